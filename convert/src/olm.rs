@@ -85,14 +85,11 @@ mod tests {
     #[test]
     fn the_package_is_what_olm_has_written() {
         let properties = |value: Value| json!({"properties": [{"type": "a", "value": 1}, {"type": "olm.package", "value": value}]});
-        for (text, expected) in [
-            (
-                properties(json!({"packageName": "etcd", "version": "1"})).to_string(),
-                Some("etcd"),
-            ),
-            (properties(json!("etcd")).to_string(), None),
-            (json!({"properties": []}).to_string(), None),
-            ("garbage".to_owned(), None),
+        for (text, expected) in ::tests::rows![
+            properties(json!({"packageName": "etcd", "version": "1"})).to_string() => Some("etcd");
+            properties(json!("etcd")).to_string() => None;
+            json!({"properties": []}).to_string() => None;
+            "garbage".to_owned() => None;
         ] {
             let found = package(|key| (key == PROJECTED).then_some(text.as_str()));
             assert_eq!(found.as_deref(), expected, "{text}");

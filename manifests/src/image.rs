@@ -214,33 +214,27 @@ mod tests {
     #[test]
     fn references_are_normalised_as_docker_does() {
         let digest = format!("sha256:{}", "a".repeat(64));
-        for (text, normal) in [
-            ("busybox", Some("docker.io/library/busybox:latest")),
-            ("org/app:v1", Some("docker.io/org/app:v1")),
-            (
-                "docker.io/busybox",
-                Some("docker.io/library/busybox:latest"),
-            ),
-            ("index.docker.io/org/app", Some("docker.io/org/app:latest")),
-            ("quay.io/org/app", Some("quay.io/org/app:latest")),
-            ("localhost/app", Some("localhost/app:latest")),
-            ("localhost:5000/app:1.0", Some("localhost:5000/app:1.0")),
-            ("[::1]:5000/app", Some("[::1]:5000/app:latest")),
-            (
-                "quay.io/a/b/c__d/e-f.g_h",
-                Some("quay.io/a/b/c__d/e-f.g_h:latest"),
-            ),
-            ("quay.io/Org/app", None),
-            ("quay.io/org/app:", None),
-            ("quay.io/org/app:-x", None),
-            ("quay.io/org/app@sha256:abc", None),
-            ("quay.io/org//app", None),
-            ("quay.io:port/app", None),
-            ("a b", None),
-            ("", None),
-            ("https://quay.io/org/app", None),
-            ("a..b", None),
-            ("quay.io/a___b", None),
+        for (text, normal) in ::tests::rows![
+            "busybox" => Some("docker.io/library/busybox:latest");
+            "org/app:v1" => Some("docker.io/org/app:v1");
+            "docker.io/busybox" => Some("docker.io/library/busybox:latest");
+            "index.docker.io/org/app" => Some("docker.io/org/app:latest");
+            "quay.io/org/app" => Some("quay.io/org/app:latest");
+            "localhost/app" => Some("localhost/app:latest");
+            "localhost:5000/app:1.0" => Some("localhost:5000/app:1.0");
+            "[::1]:5000/app" => Some("[::1]:5000/app:latest");
+            "quay.io/a/b/c__d/e-f.g_h" => Some("quay.io/a/b/c__d/e-f.g_h:latest");
+            "quay.io/Org/app" => None;
+            "quay.io/org/app:" => None;
+            "quay.io/org/app:-x" => None;
+            "quay.io/org/app@sha256:abc" => None;
+            "quay.io/org//app" => None;
+            "quay.io:port/app" => None;
+            "a b" => None;
+            "" => None;
+            "https://quay.io/org/app" => None;
+            "a..b" => None;
+            "quay.io/a___b" => None;
         ] {
             assert_eq!(
                 text.parse::<Reference>()

@@ -268,18 +268,12 @@ mod tests {
 
     #[test]
     fn an_object_needs_api_version_and_kind() {
-        for (value, message) in [
-            (
-                json!("x"),
-                "is a text, not an object with apiVersion and kind",
-            ),
-            (
-                json!(null),
-                "is empty, not an object with apiVersion and kind",
-            ),
-            (json!({"kind": "Pod"}), "has no apiVersion"),
-            (json!({"apiVersion": "v1", "kind": ""}), "has no kind"),
-            (json!({"apiVersion": "v1", "kind": 1}), "has no kind"),
+        for (value, message) in ::tests::rows![
+            json!("x") => "is a text, not an object with apiVersion and kind";
+            json!(null) => "is empty, not an object with apiVersion and kind";
+            json!({"kind": "Pod"}) => "has no apiVersion";
+            json!({"apiVersion": "v1", "kind": ""}) => "has no kind";
+            json!({"apiVersion": "v1", "kind": 1}) => "has no kind";
         ] {
             assert_eq!(Object::try_from(value).unwrap_err().to_string(), message);
         }
@@ -304,20 +298,14 @@ mod tests {
 
     #[test]
     fn lists_are_told_from_kinds_that_end_in_list() {
-        for (value, list) in [
-            (
-                json!({"apiVersion": "v1", "kind": "List", "items": [7]}),
-                true,
-            ),
-            (
-                json!({"apiVersion": "v1", "kind": "List", "items": null}),
-                true,
-            ),
-            (json!({"apiVersion": "v1", "kind": "List"}), true),
-            (json!({"kind": "ConfigMapList", "items": [{}]}), true),
-            (json!({"kind": "AllowList", "items": ["a"]}), false),
-            (json!({"kind": "AllowList", "spec": {}}), false),
-            (json!({"kind": "ConfigMap", "items": []}), false),
+        for (value, list) in ::tests::rows![
+            json!({"apiVersion": "v1", "kind": "List", "items": [7]}) => true;
+            json!({"apiVersion": "v1", "kind": "List", "items": null}) => true;
+            json!({"apiVersion": "v1", "kind": "List"}) => true;
+            json!({"kind": "ConfigMapList", "items": [{}]}) => true;
+            json!({"kind": "AllowList", "items": ["a"]}) => false;
+            json!({"kind": "AllowList", "spec": {}}) => false;
+            json!({"kind": "ConfigMap", "items": []}) => false;
         ] {
             assert_eq!(is_list(&value), list, "{value}");
         }

@@ -314,27 +314,15 @@ mod tests {
 
     #[test]
     fn what_blang_drops_or_crashes_on_is_refused() {
-        for (range, problem) in [
-            (
-                "! 1.0.0",
-                r#"version range "! 1.0.0" has no version in "!""#,
-            ),
-            (
-                "1.2.3 - 2.0.0",
-                r#"version range "1.2.3 - 2.0.0" has no version in "-""#,
-            ),
-            (
-                ">=1.0.0 2",
-                r#"version range ">=1.0.0 2" has "2" where a version <major>.<minor>.<patch> is expected"#,
-            ),
-            (
-                "1.0.0 || || 2.0.0",
-                r#"version range "1.0.0 || || 2.0.0" has nothing on one side of ||"#,
-            ),
-            (
-                "x.1.0",
-                r#"version range "x.1.0" uses "x." in "x.1.0"; the comparators are =, !=, <, <=, > and >="#,
-            ),
+        for (range, problem) in ::tests::rows![
+            "! 1.0.0" => r#"version range "! 1.0.0" has no version in "!""#;
+            "1.2.3 - 2.0.0" => r#"version range "1.2.3 - 2.0.0" has no version in "-""#;
+            ">=1.0.0 2"
+                => r#"version range ">=1.0.0 2" has "2" where a version <major>.<minor>.<patch> is expected"#;
+            "1.0.0 || || 2.0.0"
+                => r#"version range "1.0.0 || || 2.0.0" has nothing on one side of ||"#;
+            "x.1.0"
+                => r#"version range "x.1.0" uses "x." in "x.1.0"; the comparators are =, !=, <, <=, > and >="#;
         ] {
             assert_eq!(Range::parse(range).unwrap_err().to_string(), problem);
         }

@@ -195,15 +195,12 @@ mod tests {
             total: 1 << 16,
             ..Limits::default()
         };
-        for (bytes, problem) in [
-            (&bomb[..], "the catalog has more than 65536 bytes"),
-            (
-                &bomb[..bomb.len() / 2],
-                "the catalog has more than 65536 bytes",
-            ),
-            (&zipped("schema: x")[..12], "cannot be unzipped"),
-            (b"schema: x", "cannot be unzipped"),
-            (b"", "cannot be unzipped"),
+        for (bytes, problem) in ::tests::rows![
+            &bomb[..] => "the catalog has more than 65536 bytes";
+            &bomb[..bomb.len() / 2] => "the catalog has more than 65536 bytes";
+            &zipped("schema: x")[..12] => "cannot be unzipped";
+            b"schema: x" => "cannot be unzipped";
+            b"" => "cannot be unzipped";
         ] {
             fs::write(&place, bytes).unwrap();
             let error = Mounted::open(folder.path(), &limits)

@@ -223,18 +223,16 @@ Stable:
             "x/3".to_owned() => bundle("x/3", "tide.v2.0.0", "2.0.0", looks("new", svg));
         ])
     };
-    for (icon, expected) in [
-        (json!(null), json!(null)),
-        (json!([]), json!(null)),
-        (json!("YQ=="), json!(null)),
-        (json!([{"base64data": "!", "mediatype": "a"}]), json!(null)),
-        (json!([{"base64data": "YQ==", "mediatype": 7}]), json!(null)),
-        (json!([{"base64data": "YQ=="}, 7]), json!(null)),
-        (
-            json!([{"base64data": "YQ\n==", "mediaType": "svg", "more": 1}, {"base64data": "Yg=="}]),
-            json!({"base64data": "YQ==", "mediatype": "svg"}),
-        ),
-        (json!([{}]), json!({"base64data": null, "mediatype": ""})),
+    for (icon, expected) in ::tests::rows![
+        json!(null) => json!(null);
+        json!([]) => json!(null);
+        json!("YQ==") => json!(null);
+        json!([{"base64data": "!", "mediatype": "a"}]) => json!(null);
+        json!([{"base64data": "YQ==", "mediatype": 7}]) => json!(null);
+        json!([{"base64data": "YQ=="}, 7]) => json!(null);
+        json!([{"base64data": "YQ\n==", "mediaType": "svg", "more": 1}, {"base64data": "Yg=="}])
+            => json!({"base64data": "YQ==", "mediatype": "svg"});
+        json!([{}]) => json!({"base64data": null, "mediatype": ""});
     ] {
         let blobs = rendered(text, with(icon.clone())).unwrap();
         let mut package = json!({

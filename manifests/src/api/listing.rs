@@ -65,14 +65,9 @@ mod tests {
 
     #[test]
     fn what_is_not_well_can_be_read_again() {
-        for (group, version, namespace, line) in [
-            (
-                "apps",
-                "v1",
-                "tide",
-                "(apps/v1, Kind=Thing)(tide/a): 0 of 1 ready",
-            ),
-            ("", "v1", "", "(v1, Kind=Thing)(a): is (not): ready"),
+        for (group, version, namespace, line) in ::tests::rows![
+            "apps", "v1", "tide" => "(apps/v1, Kind=Thing)(tide/a): 0 of 1 ready";
+            "", "v1", "" => "(v1, Kind=Thing)(a): is (not): ready";
         ] {
             let identity = Identity {
                 group: group.to_owned(),

@@ -360,43 +360,18 @@ mod tests {
     #[test]
     fn entries_are_described_with_kind_target_and_remedy() {
         let (file, directory) = (Needed::File, Needed::Directory);
-        for (kind, target, needed, expected) in [
-            (
-                SYMLINK,
-                Some("../a"),
-                file,
-                "is a symbolic link to \"../a\", not a regular file; replace the link with a copy of the file",
-            ),
-            (
-                SYMLINK,
-                None,
-                directory,
-                "is a symbolic link, not a directory; replace the link with a copy of the directory",
-            ),
-            (
-                Kind::HardLink,
-                Some("a"),
-                file,
-                "is a hard link to \"a\", not a regular file; replace the link with a copy of the file, or pack",
-            ),
-            (
-                Kind::HardLink,
-                Some("a"),
-                directory,
-                "is a hard link to \"a\", not a directory; replace the link with a copy of the directory",
-            ),
-            (
-                Kind::Special,
-                None,
-                directory,
-                "is a device, FIFO or socket, not a directory; remove",
-            ),
-            (
-                Kind::Sparse,
-                None,
-                file,
-                "is a sparse file, not a regular file; pack",
-            ),
+        for (kind, target, needed, expected) in ::tests::rows![
+            SYMLINK, Some("../a"), file
+                => "is a symbolic link to \"../a\", not a regular file; replace the link with a copy of the file";
+            SYMLINK, None, directory
+                => "is a symbolic link, not a directory; replace the link with a copy of the directory";
+            Kind::HardLink, Some("a"), file
+                => "is a hard link to \"a\", not a regular file; replace the link with a copy of the file, or pack";
+            Kind::HardLink, Some("a"), directory
+                => "is a hard link to \"a\", not a directory; replace the link with a copy of the directory";
+            Kind::Special, None, directory
+                => "is a device, FIFO or socket, not a directory; remove";
+            Kind::Sparse, None, file => "is a sparse file, not a regular file; pack";
         ] {
             let entry = match target {
                 Some(target) => Irregular::link(kind, target),

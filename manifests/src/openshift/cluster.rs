@@ -148,43 +148,19 @@ mod tests {
     fn the_newest_completed_entry_is_what_runs() {
         let done = |version| entry("Completed", version);
         let partial = |version| entry("Partial", version);
-        for (history, desired, running, highest) in [
-            (vec![done("4.12.7")], "4.12.7", "4.12", "4.12"),
+        for (history, desired, running, highest) in ::tests::rows![
+            vec![done("4.12.7")], "4.12.7", "4.12" => "4.12";
             // On its way, also after a first try that was given up.
-            (
-                vec![partial("4.13.0"), done("4.12.7")],
-                "4.13.0",
-                "4.12",
-                "4.13",
-            ),
-            (
-                vec![
-                    partial("4.14.0"),
-                    partial("4.13.0"),
-                    done("4.12.7"),
-                    done("4.11.0"),
-                ],
-                "4.14.0",
-                "4.12",
-                "4.14",
-            ),
+            vec![partial("4.13.0"), done("4.12.7")], "4.13.0", "4.12" => "4.13";
+            vec![partial("4.14.0"), partial("4.13.0"), done("4.12.7"), done("4.11.0")], "4.14.0",
+                "4.12" => "4.14";
             // Back to where it came from.
-            (
-                vec![partial("4.12.7"), done("4.13.0")],
-                "4.12.7",
-                "4.13",
-                "4.13",
-            ),
+            vec![partial("4.12.7"), done("4.13.0")], "4.12.7", "4.13" => "4.13";
             // Nothing is complete yet: the oldest.
-            (
-                vec![partial("4.13.1"), partial("4.13.0-rc.1")],
-                "4.13.1",
-                "4.13",
-                "4.13",
-            ),
-            (vec![], "4.13.0-0.nightly-2022-10-05-053337", "4.13", "4.13"),
-            (vec![done("4.22.1")], "5.0.0", "4.22", "5.0"),
-            (vec![done("4.9.1")], "4.10.0+abc", "4.9", "4.10"),
+            vec![partial("4.13.1"), partial("4.13.0-rc.1")], "4.13.1", "4.13" => "4.13";
+            vec![], "4.13.0-0.nightly-2022-10-05-053337", "4.13" => "4.13";
+            vec![done("4.22.1")], "5.0.0", "4.22" => "5.0";
+            vec![done("4.9.1")], "4.10.0+abc", "4.9" => "4.10";
         ] {
             let value = json!({"status": {"history": history, "desired": {"version": desired}}});
             let cluster = Cluster::of_cluster_version(&value);
@@ -219,28 +195,17 @@ mod tests {
 
     #[test]
     fn what_is_no_version_is_said_and_not_guessed() {
-        for (value, problem) in [
-            (json!(null), "names no version"),
-            (
-                json!({"status": {"history": "x", "desired": 4}}),
-                "names no version",
-            ),
-            (
-                json!({"status": {"history": [{"state": "Completed", "version": {}}, 7]}}),
-                "names no version",
-            ),
-            (
-                json!({"status": {"desired": {"version": "0.0.1-snapshot"}, "history": [{"state": "Completed"}]}}),
-                "names no version",
-            ),
-            (
-                json!({"status": {"desired": {"version": "garbage"}}}),
-                "\"garbage\" is not a semantic version",
-            ),
-            (
-                json!({"status": {"desired": {"version": "0.0.1-snapshot"}}}),
-                "\"0.0.1-snapshot\" is a placeholder",
-            ),
+        for (value, problem) in ::tests::rows![
+            json!(null) => "names no version";
+            json!({"status": {"history": "x", "desired": 4}}) => "names no version";
+            json!({"status": {"history": [{"state": "Completed", "version": {}}, 7]}})
+                => "names no version";
+            json!({"status": {"desired": {"version": "0.0.1-snapshot"}, "history": [{"state": "Completed"}]}})
+                => "names no version";
+            json!({"status": {"desired": {"version": "garbage"}}})
+                => "\"garbage\" is not a semantic version";
+            json!({"status": {"desired": {"version": "0.0.1-snapshot"}}})
+                => "\"0.0.1-snapshot\" is a placeholder";
         ] {
             let cluster = Cluster::of_cluster_version(&value);
             assert_eq!(cluster.highest(), None, "{value}");

@@ -217,46 +217,32 @@ mod tests {
             |value: &str| format!(r#"{{"type": "olm.maxOpenShiftVersion", "value": {value}}}"#);
         let list = |properties: &str| format!(r#"{{"properties": [{properties}]}}"#);
         let malformed = "failed to unmarshal properties annotation: ";
-        for (text, expected) in [
-            ("{}".to_owned(), Ok(None)),
-            ("null".to_owned(), Ok(None)),
-            (r#"{"properties": null}"#.to_owned(), Ok(None)),
-            (list("null"), Ok(None)),
-            (list(r#"{"value": 4.8}"#), Ok(None)),
-            (list(r#"{"type": "olm.package", "value": {}}"#), Ok(None)),
-            (list(&max("\"4.8\"")), Ok(Some((4, 8)))),
-            (list(&max("4.10")), Ok(Some((4, 10)))),
-            (list(&max("\"4.8.0\"")), Ok(Some((4, 8)))),
-            (
-                r#"{"Properties": [{"TYPE": "olm.maxOpenShiftVersion", "Value": "4.8"}]}"#
-                    .to_owned(),
-                Ok(Some((4, 8))),
-            ),
+        for (text, expected) in ::tests::rows![
+            "{}".to_owned() => Ok(None);
+            "null".to_owned() => Ok(None);
+            r#"{"properties": null}"#.to_owned() => Ok(None);
+            list("null") => Ok(None);
+            list(r#"{"value": 4.8}"#) => Ok(None);
+            list(r#"{"type": "olm.package", "value": {}}"#) => Ok(None);
+            list(&max("\"4.8\"")) => Ok(Some((4, 8)));
+            list(&max("4.10")) => Ok(Some((4, 10)));
+            list(&max("\"4.8.0\"")) => Ok(Some((4, 8)));
+            r#"{"Properties": [{"TYPE": "olm.maxOpenShiftVersion", "Value": "4.8"}]}"#.to_owned()
+                => Ok(Some((4, 8)));
             // The last of equal fields counts.
-            (
-                list(
-                    r#"{"type": "a", "Type": "olm.maxOpenShiftVersion", "Value": "4.9", "value": "4.8"}"#,
-                ),
-                Ok(Some((4, 8))),
-            ),
-            (
-                list(&max("\"4.8.1\"")),
-                Err("property olm.maxOpenShiftVersion must"),
-            ),
-            (
-                list(r#"{"type": "olm.maxOpenShiftVersion"}"#),
-                Err("value cannot be \"\" (an empty string)"),
-            ),
-            (
-                list(&[max("4.8"), max("4.8")].join(",")),
-                Err("defining more than one \"olm.maxOpenShiftVersion\" property is not allowed"),
-            ),
-            ("garbage".to_owned(), Err(malformed)),
-            (String::new(), Err(malformed)),
-            ("[]".to_owned(), Err(malformed)),
-            (list("[\"olm.maxOpenShiftVersion\", 4.8]"), Err(malformed)),
-            (list(r#"{"type": 7}"#), Err(malformed)),
-            (list(&"[".repeat(100_000)), Err(malformed)),
+            list(r#"{"type": "a", "Type": "olm.maxOpenShiftVersion", "Value": "4.9", "value": "4.8"}"#)
+                => Ok(Some((4, 8)));
+            list(&max("\"4.8.1\"")) => Err("property olm.maxOpenShiftVersion must");
+            list(r#"{"type": "olm.maxOpenShiftVersion"}"#)
+                => Err("value cannot be \"\" (an empty string)");
+            list(&[max("4.8"), max("4.8")].join(","))
+                => Err("defining more than one \"olm.maxOpenShiftVersion\" property is not allowed");
+            "garbage".to_owned() => Err(malformed);
+            String::new() => Err(malformed);
+            "[]".to_owned() => Err(malformed);
+            list("[\"olm.maxOpenShiftVersion\", 4.8]") => Err(malformed);
+            list(r#"{"type": 7}"#) => Err(malformed);
+            list(&"[".repeat(100_000)) => Err(malformed);
         ] {
             let shown: String = text.chars().take(80).collect();
             match (read_annotation(&text), expected) {

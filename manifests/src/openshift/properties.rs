@@ -150,34 +150,25 @@ mod tests {
 
     #[test]
     fn lists_are_read_as_go_reads_them() {
-        for (json, expected) in [
-            ("null", Some(&[][..])),
-            ("[]", Some(&[])),
-            ("[null, {}]", Some(&["=missing", "=missing"])),
-            (r#"[{"type": "a", "value": 4.10}]"#, Some(&["a=4.10"])),
-            (r#"[{"TYPE": "a", "vAlUe": "4.8"}]"#, Some(&["a=\"4.8\""])),
-            (r#"[{"t\u0079pe": "a", "value": null}]"#, Some(&["a=null"])),
+        for (json, expected) in ::tests::rows![
+            "null" => Some(&[][..]);
+            "[]" => Some(&[]);
+            "[null, {}]" => Some(&["=missing", "=missing"]);
+            r#"[{"type": "a", "value": 4.10}]"# => Some(&["a=4.10"]);
+            r#"[{"TYPE": "a", "vAlUe": "4.8"}]"# => Some(&["a=\"4.8\""]);
+            r#"[{"t\u0079pe": "a", "value": null}]"# => Some(&["a=null"]);
             // The last one counts, and a type of null has no effect.
-            (
-                r#"[{"type": "a", "type": "b", "value": 1, "Value": 2}]"#,
-                Some(&["b=2"]),
-            ),
-            (
-                r#"[{"Value": 2, "value": 1, "Type": "b", "type": "a"}]"#,
-                Some(&["a=1"]),
-            ),
-            (r#"[{"type": "a", "type": null}]"#, Some(&["a=missing"])),
-            (
-                r#"[{"type": "a", "types": 7, "value ": 1}]"#,
-                Some(&["a=missing"]),
-            ),
-            (r#"[{"type": 7}]"#, None),
-            (r#"[["a", 4.8]]"#, None),
-            (r#"["a"]"#, None),
-            ("{}", None),
-            ("7", None),
-            ("", None),
-            ("[] []", None),
+            r#"[{"type": "a", "type": "b", "value": 1, "Value": 2}]"# => Some(&["b=2"]);
+            r#"[{"Value": 2, "value": 1, "Type": "b", "type": "a"}]"# => Some(&["a=1"]);
+            r#"[{"type": "a", "type": null}]"# => Some(&["a=missing"]);
+            r#"[{"type": "a", "types": 7, "value ": 1}]"# => Some(&["a=missing"]);
+            r#"[{"type": 7}]"# => None;
+            r#"[["a", 4.8]]"# => None;
+            r#"["a"]"# => None;
+            "{}" => None;
+            "7" => None;
+            "" => None;
+            "[] []" => None;
         ] {
             let expected = expected.map(|all| all.iter().map(|&text| text.to_owned()).collect());
             assert_eq!(shown(parse_list(json)), expected, "{json}");
@@ -186,28 +177,20 @@ mod tests {
 
     #[test]
     fn installed_lists_are_read_as_go_reads_them() {
-        for (json, expected) in [
-            ("null", Some(&[][..])),
-            ("{}", Some(&[])),
-            (r#"{"properties": null}"#, Some(&[])),
-            (
-                r#"{"other": [7], "Properties": [{"Type": "a", "Value": 1}]}"#,
-                Some(&["a=1"]),
-            ),
-            (r#"{"propertieſ": [{"type": "a"}]}"#, Some(&["a=missing"])),
-            (
-                r#"{"properties": [{"type": "a"}], "PROPERTIES": [{"type": "b"}]}"#,
-                Some(&["b=missing"]),
-            ),
-            (
-                r#"{"properties": [{"type": "a"}], "properties": null}"#,
-                Some(&[]),
-            ),
-            (r#"{"properties": {}}"#, None),
-            ("[]", None),
-            (r#"[[{"type": "a"}]]"#, None),
-            ("garbage", None),
-            ("", None),
+        for (json, expected) in ::tests::rows![
+            "null" => Some(&[][..]);
+            "{}" => Some(&[]);
+            r#"{"properties": null}"# => Some(&[]);
+            r#"{"other": [7], "Properties": [{"Type": "a", "Value": 1}]}"# => Some(&["a=1"]);
+            r#"{"propertieſ": [{"type": "a"}]}"# => Some(&["a=missing"]);
+            r#"{"properties": [{"type": "a"}], "PROPERTIES": [{"type": "b"}]}"#
+                => Some(&["b=missing"]);
+            r#"{"properties": [{"type": "a"}], "properties": null}"# => Some(&[]);
+            r#"{"properties": {}}"# => None;
+            "[]" => None;
+            r#"[[{"type": "a"}]]"# => None;
+            "garbage" => None;
+            "" => None;
         ] {
             let expected = expected.map(|all| all.iter().map(|&text| text.to_owned()).collect());
             assert_eq!(shown(parse_installed(json)), expected, "{json}");

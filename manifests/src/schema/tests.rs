@@ -53,25 +53,21 @@ fn tables_are_sorted_and_complete() {
 // parity: convert-12
 #[test]
 fn kinds_know_where_their_objects_live() {
-    for (api_version, name, namespaced) in [
-        ("v1", "ConfigMap", true),
-        ("v1", "Namespace", false),
-        ("v1", "PersistentVolume", false),
-        ("v1", "ServiceAccount", true),
-        (
-            "admissionregistration.k8s.io/v1",
-            "ValidatingWebhookConfiguration",
-            false,
-        ),
-        ("apiextensions.k8s.io/v1", "CustomResourceDefinition", false),
-        ("apiregistration.k8s.io/v1", "APIService", false),
-        ("networking.k8s.io/v1", "Ingress", true),
-        ("networking.k8s.io/v1", "IngressClass", false),
-        ("policy/v1", "PodDisruptionBudget", true),
-        ("rbac.authorization.k8s.io/v1", "ClusterRole", false),
-        ("rbac.authorization.k8s.io/v1", "RoleBinding", true),
-        ("scheduling.k8s.io/v1", "PriorityClass", false),
-        ("storage.k8s.io/v1", "StorageClass", false),
+    for (api_version, name, namespaced) in ::tests::rows![
+        "v1", "ConfigMap" => true;
+        "v1", "Namespace" => false;
+        "v1", "PersistentVolume" => false;
+        "v1", "ServiceAccount" => true;
+        "admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration" => false;
+        "apiextensions.k8s.io/v1", "CustomResourceDefinition" => false;
+        "apiregistration.k8s.io/v1", "APIService" => false;
+        "networking.k8s.io/v1", "Ingress" => true;
+        "networking.k8s.io/v1", "IngressClass" => false;
+        "policy/v1", "PodDisruptionBudget" => true;
+        "rbac.authorization.k8s.io/v1", "ClusterRole" => false;
+        "rbac.authorization.k8s.io/v1", "RoleBinding" => true;
+        "scheduling.k8s.io/v1", "PriorityClass" => false;
+        "storage.k8s.io/v1", "StorageClass" => false;
     ] {
         assert_eq!(
             kind(api_version, name).map(|k| k.namespaced),
@@ -175,59 +171,29 @@ fn a_null_that_cannot_be_left_out_becomes_a_zero() {
 #[test]
 fn wrong_types_are_told_and_stay() {
     let at = "spec.template.spec.containers[0]";
-    for (fields, problem) in [
-        (
-            json!({"env": [{"name": "A", "value": true}]}),
-            "env[0].value: expected a string, found a boolean (true)",
-        ),
-        (
-            json!({"env": [{"name": "A", "value": 1}]}),
-            "env[0].value: expected a string, found an integer (1)",
-        ),
-        (
-            json!({"stdin": "false"}),
-            r#"stdin: expected a boolean, found a string ("false")"#,
-        ),
-        (
-            json!({"args": "-v"}),
-            r#"args: expected a list, found a string ("-v")"#,
-        ),
-        (
-            json!({"args": [["-v"]]}),
-            "args[0]: expected a string, found a list ([…])",
-        ),
-        (
-            json!({"resources": [{}]}),
-            "resources: expected a mapping, found a list ([…])",
-        ),
-        (
-            json!({"ports": [{"containerPort": "80"}]}),
-            r#"ports[0].containerPort: expected an integer, found a string ("80")"#,
-        ),
-        (
-            json!({"ports": [{"containerPort": 1.5}]}),
-            "ports[0].containerPort: expected an integer, found a number (1.5)",
-        ),
-        (
-            json!({"ports": [{"containerPort": 4_294_967_296_u64}]}),
-            "ports[0].containerPort: expected an integer of 32 bits, found an integer (4294967296)",
-        ),
-        (
-            json!({"securityContext": {"runAsUser": u64::MAX}}),
-            "securityContext.runAsUser: expected an integer of 64 bits, found an integer (18446744073709551615)",
-        ),
-        (
-            json!({"livenessProbe": {"httpGet": {"port": true}}}),
-            "livenessProbe.httpGet.port: expected an integer or a string, found a boolean (true)",
-        ),
-        (
-            json!({"resources": {"limits": {"cpu": "half"}}}),
-            r#"resources.limits.cpu: expected a quantity such as 500m or 2Gi, found a string ("half")"#,
-        ),
-        (
-            json!({"resources": {"limits": {"cpu": {}}}}),
-            "resources.limits.cpu: expected a quantity such as 500m or 2Gi, found a mapping ({})",
-        ),
+    for (fields, problem) in ::tests::rows![
+        json!({"env": [{"name": "A", "value": true}]})
+            => "env[0].value: expected a string, found a boolean (true)";
+        json!({"env": [{"name": "A", "value": 1}]})
+            => "env[0].value: expected a string, found an integer (1)";
+        json!({"stdin": "false"}) => r#"stdin: expected a boolean, found a string ("false")"#;
+        json!({"args": "-v"}) => r#"args: expected a list, found a string ("-v")"#;
+        json!({"args": [["-v"]]}) => "args[0]: expected a string, found a list ([…])";
+        json!({"resources": [{}]}) => "resources: expected a mapping, found a list ([…])";
+        json!({"ports": [{"containerPort": "80"}]})
+            => r#"ports[0].containerPort: expected an integer, found a string ("80")"#;
+        json!({"ports": [{"containerPort": 1.5}]})
+            => "ports[0].containerPort: expected an integer, found a number (1.5)";
+        json!({"ports": [{"containerPort": 4_294_967_296_u64}]})
+            => "ports[0].containerPort: expected an integer of 32 bits, found an integer (4294967296)";
+        json!({"securityContext": {"runAsUser": u64::MAX}})
+            => "securityContext.runAsUser: expected an integer of 64 bits, found an integer (18446744073709551615)";
+        json!({"livenessProbe": {"httpGet": {"port": true}}})
+            => "livenessProbe.httpGet.port: expected an integer or a string, found a boolean (true)";
+        json!({"resources": {"limits": {"cpu": "half"}}})
+            => r#"resources.limits.cpu: expected a quantity such as 500m or 2Gi, found a string ("half")"#;
+        json!({"resources": {"limits": {"cpu": {}}}})
+            => "resources.limits.cpu: expected a quantity such as 500m or 2Gi, found a mapping ({})";
     ] {
         assert_eq!(
             conformed(container(fields.clone()), deployment()),

@@ -36,16 +36,12 @@ fn each_variable_has_the_value_of_the_document() {
 // parity: switch-3
 #[test]
 fn variables_stand_anywhere_and_as_often_as_wanted() {
-    for (text, image) in [
-        ("example.com/catalog:latest", "example.com/catalog:latest"),
-        (
-            "example.com/kube-v{kube_major_version}/catalog:v{kube_major_version}.{kube_minor_version}",
-            "example.com/kube-v1/catalog:v1.19",
-        ),
-        (
-            "{ocp_update_channels}.example.com/{platform_architecture}/c:{ocp_major_version}{ocp_minor_version}",
-            "fast.example.com/x86_64/c:48",
-        ),
+    for (text, image) in ::tests::rows![
+        "example.com/catalog:latest" => "example.com/catalog:latest";
+        "example.com/kube-v{kube_major_version}/catalog:v{kube_major_version}.{kube_minor_version}"
+            => "example.com/kube-v1/catalog:v1.19";
+        "{ocp_update_channels}.example.com/{platform_architecture}/c:{ocp_major_version}{ocp_minor_version}"
+            => "fast.example.com/x86_64/c:48";
     ] {
         assert_eq!(resolve(text, &values()).unwrap(), image);
     }
@@ -186,52 +182,22 @@ fn annotations_have_the_words_that_olm_shipped() {
     let kube = server("v1.20.1");
     let missing = "cannot construct catalog image reference, because variable(s)";
     let improper = "one or more template(s) has improper syntax";
-    for (text, kube, image, message) in [
-        (
-            "a/c:v{kube_major_version}.{kube_minor_version}.{kube_patch_version}",
-            &kube,
-            "a/c:v1.20.1",
-            "catalog image reference was successfully resolved".to_owned(),
-        ),
-        (
-            "a/c:v{kube_major_version}",
-            &None,
-            "a/c:vmissing",
-            format!("{missing} \"{{kube_major_version}}\" could not be resolved"),
-        ),
-        (
-            "a/c:v{kube_minor_version}.{kube_major_version}",
-            &None,
-            "a/c:vmissing.missing",
-            format!(
-                "{missing} \"{{kube_minor_version}}\", \"{{kube_major_version}}\" could not be resolved"
-            ),
-        ),
-        (
-            "a/c:{ocp_major_version}",
-            &kube,
-            "a/c:{ocp_major_version}",
-            format!("cannot construct catalog image reference, because {improper}"),
-        ),
+    for (text, kube, image, message) in ::tests::rows![
+        "a/c:v{kube_major_version}.{kube_minor_version}.{kube_patch_version}", &kube, "a/c:v1.20.1"
+            => "catalog image reference was successfully resolved".to_owned();
+        "a/c:v{kube_major_version}", &None, "a/c:vmissing"
+            => format!("{missing} \"{{kube_major_version}}\" could not be resolved");
+        "a/c:v{kube_minor_version}.{kube_major_version}", &None, "a/c:vmissing.missing"
+            => format!("{missing} \"{{kube_minor_version}}\", \"{{kube_major_version}}\" could not be resolved");
+        "a/c:{ocp_major_version}", &kube, "a/c:{ocp_major_version}"
+            => format!("cannot construct catalog image reference, because {improper}");
         // A brace too many stays where it is.
-        (
-            "a/c:{{kube_minor_version}}",
-            &kube,
-            "a/c:{20}",
-            format!("cannot construct catalog image reference, because {improper}"),
-        ),
-        (
-            "a/c:v{kube_minor_version}.{",
-            &kube,
-            "a/c:v20.{",
-            format!("cannot construct catalog image reference, because {improper}"),
-        ),
-        (
-            "a/c:{foo}{kube_major_version}",
-            &None,
-            "a/c:{foo}missing",
-            format!("{missing} \"{{kube_major_version}}\" could not be resolved and {improper}"),
-        ),
+        "a/c:{{kube_minor_version}}", &kube, "a/c:{20}"
+            => format!("cannot construct catalog image reference, because {improper}");
+        "a/c:v{kube_minor_version}.{", &kube, "a/c:v20.{"
+            => format!("cannot construct catalog image reference, because {improper}");
+        "a/c:{foo}{kube_major_version}", &None, "a/c:{foo}missing"
+            => format!("{missing} \"{{kube_major_version}}\" could not be resolved and {improper}");
     ] {
         let annotated = annotated(text, kube.as_ref());
         assert_eq!(

@@ -255,29 +255,23 @@ mod tests {
 
     #[test]
     fn words_and_numbers_keep_to_go_yaml() {
-        for (text, scalar) in [
-            ("", Scalar::Null),
-            ("0b-1", Scalar::Int(-1)),
-            ("0b+1", Scalar::Int(1)),
-            ("-0b-1", Scalar::Text("-0b-1".into())),
-            (
-                "+18446744073709551615",
-                Scalar::Float(18_446_744_073_709_551_615.0),
-            ),
-            ("0x", Scalar::Text("0x".into())),
-            ("0", Scalar::Int(0)),
-            ("-", Scalar::Text("-".into())),
-            ("+", Scalar::Text("+".into())),
-            (".", Scalar::Text(".".into())),
-            (".e1", Scalar::Text(".e1".into())),
-            ("._5", Scalar::Text("._5".into())),
-            ("-.5_0", Scalar::Float(-0.5)),
-            ("999999999999999999", Scalar::Int(999_999_999_999_999_999)),
-            (
-                "9999999999999999999",
-                Scalar::Uint(9_999_999_999_999_999_999),
-            ),
-            ("1.2.3", Scalar::Text("1.2.3".into())),
+        for (text, scalar) in ::tests::rows![
+            "" => Scalar::Null;
+            "0b-1" => Scalar::Int(-1);
+            "0b+1" => Scalar::Int(1);
+            "-0b-1" => Scalar::Text("-0b-1".into());
+            "+18446744073709551615" => Scalar::Float(18_446_744_073_709_551_615.0);
+            "0x" => Scalar::Text("0x".into());
+            "0" => Scalar::Int(0);
+            "-" => Scalar::Text("-".into());
+            "+" => Scalar::Text("+".into());
+            "." => Scalar::Text(".".into());
+            ".e1" => Scalar::Text(".e1".into());
+            "._5" => Scalar::Text("._5".into());
+            "-.5_0" => Scalar::Float(-0.5);
+            "999999999999999999" => Scalar::Int(999_999_999_999_999_999);
+            "9999999999999999999" => Scalar::Uint(9_999_999_999_999_999_999);
+            "1.2.3" => Scalar::Text("1.2.3".into());
         ] {
             assert_eq!(Scalar::plain(text), scalar, "{text:?}");
         }

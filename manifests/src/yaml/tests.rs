@@ -423,21 +423,17 @@ fn bombs_and_traps_are_refused() {
 
 #[test]
 fn a_key_that_is_there_twice_is_found() {
-    for (input, document, expected) in [
-        ("a: 1\nb: {a: 2}\n", 0, None),
-        ("a: 1\nb: 2\na: 3\n", 0, Some(("a", 3))),
-        ("- {x: 1}\n- y: {z: 1,\n  'z': 2}\n", 0, Some(("z", 3))),
-        ("{\"a\": [{\"b\": 1,\n\"b\": 1}]}", 0, Some(("b", 2))),
-        ("a: 1\na: 2\n---\nb: 1\n", 1, None),
-        ("a: 1\n---\nb: 1\nb: 1\n", 1, Some(("b", 4))),
-        (
-            "a: &a {x: 1}\nb: {<<: *a, x: 2}\nc: {<<: *a, <<: *a}\n",
-            0,
-            None,
-        ),
-        ("1: a\n'1': b\n", 0, Some(("1", 2))),
-        ("a: [\n", 0, None),
-        ("", 0, None),
+    for (input, document, expected) in ::tests::rows![
+        "a: 1\nb: {a: 2}\n", 0 => None;
+        "a: 1\nb: 2\na: 3\n", 0 => Some(("a", 3));
+        "- {x: 1}\n- y: {z: 1,\n  'z': 2}\n", 0 => Some(("z", 3));
+        "{\"a\": [{\"b\": 1,\n\"b\": 1}]}", 0 => Some(("b", 2));
+        "a: 1\na: 2\n---\nb: 1\n", 1 => None;
+        "a: 1\n---\nb: 1\nb: 1\n", 1 => Some(("b", 4));
+        "a: &a {x: 1}\nb: {<<: *a, x: 2}\nc: {<<: *a, <<: *a}\n", 0 => None;
+        "1: a\n'1': b\n", 0 => Some(("1", 2));
+        "a: [\n", 0 => None;
+        "", 0 => None;
     ] {
         let expected = expected.map(|(key, line): (&str, usize)| (key.to_owned(), line));
         assert_eq!(repeated(input.as_bytes(), document), expected, "{input:?}");
@@ -467,19 +463,11 @@ fn all_repeated_keys_are_found_with_their_paths() {
     // Escapes and spaces that YAML does not have, and strings with the punctuation of JSON.
     let json = "{\"a\":[0,{\"b\\/c\":\"}],{\\\\\",\n\t\"\\u0062/c\":\"\\ud83c\\udf0a\\\"\"}],\"a\":{\"x\":1}}{\"a\":[{\"a\":1},{\"a\":1}]}\n\
                 {\"a\":1,\n\"a\":1}";
-    for (input, documents, expected) in [
-        (
-            yaml,
-            &[0, 1, 2, 7][..],
-            &["0:", "1: b[0].c.d:4 b[0].c:5 b:6 b:7", "2: unreadable"][..],
-        ),
-        (yaml, &[3], &["3: a:12"]),
-        (yaml, &[], &[]),
-        (
-            json,
-            &[0, 1, 2],
-            &["0: a[1][\"b/c\"]:2 a:2", "1:", "2: a:4"],
-        ),
+    for (input, documents, expected) in ::tests::rows![
+        yaml, &[0, 1, 2, 7][..] => &["0:", "1: b[0].c.d:4 b[0].c:5 b:6 b:7", "2: unreadable"][..];
+        yaml, &[3] => &["3: a:12"];
+        yaml, &[] => &[];
+        json, &[0, 1, 2] => &["0: a[1][\"b/c\"]:2 a:2", "1:", "2: a:4"];
     ] {
         assert_eq!(list_repeated(input, documents), expected, "{input:?}");
     }

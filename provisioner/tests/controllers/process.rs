@@ -58,7 +58,7 @@ async fn put(url: &str, body: &str) -> (StatusCode, String) {
 }
 
 #[tokio::test]
-async fn probes_and_metrics_answer() {
+async fn probes_metrics_and_log_level_answer() {
     let cluster = plane().await;
     let (system, _) = system(cluster).await;
     let provisioner = Provisioner::start(
@@ -85,16 +85,13 @@ async fn probes_and_metrics_answer() {
     assert!(text.lines().any(|line| line == "rukpak_leader 1"), "{text}");
     assert!(text.ends_with("# EOF\n"), "{text}");
 
+    log_level_can_be_changed(&provisioner).await;
     provisioner.signal("TERM").await;
     assert_eq!(provisioner.ended().await, 0, "{}", provisioner.log());
     provisioner.says("stopped").await;
 }
 
-#[tokio::test]
-async fn the_log_level_can_be_changed_while_it_runs() {
-    let cluster = plane().await;
-    let (system, _) = system(cluster).await;
-    let provisioner = Provisioner::start(cluster, flags(&[&system, "--controllers=none"])).await;
+async fn log_level_can_be_changed(provisioner: &Provisioner) {
     let url = format!("{}/log-level", provisioner.url("admin"));
     let before = (StatusCode::OK, "info,provisioner=debug\n".to_owned());
     assert_eq!(get(&url).await, before);

@@ -276,7 +276,7 @@ async fn a_source_that_is_never_to_be_contacted_is_not_and_what_is_blocked_is_no
     lab.apply(&never).await;
     // All of that is heard before the first image is pulled.
     let early = lab.bundle(&source.image("org/app:v1")).await;
-    let _provisioner = lab.provisioner(&[]).await;
+    let provisioner = lab.provisioner(&[]).await;
     lab.fails(&early, "does not exist").await;
     push(&mirror.image("copies/app:v1"), &content("two"), &insecure()).await;
     lab.apply(&mirror_set(
@@ -301,6 +301,18 @@ async fn a_source_that_is_never_to_be_contacted_is_not_and_what_is_blocked_is_no
         json!({"insecureRegistries": hosts, "allowedRegistries": [source.image("org/app:v1")]});
     lab.apply(&image_config(&both)).await;
     lab.unpacked(&late).await;
+
+    // A provisioner that does not follow the cluster pulls what the cluster blocks, as the admin's own file says.
+    drop(provisioner);
+    lab.apply(&image_config(&blocked)).await;
+    let conf = tempfile::NamedTempFile::new().unwrap();
+    let host = source.host();
+    let text = format!("[[registry]]\nlocation = \"{host}\"\ninsecure = true\n");
+    std::fs::write(conf.path(), text).unwrap();
+    let conf = format!("--registries-conf={}", conf.path().display());
+    let _provisioner = lab.provisioner(&["--follow-openshift=false", &conf]).await;
+    lab.unpacked(&lab.bundle(&source.image("org/app:v1")).await)
+        .await;
 }
 
 // parity: complaint-17

@@ -130,139 +130,43 @@ fn every_spelling_declares_a_version() {
 
 /// The columns: catalog properties, the three annotations, the value that counts, and the problems.
 #[test]
-#[expect(clippy::too_many_lines, reason = "a table")]
 fn valid_and_lower_values_count() {
     let several = "more than one olm.maxOpenShiftVersion property";
-    for (properties, installed_, listed, annotation, expected, problems) in [
+    for (properties, installed_, listed, annotation, expected, problems) in ::tests::rows![
         // The catalog's maintainer has raised the value of the bundle.
-        (
-            &["\"4.9\""][..],
-            None,
-            Some(list(&["\"4.8\""])),
-            None,
-            Some("4.9"),
-            &[][..],
-        ),
-        (
-            &[],
-            Some(installed(&["\"4.9\""])),
-            Some(list(&["\"4.8\""])),
-            None,
-            Some("4.9"),
-            &[],
-        ),
+        &["\"4.9\""][..], None, Some(list(&["\"4.8\""])), None, Some("4.9") => &[][..];
+        &[], Some(installed(&["\"4.9\""])), Some(list(&["\"4.8\""])), None, Some("4.9") => &[];
         // The annotation of the enhancement: the lower version counts.
-        (
-            &["\"4.9\""],
-            None,
-            None,
-            Some("4.8"),
-            Some("4.8"),
-            &[
-                "max OpenShift version is 4.8 (annotation operators.coreos.com/maxOpenShiftVersion) and 4.9",
-            ],
-        ),
-        (
-            &["\"4.9\""],
-            None,
-            None,
-            Some("4.10"),
-            Some("4.9"),
-            &["max OpenShift version is 4.9 (catalog properties) and 4.10"],
-        ),
-        (&["\"4.9\""], None, None, Some("4.9"), Some("4.9"), &[]),
+        &["\"4.9\""], None, None, Some("4.8"), Some("4.8")
+            => &["max OpenShift version is 4.8 (annotation operators.coreos.com/maxOpenShiftVersion) and 4.9"];
+        &["\"4.9\""], None, None, Some("4.10"), Some("4.9")
+            => &["max OpenShift version is 4.9 (catalog properties) and 4.10"];
+        &["\"4.9\""], None, None, Some("4.9"), Some("4.9") => &[];
         // One and the same release.
-        (&["\"4.23\""], None, None, Some("5.0"), Some("4.23"), &[]),
+        &["\"4.23\""], None, None, Some("5.0"), Some("4.23") => &[];
         // Valid values count before invalid ones.
-        (
-            &["\"4.9\""],
-            None,
-            None,
-            Some("latest"),
-            Some("4.9"),
-            &["\"latest\" is not <major>.<minor> (annotation"],
-        ),
-        (
-            &["\"4.9.1\""],
-            None,
-            None,
-            Some("4.8"),
-            Some("4.8"),
-            &["\"4.9.1\" is not <major>.<minor> (catalog properties)"],
-        ),
-        (
-            &["\"latest\""],
-            None,
-            Some(list(&["\"4.8\""])),
-            None,
-            Some("4.8"),
-            &["\"latest\" is not <major>.<minor> (catalog properties)"],
-        ),
+        &["\"4.9\""], None, None, Some("latest"), Some("4.9")
+            => &["\"latest\" is not <major>.<minor> (annotation"];
+        &["\"4.9.1\""], None, None, Some("4.8"), Some("4.8")
+            => &["\"4.9.1\" is not <major>.<minor> (catalog properties)"];
+        &["\"latest\""], None, Some(list(&["\"4.8\""])), None, Some("4.8")
+            => &["\"latest\" is not <major>.<minor> (catalog properties)"];
         // An invalid value is one problem, however often it is repeated.
-        (
-            &["\"v4.8\""],
-            None,
-            Some(list(&["\"v4.8\""])),
-            Some("v4.8"),
-            None,
-            &["\"v4.8\" is not <major>.<minor> (catalog properties)"],
-        ),
-        (&["\"4.8\"", "\"4.8\""], None, None, None, None, &[several]),
-        (&["\"4.8\"", "4.8"], None, None, None, None, &[several]),
-        (&["\"4.8\"", "\"4.9\""], None, None, None, None, &[several]),
-        (
-            &["\"4.8\"", "\"4.9\""],
-            None,
-            Some(list(&["\"4.9\""])),
-            None,
-            None,
-            &[several],
-        ),
-        (
-            &["\"4.8\"", "\"4.9\""],
-            None,
-            None,
-            Some("4.7"),
-            Some("4.7"),
-            &[several],
-        ),
+        &["\"v4.8\""], None, Some(list(&["\"v4.8\""])), Some("v4.8"), None
+            => &["\"v4.8\" is not <major>.<minor> (catalog properties)"];
+        &["\"4.8\"", "\"4.8\""], None, None, None, None => &[several];
+        &["\"4.8\"", "4.8"], None, None, None, None => &[several];
+        &["\"4.8\"", "\"4.9\""], None, None, None, None => &[several];
+        &["\"4.8\"", "\"4.9\""], None, Some(list(&["\"4.9\""])), None, None => &[several];
+        &["\"4.8\"", "\"4.9\""], None, None, Some("4.7"), Some("4.7") => &[several];
         // Annotations that list nothing that can be read.
-        (
-            &[],
-            Some("[]".into()),
-            None,
-            None,
-            None,
-            &[
-                "the annotation is not JSON of properties (annotation operatorframework.io/properties)",
-            ],
-        ),
-        (
-            &[],
-            Some("garbage".into()),
-            Some(list(&["\"4.8\""])),
-            None,
-            Some("4.8"),
-            &[
-                "the annotation is not JSON of properties (annotation operatorframework.io/properties)",
-            ],
-        ),
-        (
-            &[],
-            None,
-            Some("{}".into()),
-            None,
-            None,
-            &["the annotation is not JSON of properties (annotation olm.properties)"],
-        ),
-        (
-            &["\"4.8\""],
-            Some("garbage".into()),
-            Some("4.7".into()),
-            None,
-            Some("4.8"),
-            &[],
-        ),
+        &[], Some("[]".into()), None, None, None
+            => &["the annotation is not JSON of properties (annotation operatorframework.io/properties)"];
+        &[], Some("garbage".into()), Some(list(&["\"4.8\""])), None, Some("4.8")
+            => &["the annotation is not JSON of properties (annotation operatorframework.io/properties)"];
+        &[], None, Some("{}".into()), None, None
+            => &["the annotation is not JSON of properties (annotation olm.properties)"];
+        &["\"4.8\""], Some("garbage".into()), Some("4.7".into()), None, Some("4.8") => &[];
     ] {
         let annotations = [
             (INSTALLED, installed_.as_deref()),
@@ -407,42 +311,19 @@ fn lower_of_properties_and_key_counts() {
     let (key, properties) = (Spelling::CatalogKey, Spelling::CatalogProperties);
     let differs =
         "the lower version counts; write the intended release in the property and remove the key";
-    for (values, text, expected, source, problems) in [
-        (&[][..], "\"4.8\"", Some("4.8"), key, &[][..]),
-        (&["\"4.8\""], "\"4.8\"", Some("4.8"), properties, &[]),
-        (&["\"4.23\""], "\"5.0\"", Some("4.23"), properties, &[]),
-        (&["\"4.30\""], "\"4.8\"", Some("4.8"), key, &[differs]),
-        (
-            &["\"4.8\""],
-            "\"4.30\"",
-            Some("4.8"),
-            properties,
-            &[differs],
-        ),
-        (
-            &["\"latest\""],
-            "\"4.8\"",
-            Some("4.8"),
-            key,
-            &["\"latest\" is not <major>.<minor> (catalog properties); OLM v0 rejects"],
-        ),
-        (
-            &["\"4.8\""],
-            "null",
-            Some("4.8"),
-            properties,
-            &[
-                "(key operators.coreos.com/maxOpenShiftVersion); OLM v0 ignores the value; remove the key",
-            ],
-        ),
+    for (values, text, expected, source, problems) in ::tests::rows![
+        &[][..], "\"4.8\"", Some("4.8"), key => &[][..];
+        &["\"4.8\""], "\"4.8\"", Some("4.8"), properties => &[];
+        &["\"4.23\""], "\"5.0\"", Some("4.23"), properties => &[];
+        &["\"4.30\""], "\"4.8\"", Some("4.8"), key => &[differs];
+        &["\"4.8\""], "\"4.30\"", Some("4.8"), properties => &[differs];
+        &["\"latest\""], "\"4.8\"", Some("4.8"), key
+            => &["\"latest\" is not <major>.<minor> (catalog properties); OLM v0 rejects"];
+        &["\"4.8\""], "null", Some("4.8"), properties
+            => &["(key operators.coreos.com/maxOpenShiftVersion); OLM v0 ignores the value; remove the key"];
         // OLM rejects the list.
-        (
-            &["\"4.8\"", "\"4.9\""],
-            "\"4.7\"",
-            None,
-            properties,
-            &["more than one olm.maxOpenShiftVersion property"],
-        ),
+        &["\"4.8\"", "\"4.9\""], "\"4.7\"", None, properties
+            => &["more than one olm.maxOpenShiftVersion property"];
     ] {
         let mut declarations = declarations(values, &[]);
         declarations.add(key, text);

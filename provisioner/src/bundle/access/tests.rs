@@ -39,15 +39,15 @@ fn a_secret_goes_only_to_the_hosts_that_it_names() {
         let hosts = "files.example.com, Git.example.com".to_owned();
         secret.metadata.annotations = Some([(labels::HOSTS.to_owned(), hosts)].into());
     }
-    for url in [
-        "https://files.example.com/a",
-        "https://x@GIT.example.com:1/a",
+    for (spec, secret) in [
+        (http("https://files.example.com/a"), &login),
+        (http("https://x@GIT.example.com:1/a"), &login),
+        (git("https://git.example.com/r"), &login),
+        (git("git@git.example.com:r"), &key),
+        (git("ssh://git@git.example.com:2222/r"), &key),
     ] {
-        assert!(read(http(url), Some(&login)).is_ok(), "{url}");
+        assert!(read(spec.clone(), Some(secret)).is_ok(), "{spec}");
     }
-    assert!(read(git("https://git.example.com/r"), Some(&login)).is_ok());
-    assert!(read(git("git@git.example.com:r"), Some(&key)).is_ok());
-    assert!(read(git("ssh://git@git.example.com:2222/r"), Some(&key)).is_ok());
     for (spec, secret) in [
         (http("http://evil.example.com/files.example.com"), &login),
         (http("http://files.example.com@evil.example.com/"), &login),
@@ -58,10 +58,8 @@ fn a_secret_goes_only_to_the_hosts_that_it_names() {
         (git("r"), &key),
     ] {
         let error = read(spec.clone(), Some(secret)).unwrap_err();
-        assert!(
-            error.contains("is meant for \"files.example.com, Git.example.com\""),
-            "{spec}: {error}"
-        );
+        let meant = "is meant for \"files.example.com, Git.example.com\"";
+        assert!(error.contains(meant), "{spec}: {error}");
     }
 }
 
@@ -91,10 +89,8 @@ fn each_source_takes_its_own_kind_of_secret() {
     }
     let access = read(git("git@example.com:r"), Some(&secret("Opaque", KEY))).unwrap();
     let ssh = access.ssh.unwrap();
-    assert_eq!(
-        (ssh.key.reveal(), ssh.known_hosts.as_str()),
-        ("hush", "host key")
-    );
+    assert_eq!(ssh.key.reveal(), "hush");
+    assert_eq!(ssh.known_hosts, "host key");
     assert!(access.basic.is_none());
 }
 
@@ -148,10 +144,7 @@ fn what_the_cluster_pulls_with_is_not_shown_to_servers_that_only_the_bundle_beli
         };
         let access = with(given, &spec, secret).unwrap();
         let names = |registry| access.registries.names(registry, "app");
-        assert_eq!(
-            (names("registry.example"), names("own.example")),
-            known,
-            "{spec:?}"
-        );
+        let found = (names("registry.example"), names("own.example"));
+        assert_eq!(found, known, "{spec:?}");
     }
 }

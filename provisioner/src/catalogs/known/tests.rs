@@ -13,6 +13,20 @@ fn key(namespace: &str, name: &str) -> Key {
     }
 }
 
+/// The namespaces whose catalogs count, before anything is known of them.
+fn listing(namespaces: &[&str]) -> Known {
+    let mut known = Known::default();
+    let namespaces: Vec<String> = namespaces.iter().map(|&it| it.to_owned()).collect();
+    known.begin(&namespaces);
+    known
+}
+
+/// Adds a catalog that was read.
+fn put(known: &mut Known, key: &Key, priority: i64, read: Read) {
+    known.add(key, &Identity::default(), priority);
+    known.read(key, &Identity::default(), read);
+}
+
 fn as_image(uid: &str, image: &str) -> Identity {
     Identity {
         uid: Some(uid.to_owned()),
@@ -77,43 +91,38 @@ fn said(known: &Known, package: &str, only: Option<&CatalogRef>) -> Vec<String> 
 
 #[test]
 fn what_was_read_stays_while_a_catalog_is_away() {
-    let mut known = Known::default();
-    known.begin(&["ours".to_owned()]);
+    let mut known = listing(&["ours"]);
     let mine = key("ours", "mine");
     assert!(known.add(&mine, &Identity::default(), 5));
     assert!(!known.add(&mine, &Identity::default(), 5));
     assert_eq!(said(&known, "etcd", None), ["ours/mine 5: pending"]);
-    assert!(known.trouble(&mine, &Identity::default(), "nobody is there".to_owned()));
-    assert!(!known.trouble(&mine, &Identity::default(), "nobody is there".to_owned()));
+    let away = || "nobody is there".to_owned();
+    assert!(known.trouble(&mine, &Identity::default(), away()));
+    assert!(!known.trouble(&mine, &Identity::default(), away()));
     assert_eq!(said(&known, "etcd", None), ["ours/mine 5: nobody is there"]);
     let read = all(vec![package("etcd", "etcd.v1", "r/b@sha256:1", "4.12")]);
     assert!(known.read(&mine, &Identity::default(), read));
     assert_eq!(said(&known, "etcd", None), ["ours/mine 5: has etcd"]);
     assert_eq!(said(&known, "other", None), ["ours/mine 5: absent"]);
-    assert!(known.trouble(&mine, &Identity::default(), "nobody is there".to_owned()));
+    assert!(known.trouble(&mine, &Identity::default(), away()));
     assert_eq!(said(&known, "etcd", None), ["ours/mine 5: has etcd"]);
-    assert_eq!(
-        known.states(),
-        [State {
-            catalog: mine.clone(),
-            is_read: true,
-            trouble: Some("nobody is there".to_owned()),
-        }]
-    );
+    let state = State {
+        catalog: mine.clone(),
+        is_read: true,
+        trouble: Some(away()),
+    };
+    assert_eq!(known.states(), [state]);
     assert!(known.is_well(&mine, &Identity::default()));
     assert!(!known.is_well(&mine, &Identity::default()));
     assert!(known.remove(&mine));
     assert!(said(&known, "etcd", None).is_empty());
-    assert!(
-        !known.read(&mine, &Identity::default(), all(Vec::new())),
-        "it comes too late"
-    );
+    let late = known.read(&mine, &Identity::default(), all(Vec::new()));
+    assert!(!late, "it comes too late");
 }
 
 #[test]
 fn what_was_read_of_another_catalog_of_the_name_is_forgotten() {
-    let mut known = Known::default();
-    known.begin(&["ours".to_owned()]);
+    let mut known = listing(&["ours"]);
     let mine = key("ours", "mine");
     let package = package("etcd", "etcd.v1", "r/b@sha256:1", "4.12");
     let first = as_image("1", "a:1");
@@ -147,33 +156,25 @@ fn what_was_read_of_another_catalog_of_the_name_is_forgotten() {
 // parity: platform-12, complaint-19
 #[test]
 fn of_what_others_serve_only_what_was_asked_for_is_known() {
-    let mut known = Known::default();
-    known.begin(&["ours".to_owned()]);
+    let mut known = listing(&["ours"]);
     let mine = key("ours", "mine");
-    known.add(&mine, &Identity::default(), 0);
     let etcd = package("etcd", "etcd.v1", "r/b@sha256:1", "4.12");
-    known.read(
-        &mine,
-        &Identity::default(),
-        some(&["bad", "etcd", "none"], vec![etcd], &["bad"]),
-    );
+    let read = some(&["bad", "etcd", "none"], vec![etcd], &["bad"]);
+    put(&mut known, &mine, 0, read);
     for (package, answer) in [
         ("etcd", "has etcd"),
         ("none", "absent"),
         ("bad", "it is bad"),
         ("other", "pending"),
     ] {
-        assert_eq!(
-            said(&known, package, None),
-            [format!("ours/mine 0: {answer}")]
-        );
+        let expected = format!("ours/mine 0: {answer}");
+        assert_eq!(said(&known, package, None), [expected]);
     }
 }
 
 #[test]
 fn a_first_answer_comes_until_there_is_one_or_trouble() {
-    let mut known = Known::default();
-    known.begin(&["ours".to_owned()]);
+    let mut known = listing(&["ours"]);
     let (mine, other) = (key("ours", "mine"), key("ours", "other"));
     known.add(&mine, &Identity::default(), 0);
     known.add(&other, &Identity::default(), 0);
@@ -187,11 +188,8 @@ fn a_first_answer_comes_until_there_is_one_or_trouble() {
     assert_eq!(pending(&known, "etcd"), "ours/mine ours/other");
     known.trouble(&other, &Identity::default(), "nobody is there".to_owned());
     assert_eq!(pending(&known, "etcd"), "ours/mine");
-    known.read(
-        &mine,
-        &Identity::default(),
-        some(&["etcd"], Vec::new(), &[]),
-    );
+    let etcd = some(&["etcd"], Vec::new(), &[]);
+    known.read(&mine, &Identity::default(), etcd);
     assert_eq!(pending(&known, "etcd"), "");
     // It was not asked for this one so far.
     assert_eq!(pending(&known, "other"), "ours/mine");
@@ -207,11 +205,9 @@ fn a_first_answer_comes_until_there_is_one_or_trouble() {
 // parity: serve-15
 #[test]
 fn a_catalog_without_a_namespace_is_looked_for_in_the_order_of_the_namespaces() {
-    let mut known = Known::default();
-    known.begin(&["z".to_owned(), "a".to_owned()]);
+    let mut known = listing(&["z", "a"]);
     for (namespace, name) in [("a", "mine"), ("z", "mine"), ("a", "other")] {
-        known.add(&key(namespace, name), &Identity::default(), 0);
-        known.read(&key(namespace, name), &Identity::default(), all(Vec::new()));
+        put(&mut known, &key(namespace, name), 0, all(Vec::new()));
     }
     for (namespace, name, expected) in [
         (None, "mine", vec!["z/mine 0: absent"]),
@@ -237,10 +233,8 @@ fn a_catalog_without_a_namespace_is_looked_for_in_the_order_of_the_namespaces() 
 
 #[test]
 fn a_namespace_that_may_not_be_listed_stands_for_a_catalog_that_cannot_be_asked() {
-    let mut known = Known::default();
-    known.begin(&["z".to_owned(), "a".to_owned()]);
-    known.add(&key("a", "mine"), &Identity::default(), 0);
-    known.read(&key("a", "mine"), &Identity::default(), all(Vec::new()));
+    let mut known = listing(&["z", "a"]);
+    put(&mut known, &key("a", "mine"), 0, all(Vec::new()));
     assert!(known.listed("a"));
     assert!(!known.refused("other", "no".to_owned()));
     assert!(!known.are_listed());
@@ -265,14 +259,12 @@ fn a_namespace_that_may_not_be_listed_stands_for_a_catalog_that_cannot_be_asked(
     let offers = known.offers("etcd", None);
     let mut list = offers.list().into_iter();
     assert!(list.all(|it| !matches!(it.answer, Answer::Pending)));
-    assert_eq!(
-        known.states()[1],
-        State {
-            catalog: key("z", "*"),
-            is_read: false,
-            trouble: Some("no".to_owned()),
-        }
-    );
+    let state = State {
+        catalog: key("z", "*"),
+        is_read: false,
+        trouble: Some("no".to_owned()),
+    };
+    assert_eq!(known.states()[1], state);
     assert!(known.listed("z"));
     assert_eq!(said(&known, "etcd", None), [mine]);
 }
@@ -293,8 +285,7 @@ fn stocked(digest: &str, max: &str) -> Read {
 
 #[test]
 fn a_maximum_counts_for_the_same_package_bundle_and_digest() {
-    let mut known = Known::default();
-    known.begin(&["ours".to_owned()]);
+    let mut known = listing(&["ours"]);
     known.listed("ours");
     let all = [
         ("a", 0, "sha256:1", "4.12"),
@@ -303,9 +294,12 @@ fn a_maximum_counts_for_the_same_package_bundle_and_digest() {
     ];
     let none = Identity::default();
     for (name, priority, digest, max) in all {
-        let key = key("ours", name);
-        known.add(&key, &none, priority);
-        known.read(&key, &none, stocked(digest, max));
+        put(
+            &mut known,
+            &key("ours", name),
+            priority,
+            stocked(digest, max),
+        );
     }
     let expected = [
         ("etcd", "etcd.v1", "sha256:1", says("4.13")),
@@ -342,8 +336,7 @@ fn what_comes_first_and_is_not_read_yet_is_not_overruled() {
     assert_eq!(said(&known), Said::Away(None), "nobody has looked");
     known.begin(&["ours".to_owned(), "theirs".to_owned()]);
     let (first, later) = (key("ours", "first"), key("ours", "later"));
-    known.add(&later, &none, 0);
-    known.read(&later, &none, stocked("sha256:1", "4.14"));
+    put(&mut known, &later, 0, stocked("sha256:1", "4.14"));
     known.listed("ours");
     assert_eq!(said(&known), away("4.14"), "there may be others");
     known.listed("theirs");
@@ -385,8 +378,7 @@ fn what_comes_first_and_is_not_read_yet_is_not_overruled() {
     // Nobody may see what there is: it has the priority of those that say none.
     known.refused("theirs", "no".to_owned());
     assert_eq!(said(&known), Said::Away(None));
-    known.add(&later, &none, 0);
-    known.read(&later, &none, stocked("sha256:1", "4.14"));
+    put(&mut known, &later, 0, stocked("sha256:1", "4.14"));
     assert_eq!(said(&known), says("4.14"), "its name comes first");
     known.add(&later, &none, -1);
     assert_eq!(said(&known), away("4.14"));
@@ -394,13 +386,14 @@ fn what_comes_first_and_is_not_read_yet_is_not_overruled() {
 
 #[test]
 fn of_equal_priority_the_one_decides_that_is_chosen_from_first() {
-    let none = Identity::default();
-    let mut known = Known::default();
-    known.begin(&["a".to_owned(), "a-b".to_owned()]);
+    let mut known = listing(&["a", "a-b"]);
     for (namespace, max) in [("a", "4.12"), ("a-b", "4.13")] {
-        let key = key(namespace, "x");
-        known.add(&key, &none, 0);
-        known.read(&key, &none, stocked("sha256:1", max));
+        put(
+            &mut known,
+            &key(namespace, "x"),
+            0,
+            stocked("sha256:1", max),
+        );
         known.listed(namespace);
     }
     let offers = known.offers("etcd", None);
@@ -470,8 +463,7 @@ fn the_catalog_of_a_subscription_declares_a_bundles_value() {
     assert_eq!(ask(&known, &first), None, "it does not exist");
     known.add(&first, &none, 0);
     assert_eq!(ask(&known, &first), away, "it is not read yet");
-    known.add(&second, &none, 10);
-    known.read(&second, &none, stocked("sha256:2", "4.14"));
+    put(&mut known, &second, 10, stocked("sha256:2", "4.14"));
     known.read(&first, &none, stocked("sha256:1", "4.13"));
     // Only the named catalog counts, and priorities do not.
     assert_eq!(ask(&known, &first), Some(says("4.13")));
@@ -512,8 +504,7 @@ fn the_lowest_value_is_that_of_all_catalogs_together() {
     assert_eq!(lowest(&known), unknown, "nothing is listed yet");
     known.begin(&["ours".to_owned(), "more".to_owned()]);
     known.listed("ours");
-    known.add(&first, &none, 0);
-    known.read(&first, &none, stocked("sha256:1", "4.13"));
+    put(&mut known, &first, 0, stocked("sha256:1", "4.13"));
     assert_eq!(lowest(&known), unknown, "a namespace is not listed yet");
     known.listed("more");
     assert_eq!(lowest(&known), is("4.13"));

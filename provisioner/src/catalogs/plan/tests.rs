@@ -115,53 +115,32 @@ fn a_template_is_resolved_or_waits_for_the_cluster() {
     let version = |text: &str| manifests::template::server(text);
     let mut around = around(false);
     around.pending = [Part::Openshift].into();
-    assert_eq!(plan(&source, &around, None, Duration::ZERO), None);
-    assert!(is_still(
-        None,
-        &source,
-        &source,
-        &around,
-        None,
-        Duration::ZERO
-    ));
+    let now = Duration::ZERO;
+    let still = |before, around: &Around| is_still(before, &source, &source, around, None, now);
+    assert_eq!(plan(&source, &around, None, now), None);
+    assert!(still(None, &around));
     around.pending.clear();
-    assert!(!is_still(
-        None,
-        &source,
-        &source,
-        &around,
-        None,
-        Duration::ZERO
-    ));
+    assert!(!still(None, &around));
     for (kube, openshift, expected) in ::tests::rows![
         None, None => unresolved(both);
         version("v1.20.3"), None => unresolved(one);
         version("v1.20.3"), version("4.8.1") => image("r/c:v20-8", None);
         version("v1.21.0"), version("4.9.0") => image("r/c:v21-9", None);
     ] {
-        let before = plan(&source, &around, None, Duration::ZERO);
+        let before = plan(&source, &around, None, now);
         around.values.kube = kube;
         around.values.openshift = openshift;
-        let decided = plan(&source, &around, None, Duration::ZERO);
-        let still = is_still(
-            before.as_ref(),
-            &source,
-            &source,
-            &around,
-            None,
-            Duration::ZERO,
-        );
-        assert_eq!(still, before == decided, "{before:?}");
+        let decided = plan(&source, &around, None, now);
+        let is_same = is_still(before.as_ref(), &source, &source, &around, None, now);
+        assert_eq!(is_same, before == decided, "{before:?}");
         assert_eq!(decided.unwrap().catalog, expected);
     }
     // One that is wrong waits for nobody.
     around.pending = [Part::Openshift].into();
     let wrong = json!({"sourceType": "grpc", "image": "r/c:{foobar}"});
     let decided = decide_in(&self::source(&wrong, &json!({})), &around, 0);
-    assert!(
-        matches!(&decided, Way::Unresolved(it) if it.is_for_good),
-        "{decided:?}"
-    );
+    let is_wrong = matches!(&decided, Way::Unresolved(it) if it.is_for_good);
+    assert!(is_wrong, "{decided:?}");
 }
 
 #[test]
@@ -170,10 +149,8 @@ fn an_annotation_gives_an_image_to_what_has_none() {
     let mut around = around(false);
     around.values.kube = manifests::template::server("v1.20.3");
     let invalid = "image and address unset: at least one must be set for sourcetype: grpc";
-    assert_eq!(
-        decide_in(&source, &around, 0),
-        Way::Never(invalid.to_owned())
-    );
+    let never = Way::Never(invalid.to_owned());
+    assert_eq!(decide_in(&source, &around, 0), never);
     let template = "r/c:v{kube_minor_version}".to_owned();
     source.metadata.annotations =
         Some([(CATALOG_IMAGE_TEMPLATE.to_owned(), template.clone())].into());
@@ -204,9 +181,8 @@ fn an_annotation_at_what_is_in_no_image_is_told() {
             .iter()
             .map(|name| ((*name).to_owned(), "r/c:v1".to_owned()));
         source.metadata.annotations = Some(annotations.collect());
-        let warning = plan(&source, &around(has_olm), None, Duration::ZERO)
-            .unwrap()
-            .warning;
+        let planned = plan(&source, &around(has_olm), None, Duration::ZERO);
+        let warning = planned.unwrap().warning;
         let expected = named.map(|name| {
             format!("the annotation {name} counts for nothing, for the catalog is in no image; remove it")
         });

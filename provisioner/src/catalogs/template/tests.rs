@@ -13,15 +13,23 @@ fn values(kube: Option<&str>) -> Values {
     }
 }
 
+/// An image of which nothing else is known, where OLM does not run.
+fn input(reference: &str) -> Input<'_> {
+    Input {
+        reference,
+        annotations: None,
+        conditions: &[],
+        noted: None,
+        generation: Some(2),
+        has_olm: false,
+        unknown_olm: None,
+    }
+}
+
 fn condition(reason: &str, message: &str) -> Condition {
     Condition {
         type_: RESOLVED_IMAGE.to_owned(),
-        status: if reason == reason::RESOLVED {
-            "True"
-        } else {
-            "False"
-        }
-        .to_owned(),
+        status: ["False", "True"][usize::from(reason == reason::RESOLVED)].to_owned(),
         reason: reason.to_owned(),
         message: message.to_owned(),
         last_transition_time: Time(Timestamp::UNIX_EPOCH),
@@ -48,13 +56,10 @@ fn resolved(
         .map(|(name, text)| ((*name).to_owned(), (*text).to_owned()))
         .collect();
     let input = Input {
-        reference,
         annotations: Some(&annotations),
         conditions: before,
-        noted: None,
-        generation: Some(2),
         has_olm,
-        unknown_olm: None,
+        ..input(reference)
     };
     resolve(input, &values(kube), &BTreeSet::new()).unwrap()
 }
@@ -95,11 +100,8 @@ fn a_template_in_the_image_becomes_one_or_is_told() {
         let bad = resolved(template, &[], &before, false, None);
         let found = bad.image.clone().unwrap_err();
         assert_eq!((&found.why, found.is_for_good), (&why, false));
-        assert_eq!(
-            found.last.is_some(),
-            last.contains(reason::KEPT),
-            "{found:?}"
-        );
+        let is_kept = last.contains(reason::KEPT);
+        assert_eq!(found.last.is_some(), is_kept, "{found:?}");
         let expected = [
             format!("TemplatesHaveResolved false UnableToResolve {why}"),
             format!("ResolvedImage false UnableToResolve {template}"),
@@ -113,28 +115,19 @@ fn a_template_in_the_image_becomes_one_or_is_told() {
         "r/c:{}" => "variable \"\" couldn't be resolved";
     ] {
         let bad = resolved(text, &[], &[], false, Some("v1.20.1"));
-        let Err(unresolved) = &bad.image else {
-            panic!("{text}: {bad:?}");
-        };
-        assert!(
-            unresolved.why.starts_with(&format!("{CANNOT}, {begin}")),
-            "{unresolved:?}"
-        );
-        assert!(unresolved.is_for_good, "{text}");
+        let found = bad.image.unwrap_err();
+        let begin = format!("{CANNOT}, {begin}");
+        assert!(found.why.starts_with(&begin), "{found:?}");
+        assert!(found.is_for_good, "{text}");
     }
     for (text, made) in [
         ("r/c:{kube_minor_version", "r/c:{kube_minor_version"),
         ("R C:{kube_minor_version}", "R C:20"),
     ] {
         let bad = resolved(text, &[], &[], false, Some("v1.20.1"));
-        assert!(
-            bad.image.as_ref().is_err_and(|it| it.is_for_good),
-            "{bad:?}"
-        );
-        assert_eq!(
-            lines(&bad)[1],
-            format!("ResolvedImage false UnableToResolve {made}")
-        );
+        let expected = format!("ResolvedImage false UnableToResolve {made}");
+        assert_eq!(lines(&bad)[1], expected);
+        assert!(bad.image.unwrap_err().is_for_good, "{text}");
     }
 }
 
@@ -191,36 +184,22 @@ fn our_annotation_has_all_variables_and_counts_where_olm_runs_too() {
         assert_eq!(found.write.as_deref(), Some("r/c:v20-8"));
         let number = if has_olm { 2 } else { 3 };
         assert_eq!(found.conditions.len(), number);
-        assert_eq!(
-            lines(&found).last().unwrap(),
-            "resolved_image true AllTemplatesResolved r/c:v20-8"
-        );
-        let first = if has_olm {
-            TEMPLATE_RESOLVED
-        } else {
-            TEMPLATES_HAVE_RESOLVED
-        };
-        assert_eq!(
-            lines(&found)[0],
-            format!(
-                "{first} true AllTemplatesResolved catalog image reference was successfully resolved"
-            )
-        );
+        let last = "resolved_image true AllTemplatesResolved r/c:v20-8";
+        assert_eq!(lines(&found).last().unwrap(), last);
+        let first = [TEMPLATES_HAVE_RESOLVED, TEMPLATE_RESOLVED][usize::from(has_olm)];
+        let message = "catalog image reference was successfully resolved";
+        let expected = format!("{first} true AllTemplatesResolved {message}");
+        assert_eq!(lines(&found)[0], expected);
 
         let found = resolved("r/c:any", &ours, &[], has_olm, None);
-        assert_eq!(
-            (found.image.as_deref(), &found.write),
-            (Ok("r/c:any"), &None)
-        );
+        assert_eq!(found.image.as_deref(), Ok("r/c:any"));
+        assert_eq!(found.write, None);
         let last = "resolved_image false LastResolved r/c:any";
         assert_eq!(lines(&found).last().unwrap(), last);
         // The first condition has the text of the design document, word for word.
-        assert_eq!(
-            lines(&found)[0],
-            format!(
-                "{first} false UnableToResolve {CANNOT}, variable \"kube_minor_version\" couldn't be resolved"
-            )
-        );
+        let message = "variable \"kube_minor_version\" couldn't be resolved";
+        let expected = format!("{first} false UnableToResolve {CANNOT}, {message}");
+        assert_eq!(lines(&found)[0], expected);
         assert!(found.warning.unwrap().contains("\"kube_minor_version\""));
         let kept = found.kept.unwrap();
         assert!(kept.why.contains("\"kube_minor_version\"") && !kept.is_for_good);
@@ -230,14 +209,10 @@ fn our_annotation_has_all_variables_and_counts_where_olm_runs_too() {
     }
     let both = [ours[0], (ANNOTATION, "r/c:v{kube_major_version}")];
     let found = resolved("r/c:any", &both, &[], true, Some("v1.20.1"));
-    assert_eq!(
-        (found.image.as_deref(), &found.write),
-        (Ok("r/c:any"), &None)
-    );
-    for (line, type_) in lines(&found)
-        .iter()
-        .zip([TEMPLATE_RESOLVED, RESOLVED_IMAGE])
-    {
+    assert_eq!(found.image.as_deref(), Ok("r/c:any"));
+    assert_eq!(found.write, None);
+    let types = [TEMPLATE_RESOLVED, RESOLVED_IMAGE];
+    for (line, type_) in lines(&found).iter().zip(types) {
         let expected = format!("{type_} false TwoTemplates {ANNOTATION} counts, and therefore");
         assert!(line.starts_with(&expected), "{found:?}");
     }
@@ -320,21 +295,14 @@ fn nothing_is_said_before_the_cluster_was_asked() {
             .map(|(name, text)| (name.to_owned(), text.to_owned()))
             .collect();
         let input = Input {
-            reference: image,
             annotations: Some(&annotations),
-            conditions: &[],
-            noted: None,
-            generation: None,
             has_olm,
-            unknown_olm: None,
+            ..input(image)
         };
         let pending = pending.iter().copied().collect();
         let found = resolve(input, &Values::default(), &pending);
-        assert_eq!(
-            found.is_none(),
-            waits,
-            "{image} {annotations:?} {has_olm}: {found:?}"
-        );
+        let row = format!("{image} {annotations:?} {has_olm}");
+        assert_eq!(found.is_none(), waits, "{row}: {found:?}");
     }
 }
 
@@ -372,13 +340,10 @@ fn unknown_olm_version_is_explained_where_a_template_needs_it() {
         let annotations = [(CATALOG_IMAGE_TEMPLATE.to_owned(), text.to_owned())];
         let annotations = BTreeMap::from(annotations);
         let input = Input {
-            reference: "r/c:any",
             annotations: Some(&annotations),
-            conditions: &[],
-            noted: None,
-            generation: Some(2),
             has_olm: true,
             unknown_olm,
+            ..input("r/c:any")
         };
         let found = resolve(input, &values(None), &BTreeSet::new()).unwrap();
         let condition = format!("{TEMPLATE_RESOLVED} false UnableToResolve {expected}");
@@ -407,13 +372,9 @@ fn the_last_image_is_that_of_the_same_spec() {
         // What was noted of this very template counts where nothing else is known.
         for noted in [None, Some("r/c:v18")] {
             let input = Input {
-                reference: template,
-                annotations: None,
                 conditions: std::slice::from_ref(&before),
                 noted,
-                generation: Some(2),
-                has_olm: false,
-                unknown_olm: None,
+                ..input(template)
             };
             let found = resolve(input, &values(None), &BTreeSet::new()).unwrap();
             let expected = expected.or(noted);

@@ -17,6 +17,11 @@ fn judged(cluster: &Cluster, operators: &[Operator]) -> Verdict {
     judge(cluster, operators, &[])
 }
 
+#[track_caller]
+fn assert_has(verdict: &Verdict, words: &str) {
+    assert!(verdict.message.contains(words), "{}", verdict.message);
+}
+
 const READY: &str = "Ready for upgrade";
 const MAY_NOT: &str = "The following operators may not run on the next OpenShift Version: ";
 const WILL_NOT: &str = "The following operators will not run on the next OpenShift Version: ";
@@ -52,21 +57,10 @@ fn the_three_messages_are_those_of_the_enhancement() {
 // parity: max-9, max-14, max-olm-2, max-olm-5
 #[test]
 fn what_is_no_release_is_not_known() {
-    for value in [
-        "",
-        "\" \"",
-        "\"4.8.0\"",
-        "\"4.8.1\"",
-        "\"v4.8\"",
-        "4",
-        "\"4.8-rc\"",
-        "\"4.08\"",
-        "null",
-        "{}",
-        "4.8 and 4.8",
-        "bad_version",
-        "4.8\n\u{202e}\u{7}",
-    ] {
+    let quoted = [" ", "4.8.0", "4.8.1", "v4.8", "4.8-rc", "4.08"].map(|it| format!("{it:?}"));
+    let bare = ["", "4", "null", "{}", "4.8 and 4.8", "bad_version"];
+    let values = quoted.iter().map(String::as_str).chain(bare);
+    for value in values.chain(["4.8\n\u{202e}\u{7}"]) {
         let verdict = judged(&openshift("4.12"), &[operator("a", Some(value))]);
         assert_eq!(verdict.reason, reason::INDETERMINATE, "{value:?}");
         let said = &verdict.concerns[0].message;
@@ -101,7 +95,7 @@ fn what_a_catalog_garbles_is_told_beside_what_the_bundle_says() {
         let found: Vec<Effect> = verdict.concerns.iter().map(|it| it.effect).collect();
         assert_eq!(found, effects, "{bundle}");
         let line = "- ns/a: the value of the bundle counts in place of the value of the catalog: ";
-        assert!(verdict.message.contains(line), "{}", verdict.message);
+        assert_has(&verdict, line);
     }
 }
 
@@ -157,20 +151,15 @@ fn an_override_opens_the_gate_and_is_told() {
     assert_eq!(verdict.concerns[0].effect, Effect::Overridden);
     // Where it is not needed there is nothing to tell.
     let verdict = judged(&openshift("4.11"), &[overridden]);
-    assert_eq!(
-        (verdict.message.as_str(), verdict.concerns.len()),
-        (READY, 0)
-    );
+    assert_eq!((&*verdict.message, verdict.concerns.len()), (READY, 0));
 }
 
 // parity: max-olm-10
 #[test]
 fn what_cannot_be_found_out_keeps_the_gate_closed() {
     let unknown = Cluster::OpenShift(Err("the cluster's version \"x\" is no version".into()));
-    let operators = [
-        operator("bad", Some("garbage")),
-        operator("good", Some("9.9")),
-    ];
+    let operators = [("bad", "garbage"), ("good", "9.9")];
+    let operators = operators.map(|(name, maximum)| operator(name, Some(maximum)));
     let verdict = judged(&unknown, &operators);
     assert!(!verdict.is_upgradeable);
     assert_eq!(verdict.reason, reason::ERROR);
@@ -186,21 +175,13 @@ fn what_cannot_be_found_out_keeps_the_gate_closed() {
     ] {
         let verdict = judge(&cluster, &operators, &errors);
         assert!(!verdict.is_upgradeable);
-        assert!(
-            verdict.message.contains(&format!(
-                "next minor version of {name}: failed to list ClusterServiceVersions: a b"
-            )),
-            "{}",
-            verdict.message
-        );
+        let failed = "failed to list ClusterServiceVersions: a b";
+        let expected = format!("next minor version of {name}: {failed}");
+        assert_has(&verdict, &expected);
     }
     // What is known to block is told all the same.
     let verdict = judge(&openshift("4.12"), &[operator("a", Some("4.12"))], &errors);
-    assert!(
-        verdict
-            .message
-            .contains("\n- ns/a: it runs on OpenShift 4.12 at most")
-    );
+    assert_has(&verdict, "\n- ns/a: it runs on OpenShift 4.12 at most");
 }
 
 #[test]
@@ -239,32 +220,20 @@ fn apis_that_go_are_a_warning() {
     operator.maximum = Some("4.12".into());
     let verdict = judged(&openshift("4.12"), &[operator]);
     assert_eq!(verdict.reason, reason::INCOMPATIBLE);
-    assert!(
-        verdict.message.ends_with("PodDisruptionBudget"),
-        "{}",
-        verdict.message
-    );
+    let message = verdict.message;
+    assert!(message.ends_with("PodDisruptionBudget"), "{message}");
 }
 
 /// A maximum means nothing without an OpenShift.
 // parity: max-12
 #[test]
 fn on_other_clusters_no_maximum_counts() {
-    let operators = [
-        operator("a", Some("4.1")),
-        operator("b", None),
-        operator("c", Some("x")),
-    ];
+    let operators = [("a", Some("4.1")), ("b", None), ("c", Some("x"))];
+    let operators = operators.map(|(name, maximum)| operator(name, maximum));
     let verdict = judged(&Cluster::Kubernetes, &operators);
-    assert_eq!(
-        (
-            verdict.is_upgradeable,
-            verdict.reason,
-            verdict.message.as_str()
-        ),
-        (true, reason::AS_EXPECTED, READY)
-    );
-    assert_eq!(verdict.concerns, []);
+    assert!(verdict.is_upgradeable);
+    assert_eq!(verdict.reason, reason::AS_EXPECTED);
+    assert_eq!((&*verdict.message, verdict.concerns.len()), (READY, 0));
 }
 
 // parity: max-olm-18
@@ -274,11 +243,8 @@ fn messages_are_bounded_and_the_list_tells_more() {
         .map(|n| operator(&format!("operator-{n:04}-{}", "x".repeat(30)), Some("4.12")))
         .collect();
     let verdict = judged(&openshift("4.12"), &many);
-    assert!(
-        verdict.message.len() <= 32 << 10,
-        "{}",
-        verdict.message.len()
-    );
+    let length = verdict.message.len();
+    assert!(length <= 32 << 10, "{length}");
     let first = verdict.message.lines().next().unwrap();
     let (named, more) = first.rsplit_once(", and ").unwrap();
     let named = named.split(", ").count();
@@ -314,10 +280,7 @@ fn what_is_listed_is_the_worst_and_all_is_counted() {
     let verdict = judged(&openshift("4.12"), &all);
     assert_eq!((verdict.concerns.len(), verdict.more), (1024, 2003 - 1024));
     let last = verdict.concerns.last().unwrap();
-    assert_eq!(
-        (last.operator.as_str(), last.effect),
-        ("ns/z", Effect::Blocks)
-    );
+    assert_eq!((&*last.operator, last.effect), ("ns/z", Effect::Blocks));
     assert!(verdict.concerns.is_sorted());
     let counts = [
         (Effect::Blocks, 1),
@@ -327,19 +290,16 @@ fn what_is_listed_is_the_worst_and_all_is_counted() {
     assert_eq!(verdict.counts, counts.into());
     // In the message, what merely is not known comes last.
     let lines: Vec<&str> = verdict.message.lines().collect();
-    assert!(
-        lines[1].starts_with("- ns/z: it runs on OpenShift 4.12"),
-        "{}",
-        lines[1]
-    );
-    assert!(lines[2].starts_with("- ns/b: Warning: "), "{}", lines[2]);
-    assert!(
-        lines[4].starts_with(
-            "- ns/a0000: it does not say whether it runs on OpenShift 4.13: ask its author"
+    for (line, start) in [
+        (1, "- ns/z: it runs on OpenShift 4.12"),
+        (2, "- ns/b: Warning: "),
+        (
+            4,
+            "- ns/a0000: it does not say whether it runs on OpenShift 4.13: ask its author",
         ),
-        "{}",
-        lines[4]
-    );
+    ] {
+        assert!(lines[line].starts_with(start), "{}", lines[line]);
+    }
     assert_eq!(lines.last(), Some(&"and 1983 more"));
 }
 
@@ -397,7 +357,7 @@ fn olms_other_judgment_follows_the_first_line() {
         assert!(!verdict.message.contains(header), "{}", verdict.message);
     }
     let verdict = judge(&openshift("4.12"), &all, &["an error".to_owned()]);
-    assert!(verdict.message.contains(header), "{}", verdict.message);
+    assert_has(&verdict, header);
 
     // The longest message has both.
     let mut many = Vec::new();

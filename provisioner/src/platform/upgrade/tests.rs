@@ -87,9 +87,8 @@ fn an_instance_is_looked_at_once_for_what_is_applied_and_the_cluster() {
     assert!(is_known);
     let told = told.unwrap();
     assert_eq!(told.len(), 1);
-    assert!(told[0].starts_with(
-        "PodDisruptionBudget tide/budget-0000 is in policy/v1beta1, which Kubernetes 1.25"
-    ));
+    let budget = "PodDisruptionBudget tide/budget-0000 is in policy/v1beta1, which Kubernetes 1.25";
+    assert!(told[0].starts_with(budget), "{told:?}");
     assert_eq!(state.count(), 1);
 
     // Other content: the last word stays until there is another one.
@@ -182,14 +181,10 @@ fn what_is_told_is_bounded() {
         namespace: "tide".into(),
         name,
     };
-    let many: Vec<Identity> = (0..1000)
-        .flat_map(|n| {
-            [
-                identity("ServiceAccount", format!("a{n}")),
-                identity("Secret", format!("s{n}")),
-            ]
-        })
-        .collect();
+    let kinds = [("ServiceAccount", "a"), ("Secret", "s")];
+    let many =
+        (0..1000).flat_map(|n| kinds.map(|(kind, name)| identity(kind, format!("{name}{n}"))));
+    let many: Vec<Identity> = many.collect();
     let accounts = look::accounts(many.iter());
     assert_eq!((accounts.len(), accounts[0].as_str()), (256, "tide:a0"));
 }
@@ -204,20 +199,17 @@ fn offer(answer: Answer<'_>) -> Offer<'_> {
 
 #[test]
 fn the_version_that_unblocks_is_one_that_can_be_installed_today() {
-    let bundle = |version: &str, maximum: &str| Bundle {
-        image: "quay.io/tide@sha256:a".into(),
-        max_openshift: Some(MaxOpenShiftVersion::new(
-            maximum,
-            Spelling::CatalogProperties,
-        )),
-        ..Bundle::new(format!("tide.v{version}"), version.parse().unwrap())
+    let bundle = |(version, maximum): (&str, &str)| {
+        let maximum = MaxOpenShiftVersion::new(maximum, Spelling::CatalogProperties);
+        let bundle = Bundle {
+            image: "quay.io/tide@sha256:a".into(),
+            max_openshift: Some(maximum),
+            ..Bundle::new(format!("tide.v{version}"), version.parse().unwrap())
+        };
+        (bundle.name.clone(), bundle)
     };
-    let bundles = [
-        bundle("1.0.0", "4.20"),
-        bundle("1.1.0", "4.21"),
-        bundle("1.2.0", "4.20"),
-    ];
     let entries = ["1.0.0", "1.1.0", "1.2.0"];
+    let maxima = ["4.20", "4.21", "4.20"];
     let entry = |(at, version): (usize, &&str)| Entry {
         name: format!("tide.v{version}"),
         replaces: at.checked_sub(1).map(|at| format!("tide.v{}", entries[at])),
@@ -232,19 +224,12 @@ fn the_version_that_unblocks_is_one_that_can_be_installed_today() {
         name: "tide".into(),
         default_channel: "stable".into(),
         channels: BTreeMap::from([("stable".to_owned(), channel)]),
-        bundles: bundles
-            .into_iter()
-            .map(|it| (it.name.clone(), it))
-            .collect(),
+        bundles: entries.into_iter().zip(maxima).map(bundle).collect(),
         deprecation: None,
     };
     let found = |instance: &BundleInstance, answer: Answer<'_>, release: u64| {
-        way_on(
-            instance,
-            None,
-            &[offer(answer)],
-            (Release::new(4, release), None),
-        )
+        let running = (Release::new(4, release), None);
+        way_on(instance, None, &[offer(answer)], running)
     };
     let whole = Answer::Package(&package);
     let upgrade = Remedy::Upgrade("1.1.0".to_owned());

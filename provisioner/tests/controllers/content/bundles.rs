@@ -7,9 +7,10 @@ use serde_json::json;
 use super::site::{Answer, Site, digest, files, image, saying};
 
 #[tokio::test]
-async fn plain_content_is_served_as_it_came() {
+async fn plain_content_is_served_as_it_came_and_missing_content_explained() {
     let site = Site::new().await;
     let token = site.token(&["bundle-reader"]).await;
+    missing_content_is_explained(&site, &token).await;
     let content = saying("hello");
     let bundle = site.bundle("plain", image()).await;
     site.unpacked(&bundle, &site.stored(&content)).await;
@@ -77,11 +78,8 @@ async fn registry_content_is_served_as_plain_objects_and_on_request_as_it_came()
     assert_eq!(original.content(), content);
 }
 
-#[tokio::test]
-async fn content_that_is_not_there_is_said_to_be_missing_and_why() {
-    let site = Site::new().await;
-    let token = site.token(&["bundle-reader"]).await;
-    let absent = site.get("/bundles/absent.tgz", &token).await.refusal();
+async fn missing_content_is_explained(site: &Site, token: &str) {
+    let absent = site.get("/bundles/absent.tgz", token).await.refusal();
     assert_eq!(
         absent,
         (
@@ -94,7 +92,7 @@ async fn content_that_is_not_there_is_said_to_be_missing_and_why() {
     let bundle = site.bundle("plain", image()).await;
     let name = bundle.name_any();
     let path = format!("/bundles/{name}.tgz");
-    let (status, reason, message) = site.get(&path, &token).await.refusal();
+    let (status, reason, message) = site.get(&path, token).await.refusal();
     assert_eq!((status, reason.as_str()), (404, "NotUnpacked"));
     assert_eq!(message, format!("Bundle {name} has no content yet"));
 
@@ -107,7 +105,7 @@ async fn content_that_is_not_there_is_said_to_be_missing_and_why() {
         &json!({"status": {"phase": "Failing", "conditions": [condition]}}),
     )
     .await;
-    let (_, _, message) = site.get(&path, &token).await.refusal();
+    let (_, _, message) = site.get(&path, token).await.refusal();
     assert_eq!(
         message,
         format!("Bundle {name} has no content yet: no such image")
@@ -115,7 +113,7 @@ async fn content_that_is_not_there_is_said_to_be_missing_and_why() {
 
     // The store was lost, and the controller is about to fetch it again.
     site.unpacked(&bundle, &digest(&saying("lost"))).await;
-    let lost = site.get(&path, &token).await;
+    let lost = site.get(&path, token).await;
     assert_eq!(
         (lost.status.as_u16(), lost.header("retry-after")),
         (503, "5")

@@ -28,71 +28,46 @@ async fn published(name: &str) -> Vec<Event> {
 }
 
 #[tokio::test]
-async fn equal_events_are_one_with_a_count_and_others_are_not() {
+async fn equal_events_are_counted_long_ones_cut_and_deleted_ones_published_again() {
     let world = world().await;
+    let publish = async |events: &Events, name: &str, reason: &str, action: &str, note: &str| {
+        let about = about(name);
+        let kind = match reason {
+            "InstallFailed" => EventType::Warning,
+            _ => EventType::Normal,
+        };
+        events.publish(&about, kind, reason, action, note).await;
+    };
     let name = unique("events");
     let events = Events::new(world.client(), Some("core-1".to_owned()));
     for note in ["no rights", "no rights", "no such kind"] {
-        events
-            .publish(
-                &about(&name),
-                EventType::Warning,
-                "InstallFailed",
-                "Install",
-                note,
-            )
-            .await;
+        publish(&events, &name, "InstallFailed", "Install", note).await;
     }
     let found = published(&name).await;
+    let count = |event: &Event| event.series.as_ref().map(|series| series.count);
     let found: Vec<_> = found
         .iter()
-        .map(|event| {
-            (
-                event.note.as_deref().unwrap(),
-                event.series.as_ref().map(|series| series.count),
-            )
-        })
+        .map(|event| (event.note.as_deref().unwrap(), count(event)))
         .collect();
     assert_eq!(found, [("no rights", Some(2)), ("no such kind", None)]);
-}
 
-#[tokio::test]
-async fn whatever_is_too_long_is_cut_and_published() {
-    let world = world().await;
     let name = unique("events");
     let events = Events::new(world.client(), Some("p".repeat(500)));
-    let note = "🌊".repeat(1000);
-    events
-        .publish(
-            &about(&name),
-            EventType::Normal,
-            &"R".repeat(500),
-            &"A".repeat(500),
-            &note,
-        )
-        .await;
+    let (reason, action) = ("R".repeat(500), "A".repeat(500));
+    publish(&events, &name, &reason, &action, &"🌊".repeat(1000)).await;
     let found = published(&name).await;
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].note.as_deref(), Some("🌊".repeat(256).as_str()));
-}
 
-#[tokio::test]
-async fn events_that_are_gone_are_published_anew() {
-    let world = world().await;
     let name = unique("events");
     let events = Events::new(world.client(), None);
-    let publish = async || {
-        let about = about(&name);
-        events
-            .publish(&about, EventType::Normal, "Installed", "Install", "done")
-            .await;
-    };
-    publish().await;
+    publish(&events, &name, "Installed", "Install", "done").await;
     let first = published(&name).await.remove(0).metadata.name.unwrap();
     let api: Api<Event> = Api::namespaced(world.client(), "default");
     delete(&api, &first).await;
-    publish().await;
-    publish().await;
+    for _ in 0..2 {
+        publish(&events, &name, "Installed", "Install", "done").await;
+    }
     let found = published(&name).await;
     assert_eq!(found.len(), 1);
     assert_ne!(found[0].metadata.name.as_ref(), Some(&first));

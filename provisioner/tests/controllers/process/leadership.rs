@@ -4,16 +4,13 @@ use std::time::Duration;
 
 use cluster::Cluster;
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::{
-    Api,
-    api::{Patch, PatchParams},
-};
+use kube::Api;
 use reqwest::StatusCode;
 use serde_json::json;
 use tokio::time::Instant;
 
 use super::{flags, get, plane, system};
-use crate::support::{Provisioner, delete, eventually};
+use crate::support::{Provisioner, delete, eventually, merge};
 
 const LEASE: &str = "core.rukpak.io";
 
@@ -58,18 +55,6 @@ async fn one_leads_and_the_others_are_ready_to() {
     assert_eq!(lease.lease_duration_seconds, Some(60));
 }
 
-// parity: rukpak-24
-#[tokio::test]
-async fn a_leader_that_was_killed_is_succeeded() {
-    let cluster = plane().await;
-    let (flag, _) = system(cluster).await;
-    let first = replica(cluster, &flag, "3s").await;
-    first.says("leading").await;
-    let second = replica(cluster, &flag, "3s").await;
-    first.signal("KILL").await;
-    second.says("leading").await;
-}
-
 #[tokio::test]
 async fn a_leader_that_has_slept_too_long_ends_when_it_wakes() {
     let cluster = plane().await;
@@ -86,35 +71,24 @@ async fn a_leader_that_has_slept_too_long_ends_when_it_wakes() {
 }
 
 #[tokio::test]
-async fn a_leader_whose_lease_was_taken_ends() {
+async fn a_deleted_lease_is_made_again_and_a_taken_one_ends_the_leader() {
     let cluster = plane().await;
     let (flag, namespace) = system(cluster).await;
-    let first = replica(cluster, &flag, "6s").await;
-    first.says("leading").await;
-    let leases: Api<Lease> = Api::namespaced(cluster.client().unwrap(), &namespace);
-    let taken = Patch::Merge(json!({"spec": {"holderIdentity": "somebody"}}));
-    leases
-        .patch(LEASE, &PatchParams::default(), &taken)
-        .await
-        .unwrap();
-    assert_eq!(first.ended().await, 1, "{}", first.log());
-    assert_eq!(holder(&leases).await.as_deref(), Some("somebody"));
-}
-
-#[tokio::test]
-async fn a_lease_that_was_deleted_is_made_again() {
-    let cluster = plane().await;
-    let (flag, namespace) = system(cluster).await;
-    let only = replica(cluster, &flag, "6s").await;
-    only.says("leading").await;
+    let leader = replica(cluster, &flag, "6s").await;
+    leader.says("leading").await;
     let leases: Api<Lease> = Api::namespaced(cluster.client().unwrap(), &namespace);
     let before = holder(&leases).await;
     delete(&leases, LEASE).await;
-    eventually("the Lease is there again", async || {
+    eventually("the Lease exists again", async || {
         let lease = leases.get_opt(LEASE).await.unwrap();
-        lease.map(drop).ok_or_else(|| "it is gone".to_owned())
+        lease.map(drop).ok_or_else(|| "not found".to_owned())
     })
     .await;
     assert_eq!(holder(&leases).await, before);
-    assert!(!only.has_ended(), "{}", only.log());
+    assert!(!leader.has_ended(), "{}", leader.log());
+
+    let taken = json!({"spec": {"holderIdentity": "somebody"}});
+    merge(&leases, LEASE, &taken).await;
+    assert_eq!(leader.ended().await, 1, "{}", leader.log());
+    assert_eq!(holder(&leases).await.as_deref(), Some("somebody"));
 }

@@ -64,25 +64,3 @@ async fn the_rights_of_the_file_for_openshift_suffice_and_without_them_everythin
         provisioner.log()
     );
 }
-
-#[tokio::test]
-async fn who_does_not_want_it_is_left_alone() {
-    let lab = Lab::new().await;
-    lab.openshift().await;
-    let registry = Registry::plain();
-    push(&registry.image("app:v1"), &content("one"), &insecure()).await;
-    let blocked =
-        json!({"insecureRegistries": [registry.host()], "blockedRegistries": [registry.host()]});
-    lab.apply(&image_config(&blocked)).await;
-    // An admin's own list comes first, and makes it insecure as well.
-    let conf = tempfile::NamedTempFile::new().unwrap();
-    let text = format!(
-        "[[registry]]\nlocation = \"{}\"\ninsecure = true\n",
-        registry.host()
-    );
-    std::fs::write(conf.path(), text).unwrap();
-    let conf = format!("--registries-conf={}", conf.path().display());
-    let _provisioner = lab.provisioner(&["--follow-openshift=false", &conf]).await;
-    let bundle = lab.bundle(&registry.image("app:v1")).await;
-    lab.unpacked(&bundle).await;
-}

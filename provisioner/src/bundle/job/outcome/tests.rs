@@ -36,10 +36,8 @@ fn status(name: &str, state: &Value) -> Value {
 }
 
 fn container(phase: &str, state: &Value) -> Pod {
-    pod(
-        phase,
-        &json!({"containerStatuses": [status("unpack", state)]}),
-    )
+    let statuses = json!({"containerStatuses": [status("unpack", state)]});
+    pod(phase, &statuses)
 }
 
 fn waits(reason: &str, message: &str) -> Pod {
@@ -146,15 +144,10 @@ fn a_pod_that_failed_is_told_in_its_own_words() {
 #[expect(clippy::large_stack_arrays, reason = "it is a table")]
 fn a_job_is_told_by_its_pods_or_by_what_was_known_of_them() {
     let good = container("Running", &json!({"running": {}}));
-    let bad = container(
-        "Failed",
-        &terminated(1, "Error", "LimitExceeded: too large"),
-    );
-    let late = ended_job(
-        "Failed",
-        "DeadlineExceeded",
-        "Job was active longer than ...",
-    );
+    let too_large = terminated(1, "Error", "LimitExceeded: too large");
+    let bad = container("Failed", &too_large);
+    let message = "Job was active longer than ...";
+    let late = ended_job("Failed", "DeadlineExceeded", message);
     for (job, pods, refused, before, expected) in ::tests::rows![
         job(&json!({})), vec![], None, None => begun("waiting for the pod of Job system/b-1");
         job(&json!({})), vec![], Some("exceeded quota: pods"), None
@@ -193,18 +186,11 @@ fn a_job_is_told_by_its_pods_or_by_what_was_known_of_them() {
 #[test]
 fn that_another_pod_is_refused_is_told_with_what_became_of_the_one_before() {
     let failed = container("Failed", &terminated(139, "Error", "gone wrong"));
-    assert_eq!(
-        of(
-            &job(&json!({})),
-            std::slice::from_ref(&failed),
-            Some("exceeded quota"),
-            None
-        ),
-        held(
-            "Job system/b-1 cannot make another pod: exceeded quota; before that, pod b-1-x failed, and its Job tries again: \
-             gone wrong"
-        )
-    );
+    let pods = std::slice::from_ref(&failed);
+    let found = of(&job(&json!({})), pods, Some("exceeded quota"), None);
+    let expected = "Job system/b-1 cannot make another pod: exceeded quota; before that, pod b-1-x failed, and its Job tries \
+                    again: gone wrong";
+    assert_eq!(found, held(expected));
     // Only what was refused since the last pod was made tells why there is no other one.
     assert_eq!(without_pod(&[failed]), Some(TIME.parse().unwrap()));
     assert_eq!(without_pod(&[]), Some(Timestamp::MIN));
@@ -224,10 +210,8 @@ fn labels_that_were_taken_from_a_pod_are_told_unless_it_has_come_far() {
     };
     assert!(message.starts_with("not found; its labels"), "{message}");
     let going = leaving(waits("ErrImagePull", "not found"));
-    assert_eq!(
-        of(&labelled, &[going], None, Some(&message)),
-        begun(&message)
-    );
+    let found = of(&labelled, &[going], None, Some(&message));
+    assert_eq!(found, begun(&message));
     let running = container("Running", &json!({"running": {}}));
     assert_eq!(of(&labelled, &[running], None, None), State::Runs);
     let mut kept = waits("ErrImagePull", "not found");

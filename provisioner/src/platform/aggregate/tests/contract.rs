@@ -50,13 +50,8 @@ fn of(operators: &[PlatformOperator], is_day_0: bool, release: &str) -> ClusterO
     let then = input(&[], &gate, 0);
     let calm = cluster_operator(None, &then, "system", Some(release)).status;
     let before = (!is_day_0).then_some(&calm);
-    cluster_operator(
-        before,
-        &input(operators, &gate, 60),
-        "system",
-        Some(release),
-    )
-    .status
+    let now = input(operators, &gate, 60);
+    cluster_operator(before, &now, "system", Some(release)).status
 }
 
 fn failing(name: &str) -> PlatformOperator {

@@ -7,13 +7,8 @@ fn core_at(
     listed: Result<(), &str>,
     minute: i64,
 ) -> Output<ClusterOperatorStatus> {
-    super::core(
-        before,
-        listed,
-        "platform-system",
-        Some("4.12.0"),
-        at(minute),
-    )
+    let now = at(minute);
+    super::core(before, listed, "platform-system", Some("4.12.0"), now)
 }
 
 #[test]
@@ -45,21 +40,14 @@ fn who_cannot_is_degraded_first_and_away_after_five_minutes() {
     let away = core_at(Some(&still.status), error, 16);
     assert_eq!(brief(&away.status), "F F T");
     for type_ in ["Available", "Progressing"] {
-        assert_eq!(
-            told(&away.status, type_),
-            (
-                "False",
-                "ExceededUnavailabilityThreshold",
-                "Exceeded platform operator availability timeout"
-            )
-        );
+        let reason = "ExceededUnavailabilityThreshold";
+        let message = "Exceeded platform operator availability timeout";
+        assert_eq!(told(&away.status, type_), ("False", reason, message));
     }
     assert_eq!(since(&away.status, "Degraded"), at(10));
     assert_eq!(core_at(Some(&away.status), error, 60).status, away.status);
-    assert_eq!(
-        brief(&core_at(Some(&away.status), Ok(()), 61).status),
-        "T F F"
-    );
+    let back = core_at(Some(&away.status), Ok(()), 61);
+    assert_eq!(brief(&back.status), "T F F");
 }
 
 // parity: openshift-20
@@ -78,12 +66,7 @@ fn a_first_failure_is_one_whatever_was_written_before() {
     let mut edited = core_at(None, Ok(()), 0).status;
     edited.conditions[0].reason = None;
     let status = core_at(Some(&edited), error, 1).status;
-    assert_eq!(
-        told(&status, "Available"),
-        (
-            "True",
-            "PlatformOperatorsUnknown",
-            "The platform operator manager is available at 4.12.0"
-        )
-    );
+    let message = "The platform operator manager is available at 4.12.0";
+    let expected = ("True", "PlatformOperatorsUnknown", message);
+    assert_eq!(told(&status, "Available"), expected);
 }

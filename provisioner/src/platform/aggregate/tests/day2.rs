@@ -28,47 +28,27 @@ fn one_operator_does_not_take_the_cluster_down() {
         known("new", Some(("False", "InstallFailed", 20))), 30, "F F T" => None;
     ] {
         let operators = [good("old"), new];
-        let output = cluster_operator(
-            Some(&before),
-            &input(&operators, &gate, minute),
-            "platform-system",
-            Some("4.12.0"),
-        );
-        assert_eq!(
-            brief(&output.status),
-            brief_,
-            "{minute} {:?}",
-            operators[1].status
-        );
+        let now = input(&operators, &gate, minute);
+        let output = cluster_operator(Some(&before), &now, "platform-system", Some("4.12.0"));
+        assert_eq!(brief(&output.status), brief_, "{minute} {operators:?}");
         assert_eq!(output.recheck, recheck.map(at), "{minute}");
     }
     let operators = [good("old"), failing(20)];
     let status = written(Some(&before), &input(&operators, &gate, 40));
-    assert_eq!(
-        told(&status, "Available"),
-        (
-            "True",
-            "AsExpected",
-            "1 of 2 platform operators are installed"
-        )
-    );
-    assert_eq!(
-        told(&status, "Degraded"),
-        (
-            "True",
-            "PlatformOperatorError",
-            "encountered the failing new platform operator with reason \"SourceFailed\"\n- new: SourceFailed it is"
-        )
-    );
+    for (type_, reason, message) in ::tests::rows![
+        "Available", "AsExpected" => "1 of 2 platform operators are installed";
+        "Degraded", "PlatformOperatorError"
+            => "encountered the failing new platform operator with reason \"SourceFailed\"\n- new: SourceFailed it is";
+    ] {
+        assert_eq!(told(&status, type_), ("True", reason, message));
+    }
     assert_eq!(told(&status, "Progressing").1, "PlatformOperatorError");
     // Who is about to go does no harm any more.
     let mut going = failing(20);
     going.metadata.deletion_timestamp = Some(Time(at(41)));
     let operators = [good("old"), going];
-    assert_eq!(
-        brief(&written(Some(&status), &input(&operators, &gate, 42))),
-        "T F F"
-    );
+    let later = written(Some(&status), &input(&operators, &gate, 42));
+    assert_eq!(brief(&later), "T F F");
 }
 
 #[test]
@@ -81,17 +61,12 @@ fn after_an_outage_it_is_still_day_2() {
         good("old"),
         operator("new", Some(("False", "Unpacking", 60))),
     ];
-    assert_eq!(
-        brief(&written(Some(&down), &input(&new, &gate, 61))),
-        "T T F"
-    );
+    let after = |before| brief(&written(Some(before), &input(&new, &gate, 61)));
+    assert_eq!(after(&down), "T T F");
     // Also when somebody has removed what is remembered.
     let mut edited = calm(&gate);
     edited.extension = None;
-    assert_eq!(
-        brief(&written(Some(&edited), &input(&new, &gate, 61))),
-        "T T F"
-    );
+    assert_eq!(after(&edited), "T T F");
 }
 
 #[test]
@@ -105,11 +80,10 @@ fn who_cannot_list_says_nothing_new() {
     let first = written(None, &failed(0));
     assert_eq!(brief(&first), "F T F");
     for type_ in ["Available", "Progressing", "Degraded"] {
-        assert_eq!(told(&first, type_).1, "PlatformOperatorsUnknown");
-        assert_eq!(
-            told(&first, type_).2,
-            "The platform operators cannot be listed: connection refused"
-        );
+        let (_, reason, message) = told(&first, type_);
+        assert_eq!(reason, "PlatformOperatorsUnknown");
+        let unlisted = "The platform operators cannot be listed: connection refused";
+        assert_eq!(message, unlisted);
     }
     // What is known stays.
     let before = calm(&gate);

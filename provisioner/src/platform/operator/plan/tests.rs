@@ -13,9 +13,7 @@ use manifests::{
 use serde_json::{Value, json};
 
 use super::{
-    super::fixtures::{
-        bundle, chosen, forget, image, instance, operator, package, plain_status, status,
-    },
+    super::fixtures::{chosen, forget, image, instance, operator, package, plain_status, status},
     *,
 };
 
@@ -25,6 +23,16 @@ const PENDING: &str = "pending";
 #[expect(clippy::unnecessary_wraps, reason = "the form of the field")]
 fn max_openshift(text: &str) -> Option<MaxOpenShiftVersion> {
     Some(MaxOpenShiftVersion::new(text, Spelling::CatalogProperties))
+}
+
+/// The package with these maxima.
+fn limited(versions: &[&str], maxima: &[(&str, &str)]) -> Package {
+    let mut package = package(versions);
+    for (version, max) in maxima {
+        let bundle = package.bundles.get_mut(&format!("tide.v{version}"));
+        bundle.unwrap().max_openshift = max_openshift(max);
+    }
+    package
 }
 
 /// What there is to decide about.
@@ -54,8 +62,19 @@ impl Case {
 
     /// This version is there, installed and healthy, and the catalog has these.
     fn at(version: &str, versions: &[&str]) -> Self {
+        Self::of(package(versions), version)
+    }
+
+    /// The same, of a catalog that has this package.
+    fn of(package: Package, version: &str) -> Self {
         let there = instance(&chosen(version, None), &status(version, true));
-        Self::new(package(versions)).with(there)
+        Self::new(package).with(there)
+    }
+
+    /// The catalogs offer this.
+    fn offered(mut self, offers: Vec<(&'static str, i64, Result<Package, &'static str>)>) -> Self {
+        self.offers = offers;
+        self
     }
 
     fn with(mut self, instance: BundleInstance) -> Self {
@@ -150,6 +169,22 @@ fn refusal(plan: &Plan) -> &str {
         Act::Refuse { message, .. } => message,
         act => panic!("{act:?}"),
     }
+}
+
+fn waits_for(plan: &Plan) -> &str {
+    let next = plan.next.as_ref();
+    next.and_then(|it| it.waits_for.as_deref())
+        .unwrap_or_default()
+}
+
+/// What is kept, as the annotation has it.
+fn kept(plan: &Plan) -> String {
+    plan.keep.map(|it| it.to_string()).unwrap_or_default()
+}
+
+#[track_caller]
+fn assert_has(text: &str, words: &str) {
+    assert!(text.contains(words), "{text}");
 }
 
 fn without(package: &Package) -> Package {
@@ -283,10 +318,4 @@ fn bundles_that_say_nothing_of_themselves_follow_the_channel_too() {
     assert_eq!(brief(&case.plan()), "have 1.0.1");
     let case = plain(there(&second, "1.0.1"));
     assert_eq!(brief(&case.plan()), "have 1.0.2");
-}
-
-#[test]
-fn the_fixtures_are_of_one_piece() {
-    let package = package(&["1.0.0"]);
-    assert_eq!(package.bundle("tide.v1.0.0"), Some(&bundle("1.0.0")));
 }

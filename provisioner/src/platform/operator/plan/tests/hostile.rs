@@ -42,11 +42,7 @@ fn texts_of_catalogs_are_cut_to_what_a_status_takes() {
     let mut hostile = package(&["1.0.0", "1.1.0"]);
     let bundle = hostile.bundles.get_mut("tide.v1.1.0").unwrap();
     bundle.media_type = Some(long.clone());
-    let case = Case {
-        offers: vec![("c/mine", 0, Ok(hostile.clone()))],
-        ..Case::at("1.0.0", &[])
-    };
-    let plan = case.plan();
+    let plan = Case::of(hostile.clone(), "1.0.0").plan();
     assert_eq!(brief(&plan), "have 1.0.0, next 1.1.0");
     let waits_for = plan.next.unwrap().waits_for.unwrap();
     assert!(waits_for.len() <= bounds::LINE as usize);
@@ -63,10 +59,7 @@ fn edges_that_lead_in_circles_or_to_themselves_come_to_rest() {
     let entries = &mut circle.channels.get_mut("stable").unwrap().entries;
     entries[0].replaces = Some("tide.v1.0.1".into());
     entries[1].skips = vec!["tide.v1.0.1".into()];
-    let at = |version: &str| Case {
-        offers: vec![("c/mine", 0, Ok(circle.clone()))],
-        ..Case::at(version, &[])
-    };
+    let at = |version: &str| Case::of(circle.clone(), version);
     assert_eq!(brief(&at("1.0.0").plan()), "have 1.0.1");
     assert_eq!(brief(&at("1.0.1").plan()), "have 1.0.1");
 }
@@ -102,11 +95,9 @@ fn a_status_that_makes_no_sense_decides_nothing() {
     };
     let waits = case(&json!({})).plan();
     assert_eq!(brief(&waits), "have 1.0.0, next 2.0.0");
-    let waits_for = waits.next.unwrap().waits_for.unwrap();
-    assert!(
-        waits_for.starts_with("it is not known which version is installed"),
-        "{waits_for}"
-    );
+    let why = waits_for(&waits);
+    let unknown = "it is not known which version is installed";
+    assert!(why.starts_with(unknown), "{why}");
     let manual = json!({"upgradeApproval": "Manual", "approvedVersion": "2.0.0"});
     assert_eq!(brief(&case(&manual).plan()), "have 2.0.0");
     let automatic = json!({"upgradeApproval": "Automatic"});

@@ -6,12 +6,9 @@ use super::{super::super::fixtures::condition, *};
 
 #[test]
 fn a_catalog_that_comes_first_is_waited_for_until_it_is_read_or_cannot_be() {
-    let case = |first: &'static str| Case {
-        offers: vec![
-            ("c/first", 5, Err(first)),
-            ("c/mine", 0, Ok(package(&["1.0.0"]))),
-        ],
-        ..Case::new(package(&[]))
+    let case = |first: &'static str| {
+        let mine = ("c/mine", 0, Ok(package(&["1.0.0"])));
+        Case::new(package(&[])).offered(vec![("c/first", 5, Err(first)), mine])
     };
     let waiting = case(PENDING);
     assert_eq!(brief(&waiting.plan()), "refuse InstallPending");
@@ -26,54 +23,38 @@ fn a_catalog_that_comes_first_is_waited_for_until_it_is_read_or_cannot_be() {
     later.offers[0].1 = -5;
     assert_eq!(brief(&later.plan()), "have 1.0.0");
 
-    let alone = Case {
-        offers: vec![("c/mine", 0, Err(PENDING))],
-        ..Case::new(package(&[]))
-    };
-    assert_eq!(brief(&alone.plan()), "refuse InstallPending");
-    let away = Case {
-        offers: vec![("c/mine", 0, Err("nobody is there"))],
-        ..alone
-    };
-    assert_eq!(brief(&away.plan()), "refuse SourceFailed");
-    assert!(
-        refusal(&away.plan())
-            .contains("failed to find candidate olm.bundles from the tide package"),
-        "{}",
-        refusal(&away.plan())
-    );
+    let alone = |why| Case::new(package(&[])).offered(vec![("c/mine", 0, Err(why))]);
+    assert_eq!(brief(&alone(PENDING).plan()), "refuse InstallPending");
+    let away = alone("nobody is there").plan();
+    assert_eq!(brief(&away), "refuse SourceFailed");
+    let none = "failed to find candidate olm.bundles from the tide package";
+    assert_has(refusal(&away), none);
 }
 
 #[test]
 fn what_is_on_its_way_is_not_given_up_because_its_catalog_is_away() {
     let failed = json!({"conditions": [condition("HasValidBundle", "False", "UnpackFailed")]});
     let there = || instance(&chosen("1.1.0", None), &failed);
-    let offers = |mine| vec![("c/mine", 5, mine), ("c/other", 0, Ok(package(&["1.0.0"])))];
-    let away = Case {
-        offers: offers(Err("nobody is there")),
-        ..Case::new(package(&[])).with(there())
+    let beside = |catalog, priority, answer, other| {
+        let offers = vec![
+            (catalog, priority, answer),
+            (other, 0, Ok(package(&["1.0.0"]))),
+        ];
+        let case = Case::new(package(&[])).with(there()).offered(offers);
+        brief(&case.plan())
     };
-    assert_eq!(brief(&away.plan()), "have 1.1.0");
+    let away = Err("nobody is there");
+    assert_eq!(beside("c/mine", 5, away, "c/other"), "have 1.1.0");
     // Nothing of it is installed, so it may be something else that is in the catalog by now.
-    let back = Case {
-        offers: offers(Ok(package(&["1.0.0", "1.1.1"]))),
-        ..Case::new(package(&[])).with(there())
-    };
-    assert_eq!(brief(&back.plan()), "have 1.1.1");
+    let back = Ok(package(&["1.0.0", "1.1.1"]));
+    assert_eq!(beside("c/mine", 5, back, "c/other"), "have 1.1.1");
     // A catalog that is gone for good keeps nobody.
     let mut gone = chosen("1.1.0", None);
     gone.bundle.catalog = "c/gone".into();
     let gone = Case::new(package(&["1.0.0"])).with(instance(&gone, &failed));
     assert_eq!(brief(&gone.plan()), "have 1.0.0");
     // Its namespace is one that nobody may look at.
-    let hidden = Case {
-        offers: vec![
-            ("c/*", 0, Err("403")),
-            ("d/other", 0, Ok(package(&["1.0.0"]))),
-        ],
-        ..Case::new(package(&[])).with(there())
-    };
-    assert_eq!(brief(&hidden.plan()), "have 1.1.0");
+    assert_eq!(beside("c/*", 0, Err("403"), "d/other"), "have 1.1.0");
 }
 
 // parity: openshift-18, complaint-1
@@ -99,10 +80,8 @@ fn bundles_that_cannot_be_installed_are_named_with_the_reason() {
         let plan = case.plan();
         assert_eq!(brief(&plan), "refuse SourceFailed", "{words}");
         let said = refusal(&plan);
-        assert!(
-            said.contains("tide.v1.0.0 ") && said.contains(words),
-            "{said}"
-        );
+        assert_has(said, "tide.v1.0.0 ");
+        assert_has(said, words);
         assert!(said.ends_with(": failed to run sourcing logic"), "{said}");
     }
     // During an update of the cluster the higher release counts.
@@ -120,18 +99,10 @@ fn bundles_that_cannot_be_installed_are_named_with_the_reason() {
     let case = Case::new(package.clone()).on("4.12");
     assert_eq!(brief(&case.plan()), "have 1.0.0");
     // Many are counted.
-    package
-        .bundles
-        .get_mut("tide.v1.0.0")
-        .unwrap()
-        .image
-        .clear();
+    let last = package.bundles.get_mut("tide.v1.0.0");
+    last.unwrap().image.clear();
     let said = Case::new(package).on("4.12").plan();
-    assert!(
-        refusal(&said).contains("; and 2 more"),
-        "{}",
-        refusal(&said)
-    );
+    assert_has(refusal(&said), "; and 2 more");
 }
 
 #[test]
@@ -149,11 +120,7 @@ fn deprecations_are_told_and_no_reason() {
         (brief(&new).as_str(), new.warnings.as_slice()),
         ("have 1.0.0", &expected.map(str::to_owned)[..])
     );
-    let there = Case {
-        offers: vec![("c/mine", 0, Ok(deprecated))],
-        ..Case::at("1.0.0", &[])
-    };
-    assert_eq!(there.plan().warnings, expected);
+    assert_eq!(Case::of(deprecated, "1.0.0").plan().warnings, expected);
     // What waits is not what is installed.
     let mut next = package(&["1.0.0", "1.1.0"]);
     let leaks = |package: &mut Package, version: &str| {
@@ -161,10 +128,7 @@ fn deprecations_are_told_and_no_reason() {
         bundle.unwrap().deprecation = Some("leaks".into());
     };
     leaks(&mut next, "1.1.0");
-    let at = |package: Package| Case {
-        offers: vec![("c/mine", 0, Ok(package))],
-        ..Case::at("1.0.0", &[])
-    };
+    let at = |package: Package| Case::of(package, "1.0.0");
     assert_eq!(brief(&at(next.clone()).plan()), "have 1.0.0, next 1.1.0");
     assert!(at(next.clone()).plan().warnings.is_empty());
     leaks(&mut next, "1.0.0");

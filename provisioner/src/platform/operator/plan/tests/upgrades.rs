@@ -2,18 +2,16 @@
 
 use super::*;
 
-/// What is kept, as the annotation has it.
-fn kept(plan: &Plan) -> String {
-    plan.keep.map(|it| it.to_string()).unwrap_or_default()
-}
-
-fn waits_for(plan: &Plan) -> &str {
-    let next = plan.next.as_ref();
-    next.and_then(|it| it.waits_for.as_deref())
-        .unwrap_or_default()
-}
-
 const LINE: [&str; 4] = ["1.0.0", "1.0.1", "1.1.0", "1.2.0"];
+
+/// The rights that a version has gained, after its image was looked at.
+fn gains(version: &str, rights: Option<NewRights>) -> Gains {
+    Gains {
+        image: image(version),
+        looked_at: image(version),
+        rights: Ok(rights),
+    }
+}
 
 #[test]
 fn patches_come_at_once_and_minor_versions_with_the_cluster() {
@@ -33,42 +31,30 @@ fn patches_come_at_once_and_minor_versions_with_the_cluster() {
             case = case.kept(kept_);
         }
         let plan = case.plan();
-        let found = (brief(&plan), kept(&plan));
-        assert_eq!(
-            found,
-            (expected.to_owned(), keep.to_owned()),
-            "{installed} {kept_} {cluster}"
-        );
+        let found = (&*brief(&plan), &*kept(&plan));
+        assert_eq!(found, (expected, keep), "{installed} {kept_} {cluster}");
     }
     let plan = Case::at("1.0.1", &LINE).on("4.12").plan();
-    assert!(
-        waits_for(&plan).contains("1.1.0 is a new minor version"),
-        "{}",
-        waits_for(&plan)
-    );
+    assert_has(waits_for(&plan), "1.1.0 is a new minor version");
     // Without OpenShift it is Kubernetes' minor version that counts.
-    let plan = Case::at("1.0.1", &LINE).kept("1.35 1.0").plan();
-    assert_eq!(brief(&plan), "have 1.1.0");
-    let plan = Case::at("1.0.1", &LINE).kept("1.36 1.0").plan();
-    assert_eq!(brief(&plan), "have 1.0.1, next 1.1.0");
+    let kept = |minors: &str| brief(&Case::at("1.0.1", &LINE).kept(minors).plan());
+    assert_eq!(kept("1.35 1.0"), "have 1.1.0");
+    assert_eq!(kept("1.36 1.0"), "have 1.0.1, next 1.1.0");
 }
 
 #[test]
 fn a_catalog_that_is_away_ends_no_move() {
     // There is more to follow the cluster with, but nobody can tell now.
-    let at = |offer| Case {
-        offers: vec![("c/mine", 0, offer)],
-        ..Case::at("1.1.0", &[]).on("4.13").kept("4.12 1.0")
+    let new = |offer| {
+        let case = Case::at("1.1.0", &[]).on("4.13");
+        case.offered(vec![("c/mine", 0, offer)])
     };
+    let at = |offer| new(offer).kept("4.12 1.0");
     assert_eq!(kept(&at(Err("away")).plan()), "");
     assert_eq!(kept(&at(Ok(without(&package(&[])))).plan()), "");
     assert_eq!(kept(&at(Ok(package(&["1.1.0"]))).plan()), "4.13 1.1");
     // What was never kept is kept from the beginning.
-    let new = Case {
-        offers: vec![("c/mine", 0, Err("away"))],
-        ..Case::at("1.1.0", &[]).on("4.13")
-    };
-    assert_eq!(kept(&new.plan()), "4.13 1.1");
+    assert_eq!(kept(&new(Err("away")).plan()), "4.13 1.1");
 }
 
 #[test]
@@ -77,11 +63,7 @@ fn a_patch_goes_on_while_a_minor_version_waits() {
     let mut forked = package(&["1.0.0", "1.0.1", "1.1.0"]);
     let channel = forked.channels.get_mut("stable").unwrap();
     channel.entries[2].skips = vec!["tide.v1.0.0".into()];
-    let case = || {
-        Case::new(forked.clone())
-            .with(instance(&chosen("1.0.0", None), &status("1.0.0", true)))
-            .on("4.12")
-    };
+    let case = || Case::of(forked.clone(), "1.0.0").on("4.12");
     let plan = case().plan();
     assert_eq!(brief(&plan), "have 1.0.1, next 1.1.0");
     let Act::Have(chosen_) = &plan.act else {
@@ -98,25 +80,13 @@ fn a_patch_goes_on_while_a_minor_version_waits() {
         digest: digest.into(),
         rules: vec!["everything".into()],
     };
-    case.gains.push(Gains {
-        image: image("1.1.0"),
-        looked_at: image("1.1.0"),
-        rights: Ok(Some(gained("sha256:a"))),
-    });
+    case.gains.push(gains("1.1.0", Some(gained("sha256:a"))));
     assert_eq!(brief(&case.plan()), "look 101, next 1.1.0");
-    case.gains.push(Gains {
-        image: image("1.0.1"),
-        looked_at: image("1.0.1"),
-        rights: Ok(None),
-    });
+    case.gains.push(gains("1.0.1", None));
     let plan = case.plan();
     assert_eq!(brief(&plan), "have 1.0.1, next 1.1.0");
     assert_eq!(plan.new_rights, Some(gained("sha256:a")));
-    assert!(
-        waits_for(&plan).contains("set spec.approvedRights: sha256:a"),
-        "{}",
-        waits_for(&plan)
-    );
+    assert_has(waits_for(&plan), "set spec.approvedRights: sha256:a");
     let mut case = case.spec(&json!({"approveNewRights": "Manual", "approvedRights": "sha256:a"}));
     assert_eq!(brief(&case.plan()), "have 1.1.0");
     // What nobody can look at keeps no patch from going on.
@@ -147,11 +117,7 @@ fn rights_are_looked_at_only_when_somebody_wants_to_know() {
         .on("4.12");
     assert_eq!(brief(&waiting.plan()), "have 1.0.0, next 1.1.0");
     let mut seen = case().spec(&manual);
-    seen.gains.push(Gains {
-        image: image("1.0.1"),
-        looked_at: image("1.0.1"),
-        rights: Ok(Some(NewRights::default())),
-    });
+    seen.gains.push(gains("1.0.1", Some(NewRights::default())));
     let plan = seen.plan();
     assert_eq!(brief(&plan), "have 1.0.0, next 1.0.1");
     assert_eq!(plan.new_rights, Some(NewRights::default()));
@@ -196,11 +162,7 @@ fn the_next_bundle_waits_until_what_is_installed_is_healthy() {
     let case = Case::new(offered()).with(sick(chosen("1.0.0", None)));
     let plan = case.plan();
     assert_eq!(brief(&plan), "have 1.0.0, next 1.0.1");
-    assert!(
-        waits_for(&plan).contains("is not healthy yet"),
-        "{}",
-        waits_for(&plan)
-    );
+    assert_has(waits_for(&plan), "is not healthy yet");
     // Nobody knows what was chosen; what is installed waits alike.
     let case = Case::new(offered()).with(forget(sick(chosen("1.0.0", None))));
     assert_eq!(brief(&case.plan()), "have 1.0.0, next 1.0.1");
@@ -220,22 +182,15 @@ fn what_is_on_its_way_keeps_the_reasons_it_was_chosen_for() {
     let there = instance(&chosen("1.0.1", Some("1.0.0")), &status("1.0.0", true));
     let plan = Case::new(package(&LINE)).with(there).plan();
     // As it was declared; the status has the reasons.
-    assert_eq!(
-        plan.act,
-        Act::Have(Box::new(chosen("1.0.1", Some("1.0.0"))))
-    );
+    let declared = chosen("1.0.1", Some("1.0.0"));
+    assert_eq!(plan.act, Act::Have(Box::new(declared)));
 }
 
 #[test]
 fn a_maximum_that_blocks_the_cluster_lets_the_way_out_pass() {
     let with = |maxima: &[(&str, &str)]| {
-        let mut package = package(&["1.0.0", "1.1.0"]);
-        for (version, max) in maxima {
-            let bundle = package.bundles.get_mut(&format!("tide.v{version}"));
-            bundle.unwrap().max_openshift = max_openshift(max);
-        }
-        let there = instance(&chosen("1.0.0", None), &status("1.0.0", true));
-        Case::new(package).with(there).on("4.12").kept("4.12 1.0")
+        let case = Case::of(limited(&["1.0.0", "1.1.0"], maxima), "1.0.0");
+        case.on("4.12").kept("4.12 1.0")
     };
     let waits = "have 1.0.0, next 1.1.0";
     for (maxima, expected) in ::tests::rows![
@@ -257,14 +212,9 @@ fn a_maximum_that_blocks_the_cluster_lets_the_way_out_pass() {
         (["4.13", "4.12", "4.12", "4.13"], waits),
     ] {
         let versions = ["1.0.0", "1.1.0", "1.2.0", "1.3.0"];
-        let mut package = package(&versions);
-        for (version, max) in versions.iter().zip(maxima) {
-            let bundle = package.bundles.get_mut(&format!("tide.v{version}"));
-            bundle.unwrap().max_openshift = max_openshift(max);
-        }
-        let there = instance(&chosen("1.0.0", None), &status("1.0.0", true));
+        let each: Vec<_> = versions.into_iter().zip(maxima).collect();
         let case = || {
-            let case = Case::new(package.clone()).with(there.clone());
+            let case = Case::of(limited(&versions, &each), "1.0.0");
             case.on("4.12").kept("4.12 1.0")
         };
         assert_eq!(brief(&case().plan()), expected, "{maxima:?}");
