@@ -64,6 +64,12 @@ impl Provisioner {
         let mut this = Self::launch(cluster, options);
         this.addresses = eventually("ready", async || {
             let addresses = this.addresses();
+            // The probes answer before the other services listen.
+            for service in ["metrics", "admin", "content"] {
+                if !addresses.contains_key(service) {
+                    return Err(format!("{service} is not served yet"));
+                }
+            }
             let probes = addresses.get("probes").ok_or("it serves no probes yet")?;
             let answer = reqwest::get(format!("http://{probes}/readyz")).await;
             let answer = answer.map_err(|error| error.to_string())?;
