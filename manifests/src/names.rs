@@ -4,7 +4,7 @@ use sha2::{Digest, Sha256};
 
 /// The longest name that also fits into a label value.
 pub const SHORT: usize = 63;
-/// The environment variable that tells an operator the name of its OperatorCondition.
+/// The environment variable with the name of an operator's OperatorCondition.
 pub const OPERATOR_CONDITION_VARIABLE: &str = "OPERATOR_CONDITION_NAME";
 
 /// A DNS-1123 subdomain: the rule for most object names.

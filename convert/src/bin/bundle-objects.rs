@@ -1,4 +1,4 @@
-//! Prints the objects of a bundle folder: the smallest program that uses this library.
+//! Prints the objects of a bundle directory: the smallest program that uses this library.
 //!
 //! `make demo` starts with this program, because it builds within a minute. `rukpak convert` prints the manifests, and
 //! reads bundles from every source.
@@ -15,15 +15,16 @@ use convert::{Options, plain};
 use manifests::content::{Builder, Limits};
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let folder = env::args_os().nth(1);
-    let folder = PathBuf::from(folder.ok_or("usage: bundle-objects FOLDER")?);
+    let directory = env::args_os().nth(1);
+    let directory = PathBuf::from(directory.ok_or("usage: bundle-objects DIRECTORY")?);
     let mut files = Builder::new(Limits::default());
-    add(&mut files, &folder, Path::new(""))?;
+    add(&mut files, &directory, Path::new(""))?;
     let conversion = plain(&files.finish(), &Options::default());
     let mut out = io::stdout().lock();
     for object in conversion.objects.iter().flatten() {
         let (kind, name, namespace) = (object.kind(), object.name(), object.namespace());
-        writeln!(out, "{}", format!("{kind:<25} {name:<50} {namespace}").trim_end())?;
+        let line = format!("{kind:<25} {name:<50} {namespace}");
+        writeln!(out, "{}", line.trim_end())?;
     }
     for finding in &conversion.report.findings {
         writeln!(io::stderr(), "{finding}")?;
@@ -34,14 +35,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// Adds the files below a path of a bundle folder. Links and devices are not followed.
-fn add(files: &mut Builder, folder: &Path, path: &Path) -> Result<(), Box<dyn Error>> {
-    for entry in fs::read_dir(folder.join(path))? {
+/// Adds the files below a path of a bundle directory. Links and devices are not followed.
+fn add(files: &mut Builder, directory: &Path, path: &Path) -> Result<(), Box<dyn Error>> {
+    for entry in fs::read_dir(directory.join(path))? {
         let entry = entry?;
         let path = path.join(entry.file_name());
         let kind = entry.file_type()?;
         if kind.is_dir() {
-            add(files, folder, &path)?;
+            add(files, directory, &path)?;
         } else if kind.is_file() {
             let name = path.to_str().ok_or("a path is not UTF-8")?;
             files.add(name, 0o644, &mut File::open(entry.path())?)?;

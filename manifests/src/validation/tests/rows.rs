@@ -33,7 +33,7 @@ const ALL_OF_OPERATOR: &str = r#"
     }
 "#;
 
-/// What a row offers to the API server.
+/// A request of a row.
 pub(crate) enum Offer {
     /// A new object.
     Create(Value),

@@ -16,7 +16,7 @@ fn key(namespace: &str, name: &str) -> Key {
 /// The namespaces whose catalogs count, before anything is known of them.
 fn listing(namespaces: &[&str]) -> Known {
     let mut known = Known::default();
-    let namespaces: Vec<String> = namespaces.iter().map(|&it| it.to_owned()).collect();
+    let namespaces: Vec<String> = namespaces.iter().map(|&name| name.to_owned()).collect();
     known.begin(&namespaces);
     known
 }

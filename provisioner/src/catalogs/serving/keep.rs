@@ -1,6 +1,6 @@
 //! Services and EndpointSlices: written, repaired and removed.
 //!
-//! [`Requests`] sends a few requests at once, however many catalogs there are. The API server allocates an address for each
+//! [`Requests`] sends a few requests at once, for any number of catalogs. The API server allocates an address for each
 //! new Service, and takes longer for each the more it creates at once. A request that runs out of time has allocated an
 //! address for nothing and is repeated, so a thousand at once would slow each other down for minutes.
 

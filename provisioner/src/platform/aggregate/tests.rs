@@ -83,13 +83,17 @@ fn written(before: Option<&ClusterOperatorStatus>, input: &Input<'_>) -> Cluster
 
 fn find<'a>(status: &'a ClusterOperatorStatus, type_: &str) -> &'a OperatorStatusCondition {
     let mut conditions = status.conditions.iter();
-    conditions.find(|it| it.type_ == type_).unwrap()
+    conditions
+        .find(|condition| condition.type_ == type_)
+        .unwrap()
 }
 
 /// Resource and name of the objects that are to be collected.
 fn related(status: &ClusterOperatorStatus) -> Vec<(&str, &str)> {
     let objects = status.related_objects.iter();
-    objects.map(|it| (&*it.resource, &*it.name)).collect()
+    objects
+        .map(|object| (&*object.resource, &*object.name))
+        .collect()
 }
 
 /// Status, reason and message of a condition.
@@ -130,9 +134,11 @@ fn without_platform_operators_all_is_well() {
         assert_eq!(told(&status, type_), (expected, "AsExpected", message));
     }
     let versions = status.versions.iter();
-    let versions: Vec<_> = versions.map(|it| (&*it.name, &*it.version)).collect();
+    let versions: Vec<_> = versions
+        .map(|operand| (&*operand.name, &*operand.version))
+        .collect();
     assert_eq!(versions, [("operator", "4.12.0")]);
-    let groups = status.related_objects.iter().map(|it| &*it.group);
+    let groups = status.related_objects.iter().map(|object| &*object.group);
     assert!(groups.eq(["", "platform.openshift.io"]));
     let expected = [("namespaces", "platform-system"), ("platformoperators", "")];
     assert_eq!(related(&status), expected);

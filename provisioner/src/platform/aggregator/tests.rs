@@ -197,7 +197,9 @@ fn what_cannot_be_read_closes_the_gate_and_is_named() {
         panic!("there are ClusterOperators");
     };
     let mut conditions = core.conditions.iter();
-    let degraded = conditions.find(|it| it.type_ == "Degraded").unwrap();
+    let degraded = conditions
+        .find(|condition| condition.type_ == "Degraded")
+        .unwrap();
     assert_eq!(degraded.status, "True");
 }
 

@@ -57,7 +57,7 @@ fn the_three_messages_are_those_of_the_enhancement() {
 // parity: max-9, max-14, max-olm-2, max-olm-5
 #[test]
 fn what_is_no_release_is_not_known() {
-    let quoted = [" ", "4.8.0", "4.8.1", "v4.8", "4.8-rc", "4.08"].map(|it| format!("{it:?}"));
+    let quoted = [" ", "4.8.0", "4.8.1", "v4.8", "4.8-rc", "4.08"].map(|text| format!("{text:?}"));
     let bare = ["", "4", "null", "{}", "4.8 and 4.8", "bad_version"];
     let values = quoted.iter().map(String::as_str).chain(bare);
     for value in values.chain(["4.8\n\u{202e}\u{7}"]) {

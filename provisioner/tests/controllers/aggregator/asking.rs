@@ -35,7 +35,7 @@ async fn told(client: &Client) -> Option<String> {
     let variables = pod.containers[0].env.clone().unwrap_or_default();
     let variable = variables
         .into_iter()
-        .find(|it| it.name == OPERATOR_CONDITION_VARIABLE);
+        .find(|variable| variable.name == OPERATOR_CONDITION_VARIABLE);
     variable.and_then(|it| it.value)
 }
 

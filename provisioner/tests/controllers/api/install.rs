@@ -240,7 +240,7 @@ async fn bind_modest(cluster: &Cluster) {
 }
 
 #[tokio::test]
-async fn the_provisioner_has_the_permissions_of_each_binding_and_no_more() {
+async fn each_binding_grants_its_permissions_and_no_more() {
     let cluster = installed().await;
     bind_modest(cluster).await;
     let client = cluster.client().unwrap();

@@ -173,13 +173,15 @@ fn refusal(plan: &Plan) -> &str {
 
 fn waits_for(plan: &Plan) -> &str {
     let next = plan.next.as_ref();
-    next.and_then(|it| it.waits_for.as_deref())
+    next.and_then(|next| next.waits_for.as_deref())
         .unwrap_or_default()
 }
 
-/// What is kept, as the annotation has it.
+/// Returns the kept choice as the annotation has it.
 fn kept(plan: &Plan) -> String {
-    plan.keep.map(|it| it.to_string()).unwrap_or_default()
+    plan.keep
+        .map(|choice| choice.to_string())
+        .unwrap_or_default()
 }
 
 #[track_caller]

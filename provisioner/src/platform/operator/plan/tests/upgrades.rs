@@ -4,7 +4,7 @@ use super::*;
 
 const LINE: [&str; 4] = ["1.0.0", "1.0.1", "1.1.0", "1.2.0"];
 
-/// The rights that a version has gained, after its image was looked at.
+/// The rights that a version has gained, of which the image is known.
 fn gains(version: &str, rights: Option<NewRights>) -> Gains {
     Gains {
         image: image(version),
