@@ -168,27 +168,30 @@ async fn finish(
     let name = instance.name_any();
     // Of no use without the instance. The garbage collector leaves them where it leaves everything.
     bundles::delete_all(instance, shared).await;
-    let left: Vec<String> = instance
-        .finalizers()
-        .iter()
-        .filter(|f| *f != labels::UNINSTALL)
-        .cloned()
-        .collect();
-    // With the version that was seen, so that nobody else's finalizer is lost or comes back.
-    let patch =
-        json!({"metadata": {"finalizers": left, "resourceVersion": instance.resource_version()}});
-    let done = Api::<BundleInstance>::all(shared.ctx.client.clone())
-        .patch(&name, &PatchParams::default(), &Patch::Merge(patch))
-        .await;
-    match done {
-        Ok(_) => {}
-        Err(kube::Error::Api(status)) if status.code == 404 => {}
-        // The watch delivers the newer version, and this is tried again.
-        Err(kube::Error::Api(status)) if status.code == 409 => {
-            let now = (shared.ctx.now)();
-            return Ok(Action::requeue(memory.tries.again(tried, Retry::Soon, now)));
+    let mut finalizers = instance.finalizers().iter();
+    if let Some(position) = finalizers.position(|f| f == labels::UNINSTALL) {
+        // A test of the finalizer, not of the resource version: clients that write the instance all the time cannot keep
+        // it from going, and no other finalizer is lost or comes back.
+        let path = format!("/metadata/finalizers/{position}");
+        let patch = json!([
+            {"op": "test", "path": "/metadata/uid", "value": instance.uid()},
+            {"op": "test", "path": path, "value": labels::UNINSTALL},
+            {"op": "remove", "path": path},
+        ]);
+        let patch = serde_json::from_value(patch).map_err(kube::Error::SerdeError);
+        let patch = patch.map_err(Error::on("remove the finalizer", instance))?;
+        let api = Api::<BundleInstance>::all(shared.ctx.client.clone());
+        let patch = Patch::Json::<()>(patch);
+        match api.patch(&name, &PatchParams::default(), &patch).await {
+            Ok(_) => {}
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            // The watch delivers the newer version, and this is tried again. 422 is a test that failed.
+            Err(kube::Error::Api(status)) if matches!(status.code, 409 | 422) => {
+                let now = (shared.ctx.now)();
+                return Ok(Action::requeue(memory.tries.again(tried, Retry::Soon, now)));
+            }
+            Err(error) => return Err(Error::on("remove the finalizer", instance)(error)),
         }
-        Err(error) => return Err(Error::on("remove the finalizer", instance)(error)),
     }
     info!("uninstalled");
     // Until the watch has shown it, whatever wakes the instance would have it removed once more.
