@@ -29,7 +29,7 @@ if [ -z "${RUKPAK_DEMO:-}" ]; then
 	# Without the features of the workspace, the library needs few crates.
 	$cargo build --locked --package convert --bin bundle-objects
 	built "$start" "the library is built"
-	bin=$($cargo metadata --format-version 1 --no-deps --locked | sed 's/.*"target_directory":"\([^"]*\)".*/\1/p')/debug
+	bin=$($cargo metadata --format-version 1 --no-deps --locked | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/debug
 	export PATH=$bin:$PATH
 	say "Convert a bundle to Kubernetes objects, without a cluster"
 	run bundle-objects examples/bundles/tidewatch
