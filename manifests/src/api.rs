@@ -27,6 +27,7 @@ pub mod operator_condition;
 pub mod platform;
 pub mod platform_status;
 pub mod pulling;
+pub mod revision;
 pub mod rights;
 mod schema;
 

@@ -4,6 +4,7 @@
 #[cfg(feature = "api")]
 pub mod api;
 pub mod content;
+pub mod error;
 pub mod image;
 pub mod names;
 pub mod object;

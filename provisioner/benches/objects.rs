@@ -9,17 +9,17 @@
 
 use std::{collections::BTreeSet, hint::black_box, sync::Arc};
 
+use apply::{
+    discovery::{Found, Kind},
+    drift::{self, Fingerprint},
+    health::Health,
+    informers::{Seen, View},
+    inventory::{Entry, Inventory},
+    plan::{self, Owner},
+};
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use kube::core::{ApiResource, GroupVersionKind};
 use manifests::object::Object;
-use provisioner::{
-    drift::{self, Fingerprint},
-    health::Health,
-    inventory::{Entry, Inventory},
-    kinds::{Found, Kind},
-    plan::{self, Owner},
-    watches::{Seen, View},
-};
 use serde_json::{Value, json};
 
 #[cfg(feature = "jemalloc")]
@@ -83,6 +83,7 @@ fn of_ten_thousand(criterion: &mut Criterion) {
     });
 
     let seen = Seen {
+        hash: None,
         uid: owner.uid.clone(),
         resource_version: "1".to_owned(),
         fields,

@@ -76,17 +76,15 @@ impl Accounts {
             return Ok(client.clone());
         }
         let mut config = self.config.clone();
-        config.auth_info.impersonate = Some(user(account));
+        config.auth_info.impersonate = Some(apply::informers::accounts::user(account));
         let client = client::new(config, &self.fence)?;
         others.put(account.clone(), client.clone());
         Ok(client)
     }
 }
 
-/// The user that a ServiceAccount is. The apiserver adds its groups by itself.
-pub fn user(account: &ServiceAccountRef) -> String {
-    format!(
-        "system:serviceaccount:{}:{}",
-        account.namespace, account.name
-    )
+impl apply::informers::Accounts for Accounts {
+    fn client(&self, account: Option<&ServiceAccountRef>) -> Result<Client, kube::Error> {
+        Self::client(self, account)
+    }
 }

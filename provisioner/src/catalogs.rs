@@ -166,7 +166,7 @@ impl Catalogs {
         self.known().states()
     }
 
-    /// Whether it is known which CatalogSources there are. Before that, a catalog that is missing may be there.
+    /// Reports whether it is known which CatalogSources there are. Before that, a catalog that is missing may be there.
     pub fn are_listed(&self) -> bool {
         self.known().are_listed()
     }

@@ -44,8 +44,8 @@ use crate::{
         tls::{Keeper, Kept},
     },
     leading::Leading,
-    preflight::versions::Versions,
     settings::Settings,
+    versions::Versions,
 };
 
 /// The Secret with the service's own authority, and the ConfigMap with what clients have to believe, key `ca.crt`.

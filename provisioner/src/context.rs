@@ -15,16 +15,15 @@ use crate::{
     },
     catalogs::Catalogs,
     events::Events,
-    kinds::Kinds,
     leading::Leading,
     metrics::Metrics,
     platform::upgrade::Uses,
-    preflight::{Mighty, versions::Versions},
     process::{self, Fence, Ready},
     pulling::Pulling,
     settings::Settings,
-    watches::Watches,
+    versions::Versions,
 };
+use apply::{discovery::Kinds, informers::Watches, preflight::Mighty};
 
 /// Handles to everything outside, the clock included. Cheap to clone.
 #[derive(Clone)]
@@ -67,6 +66,8 @@ pub struct Context {
     pub ready: Ready,
     /// Permits to apply or delete an object.
     pub permits: Arc<Semaphore>,
+    /// Permits to repair an object or to delete it with its instance, which rollouts do not take.
+    pub repair_permits: Arc<Semaphore>,
     /// The clock.
     pub now: fn() -> Timestamp,
 }

@@ -20,7 +20,9 @@ mod install;
 mod maintain;
 mod memory;
 pub mod outcome;
+pub mod policy;
 mod reconcile;
+mod revisions;
 mod rollback;
 pub mod status;
 mod tell;
@@ -50,21 +52,14 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use self::memory::Shared;
-use crate::{
-    context::Context,
-    metrics::Controller as Of,
-    watches::{NoPause, Pauses},
-};
+use crate::{context::Context, metrics::Controller as Of};
+use apply::backoff::{NoPause, Pauses};
 
 /// How many instances are worked on at once.
 const CONCURRENCY: u16 = 16;
 
 /// Runs the controller until `stop`. `woken` names the instances whose objects have changed.
-pub async fn run(
-    ctx: Context,
-    woken: mpsc::UnboundedReceiver<ObjectRef<BundleInstance>>,
-    stop: CancellationToken,
-) {
+pub async fn run(ctx: Context, woken: mpsc::UnboundedReceiver<String>, stop: CancellationToken) {
     let ready = ctx.ready.task("list BundleInstances");
     let (wake, called) = mpsc::unbounded_channel();
     let (bundles, writer) = reflector::store();
@@ -136,7 +131,7 @@ pub async fn run(
         }
     };
     let controller = Controller::for_stream(instances, store)
-        .reconcile_on(received(woken).inspect(triggered.clone()))
+        .reconcile_on(references(woken).inspect(triggered.clone()))
         .reconcile_on(received(called).inspect(triggered))
         .with_config(
             controller::Config::default()
@@ -206,6 +201,13 @@ fn owner(bundle: &Bundle) -> Option<ObjectRef<BundleInstance>> {
     let mut owners = bundle.owner_references().iter();
     let owner = owners.find(|owner| owner.controller == Some(true))?;
     ObjectRef::from_owner_ref(None, owner, ())
+}
+
+/// Returns references to the instances that the informers name.
+fn references(
+    names: mpsc::UnboundedReceiver<String>,
+) -> impl Stream<Item = ObjectRef<BundleInstance>> + Send {
+    received(names).map(|name| ObjectRef::new(&name))
 }
 
 fn received<T: Send + 'static>(from: mpsc::UnboundedReceiver<T>) -> impl Stream<Item = T> + Send {

@@ -15,7 +15,7 @@ impl Leading {
         self.0.store(leads, Ordering::Release);
     }
 
-    /// Whether it is.
+    /// Reports whether it is.
     pub fn get(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }

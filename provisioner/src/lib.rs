@@ -10,14 +10,13 @@
 //!  content: hands content out, takes uploads       process: flags, leader, metrics, log, signals
 //! ```
 //!
-//! Whatever is decided is decided by plain functions over values (`plan`, `drift`, `health`, `status`); the reconcilers
-//! only fetch what these need and do what they say.
+//! The crate `apply` plans, applies, watches and prunes; the controllers decide what to apply and report it. Decisions are
+//! plain functions over values; the reconcilers fetch their inputs and carry them out.
 
 // The futures of the reconcilers reach down to the connections.
 #![recursion_limit = "256"]
 
 pub mod account;
-pub mod apply;
 mod backoff;
 pub mod bundle;
 pub mod catalogs;
@@ -25,21 +24,15 @@ mod client;
 pub mod content;
 pub mod context;
 pub mod conversion;
-pub mod drift;
 pub mod events;
-pub mod health;
 mod https;
 pub mod instance;
-pub mod inventory;
-pub mod kinds;
 pub mod leading;
 pub mod metrics;
 pub mod overrides;
-pub mod plan;
 pub mod platform;
-pub mod preflight;
 pub mod process;
 pub mod pulling;
 pub mod settings;
 mod shallow;
-pub mod watches;
+pub mod versions;

@@ -281,7 +281,7 @@ impl Metrics {
         self.policies_missing.set(number);
     }
 
-    /// Whether this process may work.
+    /// Reports whether this process may work.
     pub fn leads(&self, leads: bool) {
         self.leader.set(i64::from(leads));
     }

@@ -63,7 +63,7 @@ pub enum CatalogServer {
 // === impl Settings ===
 
 impl Settings {
-    /// Whether CatalogSources of a namespace count for platform operators.
+    /// Reports whether CatalogSources of a namespace count for platform operators.
     pub fn counts(&self, namespace: &str) -> bool {
         self.catalog_namespaces.iter().any(|it| it == namespace)
     }
@@ -154,7 +154,7 @@ impl fmt::Display for Ports {
 // === impl Namespaces ===
 
 impl Namespaces {
-    /// Whether this is one of them.
+    /// Reports whether this is one of them.
     pub fn has(&self, namespace: &str) -> bool {
         match self {
             Self::All => true,

@@ -24,7 +24,8 @@ mod send;
 mod upload;
 
 pub use address::Address;
-pub use error::{Error, chain};
+pub use error::Error;
 pub use install::install;
 pub use load::{Load, Packed};
+pub use manifests::error::chain;
 pub use send::{Receiver, Sent, send};

@@ -3,6 +3,12 @@
 //! A bound that the apiserver enforces on a status is one that a controller must cut to: a status that is too long is
 //! refused as a whole, and the resource would look as if nothing happened to it.
 
+/// Seconds of a deadline: a year.
+pub const SECONDS: u32 = 31_536_000;
+/// Archived revisions of an instance.
+pub const REVISION_HISTORY: u32 = 20;
+/// Revisions that a status lists: the archived ones, some more while objects of former revisions remain, and the live ones.
+pub const REVISIONS: u32 = REVISION_HISTORY + 10;
 /// The name of a `Bundle`: what is made from it (`<bundle>-upload-<n>`, a pod) still fits 63 characters.
 pub const BUNDLE_NAME: u32 = 52;
 /// The name of a `BundleInstance`.

@@ -2,6 +2,8 @@
 
 /// The content of a Bundle has been fetched, checked and stored.
 pub const UNPACKED: &str = "Unpacked";
+/// The content store has the content of an unpacked Bundle. The condition exists while that is not so.
+pub const CONTENT_AVAILABLE: &str = "ContentAvailable";
 /// The Bundle of the current template can be installed.
 pub const HAS_VALID_BUNDLE: &str = "HasValidBundle";
 /// The objects of a bundle are in the cluster; the message says of which one.

@@ -30,6 +30,13 @@ pub fn place(object: &mut Object, namespaced: bool, namespace: &str) {
     }
 }
 
+/// Records the hash of an object as its revision has it, in an annotation.
+pub fn record_hash(object: &mut Object, hash: &str) {
+    let metadata = child(object.value_mut(), "metadata");
+    let annotations = mapping(child(metadata, "annotations"));
+    annotations.insert(labels::OBJECT_HASH.to_owned(), hash.into());
+}
+
 /// Marks an object as the instance's. Definitions and Namespaces get no reference to it, and neither does what is to
 /// be kept: the garbage collector must never delete those.
 pub fn own(object: &mut Object, owner: &Owner) {

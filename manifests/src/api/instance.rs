@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, OwnerReference, Time};
 use kube::{CustomResource, Resource as _};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -64,6 +64,21 @@ pub struct BundleInstanceSpec {
     /// back and tries no more until the template changes.
     #[serde(default)]
     pub rollback: Rollback,
+    /// The number of the revision to return to, as `status.revisions` lists it. While the field is set, neither the
+    /// template nor the rest of the spec leads to another revision.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub rollback_to: Option<i64>,
+    /// The seconds that the objects of a revision have to become healthy; 600 if the field is not set, no limit if it is 0.
+    /// After that time the revision counts as installed even if objects are unhealthy, so that objects of the former
+    /// revision are pruned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = bounds::SECONDS))]
+    pub progress_deadline_seconds: Option<i64>,
+    /// The number of archived revisions that are kept, for the history and for rollbacks; 3 if the field is not set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = bounds::REVISION_HISTORY))]
+    pub revision_history_limit: Option<i64>,
     /// Whether to leave the cluster alone for now.
     #[serde(default, skip_serializing_if = "super::bundle::is_false")]
     pub paused: bool,
@@ -228,6 +243,10 @@ pub struct BundleInstanceStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = bounds::CREATED_BUNDLES))]
     pub bundles: Vec<CreatedBundle>,
+    /// The revisions that are live or archived, the oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = bounds::REVISIONS))]
+    pub revisions: Vec<RevisionStatus>,
     /// The generation that this status is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
@@ -260,6 +279,11 @@ pub struct BundleInstanceStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = bounds::LINES), inner(length(max = bounds::LINE)))]
     pub waiting: Vec<String>,
+    /// Objects that have left the bundle and are still in the cluster. They are pruned once the new revision is active; an
+    /// object that waits for its finalizers is listed until it is deleted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = bounds::LINES), inner(length(max = bounds::LINE)))]
+    pub removing: Vec<String>,
     /// Objects that were left in the cluster on purpose, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = bounds::LINES), inner(length(max = bounds::LINE)))]
@@ -283,6 +307,80 @@ pub struct InstalledBundle {
     /// The SHA-256 of the content that was applied.
     #[schemars(length(max = bounds::WORD))]
     pub content_digest: String,
+}
+
+/// A recorded revision: an immutable snapshot of rendered objects, in Secrets of the system namespace.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RevisionStatus {
+    /// The number of the revision; a newer revision has a larger number.
+    pub number: i64,
+    /// The state of the revision.
+    pub state: RevisionState,
+    /// The cause of the revision.
+    pub cause: Cause,
+    /// For the cause `Rollback`: the revision whose objects this revision records again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollback_of: Option<i64>,
+    /// The version of the bundle, if the bundle declares one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = bounds::WORD))]
+    pub version: Option<String>,
+    /// The newest OpenShift release that the bundle runs on, if the bundle declares one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = bounds::WORD))]
+    pub max_open_shift_version: Option<String>,
+    /// The name of the Bundle that the objects were rendered from.
+    #[schemars(length(max = bounds::WORD))]
+    pub bundle: String,
+    /// The hash of the template of that Bundle.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = bounds::WORD))]
+    pub template_hash: Option<String>,
+    /// The digest that identifies the revision: of its objects, its install namespace and its ServiceAccount.
+    #[schemars(length(max = bounds::WORD))]
+    pub digest: String,
+    /// The SHA-256 of the recorded bytes. A record with another checksum is not used.
+    #[schemars(length(max = bounds::WORD))]
+    pub checksum: String,
+    /// The number of Secrets that hold the record.
+    pub parts: i64,
+    /// The ServiceAccount that the objects are applied as; the provisioner's own account if the field is not set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service_account: Option<ServiceAccountRef>,
+    /// The time of creation.
+    pub created: Time,
+    /// The time at which all objects had been applied; the progress deadline starts then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub applied: Option<Time>,
+}
+
+/// The state of a revision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum RevisionState {
+    /// Its objects are being applied, or not all of them are healthy yet.
+    RollingOut,
+    /// Its objects are installed; drift is repaired to them.
+    Active,
+    /// A newer revision replaced it.
+    Archived,
+}
+
+/// The cause of a revision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Cause {
+    /// The first installation.
+    Install,
+    /// Another bundle.
+    Upgrade,
+    /// Another configuration, install namespace or ServiceAccount.
+    Configuration,
+    /// Another release of the provisioner, or another version of Kubernetes.
+    Platform,
+    /// A rollback, automatic or by `spec.rollbackTo`.
+    Rollback,
+    /// An installation of a provisioner that recorded no revisions.
+    Migration,
 }
 
 impl BundleInstance {

@@ -21,7 +21,11 @@ pub const SAFE_CRD_UPGRADE: &str = "core.rukpak.io/safe-crd-upgrade-validation";
 /// On a Secret of the system namespace: the hosts that git and http sources may send it to, separated by commas. Without
 /// it, that is any host.
 pub const HOSTS: &str = "core.rukpak.io/hosts";
-/// On a ConfigMap of the system namespace: the BundleInstance whose inventory it holds a part of.
+/// On a Secret of the system namespace: the BundleInstance whose revision the Secret holds a part of.
+pub const REVISION_OF: &str = "core.rukpak.io/revision-of";
+/// The annotation of an applied object: the hash of the object as its revision records it.
+pub const OBJECT_HASH: &str = "core.rukpak.io/object-hash";
+/// On ConfigMaps with the overflow of an inventory: the name of the BundleInstance.
 pub const INVENTORY_OF: &str = "core.rukpak.io/inventory-of";
 /// On the Bundle of an upload, by its template: the beginning of the content's digest, so that other content is another
 /// Bundle.
@@ -44,7 +48,8 @@ pub const LEADER: &str = "core.rukpak.io/leader";
 /// On a PlatformOperator: the minor versions of cluster and package when a minor version was last approved, as in
 /// `4.12 2.5`. OpenShift's own definition drops the fields of the status that say the same.
 pub const KEPT_MINORS: &str = "core.rukpak.io/kept-minors";
-/// On the BundleInstance of a PlatformOperator: the bundle that it is to install, as JSON.
+/// On a PlatformOperator and on its BundleInstance: the chosen bundle, as JSON. A deleted BundleInstance is created again at
+/// that bundle. OpenShift's own definition drops `status.chosenBundle`, which records the same choice.
 pub const CHOSEN_BUNDLE: &str = "core.rukpak.io/chosen-bundle";
 /// On the BundleInstance of a PlatformOperator: the PlatformOperator's name.
 pub const PLATFORM_OPERATOR: &str = "core.rukpak.io/platform-operator";

@@ -19,7 +19,7 @@ use url::Url;
 use super::{fetch, source};
 use crate::context::Context;
 
-/// Why a Secret cannot be used. Nothing of what it holds shows.
+/// The reason why a Secret cannot be used. Nothing of what it holds shows.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// There is none of that name.
@@ -71,7 +71,7 @@ pub enum Error {
         secret: String,
         /// Whom its annotation names.
         hosts: String,
-        /// Where the source is.
+        /// The place of the source.
         host: String,
     },
     /// A pull secret makes no sense.
@@ -103,7 +103,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether trying again is of no use while the Secret stays as it is.
+    /// Reports whether trying again is of no use while the Secret stays as it is.
     pub(super) fn is_terminal(&self) -> bool {
         !matches!(self, Self::Api { .. } | Self::NotFound { .. })
     }

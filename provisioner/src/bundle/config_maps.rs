@@ -7,7 +7,7 @@ use unpacker::configmaps;
 
 use super::fetch;
 
-/// Why a ConfigMap cannot be read.
+/// The reason why a ConfigMap cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// There is none of that name.

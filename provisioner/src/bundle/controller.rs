@@ -37,11 +37,8 @@ use super::{
     uid,
     upkeep::{self, Seen},
 };
-use crate::{
-    context::Context,
-    metrics::Controller as Of,
-    watches::{NoPause, Pauses},
-};
+use crate::{context::Context, metrics::Controller as Of};
+use apply::backoff::{NoPause, Pauses};
 
 /// How many Bundles are looked at at once.
 const RECONCILES: u16 = 64;

@@ -41,7 +41,7 @@ pub(super) enum Fetched {
         message: String,
         /// Whether it might not happen by itself.
         is_problem: bool,
-        /// When to look again, if nothing tells.
+        /// The time to look again, if nothing tells.
         again: Option<Duration>,
     },
     /// A node is bringing it.
@@ -62,7 +62,7 @@ impl Fetched {
     }
 }
 
-/// Why content could not be brought into the store.
+/// The reason why content could not be brought into the store.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The source asks for nothing that could be fetched.
@@ -116,7 +116,7 @@ impl Error {
         }
     }
 
-    /// Whether trying again is of no use while nothing else changes.
+    /// Reports whether trying again is of no use while nothing else changes.
     pub(super) fn is_terminal(&self) -> bool {
         match self {
             Self::Source(_) | Self::Changed { .. } | Self::Gone => true,
@@ -129,7 +129,7 @@ impl Error {
     }
 }
 
-/// Why the apiserver did not tell.
+/// The reason why the apiserver did not tell.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
     /// It said no.

@@ -35,7 +35,7 @@ impl Held {
         held.retain(|uid, _| exists(uid));
     }
 
-    /// Whether a Bundle's content is held.
+    /// Reports whether a Bundle's content is held.
     pub(super) fn has(&self, uid: &str, digest: &Digest) -> bool {
         let held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         held.get(uid).is_some_and(|hold| hold.digest() == *digest)

@@ -66,7 +66,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// How long after a Job has failed another one is made at the earliest, if nothing is known of those before.
 const PAUSE: Duration = Duration::from_secs(15);
 
-/// Whether a node pulls a Bundle's image.
+/// Reports whether a node pulls a Bundle's image.
 pub(crate) fn pulls(settings: &Settings, source: &BundleSource) -> bool {
     let image = source.image.as_ref().filter(|_| source.type_ == "image");
     image.is_some_and(|image| image.pull.unwrap_or(settings.jobs.pull) == Pull::Job)
@@ -353,7 +353,7 @@ impl Work<'_> {
     }
 }
 
-/// Whether this code says that nothing was made, and not that it was there already.
+/// Reports whether this code says that nothing was made, and not that it was there already.
 fn is_denial(code: u16) -> bool {
     (400..500).contains(&code) && code != 409
 }

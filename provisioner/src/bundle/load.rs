@@ -8,7 +8,7 @@ use unpacker::{Digest, store};
 use super::fetch::{self, Brought, Fetched};
 use crate::context::Context;
 
-/// Why content cannot be had.
+/// The reason why content cannot be had.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// It has never been unpacked.
@@ -40,7 +40,7 @@ pub enum LoadError {
 }
 
 impl LoadError {
-    /// Whether trying again is of no use while nothing else changes.
+    /// Reports whether trying again is of no use while nothing else changes.
     pub fn is_terminal(&self) -> bool {
         match self {
             Self::NotUnpacked { .. } => false,

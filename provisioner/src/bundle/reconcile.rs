@@ -19,7 +19,7 @@ use super::{
     fetch::{self, ApiError, Brought, Fetched},
     held::Held,
     job, source,
-    status::{Outcome, Unpacked, is_unpacked},
+    status::{Outcome, Unpacked, is_lost, is_unpacked},
     uid,
     write::write,
     written::Written,
@@ -76,7 +76,7 @@ impl Shared {
     }
 }
 
-/// Why a Bundle could not be looked at; what is wrong with the Bundle itself stands in its status.
+/// The reason why a Bundle could not be looked at; what is wrong with the Bundle itself stands in its status.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
     /// The apiserver does not tell.
@@ -105,7 +105,7 @@ pub(super) async fn reconcile(seen: Arc<Bundle>, shared: Arc<Shared>) -> Result<
     let queue = ctx.metrics.queue(metrics::Controller::Bundle);
     queue.begun(&seen.name_any());
     let _measure = ctx.metrics.reconcile(metrics::Controller::Bundle);
-    if is_settled(&shared, &seen).await {
+    if !is_lost(&seen) && is_settled(&shared, &seen).await {
         return tidied(ctx, &seen).await;
     }
     // What the watch shows may be older than our own last word: then something unpacked would be unpacked again.
@@ -126,6 +126,9 @@ pub(super) async fn reconcile(seen: Arc<Bundle>, shared: Arc<Shared>) -> Result<
         return unknown(&shared, &bundle).await;
     };
     if is_settled(&shared, &bundle).await {
+        if is_lost(&bundle) {
+            write(&shared, &bundle, &Outcome::Found).await?;
+        }
         return tidied(ctx, &bundle).await;
     }
     let uid = uid(&bundle);
@@ -162,7 +165,7 @@ async fn tidied(ctx: &Context, bundle: &Bundle) -> Result<Action, Error> {
     Ok(Action::requeue(ctx.settings.resync))
 }
 
-/// Whether nothing is left to do: it is unpacked, or leaving, and the store has its content.
+/// Reports whether nothing is left to do: it is unpacked, or leaving, and the store has its content.
 async fn is_settled(shared: &Shared, bundle: &Bundle) -> bool {
     if bundle.metadata.deletion_timestamp.is_some() {
         return true;
@@ -201,7 +204,7 @@ async fn unknown(shared: &Shared, bundle: &Bundle) -> Result<Action, Error> {
     Ok(Action::await_change())
 }
 
-/// What came of fetching and checking.
+/// The outcome of fetching and checking.
 struct Work {
     /// `None`: there is nothing to say that would be more than what was said.
     outcome: Option<Outcome>,
@@ -209,7 +212,7 @@ struct Work {
     again: Again,
 }
 
-/// When to look again.
+/// The time to look again.
 #[derive(Debug, Clone, Copy)]
 enum Again {
     /// Ever later, if it has failed; and later still if that is terminal.

@@ -22,7 +22,7 @@ pub(super) enum Wanted<'a> {
     Upload,
 }
 
-/// Why a source asks for nothing that could be fetched. Old Bundles were not checked by the apiserver.
+/// The reason why a source asks for nothing that could be fetched. Old Bundles were not checked by the apiserver.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// A type without its member.
@@ -294,12 +294,12 @@ pub(super) fn secret(source: &BundleSource) -> Option<&str> {
     name.filter(|name| !name.is_empty())
 }
 
-/// Whether the content is sent by somebody, and cannot be fetched.
+/// Reports whether the content is sent by somebody, and cannot be fetched.
 pub(super) fn is_upload(source: &BundleSource) -> bool {
     source.type_ == "upload"
 }
 
-/// Whether a source reads this ConfigMap.
+/// Reports whether a source reads this ConfigMap.
 pub(super) fn reads(source: &BundleSource, config_map: &str) -> bool {
     let mut listed = source.config_maps.iter().flatten();
     source.type_ == "configMaps" && listed.any(|one| one.config_map.name == config_map)

@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::ResourceExt;
 use manifests::api::{
     bundle::{Bundle, BundleSource, BundleStatus, Facts, Phase, SkippedEntries},
-    condition::{UNPACKED, reason},
+    condition::{CONTENT_AVAILABLE, UNPACKED, reason},
 };
 use unpacker::Digest;
 
@@ -29,6 +29,8 @@ pub(super) enum Outcome {
     Rejected(String),
     /// Its content is stored and checked.
     Unpacked(Box<Unpacked>),
+    /// The content store has the content of an unpacked Bundle again.
+    Found,
 }
 
 /// Content that is stored and checked.
@@ -44,7 +46,7 @@ pub(super) struct Unpacked {
     pub(super) facts: Facts,
 }
 
-/// Whether the status says that the content of this very spec is stored.
+/// Reports whether the status says that the content of this very spec is stored.
 pub fn is_unpacked(bundle: &Bundle) -> bool {
     let Some(status) = &bundle.status else {
         return false;
@@ -58,6 +60,17 @@ pub fn is_unpacked(bundle: &Bundle) -> bool {
         && condition.is_some_and(|condition| condition.status == "True")
 }
 
+/// Reports whether the status says that the content of an unpacked Bundle is lost.
+pub(super) fn is_lost(bundle: &Bundle) -> bool {
+    let status = bundle.status.as_ref();
+    status.is_some_and(|status| {
+        status
+            .conditions
+            .iter()
+            .any(|one| one.type_ == CONTENT_AVAILABLE)
+    })
+}
+
 /// The status for an outcome. What a Bundle was pinned to once it stays pinned to, whatever happens to the store.
 pub(super) fn of(
     bundle: &Bundle,
@@ -67,6 +80,13 @@ pub(super) fn of(
 ) -> BundleStatus {
     let before = bundle.status.clone().unwrap_or_default();
     let (phase, holds, reason, message) = match outcome {
+        Outcome::Found => {
+            let mut status = before;
+            status
+                .conditions
+                .retain(|one| one.type_ != CONTENT_AVAILABLE);
+            return status;
+        }
         Outcome::UnknownClass => (
             Phase::Failing,
             false,
@@ -108,7 +128,24 @@ pub(super) fn of(
             ),
         ),
     };
-    let condition = condition(bundle, &before, holds, reason, &message, now);
+    if !holds && is_unpacked(bundle) && !matches!(outcome, Outcome::UnknownClass) {
+        // The content store is a cache: what was unpacked stays unpacked, and the failing fetch is reported beside it.
+        let kept = before.conditions.iter().filter(|one| one.type_ == UNPACKED);
+        let lost = condition(
+            CONTENT_AVAILABLE,
+            bundle,
+            &before,
+            false,
+            reason,
+            &message,
+            now,
+        );
+        return BundleStatus {
+            conditions: kept.cloned().chain([lost]).collect(),
+            ..before
+        };
+    }
+    let condition = condition(UNPACKED, bundle, &before, holds, reason, &message, now);
     let status = BundleStatus {
         phase: Some(phase),
         observed_generation: bundle.metadata.generation,
@@ -146,6 +183,7 @@ fn skipped(skipped: &SkippedEntries) -> String {
 }
 
 fn condition(
+    type_: &str,
     bundle: &Bundle,
     before: &BundleStatus,
     holds: bool,
@@ -154,10 +192,10 @@ fn condition(
     now: Timestamp,
 ) -> Condition {
     let status = if holds { "True" } else { "False" };
-    let before = before.conditions.iter().find(|one| one.type_ == UNPACKED);
+    let before = before.conditions.iter().find(|one| one.type_ == type_);
     let since = before.filter(|one| one.status == status);
     Condition {
-        type_: UNPACKED.to_owned(),
+        type_: type_.to_owned(),
         status: status.to_owned(),
         reason: reason.to_owned(),
         message: cut(message, MESSAGE),
@@ -166,14 +204,16 @@ fn condition(
     }
 }
 
-/// Whether a Bundle has this status already. Conditions of others do not count.
+/// Reports whether a Bundle has this status already. Conditions of others do not count.
 pub(super) fn is_written(bundle: &Bundle, status: &BundleStatus) -> bool {
     let Some(found) = &bundle.status else {
         return false;
     };
     let ours = |status: &BundleStatus| {
-        let ours = status.conditions.iter().find(|one| one.type_ == UNPACKED);
-        ours.cloned()
+        [UNPACKED, CONTENT_AVAILABLE].map(|type_| {
+            let ours = status.conditions.iter().find(|one| one.type_ == type_);
+            ours.cloned()
+        })
     };
     let rest = |status: &BundleStatus| BundleStatus {
         conditions: Vec::new(),
@@ -283,19 +323,44 @@ mod tests {
     }
 
     #[test]
-    fn what_was_unpacked_stays_pinned_while_the_store_has_lost_it() {
+    fn unpacked_bundle_stays_unpacked_while_its_content_is_lost() {
         let mut bundle = bundle("core-rukpak-io-plain");
         bundle.status = Some(of(&bundle, &unpacked(), "https://core.x.svc/", at(1)));
         let url = bundle.status.as_ref().unwrap().content_url.as_deref();
         assert_eq!(url, Some("https://core.x.svc/bundles/b.tgz"));
 
-        let lost = of(&bundle, &Outcome::Failed("gone".to_owned()), "", at(2));
-        assert_eq!(lost.content_url, None);
-        assert_eq!(
-            lost.content_digest,
-            Some(Digest::of(b"content").to_string())
-        );
-        assert!(lost.resolved_source.is_some() && lost.facts.package.is_some());
+        let unpacked_before = bundle.status.clone().unwrap();
+        for outcome in [
+            Outcome::Failed("gone".to_owned()),
+            Outcome::Pending("gone".to_owned()),
+        ] {
+            let lost = of(&bundle, &outcome, "", at(2));
+            let [unpacked, available] = lost.conditions.as_slice() else {
+                panic!("{lost:?}");
+            };
+            assert_eq!(*unpacked, unpacked_before.conditions[0]);
+            assert_eq!(available.type_, CONTENT_AVAILABLE);
+            assert_eq!(
+                (available.status.as_str(), available.message.as_str()),
+                ("False", "gone")
+            );
+            let rest = BundleStatus {
+                conditions: unpacked_before.conditions.clone(),
+                ..lost.clone()
+            };
+            assert_eq!(rest, unpacked_before);
+            assert!(!is_written(&bundle, &lost));
+        }
+        for outcome in [unpacked(), Outcome::Found] {
+            let lost = of(&bundle, &Outcome::Failed("gone".to_owned()), "", at(2));
+            let lost = Bundle {
+                status: Some(lost),
+                ..bundle.clone()
+            };
+            assert!(is_lost(&lost) && is_unpacked(&lost));
+            let found = of(&lost, &outcome, "https://core.x.svc/", at(3));
+            assert_eq!(found, unpacked_before);
+        }
     }
 
     #[test]
@@ -307,7 +372,7 @@ mod tests {
             (3, Outcome::Failed("b".to_owned()), 1),
             (4, unpacked(), 4),
             (5, unpacked(), 4),
-            (6, Outcome::Failed("c".to_owned()), 6),
+            (6, Outcome::Failed("c".to_owned()), 4),
         ] {
             let status = of(&bundle, &outcome, "", at(second));
             assert_eq!(status.conditions[0].last_transition_time, Time(at(since)));

@@ -337,7 +337,7 @@ impl Maps {
         })
     }
 
-    /// Whether it was created, and not there before.
+    /// Reports whether it was created, and not there before.
     async fn create(&self, map: &ConfigMap) -> Result<bool, Error> {
         let doing = format!("create ConfigMap {}/{}", self.namespace, map.name_any());
         match ask(doing, self.api.create(&PostParams::default(), map)).await {

@@ -18,7 +18,8 @@ use super::{
     status::{self, Outcome},
     uid,
 };
-use crate::{apply::MANAGER, context::Context};
+use crate::context::Context;
+use apply::ssa::MANAGER;
 
 /// How long the apiserver may take for one request.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -47,7 +48,7 @@ pub(super) async fn write(
             });
         }
     }
-    let Some(condition) = status.conditions.first() else {
+    let Some(condition) = status.conditions.last() else {
         return Ok(());
     };
     info!(
@@ -56,7 +57,7 @@ pub(super) async fn write(
         "the status of a Bundle changed"
     );
     let (type_, action) = match outcome {
-        Outcome::Unpacked(_) => (EventType::Normal, "Unpack"),
+        Outcome::Unpacked(_) | Outcome::Found => (EventType::Normal, "Unpack"),
         Outcome::Failed(_) | Outcome::Rejected(_) => (EventType::Warning, "Unpack"),
         Outcome::UnknownClass => (EventType::Warning, "Reconcile"),
         Outcome::Pending(_) | Outcome::Unpacking => return Ok(()),

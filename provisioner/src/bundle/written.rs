@@ -22,7 +22,7 @@ impl Written {
         all.insert(uid(written).to_owned(), version);
     }
 
-    /// Whether a Bundle was seen after our last write.
+    /// Reports whether a Bundle was seen after our last write.
     pub(super) fn is_before(&self, seen: &Bundle) -> bool {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match (all.get(uid(seen)), version(seen)) {

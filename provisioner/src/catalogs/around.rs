@@ -24,10 +24,8 @@ use tokio::{sync::watch, time::sleep};
 use tracing::{info, warn};
 
 use super::{olm_version::OlmFacts, release::Release};
-use crate::{
-    context::Context,
-    watches::{patient, spread},
-};
+use crate::context::Context;
+use apply::backoff::{patient, spread};
 
 /// How often the server is asked for its version.
 const POLL: Duration = Duration::from_secs(60);

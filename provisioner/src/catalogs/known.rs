@@ -144,7 +144,7 @@ impl Known {
         changed
     }
 
-    /// Whether this very catalog is there.
+    /// Reports whether this very catalog is there.
     pub(super) fn is(&self, key: &Key, identity: &Identity) -> bool {
         let entry = self.catalogs.get(key);
         entry.is_some_and(|entry| entry.identity == *identity)
@@ -182,13 +182,13 @@ impl Known {
         entry.filter(|entry| entry.identity == *identity)
     }
 
-    /// Whether anything is known of a catalog.
+    /// Reports whether anything is known of a catalog.
     pub(super) fn is_read(&self, key: &Key, identity: &Identity) -> bool {
         let entry = self.catalogs.get(key);
         entry.is_some_and(|entry| entry.identity == *identity && entry.read.is_some())
     }
 
-    /// Whether nothing, or nothing newer, could be read of a catalog when that was last tried.
+    /// Reports whether nothing, or nothing newer, could be read of a catalog when that was last tried.
     pub(super) fn is_away(&self, key: &Key) -> bool {
         let entry = self.catalogs.get(key);
         entry.is_none_or(|entry| entry.read.is_none() || entry.trouble.is_some())
@@ -460,7 +460,7 @@ impl Entry {
 // === impl Read ===
 
 impl Read {
-    /// Whether the package is there if it is in the catalog.
+    /// Reports whether the package is there if it is in the catalog.
     fn knows_of(&self, package: &str) -> bool {
         match self {
             Self::All(_) => true,
@@ -481,7 +481,7 @@ impl Read {
         listed.filter(|listed| listed.version.version.to_string() == version)
     }
 
-    /// Whether the package is there, and cannot be used.
+    /// Reports whether the package is there, and cannot be used.
     fn is_broken(&self, name: &str) -> bool {
         match self {
             Self::All(catalog) => catalog.broken.contains_key(name),

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::watches::spread;
+use apply::backoff::spread;
 
 /// A place that does not work is tried again at least so often.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
@@ -64,7 +64,7 @@ impl Patience {
         self.failures = 0;
     }
 
-    /// Whether the last attempts have failed.
+    /// Reports whether the last attempts have failed.
     pub(super) fn has_failed(&self) -> bool {
         self.failures > 0
     }

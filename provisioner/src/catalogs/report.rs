@@ -33,7 +33,8 @@ use super::{
     template::{OURS, OURS_BESIDE_OLM},
     waiting::Changes,
 };
-use crate::{context::Context, watches::spread};
+use crate::context::Context;
+use apply::backoff::spread;
 
 /// How soon what could not be written is tried again, and at the latest.
 const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
@@ -302,7 +303,7 @@ fn is_written(report: &Report, now: &CatalogSource, at: jiff::Timestamp) -> bool
     due(&was, report, now.metadata.generation, at).is_none()
 }
 
-/// Whether what was found out of the one is true of the other.
+/// Reports whether what was found out of the one is true of the other.
 fn is_same(of: &CatalogSource, now: &CatalogSource) -> bool {
     // Others annotate it as they like; what is followed is not begun anew for that.
     (&of.metadata.uid, &of.spec) == (&now.metadata.uid, &now.spec)

@@ -33,7 +33,7 @@ impl Judge {
         }
     }
 
-    /// Whether OLM serves, and when to look again although nothing has changed.
+    /// Reports whether OLM serves, and when to look again although nothing has changed.
     pub(super) fn see(&mut self, operator: Operator, now: Instant) -> (bool, Option<Duration>) {
         let was = self.has_olm;
         let patience = match operator {

@@ -162,7 +162,7 @@ impl Serving {
         })
     }
 
-    /// Whether catalogs of this namespace are served.
+    /// Reports whether catalogs of this namespace are served.
     pub fn serves(&self, namespace: &str) -> bool {
         self.namespaces.has(namespace)
     }

@@ -35,8 +35,8 @@ use super::{
 use crate::{
     context::Context,
     settings::{Namespaces, Settings},
-    watches::{answer, patient},
 };
+use apply::{api_error as answer, backoff::patient};
 
 const VERSION: &str = "v1alpha1";
 
@@ -343,7 +343,7 @@ impl Drop for Catalog {
     }
 }
 
-/// Whether this one has taken the place of another one of its name, which went while nobody watched.
+/// Reports whether this one has taken the place of another one of its name, which went while nobody watched.
 fn is_another(known: &CatalogSource, now: &CatalogSource) -> bool {
     known.metadata.uid != now.metadata.uid
 }

@@ -49,7 +49,7 @@ pub(super) fn tag(digest: &Digest) -> Option<HeaderValue> {
     HeaderValue::try_from(format!("\"{digest}\"")).ok()
 }
 
-/// Whether the client has this already.
+/// Reports whether the client has this already.
 pub(super) fn is_known(headers: &HeaderMap, digest: &Digest) -> bool {
     let tag = format!("\"{digest}\"");
     let known = headers.get_all(header::IF_NONE_MATCH).iter();

@@ -29,13 +29,11 @@ use super::{
     routes::{Shared, elsewhere},
     uploads::{Alone, IDLE, TOTAL, forget, refuse},
 };
-use crate::{
-    apply::MANAGER,
-    bundle::{
-        cut,
-        job::{self, Refused},
-    },
+use crate::bundle::{
+    cut,
+    job::{self, Refused},
 };
+use apply::ssa::MANAGER;
 
 /// How long the apiserver may take for one request.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use tokio::{sync::watch, time::sleep};
 use tracing::{info, warn};
 
-use crate::{apply::MANAGER, watches::Pauses};
+use apply::{backoff::Pauses, ssa::MANAGER};
 
 /// The definition.
 const DEFINITION: &str = "catalogsources.operators.coreos.com";

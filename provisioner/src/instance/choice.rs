@@ -1,90 +1,105 @@
-//! Which of an instance's Bundles is to be in the cluster.
+//! The choice of the next revision of an instance. Pure; no I/O.
 
-use kube::ResourceExt as _;
 use manifests::api::{
     bundle::Bundle,
-    condition::{self, reason},
-    instance::{BundleInstance, BundleInstanceStatus},
+    instance::{BundleInstanceSpec, BundleInstanceStatus, Cause, RevisionState, RevisionStatus},
 };
 
-use super::{
-    install::{Settled, Target},
-    memory::Memory,
-    rollback, status,
-    trust::is_unpacked,
-};
+use super::{revisions, trust::is_unpacked};
 
-/// What there is to choose from.
-pub(super) struct Known<'a> {
-    pub(super) status: &'a BundleInstanceStatus,
-    /// Of the template.
-    pub(super) hash: &'a str,
-    /// The Bundle of the template, if it could be made.
-    pub(super) wanted: Option<&'a Bundle>,
-    /// What is installed, if its content is there.
-    pub(super) installed: Option<&'a Bundle>,
-    /// What was installed before that.
-    pub(super) previous: Option<&'a Bundle>,
+/// The goal of a reconcile.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Goal<'a> {
+    /// The objects of this Bundle, as the spec configures them.
+    Bundle(&'a Bundle),
+    /// The objects that this revision records.
+    Revision(&'a RevisionStatus),
+    /// The objects of the newest revision, as they are recorded.
+    Keep,
+    /// The revision that `spec.rollbackTo` names is not recorded.
+    Unrecorded(i64),
 }
 
-impl<'a> Known<'a> {
-    /// What is to be in the cluster.
-    pub(super) fn target(&self, memory: &Memory) -> Option<Target<'a>> {
-        let as_it_is = |bundle| Target {
-            bundle,
-            way_back_from: None,
-        };
-        if self.status.failed_template_hash.as_deref() != Some(self.hash) {
-            // The old one stays as it was declared while the new one is not ready, or cannot even be made.
-            let ready = self.wanted.filter(|bundle| is_unpacked(bundle));
-            return ready.or(self.installed).map(as_it_is);
+/// The facts that the choice depends on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Choices<'a> {
+    pub(super) spec: &'a BundleInstanceSpec,
+    pub(super) status: &'a BundleInstanceStatus,
+    /// The hash of the template.
+    pub(super) hash: &'a str,
+    /// The Bundle of the template, if it could be created.
+    pub(super) wanted: Option<&'a Bundle>,
+    /// The installed Bundle, if it can be trusted and its content is unpacked.
+    pub(super) installed: Option<&'a Bundle>,
+}
+
+impl<'a> Choices<'a> {
+    /// Decides.
+    pub(super) fn goal(&self) -> Goal<'a> {
+        if let Some(number) = self.spec.rollback_to {
+            return self.pinned(number);
         }
-        // The way back, also where it has not been gone to its end yet.
-        let failed = self.wanted.map(kube::ResourceExt::name_any);
-        let is_failed = self.status.installed_bundle_name == failed;
-        let back = if is_failed {
-            self.previous
-        } else {
-            self.installed
-        };
-        // A failed Bundle that was replaced has a new name, so that it is not recognized as failed.
-        let bundle = back.or(self.installed).or(self.previous)?;
-        let why = || (self.hash.to_owned(), why_it_failed(self.status, memory));
-        Some(Target {
-            bundle,
-            way_back_from: (Some(bundle.name_any()) != failed).then(why),
+        if self.is_given_up() {
+            return match revisions::active(self.status) {
+                // The rollback was decided and not begun.
+                Some(active) if self.newest_is_failed() => Goal::Revision(active),
+                _ => Goal::Keep,
+            };
+        }
+        let ready = self.wanted.filter(|bundle| is_unpacked(bundle));
+        if let Some(bundle) = ready {
+            return Goal::Bundle(bundle);
+        }
+        if let Some(revision) = self.reverted_to() {
+            return Goal::Revision(revision);
+        }
+        match self.installed {
+            // An older provisioner recorded no revision.
+            Some(bundle) if self.status.revisions.is_empty() => Goal::Bundle(bundle),
+            _ => Goal::Keep,
+        }
+    }
+
+    /// Reports whether the template failed and was rolled back.
+    pub(super) fn is_given_up(&self) -> bool {
+        self.status.failed_template_hash.as_deref() == Some(self.hash)
+    }
+
+    fn pinned(&self, number: i64) -> Goal<'a> {
+        let revisions = &self.status.revisions;
+        let newest = revisions.last();
+        if newest
+            .is_some_and(|newest| newest.number == number || newest.rollback_of == Some(number))
+        {
+            return Goal::Keep;
+        }
+        let found = revisions.iter().find(|revision| revision.number == number);
+        if found.is_some_and(|found| newest.is_some_and(|newest| newest.digest == found.digest)) {
+            return Goal::Keep;
+        }
+        found.map_or(Goal::Unrecorded(number), Goal::Revision)
+    }
+
+    fn newest_is_failed(&self) -> bool {
+        let newest = self.status.revisions.last();
+        newest.is_some_and(|newest| {
+            newest.state == RevisionState::RollingOut && newest.cause != Cause::Rollback
         })
     }
 
-    /// Why to go back, and to which Bundle.
-    pub(super) fn way_back(
-        &self,
-        instance: &BundleInstance,
-        target: &Target<'_>,
-        settled: &Settled,
-    ) -> Option<(String, &'a Bundle)> {
-        // Another template than the one that does not work is not to blame.
-        self.wanted
-            .filter(|wanted| wanted.metadata.name == target.bundle.metadata.name)?;
-        let failure = rollback::reason(instance, self.status, &settled.install, &settled.health)?;
-        let back = rollback::to(self.status, target, self.installed, self.previous)?;
-        Some((failure, back))
+    /// Returns the revision of a template that was reverted while a newer revision is rolled out, and whose Bundle is not
+    /// no longer unpacked.
+    fn reverted_to(&self) -> Option<&'a RevisionStatus> {
+        let newest = self.status.revisions.last()?;
+        if newest.state != RevisionState::RollingOut
+            || newest.template_hash.as_deref() == Some(self.hash)
+        {
+            return None;
+        }
+        let mut older = self.status.revisions.iter().rev().skip(1);
+        older.find(|revision| revision.template_hash.as_deref() == Some(self.hash))
     }
 }
 
-/// Why the template was given up, as was told then.
-fn why_it_failed(status: &BundleInstanceStatus, memory: &Memory) -> String {
-    if let Some((_, why)) = memory
-        .gave_up
-        .as_ref()
-        .filter(|(hash, _)| status.failed_template_hash.as_ref() == Some(hash))
-    {
-        return why.clone();
-    }
-    let told = status
-        .conditions
-        .iter()
-        .find(|c| c.type_ == condition::INSTALLED && c.reason == reason::ROLLED_BACK)
-        .and_then(|c| status::failure(&c.message));
-    told.unwrap_or("see the events of that time").to_owned()
-}
+#[cfg(test)]
+mod tests;

@@ -11,180 +11,315 @@ use kube::{ResourceExt as _, core::GroupVersionKind};
 use manifests::{
     api::{
         bundle::Bundle,
-        instance::{BundleInstance, BundleInstanceSpec, BundleInstanceStatus},
+        holder::Owner,
+        instance::{BundleInstance, BundleInstanceStatus, Cause, RevisionState, RevisionStatus},
         labels,
     },
-    object::{group_version, shortened},
+    object::{Identity, group_version, shortened},
 };
 use tracing::{info, warn};
 
 use self::{attempt::attempt, key::Shape};
 pub(super) use self::{
-    attempt::{plan, take_over},
-    converted::convert,
-    words::{refusals, retry, waiting},
+    attempt::{plan, release_lines, removing, settle_inventory, take_over},
+    converted::{Rendered, render},
+    words::{Retries, refusals, retry, waiting},
 };
 use super::{
     maintain,
     memory::{Memory, Shared},
-    outcome::{Done, Failure, Health, Install, Kept, Retry},
-    reconcile::{current_status, sooner},
+    outcome::{Done, Failure, Health, Install, Kept, Retry, RolledBack},
+    reconcile::{current_status, sooner, write_status},
+    revisions::{self, owner},
 };
 
-/// The longest time between two looks at what has left the bundle, and not yet the cluster.
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
-
-/// After the digest of what is applied, while something of the bundle before cannot be deleted yet.
-const REMOVING: &str = " (removing)";
+/// The time that a queued rollout waits at most until the next reconcile; the end of another rollout wakes it.
+const QUEUED: Duration = Duration::from_secs(5);
 
 /// What is to be in the cluster.
 pub(super) struct Target<'a> {
-    /// The Bundle.
-    pub(super) bundle: &'a Bundle,
-    /// The hash of the template that failed, and why it did, when this is the way back.
-    pub(super) way_back_from: Option<(String, String)>,
+    /// The origin of its objects.
+    pub(super) source: Source<'a>,
+    /// The rollback that leads to it, if one does.
+    pub(super) rollback: Option<RolledBack>,
 }
 
-/// What came of it.
+/// The origin of the objects of a revision.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Source<'a> {
+    /// They are rendered from a Bundle.
+    Bundle(&'a Bundle),
+    /// They are recorded, and recorded again with the present account.
+    Revision(&'a RevisionStatus),
+    /// They are recorded by the newest revision, whose rollout continues.
+    Newest(&'a RevisionStatus),
+}
+
+impl<'a> Target<'a> {
+    /// Returns the name of the Bundle that the objects come from.
+    pub(super) fn bundle_name(&self) -> String {
+        match self.source {
+            Source::Bundle(bundle) => bundle.name_any(),
+            Source::Revision(revision) | Source::Newest(revision) => revision.bundle.clone(),
+        }
+    }
+
+    /// Returns the Bundle that the objects are rendered from.
+    pub(super) fn bundle(&self) -> Option<&'a Bundle> {
+        match self.source {
+            Source::Bundle(bundle) => Some(bundle),
+            Source::Revision(_) | Source::Newest(_) => None,
+        }
+    }
+}
+
+/// The outcome.
 pub(super) struct Settled {
     pub(super) install: Install,
     pub(super) health: Health,
     pub(super) fights: Vec<String>,
     pub(super) kept: Option<Kept>,
-    /// When to look again, unless something happens.
+    /// The time to look again, unless something happens.
     pub(super) again: Option<Duration>,
 }
 
-/// Brings the target into the cluster where it is not there yet, and keeps it there where it is. What is installed is
-/// kept as long as the target cannot take its place.
+/// Rolls the target out where it is not rolled out yet, and repairs the installed objects.
 pub(super) async fn run(
     instance: &BundleInstance,
     shared: &Shared,
     memory: &mut Memory,
     status: &BundleInstanceStatus,
     target: &Target<'_>,
-    installed: Option<&Bundle>,
 ) -> Settled {
     let now = (shared.ctx.now)();
-    let version = match shared.ctx.versions.kubernetes().await {
-        Ok(version) => version,
-        Err(error) => {
-            let failure = Failure {
-                bundle: target.bundle.name_any(),
-                message: format!("the apiserver does not tell its version: {error}"),
-                touched: false,
-                retry: Retry::Soon,
-            };
-            return failed(shared, memory, instance, failure, "version".to_owned());
-        }
+    let key = match key(instance, shared, target).await {
+        Ok(key) => key,
+        Err(failure) => return failed(shared, memory, instance, failure, "version".to_owned()),
     };
-    let cluster = Shape {
-        version,
-        has_conditions: shared.has_conditions(),
-    };
-    let key = key::of(&instance.spec, target.bundle, cluster);
-    let is_new =
-        status.applied_digest.as_ref() != Some(&key) || has_api_at_last(shared, status).await;
-    if !is_new {
-        memory.declares(&instance.spec);
+    let has_api = has_api_at_last(shared, status).await;
+    let is_live = revisions::live(status).next().is_some();
+    if status.applied_digest.as_ref() == Some(&key) && !has_api && is_live {
         memory.misses_apis(!status.waiting.is_empty());
-        let mut settled = maintain::run(instance, shared, memory, status, target).await;
-        if matches!(settled.install, Install::Unchanged) && !is_recorded(status, target.bundle) {
+        let mut settled = maintain::run(instance, shared, memory, status).await;
+        if matches!(settled.install, Install::Unchanged)
+            && let Some(bundle) = target.bundle()
+            && !is_recorded(status, bundle)
+        {
             // Another Bundle with the same content: nothing to apply.
-            settled.install = Install::Done(Box::new(renamed(status, target)));
+            settled.install = Install::Done(Box::new(renamed(instance, status, bundle)));
         }
         return settled;
     }
+    let view = shared.ctx.watches.view(&instance.name_any());
+    // An object that could not be changed was deleted: the next attempt creates it in its new form.
+    let freed: Vec<&Identity> = memory
+        .refused
+        .iter()
+        .filter(|identity| view.absent.contains(identity))
+        .collect();
     let tried = format!(
-        "{key} {} {:?} {:?} {} {}",
-        target.bundle.name_any(),
+        "{key} {} {:?} {:?} {} {} {freed:?}",
+        target.bundle_name(),
         instance.metadata.generation,
         instance.annotations().get(labels::RETRY),
         *shared.ctx.kinds.changes().borrow(),
         memory.turn(),
     );
     if let Some(left) = memory.tries.must_wait(&tried, now) {
-        maintain::watch(instance, shared, memory).await;
-        let mut settled = Settled {
-            install: Install::Waiting,
-            health: maintain::health(instance, shared, memory),
-            fights: Vec::new(),
-            kept: None,
-            again: Some(left),
-        };
-        keep(instance, shared, memory, cluster, installed, &mut settled).await;
-        return settled;
+        let mut settled = maintain::run(instance, shared, memory, status).await;
+        settled.again = sooner(settled.again, Some(left));
+        maintain::tell_failure(instance, shared, &settled.install).await;
+        return waiting_after(settled);
     }
-    match Box::pin(attempt(instance, shared, memory, status, target, &key)).await {
+    let is_freed = !freed.is_empty();
+    let Some(_permit) = shared.begin_rollout(&instance.name_any()) else {
+        return queued(instance, shared, memory, status, is_freed).await;
+    };
+    let attempt = attempt(instance, shared, memory, status, target, &key, has_api);
+    match Box::pin(attempt).await {
         Ok(done) => {
-            let complete = done.digest == key;
-            memory.declares(&instance.spec);
-            info!(bundle = %done.bundle, objects = done.inventory.count, complete, "installed");
-            maintain::watch(instance, shared, memory).await;
-            let again = if complete {
-                memory.tries.succeeded();
-                None
-            } else {
-                // Nothing tells when custom resources are gone.
-                memory.tries.again(tried, Retry::Soon, now);
-                Some(memory.tries.wait_at_most(LONGEST_WAIT, now))
-            };
+            info!(bundle = %done.bundle, objects = done.inventory.count, "installed");
+            maintain::watch(instance, shared, memory, status).await;
+            // The account may be another one from now on.
+            memory.is_watched = false;
+            memory.tries.succeeded();
             memory.misses_apis(!done.waiting.is_empty());
             Settled {
                 health: maintain::health(instance, shared, memory),
                 install: Install::Done(Box::new(done)),
                 fights: Vec::new(),
                 kept: None,
-                again,
+                again: None,
             }
         }
         Err(mut failure) => {
-            // Where an earlier try has begun, the old bundle is there only in part, whatever this one did.
+            // After an earlier attempt that began, the old bundle exists only in part.
             failure.touched |=
                 status.installed_bundle_name.is_some() && status.applied_digest.is_none();
-            // After a restart nobody has said yet what to watch.
-            maintain::watch(instance, shared, memory).await;
-            let mut settled = failed(shared, memory, instance, failure, tried);
-            keep(instance, shared, memory, cluster, installed, &mut settled).await;
-            settled
+            let failed = failed(shared, memory, instance, failure, tried);
+            // The attempt has changed the status, if it began.
+            let status = current_status(instance, memory);
+            let kept = maintain::run(instance, shared, memory, &status).await;
+            maintain::tell_failure(instance, shared, &kept.install).await;
+            Settled {
+                again: sooner(failed.again, kept.again),
+                kept: changes(kept.kept, &kept.install),
+                install: failed.install,
+                health: kept.health,
+                fights: kept.fights,
+            }
         }
     }
 }
 
-/// Repairs what is installed, as long as nothing of another bundle, or of another configuration, has been begun: after
-/// that only the next try knows what should be there.
-async fn keep(
+/// Repairs while other rollouts are under way; but not an object that was deleted for this rollout to create it anew.
+async fn queued(
     instance: &BundleInstance,
     shared: &Shared,
     memory: &mut Memory,
-    cluster: Shape,
-    installed: Option<&Bundle>,
-    settled: &mut Settled,
+    status: &BundleInstanceStatus,
+    is_freed: bool,
+) -> Settled {
+    if is_freed {
+        return Settled {
+            install: Install::Queued,
+            health: maintain::health(instance, shared, memory),
+            fights: Vec::new(),
+            kept: None,
+            again: Some(QUEUED),
+        };
+    }
+    let settled = maintain::run(instance, shared, memory, status).await;
+    Settled {
+        kept: changes(settled.kept, &settled.install),
+        install: match settled.install {
+            Install::Failed(failure) => Install::Failed(failure),
+            _ => Install::Queued,
+        },
+        again: sooner(settled.again, Some(QUEUED)),
+        ..settled
+    }
+}
+
+/// Reports that the next attempt has to wait. Repairs are reported beside it.
+fn waiting_after(settled: Settled) -> Settled {
+    Settled {
+        kept: changes(settled.kept, &settled.install),
+        install: Install::Waiting,
+        ..settled
+    }
+}
+
+/// Returns the changes of the inventory that repairs made, while the conditions are about another bundle.
+fn changes(kept: Option<Kept>, install: &Install) -> Option<Kept> {
+    match install {
+        Install::Done(done) => Some(Kept::of(done)),
+        _ => kept,
+    }
+}
+
+/// Returns what decides whether the target is rolled out already.
+async fn key(
+    instance: &BundleInstance,
+    shared: &Shared,
+    target: &Target<'_>,
+) -> Result<String, Failure> {
+    let bundle = match target.source {
+        Source::Bundle(bundle) => bundle,
+        Source::Revision(revision) | Source::Newest(revision) => {
+            return Ok(format!("revision {}", revision.digest));
+        }
+    };
+    let version = shared.ctx.versions.kubernetes().await;
+    let version = version.map_err(|error| Failure {
+        bundle: target.bundle_name(),
+        message: format!("the apiserver does not tell its version: {error}"),
+        touched: false,
+        retry: Retry::Soon,
+    })?;
+    let cluster = Shape {
+        version,
+        has_conditions: shared.has_conditions(),
+    };
+    Ok(key::of(&instance.spec, bundle, cluster))
+}
+
+/// Records the objects that an older provisioner has installed, as revision 1. Nothing is applied: the objects are rendered
+/// from the installed Bundle by the same inputs. As long as that is not possible (the content is missing, or the spec has
+/// changed), nothing is recorded, and the next rollout records its own revision.
+pub(super) async fn migrate(
+    instance: &BundleInstance,
+    shared: &Shared,
+    memory: &mut Memory,
+    status: &mut BundleInstanceStatus,
+    installed: &Bundle,
 ) {
-    let Some(installed) = installed else {
-        return;
+    let target = Target {
+        source: Source::Bundle(installed),
+        rollback: None,
     };
-    // The try has changed it, if it began.
-    let status = current_status(instance, memory);
-    let applied = status.applied_digest.unwrap_or_default();
-    let applied = applied.strip_suffix(REMOVING).unwrap_or(&applied);
-    let specs = [Some(&instance.spec), memory.declared.as_ref()];
-    let is_applied = |spec: &&BundleInstanceSpec| applied == key::of(spec, installed, cluster);
-    let Some(spec) = specs.into_iter().flatten().find(is_applied).cloned() else {
+    let now = (shared.ctx.now)();
+    let tried = format!("migrate {:?}", instance.metadata.generation);
+    if memory.migrations.must_wait(&tried, now).is_some() {
         return;
+    }
+    match key(instance, shared, &target).await {
+        Ok(key) if status.applied_digest.as_deref().map(applied) == Some(&*key) => {}
+        _ => return,
+    }
+    let rendered = render(instance, shared, installed).await;
+    let owner = owner(instance);
+    let mut leftovers = Vec::new();
+    let recorded = match rendered {
+        Ok(rendered) => {
+            revisions::delete_strays(shared, &owner, status).await;
+            let why = (Cause::Migration, None);
+            leftovers = leaving(shared, memory, &rendered, &owner).await;
+            let recorded = revisions::record(shared, &owner, status, &rendered, why).await;
+            recorded.map_err(|error| error.to_string())
+        }
+        Err(failure) => Err(failure.message),
     };
-    let kept = maintain::keep(instance, &spec, shared, memory, installed).await;
-    if let Some(waiting) = kept.changed
-        && let Some(inventory) = maintain::written(instance, shared, memory).await
-    {
-        settled.kept = Some(Kept { inventory, waiting });
+    match recorded {
+        Ok(mut revision) => {
+            revision.state = RevisionState::Active;
+            status.revisions.push(revision);
+            let mut written = current_status(instance, memory);
+            written.revisions.clone_from(&status.revisions);
+            status.removing.extend(leftovers);
+            written.removing.clone_from(&status.removing);
+            if let Err(error) = write_status(instance, shared, memory, &written).await {
+                warn!(%error, "failed to record the installed objects; retrying");
+                status.revisions.pop();
+            }
+        }
+        Err(error) => {
+            warn!(error, "failed to record the installed objects; retrying");
+            memory.migrations.again(tried, Retry::Soon, now);
+        }
     }
-    if let Some(failure) = kept.failure {
-        maintain::tell_failure(instance, shared, &failure).await;
-    }
-    settled.health = maintain::health(instance, shared, memory);
-    settled.fights = maintain::fights(shared, memory);
-    settled.again = sooner(settled.again, kept.again);
+}
+
+/// Returns the lines of objects that the older provisioner has not pruned yet.
+async fn leaving(
+    shared: &Shared,
+    memory: &Memory,
+    rendered: &Rendered,
+    owner: &Owner,
+) -> Vec<String> {
+    let had = memory.inventory.clone().unwrap_or_default();
+    let objects = rendered.objects.clone();
+    let plan = plan(&shared.ctx, objects, &had, owner, &rendered.namespace).await;
+    let leaving = plan.map(|plan| plan.leaving).unwrap_or_default();
+    let lines = leaving
+        .iter()
+        .map(|leaving| shortened(&leaving.identity.to_string(), 1000));
+    lines.take(500).collect()
+}
+
+/// Returns the digest without the mark that an older provisioner left while objects were pruned.
+fn applied(digest: &str) -> &str {
+    digest.strip_suffix(" (removing)").unwrap_or(digest)
 }
 
 fn failed(
@@ -210,8 +345,8 @@ fn failed(
     }
 }
 
-/// Whether an API is served now that objects wait for.
-async fn has_api_at_last(shared: &Shared, status: &BundleInstanceStatus) -> bool {
+/// Reports whether an API is served now that objects wait for.
+pub(super) async fn has_api_at_last(shared: &Shared, status: &BundleInstanceStatus) -> bool {
     let kinds: Vec<GroupVersionKind> = status
         .waiting
         .iter()
@@ -237,35 +372,50 @@ fn is_recorded(status: &BundleInstanceStatus, bundle: &Bundle) -> bool {
     installed.is_some_and(|installed| installed.is(bundle))
 }
 
-/// What is in the cluster, under the name of another Bundle.
-pub(super) fn renamed(status: &BundleInstanceStatus, target: &Target<'_>) -> Done {
+/// Returns the installed objects under the name of another Bundle.
+pub(super) fn renamed(
+    instance: &BundleInstance,
+    status: &BundleInstanceStatus,
+    bundle: &Bundle,
+) -> Done {
+    let found = bundle.status.as_ref();
+    let mut revisions = status.revisions.clone();
+    if let Some(newest) = revisions.last_mut() {
+        newest.bundle = bundle.name_any();
+    }
     Done {
-        bundle: target.bundle.name_any(),
-        uid: target.bundle.uid().unwrap_or_default(),
+        bundle: bundle.name_any(),
+        uid: bundle.uid().unwrap_or_default(),
+        source: found.and_then(|found| found.resolved_source.clone()),
+        content: found.and_then(|found| found.content_digest.clone()),
+        revisions,
+        ..unchanged(instance, status)
+    }
+}
+
+/// Returns the installed objects as the status has them.
+pub(super) fn unchanged(instance: &BundleInstance, status: &BundleInstanceStatus) -> Done {
+    Done {
+        bundle: status.installed_bundle_name.clone().unwrap_or_default(),
+        uid: status
+            .installed
+            .as_ref()
+            .map(|installed| installed.uid.clone())
+            .unwrap_or_default(),
         // A Bundle that another client has deleted is created again, and the same Bundle precedes it.
-        previous: match target.way_back_from {
-            Some(_) => None,
-            None => status.previous_bundle_name.clone(),
-        },
-        source: target
-            .bundle
-            .status
-            .as_ref()
-            .and_then(|s| s.resolved_source.clone()),
-        content: target
-            .bundle
-            .status
-            .as_ref()
-            .and_then(|s| s.content_digest.clone()),
+        previous: status.previous_bundle_name.clone(),
+        source: status.resolved_source.clone(),
+        content: status.content_digest.clone(),
         namespace: status.install_namespace.clone().unwrap_or_default(),
         digest: status.applied_digest.clone().unwrap_or_default(),
         facts: status.facts.clone(),
         inventory: status.inventory.clone().unwrap_or_default(),
         waiting: status.waiting.clone(),
         released: status.released.clone(),
-        removing: Vec::new(),
+        removing: status.removing.clone(),
+        revisions: status.revisions.clone(),
         warnings: Vec::new(),
-        rolled_back: target.way_back_from.clone(),
+        rolled_back: revisions::rollback(&instance.spec, status),
     }
 }
 

@@ -1,90 +1,130 @@
-//! Keeping what is installed: what the watches saw is compared with the inventory, and what differs is applied again.
+//! Keeping what is installed: what the informers observe is compared with the inventory, what differs is repaired from the
+//! recorded revision, and what has left the bundle is pruned. Neither the Bundle nor its content is needed for that.
 
+mod form;
+mod prune;
 mod repair;
 mod watched;
 
 use std::time::Duration;
 
+use apply::{drift, inventory};
 use kube::{Resource as _, ResourceExt as _, runtime::events::EventType};
 use manifests::{
     api::{
-        bundle::Bundle,
         condition::{self, reason},
-        instance::{BundleInstance, BundleInstanceSpec, BundleInstanceStatus, Inventory as Listed},
+        instance::{BundleInstance, BundleInstanceStatus, CrdDeletionPolicy, Inventory as Listed},
     },
     object::{Identity, shortened},
 };
 use tracing::warn;
 
 use self::repair::{Drift, repair};
-pub(super) use self::watched::{health, watch};
+pub(super) use self::watched::{failing, health, watch};
 use super::{
-    install::{self, Settled, Target},
+    install::{self, Settled},
     memory::{Memory, Shared},
-    outcome::{Failure, Install},
-    reconcile::{overflow, owner, sooner},
+    outcome::{Failure, Install, Kept},
+    reconcile::{overflow, sooner},
+    revisions::{self, owner},
 };
-use crate::{drift, inventory};
 
-/// What came of keeping objects as they were declared.
-pub(super) struct Keeping {
-    /// When that has changed the inventory: which objects wait for an API from now on.
-    pub(super) changed: Option<Vec<String>>,
-    /// Why something could not be repaired.
-    pub(super) failure: Option<Failure>,
-    /// When to look again, unless something happens.
-    pub(super) again: Option<Duration>,
-    /// Whether nothing is left that is otherwise.
+/// The outcome of repairing objects.
+struct Keeping {
+    /// The objects that are deferred from now on, if the inventory has changed.
+    changed: Option<Vec<String>>,
+    /// The reason why some objects could not be repaired.
+    failure: Option<Failure>,
+    /// The number of a revision whose record cannot be used.
+    lost: Option<i64>,
+    /// The time to look again, unless something happens.
+    again: Option<Duration>,
+    /// Whether nothing is left that differs.
     is_as_declared: bool,
 }
 
-/// Keeps the target, and says how it is.
+/// Returns what prunes do with CustomResourceDefinitions: no upgrade deletes custom resources.
+pub(super) fn policy_of_upgrades(instance: &BundleInstance) -> CrdDeletionPolicy {
+    match instance.spec.crd_deletion_policy {
+        CrdDeletionPolicy::Delete => CrdDeletionPolicy::DeleteIfUnused,
+        policy => policy,
+    }
+}
+
+/// Repairs the installed objects and prunes what has left the bundle.
 pub(super) async fn run(
     instance: &BundleInstance,
     shared: &Shared,
     memory: &mut Memory,
     status: &BundleInstanceStatus,
-    target: &Target<'_>,
 ) -> Settled {
-    let kept = keep(instance, &instance.spec, shared, memory, target.bundle).await;
-    let is_over = kept.is_as_declared && says_otherwise(status, target);
+    memory.removing.clone_from(&status.removing);
+    let kept = keep(instance, shared, memory, status).await;
+    let pruned = prune::run(instance, shared, memory, status).await;
+    let mut done = install::unchanged(instance, status);
+    let mut is_changed = kept.changed.is_some();
+    done.waiting.extend(kept.changed.into_iter().flatten());
+    if let Some(pruned) = pruned.done {
+        is_changed |= pruned.removing != done.removing || !pruned.released.is_empty();
+        done.removing = pruned.removing;
+        done.released.splice(0..0, pruned.released);
+    }
+    if is_changed && let Some(inventory) = written(instance, shared, memory).await {
+        done.inventory = inventory;
+    }
+    let mut is_lost = false;
+    if let Some(lost) = kept.lost {
+        is_changed = true;
+        // Another live revision is not what the status says is applied.
+        is_lost = revisions::live(status)
+            .next()
+            .is_some_and(|newest| newest.number == lost)
+            && revisions::live(status).count() > 1;
+        let lost: Vec<_> = done
+            .revisions
+            .extract_if(.., |revision| revision.number == lost)
+            .collect();
+        revisions::delete(shared, &owner(instance), &lost).await;
+    }
+    let is_over =
+        kept.is_as_declared && status.applied_digest.is_some() && says_otherwise(instance, status);
+    let mut changes = None;
     let install = if let Some(failure) = kept.failure {
+        changes = is_changed.then(|| Kept {
+            is_lost,
+            ..Kept::of(&done)
+        });
         Install::Failed(failure)
-    } else if kept.changed.is_some() || is_over {
-        let mut done = install::renamed(status, target);
-        if let Some(inventory) = written(instance, shared, memory).await {
-            done.inventory = inventory;
-        }
-        done.waiting.extend(kept.changed.into_iter().flatten());
+    } else if is_over || is_changed && status.applied_digest.is_some() {
         memory.misses_apis(!done.waiting.is_empty());
         Install::Done(Box::new(done))
     } else {
+        changes = is_changed.then(|| Kept::of(&done));
         Install::Unchanged
     };
     Settled {
         install,
         health: health(instance, shared, memory),
         fights: fights(shared, memory),
-        kept: None,
-        again: kept.again,
+        kept: changes,
+        again: sooner(kept.again, pruned.again),
     }
 }
 
-/// Who does not leave the objects alone.
+/// Returns the field managers that change our fields again and again.
 pub(super) fn fights(shared: &Shared, memory: &mut Memory) -> Vec<String> {
     let verdicts = memory.fights.verdicts((shared.ctx.now)());
     verdicts.iter().map(ToString::to_string).collect()
 }
 
-/// Repairs what is not as it was applied, with that spec.
-pub(super) async fn keep(
+/// Repairs what differs from the recorded revisions, with a back-off for each object.
+async fn keep(
     instance: &BundleInstance,
-    spec: &BundleInstanceSpec,
     shared: &Shared,
     memory: &mut Memory,
-    bundle: &Bundle,
+    status: &BundleInstanceStatus,
 ) -> Keeping {
-    watch(instance, shared, memory).await;
+    watch(instance, shared, memory, status).await;
     let now = (shared.ctx.now)();
     let view = shared.ctx.watches.view(&instance.name_any());
     let mut drifted = match &memory.inventory {
@@ -93,53 +133,72 @@ pub(super) async fn keep(
     };
     // What cannot exist is missing as well.
     drifted.extend(memory.unserved.iter().cloned());
+    if status.applied_digest.is_none() {
+        // The rollout applies these objects, with its back-off.
+        let was_applied = |identity: &Identity| {
+            let inventory = memory.inventory.as_ref();
+            inventory.is_some_and(|all| {
+                all.get(identity)
+                    .is_some_and(|entry| entry.fields.is_some())
+            })
+        };
+        drifted.retain(was_applied);
+    }
+    memory
+        .repairs
+        .retain(|identity, _| drifted.contains(identity));
     let mut keeping = Keeping {
         changed: None,
         failure: None,
+        lost: None,
         again: None,
         is_as_declared: drifted.is_empty(),
     };
-    let (ready, held): (Vec<Identity>, Vec<Identity>) = drifted
-        .into_iter()
-        .partition(|identity| memory.fights.held(identity, now).is_none());
-    keeping.again = held
-        .iter()
-        .filter_map(|identity| memory.fights.held(identity, now))
-        .filter_map(|verdict| Duration::try_from(verdict.until.duration_since(now)).ok())
-        .min();
-    if ready.is_empty() {
-        return keeping;
-    }
     let tried = format!("repair {}", memory.served);
-    if let Some(left) = memory.repairs.must_wait(&tried, now) {
-        keeping.again = sooner(keeping.again, Some(left));
+    let mut ready: Vec<Identity> = Vec::new();
+    for identity in drifted {
+        let held = memory.fights.held(&identity, now);
+        let held =
+            held.and_then(|verdict| Duration::try_from(verdict.until.duration_since(now)).ok());
+        let tries = memory.repairs.get(&identity);
+        let waits = tries.and_then(|tries| tries.must_wait(&tried, now));
+        match held.max(waits) {
+            Some(left) => keeping.again = sooner(keeping.again, Some(left)),
+            None => ready.push(identity),
+        }
+    }
+    if ready.is_empty() {
         return keeping;
     }
     let drift = Drift {
         instance,
-        spec,
-        bundle,
+        status,
         objects: &ready,
         view: &view,
     };
-    match Box::pin(repair(&drift, shared, memory)).await {
-        Ok(changed) => {
-            memory.repairs.succeeded();
-            keeping.is_as_declared = held.is_empty();
-            keeping.changed = changed;
-        }
-        Err(failure) => {
-            let again = memory.repairs.again(tried, failure.retry, now);
-            keeping.again = sooner(keeping.again, Some(again));
-            keeping.failure = Some(failure);
+    let repaired = Box::pin(repair(&drift, shared, memory)).await;
+    for identity in &ready {
+        match repaired.failed.get(identity) {
+            Some(retry) => {
+                let tries = memory.repairs.entry(identity.clone()).or_default();
+                let again = tries.again(tried.clone(), *retry, now);
+                keeping.again = sooner(keeping.again, Some(again));
+            }
+            None => {
+                memory.repairs.remove(identity);
+            }
         }
     }
+    keeping.is_as_declared = repaired.failed.is_empty() && keeping.again.is_none();
+    keeping.changed = repaired.changed;
+    keeping.lost = repaired.lost;
+    keeping.failure = repaired.failure;
     keeping
 }
 
-/// Whether a condition still tells of a failure that is over.
-fn says_otherwise(status: &BundleInstanceStatus, target: &Target<'_>) -> bool {
-    let expected = match target.way_back_from {
+/// Reports whether a condition still reports a failure that has ended.
+fn says_otherwise(instance: &BundleInstance, status: &BundleInstanceStatus) -> bool {
+    let expected = match revisions::rollback(&instance.spec, status) {
         Some(_) => reason::ROLLED_BACK,
         None => reason::INSTALLATION_SUCCEEDED,
     };
@@ -147,25 +206,24 @@ fn says_otherwise(status: &BundleInstanceStatus, target: &Target<'_>) -> bool {
     conditions.any(|c| c.type_ == condition::INSTALLED && c.reason != expected)
 }
 
-/// What the status says of the inventory after a repair; `None` when it could not be written.
-pub(super) async fn written(
-    instance: &BundleInstance,
-    shared: &Shared,
-    memory: &Memory,
-) -> Option<Listed> {
+/// Returns what the status says of the inventory after a repair; `None` if the inventory cannot be written.
+async fn written(instance: &BundleInstance, shared: &Shared, memory: &Memory) -> Option<Listed> {
     let owner = owner(instance);
     match inventory::write(&overflow(shared, &owner), memory.inventory.as_ref()?).await {
         Ok(listed) => Some(listed),
         Err(error) => {
             // The old fingerprints are repaired once more after a restart, which does no harm.
-            warn!(%error, "the inventory cannot be written");
+            warn!(%error, "failed to write the inventory");
             None
         }
     }
 }
 
-/// Says why what is installed could not be repaired, while the conditions tell of another bundle.
-pub(super) async fn tell_failure(instance: &BundleInstance, shared: &Shared, failure: &Failure) {
+/// Reports why installed objects could not be repaired, while the conditions are about another bundle.
+pub(super) async fn tell_failure(instance: &BundleInstance, shared: &Shared, install: &Install) {
+    let Install::Failed(failure) = install else {
+        return;
+    };
     warn!(bundle = %failure.bundle, message = %shortened(&failure.message, 500), "not repaired");
     shared
         .ctx

@@ -1,7 +1,7 @@
 //! What is known of instances between two looks at them.
 
 use std::{
-    collections::{BTreeSet, HashMap, hash_map::Entry},
+    collections::{BTreeSet, HashMap, VecDeque, hash_map::Entry},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -17,11 +17,11 @@ use manifests::{
     api::{
         bundle::Bundle,
         condition,
-        instance::{BundleInstance, BundleInstanceSpec, BundleInstanceStatus, CreatedBundle},
+        instance::{BundleInstance, BundleInstanceStatus, CreatedBundle},
     },
     object::Identity,
 };
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::{
     claims::Claims,
@@ -30,8 +30,8 @@ use super::{
     tries::Tries,
     uninstall,
 };
-use crate::{
-    context::Context,
+use crate::context::Context;
+use apply::{
     drift::fights::Fights,
     inventory::{self, Inventory},
 };
@@ -40,21 +40,48 @@ use crate::{
 const AT_ONCE: Duration = Duration::from_secs(1);
 /// How often it is said how objects come up.
 const PACE: Duration = Duration::from_secs(1);
-/// How many instances are installed or upgraded at once: each holds its objects meanwhile, and as many requests as may be
-/// under way are sent for one.
-const ATTEMPTS: usize = 4;
+/// How many revisions are rolled out at once, of [`super::CONCURRENCY`] workers: the others repair and delete.
+const MAX_ROLLOUTS: usize = 12;
 
 /// What all reconciles share.
 pub(super) struct Shared {
     pub(super) ctx: Context,
     /// Which objects are being applied at this moment.
     pub(super) claims: Claims,
-    /// Permits to install or upgrade.
-    pub(super) attempts: Semaphore,
+    /// The rollouts that are under way, and those that wait for them.
+    rollouts: Arc<Rollouts>,
     bundles: Store<Bundle>,
     wake: mpsc::UnboundedSender<ObjectRef<BundleInstance>>,
     memories: Mutex<HashMap<String, Slot>>,
     has_conditions: AtomicBool,
+}
+
+/// The rollouts of all instances.
+struct Rollouts {
+    permits: Arc<Semaphore>,
+    queue: Mutex<VecDeque<String>>,
+    wake: mpsc::UnboundedSender<ObjectRef<BundleInstance>>,
+}
+
+/// A rollout under way; dropping it wakes the next instance that waits.
+pub(super) struct Rollout {
+    permit: Option<OwnedSemaphorePermit>,
+    rollouts: Arc<Rollouts>,
+}
+
+impl Drop for Rollout {
+    fn drop(&mut self) {
+        drop(self.permit.take());
+        let queue = &self.rollouts.queue;
+        let next = queue
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop_front();
+        if let Some(next) = next {
+            // Nobody listens any more when the process is about to end.
+            let _ = self.rollouts.wake.send(ObjectRef::new(&next));
+        }
+    }
 }
 
 struct Slot {
@@ -89,8 +116,6 @@ pub(super) struct Memory {
     pub(super) inventory: Option<Inventory>,
     /// Since when its first Bundle is waited for, as long as nothing was said.
     pub(super) waiting_since: Option<Instant>,
-    /// The spec that is applied, which the present one need not be; `None` until it was seen.
-    pub(super) declared: Option<BundleInstanceSpec>,
     /// Whether the watches know about the inventory.
     pub(super) is_watched: bool,
     /// What is served when they were told, by the count of changes.
@@ -99,22 +124,34 @@ pub(super) struct Memory {
     pub(super) unserved: BTreeSet<Identity>,
     /// What it is woken for.
     pub(super) waits: Arc<Waits>,
+    /// The objects that the API server refused to change: once one of them is deleted, the rollout creates it.
+    pub(super) refused: BTreeSet<Identity>,
+    /// Objects that have left the bundle, as the status lists them: their health does not count.
+    pub(super) removing: Vec<String>,
     /// The hash of the template that was given up, and why.
     pub(super) gave_up: Option<(String, String)>,
+    /// The objects that failed when the rollout of the revision with this number began, and that it does not change.
+    pub(super) excused: Option<(i64, BTreeSet<Identity>)>,
     /// Who sets our fields again and again.
     pub(super) fights: Fights,
     /// Installing and removing.
     pub(super) tries: Tries,
-    /// Repairing, which goes on while another bundle cannot be installed.
-    pub(super) repairs: Tries,
+    /// Repairing, by object.
+    pub(super) repairs: HashMap<Identity, Tries>,
+    /// Pruning.
+    pub(super) prunes: Tries,
+    /// Recording what an older provisioner has installed.
+    pub(super) migrations: Tries,
     /// Making the Bundle of the template.
     pub(super) makings: Tries,
     /// The one that was made last: the watch shows it later.
     pub(super) made: Option<(Arc<Bundle>, Instant)>,
     /// The new value of `status.bundles`, until the next write of the status.
     pub(super) bundles: Option<Vec<CreatedBundle>>,
-    /// Why that failed.
+    /// The reason why that failed.
     pub(super) not_made: Option<String>,
+    /// Whether the account that the objects were applied as was refused when they were to be deleted.
+    pub(super) is_refused_as_applied: bool,
     /// Its finalizer was taken off: what the watch shows is older.
     pub(super) is_let_go: bool,
 }
@@ -128,7 +165,11 @@ impl Shared {
         Self {
             ctx,
             claims: Claims::default(),
-            attempts: Semaphore::new(ATTEMPTS),
+            rollouts: Arc::new(Rollouts {
+                permits: Arc::new(Semaphore::new(MAX_ROLLOUTS)),
+                queue: Mutex::default(),
+                wake: wake.clone(),
+            }),
             bundles,
             wake,
             memories: Mutex::default(),
@@ -136,7 +177,26 @@ impl Shared {
         }
     }
 
-    /// Whether the cluster has OperatorConditions.
+    /// Returns a permit for a rollout; without one, the instance is woken when another rollout ends.
+    pub(super) fn begin_rollout(&self, instance: &str) -> Option<Rollout> {
+        let rollouts = &self.rollouts;
+        let Ok(permit) = Arc::clone(&rollouts.permits).try_acquire_owned() else {
+            let mut queue = rollouts
+                .queue
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            if !queue.iter().any(|queued| queued == instance) {
+                queue.push_back(instance.to_owned());
+            }
+            return None;
+        };
+        Some(Rollout {
+            permit: Some(permit),
+            rollouts: Arc::clone(rollouts),
+        })
+    }
+
+    /// Reports whether the cluster has OperatorConditions.
     pub(super) fn has_conditions(&self) -> bool {
         self.has_conditions.load(Ordering::Relaxed)
     }
@@ -282,19 +342,24 @@ impl Slot {
                 said: None,
                 inventory: None,
                 waiting_since: None,
-                declared: None,
                 is_watched: false,
                 served: 0,
                 unserved: BTreeSet::new(),
                 waits: Arc::clone(&waits),
+                refused: BTreeSet::new(),
+                removing: Vec::new(),
                 gave_up: None,
+                excused: None,
                 fights: Fights::default(),
                 tries: Tries::default(),
-                repairs: Tries::default(),
+                repairs: HashMap::new(),
+                prunes: Tries::default(),
+                migrations: Tries::default(),
                 makings: Tries::default(),
                 made: None,
                 bundles: None,
                 not_made: None,
+                is_refused_as_applied: false,
                 is_let_go: false,
             })),
             waits,
@@ -316,13 +381,6 @@ impl Memory {
         let seen = version(instance);
         self.status
             .take_if(|(written, _)| *written <= seen && seen < u64::MAX);
-    }
-
-    /// Remembers the spec that is applied.
-    pub(super) fn declares(&mut self, spec: &BundleInstanceSpec) {
-        if self.declared.as_ref() != Some(spec) {
-            self.declared = Some(spec.clone());
-        }
     }
 
     /// Lets go of what the status says as well: an instance at rest has thousands beside it.
@@ -382,7 +440,7 @@ impl Memory {
             .filter(|left| !left.is_zero())
     }
 
-    /// Whether its objects are to stay when it goes.
+    /// Reports whether its objects are to stay when it goes.
     pub(super) fn is_orphaned(&self) -> bool {
         self.waits.orphaned.load(Ordering::Relaxed)
     }

@@ -2,10 +2,10 @@
 
 use manifests::api::{
     bundle::{BundleSource, Facts},
-    instance::Inventory,
+    instance::{Inventory, RevisionStatus},
 };
 
-/// What came of it.
+/// The outcome.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outcome {
     /// How it is with the Bundle of the template.
@@ -29,6 +29,28 @@ pub struct Kept {
     pub inventory: Inventory,
     /// Objects that wait for an optional API from now on.
     pub waiting: Vec<String>,
+    /// Objects that have left the bundle and are still in the cluster.
+    pub removing: Vec<String>,
+    /// Objects that were left in the cluster.
+    pub released: Vec<String>,
+    /// The revisions.
+    pub revisions: Vec<RevisionStatus>,
+    /// Whether the newest revision was lost while an older one is live, so that it has to be rolled out anew.
+    pub is_lost: bool,
+}
+
+impl Kept {
+    /// Takes what repairs and prunes change.
+    pub fn of(done: &Done) -> Self {
+        Self {
+            inventory: done.inventory.clone(),
+            waiting: done.waiting.clone(),
+            removing: done.removing.clone(),
+            released: done.released.clone(),
+            revisions: done.revisions.clone(),
+            is_lost: false,
+        }
+    }
 }
 
 /// How it is with the Bundle of the template.
@@ -74,6 +96,8 @@ pub enum Install {
     Failed(Failure),
     /// The last try failed, and it is not yet time for the next one.
     Waiting,
+    /// Other rollouts are under way.
+    Queued,
 }
 
 /// What is in the cluster now.
@@ -103,13 +127,26 @@ pub struct Done {
     pub released: Vec<String>,
     /// What has left the bundle, but not yet the cluster, and why.
     pub removing: Vec<String>,
+    /// The revisions, the installed one last.
+    pub revisions: Vec<RevisionStatus>,
     /// Worth knowing.
     pub warnings: Vec<String>,
     /// The template that failed, when this is the way back from it, and why it failed.
-    pub rolled_back: Option<(String, String)>,
+    pub rolled_back: Option<RolledBack>,
 }
 
-/// Why something is not in the cluster.
+/// A rollback.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RolledBack {
+    /// The hash of the template that failed; `None` for a rollback by `spec.rollbackTo`.
+    pub template_hash: Option<String>,
+    /// The reason why the template failed, if that is still known.
+    pub why: Option<String>,
+    /// The number of the revision that was recorded again.
+    pub to: i64,
+}
+
+/// The reason why something is not in the cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     /// The Bundle that should have been installed.
@@ -118,11 +155,11 @@ pub struct Failure {
     pub message: String,
     /// Whether anything was changed before it failed.
     pub touched: bool,
-    /// When to try again.
+    /// The time to try again.
     pub retry: Retry,
 }
 
-/// When to try again.
+/// The time to try again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Retry {
     /// It may work next time.

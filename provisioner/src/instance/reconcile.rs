@@ -1,12 +1,13 @@
 //! One look at an instance.
 
 use std::{
+    collections::BTreeSet,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use kube::{
-    Api, Resource as _, ResourceExt as _,
+    Api, Resource as _, ResourceExt,
     api::{Patch, PatchParams},
     runtime::controller::Action,
 };
@@ -14,25 +15,25 @@ use manifests::api::{
     Class,
     bundle::{Bundle, Phase},
     condition,
-    instance::{BundleInstance, BundleInstanceStatus},
+    instance::{BundleInstance, BundleInstanceStatus, Rollback},
     labels,
 };
+use manifests::object::Identity;
 use serde_json::json;
 use tracing::{Instrument as _, info_span, warn};
 
 use super::{
     bundles,
-    choice::Known,
-    install::{self, Target},
+    choice::{Choices, Goal},
+    install::{self, Settled, Source, Target},
     maintain,
     memory::{Memory, Shared, version},
-    outcome::{Install, Outcome, Valid},
+    outcome::{Failure, Install, Kept, Outcome, Retry, RolledBack, Valid},
+    revisions::{self, owner},
     rollback, status, tell, template, trust, uninstall,
 };
-use crate::{
-    apply::MANAGER, inventory, metrics::Controller, overrides::Digests, plan::Owner,
-    watches::spread,
-};
+use crate::{metrics::Controller, overrides::Digests};
+use apply::{backoff::spread, inventory, plan::Owner, revision::ObjectHash, ssa::MANAGER};
 
 /// Why a look at an instance could not be finished. What is wrong with the instance itself stands in its status.
 #[derive(Debug, thiserror::Error)]
@@ -87,7 +88,7 @@ pub(super) async fn reconcile(
             add_finalizer(&instance, &shared).await?;
         }
         bundles::adopt(&instance, &shared, &mut memory).await;
-        let (outcome, again) = settle(&instance, &shared, &mut memory).await;
+        let (outcome, again) = Box::pin(settle(&instance, &shared, &mut memory)).await;
         let before = current_status(&instance, &memory);
         // A record that is not written is news.
         if let Some(left) = memory.has_nothing_to_say(&before, &outcome)
@@ -101,6 +102,18 @@ pub(super) async fn reconcile(
             &outcome,
             (shared.ctx.now)(),
         );
+        let mut again = again;
+        if left_alone(&instance).is_none() {
+            finish_rollout(
+                &instance,
+                &shared,
+                &mut memory,
+                &mut status,
+                &outcome,
+                &mut again,
+            )
+            .await;
+        }
         status.overrides = Digests::of_installed(&status)
             .of(&instance.spec.overrides)
             .cloned()
@@ -124,6 +137,40 @@ pub(super) async fn reconcile(
     }
     .instrument(span)
     .await
+}
+
+/// Makes the newest revision the active one once it is rolled out, and forgets the oldest archived revisions.
+async fn finish_rollout(
+    instance: &BundleInstance,
+    shared: &Shared,
+    memory: &mut Memory,
+    status: &mut BundleInstanceStatus,
+    outcome: &Outcome,
+    again: &mut Option<Duration>,
+) {
+    let now = (shared.ctx.now)();
+    if revisions::is_rolled_out(&instance.spec, status, outcome, now) {
+        revisions::promote(status);
+        memory.excused = None;
+        // The account may be another one.
+        memory.is_watched = false;
+        if !status.removing.is_empty() {
+            *again = Some(Duration::ZERO);
+        }
+    } else if let Some(revision) = revisions::rolling_out(status)
+        && status.applied_digest.is_some()
+    {
+        let left = revisions::time_left(&instance.spec, revision, now);
+        let ahead = left.filter(|left| !left.is_zero());
+        *again = sooner(*again, ahead.map(|left| left.max(Duration::from_secs(1))));
+    }
+    let surplus = revisions::surplus(&instance.spec, status);
+    if !surplus.is_empty() {
+        let deleted = revisions::delete(shared, &owner(instance), &surplus).await;
+        status
+            .revisions
+            .retain(|revision| !deleted.contains(&revision.number));
+    }
 }
 
 /// After an error of the reconcile itself: soon, but not at once.
@@ -173,7 +220,7 @@ async fn settle(
         return (outcome, Some(Duration::from_secs(15)));
     }
     if let Some((valid, install)) = left_alone(instance) {
-        maintain::watch(instance, shared, memory).await;
+        maintain::watch(instance, shared, memory, &status).await;
         let outcome = Outcome {
             install,
             health: maintain::health(instance, shared, memory),
@@ -192,45 +239,26 @@ async fn settle(
         ),
         Err((message, again)) => (Valid::Unknown(message.clone()), Some(*again)),
     };
-    let known = Known {
+    if revisions::live(&status).next().is_none()
+        && let Some(installed) = installed.trusted()
+    {
+        install::migrate(instance, shared, memory, &mut status, installed).await;
+    }
+    let choices = Choices {
+        spec: &instance.spec,
         status: &status,
         hash: &hash,
         wanted: wanted.as_ref().ok().map(AsRef::as_ref),
         installed: installed.trusted(),
-        previous: trust::previous(&status, &bundles),
     };
-    let target = known.target(memory);
-    let Some(target) = target else {
-        maintain::watch(instance, shared, memory).await;
-        let outcome = Outcome {
-            health: maintain::health(instance, shared, memory),
-            replaced,
-            ..Outcome::of_bundle(valid)
-        };
-        return (outcome, make_again);
-    };
-    let installed = known.installed;
-    let mut settled = install::run(instance, shared, memory, &status, &target, installed).await;
-    let mut way_back = target.way_back_from.clone();
-    if let Some((failure, back)) = known.way_back(instance, &target, &settled) {
-        // The first try has changed it. From now on this template is not tried again, whatever becomes of the way back.
-        let mut status = current_status(instance, memory);
-        status.failed_template_hash = Some(hash.clone());
-        if let Err(error) = write_status(instance, shared, memory, &status).await {
-            warn!(%error, "the way back begins later");
-            settled.again = sooner(settled.again, Some(Duration::from_secs(1)));
-        } else {
-            memory.gave_up = Some((hash.clone(), failure.clone()));
-            way_back = Some((hash.clone(), failure));
-            let target = Target {
-                bundle: back,
-                way_back_from: way_back.clone(),
-            };
-            settled = install::run(instance, shared, memory, &status, &target, installed).await;
-        }
-    }
-    if let (Some((_, why)), Install::Failed(failure)) = (way_back, &mut settled.install) {
-        failure.message = rollback::blocked(&failure.message, &why);
+    let mut settled = roll_out(instance, shared, memory, &choices).await;
+    if replaced.is_some()
+        && choices.goal() == Goal::Keep
+        && let Install::Done(done) = &settled.install
+    {
+        // The condition goes on to tell of the other client.
+        settled.kept = Some(Kept::of(done));
+        settled.install = Install::Unchanged;
     }
     let again = sooner(settled.again, make_again);
     let outcome = Outcome {
@@ -245,6 +273,200 @@ async fn settle(
         bundles::clean_up(instance, shared, &bundles, wanted, &status, &outcome).await;
     }
     (outcome, again)
+}
+
+/// Rolls out what is chosen, repairs what is installed, and rolls back where the spec asks for it.
+async fn roll_out(
+    instance: &BundleInstance,
+    shared: &Shared,
+    memory: &mut Memory,
+    choices: &Choices<'_>,
+) -> Settled {
+    let status = choices.status;
+    let given_up = choices.is_given_up().then(|| choices.hash.to_owned());
+    let target = match choices.goal() {
+        Goal::Bundle(bundle) => Some(Target {
+            source: Source::Bundle(bundle),
+            rollback: None,
+        }),
+        Goal::Revision(revision) => Some(Target {
+            source: Source::Revision(revision),
+            rollback: (given_up.is_some() || instance.spec.rollback_to.is_some()).then(|| {
+                RolledBack {
+                    why: why(memory, given_up.as_deref()),
+                    template_hash: given_up.clone(),
+                    to: revision.number,
+                }
+            }),
+        }),
+        Goal::Keep => {
+            let is_half_applied =
+                status.applied_digest.is_none() && revisions::rolling_out(status).is_some();
+            let goes_on = is_half_applied || install::has_api_at_last(shared, status).await;
+            revisions::live(status)
+                .next()
+                .filter(|_| goes_on)
+                .map(|newest| Target {
+                    source: Source::Newest(newest),
+                    rollback: revisions::rollback(&instance.spec, status).map(|back| RolledBack {
+                        why: why(memory, given_up.as_deref()),
+                        ..back
+                    }),
+                })
+        }
+        Goal::Unrecorded(number) => {
+            let settled = maintain::run(instance, shared, memory, status).await;
+            return unrecorded(instance, status, number, settled);
+        }
+    };
+    let Some(target) = target else {
+        return maintain::run(instance, shared, memory, status).await;
+    };
+    let mut settled = install::run(instance, shared, memory, status, &target).await;
+    let mut why = target.rollback.as_ref().and_then(|back| back.why.clone());
+    if target.rollback.is_none()
+        && let Some(failure) = failure(instance, shared, memory, choices, &target, &settled).await
+    {
+        // The attempt has changed it. From now on this template is not tried again, whatever becomes of the rollback.
+        let mut status = current_status(instance, memory);
+        status.failed_template_hash = Some(choices.hash.to_owned());
+        let active = revisions::active(&status).cloned();
+        if let Err(error) = write_status(instance, shared, memory, &status).await {
+            warn!(%error, "failed to begin the rollback; retrying");
+            settled.again = sooner(settled.again, Some(Duration::from_secs(1)));
+        } else if let Some(active) = active {
+            memory.gave_up = Some((choices.hash.to_owned(), failure.clone()));
+            why = Some(failure.clone());
+            let target = Target {
+                source: Source::Revision(&active),
+                rollback: Some(RolledBack {
+                    template_hash: Some(choices.hash.to_owned()),
+                    why: Some(failure),
+                    to: active.number,
+                }),
+            };
+            settled = install::run(instance, shared, memory, &status, &target).await;
+        }
+    }
+    if let (Some(why), Install::Failed(failure)) = (why, &mut settled.install) {
+        failure.message = rollback::blocked(&failure.message, &why);
+    }
+    settled
+}
+
+/// Returns why the rollout of the template's revision is given up, if it is.
+async fn failure(
+    instance: &BundleInstance,
+    shared: &Shared,
+    memory: &Memory,
+    choices: &Choices<'_>,
+    target: &Target<'_>,
+    settled: &Settled,
+) -> Option<String> {
+    let is_wanted = match target.source {
+        Source::Bundle(bundle) => {
+            choices.wanted.map(ResourceExt::name_any) == Some(bundle.name_any())
+        }
+        Source::Newest(newest) => newest.template_hash.as_deref() == Some(choices.hash),
+        Source::Revision(_) => false,
+    };
+    // Another template than the one that does not work is not to blame.
+    if !is_wanted || instance.spec.rollback != Rollback::OnFailure {
+        return None;
+    }
+    let status = current_status(instance, memory);
+    // A change of the configuration or the account alone is not the fault of the template.
+    let (active, newest) = (
+        revisions::active(&status)?,
+        revisions::rolling_out(&status)?,
+    );
+    if active.template_hash == newest.template_hash {
+        return None;
+    }
+    let failing = maintain::failing(instance, shared, memory);
+    let excused = excused(instance, shared, memory, &status, &failing).await;
+    rollback::reason(
+        instance,
+        &status,
+        &settled.install,
+        &settled.health,
+        &failing,
+        &excused,
+    )
+}
+
+/// Returns the failing objects that the rollout neither changed nor broke. After a restart that means all that it did not
+/// change.
+async fn excused(
+    instance: &BundleInstance,
+    shared: &Shared,
+    memory: &Memory,
+    status: &BundleInstanceStatus,
+    failing: &BTreeSet<Identity>,
+) -> BTreeSet<Identity> {
+    let newest = status.revisions.last().map(|newest| newest.number);
+    if let Some((number, excused)) = &memory.excused
+        && Some(*number) == newest
+    {
+        return excused.clone();
+    }
+    let active = revisions::active(status).filter(|_| !failing.is_empty());
+    let Some(active) = active else {
+        return BTreeSet::new();
+    };
+    let Ok(record) = revisions::read(shared, &owner(instance), active).await else {
+        return failing.clone();
+    };
+    let hashes: BTreeSet<ObjectHash> = record.objects.iter().map(ObjectHash::new).collect();
+    let view = shared.ctx.watches.view(&instance.name_any());
+    let is_unchanged = |identity: &&Identity| {
+        let hash = view.objects.get(*identity).and_then(|seen| seen.hash);
+        hash.is_some_and(|hash| hashes.contains(&hash))
+    };
+    failing.iter().filter(is_unchanged).cloned().collect()
+}
+
+/// Returns why a template was given up, if this process has seen it.
+fn why(memory: &Memory, hash: Option<&str>) -> Option<String> {
+    let (given_up, why) = memory.gave_up.as_ref()?;
+    (Some(given_up.as_str()) == hash).then(|| why.clone())
+}
+
+/// Reports that `spec.rollbackTo` names no recorded revision.
+fn unrecorded(
+    instance: &BundleInstance,
+    status: &BundleInstanceStatus,
+    number: i64,
+    settled: Settled,
+) -> Settled {
+    let recorded: Vec<String> = status
+        .revisions
+        .iter()
+        .map(|revision| revision.number.to_string())
+        .collect();
+    let recorded = if recorded.is_empty() {
+        "none is".to_owned()
+    } else {
+        format!("recorded are {}", recorded.join(", "))
+    };
+    let message = format!(
+        "revision {number} of spec.rollbackTo of BundleInstance {} is not recorded ({recorded}); set spec.rollbackTo to a \
+         recorded revision, or remove the field",
+        instance.name_any()
+    );
+    Settled {
+        install: Install::Failed(Failure {
+            bundle: status.installed_bundle_name.clone().unwrap_or_default(),
+            message,
+            touched: false,
+            retry: Retry::Slowly,
+        }),
+        kept: match &settled.install {
+            Install::Done(done) => Some(Kept::of(done)),
+            _ => settled.kept,
+        },
+        ..settled
+    }
 }
 
 /// What there is to say of an instance that is left as it is.
@@ -304,14 +526,6 @@ pub(super) async fn read_inventory(
         memory.inventory = Some(read?);
     }
     Ok(())
-}
-
-/// The instance as owner.
-pub(super) fn owner(instance: &BundleInstance) -> Owner {
-    Owner {
-        name: instance.name_any(),
-        uid: instance.uid().unwrap_or_default(),
-    }
 }
 
 /// Where large inventories are kept.

@@ -1,43 +1,45 @@
-//! The way back to the previous bundle, where the instance asks for it.
+//! Automatic rollbacks, where the spec asks for them. Pure; no I/O.
 
-use manifests::api::{
-    bundle::Bundle,
-    instance::{BundleInstance, BundleInstanceStatus, Rollback},
+use std::collections::BTreeSet;
+
+use manifests::{
+    api::instance::{BundleInstance, BundleInstanceStatus, Rollback},
+    object::Identity,
 };
 
 use super::{
-    install::Target,
     outcome::{Failure, Health, Install, Retry},
+    revisions,
 };
 
-/// Why to go back: the new bundle was begun and the apiserver will not take it, or it is applied and does not work.
+/// Returns why the rollout of the newest revision is given up: the API server refuses an object after others were applied,
+/// or an object fails that the rollout changed, or that began to fail after it started. `failing` are the objects that fail,
+/// `excused` those of them that the rollout is not to blame for.
 pub(super) fn reason(
     instance: &BundleInstance,
     status: &BundleInstanceStatus,
     install: &Install,
     health: &Health,
+    failing: &BTreeSet<Identity>,
+    excused: &BTreeSet<Identity>,
 ) -> Option<String> {
     if instance.spec.rollback != Rollback::OnFailure {
         return None;
     }
+    revisions::active(status)?;
+    revisions::rolling_out(status)?;
     match (install, health) {
         (
             Install::Failed(Failure {
-                bundle,
                 message,
                 touched: true,
                 retry: Retry::Slowly | Retry::Granted,
+                ..
             }),
             _,
-        ) if status
-            .installed_bundle_name
-            .as_ref()
-            .is_some_and(|old| old != bundle) =>
-        {
-            Some(message.clone())
-        }
+        ) => Some(message.clone()),
         (Install::Unchanged | Install::Done(_), Health::Failed(objects))
-            if status.previous_bundle_name.is_some() =>
+            if failing.difference(excused).next().is_some() =>
         {
             Some(objects.join("; "))
         }
@@ -45,27 +47,9 @@ pub(super) fn reason(
     }
 }
 
-/// Why there is no way back, and why it was looked for.
+/// Returns the message of a rollback that failed.
 pub(super) fn blocked(failure: &str, why: &str) -> String {
     format!("{failure}\nThis is the way back, because the bundle of the template failed: {why}")
-}
-
-/// Where to go back to: the bundle that is still named as installed, or the one that was before.
-pub(super) fn to<'a>(
-    status: &BundleInstanceStatus,
-    failed: &Target<'_>,
-    installed: Option<&'a Bundle>,
-    previous: Option<&'a Bundle>,
-) -> Option<&'a Bundle> {
-    let is_failed = status.installed_bundle_name == failed.bundle.metadata.name;
-    if failed.way_back_from.is_some() {
-        // The way back does not lead further back.
-        None
-    } else if is_failed {
-        previous
-    } else {
-        installed
-    }
 }
 
 #[cfg(test)]

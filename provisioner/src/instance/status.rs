@@ -20,7 +20,7 @@ use manifests::{
 };
 
 use super::{
-    outcome::{Failure, Health, Install, Outcome, Retry, Valid},
+    outcome::{Failure, Health, Install, Outcome, Retry, RolledBack, Valid},
     trust,
 };
 
@@ -60,7 +60,9 @@ pub fn of(
         status.waiting = done.waiting;
         status.waiting.truncate(MOST_LINES);
         status.released = done.released;
-        status.failed_template_hash = done.rolled_back.map(|(hash, _)| hash);
+        status.failed_template_hash = done.rolled_back.and_then(|back| back.template_hash);
+        status.removing = done.removing;
+        status.revisions = done.revisions;
     }
     if let Some(kept) = &outcome.kept {
         status.inventory = Some(kept.inventory.clone());
@@ -68,6 +70,12 @@ pub fn of(
         let all = known.into_iter().chain(kept.waiting.iter().cloned());
         status.waiting = all.collect::<BTreeSet<String>>().into_iter().collect();
         status.waiting.truncate(MOST_LINES);
+        status.removing.clone_from(&kept.removing);
+        status.released.clone_from(&kept.released);
+        status.revisions.clone_from(&kept.revisions);
+        if kept.is_lost {
+            status.applied_digest = None;
+        }
     }
     if matches!(outcome.install, Install::Done(_) | Install::Unchanged)
         && outcome.health == Health::Healthy
@@ -88,7 +96,7 @@ pub fn of(
         outcome,
     );
     health(&mut conditions, &outcome.health, is_installed);
-    progressing(&mut conditions, outcome);
+    progressing(&mut conditions, outcome, &status.removing);
     status
 }
 
@@ -236,14 +244,27 @@ fn with(sentence: &str, message: &str) -> String {
     }
 }
 
-/// What is between the name of a bundle that was brought back and the reason, and what follows that.
-const BROUGHT_BACK: &str = " was brought back, because the one of the template failed: ";
-const TRY_ANOTHER: &str = "; change spec.template to try another one";
-
-/// The failure in the message of a condition that tells of a way back.
-pub(super) fn failure(message: &str) -> Option<&str> {
-    let (_, rest) = message.split_once(BROUGHT_BACK)?;
-    rest.split_once(TRY_ANOTHER).map(|(failure, _)| failure)
+/// Returns the message about a rollback to a bundle.
+fn rolled_back(bundle: &str, back: &RolledBack) -> String {
+    match back {
+        RolledBack {
+            template_hash: Some(_),
+            why,
+            ..
+        } => {
+            let why = why
+                .as_deref()
+                .map(|why| format!(": {why}"))
+                .unwrap_or_default();
+            format!(
+                "bundle {bundle} was brought back, because the one of the template failed{why}; change spec.template to try \
+                 another one"
+            )
+        }
+        RolledBack { to, .. } => format!(
+            "bundle {bundle} was brought back from revision {to}; remove spec.rollbackTo to return to spec.template"
+        ),
+    }
 }
 
 fn installed(conditions: &mut Conditions<'_>, bundle: Option<&str>, outcome: &Outcome) {
@@ -262,9 +283,9 @@ fn installed(conditions: &mut Conditions<'_>, bundle: Option<&str>, outcome: &Ou
         (Install::Done(done), _) => {
             let mut message = format!("instantiated bundle {} successfully", done.bundle);
             let mut why = reason::INSTALLATION_SUCCEEDED;
-            if let Some((_, failure)) = &done.rolled_back {
+            if let Some(back) = &done.rolled_back {
                 why = reason::ROLLED_BACK;
-                message = format!("bundle {}{BROUGHT_BACK}{failure}{TRY_ANOTHER}", done.bundle);
+                message = rolled_back(&done.bundle, back);
             }
             if !done.waiting.is_empty() {
                 message.push_str("; ");
@@ -273,7 +294,7 @@ fn installed(conditions: &mut Conditions<'_>, bundle: Option<&str>, outcome: &Ou
                     " objects wait for APIs that this cluster does not serve, see status.waiting",
                 );
             }
-            for warning in done.removing.iter().chain(&done.warnings) {
+            for warning in &done.warnings {
                 message.push_str("; ");
                 message.push_str(warning);
             }
@@ -302,24 +323,26 @@ fn installed(conditions: &mut Conditions<'_>, bundle: Option<&str>, outcome: &Ou
             conditions.set(TYPE, "True", reason::UPGRADE_FAILED, &message);
         }
         // Where nobody looked, the old reason stays.
-        (Install::Unchanged | Install::Waiting, Some(bundle))
+        (Install::Unchanged | Install::Waiting | Install::Queued, Some(bundle))
             if conditions.has_reason(TYPE, reason::INSTALLED_BUNDLE_REPLACED)
                 && !matches!(outcome.valid, Valid::Unserved(_)) =>
         {
             let message = format!(
-                "Bundle {bundle}, which is installed, is missing; its objects are not repaired until the Bundle of \
-                 spec.template is unpacked, see HasValidBundle"
+                "Bundle {bundle}, which is installed, is missing; its objects are repaired as they are recorded, and the \
+                 Bundle of spec.template is installed once it is unpacked, see HasValidBundle"
             );
             conditions.set(TYPE, "True", reason::RECONCILE_FAILED, &message);
         }
-        (Install::Unchanged | Install::Paused | Install::Waiting, _) => conditions.keep(
-            TYPE,
-            (
-                "False",
-                reason::NOT_INSTALLED,
-                "nothing has been installed yet; see HasValidBundle",
-            ),
-        ),
+        (Install::Unchanged | Install::Paused | Install::Waiting | Install::Queued, _) => {
+            conditions.keep(
+                TYPE,
+                (
+                    "False",
+                    reason::NOT_INSTALLED,
+                    "nothing has been installed yet; see HasValidBundle",
+                ),
+            );
+        }
     }
 }
 
@@ -355,15 +378,18 @@ fn health(conditions: &mut Conditions<'_>, health: &Health, is_installed: bool) 
     }
 }
 
-fn progressing(conditions: &mut Conditions<'_>, outcome: &Outcome) {
-    let (status, reason, message) = progress(outcome);
+fn progressing(conditions: &mut Conditions<'_>, outcome: &Outcome, removing: &[String]) {
+    let (status, reason, message) = progress(outcome, removing);
     match status {
         Some(status) => conditions.set(condition::PROGRESSING, status, reason, &message),
         None => conditions.keep(condition::PROGRESSING, ("True", reason, &message)),
     }
 }
 
-fn progress(outcome: &Outcome) -> (Option<&'static str>, &'static str, String) {
+fn progress(
+    outcome: &Outcome,
+    removing: &[String],
+) -> (Option<&'static str>, &'static str, String) {
     let text = str::to_owned;
     match (&outcome.install, &outcome.valid) {
         (Install::Paused, _) => (
@@ -391,13 +417,10 @@ fn progress(outcome: &Outcome) -> (Option<&'static str>, &'static str, String) {
             ),
         },
         (Install::Waiting, _) => (None, reason::RETRYING, text("it is tried again")),
-        (Install::Done(done), _) if !done.removing.is_empty() => (
+        (Install::Queued, _) => (
             Some("True"),
             reason::RETRYING,
-            format!(
-                "not everything that has left the bundle is gone; it is tried again: {}",
-                done.removing.join("\n")
-            ),
+            text("the rollout waits for the rollouts of other BundleInstances"),
         ),
         _ if !outcome.fights.is_empty() => {
             (Some("True"), reason::FIGHTING, outcome.fights.join("\n"))
@@ -428,6 +451,14 @@ fn progress(outcome: &Outcome) -> (Option<&'static str>, &'static str, String) {
                 Some("True"),
                 reason::WAITING_FOR_HEALTH,
                 text("all objects are applied, and not all of them are ready; see Healthy"),
+            ),
+            _ if !removing.is_empty() => (
+                Some("True"),
+                reason::RETRYING,
+                format!(
+                    "not everything that has left the bundle is gone; it is tried again: {}",
+                    removing.join("\n")
+                ),
             ),
             _ => (
                 Some("False"),

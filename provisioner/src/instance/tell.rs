@@ -76,7 +76,7 @@ pub(super) async fn changes(
     }
 }
 
-/// Whether the objects are not well yet, and nothing says that they will not be.
+/// Reports whether the objects are not well yet, and nothing says that they will not be.
 fn waits_for_health(status: &BundleInstanceStatus) -> bool {
     let mut conditions = status.conditions.iter();
     conditions.any(|c| c.reason == condition::reason::WAITING_FOR_HEALTH)

@@ -112,12 +112,12 @@ pub fn bundle(instance: &BundleInstance, hash: &str, bundle: &str) -> Bundle {
     bundle
 }
 
-/// Whether a Bundle was made for this instance, and not for one of the same name that is gone, and stays.
+/// Reports whether a Bundle was made for this instance, and not for one of the same name that is gone, and stays.
 pub fn is_of(bundle: &Bundle, instance: &BundleInstance) -> bool {
     bundle.metadata.deletion_timestamp.is_none() && refers_to(bundle, instance)
 }
 
-/// Whether a Bundle has a reference that says that it was made for this instance.
+/// Reports whether a Bundle has a reference that says that it was made for this instance.
 pub fn refers_to(bundle: &Bundle, instance: &BundleInstance) -> bool {
     let mut owners = bundle.owner_references().iter();
     owners.any(|owner| owner.controller == Some(true) && instance.is_in(owner))

@@ -15,7 +15,7 @@ pub(super) struct Tries {
     attempts: u32,
 }
 
-/// Why nothing is tried for now.
+/// The reason why nothing is tried for now.
 #[derive(Debug, Clone, PartialEq)]
 struct Pause {
     /// What was tried: something else is tried at once.

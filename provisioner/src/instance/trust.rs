@@ -90,17 +90,6 @@ pub(super) fn installed<'a>(
     }
 }
 
-/// Returns the Bundle to roll back to, if it is the recorded one and unpacked.
-pub(super) fn previous<'a>(
-    status: &BundleInstanceStatus,
-    bundles: &'a [Arc<Bundle>],
-) -> Option<&'a Bundle> {
-    // An older provisioner recorded a name alone, which says nothing about the content.
-    let record = status.previous.as_ref()?;
-    let mut bundles = bundles.iter().map(AsRef::as_ref);
-    bundles.find(|bundle| record.is(bundle) && is_unpacked(bundle))
-}
-
 /// Returns the Bundle that the provisioner created from the template with this hash. The newest is the one to use: an
 /// earlier one was given up.
 pub(super) fn of_template<'a>(

@@ -14,13 +14,13 @@ use std::{
 };
 
 use kube::{
-    Api, Resource as _, ResourceExt as _,
+    Api, Client, Resource as _, ResourceExt as _,
     api::{Patch, PatchParams},
     runtime::{controller::Action, events::EventType},
 };
 use manifests::{
     api::{
-        instance::{BundleInstance, CrdDeletionPolicy},
+        instance::{BundleInstance, CrdDeletionPolicy, ServiceAccountRef},
         labels,
     },
     object::Identity,
@@ -33,13 +33,14 @@ use super::{
     install::{self, refusals},
     memory::{Memory, Shared},
     outcome::Retry,
-    reconcile::{Error, current_status, overflow, owner, read_inventory, write_status},
+    reconcile::{Error, current_status, overflow, read_inventory, write_status},
+    revisions::{self, owner},
     status,
 };
-use crate::{
-    apply::{Apply, Cause, Pruned},
+use apply::{
     inventory::{self, Inventory},
     plan::{self, Leaving},
+    ssa::{Apply, Cause, Pruned},
 };
 
 /// The garbage collector's mark on what is deleted with `--cascade=orphan`: what belongs to it stays.
@@ -59,6 +60,9 @@ pub(super) async fn run(
     shared.ctx.watches.forget(&name);
     memory.is_watched = false;
     if !is_awaited(instance) {
+        if !memory.is_let_go {
+            delete_orphaned_revisions(instance, shared, memory).await;
+        }
         shared.forget(&name);
         return Ok(Action::await_change());
     }
@@ -76,16 +80,13 @@ pub(super) async fn run(
         .await
         .map_err(Error::on("read the inventory", instance))?;
     let owner = owner(instance);
-    let client = shared
-        .ctx
-        .accounts
-        .client(instance.spec.service_account.as_ref())
-        .map_err(Error::on("make a client for the account", instance))?;
+    let applied = revisions::account(instance, &before);
+    let client = client(instance, shared, memory, applied)?;
     let apply = Apply {
         client: &client,
         kinds: &shared.ctx.kinds,
         concurrency: shared.ctx.settings.concurrency,
-        permits: &shared.ctx.permits,
+        permits: &shared.ctx.repair_permits,
     };
     // The mark goes last, when all references are off, and perhaps nobody saw it, as when no provisioner ran.
     if is_orphaned(instance) || memory.is_orphaned() || shared.lets_bundles_go(instance) {
@@ -127,6 +128,13 @@ pub(super) async fn run(
         } else {
             refusals(&pruned.failed)
         };
+        let is_refused = pruned
+            .failed
+            .iter()
+            .any(|failure| failure.cause == Cause::Forbidden);
+        if is_refused && applied != instance.spec.service_account.as_ref() {
+            memory.is_refused_as_applied = !memory.is_refused_as_applied;
+        }
         let failed = !pruned.failed.is_empty();
         let status =
             status::uninstalling(&before, instance.metadata.generation, &message, failed, now);
@@ -146,13 +154,38 @@ pub(super) async fn run(
     finish(instance, shared, memory, tried).await
 }
 
-/// Whether what belongs to an instance is to stay when it goes, as far as can still be seen.
+/// Returns a client of the account that the objects were applied as; if that is not permitted to delete them, of the account
+/// of the spec.
+fn client(
+    instance: &BundleInstance,
+    shared: &Shared,
+    memory: &Memory,
+    applied: Option<&ServiceAccountRef>,
+) -> Result<Client, Error> {
+    let account = if memory.is_refused_as_applied {
+        instance.spec.service_account.as_ref()
+    } else {
+        applied
+    };
+    let client = shared.ctx.accounts.client(account);
+    client.map_err(Error::on("make a client for the account", instance))
+}
+
+/// Deletes the revisions of an instance whose finalizer another client has removed.
+async fn delete_orphaned_revisions(instance: &BundleInstance, shared: &Shared, memory: &Memory) {
+    let status = current_status(instance, memory);
+    if let Err(error) = revisions::delete_all(shared, &owner(instance), &status).await {
+        warn!(name = instance.name_any(), %error, "failed to delete the revisions");
+    }
+}
+
+/// Reports whether what belongs to an instance is to stay when it goes, as far as can still be seen.
 pub(super) fn is_orphaned(instance: &BundleInstance) -> bool {
     instance.metadata.deletion_timestamp.is_some()
         && instance.finalizers().iter().any(|f| f == ORPHAN)
 }
 
-/// Whether an instance cannot go before its objects are removed.
+/// Reports whether an instance cannot go before its objects are removed.
 pub(super) fn is_awaited(instance: &BundleInstance) -> bool {
     let mut finalizers = instance.finalizers().iter();
     finalizers.any(|f| f == labels::UNINSTALL)
@@ -168,6 +201,18 @@ async fn finish(
     let name = instance.name_any();
     // Of no use without the instance. The garbage collector leaves them where it leaves everything.
     bundles::delete_all(instance, shared).await;
+    let status = current_status(instance, memory);
+    if let Err(error) = revisions::delete_all(shared, &owner(instance), &status).await {
+        let now = (shared.ctx.now)();
+        warn!(name, %error, "failed to delete the revisions; retrying");
+        let message = error.to_string();
+        let generation = instance.metadata.generation;
+        let uninstalling = status::uninstalling(&status, generation, &message, true, now);
+        if uninstalling != status {
+            write_status(instance, shared, memory, &uninstalling).await?;
+        }
+        return Ok(Action::requeue(memory.tries.again(tried, Retry::Soon, now)));
+    }
     let mut finalizers = instance.finalizers().iter();
     if let Some(position) = finalizers.position(|f| f == labels::UNINSTALL) {
         // A test of the finalizer, not of the resource version: clients that write the instance all the time cannot keep

@@ -153,13 +153,13 @@ impl Platform {
 }
 
 impl Metrics {
-    /// Whether a catalog can be read.
+    /// Reports whether a catalog can be read.
     pub fn catalog(&self, key: &Key, is_available: bool) {
         let gauge = self.platform.catalogs.get_or_create_owned(&key.into());
         gauge.set(is_available.into());
     }
 
-    /// Whether a catalog is served, and found.
+    /// Reports whether a catalog is served, and found.
     pub fn served(&self, key: &Key, is_served: bool) {
         let gauge = self.platform.served.get_or_create_owned(&key.into());
         gauge.set(i64::from(is_served));
@@ -186,7 +186,7 @@ impl Metrics {
         counter.inc();
     }
 
-    /// Whether OLM serves the catalogs of CatalogSources.
+    /// Reports whether OLM serves the catalogs of CatalogSources.
     pub fn olm_serves(&self, does: bool) {
         self.platform.olm.set(does.into());
     }
@@ -198,7 +198,7 @@ impl Metrics {
             .set(i64::try_from(number).unwrap_or(i64::MAX));
     }
 
-    /// Whether the cluster may be upgraded, and what is to be said about that.
+    /// Reports whether the cluster may be upgraded, and what is to be said about that.
     pub fn gate(&self, verdict: &Verdict) {
         let reason = For {
             reason: verdict.reason,
@@ -230,7 +230,7 @@ impl Metrics {
         }
     }
 
-    /// Whether what is concluded stands in the status of an object.
+    /// Reports whether what is concluded stands in the status of an object.
     pub fn report(&self, name: &'static str, is_written: bool) {
         let gauge = self
             .platform

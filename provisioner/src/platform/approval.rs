@@ -147,7 +147,7 @@ pub fn decide(input: &Input<'_>) -> Decision {
     Decision { step, keep }
 }
 
-/// Whether the version is approved.
+/// Reports whether the version is approved.
 fn version_step(input: &Input<'_>, next: Next<'_>) -> Step {
     let Next {
         version, way_out, ..
@@ -221,7 +221,7 @@ fn manual(input: &Input<'_>, version: &Version) -> Step {
     }
 }
 
-/// Whether what the version may do is approved, too.
+/// Reports whether what the version may do is approved, too.
 fn rights_step(input: &Input<'_>, next: Next<'_>, why: String) -> Step {
     match (input.rights, next.gains, input.approved_rights) {
         (RightsApproval::Automatic, ..) | (RightsApproval::Manual, Gains::None, _) => Step::Go(why),

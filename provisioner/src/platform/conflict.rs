@@ -50,7 +50,7 @@ pub enum Conflict {
 /// Whether somebody else has the package of an operator. Who is about to go has it until then; who can never be served has
 /// none.
 ///
-/// `held` is the package of an operator's BundleInstance, if it has one.
+/// `held` is the package of an operator's BundleInstance, or of the choice that is recorded for a deleted one, if there is any.
 pub fn of<'a>(
     operator: &PlatformOperator,
     all: impl IntoIterator<Item = &'a PlatformOperator>,

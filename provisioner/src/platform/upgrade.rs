@@ -42,7 +42,8 @@ use super::{
     gate::{self, Remedy},
     operator::{here, plan},
 };
-use crate::{catalogs::Catalogs, context::Context, watches::Pauses};
+use crate::{catalogs::Catalogs, context::Context};
+use apply::backoff::Pauses;
 
 /// What installed instances use of APIs that go with the next minor version of Kubernetes.
 #[derive(Debug, Default)]

@@ -23,7 +23,8 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use crate::{context::Context, watches::spread};
+use crate::context::Context;
+use apply::backoff::spread;
 
 /// The time until the next check after a check that failed.
 const RETRY_DELAY: Duration = Duration::from_secs(30);

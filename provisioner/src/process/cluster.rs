@@ -7,18 +7,16 @@ use jiff::Timestamp;
 use kube::{
     Config,
     config::{KubeConfigOptions, Kubeconfig},
-    runtime::reflector::ObjectRef,
 };
-use manifests::api::instance::BundleInstance;
 use tokio::sync::{Semaphore, mpsc};
 use unpacker::Store;
 
 use super::{Error, Ready};
 use crate::{
-    account::Accounts, bundle::Conversions, context::Context, events::Events, kinds::Kinds,
-    leading::Leading, metrics::Metrics, preflight::versions::Versions, settings::Settings,
-    watches::Watches,
+    account::Accounts, bundle::Conversions, context::Context, events::Events, leading::Leading,
+    metrics::Metrics, settings::Settings, versions::Versions,
 };
+use apply::{discovery::Kinds, informers::Watches};
 
 /// How long a connection to the apiserver may take to be there.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -31,8 +29,12 @@ const SILENCE: Duration = Duration::from_secs(75);
 /// its answer, and an apiserver that is slow becomes no faster by more.
 const PERMITS: usize = 24;
 
+/// How many objects are repaired, or deleted with their instances, at once: rollouts that wait for a slow webhook do not hold
+/// these permits.
+const REPAIR_PERMITS: usize = 12;
+
 /// Which instances have to be looked at, as the watches tell.
-pub type Woken = mpsc::UnboundedReceiver<ObjectRef<BundleInstance>>;
+pub type Woken = mpsc::UnboundedReceiver<String>;
 
 /// The way to the cluster: by a file, or by what there is.
 pub(super) async fn config(kubeconfig: Option<&Path>) -> Result<Config, Error> {
@@ -83,7 +85,7 @@ pub fn context(
     let release = settings.release.clone();
     let context = Context {
         kinds: Arc::new(Kinds::new(client.clone())),
-        watches: Arc::new(Watches::new(Arc::clone(&accounts), waker)),
+        watches: Arc::new(Watches::new(accounts.clone(), waker)),
         versions: Arc::new(Versions::new(client.clone(), release)),
         mighty: Arc::default(),
         catalogs: Arc::default(),
@@ -99,6 +101,7 @@ pub fn context(
         turns: Arc::default(),
         ready: Ready::default(),
         permits: Arc::new(Semaphore::new(PERMITS)),
+        repair_permits: Arc::new(Semaphore::new(REPAIR_PERMITS)),
         now: Timestamp::now,
         accounts,
         client,

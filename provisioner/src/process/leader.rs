@@ -18,7 +18,7 @@ use serde_json::json;
 use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
-use crate::watches::Pauses;
+use apply::backoff::Pauses;
 
 /// How long the apiserver may take for one request.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -28,10 +28,8 @@ use super::{
     configuration::{Objects, named},
     watch::{self, Failure, Target, Told},
 };
-use crate::{
-    context::Context,
-    kinds::{Kinds, Remembered},
-};
+use crate::context::Context;
+use apply::discovery::{Kinds, Remembered};
 
 /// After how long it is asked again what is served, when there was no answer.
 const UNANSWERED: Duration = Duration::from_secs(5);
@@ -223,7 +221,7 @@ impl Known {
         }
     }
 
-    /// Whether a watch is still to say its first word.
+    /// Reports whether a watch is still to say its first word.
     fn waits(&self) -> bool {
         self.watches.iter().any(|(source, watch)| {
             let failing = watch.failing.as_ref();

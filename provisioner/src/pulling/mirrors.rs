@@ -167,7 +167,7 @@ fn by_source<'a>(sets: &[Set<'a>], problems: &mut Vec<Problem>) -> BTreeMap<&'a 
     wanted
 }
 
-/// Whether a rule can be made of these.
+/// Reports whether a rule can be made of these.
 fn checked(source: &str, mirror: Option<&str>) -> Result<(), unpacker::registry::mirrors::Error> {
     let mirror = mirror.map(|location| Mirror {
         location: location.to_owned(),
@@ -208,7 +208,7 @@ fn scopes<'a>(list: &'a [String], name: &str, problems: &mut Vec<Problem>) -> Ve
         .collect()
 }
 
-/// Whether a place is a scope, or a part of it.
+/// Reports whether a place is a scope, or a part of it.
 fn is_within(place: &str, scope: &str) -> bool {
     if let Some(suffix) = scope.strip_prefix('*') {
         let host = place.split('/').next().unwrap_or_default();

@@ -14,9 +14,9 @@ use kube::{
 use tokio::{sync::mpsc, time::sleep};
 
 use super::Source;
-use crate::watches::{
-    Pauses,
-    answer::{code, is_refusal},
+use apply::{
+    api_error::{code, is_refusal},
+    backoff::Pauses,
 };
 
 /// After how long a watch that is not allowed is tried again: nothing tells when it is.

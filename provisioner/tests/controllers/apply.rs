@@ -5,6 +5,12 @@ mod prune;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use apply::{
+    discovery::Kinds,
+    inventory::{Entry, Inventory},
+    plan::{self, Owner, Plan},
+    ssa::{Apply, Report},
+};
 use cluster::TempNamespace;
 use k8s_openapi::api::{
     apps::v1::Deployment,
@@ -16,12 +22,6 @@ use kube::{
     core::ApiResource,
 };
 use manifests::{api::instance::BundleInstance, object::Object};
-use provisioner::{
-    apply::{Apply, Report},
-    inventory::{Entry, Inventory},
-    kinds::Kinds,
-    plan::{self, Owner, Plan},
-};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
@@ -258,7 +258,7 @@ async fn what_a_scaler_has_set_is_yielded_and_all_else_is_taken_back() {
     let report = scene.run(&objects).await;
     assert_eq!(report.failed, []);
     let (identity, applied) = report.applied.first_key_value().unwrap();
-    let told = |conflicts: &[provisioner::apply::Conflict]| -> Vec<_> {
+    let told = |conflicts: &[apply::ssa::Conflict]| -> Vec<_> {
         conflicts
             .iter()
             .map(|conflict| format!("{} {}", conflict.field, conflict.manager))

@@ -5,8 +5,14 @@ mod agreement;
 mod openshift;
 mod told;
 
+use apply::{
+    discovery::{Kind, Kinds},
+    inventory::Inventory,
+    plan::{Owner, Plan, Step, Wave},
+    preflight::{self, Check, Findings, Input, Policy},
+    revision::ObjectHash,
+};
 use cluster::{Cluster, DryRun};
-use convert::facts::Facts;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{
     Api, Client,
@@ -15,20 +21,10 @@ use kube::{
 };
 use manifests::{
     api::{
-        instance::{
-            BundleInstance, BundleInstanceSpec, Enforcement, Override, Preflight, ServiceAccountRef,
-        },
+        instance::{Enforcement, Preflight, ServiceAccountRef},
         labels,
     },
     object::Object,
-};
-use provisioner::{
-    account,
-    inventory::Inventory,
-    kinds::{Kind, Kinds},
-    overrides::Digests,
-    plan::{Owner, Plan, Step, Wave},
-    preflight::{self, Check, Findings, Input, versions::Versions},
 };
 use serde_json::{Value, json};
 
@@ -116,21 +112,35 @@ impl Definition {
         account: Option<ServiceAccountRef>,
     ) -> Findings {
         let mut config = self.cluster.config().clone();
-        config.auth_info.impersonate = account.as_ref().map(account::user);
+        config.auth_info.impersonate = account.as_ref().map(apply::informers::accounts::user);
         let client = Client::try_from(config).unwrap();
         let plan = Plan {
             steps: vec![step(incoming)],
             ..Plan::default()
         };
-        let asked = Asked {
+        let own = &self.client;
+        let input = Input {
+            owner: &Owner {
+                name: "sky".into(),
+                uid: "u".into(),
+            },
+            parent: None,
+            policy: &Policy {
+                account,
+                crd_upgrade_safety: preflight.unwrap_or_default().crd_upgrade_safety,
+                ..Policy::default()
+            },
             plan: &plan,
-            facts: &Facts::default(),
-            preflight,
-            overrides: Vec::new(),
+            inventory: &Inventory::new(),
+            client: &client,
+            own,
+            kinds: &Kinds::new(own.clone()),
+            mighty: &preflight::Mighty::default(),
+            namespace: None,
+            system_namespace: "rukpak-system",
+            concurrency: 8,
         };
-        asked
-            .of(&client, &self.client, preflight_of_definitions)
-            .await
+        preflight::crd::check(&input).await.unwrap()
     }
 }
 
@@ -156,69 +166,17 @@ impl Drop for Definition {
 
 fn step(object: &Value) -> Step {
     let gvk = GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
+    let object = Object::try_from(object.clone()).unwrap();
     Step {
         wave: Wave::Definitions,
-        object: Object::try_from(object.clone()).unwrap(),
+        hash: ObjectHash::new(&object),
+        object,
         kind: Kind {
             resource: ApiResource::from_gvk(&gvk),
             namespaced: false,
         }
         .into(),
     }
-}
-
-/// What a check is to look at.
-struct Asked<'a> {
-    plan: &'a Plan,
-    facts: &'a Facts,
-    preflight: Option<Preflight>,
-    overrides: Vec<Override>,
-}
-
-/// The digest of what is to be installed.
-const CONTENT: &str = "sha256:1111111111111111111111111111111111111111111111111111111111111111";
-
-impl Asked<'_> {
-    async fn of(
-        self,
-        client: &Client,
-        own: &Client,
-        check: impl AsyncFn(&Input<'_>) -> Result<Findings, kube::Error>,
-    ) -> Findings {
-        let spec = BundleInstanceSpec {
-            preflight: self.preflight,
-            overrides: self.overrides,
-            ..serde_json::from_value(json!({
-                "provisionerClassName": "core-rukpak-io-plain",
-                "template": {"spec": {"source": {"type": "image", "image": {"ref": "registry.example/a:1"}}}},
-            }))
-            .unwrap()
-        };
-        let input = Input {
-            instance: &BundleInstance::new("sky", spec),
-            digests: Digests::new(Some(CONTENT), None),
-            owner: &Owner {
-                name: "sky".into(),
-                uid: "u".into(),
-            },
-            plan: self.plan,
-            inventory: &Inventory::new(),
-            facts: self.facts,
-            client,
-            own,
-            kinds: &Kinds::new(own.clone()),
-            versions: &Versions::new(own.clone(), None),
-            mighty: &preflight::Mighty::default(),
-            namespace: None,
-            system_namespace: "rukpak-system",
-            concurrency: 8,
-        };
-        check(&input).await.unwrap()
-    }
-}
-
-async fn preflight_of_definitions(input: &Input<'_>) -> Result<Findings, kube::Error> {
-    preflight::crd::check(input).await
 }
 
 fn version(name: &str, spec: &Value) -> Value {

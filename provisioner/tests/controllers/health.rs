@@ -1,6 +1,7 @@
 //! Health as the watches tell it. There is no node here: whoever makes pods ready in these tests stands in for the
 //! kubelet, through the API.
 
+use apply::{health::Health, informers::View};
 use k8s_openapi::{
     api::{
         apps::v1::{DaemonSet, Deployment, StatefulSet},
@@ -15,7 +16,6 @@ use kube::{
     api::{DynamicObject, ListParams, Patch, PatchParams},
     core::{ApiResource, GroupVersionKind},
 };
-use provisioner::{health::Health, watches::View};
 use serde_json::{Value, json};
 
 use crate::{

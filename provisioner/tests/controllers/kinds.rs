@@ -1,8 +1,8 @@
 //! Which kinds are served, asked of a real apiserver.
 
+use apply::discovery::Kinds;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::core::GroupVersionKind;
-use provisioner::kinds::Kinds;
 use tokio_util::sync::CancellationToken;
 
 use crate::support::{crd, delete, unique, world};

@@ -27,6 +27,7 @@ mod platform;
 mod preflight;
 mod process;
 mod pulling;
+mod revisions;
 mod support;
 mod upgrade;
 mod watches;

@@ -3,6 +3,7 @@
 //! What ClusterOperators tell of them is tried with `provisioner::platform::aggregate` and in `openshift`.
 
 mod catalogs;
+mod choices;
 mod conflicts;
 mod day0;
 mod kubernetes;

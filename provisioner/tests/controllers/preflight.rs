@@ -4,6 +4,12 @@ mod rights;
 
 use std::collections::BTreeSet;
 
+use apply::{
+    discovery::Kinds,
+    inventory::{Entry, Inventory},
+    plan::{self, Owner, Plan},
+    preflight::{self, Check, Findings, Input, ownership},
+};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::{
     Api, Client, ResourceExt as _,
@@ -14,14 +20,7 @@ use manifests::{
     api::instance::{BundleInstance, ServiceAccountRef},
     object::{Identity, Object},
 };
-use provisioner::{
-    account::Accounts,
-    inventory::{Entry, Inventory},
-    kinds::Kinds,
-    overrides::Digests,
-    plan::{self, Owner, Plan},
-    preflight::{self, Check, Findings, Input, ownership, versions::Versions},
-};
+use provisioner::{account::Accounts, instance::policy};
 use serde_json::{Value, json};
 
 use super::support::{self, SYSTEM, World, unique, world};
@@ -96,16 +95,14 @@ impl Case {
         let kinds = Kinds::new(own.clone());
         let plan = self.plan(&kinds).await;
         let input = Input {
-            instance: &self.instance,
-            digests: Digests::default(),
             owner: &self.owner(),
+            parent: policy::parent(&self.instance),
+            policy: &policy::policy(&self.instance),
             plan: &plan,
             inventory: &self.inventory,
-            facts: &convert::facts::Facts::default(),
             client: &self.client,
             own: &own,
             kinds: &kinds,
-            versions: &Versions::new(own.clone(), None),
             mighty: &preflight::Mighty::default(),
             namespace: None,
             system_namespace: SYSTEM,

@@ -222,6 +222,9 @@ pub(crate) fn instance(name: &str, class: &str, source: BundleSource) -> BundleI
         preflight: None,
         overrides: Vec::new(),
         rollback: manifests::api::instance::Rollback::default(),
+        rollback_to: None,
+        progress_deadline_seconds: None,
+        revision_history_limit: None,
         paused: false,
     };
     BundleInstance::new(name, spec)

@@ -2,6 +2,7 @@
 
 pub(crate) mod observer;
 
+use apply::{drift, informers::View, inventory::Entry};
 use cluster::Cluster;
 use k8s_openapi::{
     api::{
@@ -17,7 +18,6 @@ use kube::{
     core::{ApiResource, GroupVersionKind},
 };
 use manifests::api::instance::ServiceAccountRef;
-use provisioner::{drift, inventory::Entry, watches::View};
 use serde_json::{Value, json};
 
 use self::observer::{Observer, kind_of};

@@ -1,9 +1,6 @@
 //! Why a Job fails.
 
-use std::{
-    error, fmt::Write as _, fs, io, os::unix::fs::MetadataExt, path::Path, path::PathBuf,
-    time::Duration,
-};
+use std::{fs, io, os::unix::fs::MetadataExt, path::Path, path::PathBuf, time::Duration};
 
 /// Why a folder was not handed over.
 #[derive(Debug, thiserror::Error)]
@@ -196,20 +193,6 @@ impl Error {
                 | Self::Unavailable { .. }
         )
     }
-}
-
-/// An error with all its causes on one line; what was told already is not told again.
-pub fn chain(error: &dyn error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let next = error.to_string();
-        if !text.contains(&next) {
-            let _ = write!(text, ": {next}");
-        }
-        cause = error.source();
-    }
-    text
 }
 
 /// Names what the user of this process may not read.

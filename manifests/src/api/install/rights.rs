@@ -215,7 +215,7 @@ fn own(options: &Options) -> [Document; 4] {
         rule(
             "",
             &["secrets"],
-            &["get", "list", "watch", "create", "update"],
+            &["get", "list", "watch", "create", "update", "delete"],
         ),
         rule(
             "",

@@ -7,7 +7,7 @@ use k8s_openapi::{
 use kube::ResourceExt;
 use manifests::api::{GROUP, bundle::Bundle};
 
-/// Why somebody's content is not taken.
+/// The reason why somebody's content is not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refused {
     /// The pod is another one by now.
@@ -21,7 +21,7 @@ pub(crate) enum Refused {
     Deleting,
 }
 
-/// Whether the pod with this uid may hand a Bundle's content over.
+/// Reports whether the pod with this uid may hand a Bundle's content over.
 pub(crate) fn admit(bundle: &Bundle, job: &Job, pod: &Pod, uid: &str) -> Result<(), Refused> {
     if pod.metadata.uid.as_deref() != Some(uid) {
         return Err(Refused::Gone);
@@ -35,7 +35,7 @@ pub(crate) fn admit(bundle: &Bundle, job: &Job, pod: &Pod, uid: &str) -> Result<
     }
 }
 
-/// Whether a Job is that of a Bundle, and not of an earlier one of the same name.
+/// Reports whether a Job is that of a Bundle, and not of an earlier one of the same name.
 pub(super) fn is_of(job: &Job, bundle: &Bundle) -> bool {
     is_owned(&job.metadata, "Bundle", bundle.uid().as_deref())
 }
@@ -45,7 +45,7 @@ pub(super) fn bundle(object: &ObjectMeta) -> Option<&str> {
     owner(object, "Bundle")
 }
 
-/// Whether an object is controlled by one of that kind and uid.
+/// Reports whether an object is controlled by one of that kind and uid.
 pub(super) fn is_owned(object: &ObjectMeta, kind: &str, uid: Option<&str>) -> bool {
     let owner = owner(object, kind);
     owner.is_some() && owner == uid

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::bundle::fetch::ApiError;
 
-/// Why a node does not bring an image.
+/// The reason why a node does not bring an image.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The apiserver refuses, or does not answer.
@@ -76,7 +76,7 @@ impl Error {
         }
     }
 
-    /// Whether trying again is of no use while nothing else changes.
+    /// Reports whether trying again is of no use while nothing else changes.
     pub(in crate::bundle) fn is_terminal(&self) -> bool {
         !matches!(self, Self::Api { .. })
     }

@@ -39,7 +39,7 @@ pub(super) async fn pods(ctx: &Context, job: &Job) -> Result<Vec<Pod>, ApiError>
     Ok(pods)
 }
 
-/// Why the last pod that a Job wanted to make after that time was refused.
+/// The reason why the last pod that a Job wanted to make after that time was refused.
 pub(super) async fn refused(
     ctx: &Context,
     job: &Job,

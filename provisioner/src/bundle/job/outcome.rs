@@ -99,7 +99,7 @@ pub(super) fn without_pod(pods: &[Pod]) -> Option<Timestamp> {
     }
 }
 
-/// Whether a pod still has the labels that it is watched by.
+/// Reports whether a pod still has the labels that it is watched by.
 fn has_labels(job: &Job, pod: &Pod) -> bool {
     let keeps = |key: &str| pod.labels().get(key) == job.labels().get(key);
     [labels::OWNER_KIND, labels::OWNER_NAME]
@@ -107,7 +107,7 @@ fn has_labels(job: &Job, pod: &Pod) -> bool {
         .all(keeps)
 }
 
-/// Whether nothing more becomes of a Job.
+/// Reports whether nothing more becomes of a Job.
 pub(super) fn is_finished(job: &Job) -> bool {
     condition(job, "Failed").is_some() || condition(job, "Complete").is_some()
 }

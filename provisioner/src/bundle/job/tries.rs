@@ -56,7 +56,7 @@ impl Tries {
         made.last = now;
     }
 
-    /// Whether there is nothing left of a Bundle's Job.
+    /// Reports whether there is nothing left of a Bundle's Job.
     pub(super) fn is_tidy(&self, uid: &str) -> bool {
         self.lock().tidy.contains(uid)
     }

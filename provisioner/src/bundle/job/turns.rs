@@ -45,7 +45,7 @@ impl Turns {
         let _ = time::timeout(PATIENCE, listed.wait_for(|listed| *listed)).await;
     }
 
-    /// Whether a Bundle may make its Job. If not, it is woken when it may.
+    /// Reports whether a Bundle may make its Job. If not, it is woken when it may.
     pub(super) fn take(&self, uid: &str, name: &str) -> bool {
         let mut known = self.lock();
         if known.taken.contains(uid) {

@@ -126,7 +126,7 @@ fn map(bundle: &Bundle, namespace: &str, name: String) -> ConfigMap {
     }
 }
 
-/// Whether it belongs to the Bundle with this uid.
+/// Reports whether it belongs to the Bundle with this uid.
 pub(super) fn belongs(map: &ConfigMap, uid: &str) -> bool {
     let owners = map.owner_references();
     owners
@@ -134,7 +134,7 @@ pub(super) fn belongs(map: &ConfigMap, uid: &str) -> bool {
         .any(|owner| owner.kind == "Bundle" && owner.uid == uid)
 }
 
-/// Whether it was made for a Bundle of this name, which may be gone.
+/// Reports whether it was made for a Bundle of this name, which may be gone.
 pub(super) fn is_ours(map: &ConfigMap, bundle: &str) -> bool {
     let is = |label: &str, value: &str| map.labels().get(label).is_some_and(|found| found == value);
     is(labels::OWNER_KIND, "Bundle") && is(labels::OWNER_NAME, bundle)

@@ -4,7 +4,7 @@ use std::io;
 
 use super::LIMIT;
 
-/// Why an upload cannot be kept or had back.
+/// The reason why an upload cannot be kept or had back.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// It is too large for the cluster, and the store does not last.
@@ -106,7 +106,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether trying again, without another upload, is of no use.
+    /// Reports whether trying again, without another upload, is of no use.
     pub fn is_terminal(&self) -> bool {
         match self {
             Self::TooLarge { .. }

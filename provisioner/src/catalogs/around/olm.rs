@@ -23,8 +23,8 @@ use crate::{
     },
     context::Context,
     settings::CatalogServer,
-    watches::patient,
 };
+use apply::backoff::patient;
 
 /// A Deployment of OLM's catalog-operator, as far as it is read.
 #[derive(Debug)]

@@ -23,17 +23,15 @@ use tracing::{debug, info, warn};
 use unpacker::Digest;
 
 use super::{Following, pause};
-use crate::{
-    catalogs::{
-        known::Read,
-        plan::Plan,
-        serving,
-        status::{Problem, Reason, Seen},
-    },
-    watches::{
-        Pauses,
-        answer::{code, is_refusal},
-    },
+use crate::catalogs::{
+    known::Read,
+    plan::Plan,
+    serving,
+    status::{Problem, Reason, Seen},
+};
+use apply::{
+    api_error::{code, is_refusal},
+    backoff::Pauses,
 };
 
 /// How long a watch that has worked may not work before that is told.

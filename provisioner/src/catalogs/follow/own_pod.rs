@@ -47,7 +47,7 @@ pub(super) enum Reading<'a> {
 // === impl Following ===
 
 impl Following {
-    /// Whether the catalog gets a pod of its own: it says how that has to be, or all of them do.
+    /// Reports whether the catalog gets a pod of its own: it says how that has to be, or all of them do.
     pub(super) fn wants_pod(&self, source: &CatalogSource) -> bool {
         let serving = self.shared.ctx.settings.serving.as_ref();
         let Some(serving) = serving.filter(|_| self.offerer.is_some()) else {
@@ -146,7 +146,7 @@ impl Following {
         match never {}
     }
 
-    /// Whether there is a pod that the catalog is not to have.
+    /// Reports whether there is a pod that the catalog is not to have.
     pub(super) async fn may_have_pod(&mut self, source: &CatalogSource) -> bool {
         if self.has_pod.is_none() {
             match Box::pin(pods::are_there(&self.shared.ctx.client, source)).await {
@@ -247,7 +247,7 @@ fn count(metrics: &Metrics, key: &Key, offerer: Option<&Offerer>, told: Option<&
 // === impl Told ===
 
 impl Told {
-    /// Whether the pod serves the catalog, and nothing is wrong with it.
+    /// Reports whether the pod serves the catalog, and nothing is wrong with it.
     fn is_served(&self) -> Option<bool> {
         match &self.kept {
             Ok(kept) => Some(matches!(kept.state, State::Serving(_)) && kept.trouble.is_none()),

@@ -12,10 +12,8 @@ use tokio::time::sleep_until;
 use tracing::info;
 
 use super::Following;
-use crate::{
-    catalogs::{known::Read, plan::Plan, status::Connection},
-    watches::spread,
-};
+use crate::catalogs::{known::Read, plan::Plan, status::Connection};
+use apply::backoff::spread;
 
 /// How often what others serve is read again although nothing has told of a change.
 const REREAD: Duration = Duration::from_secs(15 * 60);

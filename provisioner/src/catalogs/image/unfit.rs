@@ -41,7 +41,7 @@ impl Unfit {
 // === impl Error ===
 
 impl Error {
-    /// Whether the same image fails again however often it is read.
+    /// Reports whether the same image fails again however often it is read.
     pub(in crate::catalogs) fn is_for_good(&self) -> bool {
         match self {
             Self::Unfit(_) | Self::Empty { .. } => true,
@@ -58,7 +58,7 @@ impl Error {
     }
 }
 
-/// Whether it is what an image has that cannot be unpacked: neither its registry, nor the disk.
+/// Reports whether it is what an image has that cannot be unpacked: neither its registry, nor the disk.
 fn is_of_content(error: &unpacker::Error) -> bool {
     use unpacker::Error as E;
     match error {
@@ -80,7 +80,7 @@ fn is_of_catalog(error: &catalog::Error) -> bool {
     !matches!(error, catalog::Error::Folder { .. })
 }
 
-/// Whether it is what a catalog has that cannot be served.
+/// Reports whether it is what a catalog has that cannot be served.
 fn is_unservable(error: &serving::Error) -> bool {
     use registry::{Error as E, StoreError};
     match error {

@@ -59,7 +59,7 @@ pub struct Of<'a> {
     pub poll: Option<Duration>,
 }
 
-/// Whether a catalog has a pod of its own: it says something about it, or all catalogs have one.
+/// Reports whether a catalog has a pod of its own: it says something about it, or all catalogs have one.
 pub fn has_own(pod: Option<&Value>, all: bool) -> bool {
     let says = |it: &Value| !it.is_null() && it.as_object().is_none_or(|it| !it.is_empty());
     all || pod.is_some_and(says)

@@ -72,12 +72,12 @@ pub enum Error {
 // === impl Error ===
 
 impl Error {
-    /// Whether it is a right that is missing.
+    /// Reports whether it is a right that is missing.
     pub(in crate::catalogs) fn is_forbidden(&self) -> bool {
         matches!(self, Self::Api { source: kube::Error::Api(status), .. } if status.code == 403)
     }
 
-    /// Whether it stays as it is until somebody does something about it.
+    /// Reports whether it stays as it is until somebody does something about it.
     pub(in crate::catalogs) fn is_for_good(&self) -> bool {
         self.is_forbidden() || matches!(self, Self::Invalid(_) | Self::Taken { .. })
     }
@@ -100,7 +100,7 @@ pub struct Kept {
     pub again: Option<Duration>,
 }
 
-/// Whether a namespace takes restricted pods only.
+/// Reports whether a namespace takes restricted pods only.
 ///
 /// # Errors
 /// When it cannot be read.
@@ -182,7 +182,7 @@ pub async fn keep(
     })
 }
 
-/// Whether a pod has to tell what the tag is.
+/// Reports whether a pod has to tell what the tag is.
 fn asks_for(asks: Option<Asks<'_>>, pods: &[Seen], hash: &str) -> bool {
     let has = |it: &Seen, digest: &str| {
         it.is_ready && it.hash == hash && it.digest.as_deref() == Some(digest)
@@ -194,7 +194,7 @@ fn asks_for(asks: Option<Asks<'_>>, pods: &[Seen], hash: &str) -> bool {
     }
 }
 
-/// Whether a Service leads to the catalog server, which serves the catalog until a pod does.
+/// Reports whether a Service leads to the catalog server, which serves the catalog until a pod does.
 fn is_of_server(service: &Service) -> bool {
     let has = |label| service.labels().contains_key(label);
     has(labels::CATALOG) && !has(labels::CATALOG_POD)

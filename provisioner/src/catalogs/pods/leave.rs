@@ -134,7 +134,7 @@ where
     }
 }
 
-/// Whether a catalog has pods, or the Service in front of them.
+/// Reports whether a catalog has pods, or the Service in front of them.
 ///
 /// # Errors
 /// When the cluster does not tell.

@@ -26,13 +26,11 @@ use serde::de::DeserializeOwned;
 use tokio::task::AbortHandle;
 use tracing::warn;
 
-use crate::{
-    catalogs::{
-        Key,
-        waiting::{Changes, Waiting},
-    },
-    watches::patient,
+use crate::catalogs::{
+    Key,
+    waiting::{Changes, Waiting},
 };
+use apply::backoff::patient;
 
 /// The watches of all namespaces where somebody wants to know.
 #[derive(Debug, Default)]

@@ -12,7 +12,8 @@ use manifests::api::labels::CATALOG;
 use tokio::time::timeout;
 use tracing::debug;
 
-use crate::{catalogs::Key, watches::patient};
+use crate::catalogs::Key;
+use apply::backoff::patient;
 
 /// How long Kubernetes' own controllers may take.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -47,7 +48,7 @@ where
     }
 }
 
-/// Whether it will not be seen later either.
+/// Reports whether it will not be seen later either.
 fn is_refused(error: &watcher::Error) -> bool {
     let (watcher::Error::InitialListFailed(kube::Error::Api(status))
     | watcher::Error::WatchStartFailed(kube::Error::Api(status))
@@ -68,7 +69,7 @@ struct Known {
 // === impl Known ===
 
 impl Known {
-    /// Whether any has, as soon as all are known.
+    /// Reports whether any has, as soon as all are known.
     fn see(&mut self, event: Event<EndpointSlice>) -> Option<bool> {
         match event {
             Event::Init => *self = Self::default(),
@@ -82,7 +83,7 @@ impl Known {
     }
 }
 
-/// Whether it leads anywhere: to what is ready, or is not known not to be.
+/// Reports whether it leads anywhere: to what is ready, or is not known not to be.
 fn has_endpoints(slice: &EndpointSlice) -> bool {
     let mut endpoints = slice.endpoints.iter().flatten();
     endpoints.any(|it| {

@@ -39,12 +39,12 @@ impl Listening {
         self.port
     }
 
-    /// Whether anything is served.
+    /// Reports whether anything is served.
     pub fn is_used(&self) -> bool {
         self.now.is_some()
     }
 
-    /// Whether this is what is served.
+    /// Reports whether this is what is served.
     pub fn shows(&self, served: &Arc<Served>) -> bool {
         let now = self.now.as_ref();
         now.is_some_and(|(now, _)| Arc::ptr_eq(now, served))

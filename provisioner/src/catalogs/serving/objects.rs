@@ -217,7 +217,7 @@ impl Declared {
         }
     }
 
-    /// Whether it has our labels and belongs to the CatalogSource.
+    /// Reports whether it has our labels and belongs to the CatalogSource.
     fn is_labelled<K: Resource<DynamicType = ()>>(&self, found: &K, declared: &Value) -> bool {
         let labels = declared
             .pointer("/metadata/labels")
@@ -265,7 +265,7 @@ fn whose<K: Resource<DynamicType = ()>>(found: &K) -> Whose<'_> {
     if is_ours { Whose::Ours } else { Whose::Other }
 }
 
-/// Whether an object is the catalog server's, for this catalog.
+/// Reports whether an object is the catalog server's, for this catalog.
 pub(super) fn is_ours<K: Resource<DynamicType = ()>>(found: &K, catalog: &str) -> bool {
     match whose(found) {
         Whose::Catalog(name) => name == catalog,
@@ -274,7 +274,7 @@ pub(super) fn is_ours<K: Resource<DynamicType = ()>>(found: &K, catalog: &str) -
     }
 }
 
-/// Whether an EndpointSlice, as it was found, leads clients of a catalog to an address of an earlier process.
+/// Reports whether an EndpointSlice, as it was found, leads clients of a catalog to an address of an earlier process.
 pub(super) fn leads_to_nobody(found: &EndpointSlice, catalog: &str, is_served: bool) -> bool {
     let leads = found.endpoints.as_ref().is_some_and(|it| !it.is_empty());
     leads && !is_served && is_ours(found, catalog)

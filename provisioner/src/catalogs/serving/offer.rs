@@ -86,7 +86,7 @@ impl Offerer {
         }
     }
 
-    /// Whether the namespace's share has room for the catalog; asked before anything is fetched for it.
+    /// Reports whether the namespace's share has room for the catalog; asked before anything is fetched for it.
     ///
     /// # Errors
     /// When it has not, which is told of the catalog.
@@ -102,7 +102,7 @@ impl Offerer {
         room
     }
 
-    /// Whether anything is served.
+    /// Reports whether anything is served.
     pub fn serves(&self) -> bool {
         let stands = self.serving.shared.stands();
         let stand = stands.get(&self.key);

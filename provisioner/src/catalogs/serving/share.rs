@@ -33,7 +33,7 @@ struct Sized {
 // === impl Shares ===
 
 impl Shares {
-    /// Whether there is room for one more catalog, whatever it has.
+    /// Reports whether there is room for one more catalog, whatever it has.
     pub(super) fn has_room(&self, key: &Key, share: &Share) -> Result<(), Error> {
         self.judge(key, None, share)
     }
@@ -102,7 +102,7 @@ impl Shares {
         }
     }
 
-    /// Whether there is room for this catalog, with this content if it is known.
+    /// Reports whether there is room for this catalog, with this content if it is known.
     fn judge(&self, key: &Key, content: Option<Sized>, share: &Share) -> Result<(), Error> {
         let is_served = self.part(key).is_some_and(|it| it.served.is_some());
         if !is_served && self.others(key).count() >= share.catalogs {

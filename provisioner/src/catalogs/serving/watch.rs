@@ -18,7 +18,8 @@ use serde::de::DeserializeOwned;
 use tracing::warn;
 
 use super::{Shared, Stand, keep::Kept};
-use crate::{catalogs::Key, watches::patient};
+use crate::catalogs::Key;
+use apply::backoff::patient;
 
 /// Watches both kinds in a namespace.
 pub(super) async fn run(shared: Arc<Shared>, namespace: String) {
@@ -101,7 +102,7 @@ impl Shared {
 // === impl Stand ===
 
 impl Stand {
-    /// Whether this is what the object was like when it was looked at last.
+    /// Reports whether this is what the object was like when it was looked at last.
     fn knows(&self, now: Option<&str>, version: fn(&Kept) -> Option<&str>) -> bool {
         let kept = self.kept();
         now.is_some() && kept.as_ref().and_then(version) == now

@@ -23,7 +23,7 @@ use super::{
     certificate::{self, Certificate},
     secret,
 };
-use crate::{apply::MANAGER, watches::Pauses};
+use apply::{backoff::Pauses, ssa::MANAGER};
 
 /// How often all is looked at, whatever happens.
 const PAUSE: Duration = Duration::from_secs(3600);

@@ -13,7 +13,7 @@ const ENDS: &str = "core.rukpak.io/ends";
 const NEXT_ENDS: &str = "core.rukpak.io/successor-ends";
 const PREVIOUS_ENDS: &str = "core.rukpak.io/predecessor-ends";
 
-/// Whether a Secret was made by us, whatever has become of it.
+/// Reports whether a Secret was made by us, whatever has become of it.
 pub(super) fn is_ours(secret: &Secret) -> bool {
     secret.annotations().contains_key(ENDS)
 }

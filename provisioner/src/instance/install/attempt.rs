@@ -1,44 +1,61 @@
 //! One try to bring a Bundle into the cluster.
 
-use std::{collections::HashSet, mem};
+use std::collections::{BTreeSet, HashSet};
 
+use apply::{
+    health::Health,
+    inventory::{self, Entry, Inventory},
+    plan::{self, Leaving, Owner, Plan, Step},
+    preflight::{self, Check, Findings, Problem},
+    revision,
+    ssa::{self, Apply, Pruned, Report},
+};
 use convert::facts::Facts;
-use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use k8s_openapi::{
+    api::core::v1::Namespace,
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
+};
 use kube::{Api, Client, ResourceExt as _, core::GroupVersionKind};
 use manifests::{
-    api::{identity, instance::BundleInstance, instance::BundleInstanceStatus, labels},
-    object::{Object, group_version, shortened},
+    api::{
+        identity,
+        instance::{BundleInstance, BundleInstanceStatus, Cause, RevisionStatus},
+        labels,
+    },
+    object::{Identity, Object, group_version, shortened, text},
 };
 
 use super::{
-    REMOVING, Target, convert,
+    Source, Target,
+    converted::{Rendered, render},
+    unchanged,
     words::{listed, refusals, retry, waiting},
 };
 use crate::{
-    apply::{Apply, Pruned, Report},
     catalogs::Catalogs,
     instance::{
         claims::{self, Claim},
         maintain,
         memory::{Memory, Shared},
         outcome::{Done, Failure, Retry},
-        reconcile::{overflow, owner, write_status},
+        policy,
+        reconcile::{overflow, write_status},
+        revisions::{self, RecordError, owner},
         status,
     },
-    inventory::{self, Entry, Inventory},
     overrides::Digests,
-    plan::{self, Owner, Plan},
-    preflight::{self, Check, Findings, Problem, versions},
+    versions::{self, Candidate},
 };
 
 /// The longest line of a list in the status, in characters.
 const LONGEST_LINE: usize = 1000;
 /// How many lines the status has of objects that stay.
 const MOST_RELEASED: usize = 100;
-/// How many objects a condition names that are going, and how many that do not go.
-const MOST_REMOVING: usize = 10;
+/// The number of lines in the status about objects that are removed.
+const MAX_LISTED: usize = 500;
 
-/// Everything from content to a cluster that holds it.
+/// Everything from rendered objects to a cluster that holds them. `has_api` says that objects need not wait for an API any
+/// more.
 pub(super) async fn attempt(
     instance: &BundleInstance,
     shared: &Shared,
@@ -46,78 +63,282 @@ pub(super) async fn attempt(
     before: &BundleInstanceStatus,
     target: &Target<'_>,
     key: &str,
+    has_api: bool,
 ) -> Result<Done, Failure> {
     let ctx = &shared.ctx;
-    let fail = failing(target);
-    let _permit = shared.attempts.acquire().await;
+    let rendered = rendered(instance, shared, target).await?;
+    let newest = revisions::live(before).next();
+    let is_recorded = newest.is_some_and(|newest| newest.digest == rendered.digest);
+    if is_recorded && before.applied_digest.is_some() && !has_api {
+        // Another release of the provisioner, or of Kubernetes, and the same objects.
+        return Ok(Done {
+            digest: key.to_owned(),
+            rolled_back: None,
+            ..described(before, &rendered, unchanged(instance, before))
+        });
+    }
     let Prepared {
         owner,
         client,
-        namespace,
+        rendered,
         plan,
         warnings,
         claim,
-    } = Box::pin(prepare(instance, shared, memory, target)).await?;
+    } = Box::pin(prepare(instance, shared, memory, before, target, rendered)).await?;
     let apply = Apply {
         client: &client,
         kinds: &ctx.kinds,
         concurrency: ctx.settings.concurrency,
         permits: &shared.ctx.permits,
     };
+    let (current, changed) = partition(instance, shared, memory, &plan);
     if before.installed_bundle_name.is_some() {
-        let refused = apply.dry_run(&plan.steps).await;
+        let refused = apply.dry_run(&changed).await;
+        memory.refused = invalid(&refused);
         if !refused.is_empty() {
-            return Err(fail(refusals(&refused), retry(&refused)));
+            return Err(failing(target)(refusals(&refused), retry(&refused)));
         }
     }
-
-    note_intent(instance, shared, memory, before, target, &plan).await?;
+    let mut revisions = before.revisions.clone();
+    let is_same = newest.is_some_and(|newest| newest.digest == rendered.digest);
+    if is_same && matches!(target.source, Source::Revision(_)) {
+        let message = "the rollback changes nothing: every object that differs is a CustomResourceDefinition that cannot return \
+                       to its older form; change spec.template, or spec.rollbackTo";
+        return Err(failing(target)(message.to_owned(), Retry::Slowly));
+    }
+    if !is_same {
+        let revision = record(shared, &owner, before, target, &rendered).await?;
+        let current = current.iter().map(|step| step.object.identity());
+        let leaving = plan.leaving.iter().map(|leaving| leaving.identity.clone());
+        let excused = failing_now(shared, &owner, current.chain(leaving));
+        memory.excused = Some((revision.number, excused));
+        revisions::add(&mut revisions, revision);
+    }
+    if !changed.is_empty() {
+        note_intent(instance, shared, memory, before, target, &plan, &revisions).await?;
+    }
     // Before they are there, so that nothing that was just applied looks absent.
     memory.is_watched = false;
-    maintain::watch(instance, shared, memory).await;
-    let report = apply.run(&plan.steps).await;
-    take_over(instance, shared, memory, &plan, &report);
+    maintain::watch(instance, shared, memory, before).await;
+    let report = apply.run(&changed).await;
+    take_over(instance, shared, memory, &changed, &report);
     ctx.metrics.applied(report.applied.len() as u64);
+    memory.refused = invalid(&report.failed);
     if !report.failed.is_empty() {
         return Err(Failure {
             touched: !report.applied.is_empty(),
-            ..fail(refusals(&report.failed), retry(&report.failed))
+            ..failing(target)(refusals(&report.failed), retry(&report.failed))
         });
     }
-    let pruned = apply
-        .prune(&plan.leaving, &owner, instance.spec.crd_deletion_policy)
-        .await;
     drop(claim); // held until here
-    if !pruned.deleted.is_empty() || !pruned.released.is_empty() {
-        shared.wake_those_refused();
+    let early = early(&plan, shared, &owner, before).await;
+    let policy = maintain::policy_of_upgrades(instance);
+    let pruned = apply.prune(&early, &owner, policy).await;
+    if let Some(newest) = revisions.last_mut() {
+        newest.applied.get_or_insert_with(|| Time((ctx.now)()));
     }
     let inventory = settle_inventory(memory, &pruned);
     let inventory = inventory::write(&overflow(shared, &owner), inventory)
         .await
         .map_err(|error| soon(target, "the inventory cannot be written", &error))?;
-    let is_complete = pruned.failed.is_empty() && pruned.going.is_empty();
-    let status = target.bundle.status.clone().unwrap_or_default();
-    Ok(Done {
-        bundle: target.bundle.name_any(),
-        uid: target.bundle.uid().unwrap_or_default(),
-        previous: previous(before, target),
-        source: status.resolved_source,
-        content: status.content_digest,
-        namespace,
-        // What could not be deleted yet is tried again, by being no match.
-        digest: if is_complete {
-            key.to_owned()
-        } else {
-            format!("{key}{REMOVING}")
-        },
-        facts: status.facts,
+    let left = plan.leaving.iter().filter(|leaving| {
+        !pruned.deleted.contains(&leaving.identity)
+            && !pruned.released.contains_key(&leaving.identity)
+    });
+    let done = Done {
+        previous: previous(before, target, &rendered),
+        namespace: rendered.namespace.clone(),
+        digest: key.to_owned(),
         inventory,
         waiting: plan.waiting.iter().flat_map(waiting).take(500).collect(),
-        released: released(before, target, &pruned),
-        removing: removing(&pruned),
+        released: released(before, &rendered, &pruned),
+        removing: left
+            .take(MAX_LISTED)
+            .map(|leaving| shortened(&leaving.identity.to_string(), LONGEST_LINE))
+            .collect(),
         warnings,
-        rolled_back: target.way_back_from.clone(),
+        rolled_back: target.rollback.clone(),
+        revisions,
+        ..unchanged(instance, before)
+    };
+    Ok(described(before, &rendered, done))
+}
+
+/// Returns the objects that cannot be changed as the revision demands, as when an immutable field differs.
+fn invalid(failures: &[ssa::Failure]) -> BTreeSet<Identity> {
+    let invalid = failures
+        .iter()
+        .filter(|failure| failure.cause == ssa::Cause::Invalid);
+    invalid.map(|failure| failure.identity.clone()).collect()
+}
+
+/// Adds what the Bundle of the rendered objects is.
+fn described(before: &BundleInstanceStatus, rendered: &Rendered, done: Done) -> Done {
+    let details = &rendered.details;
+    let digest = details.bundle.content_digest.clone();
+    let is_same = before.installed_bundle_name.as_ref() == Some(&details.bundle.name);
+    let mut revisions = done.revisions;
+    if let Some(newest) = revisions.last_mut() {
+        newest.bundle.clone_from(&details.bundle.name);
+        newest.template_hash.clone_from(&details.template_hash);
+    }
+    Done {
+        bundle: details.bundle.name.clone(),
+        uid: details.bundle.uid.clone(),
+        source: details.source.clone(),
+        content: (!digest.is_empty()).then_some(digest),
+        facts: details.facts.clone(),
+        previous: done
+            .previous
+            .filter(|_| !is_same || before.previous_bundle_name.is_some()),
+        revisions,
+        ..done
+    }
+}
+
+/// Renders the objects of the target, or reads them.
+async fn rendered(
+    instance: &BundleInstance,
+    shared: &Shared,
+    target: &Target<'_>,
+) -> Result<Rendered, Failure> {
+    let revision = match target.source {
+        Source::Bundle(bundle) => return render(instance, shared, bundle).await,
+        Source::Revision(revision) | Source::Newest(revision) => revision,
+    };
+    let record = revisions::read(shared, &owner(instance), revision).await;
+    let record = record.map_err(|error| {
+        let retry = if error.is_transient() {
+            Retry::Soon
+        } else {
+            Retry::Slowly
+        };
+        failing(target)(error.to_string(), retry)
+    })?;
+    let mut rendered = Rendered::of_record(record, instance);
+    if matches!(target.source, Source::Newest(_)) {
+        rendered.account.clone_from(&revision.service_account);
+        rendered.digest.clone_from(&revision.digest);
+    }
+    Ok(rendered)
+}
+
+/// Records a new revision.
+async fn record(
+    shared: &Shared,
+    owner: &Owner,
+    before: &BundleInstanceStatus,
+    target: &Target<'_>,
+    rendered: &Rendered,
+) -> Result<RevisionStatus, Failure> {
+    let why = match target.source {
+        Source::Revision(revision) if target.rollback.is_some() => {
+            (Cause::Rollback, Some(revision.number))
+        }
+        // A template that was reverted.
+        Source::Revision(_) => (Cause::Upgrade, None),
+        Source::Newest(newest) => (newest.cause, newest.rollback_of),
+        Source::Bundle(_) => (revisions::cause(before, rendered), None),
+    };
+    let recorded = revisions::record(shared, owner, before, rendered, why).await;
+    recorded.map_err(|error| {
+        let retry = match &error {
+            RecordError::Store(error) if error.is_transient() => Retry::Soon,
+            RecordError::Store(_) | RecordError::Encode(_) => Retry::Slowly,
+        };
+        let message =
+            format!("the revision cannot be recorded, and nothing of it is applied: {error}");
+        failing(target)(message, retry)
     })
+}
+
+/// Splits the objects into those that exist in this very form and those that have to be applied.
+fn partition(
+    instance: &BundleInstance,
+    shared: &Shared,
+    memory: &Memory,
+    plan: &Plan,
+) -> (Vec<Step>, Vec<Step>) {
+    let view = shared.ctx.watches.view(&instance.name_any());
+    let steps = plan.steps.iter().cloned();
+    steps.partition(|step| {
+        let identity = step.object.identity();
+        let fields = memory
+            .inventory
+            .as_ref()
+            .and_then(|inventory| inventory.get(&identity)?.fields);
+        view.objects.get(&identity).is_some_and(|seen| {
+            seen.hash == Some(step.hash)
+                && !seen.deleting
+                && fields.is_some()
+                && seen.fields == fields
+        })
+    })
+}
+
+/// Returns which of these objects fail already: a rollout that does not change an object is not to blame for it.
+fn failing_now(
+    shared: &Shared,
+    owner: &Owner,
+    identities: impl Iterator<Item = Identity>,
+) -> BTreeSet<Identity> {
+    let view = shared.ctx.watches.view(&owner.name);
+    identities
+        .filter(|identity| {
+            let seen = view.objects.get(identity);
+            seen.is_some_and(|seen| matches!(seen.health, Health::Failed(_)))
+        })
+        .collect()
+}
+
+/// Returns the prune candidates that would break the new version if they stayed until it is healthy: APIServices, and
+/// webhook configurations whose server leaves.
+async fn early(
+    plan: &Plan,
+    shared: &Shared,
+    owner: &Owner,
+    before: &BundleInstanceStatus,
+) -> Vec<Leaving> {
+    let group = |leaving: &&Leaving| leaving.identity.group.as_str() == "apiregistration.k8s.io";
+    let mut early: Vec<Leaving> = plan.leaving.iter().filter(group).cloned().collect();
+    let is_webhook = |identity: &Identity| {
+        identity.group == "admissionregistration.k8s.io"
+            && identity.kind.ends_with("WebhookConfiguration")
+    };
+    let webhooks = plan
+        .leaving
+        .iter()
+        .filter(|leaving| is_webhook(&leaving.identity));
+    let webhooks: Vec<&Leaving> = webhooks.collect();
+    let Some(active) = revisions::active(before).filter(|_| !webhooks.is_empty()) else {
+        return early;
+    };
+    let Ok(record) = revisions::read(shared, owner, active).await else {
+        return early; // They leave with the rest.
+    };
+    let leaves = |namespace: &str, name: &str| {
+        plan.leaving.iter().any(|leaving| {
+            let identity = &leaving.identity;
+            identity.group.is_empty()
+                && identity.kind == "Service"
+                && identity.namespace == namespace
+                && identity.name == name
+        })
+    };
+    for leaving in webhooks {
+        let object = record.objects.iter().find(|object| {
+            object.kind() == leaving.identity.kind && object.name() == leaving.identity.name
+        });
+        let webhooks = object.and_then(|object| object.value().get("webhooks")?.as_array());
+        let is_orphaned = webhooks.into_iter().flatten().any(|webhook| {
+            let field = |name| text(webhook, &["clientConfig", "service", name]);
+            matches!((field("namespace"), field("name")), (Some(namespace), Some(name)) if leaves(namespace, name))
+        });
+        if is_orphaned {
+            early.push(leaving.clone());
+        }
+    }
+    early
 }
 
 /// What is known to be possible.
@@ -125,96 +346,202 @@ struct Prepared<'a> {
     owner: Owner,
     /// With the rights that everything is applied with.
     client: Client,
-    /// The install namespace.
-    namespace: String,
+    rendered: Rendered,
     plan: Plan,
     warnings: Vec<String>,
     claim: Claim<'a>,
 }
 
-/// Makes the plan, claims its objects, and finds all that speaks against it. Nothing is changed.
+/// Makes the plan, claims its objects, and finds all problems. Nothing is changed. In a rollback to an older revision,
+/// definitions whose older form is no longer safe keep their newer form.
 async fn prepare<'a>(
     instance: &BundleInstance,
     shared: &'a Shared,
     memory: &mut Memory,
+    before: &BundleInstanceStatus,
     target: &Target<'_>,
+    mut rendered: Rendered,
 ) -> Result<Prepared<'a>, Failure> {
     let ctx = &shared.ctx;
     let fail = failing(target);
     let owner = owner(instance);
     let client = ctx
         .accounts
-        .client(instance.spec.service_account.as_ref())
+        .client(rendered.account.as_ref())
         .map_err(|error| soon(target, "no client can be made", &error))?;
-    let converted = convert(instance, &instance.spec, shared, target.bundle).await?;
     let had = memory.inventory.clone().unwrap_or_default();
-    let (objects, existing) =
-        without_existing_namespace(converted.objects, &client, &owner, &converted.namespace).await;
-    // What begins to be served while this is found out wakes the instance as well.
-    memory.misses_apis(true);
-    let mut plan = plan(ctx, objects, &had, &owner, &converted.namespace)
-        .await
-        .map_err(|error| soon(target, "the served APIs cannot be listed", &error))?;
-    memory.misses_apis(!plan.missing.is_empty() || !plan.waiting.is_empty());
-    // From the beginning, so that whatever becomes free from now on is noticed.
-    memory.is_refused(true);
-    let planned = plan.steps.iter().map(|step| step.object.identity());
-    let claim = shared
-        .claims
-        .claim(&owner.name, planned)
-        .map_err(|others| fail(claims::refusal(&others), Retry::Soon))?;
+    let mut has_kept_definitions = false;
+    loop {
+        let objects = rendered.objects.clone();
+        let (objects, existing) =
+            without_existing_namespace(objects, &client, &owner, &rendered.namespace).await;
+        // What begins to be served while this is found out wakes the instance as well.
+        memory.misses_apis(true);
+        let mut plan = plan(ctx, objects, &had, &owner, &rendered.namespace)
+            .await
+            .map_err(|error| soon(target, "the served APIs cannot be listed", &error))?;
+        memory.misses_apis(!plan.missing.is_empty() || !plan.waiting.is_empty());
+        // From the beginning, so that whatever becomes free from now on is noticed.
+        memory.is_refused(true);
+        let planned = plan.steps.iter().map(|step| step.object.identity());
+        let claim = shared
+            .claims
+            .claim(&owner.name, planned)
+            .map_err(|others| fail(claims::refusal(&others), Retry::Soon))?;
+        let findings = check(
+            instance, shared, &owner, &client, &rendered, &plan, &had, existing,
+        );
+        let findings = findings
+            .await
+            .map_err(|error| soon(target, "the preflight checks could not be made", &error))?;
+        let is_wrong_cluster = has(&findings.problems, Check::ClusterVersion);
+        if is_wrong_cluster {
+            ctx.catalogs.want_refused(&rendered.facts.package);
+        }
+        memory.is_refused(is_wrong_cluster || has(&findings.problems, Check::Ownership));
+        if !findings.unsafe_definitions.is_empty()
+            && !has_kept_definitions
+            && is_return(before, target, &rendered)
+            && let Some(newest) = before.revisions.last()
+            && let Ok(newest) = revisions::read(shared, &owner, newest).await
+        {
+            has_kept_definitions = true;
+            keep_definitions(&mut rendered, &findings.unsafe_definitions, &newest.objects)
+                .map_err(|problem| fail(problem, Retry::Slowly))?;
+            continue;
+        }
+        // Namespaces of others are used as they are.
+        plan.steps
+            .retain(|step| !findings.shared.contains(&step.object.identity()));
+        if !findings.problems.is_empty() {
+            return Err(fail(
+                listed(&findings.problems),
+                retry_after(&findings.problems),
+            ));
+        }
+        let warnings = findings.warnings.into_iter().map(|warning| warning.message);
+        return Ok(Prepared {
+            warnings: warnings.collect(),
+            owner,
+            client,
+            rendered,
+            plan,
+            claim,
+        });
+    }
+}
 
-    let bundle = target.bundle.status.as_ref();
+/// Runs the preflight checks.
+#[expect(
+    clippy::too_many_arguments,
+    reason = "each of them is an input of a check"
+)]
+async fn check(
+    instance: &BundleInstance,
+    shared: &Shared,
+    owner: &Owner,
+    client: &Client,
+    rendered: &Rendered,
+    plan: &Plan,
+    had: &Inventory,
+    existing: Option<(String, ObjectMeta)>,
+) -> Result<Findings, kube::Error> {
+    let ctx = &shared.ctx;
+    let details = &rendered.details;
+    let digest = details.bundle.content_digest.as_str();
     let digests = Digests::new(
-        bundle.and_then(|status| status.content_digest.as_deref()),
-        bundle.and_then(|status| status.resolved_source.as_ref()),
+        Some(digest).filter(|digest| !digest.is_empty()),
+        details.source.as_ref(),
     );
-    let facts = as_catalogs_say(converted.facts, instance, digests, &ctx.catalogs);
+    let facts = as_catalogs_say(rendered.facts.clone(), instance, digests, &ctx.catalogs);
     let input = preflight::Input {
-        instance,
-        digests,
-        owner: &owner,
-        plan: &plan,
-        inventory: &had,
-        facts: &facts,
-        client: &client,
+        owner,
+        parent: policy::parent(instance),
+        policy: &preflight::Policy {
+            account: rendered.account.clone(),
+            ..policy::policy(instance)
+        },
+        plan,
+        inventory: had,
+        client,
         own: &ctx.client,
         kinds: &ctx.kinds,
-        versions: &ctx.versions,
         mighty: &ctx.mighty,
         namespace: existing.as_ref(),
         system_namespace: &ctx.settings.system_namespace,
         concurrency: ctx.settings.concurrency,
     };
-    let mut findings = preflight::run(&input)
-        .await
-        .map_err(|error| soon(target, "the preflight checks could not be made", &error))?;
-    let is_wrong_cluster = has(&findings.problems, Check::ClusterVersion);
-    if is_wrong_cluster {
-        ctx.catalogs.want_refused(&facts.package);
+    let candidate = Candidate {
+        instance,
+        digests,
+        facts: &facts,
+    };
+    let (findings, versions) = futures::join!(
+        preflight::run(&input),
+        versions::check(&candidate, &ctx.versions)
+    );
+    let mut findings = findings?;
+    findings.merge(versions?);
+    Ok(preflight::bounded(findings))
+}
+
+/// Reports whether the target is older than the newest revision.
+fn is_return(before: &BundleInstanceStatus, target: &Target<'_>, rendered: &Rendered) -> bool {
+    let hash = rendered.details.template_hash.as_ref();
+    let mut older = before.revisions.iter().rev().skip(1);
+    match target.source {
+        Source::Revision(_) => true,
+        Source::Newest(newest) => newest.cause == Cause::Rollback,
+        Source::Bundle(_) => {
+            hash.is_some() && older.any(|revision| revision.template_hash.as_ref() == hash)
+        }
     }
-    memory.is_refused(is_wrong_cluster || has(&findings.problems, Check::Ownership));
-    if target.way_back_from.is_some() {
-        spare_definitions(&mut plan, &mut findings);
+}
+
+/// Puts the newer form of definitions into older objects. A definition that converts through a Service which the older
+/// objects lack cannot stay: its custom resources could not be read.
+fn keep_definitions(
+    rendered: &mut Rendered,
+    names: &BTreeSet<String>,
+    newer: &[Object],
+) -> Result<(), String> {
+    let is_named =
+        |object: &Object| plan::is_definition(&object.identity()) && names.contains(object.name());
+    for newer in newer.iter().filter(|object| is_named(object)) {
+        let service = &[
+            "spec",
+            "conversion",
+            "webhook",
+            "clientConfig",
+            "service",
+            "name",
+        ];
+        let server = text(newer.value(), service);
+        let has_server = |name: &str| {
+            let mut objects = rendered.objects.iter();
+            objects.any(|object| object.kind() == "Service" && object.name() == name)
+        };
+        if let Some(server) = server.filter(|name| !has_server(name)) {
+            return Err(format!(
+                "CustomResourceDefinition {} cannot return to its older form, and its newer form converts custom resources \
+                 through Service {server}, which the older revision does not bring; roll back to a revision that brings it, \
+                 or forward",
+                newer.name()
+            ));
+        }
+        let older = rendered.objects.iter_mut().find(|object| {
+            plan::is_definition(&object.identity()) && object.name() == newer.name()
+        });
+        if let Some(older) = older {
+            *older = newer.clone();
+        }
     }
-    // Namespaces of others are used as they are.
-    plan.steps
-        .retain(|step| !findings.shared.contains(&step.object.identity()));
-    if !findings.problems.is_empty() {
-        return Err(fail(
-            listed(&findings.problems),
-            retry_after(&findings.problems),
-        ));
-    }
-    let warnings = findings.warnings.into_iter().map(|warning| warning.message);
-    Ok(Prepared {
-        warnings: warnings.collect(),
-        owner,
-        client,
-        namespace: converted.namespace,
-        plan,
-        claim,
-    })
+    rendered.digest = revision::digest(
+        &rendered.objects,
+        rendered.account.as_ref(),
+        &rendered.namespace,
+    );
+    Ok(())
 }
 
 /// Adds the constraints that a catalog declares for just this content. Its max OpenShift version counts before that of the
@@ -242,24 +569,11 @@ fn as_catalogs_say(
     facts
 }
 
-/// On the way back a definition stays as it is where the old one would not be safe.
-fn spare_definitions(plan: &mut Plan, findings: &mut Findings) {
-    let (mut dangers, others) = mem::take(&mut findings.problems)
-        .into_iter()
-        .partition::<Vec<Problem>, _>(|problem| problem.check == Check::DefinitionUpgrade);
-    findings.problems = others;
-    if !dangers.is_empty() {
-        plan.steps
-            .retain(|step| step.object.kind() != "CustomResourceDefinition");
-        findings.warnings.append(&mut dangers);
-    }
-}
-
 fn has(problems: &[Problem], check: Check) -> bool {
     problems.iter().any(|problem| problem.check == check)
 }
 
-/// When to try again after problems.
+/// The time to try again after problems.
 fn retry_after(problems: &[Problem]) -> Retry {
     // Namespaces come and go without us, too.
     let passes = |problem: &Problem| matches!(problem.check, Check::Going | Check::Namespace);
@@ -272,35 +586,45 @@ fn retry_after(problems: &[Problem]) -> Retry {
     }
 }
 
-/// What has to leave and has not left.
-fn removing(pruned: &Pruned) -> Vec<String> {
-    let going = pruned.going.iter().take(MOST_REMOVING);
-    let failed = pruned.failed.iter().take(MOST_REMOVING);
+/// Returns the lines of objects that were pruned and are still in the cluster, and of those that could not be pruned.
+pub(in crate::instance) fn removing(pruned: &Pruned) -> Vec<String> {
+    let going = pruned.going.iter().map(|identity| pruned.line(identity));
+    let failed = pruned.failed.iter().map(|failure| failure.message.clone());
     going
-        .map(|identity| pruned.line(identity))
-        .chain(failed.map(|failure| failure.message.clone()))
+        .chain(failed)
+        .map(|line| shortened(&line, LONGEST_LINE))
+        .take(MAX_LISTED)
         .collect()
 }
 
-/// What has left the bundle and stays in the cluster, and why.
-fn released(before: &BundleInstanceStatus, target: &Target<'_>, pruned: &Pruned) -> Vec<String> {
-    // The tries before have left something, too.
-    let is_again = before.installed_bundle_name.as_deref() == Some(&target.bundle.name_any());
+/// Returns the lines of objects that have left the bundle and stay in the cluster, and why.
+fn released(before: &BundleInstanceStatus, rendered: &Rendered, pruned: &Pruned) -> Vec<String> {
+    // The attempts before have released objects, too.
+    let is_again = before.installed_bundle_name.as_ref() == Some(&rendered.details.bundle.name);
     let earlier = before.released.iter().filter(|_| is_again).cloned();
-    let now = pruned.released.iter();
-    now.map(|(identity, why)| shortened(&format!("{identity}: {why}"), LONGEST_LINE))
+    release_lines(pruned)
         .chain(earlier)
         .take(MOST_RELEASED)
         .collect()
 }
 
-/// The Bundle that was installed before, while it is the way back.
-fn previous(before: &BundleInstanceStatus, target: &Target<'_>) -> Option<String> {
-    if target.way_back_from.is_some() {
+/// Returns the lines of objects that stay in the cluster, and why.
+pub(in crate::instance) fn release_lines(pruned: &Pruned) -> impl Iterator<Item = String> {
+    let released = pruned.released.iter();
+    released.map(|(identity, why)| shortened(&format!("{identity}: {why}"), LONGEST_LINE))
+}
+
+/// Returns the Bundle that was installed before.
+fn previous(
+    before: &BundleInstanceStatus,
+    target: &Target<'_>,
+    rendered: &Rendered,
+) -> Option<String> {
+    if target.rollback.is_some() {
         return None;
     }
     let installed = before.installed_bundle_name.as_ref()?;
-    if *installed == target.bundle.name_any() {
+    if *installed == rendered.details.bundle.name {
         before.previous_bundle_name.clone()
     } else {
         Some(installed.clone())
@@ -308,7 +632,7 @@ fn previous(before: &BundleInstanceStatus, target: &Target<'_>) -> Option<String
 }
 
 fn failing(target: &Target<'_>) -> impl Fn(String, Retry) -> Failure + use<> {
-    let bundle = target.bundle.name_any();
+    let bundle = target.bundle_name();
     move |message, retry| Failure {
         bundle: bundle.clone(),
         message,
@@ -379,6 +703,7 @@ async fn note_intent(
     before: &BundleInstanceStatus,
     target: &Target<'_>,
     plan: &Plan,
+    revisions: &[RevisionStatus],
 ) -> Result<(), Failure> {
     let inventory = memory.inventory.get_or_insert_default();
     for step in &plan.steps {
@@ -387,7 +712,7 @@ async fn note_intent(
         inventory.entry(identity).or_default().version = version;
     }
     let fail = |error: &dyn std::fmt::Display| Failure {
-        bundle: target.bundle.name_any(),
+        bundle: target.bundle_name(),
         message: format!("the inventory cannot be written: {error}"),
         touched: false,
         retry: Retry::Soon,
@@ -396,14 +721,15 @@ async fn note_intent(
     let listed = inventory::write(&overflow(shared, &owner), inventory)
         .await
         .map_err(|error| fail(&error))?;
-    let status = status::applying(
+    let mut status = status::applying(
         before,
         instance.metadata.generation,
-        &target.bundle.name_any(),
+        &target.bundle_name(),
         plan.steps.len(),
         listed,
         (shared.ctx.now)(),
     );
+    status.revisions = revisions.to_vec();
     write_status(instance, shared, memory, &status)
         .await
         .map_err(|error| fail(&error))
@@ -414,7 +740,7 @@ pub(in crate::instance) fn take_over(
     instance: &BundleInstance,
     shared: &Shared,
     memory: &mut Memory,
-    plan: &Plan,
+    steps: &[Step],
     report: &Report,
 ) {
     memory.is_watched = false;
@@ -423,7 +749,7 @@ pub(in crate::instance) fn take_over(
         .watches
         .applied(&instance.name_any(), &report.applied);
     let inventory = memory.inventory.get_or_insert_default();
-    for step in &plan.steps {
+    for step in steps {
         let identity = step.object.identity();
         if let Some(applied) = report.applied.get(&identity) {
             let entry: &mut Entry = inventory.entry(identity).or_default();
@@ -433,7 +759,10 @@ pub(in crate::instance) fn take_over(
 }
 
 /// Forgets what has left, and gives what remains: also what has not been begun, or could not be deleted.
-fn settle_inventory<'a>(memory: &'a mut Memory, pruned: &Pruned) -> &'a Inventory {
+pub(in crate::instance) fn settle_inventory<'a>(
+    memory: &'a mut Memory,
+    pruned: &Pruned,
+) -> &'a Inventory {
     memory.is_watched = false;
     let inventory = memory.inventory.get_or_insert_default();
     inventory.retain(|identity, _| {

@@ -1,14 +1,18 @@
 //! From a Bundle's stored content to objects for this cluster.
 
+use apply::revision::{self, Revision};
 use convert::{Class as Format, Options, facts::Facts, overlay::DeploymentConfig};
 use kube::ResourceExt as _;
 use manifests::{
     api::{
         Class,
         bundle::Bundle,
-        instance::{BundleInstance, BundleInstanceSpec},
+        instance::{BundleInstance, InstalledBundle, ServiceAccountRef},
+        labels,
+        revision::RevisionDetails,
     },
     object::Object,
+    openshift::{MaxOpenShiftVersion, Spelling},
 };
 
 use super::super::{
@@ -20,23 +24,64 @@ use crate::bundle;
 /// Where objects of plain bundles go that do not say it themselves: where kubectl would put them.
 const PLAIN_NAMESPACE: &str = "default";
 
-/// The objects of a bundle.
-pub(in crate::instance) struct Converted {
+/// The content of a revision that has no number yet.
+pub(in crate::instance) struct Rendered {
+    /// The objects, as the bundle or the record has them.
     pub(in crate::instance) objects: Vec<Object>,
+    /// The digest that identifies the revision.
+    pub(in crate::instance) digest: String,
+    /// The constraints of the bundle.
     pub(in crate::instance) facts: Facts,
+    /// The install namespace.
     pub(in crate::instance) namespace: String,
+    /// The account that the objects are applied as.
+    pub(in crate::instance) account: Option<ServiceAccountRef>,
+    /// The details that are recorded beside the objects.
+    pub(in crate::instance) details: RevisionDetails,
+    /// Whether the spec is that of the last status, so that another digest comes from the provisioner or the cluster.
+    pub(in crate::instance) is_same_generation: bool,
 }
 
-/// Reads and converts, as a spec of the instance wants it: the present one, or the one that is applied.
+impl Rendered {
+    /// Takes the objects of a record, with the account of the present spec.
+    pub(in crate::instance) fn of_record(
+        record: Revision<RevisionDetails>,
+        instance: &BundleInstance,
+    ) -> Self {
+        let Revision { header, objects } = record;
+        let facts = &header.details.facts;
+        let account = instance.spec.service_account.clone();
+        Self {
+            digest: revision::digest(&objects, account.as_ref(), &header.namespace),
+            facts: Facts {
+                package: facts.package.clone().unwrap_or_default(),
+                name: facts.cluster_service_version.clone().unwrap_or_default(),
+                max_open_shift_version: facts
+                    .max_open_shift_version
+                    .as_deref()
+                    .map(|text| MaxOpenShiftVersion::new(text, Spelling::BundleProperties)),
+                min_kube_version: facts.min_kube_version.clone(),
+                ..Facts::default()
+            },
+            objects,
+            namespace: header.namespace,
+            account,
+            details: header.details,
+            is_same_generation: true,
+        }
+    }
+}
+
+/// Renders the objects of a Bundle, as the spec of the instance configures them.
 ///
 /// # Errors
-/// When the content cannot be read, or not be converted in the way the instance wants it.
-pub(in crate::instance) async fn convert(
+/// Returns a failure if the content cannot be read, or cannot be converted as the spec demands.
+pub(in crate::instance) async fn render(
     instance: &BundleInstance,
-    spec: &BundleInstanceSpec,
     shared: &Shared,
     bundle: &Bundle,
-) -> Result<Converted, Failure> {
+) -> Result<Rendered, Failure> {
+    let spec = &instance.spec;
     let ctx = &shared.ctx;
     let fail = |message: String, retry| Failure {
         bundle: bundle.name_any(),
@@ -103,9 +148,30 @@ pub(in crate::instance) async fn convert(
     .find(|name| !name.is_empty())
     .unwrap_or(PLAIN_NAMESPACE)
     .to_owned();
-    Ok(Converted {
+    let status = bundle.status.clone().unwrap_or_default();
+    let account = spec.service_account.clone();
+    Ok(Rendered {
+        digest: revision::digest(&objects, account.as_ref(), &namespace),
         objects,
         facts,
         namespace,
+        account,
+        details: RevisionDetails {
+            bundle: InstalledBundle {
+                name: bundle.name_any(),
+                uid: bundle.uid().unwrap_or_default(),
+                content_digest: status.content_digest.unwrap_or_default(),
+            },
+            template_hash: bundle.labels().get(labels::TEMPLATE_HASH).cloned(),
+            source: status.resolved_source,
+            facts: status.facts,
+            provisioner: env!("CARGO_PKG_VERSION").to_owned(),
+            kubernetes: format!("{}.{}", kube_version.major, kube_version.minor),
+        },
+        is_same_generation: instance
+            .status
+            .as_ref()
+            .and_then(|status| status.observed_generation)
+            == instance.metadata.generation,
     })
 }

@@ -1,27 +1,27 @@
-use manifests::api::bundle::BundleSpec;
+use manifests::api::bundle::{BundleSource, BundleSpec};
+use serde_json::json;
 
 use super::*;
 
 #[test]
-fn recreated_bundles_keep_the_bundle_to_roll_back_to() {
+fn recreated_bundles_change_no_more_than_the_record() {
     let spec = BundleSpec {
         provisioner_class_name: "core-rukpak-io-plain".to_owned(),
-        source: manifests::api::bundle::BundleSource::default(),
+        source: BundleSource::default(),
     };
     let bundle = Bundle::new("a-3", spec);
+    let instance = serde_json::from_value(json!({
+        "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleInstance", "metadata": {"name": "a"},
+        "spec": {"provisionerClassName": "core-rukpak-io-plain", "template": {"spec": {"source": {"type": "upload"}}}},
+    }));
     let status = BundleInstanceStatus {
         installed_bundle_name: Some("a-2".to_owned()),
         previous_bundle_name: Some("a-1".to_owned()),
+        applied_digest: Some("sha256:aa".to_owned()),
         ..BundleInstanceStatus::default()
     };
-    let failed = Some(("hash".to_owned(), "unhealthy".to_owned()));
-    for (way_back_from, previous) in [(None, Some("a-1")), (failed, None)] {
-        let target = Target {
-            bundle: &bundle,
-            way_back_from,
-        };
-        let done = renamed(&status, &target);
-        assert_eq!(done.bundle, "a-3");
-        assert_eq!(done.previous.as_deref(), previous);
-    }
+    let done = renamed(&instance.unwrap(), &status, &bundle);
+    assert_eq!(done.bundle, "a-3");
+    assert_eq!(done.previous.as_deref(), Some("a-1"));
+    assert_eq!(done.digest, "sha256:aa");
 }

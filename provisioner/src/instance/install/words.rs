@@ -1,10 +1,10 @@
 //! What conditions say of problems, and what that means for the next try.
 
-use crate::{
-    apply::{Cause, Failure},
-    instance::outcome::Retry,
+use crate::instance::outcome::Retry;
+use apply::{
     plan::Absent,
     preflight::Problem,
+    ssa::{Cause, Failure},
 };
 
 /// Problems as one text: each on a line of its own when there are several.
@@ -48,6 +48,23 @@ pub(in crate::instance) fn retry(failures: &[Failure]) -> Retry {
         Retry::Granted
     } else {
         Retry::Slowly
+    }
+}
+
+/// The time of the next attempt after several failures.
+pub(in crate::instance) trait Retries {
+    /// Returns the earliest.
+    fn soonest(self) -> Retry;
+}
+
+impl<I: Iterator<Item = Retry>> Retries for I {
+    fn soonest(self) -> Retry {
+        self.min_by_key(|retry| match retry {
+            Retry::Soon => 0,
+            Retry::Granted => 1,
+            Retry::Slowly => 2,
+        })
+        .unwrap_or(Retry::Slowly)
     }
 }
 

@@ -1,30 +1,32 @@
-//! Applying some objects again.
+//! Repairs: objects are applied again as the live revisions record them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kube::{Client, Resource as _, ResourceExt as _, runtime::events::EventType};
+use apply::{
+    drift::fights::Opponent,
+    informers::View,
+    plan::{Absent, Plan, Step},
+    preflight::ownership::{self, Holder},
+    revision::store,
+    ssa::{Applied, Apply, Report},
+};
+use kube::{Resource as _, runtime::events::EventType};
 use manifests::{
     api::{
-        bundle::Bundle,
-        instance::{BundleInstance, BundleInstanceSpec},
+        holder::Owner,
+        instance::{BundleInstance, BundleInstanceStatus, RevisionStatus, ServiceAccountRef},
     },
     object::Identity,
 };
 use tracing::info;
 
-use crate::{
-    apply::{Applied, Apply, Report},
-    drift::fights::Opponent,
-    instance::{
-        claims::{self, Claim},
-        install,
-        memory::{Memory, Shared},
-        outcome::{Failure, Retry},
-        reconcile::owner,
-    },
-    plan::{Absent, Plan, Step},
-    preflight::ownership::{self, Holder},
-    watches::View,
+use super::form::{Form, Forms, Steps};
+use crate::instance::{
+    claims,
+    install::{self, Retries as _},
+    memory::{Memory, Shared},
+    outcome::{Failure, Retry},
+    revisions::{self, owner},
 };
 
 /// How many objects a line names that need the same API.
@@ -33,40 +35,70 @@ const MOST_NAMED: usize = 10;
 /// What drifted, of which instance.
 pub(super) struct Drift<'a> {
     pub(super) instance: &'a BundleInstance,
-    /// What the bundle was converted for.
-    pub(super) spec: &'a BundleInstanceSpec,
-    pub(super) bundle: &'a Bundle,
+    pub(super) status: &'a BundleInstanceStatus,
     pub(super) objects: &'a [Identity],
     pub(super) view: &'a View,
 }
 
-/// Applies some objects again; when that has changed the inventory, tells which objects wait for an API from now on.
-pub(super) async fn repair(
-    drift: &Drift<'_>,
-    shared: &Shared,
-    memory: &mut Memory,
-) -> Result<Option<Vec<String>>, Failure> {
-    let ctx = &shared.ctx;
+/// The outcome of a repair.
+#[derive(Default)]
+pub(super) struct Repaired {
+    /// Which objects wait for an API from now on, if the inventory has changed.
+    pub(super) changed: Option<Vec<String>>,
+    /// The objects that could not be repaired, and when to try again.
+    pub(super) failed: BTreeMap<Identity, Retry>,
+    /// Why.
+    pub(super) failure: Option<Failure>,
+    /// The number of a revision whose record cannot be used.
+    pub(super) lost: Option<i64>,
+}
+
+/// The live revisions, read and planned.
+struct Live {
+    forms: Forms,
+    /// Of the newest revision.
+    plan: Plan,
+    newest: Option<ServiceAccountRef>,
+    older: Option<ServiceAccountRef>,
+}
+
+/// Applies objects again. One that fails holds up only what depends on it.
+pub(super) async fn repair(drift: &Drift<'_>, shared: &Shared, memory: &mut Memory) -> Repaired {
+    let owner = owner(drift.instance);
     let before = memory.inventory.clone();
-    let Prepared {
-        client,
-        plan,
-        taken,
-        claim,
-    } = prepare(drift, shared, memory).await?;
-    let apply = Apply {
-        client: &client,
-        kinds: &ctx.kinds,
-        concurrency: ctx.settings.concurrency,
-        permits: &shared.ctx.permits,
+    let live = match read(drift, shared, memory, &owner).await {
+        Ok(Some(live)) => live,
+        Ok(None) => {
+            let failed = drift.objects.iter().map(|it| (it.clone(), Retry::Slowly));
+            return Repaired {
+                failed: failed.collect(),
+                ..Repaired::default()
+            };
+        }
+        Err(repaired) => return *repaired,
     };
-    let report = apply.run(&plan.steps).await;
-    install::take_over(drift.instance, shared, memory, &plan, &report);
-    drop(claim); // held until here
-    tell(drift, shared, memory, &report).await;
+    let mut repaired = Repaired::default();
+    let mut lines = Vec::new();
+    let (mut newest, mut older) = (Vec::new(), Vec::new());
+    for identity in drift.objects {
+        let seen = drift.view.objects.get(identity);
+        match live.forms.form(identity, seen.and_then(|seen| seen.hash)) {
+            Form::Newest(step) => newest.push(step.clone()),
+            Form::Older(step) => older.push(step.clone()),
+            Form::Later => {}
+            Form::Gone => forget(drift, memory, &live.plan, identity),
+        }
+    }
+    for (steps, account) in [(newest, &live.newest), (older, &live.older)] {
+        if !steps.is_empty() {
+            let outcome = apply(drift, shared, memory, &owner, steps, account.as_ref()).await;
+            lines.extend(outcome.lines);
+            repaired.failed.extend(outcome.failed);
+        }
+    }
 
     // An optional API is gone: its objects wait again.
-    let waits = drift.needed_now(&plan.waiting);
+    let waits = drift.needed_now(&live.plan.waiting);
     let waiting: BTreeSet<&Identity> = waits.iter().flat_map(|absent| &absent.needed_by).collect();
     if let Some(inventory) = memory.inventory.as_mut()
         && !waiting.is_empty()
@@ -74,77 +106,210 @@ pub(super) async fn repair(
         inventory.retain(|identity, _| !waiting.contains(identity));
         memory.is_watched = false;
     }
-    let missing = drift.needed_now(&plan.missing);
+    let missing = drift.needed_now(&live.plan.missing);
     if !missing.is_empty() {
         memory.misses_apis(true);
-        return Err(drift.failure(not_served(&missing), Retry::Soon));
+        lines.push(not_served(&missing));
+        let needing = missing.into_iter().flat_map(|absent| absent.needed_by);
+        repaired
+            .failed
+            .extend(needing.map(|identity| (identity, Retry::Soon)));
     }
-    if !report.failed.is_empty() {
-        let message = install::refusals(&report.failed);
-        return Err(Failure {
-            touched: !report.applied.is_empty(),
-            ..drift.failure(message, install::retry(&report.failed))
-        });
+    if !lines.is_empty() {
+        let retries = repaired.failed.values().copied();
+        repaired.failure = Some(drift.failure(lines.join("\n"), retries.soonest()));
     }
-    if !taken.is_empty() {
-        return Err(drift.failure(given_away(&taken), Retry::Slowly));
+    if memory.inventory != before {
+        repaired.changed = Some(waits.iter().flat_map(install::waiting).collect());
     }
-    let is_changed = memory.inventory != before;
-    Ok(is_changed.then(|| waits.iter().flat_map(install::waiting).collect()))
+    repaired
 }
 
-/// What is about to be applied.
-struct Prepared<'a> {
-    client: Client,
-    plan: Plan,
-    /// What is somebody else's by now, and whose.
-    taken: BTreeMap<Identity, Holder>,
-    claim: Claim<'a>,
-}
-
-/// Plans what drifted, save what vanished and was given to somebody else.
-async fn prepare<'a>(
+/// Reads the live revisions. A record that cannot be used is reported; so is one that cannot be read now.
+async fn read(
     drift: &Drift<'_>,
-    shared: &'a Shared,
+    shared: &Shared,
     memory: &Memory,
-) -> Result<Prepared<'a>, Failure> {
-    let ctx = &shared.ctx;
-    let soon =
-        |what: &str, error: kube::Error| drift.failure(format!("{what}: {error}"), Retry::Soon);
-    let owner = owner(drift.instance);
-    let client = ctx
-        .accounts
-        .client(drift.instance.spec.service_account.as_ref())
-        .map_err(|error| soon("no client can be made", error))?;
-    let converted = install::convert(drift.instance, drift.spec, shared, drift.bundle).await?;
-    let had = memory.inventory.clone().unwrap_or_default();
-    let mut plan = install::plan(ctx, converted.objects, &had, &owner, &converted.namespace)
-        .await
-        .map_err(|error| soon("the served APIs cannot be listed", error))?;
-    plan.steps
-        .retain(|step| drift.objects.contains(&step.object.identity()));
-    let absent: Vec<Step> = plan
-        .steps
-        .iter()
-        .filter(|step| !drift.view.objects.contains_key(&step.object.identity()))
-        .cloned()
-        .collect();
-    let planned = absent.iter().map(|step| step.object.identity());
-    let claim = shared
-        .claims
-        .claim(&owner.name, planned)
-        .map_err(|others| drift.failure(claims::refusal(&others), Retry::Soon))?;
-    let taken = ownership::taken(&client, &absent, &owner, ctx.settings.concurrency)
-        .await
-        .map_err(|error| soon("what vanished cannot be looked up", error))?;
-    plan.steps
-        .retain(|step| !taken.contains_key(&step.object.identity()));
-    Ok(Prepared {
-        client,
+    owner: &Owner,
+) -> Result<Option<Live>, Box<Repaired>> {
+    let mut live = revisions::live(drift.status);
+    let Some(newest) = live.next() else {
+        // An older provisioner recorded no revision, and the installed Bundle is not there to record one.
+        return Ok(None);
+    };
+    let older = live.find(|revision| {
+        Some(revision.number) == revisions::active(drift.status).map(|active| active.number)
+    });
+    let mut plans = Vec::new();
+    for revision in [Some(newest), older].into_iter().flatten() {
+        let plan = planned(shared, memory, owner, revision).await;
+        plans.push(plan.map_err(|unread| Box::new(unread.repaired(drift, revision)))?);
+    }
+    let steps = |plan: &Plan| -> Steps {
+        let steps = plan.steps.iter().cloned();
+        steps.map(|step| (step.object.identity(), step)).collect()
+    };
+    let older_steps = older.and(plans.get(1)).map(steps);
+    let plan = plans.swap_remove(0);
+    let is_applied = drift.status.applied_digest.is_some();
+    Ok(Some(Live {
+        forms: Forms::new(steps(&plan), older_steps, is_applied, drift.view),
         plan,
-        taken,
-        claim,
-    })
+        newest: newest.service_account.clone(),
+        older: older.and_then(|older| older.service_account.clone()),
+    }))
+}
+
+/// The reason why the objects of a revision are not known.
+enum Unread {
+    Record(store::Error),
+    Discovery(kube::Error),
+}
+
+impl Unread {
+    fn repaired(self, drift: &Drift<'_>, revision: &RevisionStatus) -> Repaired {
+        let (message, is_lost) = match self {
+            Self::Record(error) if error.is_transient() => (error.to_string(), false),
+            Self::Record(error) => (
+                format!(
+                    "{error}; its objects are recorded again as soon as the installed Bundle is unpacked"
+                ),
+                true,
+            ),
+            Self::Discovery(error) => (format!("the served APIs cannot be listed: {error}"), false),
+        };
+        let failed = drift
+            .objects
+            .iter()
+            .map(|identity| (identity.clone(), Retry::Soon));
+        Repaired {
+            failed: failed.collect(),
+            failure: Some(drift.failure(message, Retry::Soon)),
+            lost: is_lost.then_some(revision.number),
+            ..Repaired::default()
+        }
+    }
+}
+
+async fn planned(
+    shared: &Shared,
+    memory: &Memory,
+    owner: &Owner,
+    revision: &RevisionStatus,
+) -> Result<Plan, Unread> {
+    let record = revisions::read(shared, owner, revision).await;
+    let record = record.map_err(Unread::Record)?;
+    let had = memory.inventory.clone().unwrap_or_default();
+    let namespace = &record.header.namespace;
+    let plan = install::plan(&shared.ctx, record.objects, &had, owner, namespace).await;
+    plan.map_err(Unread::Discovery)
+}
+
+/// Forgets an object that no live revision has, once it is gone.
+fn forget(drift: &Drift<'_>, memory: &mut Memory, plan: &Plan, identity: &Identity) {
+    let absent = plan.waiting.iter().chain(&plan.missing);
+    let mut absent = absent.flat_map(|absent| &absent.needed_by);
+    if drift.view.absent.contains(identity)
+        && !absent.any(|absent| absent.kind == identity.kind && absent.name == identity.name)
+        && let Some(inventory) = memory.inventory.as_mut()
+    {
+        inventory.remove(identity);
+        memory.is_watched = false;
+    }
+}
+
+/// The outcome of the objects of one revision.
+#[derive(Default)]
+struct Outcome {
+    lines: Vec<String>,
+    failed: BTreeMap<Identity, Retry>,
+}
+
+impl Outcome {
+    fn all(steps: &[Step], line: String, retry: Retry) -> Self {
+        let identities = steps.iter().map(|step| step.object.identity());
+        Self {
+            lines: vec![line],
+            failed: identities.map(|identity| (identity, retry)).collect(),
+        }
+    }
+}
+
+/// Applies objects, save what vanished and belongs to another owner by now.
+async fn apply(
+    drift: &Drift<'_>,
+    shared: &Shared,
+    memory: &mut Memory,
+    owner: &Owner,
+    steps: Vec<Step>,
+    account: Option<&ServiceAccountRef>,
+) -> Outcome {
+    let ctx = &shared.ctx;
+    let client = match ctx.accounts.client(account) {
+        Ok(client) => client,
+        Err(error) => {
+            return Outcome::all(
+                &steps,
+                format!("no client can be made: {error}"),
+                Retry::Soon,
+            );
+        }
+    };
+    let is_present = |step: &Step| drift.view.objects.contains_key(&step.object.identity());
+    let (mut present, absent): (Vec<Step>, Vec<Step>) = steps.into_iter().partition(is_present);
+    let mut outcome = Outcome::default();
+    let planned = absent.iter().map(|step| step.object.identity());
+    let claim = shared.claims.claim(&owner.name, planned);
+    let taken = match &claim {
+        Ok(_) => ownership::taken(&client, &absent, owner, ctx.settings.concurrency)
+            .await
+            .map_err(|error| format!("what vanished cannot be looked up: {error}")),
+        Err(others) => Err(claims::refusal(others)),
+    };
+    match taken {
+        Ok(taken) => {
+            let is_free = |step: &Step| !taken.contains_key(&step.object.identity());
+            present.extend(absent.into_iter().filter(is_free));
+            if !taken.is_empty() {
+                outcome.lines.push(given_away(&taken));
+            }
+            let taken = taken.into_keys().map(|identity| (identity, Retry::Slowly));
+            outcome.failed.extend(taken);
+        }
+        Err(line) => outcome = Outcome::all(&absent, line, Retry::Soon),
+    }
+    let steps = present;
+    let apply = Apply {
+        client: &client,
+        kinds: &ctx.kinds,
+        concurrency: ctx.settings.concurrency,
+        permits: &ctx.repair_permits,
+    };
+    let report = apply.repair(&steps).await;
+    install::take_over(drift.instance, shared, memory, &steps, &report);
+    drop(claim); // held until here
+    tell(drift, shared, memory, &report).await;
+    if !report.failed.is_empty() {
+        outcome.lines.push(install::refusals(&report.failed));
+    }
+    for step in &steps {
+        let identity = step.object.identity();
+        if !report.applied.contains_key(&identity) {
+            let failures = report.failed.iter();
+            let own: Vec<_> = failures
+                .filter(|failure| failure.identity == identity)
+                .cloned()
+                .collect();
+            // What depends on a failed object is tried again with it.
+            let retry = if own.is_empty() {
+                Retry::Soon
+            } else {
+                install::retry(&own)
+            };
+            outcome.failed.insert(identity, retry);
+        }
+    }
+    outcome
 }
 
 /// Counts repairs, remembers who made them necessary, and tells people.
@@ -216,7 +381,11 @@ fn opponents(object: &Identity, applied: &Applied, writer: Option<&str>) -> Vec<
 impl Drift<'_> {
     fn failure(&self, message: String, retry: Retry) -> Failure {
         Failure {
-            bundle: self.bundle.name_any(),
+            bundle: self
+                .status
+                .installed_bundle_name
+                .clone()
+                .unwrap_or_default(),
             message,
             touched: false,
             retry,

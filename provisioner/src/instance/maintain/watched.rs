@@ -7,19 +7,20 @@ use std::{
 
 use kube::{ResourceExt as _, core::GroupVersionKind};
 use manifests::{
-    api::{instance::BundleInstance, listing},
+    api::{
+        instance::{BundleInstance, BundleInstanceStatus},
+        listing,
+    },
     object::Identity,
 };
 use tracing::warn;
 
-use crate::{
-    health,
-    instance::{
-        memory::{Memory, Shared},
-        outcome::Health,
-    },
-    kinds::Kind,
+use crate::instance::{
+    memory::{Memory, Shared},
+    outcome::Health,
+    revisions,
 };
+use apply::{discovery::Kind, health};
 
 /// How many unwell objects a condition names.
 const MOST_NAMED: usize = 20;
@@ -29,6 +30,7 @@ pub(in crate::instance) async fn watch(
     instance: &BundleInstance,
     shared: &Shared,
     memory: &mut Memory,
+    status: &BundleInstanceStatus,
 ) {
     let served = *shared.ctx.kinds.changes().borrow();
     let is_known = memory.is_watched && memory.served == served;
@@ -66,7 +68,7 @@ pub(in crate::instance) async fn watch(
                     Some((identity.clone(), Arc::clone(kind)))
                 })
                 .collect();
-            let account = instance.spec.service_account.as_ref();
+            let account = revisions::account(instance, status);
             shared
                 .ctx
                 .watches
@@ -81,6 +83,27 @@ pub(in crate::instance) async fn watch(
         }
         Err(error) => warn!(%error, "the served APIs cannot be listed; watches start later"),
     }
+}
+
+/// Returns the objects that fail, as far as the informers have observed them.
+pub(in crate::instance) fn failing(
+    instance: &BundleInstance,
+    shared: &Shared,
+    memory: &Memory,
+) -> BTreeSet<Identity> {
+    let view = shared.ctx.watches.view(&instance.name_any());
+    let inventory = memory
+        .inventory
+        .iter()
+        .flatten()
+        .map(|(identity, _)| identity);
+    inventory
+        .filter(|identity| {
+            let seen = view.objects.get(identity);
+            seen.is_some_and(|seen| matches!(seen.health, health::Health::Failed(_)))
+        })
+        .cloned()
+        .collect()
 }
 
 /// How the objects are, as far as the watches have seen them.
@@ -107,6 +130,9 @@ pub(in crate::instance) fn health(
             None if entry.fields.is_none() => continue, // was never applied
             None => (&mut going, "does not exist"),
         };
+        if memory.removing.contains(&identity.to_string()) {
+            continue;
+        }
         list.push(listing::unwell(identity, &entry.version, message));
     }
     if failed.is_empty() && going.is_empty() {

@@ -23,6 +23,7 @@ fn done(bundle: &str) -> Done {
         removing: Vec::new(),
         warnings: Vec::new(),
         rolled_back: None,
+        revisions: Vec::new(),
     }
 }
 
@@ -186,7 +187,11 @@ fn a_failed_installation_is_not_installed() {
 #[test]
 fn the_way_back_is_told_and_remembered() {
     let back = Done {
-        rolled_back: Some(("hash".to_owned(), "Deployment is stuck".to_owned())),
+        rolled_back: Some(RolledBack {
+            template_hash: Some("hash".to_owned()),
+            why: Some("Deployment is stuck".to_owned()),
+            to: 1,
+        }),
         ..done("old")
     };
     let status = after(
@@ -293,6 +298,10 @@ fn what_is_repaired_while_an_upgrade_fails_changes_the_inventory_alone() {
                 ..Inventory::default()
             },
             waiting: vec!["Widget example.com/v1 a".to_owned()],
+            removing: Vec::new(),
+            released: Vec::new(),
+            revisions: Vec::new(),
+            is_lost: false,
         }),
         ..outcome(unpacked("new"), failure("new", false), Health::Healthy)
     };
@@ -387,8 +396,9 @@ fn a_replaced_bundle_is_reported_until_another_is_installed() {
 
 #[test]
 fn a_replaced_bundle_that_was_deleted_is_missing() {
-    const MISSING: &str = "Installed True ReconcileFailed Bundle old, which is installed, is missing; its objects are not repaired \
-        until the Bundle of spec.template is unpacked, see HasValidBundle";
+    const MISSING: &str = "Installed True ReconcileFailed Bundle old, which is installed, is missing; its objects are repaired \
+                           as they are recorded, and the Bundle of spec.template is installed once it is unpacked, see \
+                           HasValidBundle";
     const REPLACED: &str = "Installed True InstalledBundleReplaced Bundle old was replaced";
     let pending = Valid::Pending {
         bundle: "new".to_owned(),

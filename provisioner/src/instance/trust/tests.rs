@@ -214,27 +214,6 @@ fn the_template_is_served_by_created_bundles_alone() {
 }
 
 #[test]
-fn a_rollback_leads_to_the_recorded_previous_bundle() {
-    let with = |previous| BundleInstanceStatus {
-        previous_bundle_name: Some("a-1".to_owned()),
-        previous,
-        ..BundleInstanceStatus::default()
-    };
-    let ours = record("ours", "good");
-    for (previous, uid, digest, phase, expected) in [
-        (Some(&ours), "ours", "good", Phase::Unpacked, true),
-        (Some(&ours), "ours", "good", Phase::Failing, false),
-        (Some(&ours), "ours", "evil", Phase::Unpacked, false),
-        (Some(&ours), "theirs", "good", Phase::Unpacked, false),
-        (None, "ours", "good", Phase::Unpacked, false),
-    ] {
-        let bundles = [Arc::new(bundle(uid, Some(digest), phase))];
-        let found = super::previous(&with(previous.cloned()), &bundles).is_some();
-        assert_eq!(found, expected, "{previous:?} {uid} {digest} {phase:?}");
-    }
-}
-
-#[test]
 fn records_are_bounded_and_keep_what_is_installed() {
     let mut status = status(Some("installed"), &["installed", "deleted", "exists"]);
     let exists = [Arc::new(bundle("exists", None, Phase::Pending))];

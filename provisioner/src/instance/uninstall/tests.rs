@@ -1,5 +1,5 @@
 use super::*;
-use crate::inventory::Entry;
+use apply::inventory::Entry;
 
 fn inventory(names: &[(&str, &str, &str)]) -> Inventory {
     names

@@ -204,7 +204,7 @@ impl Deadline {
         Self { now, next: None }
     }
 
-    /// Whether something takes too long already; if not, notes when it will.
+    /// Reports whether something takes too long already; if not, notes when it will.
     fn has_passed(&mut self, since: Timestamp) -> bool {
         // A time that cannot be said is none that will come.
         let Ok(end) = since.checked_add(PATIENCE) else {

@@ -22,9 +22,9 @@ use super::{
     known::{Facts, Known},
     read,
 };
-use crate::watches::{
-    Pauses,
-    answer::{self, code, is_refusal},
+use apply::{
+    api_error::{self as answer, code, is_refusal},
+    backoff::Pauses,
 };
 
 /// How long a watch may not work before that counts.

@@ -112,17 +112,17 @@ impl<T: PartialEq> Known<T> {
 }
 
 impl<T> Known<T> {
-    /// Whether anything has been told at all.
+    /// Reports whether anything has been told at all.
     pub(super) fn is_heard(&self) -> bool {
         self.told != Told::Nothing
     }
 
-    /// Whether it is known what there is.
+    /// Reports whether it is known what there is.
     pub(super) fn is_listed(&self) -> bool {
         self.told == Told::Listed
     }
 
-    /// Whether there is no such kind.
+    /// Reports whether there is no such kind.
     pub(super) fn is_absent(&self) -> bool {
         self.told == Told::NotServed
     }
@@ -148,7 +148,7 @@ impl<T> Known<T> {
 // === impl Facts ===
 
 impl Facts {
-    /// Whether every watch has told something: before that, what is missing may be there.
+    /// Reports whether every watch has told something: before that, what is missing may be there.
     pub(super) fn are_heard(&self) -> bool {
         let reported = self.aggregated.is_heard() && self.core.is_heard() && self.status.is_heard();
         reported

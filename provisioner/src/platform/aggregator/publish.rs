@@ -26,13 +26,11 @@ use super::{
     Shared,
     decide::{Decided, Report, Written},
 };
-use crate::{
-    platform::{
-        aggregate::{AGGREGATED, CORE},
-        gate::Verdict,
-    },
-    watches::Pauses,
+use crate::platform::{
+    aggregate::{AGGREGATED, CORE},
+    gate::Verdict,
 };
+use apply::backoff::Pauses;
 
 /// Whose status is written.
 pub(super) trait Reported:
@@ -208,7 +206,7 @@ impl Shared {
         false
     }
 
-    /// Whether there is such a ClusterOperator to write to.
+    /// Reports whether there is such a ClusterOperator to write to.
     async fn write_aggregated(
         &self,
         status: &ClusterOperatorStatus,

@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt as _;
 pub use manifests::api::identity::{Identity, identity, key};
 use manifests::api::{
-    instance::{BundleInstance, Constraint},
+    instance::{BundleInstance, Constraint, RevisionState, RevisionStatus},
     operator_condition::OperatorCondition,
 };
 use manifests::openshift::{INSTALLED_PROPERTIES_ANNOTATION, Release, maximum};
@@ -14,11 +14,17 @@ use super::{Operator, Remedy, olm::Reading};
 use crate::{catalogs::maxima::Maxima, overrides::Digests};
 
 impl Operator {
-    /// A BundleInstance, if something of it is installed. What a catalog says of the bundle counts before what the bundle
-    /// says, if that is a release: `maxima` has what counts of it.
+    /// A BundleInstance, if something of it is installed, also if that is half a bundle. What a catalog says of the bundle
+    /// counts before what the bundle says, if that is a release: `maxima` has what counts of it. Of the live revisions the
+    /// one with the lowest release counts.
     pub fn of_instance(instance: &BundleInstance, maxima: &Maxima) -> Option<Self> {
         let status = instance.status.as_ref()?;
-        status.installed_bundle_name.as_ref()?;
+        let is_live = |revision: &&RevisionStatus| revision.state != RevisionState::Archived;
+        let live: Vec<&RevisionStatus> = status.revisions.iter().filter(is_live).collect();
+        let installed = status.installed_bundle_name.as_ref();
+        if installed.is_none() && live.is_empty() {
+            return None;
+        }
         let of_catalog = identity(instance).and_then(|it| maxima.get(&it.key()));
         let overridden = Digests::of_installed(status)
             .find(&instance.spec.overrides, Constraint::MaxOpenShiftVersion);
@@ -29,7 +35,28 @@ impl Operator {
             overridden: overridden.map(|it| it.reason.clone()),
             ..Self::default()
         };
-        Some(operator.with_catalog(of_catalog))
+        let operator = operator.with_catalog(of_catalog);
+        let others = live
+            .into_iter()
+            .filter(|revision| Some(&revision.bundle) != installed);
+        let declared = others.filter_map(|revision| revision.max_open_shift_version.as_deref());
+        Some(declared.fold(operator, Self::at_most))
+    }
+
+    /// Takes the value of another live revision, if that is lower, or no release.
+    fn at_most(mut self, value: &str) -> Self {
+        let release = |text: &str| maximum(text).ok();
+        let own = self.maximum.as_deref().map(release);
+        let is_lower = match (own, release(value)) {
+            (None, _) | (Some(Some(_)), None) => true,
+            (Some(None), _) => false,
+            (Some(Some(own)), Some(declared)) => own.is_after(declared),
+        };
+        if is_lower {
+            self.maximum = Some(value.to_owned());
+            self.is_from_catalog = false;
+        }
+        self
     }
 
     /// A ClusterServiceVersion, unless it is a copy of one in another namespace. `reason` is that of its status.
@@ -204,6 +231,43 @@ mod tests {
         let waiting = instance(&json!({"package": "etcd"}), &json!([]));
         assert_eq!(Operator::of_instance(&waiting, &none), None);
         assert_eq!(identity(&waiting), None);
+    }
+
+    #[test]
+    fn lowest_maximum_of_the_live_revisions_counts() {
+        let none = BTreeMap::new();
+        for (installed, revisions, expected) in ::tests::rows![
+            Some("4.12"), json!([["Active", "etcd-1", "4.12"]]) => Some(Some("4.12"));
+            Some("4.12"), json!([["Active", "etcd-1", "4.12"], ["RollingOut", "etcd-2", "4.11"]]) => Some(Some("4.11"));
+            Some("4.12"), json!([["Active", "etcd-1", "4.12"], ["RollingOut", "etcd-2", "4.14"]]) => Some(Some("4.12"));
+            Some("4.12"), json!([["Active", "etcd-1", "4.12"], ["RollingOut", "etcd-2", "x"]]) => Some(Some("x"));
+            Some("4.12"), json!([["Archived", "etcd-0", "4.8"], ["Active", "etcd-1", "4.12"]]) => Some(Some("4.12"));
+            // The first installation has failed half-way.
+            None, json!([["RollingOut", "etcd-1", "4.13"]]) => Some(Some("4.13"));
+            None, json!([["RollingOut", "etcd-1", null]]) => Some(None);
+            None, json!([]) => None;
+        ] {
+            let revisions: Vec<Value> = revisions
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|row| {
+                    json!({
+                        "number": 1, "state": row[0], "cause": "Install", "bundle": row[1], "digest": "", "checksum": "",
+                        "parts": 1, "created": "2026-01-01T00:00:00Z", "maxOpenShiftVersion": row[2],
+                    })
+                })
+                .collect();
+            let mut status = json!({"revisions": revisions});
+            if let Some(maximum) = installed {
+                status["installedBundleName"] = "etcd-1".into();
+                status["maxOpenShiftVersion"] = maximum.into();
+            }
+            let operator = Operator::of_instance(&instance(&status, &json!([])), &none);
+            let found = operator.map(|operator| operator.maximum);
+            let expected = expected.map(|maximum| maximum.map(str::to_owned));
+            assert_eq!(found, expected, "{installed:?} {revisions:?}");
+        }
     }
 
     #[test]

@@ -15,8 +15,8 @@ use manifests::{
 use tracing::debug;
 
 use super::state::{Seen, Span};
-use crate::{
-    context::Context,
+use crate::context::Context;
+use apply::{
     inventory::{self, Inventory, Overflow},
     plan::Owner,
 };
@@ -152,7 +152,7 @@ async fn read(client: Client, identity: Identity) -> Result<Option<Object>, kube
     Ok(Object::try_from(found).ok())
 }
 
-/// Whether the answer will be the same next time.
+/// Reports whether the answer will be the same next time.
 fn is_refusal(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status)
         if (400..500).contains(&status.code) && !matches!(status.code, 401 | 408 | 410 | 429))

@@ -70,7 +70,7 @@ pub(in crate::process) struct CopyArgs {
 }
 
 impl ServeArgs {
-    /// Whether only what is in the cache may be served.
+    /// Reports whether only what is in the cache may be served.
     pub(in crate::process) fn enforces(&self) -> bool {
         let default = self.cache_dir.is_some() && !self.cache_only;
         self.cache_enforce_integrity.unwrap_or(default)

@@ -4,7 +4,7 @@ use kube::core::DynamicObject;
 use serde_json::json;
 
 use super::*;
-use crate::watches::answer::is_refusal;
+use apply::api_error::is_refusal;
 
 fn served(sources: &[Source]) -> BTreeMap<Source, ApiResource> {
     let all = kinds().into_iter();

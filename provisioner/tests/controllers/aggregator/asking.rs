@@ -60,6 +60,9 @@ async fn an_operator_asks_not_to_be_upgraded_and_the_gate_closes() {
     let bundle = platform.world.push("tide:v1.0.0", &content).await;
     let _provisioner = platform.start().await;
     platform.install("tide", &bundle).await;
+    // No node runs the operator, and permissions that leave are pruned all the same.
+    let deadline = json!({"spec": {"progressDeadlineSeconds": 1}});
+    merge(&platform.world.api::<BundleInstance>(), "tide", &deadline).await;
     assert_eq!(told(&client).await, None);
     gate_is(&platform, "True", "AsExpected", "Ready for upgrade").await;
 

@@ -276,6 +276,7 @@ async fn each_binding_grants_its_permissions_and_no_more() {
         false, "patch", "customresourcedefinitions.apiextensions.k8s.io" => "";
         true, "get", "secrets" => "rukpak-system";
         true, "update", "secrets" => "rukpak-system";
+        true, "delete", "secrets" => "rukpak-system";
         false, "patch", "secrets" => "rukpak-system";
         false, "get", "secrets" => "default";
         true, "delete", "configmaps" => "rukpak-system";

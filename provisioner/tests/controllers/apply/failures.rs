@@ -1,5 +1,10 @@
 //! What the apiserver does not take.
 
+use apply::{
+    inventory::Inventory,
+    plan::Wave,
+    ssa::{Cause, Failure},
+};
 use k8s_openapi::{
     api::core::v1::{ConfigMap, Secret},
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
@@ -7,11 +12,6 @@ use k8s_openapi::{
 use kube::{
     Api, Client,
     api::{DeleteParams, Patch, PatchParams},
-};
-use provisioner::{
-    apply::{Cause, Failure},
-    inventory::Inventory,
-    plan::Wave,
 };
 use serde_json::{Value, json};
 

@@ -1,5 +1,9 @@
 //! What leaves.
 
+use apply::{
+    inventory::Inventory,
+    ssa::{Cause, Pruned},
+};
 use k8s_openapi::{
     api::core::v1::{ConfigMap, Namespace},
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
@@ -11,10 +15,6 @@ use kube::{
 use manifests::api::{
     instance::CrdDeletionPolicy::{self, Delete, DeleteIfUnused, Retain},
     labels,
-};
-use provisioner::{
-    apply::{Cause, Pruned},
-    inventory::Inventory,
 };
 use serde_json::{Value, json};
 

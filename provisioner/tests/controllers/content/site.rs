@@ -17,11 +17,11 @@ use manifests::{
     content::{Builder, Content, Limits},
     yaml,
 };
+use provisioner::versions::Versions;
 use provisioner::{
     bundle::Conversions,
     content::{Options, Parts, Service},
     leading::Leading,
-    preflight::versions::Versions,
     settings::Settings,
 };
 use reqwest::{Method, RequestBuilder, StatusCode};

@@ -1,28 +1,31 @@
 //! maxOpenShiftVersion and minKubeVersion against a cluster that says of itself that it is an OpenShift, by OpenShift's own
 //! definition of ClusterVersion. It would make every bundle of other tests ask, so there is a control plane for this alone.
 
+use apply::preflight::{Check, Findings};
 use cluster::Cluster;
 use convert::facts::Facts;
 use kube::Client;
 use manifests::{
-    api::instance::{Constraint, Enforcement, Override, Preflight},
+    api::instance::{
+        BundleInstance, BundleInstanceSpec, Constraint, Enforcement, Override, Preflight,
+    },
     openshift::{MaxOpenShiftVersion, Release, Spelling},
 };
-use provisioner::{
-    plan::Plan,
-    preflight::{self, Check, Findings, Input, versions::Versions},
-};
 
-use super::{Asked, CONTENT};
+use provisioner::{
+    overrides::Digests,
+    versions::{self, Candidate, Versions},
+};
+use serde_json::json;
+
 use crate::support::apply;
 use crate::{
     aggregator::{history, version},
     openshift::CLUSTER_VERSION,
 };
 
-async fn preflight_of_versions(input: &Input<'_>) -> Result<Findings, kube::Error> {
-    preflight::versions::check(input).await
-}
+/// The digest of the content that is installed.
+const CONTENT: &str = "sha256:1111111111111111111111111111111111111111111111111111111111111111";
 
 async fn check(client: &Client, facts: &Facts, cluster_version: Enforcement) -> Findings {
     check_with(client, facts, cluster_version, &[]).await
@@ -40,16 +43,25 @@ async fn check_with(
         digest: (*digest).to_owned(),
         reason: "tested".into(),
     });
-    let asked = Asked {
-        plan: &Plan::default(),
-        facts,
-        overrides: overrides.collect(),
+    let spec = BundleInstanceSpec {
         preflight: Some(Preflight {
             cluster_version,
             ..Preflight::default()
         }),
+        overrides: overrides.collect(),
+        ..serde_json::from_value(json!({
+            "provisionerClassName": "core-rukpak-io-plain",
+            "template": {"spec": {"source": {"type": "image", "image": {"ref": "registry.example/a:1"}}}},
+        }))
+        .unwrap()
     };
-    asked.of(client, client, preflight_of_versions).await
+    let candidate = Candidate {
+        instance: &BundleInstance::new("sky", spec),
+        digests: Digests::new(Some(CONTENT), None),
+        facts,
+    };
+    let versions = Versions::new(client.clone(), None);
+    versions::check(&candidate, &versions).await.unwrap()
 }
 
 fn facts(minor: u64) -> Facts {

@@ -50,6 +50,8 @@ impl Scene {
         let source = publish(self.world, &format!("{}:v1", self.name), &objects).await;
         let mut instance = support::instance(&self.name, "plain", source);
         instance.spec.crd_deletion_policy = policy;
+        // The operator does not become healthy here, and definitions are pruned all the same.
+        instance.spec.progress_deadline_seconds = Some(1);
         change(&mut instance);
         self.world.create(&instance).await;
         self.world

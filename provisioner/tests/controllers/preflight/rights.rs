@@ -1,5 +1,11 @@
 //! Rights that an account lacks, and accounts that cannot be used.
 
+use apply::{
+    discovery::Kinds,
+    inventory::Entry,
+    plan::Step,
+    preflight::{Check, Findings},
+};
 use k8s_openapi::api::{
     authentication::v1::{TokenRequest, TokenRequestSpec},
     core::v1::ServiceAccount,
@@ -11,13 +17,7 @@ use kube::{
     discovery::Scope,
 };
 use manifests::{api::instance::ServiceAccountRef, object::Object, yaml};
-use provisioner::{
-    account::Accounts,
-    inventory::Entry,
-    kinds::Kinds,
-    plan::Step,
-    preflight::{Check, Findings},
-};
+use provisioner::account::Accounts;
 use serde_json::{Value, json};
 
 use super::{Case, config, messages};

@@ -2,24 +2,20 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use apply::{
+    discovery::Kind,
+    drift::Fingerprint,
+    informers::{View, Watches},
+    ssa::{Applied, MANAGER},
+};
 use cluster::{Cluster, TempNamespace};
 use kube::{
     Api, Client, Config, Resource,
     api::{DynamicObject, Patch, PatchParams},
     core::{ApiResource, GroupVersionKind, NamespaceResourceScope},
-    runtime::reflector::ObjectRef,
 };
-use manifests::{
-    api::instance::{BundleInstance, ServiceAccountRef},
-    object::Identity,
-};
-use provisioner::{
-    account::Accounts,
-    apply::{Applied, MANAGER},
-    drift::Fingerprint,
-    kinds::Kind,
-    watches::{View, Watches},
-};
+use manifests::{api::instance::ServiceAccountRef, object::Identity};
+use provisioner::account::Accounts;
 use serde_json::{Value, json};
 use tokio::{sync::mpsc, time::timeout};
 
@@ -30,7 +26,7 @@ pub(crate) struct Observer {
     pub(crate) cluster: &'static Cluster,
     pub(crate) namespace: TempNamespace,
     pub(crate) watches: Watches,
-    woken: mpsc::UnboundedReceiver<ObjectRef<BundleInstance>>,
+    woken: mpsc::UnboundedReceiver<String>,
 }
 
 /// An object as it was applied.
@@ -125,6 +121,7 @@ impl Observer {
         Object {
             identity: object.identity(),
             applied: Applied {
+                hash: None,
                 uid: stored.metadata.uid.unwrap(),
                 resource_version: stored.metadata.resource_version.unwrap(),
                 fields: Fingerprint::of(&metadata, MANAGER),
@@ -179,7 +176,7 @@ impl Observer {
                 if wanted(&view) {
                     return view;
                 }
-                while self.woken.recv().await.expect("watches go on").name != instance {}
+                while self.woken.recv().await.expect("watches go on") != instance {}
             }
         };
         let seen = timeout(PATIENCE, look).await.ok();
@@ -189,9 +186,7 @@ impl Observer {
     /// Whom the watches wake next.
     pub(crate) async fn next_wake(&mut self) -> String {
         let next = timeout(PATIENCE, self.woken.recv()).await;
-        next.expect("somebody is woken")
-            .expect("watches go on")
-            .name
+        next.expect("somebody is woken").expect("watches go on")
     }
 
     /// Forgets who was woken until now.

@@ -8,7 +8,7 @@ use kube::ResourceExt;
 use super::State;
 use crate::bundle::job::declare::CONTAINER;
 
-/// Why a kubelet has no image yet, in its own words; rukpak repeats these without a word of its own.
+/// The reason why a kubelet has no image yet, in its own words; rukpak repeats these without a word of its own.
 const PULLING: [&str; 6] = [
     "ErrImagePull",
     "ImagePullBackOff",
@@ -80,17 +80,17 @@ pub(super) fn state(pod: &Pod, job: &str, before: Option<&str>) -> State {
     }
 }
 
-/// Whether a pod has failed, and another one has to follow.
+/// Reports whether a pod has failed, and another one has to follow.
 pub(super) fn is_over(pod: &Pod) -> bool {
     phase(pod) == "Failed"
 }
 
-/// Whether the work is done and the pod is not.
+/// Reports whether the work is done and the pod is not.
 pub(in crate::bundle::job) fn lingers(pods: &[Pod]) -> bool {
     newest(pods).is_some_and(|pod| phase(pod) == "Running" && ended(pod).is_some())
 }
 
-/// Why a pod has failed, if it has.
+/// The reason why a pod has failed, if it has.
 pub(super) fn words(pod: &Pod) -> Option<String> {
     let all = statuses(pod);
     let ours = all.filter(|status| matches!(status.name.as_str(), CONTAINER | "install"));
@@ -191,7 +191,7 @@ fn unschedulable(pod: &Pod) -> Option<&str> {
     scheduled.message.as_deref().or(scheduled.reason.as_deref())
 }
 
-/// Whether a pod had to go for reasons that have nothing to do with it.
+/// Reports whether a pod had to go for reasons that have nothing to do with it.
 fn is_disrupted(pod: &Pod) -> bool {
     let conditions = pod
         .status

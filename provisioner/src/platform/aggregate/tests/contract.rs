@@ -11,7 +11,7 @@ fn status_of<'a>(status: &'a ClusterOperatorStatus, type_: &str) -> Option<&'a s
     Some(&condition.status)
 }
 
-/// Whether the installation of a cluster goes on: being available is all that counts.
+/// Reports whether the installation of a cluster goes on: being available is all that counts.
 fn installs(status: &ClusterOperatorStatus) -> bool {
     !status.versions.is_empty() && status_of(status, "Available") == Some("True")
 }

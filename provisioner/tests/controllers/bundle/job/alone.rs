@@ -82,10 +82,9 @@ async fn provisioners_come_and_go_while_a_job_works_and_a_lost_store_takes_one_m
     let changed = node.run(&pod, &small("something else")).await;
     let error = changed.unwrap_err().to_string();
     assert!(error.contains("a Bundle does not change"), "{error}");
-    let lost = wait_for(bundles.clone(), name, "failing", |bundle: &Bundle| {
-        let unpacked = condition(&bundle.status.as_ref()?.conditions, "Unpacked")?;
-        unpacked
-            .message
+    let lost = wait_for(bundles.clone(), name, "reported", |bundle: &Bundle| {
+        let lost = condition(&bundle.status.as_ref()?.conditions, "ContentAvailable")?;
+        lost.message
             .contains("a Bundle does not change")
             .then_some(())
     })
@@ -101,7 +100,10 @@ async fn provisioners_come_and_go_while_a_job_works_and_a_lost_store_takes_one_m
     })
     .await;
     node.run(&node.pod(name).await, &content).await.unwrap();
-    let after = wait_for(bundles, name, "unpacked", done).await;
+    let after = wait_for(bundles, name, "available", |bundle: &Bundle| {
+        (bundle.status.as_ref()?.conditions.len() == 1).then_some(())
+    })
+    .await;
     assert_eq!(digest(&after), digest(&before));
     drop(third);
 }

@@ -41,6 +41,8 @@ async fn a_definition_that_leaves_stays_while_it_is_used_or_to_be_retained() {
             CrdDeletionPolicy::DeleteIfUnused,
             "1 custom resource is left",
         ),
+        // The policy is for the removal of the instance: no upgrade deletes custom resources.
+        (CrdDeletionPolicy::Delete, "1 custom resource is left"),
         (
             CrdDeletionPolicy::Retain,
             "is kept by spec.crdDeletionPolicy Retain",
@@ -63,25 +65,4 @@ async fn a_definition_that_leaves_stays_while_it_is_used_or_to_be_retained() {
         scene.widgets("v1").get("precious").await.unwrap();
         scene.is_kept().await;
     }
-}
-
-#[tokio::test]
-async fn a_definition_that_is_to_be_deleted_waits_for_its_custom_resources() {
-    let scene = Scene::new("waits", CrdDeletionPolicy::Delete).await;
-    scene.widget("v1", "held", &["example.com/operator"]).await;
-    scene.leave().await;
-    let told = scene.says("held").await;
-    for part in [
-        format!("CustomResourceDefinition {}: ", scene.definition()),
-        "example.com/operator".to_owned(),
-    ] {
-        assert!(told.contains(&part), "{part} is missing: {told}");
-    }
-    let waiting = read(scene.world, &scene.name).await;
-    assert_eq!(line(&waiting, "Progressing"), "True Retrying");
-    assert_eq!(line(&waiting, "Installed"), "True InstallationSucceeded");
-    scene.free("held").await;
-    support::gone(scene.definitions(), &scene.definition()).await;
-    scene.has_left().await;
-    delete(scene.world, &scene.name).await;
 }

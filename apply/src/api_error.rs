@@ -1,0 +1,74 @@
+//! What the apiserver has answered a watch.
+
+use std::time::Duration;
+
+use kube::{core::Status, runtime::watcher};
+
+/// The status of an answer; none if nobody answered.
+pub fn code(error: &watcher::Error) -> Option<u16> {
+    status(error).map(|status| status.code)
+}
+
+/// How long to wait before the next request, where the apiserver asks for that.
+pub fn wait(error: &watcher::Error) -> Option<Duration> {
+    let seconds = status(error)?.details.as_ref()?.retry_after_seconds;
+    Some(Duration::from_secs(seconds.into()))
+}
+
+fn status(error: &watcher::Error) -> Option<&Status> {
+    match error {
+        watcher::Error::InitialListFailed(kube::Error::Api(status))
+        | watcher::Error::WatchStartFailed(kube::Error::Api(status))
+        | watcher::Error::WatchFailed(kube::Error::Api(status))
+        | watcher::Error::WatchError(status) => Some(status),
+        _ => None,
+    }
+}
+
+/// Whether a status will be the same next time, unless somebody does something. 410 says that it has to be listed anew.
+pub fn is_refusal(code: u16) -> bool {
+    (400..500).contains(&code) && !matches!(code, 408 | 410 | 429)
+}
+
+/// Whether the apiserver may come back as another version: nobody has answered, or something is wrong with it. One that says
+/// no is the one that it was.
+pub fn is_outage(code: Option<u16>) -> bool {
+    code.is_none_or(|code| code >= 500)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_apiserver_says_how_long_to_wait() {
+        let of = |status| {
+            let status: Status = serde_json::from_value(status).unwrap();
+            let status = Box::new(status);
+            wait(&watcher::Error::WatchStartFailed(kube::Error::Api(status)))
+        };
+        let busy = json!({"code": 429, "details": {"retryAfterSeconds": 7}});
+        assert_eq!(of(busy), Some(Duration::from_secs(7)));
+        assert_eq!(of(json!({"code": 429})), None);
+        assert_eq!(wait(&watcher::Error::NoResourceVersion), None);
+    }
+
+    #[test]
+    fn only_an_apiserver_that_does_not_answer_may_come_back_as_another_one() {
+        for (code, refuses, may_be_another) in [
+            (None, false, true),
+            (Some(500), false, true),
+            (Some(503), false, true),
+            (Some(401), true, false),
+            (Some(403), true, false),
+            (Some(404), true, false),
+            (Some(410), false, false),
+            (Some(429), false, false),
+        ] {
+            assert_eq!(code.is_some_and(is_refusal), refuses, "{code:?}");
+            assert_eq!(is_outage(code), may_be_another, "{code:?}");
+        }
+    }
+}

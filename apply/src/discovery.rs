@@ -1,0 +1,313 @@
+//! Which kinds the apiserver serves: asked once, forgotten when definitions change.
+
+mod appear;
+mod ask;
+pub(crate) mod definition;
+mod definitions;
+mod follow;
+mod served;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use futures::{StreamExt, TryStreamExt, stream};
+use kube::{
+    Client,
+    core::{ApiResource, GroupVersionKind},
+};
+use tokio::sync::{OnceCell, watch};
+use tokio_util::sync::CancellationToken;
+
+use self::definitions::Definitions;
+pub(crate) use self::definitions::State;
+
+/// How long a "not served" is believed. Definitions are watched, but what they lead to appears in discovery a moment
+/// later, and aggregated APIs come and go with the pods behind them.
+const ABSENCE: Duration = Duration::from_secs(10);
+/// How many group versions are asked for at the same time.
+const CONCURRENCY: usize = 8;
+/// From so many unknown group versions on, the list of all groups is asked for first: a bundle may name thousands that
+/// do not exist.
+const MANY: usize = 4;
+/// How many group versions that are not served are remembered.
+const MOST_ABSENT: usize = 1024;
+
+/// How many groups that were looked for are remembered; with more of them, each group counts as looked for.
+const MOST_SOUGHT: usize = 1024;
+
+/// A kind as the apiserver serves it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kind {
+    /// Group, version, kind and plural.
+    pub resource: ApiResource,
+    /// Whether its objects live in namespaces.
+    pub namespaced: bool,
+}
+
+/// What is known of a kind without asking.
+pub enum Remembered {
+    /// It has not been asked for, or that was forgotten.
+    Nothing,
+    /// It was not served.
+    NotServed,
+    /// It is served.
+    Served(Arc<Kind>),
+}
+
+/// What is served of what was asked for.
+pub type Found = HashMap<GroupVersionKind, Option<Arc<Kind>>>;
+
+/// What is known about the kinds that were asked for, those that are not served included.
+pub struct Kinds {
+    client: Client,
+    known: Mutex<HashMap<GroupVersion, Arc<Slot>>>,
+    sought: watch::Sender<BTreeSet<String>>,
+    changes: watch::Sender<u64>,
+    definitions: Definitions,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct GroupVersion {
+    group: String,
+    version: String,
+}
+
+/// The answer for a group version; whoever asks while it is on its way waits for the same one.
+#[derive(Debug, Default)]
+struct Slot(OnceCell<Served>);
+
+/// What a group version holds.
+#[derive(Debug)]
+struct Served {
+    /// `None`: there is no such group version.
+    kinds: Option<HashMap<String, Arc<Kind>>>,
+    asked: Instant,
+}
+
+impl Kinds {
+    /// Knows nothing yet.
+    pub fn new(client: Client) -> Self {
+        Self {
+            client,
+            known: Mutex::default(),
+            sought: watch::Sender::default(),
+            changes: watch::Sender::new(0),
+            definitions: Definitions::new(),
+        }
+    }
+
+    /// Looks several kinds up, asking only for what is not known. `None` is not served.
+    ///
+    /// # Errors
+    /// When the apiserver cannot be asked.
+    pub async fn find(
+        &self,
+        wanted: impl IntoIterator<Item = GroupVersionKind> + Send,
+    ) -> Result<Found, kube::Error> {
+        let mut by_version: BTreeMap<GroupVersion, Vec<GroupVersionKind>> = BTreeMap::new();
+        for kind in wanted {
+            let version = GroupVersion {
+                group: kind.group.clone(),
+                version: kind.version.clone(),
+            };
+            by_version.entry(version).or_default().push(kind);
+        }
+        let slots = self.slots(&by_version);
+        let unknown = slots
+            .iter()
+            .filter(|(_, slot)| !slot.0.initialized())
+            .count();
+        let listed = if unknown > MANY {
+            Some(ask::groups(&self.client).await?)
+        } else {
+            None
+        };
+        let answers: Vec<_> = stream::iter(slots)
+            .map(|(version, slot)| {
+                let listed = listed.as_ref();
+                async move {
+                    let ask = || async {
+                        let kinds = match listed {
+                            Some(listed) if !listed.contains(&version) => None,
+                            _ => ask::kinds(&self.client, &version).await?,
+                        };
+                        Ok::<_, kube::Error>(Served {
+                            kinds,
+                            asked: Instant::now(),
+                        })
+                    };
+                    slot.0.get_or_try_init(ask).await?;
+                    Ok::<_, kube::Error>((version, slot))
+                }
+            })
+            .buffer_unordered(CONCURRENCY)
+            .try_collect()
+            .await?;
+
+        let mut found = HashMap::new();
+        for (version, slot) in answers {
+            for kind in by_version.remove(&version).unwrap_or_default() {
+                let served = slot.0.get().and_then(|served| served.find(&kind.kind));
+                if served.is_none() {
+                    self.seek(&kind.group);
+                }
+                found.insert(kind, served);
+            }
+        }
+        Ok(found)
+    }
+
+    /// What is remembered of a kind, without asking.
+    pub fn remembered(&self, kind: &GroupVersionKind) -> Remembered {
+        let version = GroupVersion {
+            group: kind.group.clone(),
+            version: kind.version.clone(),
+        };
+        let slot = self.known().get(&version).cloned();
+        match slot.as_ref().and_then(|slot| slot.0.get()) {
+            Some(served) => served
+                .find(&kind.kind)
+                .map_or(Remembered::NotServed, Remembered::Served),
+            None => Remembered::Nothing,
+        }
+    }
+
+    /// Looks a kind up whatever its version is, that one first: what was applied in a version that is served no longer is
+    /// still there in another.
+    ///
+    /// # Errors
+    /// When the apiserver cannot be asked, or does not tell of a version because the server behind it is not there.
+    pub async fn find_any(
+        &self,
+        wanted: GroupVersionKind,
+    ) -> Result<Option<Arc<Kind>>, kube::Error> {
+        if let Some(kind) = self.find([wanted.clone()]).await?.remove(&wanted).flatten() {
+            return Ok(Some(kind));
+        }
+        let versions = ask::groups(&self.client).await?;
+        for version in versions
+            .iter()
+            .filter(|version| version.group == wanted.group)
+        {
+            let kinds = ask::kinds(&self.client, version).await?;
+            let Some(kinds) = kinds else {
+                let problem = format!(
+                    "the server behind the API {}/{} is not available",
+                    version.group, version.version
+                );
+                return Err(kube::Error::Service(problem.into()));
+            };
+            if let Some(kind) = kinds.get(&wanted.kind) {
+                return Ok(Some(kind.clone()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Forgets what is known of a group: a CRD of it was applied or deleted, or the apiserver answered 404.
+    pub fn forget(&self, group: &str) {
+        self.known().retain(|version, _| version.group != group);
+    }
+
+    /// Has discovery followed when something of a group begins to be served: somebody waits for it. What nobody has
+    /// looked for is not asked for.
+    pub fn seek(&self, group: &str) {
+        self.sought.send_if_modified(|sought| {
+            sought.len() < MOST_SOUGHT && sought.insert(group.to_owned())
+        });
+    }
+
+    /// Reports whether anybody wants to know what is served of a group.
+    fn is_sought(&self, group: &str) -> bool {
+        let is_sought = {
+            let sought = self.sought.borrow();
+            sought.len() >= MOST_SOUGHT || sought.contains(group)
+        };
+        is_sought || self.known().keys().any(|version| version.group == group)
+    }
+
+    /// Counts the changes of what is served, so that whoever misses an API can wait for one.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// Watches CustomResourceDefinitions and APIServices (metadata would not tell Established: conditions are needed)
+    /// until cancelled, and forgets what they change.
+    pub async fn run(&self, stop: CancellationToken) {
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = follow::all(self) => {}
+        }
+    }
+
+    /// Reports whether a kind is known to be served, without asking.
+    pub fn knows(&self, kind: &GroupVersionKind) -> bool {
+        matches!(self.remembered(kind), Remembered::Served(_))
+    }
+
+    /// How far a definition is, as far as the watch has told.
+    pub(crate) fn definition(&self, name: &str) -> Option<State> {
+        self.definitions.get(name)
+    }
+
+    /// Tells of every change of a definition; `None` while they are not watched.
+    pub(crate) fn definitions(&self) -> Option<watch::Receiver<()>> {
+        let changes = self.definitions.changes();
+        self.definitions.are_told().then_some(changes)
+    }
+
+    /// Keeps what discovery shows of a group version.
+    fn learn(&self, version: &GroupVersion, kinds: Option<HashMap<String, Arc<Kind>>>) {
+        let served = Served {
+            kinds,
+            asked: Instant::now(),
+        };
+        let slot = Slot(OnceCell::new_with(Some(served)));
+        self.known().insert(version.clone(), Arc::new(slot));
+    }
+
+    /// The slots of group versions: those there are, unless they say "not served" for too long, or empty ones.
+    fn slots(
+        &self,
+        wanted: &BTreeMap<GroupVersion, Vec<GroupVersionKind>>,
+    ) -> Vec<(GroupVersion, Arc<Slot>)> {
+        let mut known = self.known();
+        if known.len() > MOST_ABSENT {
+            known.retain(|_, slot| slot.0.get().is_none_or(|served| served.kinds.is_some()));
+        }
+        wanted
+            .iter()
+            .map(|(version, kinds)| {
+                let slot = known.entry(version.clone()).or_default();
+                if slot.0.get().is_some_and(|served| served.is_stale(kinds)) {
+                    *slot = Arc::default();
+                }
+                (version.clone(), slot.clone())
+            })
+            .collect()
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<GroupVersion, Arc<Slot>>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says that something has changed, once it is forgotten.
+    fn changed(&self) {
+        self.changes
+            .send_modify(|changes| *changes = changes.wrapping_add(1));
+    }
+}
+
+impl Served {
+    fn find(&self, kind: &str) -> Option<Arc<Kind>> {
+        self.kinds.as_ref()?.get(kind).cloned()
+    }
+
+    /// Reports whether a wanted kind was not there, and that was long ago.
+    fn is_stale(&self, wanted: &[GroupVersionKind]) -> bool {
+        self.asked.elapsed() > ABSENCE && wanted.iter().any(|kind| self.find(&kind.kind).is_none())
+    }
+}

@@ -1,0 +1,315 @@
+//! The rules of built-in kinds.
+
+use serde_json::Value;
+
+use super::{Health, at, conditions::Conditions, number, text};
+
+/// Judges an object whose generation was looked at.
+pub(super) type Rule = fn(&Value, &Conditions<'_>) -> Health;
+
+/// The rule of a kind, whatever its version.
+pub(super) fn rule(group: &str, kind: &str) -> Option<Rule> {
+    Some(match (group, kind) {
+        ("apps", "Deployment") => deployment,
+        ("apps", "StatefulSet") => stateful_set,
+        ("apps", "DaemonSet") => daemon_set,
+        ("apps", "ReplicaSet") => replica_set,
+        ("batch", "Job") => job,
+        ("", "Pod") => pod,
+        ("", "PersistentVolumeClaim") => claim,
+        ("", "Service") => service,
+        ("policy", "PodDisruptionBudget") => disruption_budget,
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => definition,
+        ("apiregistration.k8s.io", "APIService") => api_service,
+        _ => return None,
+    })
+}
+
+/// The first count that is too small, or the extra pods: `2 of 3 replicas are ready`.
+fn counts<const N: usize>(
+    counts: [(i64, i64, &str); N],
+    extra: Option<(i64, i64)>,
+) -> Option<Health> {
+    let short = counts.into_iter().find(|(is, wanted, _)| is < wanted);
+    if let Some((is, wanted, what)) = short {
+        return Some(Health::progress(format!("{is} of {wanted} {what}")));
+    }
+    let (are, wanted) = extra?;
+    (are > wanted).then(|| Health::progress(format!("{} old replicas have to end", are - wanted)))
+}
+
+/// The apiserver fills `spec.replicas` in; an object that was not stored has one.
+fn replicas(object: &Value) -> i64 {
+    number(object, &["spec", "replicas"]).unwrap_or(1)
+}
+
+fn status(object: &Value, field: &str) -> i64 {
+    number(object, &["status", field]).unwrap_or_default()
+}
+
+fn deployment(object: &Value, conditions: &Conditions<'_>) -> Health {
+    let progressing = conditions.find("Progressing");
+    if let Some(condition) = progressing
+        && condition.reason == "ProgressDeadlineExceeded"
+    {
+        return Health::failed(condition.words("Progressing"));
+    }
+    let wanted = replicas(object);
+    let (all, updated) = (
+        status(object, "replicas"),
+        status(object, "updatedReplicas"),
+    );
+    let lacking = counts(
+        [
+            (all, wanted, "replicas exist"),
+            (updated, wanted, "replicas are up to date"),
+        ],
+        Some((all, wanted)),
+    )
+    .or_else(|| {
+        counts(
+            [
+                (
+                    status(object, "availableReplicas"),
+                    updated,
+                    "replicas are available",
+                ),
+                (
+                    status(object, "readyReplicas"),
+                    wanted,
+                    "replicas are ready",
+                ),
+            ],
+            None,
+        )
+    });
+    if let Some(lacking) = lacking {
+        return lacking;
+    }
+    // The controller says nothing of progress where there is no deadline; the largest number means none, too.
+    let deadline = number(object, &["spec", "progressDeadlineSeconds"]);
+    let has_deadline = deadline.is_some_and(|deadline| deadline < i64::from(i32::MAX));
+    let complete =
+        progressing.is_some_and(|it| it.status == "True" && it.reason == "NewReplicaSetAvailable");
+    if has_deadline && !complete {
+        return Health::progress("its new ReplicaSet is not available");
+    }
+    match conditions.find("Available") {
+        Some(available) if available.status == "True" => Health::Current,
+        Some(available) => Health::progress(available.words("Available")),
+        None => Health::progress("has no condition Available"),
+    }
+}
+
+fn stateful_set(object: &Value, _: &Conditions<'_>) -> Health {
+    // Whoever chooses this replaces the pods by hand.
+    if text(object, &["spec", "updateStrategy", "type"]) == "OnDelete" {
+        return Health::Current;
+    }
+    let wanted = replicas(object);
+    let all = status(object, "replicas");
+    let lacking = counts(
+        [
+            (all, wanted, "replicas exist"),
+            (
+                status(object, "readyReplicas"),
+                wanted,
+                "replicas are ready",
+            ),
+        ],
+        Some((all, wanted)),
+    );
+    if let Some(lacking) = lacking {
+        return lacking;
+    }
+    let partition = number(
+        object,
+        &["spec", "updateStrategy", "rollingUpdate", "partition"],
+    );
+    // The apiserver fills in 0, which is no partition.
+    if let Some(partition) = partition.filter(|&partition| partition > 0) {
+        let updated = (
+            status(object, "updatedReplicas"),
+            wanted.saturating_sub(partition),
+        );
+        return counts([(updated.0, updated.1, "replicas are up to date")], None)
+            .unwrap_or_default();
+    }
+    let current = (
+        status(object, "currentReplicas"),
+        wanted,
+        "replicas are up to date",
+    );
+    if let Some(lacking) = counts([current], None) {
+        return lacking;
+    }
+    let revision = |field| text(object, &["status", field]);
+    if revision("currentRevision") == revision("updateRevision") {
+        Health::Current
+    } else {
+        Health::progress("its replicas are not all of the latest revision")
+    }
+}
+
+fn daemon_set(object: &Value, _: &Conditions<'_>) -> Health {
+    if number(object, &["status", "observedGeneration"]).is_none() {
+        return Health::progress("its controller has not looked at it");
+    }
+    let Some(wanted) = number(object, &["status", "desiredNumberScheduled"]) else {
+        return Health::progress("its controller has not counted the nodes");
+    };
+    counts(
+        [
+            (
+                status(object, "currentNumberScheduled"),
+                wanted,
+                "nodes have a pod",
+            ),
+            (
+                status(object, "updatedNumberScheduled"),
+                wanted,
+                "pods are up to date",
+            ),
+            (
+                status(object, "numberAvailable"),
+                wanted,
+                "pods are available",
+            ),
+            (status(object, "numberReady"), wanted, "pods are ready"),
+        ],
+        None,
+    )
+    .unwrap_or_default()
+}
+
+fn replica_set(object: &Value, conditions: &Conditions<'_>) -> Health {
+    if let Some(failure) = conditions.find("ReplicaFailure")
+        && failure.status == "True"
+    {
+        return Health::progress(failure.words("ReplicaFailure"));
+    }
+    let wanted = replicas(object);
+    counts(
+        [
+            (
+                status(object, "fullyLabeledReplicas"),
+                wanted,
+                "replicas have all labels",
+            ),
+            (
+                status(object, "availableReplicas"),
+                wanted,
+                "replicas are available",
+            ),
+            (
+                status(object, "readyReplicas"),
+                wanted,
+                "replicas are ready",
+            ),
+        ],
+        Some((status(object, "replicas"), wanted)),
+    )
+    .unwrap_or_default()
+}
+
+/// A Job that runs is as it should be.
+fn job(object: &Value, conditions: &Conditions<'_>) -> Health {
+    if conditions.is_true("Complete") || conditions.is_true("Suspended") {
+        return Health::Current;
+    }
+    if let Some(failed) = conditions.find("Failed")
+        && failed.status == "True"
+    {
+        return Health::failed(failed.words("Failed"));
+    }
+    if text(object, &["status", "startTime"]).is_empty() {
+        return Health::progress("has not started");
+    }
+    Health::Current
+}
+
+fn pod(object: &Value, conditions: &Conditions<'_>) -> Health {
+    match text(object, &["status", "phase"]) {
+        "Succeeded" => Health::Current,
+        "Failed" => Health::failed(match text(object, &["status", "message"]) {
+            "" => "has failed".to_owned(),
+            message => format!("has failed: {message}"),
+        }),
+        "Running" if conditions.is_true("Ready") => Health::Current,
+        "Running" => match crashing(object).as_slice() {
+            [] => Health::progress("runs and is not ready"),
+            names => Health::failed(format!(
+                "containers crash again and again (CrashLoopBackOff): {}",
+                names.join(", ")
+            )),
+        },
+        "Pending" => match conditions.find("PodScheduled") {
+            Some(scheduled) if scheduled.status == "False" => {
+                Health::progress(scheduled.words("PodScheduled"))
+            }
+            _ => Health::progress("is pending"),
+        },
+        "" => Health::progress("no node has looked at it"),
+        phase => Health::progress(format!("is in the phase {phase}")),
+    }
+}
+
+fn crashing(object: &Value) -> Vec<&str> {
+    let containers = at(object, &["status", "containerStatuses"]).and_then(Value::as_array);
+    containers
+        .into_iter()
+        .flatten()
+        .filter(|it| text(it, &["state", "waiting", "reason"]) == "CrashLoopBackOff")
+        .map(|it| text(it, &["name"]))
+        .collect()
+}
+
+fn claim(object: &Value, _: &Conditions<'_>) -> Health {
+    match text(object, &["status", "phase"]) {
+        "Bound" => Health::Current,
+        "Lost" => Health::failed("has lost its volume"),
+        "" => Health::progress("is not bound to a volume"),
+        phase => Health::progress(format!("is not bound to a volume ({phase})")),
+    }
+}
+
+/// A load balancer is up to the cluster's provider; many have none.
+fn service(object: &Value, _: &Conditions<'_>) -> Health {
+    let waits = text(object, &["spec", "type"]) == "LoadBalancer"
+        && text(object, &["spec", "clusterIP"]).is_empty();
+    if waits {
+        Health::progress("has no cluster IP")
+    } else {
+        Health::Current
+    }
+}
+
+/// It is enough that the controller has counted, which the generation tells.
+fn disruption_budget(_: &Value, _: &Conditions<'_>) -> Health {
+    Health::Current
+}
+
+fn definition(_: &Value, conditions: &Conditions<'_>) -> Health {
+    if let Some(names) = conditions.find("NamesAccepted")
+        && names.status == "False"
+    {
+        return Health::failed(names.words("NamesAccepted"));
+    }
+    match conditions.find("Established") {
+        Some(established) if established.status == "True" => Health::Current,
+        Some(established)
+            if established.status == "False" && established.reason != "Installing" =>
+        {
+            Health::failed(established.words("Established"))
+        }
+        _ => Health::progress("is not established yet"),
+    }
+}
+
+fn api_service(_: &Value, conditions: &Conditions<'_>) -> Health {
+    match conditions.find("Available") {
+        Some(available) if available.status == "True" => Health::Current,
+        Some(available) => Health::progress(available.words("Available")),
+        None => Health::progress("has no condition Available"),
+    }
+}

@@ -1,0 +1,103 @@
+//! What is kept of an object.
+
+use std::{collections::HashSet, sync::Arc};
+
+use crate::{
+    drift::Fingerprint,
+    health::Health,
+    informers::{Seen, object::Observed, scope::Key},
+    revision::ObjectHash,
+};
+
+/// An object, in little space.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) owner: Arc<str>,
+    pub(super) uid: Box<str>,
+    pub(super) resource_version: Box<str>,
+    pub(super) fields: Option<Fingerprint>,
+    pub(super) hash: Option<ObjectHash>,
+    pub(super) deleting: bool,
+    /// Nothing for `Current`, as nearly all objects are.
+    pub(super) health: Option<Box<Health>>,
+    pub(super) writer: Option<Arc<str>>,
+    /// That we wrote it and the watch has not told of it yet; which note it was.
+    pub(super) note: Option<u64>,
+}
+
+/// A resourceVersion to compare: numbers, in every apiserver that has etcd behind it. Others are nothing, so that they
+/// are never later than what a watch says.
+pub(super) fn number(resource_version: &str) -> u64 {
+    resource_version.parse().unwrap_or_default()
+}
+
+// === impl Entry ===
+
+impl Entry {
+    pub(super) fn of(observed: Observed) -> (Key, Self) {
+        let Observed {
+            key,
+            owner,
+            uid,
+            resource_version,
+            fields,
+            hash,
+            deleting,
+            health,
+            writer,
+        } = observed;
+        let entry = Self {
+            owner,
+            uid,
+            resource_version,
+            fields,
+            hash,
+            deleting,
+            health: (health != Health::Current).then(|| Box::new(health)),
+            writer,
+            note: None,
+        };
+        (key, entry)
+    }
+
+    pub(super) fn is_newer_note_than(&self, other: &Self) -> bool {
+        self.note.is_some() && number(&self.resource_version) > number(&other.resource_version)
+    }
+
+    /// Whom it concerns that this has come in the place of another.
+    pub(super) fn concern(
+        &self,
+        old: Option<&Self>,
+        key: &Key,
+        concerned: &mut HashSet<(Arc<str>, Key)>,
+    ) {
+        if old.is_some_and(|old| old.decides_as(self)) {
+            return;
+        }
+        concerned.insert((Arc::clone(&self.owner), key.clone()));
+        if let Some(old) = old {
+            concerned.insert((Arc::clone(&old.owner), key.clone()));
+        }
+    }
+
+    /// Reports whether no decision would be another one: resourceVersions change with every status and annotation.
+    fn decides_as(&self, other: &Self) -> bool {
+        self.owner == other.owner
+            && self.uid == other.uid
+            && self.fields == other.fields
+            && self.deleting == other.deleting
+            && self.health == other.health
+    }
+
+    pub(super) fn seen(&self) -> Seen {
+        Seen {
+            uid: self.uid.to_string(),
+            resource_version: self.resource_version.to_string(),
+            fields: self.fields,
+            hash: self.hash,
+            deleting: self.deleting,
+            health: self.health.as_deref().cloned().unwrap_or_default(),
+            writer: self.writer.clone(),
+        }
+    }
+}

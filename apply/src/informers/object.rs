@@ -1,0 +1,241 @@
+//! What is read of an object, and what is left of it.
+
+use std::{borrow::Cow, fmt, sync::Arc};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
+use kube::{
+    Resource,
+    core::{ApiResource, DynamicObject, DynamicResourceScope, PartialObjectMeta},
+};
+use manifests::api::labels::{OBJECT_HASH, OWNER_NAME};
+use serde::{
+    Deserialize, Deserializer,
+    de::{self, IgnoredAny, MapAccess, SeqAccess, Visitor},
+};
+use serde_json::{Map, Value, json};
+
+use crate::{
+    drift::Fingerprint,
+    health::{self, Health},
+    informers::scope::Key,
+    revision::ObjectHash,
+    ssa::MANAGER,
+};
+
+/// What decisions need of an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Observed {
+    pub(super) key: Key,
+    /// The instance that its labels name.
+    pub(super) owner: Arc<str>,
+    pub(super) uid: Box<str>,
+    pub(super) resource_version: Box<str>,
+    pub(super) fields: Option<Fingerprint>,
+    pub(super) hash: Option<ObjectHash>,
+    pub(super) deleting: bool,
+    pub(super) health: Health,
+    pub(super) writer: Option<Arc<str>>,
+}
+
+/// An object as far as health needs it: whatever else it holds is passed over while it is read.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct Full {
+    #[serde(default)]
+    metadata: ObjectMeta,
+    #[serde(default, deserialize_with = "judged")]
+    spec: Value,
+    #[serde(default)]
+    status: Value,
+}
+
+/// Reads of a spec what health asks for: that of a definition may have a megabyte.
+fn judged<'de, D: Deserializer<'de>>(spec: D) -> Result<Value, D::Error> {
+    spec.deserialize_any(Judged)
+}
+
+struct Judged;
+
+impl<'de> Visitor<'de> for Judged {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a spec")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+        let mut spec = Map::new();
+        while let Some(field) = map.next_key::<Cow<'_, str>>()? {
+            if health::SPEC.contains(&field.as_ref()) {
+                spec.insert(field.into_owned(), map.next_value()?);
+            } else {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(Value::Object(spec))
+    }
+
+    // Those of custom resources may be anything.
+    fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<Value, A::Error> {
+        while all.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Value::Null)
+    }
+
+    fn visit_str<E: de::Error>(self, _: &str) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E: de::Error>(self, _: bool) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_i64<E: de::Error>(self, _: i64) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_u64<E: de::Error>(self, _: u64) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_f64<E: de::Error>(self, _: f64) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+}
+
+/// Longer names of field managers than the apiserver takes are nobody's.
+const LONGEST_MANAGER: usize = 128;
+
+pub(super) fn of_metadata(object: PartialObjectMeta<DynamicObject>) -> Observed {
+    observed(object.metadata, Health::Current)
+}
+
+pub(super) fn of_full(object: Full, resource: &ApiResource) -> Observed {
+    let Full {
+        metadata,
+        spec,
+        status,
+    } = object;
+    let deleting = metadata.deletion_timestamp.is_some();
+    // Items of lists lack their kind, and what is not read here no rule asks for.
+    let mut judged = Map::from_iter([
+        ("apiVersion".to_owned(), json!(resource.api_version)),
+        ("kind".to_owned(), json!(resource.kind)),
+        ("spec".to_owned(), spec),
+        ("status".to_owned(), status),
+    ]);
+    let mut head = Map::new();
+    if let Some(generation) = metadata.generation {
+        head.insert("generation".to_owned(), json!(generation));
+    }
+    if deleting {
+        head.insert("deletionTimestamp".to_owned(), json!(""));
+    }
+    judged.insert("metadata".to_owned(), Value::Object(head));
+    let health = health::of(&Value::Object(judged));
+    observed(metadata, health)
+}
+
+fn observed(metadata: ObjectMeta, health: Health) -> Observed {
+    let entries = metadata.managed_fields.unwrap_or_default();
+    let owner = metadata
+        .labels
+        .unwrap_or_default()
+        .remove(OWNER_NAME)
+        .unwrap_or_default();
+    let hash = metadata
+        .annotations
+        .as_ref()
+        .and_then(|annotations| annotations.get(OBJECT_HASH))
+        .and_then(|text| text.parse().ok());
+    Observed {
+        hash,
+        key: Key {
+            namespace: metadata.namespace.unwrap_or_default().into(),
+            name: metadata.name.unwrap_or_default().into(),
+        },
+        owner: owner.into(),
+        uid: metadata.uid.unwrap_or_default().into(),
+        resource_version: metadata.resource_version.unwrap_or_default().into(),
+        fields: Fingerprint::of_entries(&entries, MANAGER),
+        deleting: metadata.deletion_timestamp.is_some(),
+        health,
+        writer: writer(&entries),
+    }
+}
+
+/// Who wrote last besides us. Status is written all the time, and no field of ours.
+fn writer(entries: &[ManagedFieldsEntry]) -> Option<Arc<str>> {
+    entries
+        .iter()
+        .filter(|entry| entry.subresource.as_deref() != Some("status"))
+        .filter_map(|entry| Some((entry.time.as_ref()?, entry.manager.as_deref()?)))
+        .filter(|(_, manager)| *manager != MANAGER && manager.len() <= LONGEST_MANAGER)
+        .max_by_key(|(time, _)| time.0)
+        .map(|(_, manager)| manager.into())
+}
+
+// === impl Full ===
+
+impl Resource for Full {
+    type DynamicType = ApiResource;
+    type Scope = DynamicResourceScope;
+
+    fn group(resource: &ApiResource) -> Cow<'_, str> {
+        resource.group.as_str().into()
+    }
+
+    fn version(resource: &ApiResource) -> Cow<'_, str> {
+        resource.version.as_str().into()
+    }
+
+    fn kind(resource: &ApiResource) -> Cow<'_, str> {
+        resource.kind.as_str().into()
+    }
+
+    fn api_version(resource: &ApiResource) -> Cow<'_, str> {
+        resource.api_version.as_str().into()
+    }
+
+    fn plural(resource: &ApiResource) -> Cow<'_, str> {
+        resource.plural.as_str().into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_spec_is_read_what_health_asks_for_whatever_else_it_is() {
+        for (spec, expected) in ::tests::rows![
+            r#"{"replicas":2,"template":{"spec":[1]},"type":"LoadBalancer"}"# => json!({"replicas": 2, "type": "LoadBalancer"});
+            r#"{"versions":[{"schema":{}}]}"# => json!({});
+            r#""text""# => json!(null);
+            "[1,{}]" => json!(null);
+            "null" => json!(null);
+            "-1" => json!(null);
+            "1" => json!(null);
+            "1.5" => json!(null);
+            "true" => json!(null);
+        ] {
+            let text = format!(r#"{{"metadata":{{"name":"a"}},"spec":{spec},"status":{{"x":1}}}}"#);
+            let full: Full = serde_json::from_str(&text).unwrap();
+            assert_eq!(
+                (full.spec, full.status),
+                (expected, json!({"x": 1})),
+                "{spec}"
+            );
+        }
+    }
+}

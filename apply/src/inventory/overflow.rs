@@ -1,0 +1,202 @@
+//! The part of an inventory that a status has no room for.
+
+use std::{collections::BTreeMap, fmt::Debug};
+
+use k8s_openapi::{
+    api::core::v1::{ConfigMap, Namespace},
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
+use kube::{
+    Api, Client, Resource, ResourceExt as _,
+    api::{DeleteParams, ListParams, Patch, PatchParams},
+    core::ObjectMeta,
+};
+use manifests::{
+    api::{
+        instance::{Inventory as Listed, InventoryKind},
+        labels,
+    },
+    names,
+    object::Identity,
+};
+use serde::de::DeserializeOwned;
+use tracing::warn;
+
+use super::{Entry, Inventory, MOST_LISTED, list, listed, parse};
+use crate::{plan::Owner, ssa::MANAGER};
+
+/// How many objects one ConfigMap lists: at most 350 bytes each, so that it stays below 1 MiB.
+const MOST_IN_ONE: usize = 2500;
+
+const KEY: &str = "inventory.json";
+
+/// Where the rest is kept.
+pub struct Overflow<'a> {
+    /// With the provisioner's own rights.
+    pub client: &'a Client,
+    /// Its namespace.
+    pub namespace: &'a str,
+    /// Whose inventory.
+    pub owner: &'a Owner,
+}
+
+/// Writes what exceeds the status, and gives what the status has to say. Only a large inventory takes requests.
+///
+/// # Errors
+/// When the ConfigMaps cannot be written; the status must not be written then.
+pub async fn write(at: &Overflow<'_>, inventory: &Inventory) -> Result<Listed, kube::Error> {
+    let mut pieces = if inventory.len() <= MOST_LISTED {
+        list(inventory, MOST_LISTED)
+    } else {
+        let first: Inventory = inventory
+            .iter()
+            .take(MOST_LISTED)
+            .map(|(k, v)| (k.clone(), v.clone()))
+            .collect();
+        let rest: Inventory = inventory
+            .iter()
+            .skip(MOST_LISTED)
+            .map(|(k, v)| (k.clone(), v.clone()))
+            .collect();
+        let mut pieces = list(&first, MOST_LISTED);
+        pieces.extend(list(&rest, MOST_IN_ONE));
+        pieces
+    };
+    let listed = listed(inventory.len(), &mut pieces);
+    let api: Api<ConfigMap> = Api::namespaced(at.client.clone(), at.namespace);
+    for (index, kinds) in pieces.iter().enumerate() {
+        let map = config_map(at, index, kinds);
+        api.patch(
+            map.metadata.name.as_deref().unwrap_or_default(),
+            &PatchParams::apply(MANAGER).force(),
+            &Patch::Apply(&map),
+        )
+        .await?;
+    }
+    Ok(listed)
+}
+
+/// Deletes the ConfigMaps that a status needed and the one that was written after it does not. What fails goes with the
+/// instance.
+pub async fn trim(at: &Overflow<'_>, before: Option<&Listed>, after: Option<&Listed>) {
+    let (before, after) = (before.map_or(0, pieces), after.map_or(0, pieces));
+    let api: Api<ConfigMap> = Api::namespaced(at.client.clone(), at.namespace);
+    for index in after..before {
+        let name = name(&at.owner.name, index);
+        if let Err(error) = api.delete(&name, &DeleteParams::default()).await {
+            warn!(%name, %error, "a ConfigMap of an inventory that has become shorter stays");
+        }
+    }
+}
+
+/// Reads a whole inventory.
+///
+/// # Errors
+/// When a ConfigMap cannot be read. One that is missing is an error too: objects would be forgotten.
+pub async fn read(at: &Overflow<'_>, listed: &Listed) -> Result<Inventory, kube::Error> {
+    let mut inventory: Inventory = parse(&listed.kinds).collect();
+    let api: Api<ConfigMap> = Api::namespaced(at.client.clone(), at.namespace);
+    for index in 0..pieces(listed) {
+        let map = api.get(&name(&at.owner.name, index)).await?;
+        inventory.extend(parse(&kinds(&map)?));
+    }
+    Ok(inventory)
+}
+
+/// Reads what is left of an inventory whose instance is being deleted. In the foreground the garbage collector may be
+/// faster with the ConfigMaps than we are, and also with everything else that refers to the instance as its owner;
+/// what does not, definitions and Namespaces, is found by its labels.
+///
+/// # Errors
+/// When the apiserver cannot be asked.
+pub async fn read_left(at: &Overflow<'_>, listed: &Listed) -> Result<Inventory, kube::Error> {
+    let mut inventory: Inventory = parse(&listed.kinds).collect();
+    let api: Api<ConfigMap> = Api::namespaced(at.client.clone(), at.namespace);
+    let mut is_whole = true;
+    for index in 0..pieces(listed) {
+        match api.get(&name(&at.owner.name, index)).await {
+            Ok(map) => inventory.extend(parse(&kinds(&map)?)),
+            Err(kube::Error::Api(status)) if status.code == 404 => is_whole = false,
+            Err(error) => return Err(error),
+        }
+    }
+    if !is_whole {
+        find::<CustomResourceDefinition>(at, &mut inventory).await?;
+        find::<Namespace>(at, &mut inventory).await?;
+    }
+    Ok(inventory)
+}
+
+/// Adds the objects of a cluster-scoped kind that carry the owner's labels.
+async fn find<K>(at: &Overflow<'_>, inventory: &mut Inventory) -> Result<(), kube::Error>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+{
+    let selector = format!(
+        "{}=BundleInstance,{}={}",
+        labels::OWNER_KIND,
+        labels::OWNER_NAME,
+        at.owner.name
+    );
+    let api = Api::<K>::all(at.client.clone());
+    let found = api
+        .list_metadata(&ListParams::default().labels(&selector))
+        .await?;
+    for object in found {
+        let identity = Identity {
+            group: K::group(&()).into_owned(),
+            kind: K::kind(&()).into_owned(),
+            namespace: String::new(),
+            name: object.name_any(),
+        };
+        inventory.entry(identity).or_insert_with(|| Entry {
+            version: K::version(&()).into_owned(),
+            fields: None,
+        });
+    }
+    Ok(())
+}
+
+fn pieces(listed: &Listed) -> usize {
+    usize::try_from(listed.more.unwrap_or_default()).unwrap_or_default()
+}
+
+fn kinds(map: &ConfigMap) -> Result<Vec<InventoryKind>, kube::Error> {
+    let text = map.data.as_ref().and_then(|data| data.get(KEY));
+    let kinds = text.map(|text| serde_json::from_str(text)).transpose();
+    Ok(kinds.map_err(kube::Error::SerdeError)?.unwrap_or_default())
+}
+
+fn name(instance: &str, index: usize) -> String {
+    let index = (index + 1).to_string();
+    format!(
+        "{}-{index}",
+        names::generated(instance, &[instance, "inventory"], names::SHORT)
+    )
+}
+
+fn config_map(at: &Overflow<'_>, index: usize, kinds: &[InventoryKind]) -> ConfigMap {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+    let text = serde_json::to_string(kinds).unwrap_or_default(); // texts only: cannot fail
+    ConfigMap {
+        metadata: ObjectMeta {
+            name: Some(name(&at.owner.name, index)),
+            namespace: Some(at.namespace.to_owned()),
+            labels: Some(BTreeMap::from([(
+                labels::INVENTORY_OF.to_owned(),
+                at.owner.name.clone(),
+            )])),
+            owner_references: Some(vec![OwnerReference {
+                api_version: "core.rukpak.io/v1alpha1".to_owned(),
+                kind: "BundleInstance".to_owned(),
+                name: at.owner.name.clone(),
+                uid: at.owner.uid.clone(),
+                controller: Some(true),
+                block_owner_deletion: None,
+            }]),
+            ..ObjectMeta::default()
+        },
+        data: Some(BTreeMap::from([(KEY.to_owned(), text)])),
+        ..ConfigMap::default()
+    }
+}

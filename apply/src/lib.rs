@@ -1,0 +1,28 @@
+//! The apply engine: rendered objects in, a cluster that holds them out.
+//!
+//! ```text
+//!  rendered objects ──► plan ──► preflight ──► ssa (waves) ──► inventory
+//!                        ▲                                        │
+//!                    discovery                                  drift, health ◄── informers (one per kind)
+//! ```
+//!
+//! The engine knows no controller. An [`plan::Owner`] names the object that everything applied belongs to; the caller keeps
+//! [`revision::Revision`]s and decides when to roll one out, repair it or prune what left it.
+//!
+//! Decisions are plain functions over values ([`plan`], [`drift`], [`health`], [`revision`]); [`ssa`], [`preflight`],
+//! [`discovery`] and [`informers`] do the I/O.
+
+// The futures reach down to the connections.
+#![recursion_limit = "256"]
+
+pub mod api_error;
+pub mod backoff;
+pub mod discovery;
+pub mod drift;
+pub mod health;
+pub mod informers;
+pub mod inventory;
+pub mod plan;
+pub mod preflight;
+pub mod revision;
+pub mod ssa;

@@ -1,0 +1,403 @@
+use std::time::{Duration, Instant};
+
+use manifests::api::labels;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{discovery::Found, inventory::Entry};
+
+const NAMESPACE: &str = "operators";
+
+fn object(api_version: &str, kind: &str, name: &str) -> Object {
+    let value = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}});
+    Object::try_from(value).unwrap()
+}
+
+fn definition(group: &str, kind: &str, plural: &str) -> Object {
+    let value = json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.{group}")},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {"kind": kind, "plural": plural},
+            "versions": [
+                {"name": "v1", "served": true, "storage": true, "schema": {}},
+                {"name": "v1alpha1", "served": false},
+            ],
+        },
+    });
+    Object::try_from(value).unwrap()
+}
+
+/// What an apiserver without custom kinds serves.
+fn built_in() -> Found {
+    [
+        ("v1", "Namespace", "namespaces", false),
+        ("v1", "ConfigMap", "configmaps", true),
+        ("v1", "ServiceAccount", "serviceaccounts", true),
+        ("v1", "Secret", "secrets", true),
+        ("apps/v1", "Deployment", "deployments", true),
+        (
+            "rbac.authorization.k8s.io/v1",
+            "ClusterRole",
+            "clusterroles",
+            false,
+        ),
+        (
+            "apiextensions.k8s.io/v1",
+            "CustomResourceDefinition",
+            "customresourcedefinitions",
+            false,
+        ),
+        (
+            "admissionregistration.k8s.io/v1",
+            "ValidatingWebhookConfiguration",
+            "validatingwebhookconfigurations",
+            false,
+        ),
+    ]
+    .into_iter()
+    .map(|(api_version, kind, plural, namespaced)| {
+        let (group, version) = group_version(api_version);
+        let gvk = GroupVersionKind::gvk(group, version, kind);
+        let resource = kube::core::ApiResource {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            api_version: api_version.to_owned(),
+            kind: kind.to_owned(),
+            plural: plural.to_owned(),
+        };
+        let kind = Kind {
+            resource,
+            namespaced,
+        };
+        (gvk, Some(Arc::new(kind)))
+    })
+    .collect()
+}
+
+fn owner() -> Owner {
+    Owner {
+        name: "etcd".to_owned(),
+        uid: "1-2-3".to_owned(),
+    }
+}
+
+fn plan_with(objects: Vec<Object>, inventory: &Inventory, optional: &[&str]) -> Plan {
+    let optional = optional.iter().map(|&kind| kind.to_owned()).collect();
+    new(
+        objects,
+        &built_in(),
+        inventory,
+        &owner(),
+        NAMESPACE,
+        &optional,
+    )
+}
+
+fn plan(objects: Vec<Object>) -> Plan {
+    plan_with(objects, &Inventory::new(), &[])
+}
+
+fn identity(group: &str, kind: &str, namespace: &str, name: &str) -> Identity {
+    Identity {
+        group: group.to_owned(),
+        kind: kind.to_owned(),
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+    }
+}
+
+fn inventory(identities: impl IntoIterator<Item = Identity>) -> Inventory {
+    let entry = Entry {
+        version: "v1".to_owned(),
+        ..Entry::default()
+    };
+    identities
+        .into_iter()
+        .map(|identity| (identity, entry.clone()))
+        .collect()
+}
+
+// parity: rukpak-9
+#[test]
+fn objects_are_applied_in_waves_and_custom_resources_last() {
+    let plan = plan(vec![
+        object("etcd.io/v1", "EtcdCluster", "example"),
+        object("apps/v1", "Deployment", "operator"),
+        object(
+            "admissionregistration.k8s.io/v1",
+            "ValidatingWebhookConfiguration",
+            "hooks",
+        ),
+        object("rbac.authorization.k8s.io/v1", "ClusterRole", "operator"),
+        definition("etcd.io", "EtcdCluster", "etcdclusters"),
+        object("v1", "Namespace", "operators"),
+        object("v1", "ServiceAccount", "operator"),
+    ]);
+    assert_eq!(
+        plan.to_string(),
+        "apply   Namespaces     Namespace operators (v1)\n\
+         apply   Definitions    CustomResourceDefinition etcdclusters.etcd.io (apiextensions.k8s.io/v1)\n\
+         apply   Configuration  ServiceAccount operators/operator (v1)\n\
+         apply   Configuration  ClusterRole operator (rbac.authorization.k8s.io/v1)\n\
+         apply   Workloads      ValidatingWebhookConfiguration hooks (admissionregistration.k8s.io/v1)\n\
+         apply   Workloads      Deployment operators/operator (apps/v1)\n\
+         apply   Resources      EtcdCluster operators/example (etcd.io/v1)\n"
+    );
+    // Addressed by what its definition says, since nobody serves it yet.
+    let resource = plan.steps.last().unwrap();
+    assert_eq!(resource.kind.resource.plural, "etcdclusters");
+    assert!(resource.kind.namespaced);
+}
+
+#[test]
+fn a_version_that_the_own_definition_does_not_serve_is_missing_even_if_it_is_served_now() {
+    let gvk = GroupVersionKind::gvk("etcd.io", "v1alpha1", "EtcdCluster");
+    let mut kinds = built_in();
+    let served = kinds[&GroupVersionKind::gvk("", "v1", "ConfigMap")].clone();
+    kinds.insert(gvk, served);
+    let objects = vec![
+        definition("etcd.io", "EtcdCluster", "etcdclusters"),
+        object("etcd.io/v1alpha1", "EtcdCluster", "old"),
+    ];
+    let plan = new(
+        objects,
+        &kinds,
+        &Inventory::new(),
+        &owner(),
+        NAMESPACE,
+        &BTreeSet::new(),
+    );
+    let missing: Vec<_> = plan
+        .missing
+        .iter()
+        .map(|absent| &absent.api_version)
+        .collect();
+    assert_eq!(missing, ["etcd.io/v1alpha1"]);
+}
+
+#[test]
+fn objects_are_marked_and_lose_what_another_cluster_wrote() {
+    let foreign = json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": "a",
+            "namespace": "elsewhere",
+            "uid": "x",
+            "resourceVersion": "7",
+            "creationTimestamp": null,
+            "managedFields": [],
+            "ownerReferences": [{"kind": "Pod", "name": "p", "uid": "gone", "controller": true}],
+            "labels": {"app": "a", labels::OWNER_NAME: "somebody-else"},
+        },
+        "data": {"a": "b"},
+    });
+    let plan = plan(vec![Object::try_from(foreign).unwrap()]);
+    assert_eq!(
+        plan.steps[0].object.value(),
+        &json!({
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {
+                "name": "a",
+                "namespace": "elsewhere",
+                "labels": {
+                    "app": "a",
+                    labels::OWNER_KIND: "BundleInstance",
+                    labels::OWNER_NAME: "etcd",
+                },
+                "ownerReferences": [{
+                    "apiVersion": "core.rukpak.io/v1alpha1",
+                    "kind": "BundleInstance",
+                    "name": "etcd",
+                    "uid": "1-2-3",
+                    "controller": true,
+                }],
+            },
+            "data": {"a": "b"},
+        })
+    );
+}
+
+#[test]
+fn the_garbage_collector_never_gets_definitions_namespaces_and_what_is_kept() {
+    let kept = |keep: Value| {
+        let mut object = object("v1", "ConfigMap", "kept");
+        object.value_mut()["metadata"]["annotations"] = json!({labels::KEEP: keep});
+        object
+    };
+    for (object, owned) in [
+        (object("v1", "Namespace", "n"), false),
+        (definition("a.io", "A", "as"), false),
+        (kept(json!("true")), false),
+        (kept(json!("")), false),
+        (kept(json!("false")), true),
+        (kept(json!(null)), true),
+        (object("v1", "ConfigMap", "c"), true),
+        (
+            object("rbac.authorization.k8s.io/v1", "ClusterRole", "r"),
+            true,
+        ),
+    ] {
+        let plan = plan(vec![object]);
+        let metadata = &plan.steps[0].object.value()["metadata"];
+        assert_eq!(
+            metadata.get("ownerReferences").is_some(),
+            owned,
+            "{metadata}"
+        );
+        assert_eq!(metadata["labels"][labels::OWNER_NAME], "etcd");
+    }
+}
+
+// parity: rukpak-29
+#[test]
+fn namespaces_are_for_namespaced_kinds_only() {
+    let mut role = object("rbac.authorization.k8s.io/v1", "ClusterRole", "r");
+    role.value_mut()["metadata"]["namespace"] = "nonsense".into();
+    let mut broken = object("v1", "ConfigMap", "c");
+    broken.value_mut()["metadata"]["labels"] = "nonsense".into();
+    let plan = plan(vec![role, broken]);
+    let placed: Vec<_> = plan
+        .steps
+        .iter()
+        .map(|step| step.object.identity().to_string())
+        .collect();
+    assert_eq!(placed, ["ConfigMap operators/c", "ClusterRole r"]);
+}
+
+#[test]
+fn of_two_objects_that_become_one_the_first_counts() {
+    let mut placed = object("v1", "ConfigMap", "c");
+    placed.value_mut()["metadata"]["namespace"] = NAMESPACE.into();
+    placed.value_mut()["data"] = json!({"which": "first"});
+    let plan = plan(vec![placed, object("v1", "ConfigMap", "c")]);
+    assert_eq!(plan.steps.len(), 1);
+    assert_eq!(plan.steps[0].object.value()["data"]["which"], "first");
+}
+
+#[test]
+fn kinds_that_are_not_served_wait_or_are_missing_with_all_that_need_them() {
+    let objects = vec![
+        object("monitoring.coreos.com/v1", "ServiceMonitor", "b"),
+        object("monitoring.coreos.com/v1", "ServiceMonitor", "a"),
+        object("operators.coreos.com/v1alpha1", "CatalogSource", "c"),
+        object("v1", "ConfigMap", "d"),
+    ];
+    let known = [
+        // Applied when it was served; neither is leaving now that it is not.
+        identity("monitoring.coreos.com", "ServiceMonitor", NAMESPACE, "a"),
+        identity(
+            "operators.coreos.com",
+            "CatalogSource",
+            "elsewhere",
+            "leaves",
+        ),
+    ];
+    let plan = plan_with(
+        objects,
+        &inventory(known),
+        &["ServiceMonitor.monitoring.coreos.com"],
+    );
+    assert_eq!(
+        plan.to_string(),
+        "apply   Configuration  ConfigMap operators/d (v1)\n\
+         delete                 CatalogSource elsewhere/leaves\n\
+         waits                  ServiceMonitor a (monitoring.coreos.com/v1 is not served)\n\
+         waits                  ServiceMonitor b (monitoring.coreos.com/v1 is not served)\n\
+         missing                CatalogSource c (operators.coreos.com/v1alpha1 is not served)\n"
+    );
+    let json = serde_json::to_value(&plan).unwrap();
+    assert_eq!(json["waiting"][0]["kind"], "ServiceMonitor");
+    assert_eq!(json["apply"][0]["name"], "d");
+}
+
+#[test]
+fn hostile_definitions_bring_nothing() {
+    for (group, plural, version) in [
+        ("../../api/v1/secrets", "as", "v1"),
+        ("a.io", "../as", "v1"),
+        ("a.io", "as", "../v1"),
+        ("a.io", "as", ""),
+    ] {
+        let mut hostile = definition(group, "A", plural);
+        hostile.value_mut()["spec"]["versions"][0]["name"] = version.into();
+        let plan = plan(vec![
+            hostile,
+            object(&format!("{group}/{version}"), "A", "a"),
+        ]);
+        let resources = plan
+            .steps
+            .iter()
+            .filter(|step| step.wave == Wave::Resources);
+        assert_eq!(resources.count(), 0, "{group} {plural} {version}");
+        assert_eq!(plan.missing.len(), 1, "{group} {plural} {version}");
+    }
+}
+
+#[test]
+fn what_leaves_goes_the_other_way_round_and_custom_resources_first() {
+    let group = "etcd.io";
+    let plan = plan_with(
+        vec![object("v1", "ConfigMap", "stays")],
+        &inventory([
+            identity("", "Namespace", "", "n"),
+            identity("", "ConfigMap", NAMESPACE, "stays"),
+            identity("", "ServiceAccount", NAMESPACE, "operator"),
+            identity("rbac.authorization.k8s.io", "ClusterRole", "", "operator"),
+            identity("apps", "Deployment", NAMESPACE, "operator"),
+            identity(
+                "admissionregistration.k8s.io",
+                "ValidatingWebhookConfiguration",
+                "",
+                "hooks",
+            ),
+            identity(
+                "apiextensions.k8s.io",
+                "CustomResourceDefinition",
+                "",
+                "etcdclusters.etcd.io",
+            ),
+            identity(group, "EtcdCluster", NAMESPACE, "example"),
+        ]),
+        &[],
+    );
+    let leaving: Vec<_> = plan
+        .leaving
+        .iter()
+        .map(|leaving| leaving.identity.to_string())
+        .collect();
+    assert_eq!(
+        leaving,
+        [
+            "EtcdCluster operators/example",
+            "CustomResourceDefinition etcdclusters.etcd.io",
+            "ValidatingWebhookConfiguration hooks",
+            "Deployment operators/operator",
+            "ClusterRole operator",
+            "ServiceAccount operators/operator",
+            "Namespace n",
+        ]
+    );
+}
+
+#[test]
+fn ten_thousand_objects_are_planned_in_no_time() {
+    let objects: Vec<_> = (0..10_000)
+        .map(|n| object("v1", "ConfigMap", &format!("c{n}")))
+        .collect();
+    let known = (5_000..15_000).map(|n| identity("", "ConfigMap", NAMESPACE, &format!("c{n}")));
+    let known = inventory(known);
+    let start = Instant::now();
+    let plan = plan_with(objects, &known, &[]);
+    assert_eq!((plan.steps.len(), plan.leaving.len()), (10_000, 5_000));
+    assert!(
+        start.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        start.elapsed()
+    );
+}

@@ -1,0 +1,180 @@
+//! Regular expressions of schemas. They are Go's; the `regex` crate reads nearly all of them, in a few cases otherwise.
+
+use std::fmt::Write as _;
+
+use regex::{Regex, RegexBuilder};
+
+/// What a compiled expression may take. A longer one counts as one that cannot be read.
+const SIZE_LIMIT: usize = 1 << 20;
+
+/// A regular expression. Equal when it is written the same.
+#[derive(Debug, Clone)]
+pub(super) struct Pattern {
+    /// As written.
+    pub(super) text: String,
+    regex: Option<Regex>,
+}
+
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Pattern {
+    /// Reads an expression. One that cannot be read is kept, and matches everything.
+    pub(super) fn new(text: &str) -> Self {
+        let regex = translate(text).and_then(|text| {
+            RegexBuilder::new(&text)
+                .size_limit(SIZE_LIMIT)
+                .nest_limit(100)
+                .build()
+                .ok()
+        });
+        Self {
+            text: text.to_owned(),
+            regex,
+        }
+    }
+
+    /// Reports whether it can be evaluated.
+    pub(super) fn is_readable(&self) -> bool {
+        self.regex.is_some()
+    }
+
+    /// Reports whether a text matches somewhere.
+    pub(super) fn matches(&self, text: &str) -> bool {
+        self.regex.as_ref().is_none_or(|regex| regex.is_match(text))
+    }
+}
+
+/// Writes Go's expression for the `regex` crate: classes of letters are ASCII in Go, `\<` is a mere character there, and
+/// within brackets `[`, `&` and `~` are. `None` where the two cannot be reconciled.
+fn translate(go: &str) -> Option<String> {
+    let mut out = String::with_capacity(go.len() + 16);
+    let mut chars = go.chars().peekable();
+    let mut in_class = false;
+    while let Some(char) = chars.next() {
+        match (char, in_class) {
+            ('\\', _) => escape(chars.next()?, &mut chars, &mut out)?,
+            ('[', false) => {
+                in_class = true;
+                out.push('[');
+                if chars.next_if_eq(&'^').is_some() {
+                    out.push('^');
+                }
+                // The first one is a mere character.
+                if chars.next_if_eq(&']').is_some() {
+                    out.push_str("\\]");
+                }
+            }
+            ('[', true) if chars.peek() == Some(&':') => {
+                let mut name = String::from("[");
+                for char in chars.by_ref() {
+                    name.push(char);
+                    if char == ']' {
+                        break;
+                    }
+                }
+                out.push_str(&name);
+            }
+            ('[' | '&' | '~', true) => {
+                out.push('\\');
+                out.push(char);
+            }
+            ('-', true) if chars.peek() == Some(&'-') => return None,
+            (']', true) => {
+                in_class = false;
+                out.push(']');
+            }
+            _ => out.push(char),
+        }
+    }
+    (!in_class).then_some(out)
+}
+
+fn escape(
+    char: char,
+    chars: &mut std::iter::Peekable<std::str::Chars<'_>>,
+    out: &mut String,
+) -> Option<()> {
+    match char {
+        'd' => out.push_str("[0-9]"),
+        'D' => out.push_str("[^0-9]"),
+        'w' => out.push_str("[0-9A-Za-z_]"),
+        'W' => out.push_str("[^0-9A-Za-z_]"),
+        's' => out.push_str("[\\t\\n\\x0C\\r ]"),
+        'S' => out.push_str("[^\\t\\n\\x0C\\r ]"),
+        'b' => out.push_str("(?-u:\\b)"),
+        // Between bytes of one character, too: nothing that the crate can say of a text.
+        'B' | 'C' => return None,
+        'Q' => loop {
+            match chars.next() {
+                Some('\\') if chars.next_if_eq(&'E').is_some() => break,
+                Some(char) => push_literal(char, out),
+                None => break,
+            }
+        },
+        char if char.is_ascii_punctuation() => push_literal(char, out),
+        char => {
+            out.push('\\');
+            out.push(char);
+        }
+    }
+    Some(())
+}
+
+fn push_literal(char: char, out: &mut String) {
+    let _ = write!(out, "\\x{{{:X}}}", u32::from(char)); // writing to a String does not fail
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn expressions_mean_what_they_mean_in_go() {
+        for (pattern, text, matches) in [
+            (r"^\d+$", "123", true),
+            (r"^\d+$", "\u{0661}", false),
+            (r"^\w+$", "\u{e4}", false),
+            (r"^[\w.-]+$", "a.b-c", true),
+            (r"^[\W]$", "-", true),
+            (r"^[^\s]+$", "a b", false),
+            (r"^[[]$", "[", true),
+            (r"^[]a]+$", "]a", true),
+            (r"^[^]]$", "]", false),
+            (r"^[a&&b]+$", "a&b", true),
+            (r"^[[:alpha:]]+$", "ab", true),
+            (r"\<", "<", true),
+            (r"^\Qa.b\E$", "a.b", true),
+            (r"^\Qa.b\E$", "axb", false),
+            (r"^a\/b$", "a/b", true),
+            (r"b", "abc", true),
+            (r"^$", "\n", false),
+            (r"^(?i)abc$", "ABC", true),
+        ] {
+            let compiled = Pattern::new(pattern);
+            assert!(compiled.is_readable(), "{pattern}");
+            assert_eq!(compiled.matches(text), matches, "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_matches_everything() {
+        for pattern in [
+            "(?!a)",
+            "(",
+            "[",
+            "\\",
+            r"\B",
+            "[+--]",
+            "(((a{1000}){1000}){1000})",
+            &"(".repeat(1000),
+        ] {
+            let compiled = Pattern::new(pattern);
+            assert!(!compiled.is_readable(), "{pattern}");
+            assert!(compiled.matches("anything"));
+        }
+    }
+}

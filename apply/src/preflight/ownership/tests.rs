@@ -1,0 +1,241 @@
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::core::{ApiResource, GroupVersionKind};
+use manifests::object::Object;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::revision::ObjectHash;
+use crate::{discovery::Kind, plan::Wave};
+
+fn owner() -> Owner {
+    Owner {
+        name: "etcd".to_owned(),
+        uid: "uid-of-etcd".to_owned(),
+    }
+}
+
+fn step(api_version: &str, kind: &str, name: &str) -> Step {
+    let (group, version) = manifests::object::group_version(api_version);
+    let namespaced = !matches!(kind, "Namespace" | "CustomResourceDefinition");
+    let mut object = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}});
+    if namespaced {
+        object["metadata"]["namespace"] = "operators".into();
+    }
+    let object = Object::try_from(object).unwrap();
+    Step {
+        wave: Wave::Configuration,
+        hash: ObjectHash::new(&object),
+        object,
+        kind: Arc::new(Kind {
+            resource: ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind)),
+            namespaced,
+        }),
+    }
+}
+
+fn live(metadata: Value) -> ObjectMeta {
+    serde_json::from_value(metadata).unwrap()
+}
+
+fn labelled(instance: &str) -> ObjectMeta {
+    live(json!({"labels": {
+        "core.rukpak.io/owner-kind": "BundleInstance",
+        "core.rukpak.io/owner-name": instance,
+    }}))
+}
+
+fn controlled(kind: &str, name: &str, uid: &str) -> Value {
+    json!([{
+        "apiVersion": "core.rukpak.io/v1alpha1",
+        "kind": kind,
+        "name": name,
+        "uid": uid,
+        "controller": true,
+    }])
+}
+
+fn verdict(step: &Step, live: &ObjectMeta) -> Verdict {
+    let gone = BTreeSet::from(["gone".to_owned()]);
+    judge(step, live, &Holder::of(live, &owner()), &owner(), &gone)
+}
+
+#[track_caller]
+fn assert_refused(step: &Step, live: &ObjectMeta, parts: &[&str]) {
+    let (Verdict::Refused(message) | Verdict::Going(message)) = verdict(step, live) else {
+        panic!("not refused: {live:?}");
+    };
+    for part in parts {
+        assert!(message.contains(part), "{part:?} is not in: {message}");
+    }
+}
+
+#[test]
+fn the_holder_is_read_off_the_metadata() {
+    let applied = |manager: &str, operation: &str| json!({"managedFields": [{"manager": manager, "operation": operation, "fieldsV1": {}}]});
+    let cases = ::tests::rows![
+        json!({}) => Holder::Nobody;
+        json!({"ownerReferences": controlled("BundleInstance", "etcd", "uid-of-etcd")}) => Holder::Us;
+        json!({"ownerReferences": controlled("BundleInstance", "etcd", "another")}) => Holder::Earlier;
+        json!({"ownerReferences": controlled("BundleInstance", "other", "another")}) => Holder::Instance("other".to_owned());
+        json!({"ownerReferences": controlled("ReplicaSet", "other", "another")})
+            => Holder::Controller("ReplicaSet other".to_owned());
+        // Labels of a template, copied to what its controller makes.
+        json!({
+            "ownerReferences": controlled("ReplicaSet", "other", "another"),
+            "labels": {"core.rukpak.io/owner-kind": "BundleInstance", "core.rukpak.io/owner-name": "etcd"},
+        })
+            => Holder::Controller("ReplicaSet other".to_owned());
+        json!({"labels": {"core.rukpak.io/owner-kind": "BundleInstance", "core.rukpak.io/owner-name": "etcd"}}) => Holder::Us;
+        json!({"labels": {"core.rukpak.io/owner-kind": "Bundle", "core.rukpak.io/owner-name": "etcd"}}) => Holder::Nobody;
+        json!({"labels": {"core.rukpak.io/owner-kind": "BundleInstance", "core.rukpak.io/owner-name": ""}}) => Holder::Nobody;
+        json!({"labels": {
+            "olm.owner": "etcd.v1",
+            "olm.owner.kind": "ClusterServiceVersion",
+            "olm.owner.namespace": "operators",
+        }})
+            => Holder::Tool("OLM, for its ClusterServiceVersion operators/etcd.v1".to_owned());
+        json!({"labels": {"operators.coreos.com/etcd.operators": ""}})
+            => Holder::Tool("OLM, for its package etcd.operators".to_owned());
+        json!({"labels": {
+            "olm.operatorframework.io/owner-kind": "ClusterExtension",
+            "olm.operatorframework.io/owner-name": "etcd",
+        }})
+            => Holder::Tool("OLM, for its ClusterExtension etcd".to_owned());
+        json!({"annotations": {"meta.helm.sh/release-name": "etcd", "meta.helm.sh/release-namespace": "db"}})
+            => Holder::Tool("the Helm release db/etcd".to_owned());
+        json!({"labels": {"app.kubernetes.io/name": "rukpak", "app.kubernetes.io/part-of": "rukpak"}}) => Holder::Provisioner;
+        // `helm template` writes that, too.
+        json!({"labels": {"app.kubernetes.io/managed-by": "Helm"}}) => Holder::Nobody;
+        json!({"annotations": {"argocd.argoproj.io/tracking-id": "shop:apps/Deployment:a/b"}})
+            => Holder::Tool("the Argo CD application shop".to_owned());
+        json!({"labels": {"kustomize.toolkit.fluxcd.io/name": "apps", "kustomize.toolkit.fluxcd.io/namespace": "flux-system"}})
+            => Holder::Tool("the Flux Kustomization flux-system/apps".to_owned());
+        applied("rukpak", "Apply") => Holder::Released;
+        applied("rukpak", "Update") => Holder::Nobody;
+        applied("kubectl", "Apply") => Holder::Nobody;
+    ];
+    for (metadata, expected) in cases {
+        let found = Holder::of(&live(metadata.clone()), &owner());
+        assert_eq!(found, expected, "{metadata}");
+    }
+}
+
+#[test]
+fn what_is_ours_or_was_let_go_is_taken() {
+    let definition = step("apiextensions.k8s.io/v1", "CustomResourceDefinition", "a.b");
+    let released = json!({"managedFields": [{"manager": "rukpak", "operation": "Apply"}]});
+    assert_eq!(verdict(&definition, &live(released)), Verdict::Fine);
+    assert_eq!(verdict(&definition, &labelled("etcd")), Verdict::Fine);
+}
+
+#[test]
+fn what_nobody_claims_is_taken_when_it_is_handed_over() {
+    let config = step("v1", "ConfigMap", "settings");
+    let deployment = step("apps/v1", "Deployment", "etcd");
+    let adopted = |by: &str| live(json!({"annotations": {"core.rukpak.io/adopt": by}}));
+    assert_eq!(verdict(&config, &adopted("etcd")), Verdict::Fine);
+    assert_refused(
+        &deployment,
+        &live(json!({})),
+        &[
+            "belongs to no BundleInstance",
+            "kubectl annotate deployments.apps/etcd -n operators core.rukpak.io/adopt=etcd",
+        ],
+    );
+    assert_refused(
+        &config,
+        &adopted("other"),
+        &["kubectl annotate configmaps/settings -n operators core.rukpak.io/adopt=etcd"],
+    );
+}
+
+#[test]
+fn no_annotation_takes_an_object_from_who_controls_it() {
+    let config = step("v1", "ConfigMap", "settings");
+    let adopt = json!({"core.rukpak.io/adopt": "etcd"});
+    let mut other = labelled("other");
+    other.annotations = serde_json::from_value(adopt.clone()).unwrap();
+    assert_refused(
+        &config,
+        &other,
+        &["belongs to BundleInstance other", "delete that"],
+    );
+    let mut gone = labelled("gone");
+    assert_refused(
+        &config,
+        &gone,
+        &["BundleInstance gone, which is gone", "adopt=etcd"],
+    );
+    gone.annotations = serde_json::from_value(adopt.clone()).unwrap();
+    assert_eq!(verdict(&config, &gone), Verdict::Fine);
+    let owners = controlled("ReplicaSet", "web", "another");
+    let controlled = live(json!({"annotations": adopt, "ownerReferences": owners}));
+    assert_refused(&config, &controlled, &["controlled by ReplicaSet web"]);
+}
+
+#[test]
+fn what_is_going_is_waited_for() {
+    let config = step("v1", "ConfigMap", "settings");
+    let mut going = live(json!({"annotations": {"core.rukpak.io/adopt": "etcd"}}));
+    going.deletion_timestamp = Some(Time(jiff::Timestamp::UNIX_EPOCH));
+    assert_refused(&config, &going, &["is being deleted"]);
+    let earlier = json!({"ownerReferences": controlled("BundleInstance", "etcd", "another")});
+    assert_refused(
+        &config,
+        &live(earlier),
+        &["an earlier BundleInstance of the same name"],
+    );
+}
+
+#[test]
+fn namespaces_and_default_accounts_are_used_unless_they_are_our_own() {
+    let namespace = step("v1", "Namespace", "operators");
+    assert_eq!(verdict(&namespace, &labelled("etcd")), Verdict::Fine);
+    let adopted = live(json!({"annotations": {"core.rukpak.io/adopt": "etcd"}}));
+    assert_eq!(verdict(&namespace, &adopted), Verdict::Fine);
+    let helm = json!({
+        "meta.helm.sh/release-name": "etcd", "meta.helm.sh/release-namespace": "db",
+    });
+    for held in [
+        live(json!({})),
+        labelled("gone"),
+        live(json!({"annotations": helm})),
+    ] {
+        assert!(matches!(
+            verdict(&namespace, &held),
+            Verdict::Shared(message) if message.contains("used as it is") && message.contains("adopt=etcd")
+        ));
+    }
+    assert!(matches!(
+        verdict(&namespace, &labelled("other")),
+        Verdict::Shared(message) if message.contains("belongs to BundleInstance other")
+    ));
+    let own = live(json!({
+        "labels": {"app.kubernetes.io/name": "rukpak", "app.kubernetes.io/part-of": "rukpak"},
+        "annotations": {"core.rukpak.io/adopt": "etcd"},
+    }));
+    assert_refused(&namespace, &own, &["the provisioner's own installation"]);
+    let account = step("v1", "ServiceAccount", "default");
+    assert!(matches!(
+        verdict(&account, &live(json!({}))),
+        Verdict::Shared(message) if message.contains("as it is") && message.contains("adopt=etcd")
+    ));
+    assert_refused(&account, &labelled("other"), &["BundleInstance other"]);
+    assert_refused(
+        &step("v1", "ServiceAccount", "etcd"),
+        &live(json!({})),
+        &["adopt=etcd"],
+    );
+}
+
+#[test]
+fn what_was_never_applied_counts_as_new() {
+    use crate::inventory::Entry;
+    let step = step("v1", "ConfigMap", "settings");
+    let mut inventory = Inventory::new();
+    assert!(is_new(&step, &inventory));
+    inventory.insert(step.object.identity(), Entry::default());
+    assert!(is_new(&step, &inventory));
+}

@@ -1,0 +1,143 @@
+//! What rights a plan takes: to apply, watch and delete its objects.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use kube::core::GroupVersionKind;
+use manifests::{
+    api::{
+        instance::{CrdDeletionPolicy, Enforcement},
+        rights::{Right, Scope},
+    },
+    object::{Object, group_version, text},
+};
+
+use crate::{
+    discovery::Kind,
+    plan::{Leaving, Plan, Step},
+    preflight::Policy,
+};
+
+/// Rights by scope.
+pub(super) type Rights<'a> = BTreeMap<Scope<'a>, BTreeSet<Right<'a>>>;
+
+/// The kinds of what leaves.
+pub(super) type Kinds = HashMap<GroupVersionKind, Option<Arc<Kind>>>;
+
+/// The kind of an object that leaves.
+pub(super) fn kind_of(leaving: &Leaving) -> GroupVersionKind {
+    // Both spellings of a version are understood: with the group, and without.
+    let version = group_version(&leaving.version).1;
+    GroupVersionKind::gvk(&leaving.identity.group, version, &leaving.identity.kind)
+}
+
+/// All rights that a plan takes.
+pub(super) fn of<'a>(plan: &'a Plan, leaving: &'a Kinds, policy: &Policy) -> Rights<'a> {
+    let mut rights = Rights::new();
+    for step in &plan.steps {
+        apply(step, policy, &mut rights);
+    }
+    for object in &plan.leaving {
+        // What is not served any more is gone.
+        if let Some(Some(kind)) = leaving.get(&kind_of(object)) {
+            let identity = &object.identity;
+            let target = Target {
+                kind,
+                namespace: &identity.namespace,
+                name: &identity.name,
+            };
+            let end = end_of(&identity.group, &identity.kind, policy.crd_deletion);
+            target.named(&["get"], &mut rights);
+            target.named(end, &mut rights);
+        }
+    }
+    rights
+}
+
+fn apply<'a>(step: &'a Step, policy: &Policy, rights: &mut Rights<'a>) {
+    let object = &step.object;
+    let target = Target {
+        kind: &step.kind,
+        namespace: object.namespace(),
+        name: object.name(),
+    };
+    target.named(&["get", "patch"], rights);
+    target.all(&["create", "list", "watch"], rights);
+    target.named(
+        end_of(object.group(), object.kind(), policy.crd_deletion),
+        rights,
+    );
+    if is_definition(object.group(), object.kind()) {
+        resources(object, policy, rights);
+    }
+}
+
+/// Reports whether a definition may be changed or deleted is seen by its custom resources.
+fn resources<'a>(definition: &'a Object, policy: &Policy, rights: &mut Rights<'a>) {
+    let field = |path| text(definition.value(), path).filter(|text| !text.is_empty());
+    let (Some(group), Some(resource)) = (
+        field(&["spec", "group"]),
+        field(&["spec", "names", "plural"]),
+    ) else {
+        return;
+    };
+    let is_checked = policy.crd_upgrade_safety == Enforcement::Enforce;
+    let verbs: &[&str] = match policy.crd_deletion {
+        CrdDeletionPolicy::Retain if !is_checked => &[],
+        CrdDeletionPolicy::Retain | CrdDeletionPolicy::DeleteIfUnused => &["list"],
+        CrdDeletionPolicy::Delete => &["list", "delete"],
+    };
+    let cluster = rights.entry(None).or_default();
+    cluster.extend(verbs.iter().map(|verb| Right::Resource {
+        group,
+        resource,
+        name: None,
+        verb,
+    }));
+}
+
+/// What it takes to let go of an object, when it leaves or with the instance.
+fn end_of(group: &str, kind: &str, policy: CrdDeletionPolicy) -> &'static [&'static str] {
+    match (group, kind) {
+        ("", "Namespace") => &["patch"],
+        _ if is_definition(group, kind) => match policy {
+            CrdDeletionPolicy::Retain => &["patch"],
+            CrdDeletionPolicy::DeleteIfUnused | CrdDeletionPolicy::Delete => &["patch", "delete"],
+        },
+        _ => &["delete"],
+    }
+}
+
+fn is_definition(group: &str, kind: &str) -> bool {
+    group == "apiextensions.k8s.io" && kind == "CustomResourceDefinition"
+}
+
+/// An object, as authorizers see it.
+struct Target<'a> {
+    kind: &'a Kind,
+    namespace: &'a str,
+    name: &'a str,
+}
+
+impl<'a> Target<'a> {
+    fn named(&self, verbs: &[&'static str], rights: &mut Rights<'a>) {
+        self.add(verbs, Some(self.name), rights);
+    }
+
+    fn all(&self, verbs: &[&'static str], rights: &mut Rights<'a>) {
+        self.add(verbs, None, rights);
+    }
+
+    fn add(&self, verbs: &[&'static str], name: Option<&'a str>, rights: &mut Rights<'a>) {
+        let scope = self.kind.namespaced.then_some(self.namespace);
+        let rights = rights.entry(scope).or_default();
+        rights.extend(verbs.iter().map(|verb| Right::Resource {
+            group: &self.kind.resource.group,
+            resource: &self.kind.resource.plural,
+            name,
+            verb,
+        }));
+    }
+}

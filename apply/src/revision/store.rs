@@ -1,0 +1,338 @@
+//! Records of revisions in Secrets of the system namespace: `<instance>-r<number>-<part>`, type `core.rukpak.io/revision`.
+//!
+//! The Secrets are immutable and owned by the BundleInstance. They have no finalizer: uninstallation needs only the
+//! inventory, and the system namespace can be deleted. A record counts once the status of its owner names the checksum.
+//! Records are read by name, never listed.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use k8s_openapi::{
+    ByteString,
+    api::core::v1::Secret,
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
+};
+use kube::{
+    Api, Client, ResourceExt as _,
+    api::{DeleteParams, PostParams, Preconditions},
+};
+use manifests::api::{holder::Owner, labels};
+use serde::de::DeserializeOwned;
+use tokio::time::timeout;
+
+use super::{DecodeError, Encoded, Revision, decode};
+
+/// The type of the Secrets.
+pub const TYPE: &str = "core.rukpak.io/revision";
+/// The key of a part.
+const DATA: &str = "data";
+/// The keys of part 1.
+const PARTS: &str = "parts";
+const CHECKSUM: &str = "checksum";
+/// The limit of a request; a part takes a moment even on a slow etcd.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(40);
+/// More parts than a record can have.
+const MAX_PARTS: i64 = 64;
+
+/// The records of one owner.
+pub struct Store<'a> {
+    /// A client with the provisioner's own permissions.
+    pub client: &'a Client,
+    /// The system namespace.
+    pub namespace: &'a str,
+    /// The owner.
+    pub owner: &'a Owner,
+}
+
+/// A record, as the status of its owner names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reference<'a> {
+    /// The number of the revision.
+    pub number: i64,
+    /// How many Secrets hold the record.
+    pub parts: i64,
+    /// The checksum of the record.
+    pub checksum: &'a str,
+}
+
+/// The reason why a record cannot be written or read.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The API server does not answer, or refuses the request.
+    #[error("failed to {verb} Secret {namespace}/{name}: {source}")]
+    Request {
+        /// `create`, `get` or `delete`.
+        verb: &'static str,
+        /// The system namespace.
+        namespace: String,
+        /// The name of the Secret.
+        name: String,
+        /// The answer.
+        #[source]
+        source: Box<kube::Error>,
+    },
+    /// A part does not exist.
+    #[error("Secret {namespace}/{name} of revision {number} not found")]
+    Missing {
+        /// The system namespace.
+        namespace: String,
+        /// The name of the Secret.
+        name: String,
+        /// The number of the revision.
+        number: i64,
+    },
+    /// Another client has taken the name.
+    #[error("Secret {namespace}/{name} already exists and records no revision; delete the Secret")]
+    Taken {
+        /// The system namespace.
+        namespace: String,
+        /// The name of the Secret.
+        name: String,
+    },
+    /// The record was altered.
+    #[error(
+        "the record of revision {number} in Secret {namespace}/{name} cannot be used: {source}"
+    )]
+    Corrupted {
+        /// The system namespace.
+        namespace: String,
+        /// The name of the first Secret.
+        name: String,
+        /// The number of the revision.
+        number: i64,
+        /// What is wrong.
+        #[source]
+        source: DecodeError,
+    },
+}
+
+impl Error {
+    /// Reports whether another attempt can succeed without a change of the record.
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Self::Request { .. })
+    }
+}
+
+impl Store<'_> {
+    /// Writes a record, part 1 first: a record counts only once a status names its checksum, and one that is not finished is
+    /// found by part 1. A record of the same number that no status names (its writer was killed, or an earlier
+    /// BundleInstance of the name is gone) is replaced.
+    ///
+    /// # Errors
+    /// Returns an error if a Secret cannot be created. Parts that were created stay; the next attempt replaces them.
+    pub async fn write(&self, number: i64, encoded: &Encoded) -> Result<(), Error> {
+        let count = encoded.parts.len();
+        for (index, data) in encoded.parts.iter().enumerate() {
+            let part = index + 1;
+            let mut secret = self.secret(number, part, data);
+            if part == 1 {
+                let checksum = encoded.checksum.clone().into_bytes();
+                let data = secret.data.get_or_insert_default();
+                data.insert(PARTS.to_owned(), ByteString(count.to_string().into_bytes()));
+                data.insert(CHECKSUM.to_owned(), ByteString(checksum));
+            }
+            self.create(&secret).await?;
+        }
+        Ok(())
+    }
+
+    /// Reads a record.
+    ///
+    /// # Errors
+    /// Returns an error if a part is missing, or the record is not the one that the reference names.
+    pub async fn read<D: DeserializeOwned>(
+        &self,
+        reference: Reference<'_>,
+    ) -> Result<Revision<D>, Error> {
+        let Reference {
+            number,
+            parts,
+            checksum,
+        } = reference;
+        let mut stream = Vec::new();
+        for part in 1..=parts.clamp(1, MAX_PARTS) {
+            let name = self.name(number, part);
+            let found = self
+                .in_time("get", &name, self.api().get_opt(&name))
+                .await?;
+            let found = found.ok_or_else(|| Error::Missing {
+                namespace: self.namespace.to_owned(),
+                name,
+                number,
+            })?;
+            let data = found.data.unwrap_or_default().remove(DATA);
+            stream.extend(data.unwrap_or_default().0);
+        }
+        decode(&stream, checksum, number, &self.owner.uid).map_err(|source| Error::Corrupted {
+            namespace: self.namespace.to_owned(),
+            name: self.name(number, 1),
+            number,
+            source,
+        })
+    }
+
+    /// Deletes a record that no status names, if one exists: part 1 tells how many parts there are.
+    ///
+    /// # Errors
+    /// Returns an error if a Secret cannot be read or deleted.
+    pub async fn delete_stray(&self, number: i64) -> Result<(), Error> {
+        let name = self.name(number, 1);
+        let api = self.api();
+        let found = self.in_time("get", &name, api.get_opt(&name)).await?;
+        let Some(found) = found else {
+            return Ok(());
+        };
+        let parts = found.data.unwrap_or_default().remove(PARTS);
+        let parts = parts.and_then(|text| String::from_utf8(text.0).ok()?.parse().ok());
+        self.delete(number, parts.unwrap_or(1)).await
+    }
+
+    /// Deletes a record, part 1 last. Missing parts are no error.
+    ///
+    /// # Errors
+    /// Returns an error if a Secret cannot be deleted.
+    pub async fn delete(&self, number: i64, parts: i64) -> Result<(), Error> {
+        for part in (1..=parts.clamp(1, MAX_PARTS)).rev() {
+            let name = self.name(number, part);
+            let api = self.api();
+            let found = api.get_metadata_opt(&name);
+            let found = self.in_time("get", &name, found).await?;
+            if let Some(found) = found.filter(|found| self.is_record(&found.metadata)) {
+                self.remove(&name, &found.metadata).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the name of a part.
+    pub fn name(&self, number: i64, part: impl Into<i64>) -> String {
+        format!("{}-r{number}-{}", self.owner.name, part.into())
+    }
+
+    async fn create(&self, secret: &Secret) -> Result<(), Error> {
+        let name = secret.name_any();
+        let api = self.api();
+        let parameters = PostParams::default();
+        for is_last in [false, true] {
+            match timeout(REQUEST_TIMEOUT, api.create(&parameters, secret)).await {
+                Ok(Ok(_)) => return Ok(()),
+                Ok(Err(kube::Error::Api(status))) if status.code == 409 && !is_last => {}
+                Ok(Err(error)) => return Err(self.failed("create", &name, error)),
+                Err(elapsed) => {
+                    let error = kube::Error::Service(Box::new(elapsed));
+                    return Err(self.failed("create", &name, error));
+                }
+            }
+            let found = self.in_time("get", &name, api.get_opt(&name)).await?;
+            match found {
+                Some(found)
+                    if found.type_.as_deref() == Some(TYPE) && self.is_record(&found.metadata) =>
+                {
+                    self.remove(&name, &found.metadata).await?;
+                }
+                Some(_) => {
+                    return Err(Error::Taken {
+                        namespace: self.namespace.to_owned(),
+                        name,
+                    });
+                }
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes the Secret, that very one.
+    async fn remove(&self, name: &str, metadata: &ObjectMeta) -> Result<(), Error> {
+        let api = self.api();
+        let parameters = DeleteParams {
+            preconditions: Some(Preconditions {
+                uid: metadata.uid.clone(),
+                resource_version: None,
+            }),
+            ..DeleteParams::default()
+        };
+        self.unless_gone("delete", name, api.delete(name, &parameters))
+            .await
+    }
+
+    /// Waits for a request; an object that is gone, or was replaced, is no error.
+    async fn unless_gone<T>(
+        &self,
+        verb: &'static str,
+        name: &str,
+        request: impl Future<Output = Result<T, kube::Error>>,
+    ) -> Result<(), Error> {
+        match self.in_time(verb, name, request).await {
+            Ok(_) => Ok(()),
+            Err(Error::Request { source, .. }) if matches!(&*source, kube::Error::Api(status) if matches!(status.code, 404 | 409)) => {
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn in_time<T>(
+        &self,
+        verb: &'static str,
+        name: &str,
+        request: impl Future<Output = Result<T, kube::Error>>,
+    ) -> Result<T, Error> {
+        let answer = match timeout(REQUEST_TIMEOUT, request).await {
+            Ok(answer) => answer,
+            Err(elapsed) => Err(kube::Error::Service(Box::new(elapsed))),
+        };
+        answer.map_err(|error| self.failed(verb, name, error))
+    }
+
+    fn failed(&self, verb: &'static str, name: &str, error: kube::Error) -> Error {
+        Error::Request {
+            verb,
+            namespace: self.namespace.to_owned(),
+            name: name.to_owned(),
+            source: Box::new(error),
+        }
+    }
+
+    /// Reports whether the labels say that a Secret records a revision of an owner of this name.
+    fn is_record(&self, metadata: &ObjectMeta) -> bool {
+        let label = metadata
+            .labels
+            .as_ref()
+            .and_then(|labels| labels.get(labels::REVISION_OF));
+        label == Some(&self.owner.name)
+    }
+
+    fn api(&self) -> Api<Secret> {
+        Api::namespaced(self.client.clone(), self.namespace)
+    }
+
+    fn secret(&self, number: i64, part: usize, data: &[u8]) -> Secret {
+        let part = i64::try_from(part).unwrap_or(i64::MAX);
+        Secret {
+            metadata: ObjectMeta {
+                name: Some(self.name(number, part)),
+                namespace: Some(self.namespace.to_owned()),
+                labels: Some(BTreeMap::from([(
+                    labels::REVISION_OF.to_owned(),
+                    self.owner.name.clone(),
+                )])),
+                owner_references: Some(vec![OwnerReference {
+                    api_version: "core.rukpak.io/v1alpha1".to_owned(),
+                    kind: "BundleInstance".to_owned(),
+                    name: self.owner.name.clone(),
+                    uid: self.owner.uid.clone(),
+                    controller: Some(true),
+                    block_owner_deletion: None,
+                }]),
+                ..ObjectMeta::default()
+            },
+            type_: Some(TYPE.to_owned()),
+            immutable: Some(true),
+            data: Some(BTreeMap::from([(
+                DATA.to_owned(),
+                ByteString(data.to_vec()),
+            )])),
+            ..Secret::default()
+        }
+    }
+}

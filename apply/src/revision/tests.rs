@@ -1,0 +1,159 @@
+use serde_json::json;
+
+use super::*;
+
+fn object(name: &str, data: &str) -> Object {
+    let value = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"key": data}});
+    Object::try_from(value).unwrap()
+}
+
+fn header(number: i64) -> Header<Value> {
+    Header {
+        owner: "uid".into(),
+        number,
+        namespace: "operators".into(),
+        account: None,
+        details: json!({"bundle": "etcd"}),
+    }
+}
+
+/// Text that does not compress.
+fn noise(length: usize) -> String {
+    let mut random = fastrand::Rng::with_seed(7);
+    (0..length).map(|_| random.alphanumeric()).collect()
+}
+
+fn stream(encoded: &Encoded) -> Vec<u8> {
+    encoded.parts.concat()
+}
+
+#[test]
+fn records_are_read_as_they_were_written() {
+    let large = noise(2 << 20);
+    for objects in [
+        Vec::new(),
+        vec![object("a", "1")],
+        vec![
+            object("a", "line\nbreak"),
+            object("b", ""),
+            object("c", "ü"),
+        ],
+        // One object may take several parts.
+        vec![object("a", &large), object("b", "1")],
+    ] {
+        let encoded = encode(&header(3), &objects).unwrap();
+        assert!(encoded.parts.iter().all(|part| part.len() <= MAX_PART));
+        let decoded = decode::<Value>(&stream(&encoded), &encoded.checksum, 3, "uid").unwrap();
+        assert_eq!(
+            decoded,
+            Revision {
+                header: header(3),
+                objects
+            }
+        );
+    }
+}
+
+#[test]
+fn record_that_was_altered_is_refused() {
+    let objects = [object("a", "1"), object("b", "2")];
+    let encoded = encode(&header(3), &objects).unwrap();
+    let whole = stream(&encoded);
+    let mut edited = whole.clone();
+    edited[whole.len() / 2] ^= 1;
+    let truncated = &whole[..whole.len() / 2];
+    for bytes in [edited.as_slice(), truncated, &[]] {
+        let refused = decode::<Value>(bytes, &encoded.checksum, 3, "uid");
+        assert!(matches!(refused, Err(DecodeError::Checksum { .. })));
+    }
+    // The checksum that is recorded beside the parts can be forged as well; that in the status cannot.
+    for (number, owner) in [(4, "uid"), (3, "other")] {
+        let refused = decode::<Value>(&whole, &encoded.checksum, number, owner);
+        assert!(
+            matches!(refused, Err(DecodeError::Other { .. })),
+            "{number} {owner}"
+        );
+    }
+}
+
+#[test]
+fn bytes_that_are_no_record_are_refused() {
+    let compressed = |text: &str| {
+        let mut stream = GzEncoder::new(Vec::new(), Compression::default());
+        stream.write_all(text.as_bytes()).unwrap();
+        stream.finish().unwrap()
+    };
+    let first = |objects: usize| {
+        format!(
+            r#"{{"format":1,"objects":{objects},"owner":"uid","number":3,"namespace":"a","details":null}}"#
+        )
+    };
+    for (text, expected) in [
+        (String::new(), "it ends early"),
+        ("not JSON\n".to_owned(), "expected"),
+        (first(1) + "\n", "it ends early"),
+        (first(usize::MAX) + "\n{}\n", "it is no record"),
+        (first(1) + "\n[]\n", "it is no record"),
+        (
+            r#"{"format":2,"rows":[]}"#.to_owned(),
+            "newer than this provisioner reads",
+        ),
+    ] {
+        let stream = compressed(&text);
+        let refused = decode::<Value>(&stream, &checksum(&stream), 3, "uid").unwrap_err();
+        assert!(refused.to_string().contains(expected), "{text}: {refused}");
+    }
+    let refused = decode::<Value>(b"plain", &checksum(b"plain"), 3, "uid").unwrap_err();
+    assert!(matches!(refused, DecodeError::Malformed(_)));
+}
+
+#[test]
+fn record_that_exceeds_the_limit_is_refused() {
+    let part = noise(9 << 20);
+    let objects: Vec<Object> = (0..5)
+        .map(|index| object(&format!("o{index}"), &part))
+        .collect();
+    let refused = encode(&header(1), &objects).unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "the objects take more than 32 MiB when they are recorded and compressed; split the bundle"
+    );
+}
+
+#[test]
+fn digest_covers_objects_account_and_namespace_only() {
+    let account = |name: &str| ServiceAccountRef {
+        name: name.into(),
+        namespace: "accounts".into(),
+    };
+    let objects = [object("a", "1"), object("b", "2")];
+    let same = digest(&objects, None, "operators");
+    assert_eq!(same, digest(&objects.clone(), None, "operators"));
+    let swapped = [object("b", "2"), object("a", "1")];
+    let others = [
+        digest(&swapped, None, "operators"),
+        digest(&objects[..1], None, "operators"),
+        digest(&objects, None, "other"),
+        digest(&objects, Some(&account("installer")), "operators"),
+        digest(&objects, Some(&account("admin")), "operators"),
+        digest(&[object("a", "1"), object("b", "3")], None, "operators"),
+    ];
+    let all: std::collections::BTreeSet<_> = others.iter().chain([&same]).collect();
+    assert_eq!(all.len(), 7);
+}
+
+#[test]
+fn object_hashes_are_16_digits() {
+    let hash = ObjectHash::new(&object("a", "1"));
+    assert_ne!(hash, ObjectHash::new(&object("a", "2")));
+    assert_eq!(hash.to_string().parse(), Ok(hash));
+    for text in [
+        "",
+        "0123456789abcde",
+        "0123456789ABCDEF",
+        "0123456789abcdef0",
+        "+123456789abcdef",
+    ] {
+        assert_eq!(text.parse::<ObjectHash>(), Err(InvalidHash), "{text}");
+    }
+}

@@ -1,0 +1,141 @@
+//! Who else has set our fields, as the apiserver tells it.
+
+use kube::core::response::Status;
+use serde_json::Value;
+
+use super::{Conflict, MANAGER};
+
+/// How many conflicts of one object are told of; all of them count.
+const MOST: usize = 1000;
+
+/// The fields that others have set; empty when it is not for them that the apiserver said no.
+pub(super) fn of(status: &Status) -> Vec<Conflict> {
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    let conflicts = causes
+        .filter(|cause| cause.reason == "FieldManagerConflict")
+        .map(|cause| {
+            let (manager, subresource) = who(&cause.message);
+            Conflict {
+                field: cause.field.clone(),
+                manager,
+                subresource,
+            }
+        });
+    conflicts.take(MOST).collect()
+}
+
+/// Reports whether the field was set by ourselves, by other means than applying.
+pub(super) fn is_own(conflict: &Conflict) -> bool {
+    conflict.manager == MANAGER
+}
+
+/// Reads `conflict with "hpa" with subresource "scale" using apps/v1 at 2026-…`.
+fn who(message: &str) -> (String, String) {
+    let Some((manager, rest)) = quoted(message.strip_prefix("conflict with ").unwrap_or(message))
+    else {
+        return (message.to_owned(), String::new());
+    };
+    let subresource = rest
+        .strip_prefix(" with subresource ")
+        .and_then(quoted)
+        .map(|(subresource, _)| subresource)
+        .unwrap_or_default();
+    (manager, subresource)
+}
+
+/// A text in Go's quotes at the beginning, and what follows it.
+fn quoted(text: &str) -> Option<(String, &str)> {
+    let text = text.strip_prefix('"')?;
+    let mut unquoted = String::new();
+    let mut chars = text.char_indices();
+    while let Some((at, char)) = chars.next() {
+        match char {
+            '"' => return Some((unquoted, text.get(at + 1..)?)),
+            '\\' => unquoted.push(chars.next()?.1),
+            char => unquoted.push(char),
+        }
+    }
+    None
+}
+
+/// Takes a field out of an object; only fields of mappings, since no scaler sets others. Keys may hold dots, which the
+/// path does not tell from its own.
+pub(super) fn remove(object: &mut Value, path: &str) -> bool {
+    let (Some(path), Some(map)) = (path.strip_prefix('.'), object.as_object_mut()) else {
+        return false;
+    };
+    if map.remove(path).is_some() {
+        return true;
+    }
+    map.iter_mut().any(|(key, value)| {
+        path.strip_prefix(key.as_str())
+            .is_some_and(|rest| !key.is_empty() && remove(value, rest))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn managers_and_subresources_are_read_from_what_the_apiserver_says() {
+        for (message, manager, subresource) in [
+            (
+                r#"conflict with "kubectl-edit" using apps/v1 at 2026-11-21T10:00:00Z"#,
+                "kubectl-edit",
+                "",
+            ),
+            (
+                r#"conflict with "kube-controller-manager" with subresource "scale" using autoscaling/v1"#,
+                "kube-controller-manager",
+                "scale",
+            ),
+            (r#"conflict with "argocd""#, "argocd", ""),
+            (
+                r#"conflict with "a \"b\" with subresource \"scale\"""#,
+                r#"a "b" with subresource "scale""#,
+                "",
+            ),
+            ("something new", "something new", ""),
+            (r#"conflict with "broken"#, r#"conflict with "broken"#, ""),
+        ] {
+            assert_eq!(
+                who(message),
+                (manager.to_owned(), subresource.to_owned()),
+                "{message}"
+            );
+        }
+    }
+
+    #[test]
+    fn fields_are_removed_by_their_paths() {
+        let object = json!({
+            "spec": {"replicas": 3, "size.of": {"it": 1, "all": 2}, "list": [{"name": "a"}]},
+        });
+        for (path, removed) in [
+            (".spec.replicas", "/spec/replicas"),
+            (".spec.size.of.it", "/spec/size.of/it"),
+            (".spec", "/spec"),
+        ] {
+            let mut changed = object.clone();
+            assert!(object.pointer(removed).is_some());
+            assert!(remove(&mut changed, path), "{path}");
+            assert_eq!(changed.pointer(removed), None, "{path}");
+        }
+        for path in [
+            "",
+            ".",
+            "spec",
+            ".spec.none",
+            ".spec.replicas.x",
+            ".spec.list[name=\"a\"].name",
+            "..spec",
+        ] {
+            let mut changed = object.clone();
+            assert!(!remove(&mut changed, path), "{path}");
+            assert_eq!(changed, object, "{path}");
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! Deleting what leaves, stage by stage, and releasing what stays.
+
+mod definition;
+mod release;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use kube::{
+    api::{DeleteParams, GetParams, Preconditions},
+    core::GroupVersionKind,
+};
+use manifests::{
+    api::{instance::CrdDeletionPolicy, labels},
+    object::{at, group_version, text},
+};
+use serde_json::Value;
+
+use super::{
+    Apply, Failure, Pruned, failure,
+    object::Partial,
+    request::{Address, Trouble, pause, send},
+};
+use crate::{
+    discovery::Kind,
+    plan::{Exit, Leaving, Owner, definition_groups, is_kept},
+};
+
+/// How often an object that changes at the same time is looked at.
+const ATTEMPTS: u32 = 5;
+
+/// What became of one object.
+enum Fate {
+    Deleted,
+    /// For what, where that is known.
+    Going(String),
+    /// Why.
+    Released(String),
+    /// Another object is in the way.
+    Failed(Failure),
+}
+
+pub(super) async fn run(
+    apply: &Apply<'_>,
+    leaving: &[Leaving],
+    owner: &Owner,
+    policy: CrdDeletionPolicy,
+) -> Pruned {
+    let groups = definition_groups(leaving);
+    let mut stages: BTreeMap<Exit, Vec<&Leaving>> = BTreeMap::new();
+    for leaving in leaving {
+        let stage = Exit::of(&leaving.identity, &groups);
+        stages.entry(stage).or_default().push(leaving);
+    }
+    let prune = Prune {
+        apply,
+        owner,
+        policy,
+        orphans: false,
+    };
+    let mut pruned = Pruned::default();
+    for (stage, leaving) in stages {
+        let outcomes = apply
+            .each(&leaving, |leaving| prune.one(stage, leaving))
+            .await;
+        for (leaving, outcome) in leaving.iter().zip(outcomes) {
+            let identity = leaving.identity.clone();
+            match outcome {
+                Some(Ok(Fate::Deleted)) => pruned.deleted.push(identity),
+                Some(Ok(Fate::Going(what))) => {
+                    if !what.is_empty() {
+                        pruned.waiting_for.insert(identity.clone(), what);
+                    }
+                    pruned.going.push(identity);
+                }
+                Some(Ok(Fate::Released(why))) => {
+                    pruned.released.insert(identity, why);
+                }
+                Some(Ok(Fate::Failed(failure)) | Err(failure)) => pruned.failed.push(failure),
+                None => {}
+            }
+        }
+        // Whoever finalises custom resources has to run until they are gone.
+        let is_awaited = stage <= Exit::Definitions && !pruned.going.is_empty();
+        if is_awaited || !pruned.failed.is_empty() {
+            break;
+        }
+    }
+    pruned
+}
+
+/// Takes the reference to the owner off all that it leaves behind, and says what that failed for.
+pub(super) async fn orphan(apply: &Apply<'_>, leaving: &[Leaving], owner: &Owner) -> Vec<Failure> {
+    let prune = Prune {
+        apply,
+        owner,
+        policy: CrdDeletionPolicy::Retain,
+        orphans: true,
+    };
+    let leaving: Vec<&Leaving> = leaving.iter().collect();
+    let outcomes = apply
+        .each(&leaving, |leaving| prune.one(Exit::Namespaces, leaving))
+        .await;
+    let outcomes = leaving.iter().zip(outcomes);
+    let failed = outcomes.map(|(leaving, outcome)| match outcome {
+        Some(Ok(Fate::Failed(failure)) | Err(failure)) => Some(failure),
+        Some(Ok(_)) => None,
+        None => Some(failure::of(leaving.identity.clone(), &Trouble::Timeout)),
+    });
+    failed.flatten().collect()
+}
+
+/// Deleting for one owner.
+struct Prune<'a> {
+    apply: &'a Apply<'a>,
+    owner: &'a Owner,
+    policy: CrdDeletionPolicy,
+    /// Nothing is deleted, and everything let go.
+    orphans: bool,
+}
+
+impl Prune<'_> {
+    async fn one(&self, stage: Exit, leaving: &Leaving) -> Result<Fate, Failure> {
+        let identity = &leaving.identity;
+        let Some(kind) = self.kind(leaving).await? else {
+            return Ok(Fate::Deleted);
+        };
+        let trouble = |trouble| failure::of(identity.clone(), &trouble);
+        let address = Address::of(&kind, identity).map_err(trouble)?;
+        let _permit = self.apply.permits.acquire().await;
+        let mut attempt = 1;
+        loop {
+            match self.step(stage, &address).await {
+                Err(trouble) if trouble.code() == Some(404) => return Ok(Fate::Deleted),
+                // Replaced or changed since it was looked at.
+                Err(trouble) if trouble.code() == Some(409) && attempt < ATTEMPTS => {
+                    pause(attempt).await;
+                    attempt += 1;
+                }
+                outcome => {
+                    let fate = outcome.map_err(trouble).unwrap_or_else(Fate::Failed);
+                    return Ok(self.with_remedy(stage, fate));
+                }
+            }
+        }
+    }
+
+    /// Whoever cannot wait for a definition may leave it where it is.
+    fn with_remedy(&self, stage: Exit, fate: Fate) -> Fate {
+        const REMEDY: &str = "; or set spec.crdDeletionPolicy to Retain, so that it stays, with its custom resources";
+        if stage != Exit::Definitions || self.policy == CrdDeletionPolicy::Retain {
+            return fate;
+        }
+        match fate {
+            Fate::Going(what) => Fate::Going(what + REMEDY),
+            Fate::Failed(failure) => Fate::Failed(Failure {
+                message: failure.message + REMEDY,
+                ..failure
+            }),
+            other => other,
+        }
+    }
+
+    /// How to address it; `None`: its kind is gone, and all objects with it.
+    async fn kind(&self, leaving: &Leaving) -> Result<Option<Arc<Kind>>, Failure> {
+        let identity = &leaving.identity;
+        // What is remembered may be the whole apiVersion.
+        let version = group_version(&leaving.version).1;
+        let gvk = GroupVersionKind::gvk(&identity.group, version, &identity.kind);
+        let found = self.apply.kinds.find_any(gvk).await;
+        found.map_err(|error| failure::of(identity.clone(), &Trouble::Client(error)))
+    }
+
+    async fn step(&self, stage: Exit, address: &Address) -> Result<Fate, Trouble> {
+        let request = || {
+            address
+                .collection
+                .get_metadata(&address.name, &GetParams::default())
+        };
+        let object: Partial = send(self.apply.client, request).await?;
+        let metadata = &object.metadata;
+        if !self.owns(metadata) {
+            return Ok(Fate::Released(
+                "does not carry the owner labels of this BundleInstance any more".to_owned(),
+            ));
+        }
+        if self.orphans {
+            return self.orphan(address, metadata).await;
+        }
+        // A definition that somebody else deletes may wait for its custom resources for ever.
+        let is_retained = stage == Exit::Definitions && self.policy == CrdDeletionPolicy::Retain;
+        if metadata.get("deletionTimestamp").is_some() && !is_retained {
+            return Ok(on_its_way(metadata));
+        }
+        if is_kept(&serde_json::json!({"metadata": {"annotations": metadata.get("annotations")}})) {
+            let why = format!("is kept as its annotation {} says", labels::KEEP);
+            return self.release(address, metadata, why).await;
+        }
+        let has_no_reference = matches!(stage, Exit::Namespaces | Exit::Definitions);
+        if !has_no_reference && !self.is_referred_to(metadata) {
+            // As the garbage collector leaves it when the owner is deleted with `--cascade=orphan`.
+            let why = "does not refer to this BundleInstance as its owner any more; delete it if nobody needs it";
+            return Ok(Fate::Released(why.to_owned()));
+        }
+        match stage {
+            Exit::Namespaces => {
+                let why = "Namespaces are never deleted, since others may have put something into them; delete it if \
+                           nobody needs it";
+                self.release(address, metadata, why.to_owned()).await
+            }
+            Exit::Definitions => self.definition(address, metadata).await,
+            _ => self.delete(address, metadata).await,
+        }
+    }
+
+    /// Reports whether it is still the owner's.
+    fn owns(&self, metadata: &Value) -> bool {
+        text(metadata, &["labels", labels::OWNER_KIND]) == Some("BundleInstance")
+            && text(metadata, &["labels", labels::OWNER_NAME]) == Some(self.owner.name.as_str())
+    }
+
+    /// Reports whether a reference says that it is the owner's, this very one's.
+    fn is_referred_to(&self, metadata: &Value) -> bool {
+        let all = metadata.get("ownerReferences").and_then(Value::as_array);
+        let mut all = all.into_iter().flatten();
+        all.any(|reference| text(reference, &["uid"]) == Some(self.owner.uid.as_str()))
+    }
+
+    async fn delete(&self, address: &Address, metadata: &Value) -> Result<Fate, Trouble> {
+        let params = DeleteParams {
+            preconditions: Some(Preconditions {
+                uid: text(metadata, &["uid"]).map(str::to_owned),
+                resource_version: None,
+            }),
+            ..DeleteParams::background()
+        };
+        let request = || address.collection.delete(&address.name, &params);
+        let answer: Value = send(self.apply.client, request).await?;
+        // Either the object as it is, or a Status that says that it was.
+        Ok(match answer.get("metadata") {
+            Some(metadata) if metadata.get("uid").is_some() => on_its_way(metadata),
+            _ => Fate::Deleted,
+        })
+    }
+}
+
+/// Of an object that is being deleted.
+fn on_its_way(metadata: &Value) -> Fate {
+    let finalizers = at(metadata, &["finalizers"]).and_then(Value::as_array);
+    if finalizers.is_none_or(Vec::is_empty) {
+        // Pods have a while to end.
+        return Fate::Deleted;
+    }
+    Fate::Going(format!(
+        "is being deleted and waits for its finalizers ({}); see to it that whoever acts on them runs, or remove them",
+        failure::finalizers(metadata)
+    ))
+}

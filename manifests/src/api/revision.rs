@@ -1,0 +1,29 @@
+//! The details that a revision records beside its objects.
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    bundle::{BundleSource, Facts},
+    instance::InstalledBundle,
+};
+
+/// The origin of the objects of a revision.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RevisionDetails {
+    /// The Bundle that the objects were rendered from.
+    pub bundle: InstalledBundle,
+    /// The hash of the template of that Bundle.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template_hash: Option<String>,
+    /// The source of that Bundle, pinned to a digest or commit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<BundleSource>,
+    /// The bundle info: package, version, constraints, provided APIs.
+    #[serde(default)]
+    pub facts: Facts,
+    /// The version of the provisioner that rendered the objects.
+    pub provisioner: String,
+    /// The version of Kubernetes that the objects were rendered for, as `1.36`.
+    pub kubernetes: String,
+}

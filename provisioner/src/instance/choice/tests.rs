@@ -1,0 +1,91 @@
+use manifests::api::bundle::{BundleSource, BundleSpec, BundleStatus, Phase};
+use serde_json::json;
+
+use super::{super::revisions::tests::revision, *};
+
+fn bundle(name: &str, phase: Phase) -> Bundle {
+    let spec = BundleSpec {
+        provisioner_class_name: "core-rukpak-io-plain".to_owned(),
+        source: BundleSource::default(),
+    };
+    let mut bundle = Bundle::new(name, spec);
+    bundle.status = Some(BundleStatus {
+        phase: Some(phase),
+        ..BundleStatus::default()
+    });
+    bundle
+}
+
+/// What was decided, as a word and a name or number.
+fn decided(goal: &Goal<'_>) -> String {
+    match goal {
+        Goal::Bundle(bundle) => format!("bundle {}", bundle.metadata.name.as_deref().unwrap()),
+        Goal::Revision(revision) => format!("revision {}", revision.number),
+        Goal::Keep => "keep".to_owned(),
+        Goal::Unrecorded(number) => format!("unrecorded {number}"),
+    }
+}
+
+#[test]
+fn goal_follows_the_pin_the_failure_and_the_template() {
+    use RevisionState::{Active, RollingOut};
+    let ready = bundle("new", Phase::Unpacked);
+    let pending = bundle("new", Phase::Pending);
+    let old = bundle("old", Phase::Unpacked);
+    // Revisions by state, and by the revision that they record again.
+    let none: &[(RevisionState, Option<i64>)] = &[];
+    let one = &[(Active, None)];
+    let during = &[(Active, None), (RollingOut, None)];
+    let back = &[
+        (RevisionState::Archived, None),
+        (RevisionState::Archived, None),
+        (Active, Some(1)),
+    ];
+    for ((name, pin, failed, hash, wanted, revisions), expected) in ::tests::rows![
+        ("first", None, None, "hash-1", Some(&ready), none) => "bundle new";
+        ("unpacking", None, None, "hash-1", Some(&pending), none) => "bundle old";
+        ("upgrade", None, None, "hash-2", Some(&ready), one) => "bundle new";
+        ("upgrade unpacks", None, None, "hash-2", Some(&pending), one) => "keep";
+        ("no Bundle", None, None, "hash-2", None, one) => "keep";
+        ("failed before", None, Some("hash-1"), "hash-2", Some(&ready), one) => "bundle new";
+        ("failed", None, Some("hash-2"), "hash-2", Some(&ready), during) => "revision 1";
+        ("rolled back", None, Some("hash-2"), "hash-2", Some(&ready), back) => "keep";
+        ("failed, first", None, Some("hash-2"), "hash-2", Some(&ready), none) => "keep";
+        ("reverted", None, None, "hash-1", Some(&ready), during) => "bundle new";
+        ("reverted, no content", None, None, "hash-1", Some(&pending), during) => "revision 1";
+        ("other, no content", None, None, "hash-3", Some(&pending), during) => "keep";
+        ("pinned", Some(1), None, "hash-2", Some(&ready), during) => "revision 1";
+        ("pinned, failed", Some(1), Some("hash-2"), "hash-2", Some(&ready), during) => "revision 1";
+        ("pin reached", Some(1), None, "hash-2", Some(&ready), back) => "keep";
+        ("pinned to the newest", Some(2), None, "hash-3", Some(&ready), during) => "keep";
+        ("pinned to nothing", Some(7), None, "hash-2", Some(&ready), during) => "unrecorded 7";
+    ] {
+        let spec: BundleInstanceSpec = serde_json::from_value(json!({
+            "provisionerClassName": "core-rukpak-io-plain",
+            "template": {"spec": {"source": {"type": "upload"}}},
+            "rollbackTo": pin,
+        }))
+        .unwrap();
+        let revisions = revisions.iter().zip(1..);
+        let status = BundleInstanceStatus {
+            failed_template_hash: failed.map(str::to_owned),
+            revisions: revisions
+                .map(|((state, of), number)| RevisionStatus {
+                    state: *state,
+                    cause: of.map_or(Cause::Upgrade, |_| Cause::Rollback),
+                    rollback_of: *of,
+                    ..revision(number)
+                })
+                .collect(),
+            ..BundleInstanceStatus::default()
+        };
+        let choices = Choices {
+            spec: &spec,
+            status: &status,
+            hash,
+            wanted,
+            installed: Some(&old),
+        };
+        assert_eq!(decided(&choices.goal()), expected, "{name}");
+    }
+}

@@ -1,0 +1,194 @@
+//! The right recorded form of an object while a revision is rolled out. Pure; no I/O.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use apply::{
+    informers::View,
+    plan::{Step, Wave},
+    revision::ObjectHash,
+};
+use manifests::object::Identity;
+
+/// The objects of a revision, ready to be applied.
+pub(super) type Steps = BTreeMap<Identity, Step>;
+
+/// The objects of the live revisions.
+pub(super) struct Forms {
+    /// Those of the newest revision.
+    pub(super) newest: Steps,
+    /// Those of the active revision, while a newer one is rolled out.
+    pub(super) older: Option<Steps>,
+    /// The waves of the rollout that have begun.
+    started: BTreeSet<Wave>,
+    is_applied: bool,
+}
+
+/// The right form of an object.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Form<'a> {
+    /// That of the newest revision.
+    Newest(&'a Step),
+    /// That of the active revision, until the wave of the object begins or the object is pruned.
+    Older(&'a Step),
+    /// None yet: the rollout creates the object.
+    Later,
+    /// None: no live revision has the object.
+    Gone,
+}
+
+impl Forms {
+    /// `is_applied` says that all objects of the newest revision were applied.
+    pub(super) fn new(newest: Steps, older: Option<Steps>, is_applied: bool, view: &View) -> Self {
+        let hash = |identity: &Identity| view.objects.get(identity).and_then(|seen| seen.hash);
+        let is_new = |(identity, step): &(&Identity, &Step)| {
+            let before = older.as_ref().and_then(|older| older.get(*identity));
+            is_applied
+                || hash(identity) == Some(step.hash)
+                    && before.map(|old| old.hash) != Some(step.hash)
+        };
+        let started = newest
+            .iter()
+            .filter(is_new)
+            .map(|(_, step)| step.wave)
+            .collect();
+        Self {
+            newest,
+            older,
+            started,
+            is_applied,
+        }
+    }
+
+    /// Returns the right form of an object. `hash` is that of the live object.
+    pub(super) fn form(&self, identity: &Identity, hash: Option<ObjectHash>) -> Form<'_> {
+        let newest = self.newest.get(identity);
+        let Some(older) = &self.older else {
+            return newest.map_or(Form::Gone, Form::Newest);
+        };
+        match (newest, older.get(identity)) {
+            (None, None) => Form::Gone,
+            (None, Some(older)) => Form::Older(older),
+            (Some(newest), None) if self.started.contains(&newest.wave) => Form::Newest(newest),
+            (Some(_), None) => Form::Later,
+            // Another client brought the older form back.
+            (Some(newest), Some(_)) if self.is_applied => Form::Newest(newest),
+            (Some(newest), Some(older)) => {
+                let is_older = hash == Some(older.hash) && older.hash != newest.hash;
+                let is_newest = hash == Some(newest.hash);
+                if !is_older && (is_newest || self.started.contains(&newest.wave)) {
+                    Form::Newest(newest)
+                } else {
+                    Form::Older(older)
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use apply::{discovery::Kind, informers::Seen};
+    use kube::core::{ApiResource, GroupVersionKind};
+    use manifests::object::Object;
+    use serde_json::json;
+
+    use super::*;
+
+    fn step(name: &str, data: &str, wave: Wave) -> (Identity, Step) {
+        let value = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"a": data}});
+        let object = Object::try_from(value).unwrap();
+        let kind = GroupVersionKind::gvk("", "v1", "ConfigMap");
+        let step = Step {
+            wave,
+            hash: ObjectHash::new(&object),
+            kind: Arc::new(Kind {
+                resource: ApiResource::from_gvk(&kind),
+                namespaced: true,
+            }),
+            object,
+        };
+        (step.object.identity(), step)
+    }
+
+    fn steps(rows: &[(&str, &str, Wave)]) -> Steps {
+        rows.iter()
+            .map(|(name, data, wave)| step(name, data, *wave))
+            .collect()
+    }
+
+    #[test]
+    fn forms_change_with_their_waves() {
+        use Wave::{Configuration, Workloads};
+        let newest = [
+            ("same", "1", Configuration),
+            ("changed", "2", Configuration),
+            ("other", "2", Configuration),
+            ("added", "1", Configuration),
+            ("late", "2", Workloads),
+            ("later", "1", Workloads),
+        ];
+        let older = [
+            ("same", "1", Configuration),
+            ("changed", "1", Configuration),
+            ("other", "1", Configuration),
+            ("left", "1", Configuration),
+            ("late", "1", Workloads),
+        ];
+        let hash = |name: &str, data: &str| Some(step(name, data, Configuration).1.hash);
+        let live = |rows: &[(&str, &str)]| View {
+            objects: rows
+                .iter()
+                .map(|(name, data)| {
+                    let seen = Seen {
+                        hash: hash(name, data),
+                        ..Seen::default()
+                    };
+                    (step(name, data, Configuration).0, seen)
+                })
+                .collect(),
+            ..View::default()
+        };
+        // The live objects with their forms; whether all is applied; the object, its live form, the expected one.
+        let none: &[(&str, &str)] = &[];
+        let begun: &[(&str, &str)] = &[("changed", "2"), ("other", "1")];
+        for (view, is_applied, name, form, expected) in [
+            (none, false, "same", Some("1"), "newest 1"),
+            (none, false, "changed", Some("1"), "older 1"),
+            (none, false, "changed", None, "older 1"),
+            (none, false, "added", None, "later"),
+            (none, false, "left", None, "older 1"),
+            (none, false, "unknown", None, "gone"),
+            // An object of the wave was applied: what is missing comes in its new form, what has the old form keeps it.
+            (begun, false, "other", Some("1"), "older 1"),
+            (begun, false, "other", None, "newest 2"),
+            (begun, false, "added", None, "newest 1"),
+            (begun, false, "late", None, "older 1"),
+            (begun, false, "later", None, "later"),
+            (none, true, "late", None, "newest 2"),
+            (none, true, "changed", Some("1"), "newest 2"),
+            (none, true, "left", None, "older 1"),
+        ] {
+            let forms = Forms::new(steps(&newest), Some(steps(&older)), is_applied, &live(view));
+            let identity = step(name, "", Configuration).0;
+            let found = forms.form(&identity, form.and_then(|form| hash(name, form)));
+            let data = |step: &Step| {
+                step.object.value()["data"]["a"]
+                    .as_str()
+                    .unwrap()
+                    .to_owned()
+            };
+            let found = match found {
+                Form::Newest(step) => format!("newest {}", data(step)),
+                Form::Older(step) => format!("older {}", data(step)),
+                Form::Later => "later".to_owned(),
+                Form::Gone => "gone".to_owned(),
+            };
+            assert_eq!(found, expected, "{name} {form:?} {view:?}");
+        }
+        let forms = Forms::new(steps(&newest), None, true, &View::default());
+        let left = step("left", "", Configuration).0;
+        assert_eq!(forms.form(&left, hash("left", "1")), Form::Gone);
+    }
+}

@@ -1,0 +1,146 @@
+//! Pruning what has left the bundle, once the revision without it is active.
+
+use std::time::Duration;
+
+use apply::{
+    plan::Plan,
+    ssa::{Apply, Pruned},
+};
+use kube::ResourceExt as _;
+use manifests::{
+    api::instance::{BundleInstance, BundleInstanceStatus, RevisionState, RevisionStatus},
+    object::shortened,
+};
+use tracing::warn;
+
+use super::policy_of_upgrades;
+use crate::instance::{
+    install::{self, release_lines, removing, settle_inventory},
+    memory::{Memory, Shared},
+    outcome::Retry,
+    revisions::{self, owner},
+};
+
+/// The longest time between two attempts: the informers do not report when custom resources are gone.
+const MAX_DELAY: Duration = Duration::from_secs(60);
+/// The longest line of a list in the status, in characters.
+const MAX_LINE: usize = 1000;
+
+/// The outcome.
+#[derive(Default)]
+pub(super) struct Outcome {
+    /// The pruned objects, if an attempt was made.
+    pub(super) done: Option<Lines>,
+    /// The time to try again.
+    pub(super) again: Option<Duration>,
+}
+
+/// What the status says of pruned objects.
+pub(super) struct Lines {
+    /// Objects that are still in the cluster.
+    pub(super) removing: Vec<String>,
+    /// Objects that were released.
+    pub(super) released: Vec<String>,
+}
+
+/// Prunes what the active revision does not have, if the status lists something.
+pub(super) async fn run(
+    instance: &BundleInstance,
+    shared: &Shared,
+    memory: &mut Memory,
+    status: &BundleInstanceStatus,
+) -> Outcome {
+    let newest = status.revisions.last();
+    let Some(active) = newest.filter(|newest| newest.state == RevisionState::Active) else {
+        return Outcome::default();
+    };
+    if status.applied_digest.is_none() || status.removing.is_empty() {
+        return Outcome::default();
+    }
+    let now = (shared.ctx.now)();
+    let count = memory
+        .inventory
+        .as_ref()
+        .map_or(0, std::collections::BTreeMap::len);
+    let tried = format!("prune {} {count} {}", active.number, memory.turn());
+    if let Some(left) = memory.prunes.must_wait(&tried, now) {
+        return Outcome {
+            done: None,
+            again: Some(left),
+        };
+    }
+    let (pruned, plan) = match prune(instance, shared, memory, active).await {
+        Ok(pruned) => pruned,
+        Err(error) => {
+            warn!(instance = %instance.name_any(), error, "failed to prune; retrying");
+            return Outcome {
+                done: None,
+                again: Some(memory.prunes.again(tried, Retry::Soon, now)),
+            };
+        }
+    };
+    if !pruned.deleted.is_empty() || !pruned.released.is_empty() {
+        shared.wake_those_refused();
+    }
+    settle_inventory(memory, &pruned);
+    let mut lines = removing(&pruned);
+    let has_ended = |identity: &_| {
+        pruned.deleted.contains(identity)
+            || pruned.released.contains_key(identity)
+            || pruned.going.contains(identity)
+            || pruned
+                .failed
+                .iter()
+                .any(|failure| failure.identity == *identity)
+    };
+    let unbegun = plan.leaving.iter().map(|leaving| &leaving.identity);
+    let unbegun = unbegun.filter(|identity| !has_ended(identity));
+    lines.extend(unbegun.map(|identity| shortened(&identity.to_string(), MAX_LINE)));
+    lines.truncate(500);
+    let again = if lines.is_empty() {
+        memory.prunes.succeeded();
+        None
+    } else {
+        let count = memory
+            .inventory
+            .as_ref()
+            .map_or(0, std::collections::BTreeMap::len);
+        let tried = format!("prune {} {count} {}", active.number, memory.turn());
+        memory.prunes.again(tried, Retry::Soon, now);
+        Some(memory.prunes.wait_at_most(MAX_DELAY, now))
+    };
+    Outcome {
+        done: Some(Lines {
+            removing: lines,
+            released: release_lines(&pruned).collect(),
+        }),
+        again,
+    }
+}
+
+/// Deletes, and returns what was to be deleted, too.
+async fn prune(
+    instance: &BundleInstance,
+    shared: &Shared,
+    memory: &Memory,
+    active: &RevisionStatus,
+) -> Result<(Pruned, Plan), String> {
+    let ctx = &shared.ctx;
+    let owner = owner(instance);
+    let record = revisions::read(shared, &owner, active).await;
+    let record = record.map_err(|error| error.to_string())?;
+    let had = memory.inventory.clone().unwrap_or_default();
+    let namespace = &record.header.namespace;
+    let plan = install::plan(ctx, record.objects, &had, &owner, namespace).await;
+    let plan = plan.map_err(|error| format!("the served APIs cannot be listed: {error}"))?;
+    let client = ctx.accounts.client(active.service_account.as_ref());
+    let apply = Apply {
+        client: &client.map_err(|error| format!("no client can be made: {error}"))?,
+        kinds: &ctx.kinds,
+        concurrency: ctx.settings.concurrency,
+        permits: &ctx.permits,
+    };
+    let policy = policy_of_upgrades(instance);
+    let pruned = apply.prune(&plan.leaving, &owner, policy).await;
+    Ok((pruned, plan))
+}

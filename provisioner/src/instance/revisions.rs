@@ -1,0 +1,341 @@
+//! The revisions of an instance: which are live, how they are recorded, and when they end.
+//!
+//! ```text
+//!  rendered objects ─ record ─► RollingOut ─ all applied and healthy, or the deadline ─► Active ─ a newer one ─► Archived
+//! ```
+//!
+//! The status lists the revisions; their objects are in Secrets ([`apply::revision::store`]), which are read when an object
+//! has to be repaired, pruned or rolled back, and never cached.
+
+use std::time::Duration;
+
+use apply::revision::{self, Header, Revision, store};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt as _;
+use manifests::api::{
+    holder::Owner,
+    instance::{
+        BundleInstance, BundleInstanceSpec, BundleInstanceStatus, Cause, RevisionState,
+        RevisionStatus, ServiceAccountRef,
+    },
+    revision::RevisionDetails,
+};
+use tracing::warn;
+
+use super::{
+    install::Rendered,
+    memory::Shared,
+    outcome::{Health, Outcome, RolledBack},
+};
+
+/// How many archived revisions are kept unless the spec says otherwise.
+const DEFAULT_HISTORY: i64 = 3;
+/// The number of more archived revisions are kept while objects of former revisions remain.
+const WITH_LEFTOVERS: usize = 5;
+/// How many seconds a rollout may take unless the spec says otherwise.
+const DEFAULT_DEADLINE: i64 = 600;
+/// How many records are looked for that an older provisioner has left without naming them.
+const MAX_STRAYS: i64 = 32;
+
+/// Returns the active revision.
+pub(super) fn active(status: &BundleInstanceStatus) -> Option<&RevisionStatus> {
+    let mut revisions = status.revisions.iter().rev();
+    revisions.find(|revision| revision.state == RevisionState::Active)
+}
+
+/// Returns the revisions whose objects are in the cluster, the newest first.
+pub(super) fn live(status: &BundleInstanceStatus) -> impl Iterator<Item = &RevisionStatus> {
+    let revisions = status.revisions.iter().rev();
+    revisions.filter(|revision| revision.state != RevisionState::Archived)
+}
+
+/// Returns the revision that is rolled out and not active yet.
+pub(super) fn rolling_out(status: &BundleInstanceStatus) -> Option<&RevisionStatus> {
+    let newest = status.revisions.last()?;
+    (newest.state == RevisionState::RollingOut).then_some(newest)
+}
+
+/// Returns the account that the installed objects are watched and repaired with: a changed `spec.serviceAccount` counts once
+/// a revision was rolled out with it.
+pub(super) fn account<'a>(
+    instance: &'a BundleInstance,
+    status: &'a BundleInstanceStatus,
+) -> Option<&'a ServiceAccountRef> {
+    let rolled = rolling_out(status).filter(|_| status.applied_digest.is_some());
+    match rolled
+        .or_else(|| active(status))
+        .or_else(|| status.revisions.last())
+    {
+        Some(revision) => revision.service_account.as_ref(),
+        None => instance.spec.service_account.as_ref(),
+    }
+}
+
+/// Returns the rollback that is in effect: the newest revision came from one, and its reason still holds.
+pub(super) fn rollback(
+    spec: &BundleInstanceSpec,
+    status: &BundleInstanceStatus,
+) -> Option<RolledBack> {
+    let newest = status.revisions.last()?;
+    let to = newest
+        .rollback_of
+        .filter(|_| newest.cause == Cause::Rollback)?;
+    let is_pinned = spec
+        .rollback_to
+        .is_some_and(|number| number == to || number == newest.number);
+    (is_pinned || status.failed_template_hash.is_some()).then(|| RolledBack {
+        template_hash: status.failed_template_hash.clone(),
+        why: None,
+        to,
+    })
+}
+
+/// Returns where the records of an instance are.
+pub(super) fn store<'a>(shared: &'a Shared, owner: &'a Owner) -> store::Store<'a> {
+    store::Store {
+        client: &shared.ctx.client,
+        namespace: &shared.ctx.settings.system_namespace,
+        owner,
+    }
+}
+
+/// Reads the record of a revision.
+///
+/// # Errors
+/// Returns an error if the record is missing or altered, or the API server does not answer.
+pub(super) async fn read(
+    shared: &Shared,
+    owner: &Owner,
+    revision: &RevisionStatus,
+) -> Result<Revision<RevisionDetails>, store::Error> {
+    let reference = store::Reference {
+        number: revision.number,
+        parts: revision.parts,
+        checksum: &revision.checksum,
+    };
+    store(shared, owner).read(reference).await
+}
+
+/// The reason why a revision cannot be recorded.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum RecordError {
+    /// The record is too large.
+    #[error(transparent)]
+    Encode(#[from] revision::EncodeError),
+    /// A Secret cannot be written.
+    #[error(transparent)]
+    Store(#[from] store::Error),
+}
+
+/// Records a revision. Until the status names the revision, the record is of no consequence.
+///
+/// # Errors
+/// Returns an error if the record is too large, or a Secret cannot be written.
+pub(super) async fn record(
+    shared: &Shared,
+    owner: &Owner,
+    status: &BundleInstanceStatus,
+    rendered: &Rendered,
+    why: (Cause, Option<i64>),
+) -> Result<RevisionStatus, RecordError> {
+    let number = status.revisions.last().map_or(0, |newest| newest.number) + 1;
+    let details = &rendered.details;
+    let header = Header {
+        owner: owner.uid.clone(),
+        number,
+        namespace: rendered.namespace.clone(),
+        account: rendered.account.clone(),
+        details,
+    };
+    let encoded = revision::encode(&header, &rendered.objects)?;
+    store(shared, owner).write(number, &encoded).await?;
+    Ok(RevisionStatus {
+        number,
+        state: RevisionState::RollingOut,
+        cause: why.0,
+        rollback_of: why.1,
+        version: details.facts.version.clone(),
+        max_open_shift_version: details.facts.max_open_shift_version.clone(),
+        bundle: details.bundle.name.clone(),
+        template_hash: details.template_hash.clone(),
+        digest: rendered.digest.clone(),
+        checksum: encoded.checksum,
+        parts: i64::try_from(encoded.parts.len()).unwrap_or(i64::MAX),
+        service_account: rendered.account.clone(),
+        created: Time((shared.ctx.now)()),
+        applied: None,
+    })
+}
+
+/// Returns why a revision is created from a rendered Bundle.
+pub(super) fn cause(status: &BundleInstanceStatus, rendered: &Rendered) -> Cause {
+    let Some(newest) = status.revisions.last() else {
+        return match &status.installed_bundle_name {
+            None => Cause::Install,
+            Some(name) if *name == rendered.details.bundle.name => Cause::Configuration,
+            Some(_) => Cause::Upgrade,
+        };
+    };
+    if newest.bundle != rendered.details.bundle.name {
+        Cause::Upgrade
+    } else if newest.service_account != rendered.account
+        || status.observed_generation.is_none()
+        || !rendered.is_same_generation
+    {
+        Cause::Configuration
+    } else {
+        Cause::Platform
+    }
+}
+
+/// Adds a revision. An older one whose rollout has not ended is superseded.
+pub(super) fn add(revisions: &mut Vec<RevisionStatus>, revision: RevisionStatus) {
+    for older in revisions.iter_mut() {
+        if older.state == RevisionState::RollingOut {
+            older.state = RevisionState::Archived;
+        }
+    }
+    revisions.push(revision);
+}
+
+/// Marks the newest revision as active, and the others as archived.
+pub(super) fn promote(status: &mut BundleInstanceStatus) {
+    let newest = status.revisions.last().map(|newest| newest.number);
+    for revision in &mut status.revisions {
+        revision.state = if Some(revision.number) == newest {
+            RevisionState::Active
+        } else {
+            RevisionState::Archived
+        };
+    }
+    status.previous_bundle_name = None;
+    status.previous = None;
+}
+
+/// Reports whether a rollout ends with this outcome: every object is applied, and healthy or late.
+pub(super) fn is_rolled_out(
+    spec: &BundleInstanceSpec,
+    status: &BundleInstanceStatus,
+    outcome: &Outcome,
+    now: Timestamp,
+) -> bool {
+    // Whatever became of an attempt at a newer one.
+    let is_applied = status.applied_digest.is_some();
+    let Some(revision) = rolling_out(status).filter(|_| is_applied) else {
+        return false;
+    };
+    match &outcome.health {
+        Health::Healthy => true,
+        Health::Progressing(_) | Health::Failed(_) | Health::Unknown(_) => {
+            time_left(spec, revision, now).is_some_and(|left| left.is_zero())
+        }
+        Health::NotLooked => false,
+    }
+}
+
+/// Returns how long the objects of a rollout may still take; `None` without a limit.
+pub(super) fn time_left(
+    spec: &BundleInstanceSpec,
+    revision: &RevisionStatus,
+    now: Timestamp,
+) -> Option<Duration> {
+    let seconds = spec.progress_deadline_seconds.unwrap_or(DEFAULT_DEADLINE);
+    let deadline = SignedDuration::from_secs(seconds);
+    let since = revision.applied.as_ref().unwrap_or(&revision.created);
+    let taken = now.duration_since(since.0);
+    (seconds > 0).then(|| Duration::try_from(deadline - taken).unwrap_or_default())
+}
+
+/// Returns the archived revisions that exceed the history, the oldest first. As long as objects of former revisions remain,
+/// some more are kept.
+pub(super) fn surplus(
+    spec: &BundleInstanceSpec,
+    status: &BundleInstanceStatus,
+) -> Vec<RevisionStatus> {
+    let limit = spec.revision_history_limit.unwrap_or(DEFAULT_HISTORY);
+    let limit = usize::try_from(limit).unwrap_or_default().max(1);
+    let archived = status
+        .revisions
+        .iter()
+        .filter(|revision| revision.state == RevisionState::Archived);
+    let limit = if status.removing.is_empty() {
+        limit
+    } else {
+        limit + WITH_LEFTOVERS
+    };
+    let surplus = archived.clone().count().saturating_sub(limit);
+    archived
+        .filter(|revision| spec.rollback_to != Some(revision.number))
+        .take(surplus)
+        .cloned()
+        .collect()
+}
+
+/// Deletes the records of revisions, and returns the numbers of those that are gone.
+pub(super) async fn delete(
+    shared: &Shared,
+    owner: &Owner,
+    revisions: &[RevisionStatus],
+) -> Vec<i64> {
+    let mut deleted = Vec::new();
+    for revision in revisions {
+        match store(shared, owner)
+            .delete(revision.number, revision.parts)
+            .await
+        {
+            Ok(()) => deleted.push(revision.number),
+            Err(error) => {
+                warn!(number = revision.number, %error, "failed to delete a revision; retrying");
+            }
+        }
+    }
+    deleted
+}
+
+/// Deletes all records, also the next one: its writer may have been killed before the status named it.
+///
+/// # Errors
+/// Returns an error if a Secret cannot be deleted.
+pub(super) async fn delete_all(
+    shared: &Shared,
+    owner: &Owner,
+    status: &BundleInstanceStatus,
+) -> Result<(), store::Error> {
+    let store = store(shared, owner);
+    let newest = status.revisions.last().map_or(0, |newest| newest.number);
+    for number in 1..=newest + 1 {
+        match status
+            .revisions
+            .iter()
+            .find(|revision| revision.number == number)
+        {
+            Some(revision) => store.delete(number, revision.parts).await?,
+            None => store.delete_stray(number).await?,
+        }
+    }
+    Ok(())
+}
+
+/// Deletes records that an older provisioner has left: it writes a status without revisions.
+pub(super) async fn delete_strays(shared: &Shared, owner: &Owner, status: &BundleInstanceStatus) {
+    let store = store(shared, owner);
+    let is_named = |number: &i64| status.revisions.iter().any(|it| it.number == *number);
+    for number in (1..=MAX_STRAYS).filter(|number| !is_named(number)) {
+        if let Err(error) = store.delete_stray(number).await {
+            warn!(number, %error, "failed to delete the record of a former revision");
+            return;
+        }
+    }
+}
+
+/// Returns the owner of an instance's objects.
+pub(super) fn owner(instance: &BundleInstance) -> Owner {
+    Owner {
+        name: instance.name_any(),
+        uid: instance.uid().unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests;

@@ -1,0 +1,149 @@
+use manifests::api::instance::BundleInstanceSpec;
+use serde_json::{Value, json};
+
+use super::{super::outcome::Valid, *};
+
+/// A revision that is being rolled out since 1970.
+pub(in crate::instance) fn revision(number: i64) -> RevisionStatus {
+    RevisionStatus {
+        number,
+        state: RevisionState::RollingOut,
+        cause: Cause::Upgrade,
+        rollback_of: None,
+        version: None,
+        max_open_shift_version: None,
+        bundle: format!("bundle-{number}"),
+        template_hash: Some(format!("hash-{number}")),
+        digest: format!("sha256:{number}"),
+        checksum: String::new(),
+        parts: 1,
+        service_account: None,
+        created: Time(Timestamp::UNIX_EPOCH),
+        applied: Some(Time(Timestamp::UNIX_EPOCH)),
+    }
+}
+
+fn spec(more: &Value) -> BundleInstanceSpec {
+    let mut spec = json!({
+        "provisionerClassName": "core-rukpak-io-plain",
+        "template": {"spec": {"source": {"type": "upload"}}},
+    });
+    spec.as_object_mut()
+        .unwrap()
+        .extend(more.as_object().unwrap().clone());
+    serde_json::from_value(spec).unwrap()
+}
+
+fn status(states: &[RevisionState]) -> BundleInstanceStatus {
+    let revisions = states
+        .iter()
+        .zip(1..)
+        .map(|(state, number)| RevisionStatus {
+            state: *state,
+            ..revision(number)
+        });
+    BundleInstanceStatus {
+        applied_digest: Some("sha256:aa".to_owned()),
+        revisions: revisions.collect(),
+        ..BundleInstanceStatus::default()
+    }
+}
+
+#[test]
+fn rollout_ends_when_objects_are_healthy_or_late() {
+    use RevisionState::{Active, RollingOut};
+    let unwell = || Health::Failed(vec!["stuck".to_owned()]);
+    let unset = json!({});
+    let no_limit = json!({"progressDeadlineSeconds": 0});
+    let short = json!({"progressDeadlineSeconds": 30});
+    for (states, applied, spec_of, health, seconds, expected) in [
+        (
+            &[Active, RollingOut][..],
+            true,
+            &unset,
+            Health::Healthy,
+            1,
+            true,
+        ),
+        (&[RollingOut], true, &unset, Health::Healthy, 1, true),
+        (&[RollingOut], false, &unset, Health::Healthy, 1, false),
+        (&[Active], true, &unset, Health::Healthy, 1, false),
+        (&[RollingOut], true, &unset, Health::NotLooked, 9999, false),
+        (&[RollingOut], true, &unset, unwell(), 599, false),
+        (&[RollingOut], true, &unset, unwell(), 600, true),
+        (&[RollingOut], true, &short, unwell(), 30, true),
+        (&[RollingOut], true, &no_limit, unwell(), 999_999, false),
+        // The clock was set back.
+        (&[RollingOut], true, &unset, unwell(), -100, false),
+    ] {
+        let mut status = status(states);
+        status.applied_digest = status.applied_digest.filter(|_| applied);
+        let outcome = Outcome {
+            health: health.clone(),
+            ..Outcome::of_bundle(Valid::Unchanged)
+        };
+        let now = Timestamp::from_second(seconds).unwrap();
+        let found = is_rolled_out(&spec(spec_of), &status, &outcome, now);
+        assert_eq!(
+            found, expected,
+            "{states:?} {applied} {spec_of} {health:?} {seconds}"
+        );
+    }
+}
+
+#[test]
+fn promotion_archives_all_older_revisions() {
+    use RevisionState::{Active, Archived, RollingOut};
+    let mut status = status(&[Archived, Active, RollingOut, RollingOut]);
+    assert_eq!(active(&status).map(|it| it.number), Some(2));
+    assert_eq!(
+        live(&status).map(|it| it.number).collect::<Vec<_>>(),
+        [4, 3, 2]
+    );
+    promote(&mut status);
+    let states: Vec<RevisionState> = status.revisions.iter().map(|it| it.state).collect();
+    assert_eq!(states, [Archived, Archived, Archived, Active]);
+}
+
+#[test]
+fn newer_revision_supersedes_a_rollout() {
+    use RevisionState::{Active, Archived, RollingOut};
+    let mut revisions = status(&[Active, RollingOut]).revisions;
+    add(&mut revisions, revision(3));
+    let states: Vec<RevisionState> = revisions.iter().map(|it| it.state).collect();
+    assert_eq!(states, [Active, Archived, RollingOut]);
+}
+
+#[test]
+fn history_keeps_the_newest_archived_revisions() {
+    use RevisionState::{Active, Archived, RollingOut};
+    let five = [Archived, Archived, Archived, Archived, Active];
+    let numbers = |more: &Value, status: &BundleInstanceStatus| -> Vec<i64> {
+        let surplus = surplus(&spec(more), status);
+        surplus.iter().map(|revision| revision.number).collect()
+    };
+    for (limit, states, expected) in [
+        (json!({}), &five[..], &[1][..]),
+        (json!({"revisionHistoryLimit": 1}), &five, &[1, 2, 3]),
+        (json!({"revisionHistoryLimit": 4}), &five, &[]),
+        (
+            json!({"revisionHistoryLimit": 1, "rollbackTo": 2}),
+            &five,
+            &[1, 3, 4],
+        ),
+        (
+            json!({"revisionHistoryLimit": 1}),
+            &[Active, RollingOut],
+            &[],
+        ),
+    ] {
+        assert_eq!(numbers(&limit, &status(states)), expected, "{limit}");
+    }
+    let mut pruning = status(&five);
+    pruning.removing = vec!["ConfigMap default/a".to_owned()];
+    assert_eq!(numbers(&json!({}), &pruning), [0; 0]);
+    // A failing template after the other does not fill the status.
+    let many = vec![Archived; 40];
+    pruning.revisions = status(&many).revisions;
+    assert_eq!(numbers(&json!({}), &pruning).len(), 32);
+}

@@ -1,0 +1,281 @@
+//! Whether a bundle runs on a cluster, by what it says of itself.
+
+use manifests::{
+    api::instance::{Constraint, Override},
+    object::shortened,
+    openshift::MaxOpenShiftVersion,
+    version::{self, Version},
+};
+
+use super::OpenShift;
+use crate::overrides::Digests;
+use apply::preflight::{Check, Findings, Problem};
+
+/// What follows from one demand.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It is met.
+    Fine,
+    /// It cannot be checked.
+    Unclear(String),
+    /// It is not met.
+    Refused {
+        /// What is demanded, and what there is.
+        problem: String,
+        /// What to do.
+        remedy: &'static str,
+    },
+}
+
+impl Verdict {
+    /// Reports it: as a problem, unless an override says that the constraint does not count for this content.
+    pub(super) fn add_to(
+        self,
+        findings: &mut Findings,
+        constraint: Constraint,
+        overridden: Option<&Override>,
+        content: Digests<'_>,
+        is_installed: bool,
+    ) {
+        let (list, message) = match (self, overridden) {
+            (Self::Fine, _) => return,
+            (Self::Unclear(message), _) => (&mut findings.warnings, message),
+            (Self::Refused { problem, .. }, Some(by)) => {
+                let reason = shortened(&by.reason, 200);
+                let message = format!("{problem}, which spec.overrides allows: {reason:?}");
+                (&mut findings.warnings, message)
+            }
+            // Whoever has upgraded the cluster nevertheless does not lose what is in it.
+            (Self::Refused { problem, .. }, None) if is_installed => {
+                let message = format!("{problem}; it is installed already, and is kept as it is");
+                (&mut findings.warnings, message)
+            }
+            (Self::Refused { problem, remedy }, None) => {
+                let nevertheless = nevertheless(constraint, content);
+                let message =
+                    format!("{problem}; {remedy}, or {nevertheless} to install it nevertheless");
+                (&mut findings.problems, message)
+            }
+        };
+        list.push(Problem {
+            check: Check::ClusterVersion,
+            message,
+        });
+    }
+}
+
+/// How to say that a constraint does not count: to be pasted.
+fn nevertheless(constraint: Constraint, content: Digests<'_>) -> String {
+    let constraint = match constraint {
+        Constraint::MaxOpenShiftVersion => "maxOpenShiftVersion",
+        Constraint::MinKubeVersion => "minKubeVersion",
+    };
+    match content.to_name() {
+        Some(digest) => format!(
+            "add {{constraint: {constraint}, digest: \"{digest}\", reason: \"…\"}} to spec.overrides"
+        ),
+        None => "set spec.preflight.clusterVersion: Off".to_owned(),
+    }
+}
+
+/// The newest OpenShift: only major and minor release count, and equal is fine.
+pub(super) fn openshift(bundle: &str, max: &MaxOpenShiftVersion, cluster: &OpenShift) -> Verdict {
+    let newest = match &max.version {
+        Ok(newest) => *newest,
+        Err(error) => {
+            return Verdict::Unclear(format!(
+                "{bundle} may not run on this cluster: {error} ({}); ask the bundle author to write a release such as \
+                 \"4.16\"",
+                max.source,
+            ));
+        }
+    };
+    let Some(release) = cluster.highest() else {
+        let why = cluster.problem.as_deref().unwrap_or("it is not known");
+        return Verdict::Unclear(format!(
+            "{bundle} requires OpenShift <= {newest}, which cannot be checked: {why}; look at the ClusterVersion \"version\""
+        ));
+    };
+    if newest.admits(release) {
+        return Verdict::Fine;
+    }
+    let is_at = match cluster.running {
+        Some(running) if running != release => format!("{running}, on its way to {release}"),
+        _ => release.to_string(),
+    };
+    Verdict::Refused {
+        problem: format!("{bundle} requires OpenShift <= {newest} but the cluster is {is_at}"),
+        remedy: "choose a version of the bundle that is made for it",
+    }
+}
+
+/// The oldest Kubernetes. Pre-releases of it will do, as they do for OLM.
+pub(super) fn kubernetes(bundle: &str, min: &str, cluster: &Version) -> Verdict {
+    match version::tolerant(min) {
+        Err(error) => Verdict::Unclear(format!(
+            "{bundle} may not run on this cluster: its minKubeVersion cannot be checked: {error}"
+        )),
+        Ok(oldest) if cluster.cmp_precedence(&oldest).is_lt() => Verdict::Refused {
+            problem: format!(
+                "{bundle} requires Kubernetes >= {oldest} but the cluster is {cluster}"
+            ),
+            remedy: "upgrade the cluster, choose an older version of the bundle",
+        },
+        Ok(_) => Verdict::Fine,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use manifests::openshift::{Release, Spelling};
+
+    use super::*;
+
+    fn max(json: &str) -> MaxOpenShiftVersion {
+        MaxOpenShiftVersion::new(json, Spelling::BundleProperties)
+    }
+
+    fn cluster(version: &str) -> OpenShift {
+        OpenShift::of_release(version)
+    }
+
+    // parity: max-13
+    #[test]
+    fn a_bundle_is_refused_where_the_cluster_is_newer_than_its_newest_release() {
+        for (running, newest, refused) in [
+            ("4.12.3", "\"4.12\"", false),
+            ("4.12.3", "\"4.13\"", false),
+            ("4.12.0-0.nightly-2022-10-05-053337", "\"4.12\"", false),
+            ("4.13.0-rc.1", "\"4.12\"", true),
+            ("4.13.0", "4.12", true),
+            ("4.10.0", "\"4.9\"", true),
+            ("4.9.0", "\"4.10\"", false),
+            ("5.1.0", "\"4.22\"", true),
+            // One and the same release.
+            ("5.0.0", "\"4.23\"", false),
+            ("4.23.1", "\"5.0\"", false),
+            ("5.0.0", "\"4.22\"", true),
+            ("4.22.3", "\"4.23\"", false),
+            ("5.1.0", "\"5.0\"", true),
+        ] {
+            let verdict = openshift("etcd.v1", &max(newest), &cluster(running));
+            assert_eq!(
+                matches!(verdict, Verdict::Refused { .. }),
+                refused,
+                "{running} {newest}: {verdict:?}"
+            );
+            assert_eq!(verdict == Verdict::Fine, !refused, "{running} {newest}");
+        }
+    }
+
+    // parity: max-3
+    #[test]
+    fn a_refusal_says_where_the_cluster_is_and_what_to_do() {
+        let at = |major, minor| Some(Release { major, minor });
+        let updating = OpenShift {
+            running: at(4, 12),
+            desired: at(4, 13),
+            ..OpenShift::default()
+        };
+        let content = format!("sha256:{}", "a".repeat(64));
+        let tell = |overridden: Option<&Override>, content: Option<&str>, is_installed| {
+            let mut findings = Findings::default();
+            openshift("etcd.v1", &max("\"4.12\""), &updating).add_to(
+                &mut findings,
+                Constraint::MaxOpenShiftVersion,
+                overridden,
+                Digests::new(content, None),
+                is_installed,
+            );
+            let message = |problem: Problem| problem.message;
+            let problems: Vec<_> = findings.problems.into_iter().map(message).collect();
+            let warnings: Vec<_> = findings.warnings.into_iter().map(message).collect();
+            (problems, warnings)
+        };
+        let told = |overridden, content| tell(overridden, content, false);
+        let problem =
+            "etcd.v1 requires OpenShift <= 4.12 but the cluster is 4.12, on its way to 4.13";
+        let kept = format!("{problem}; it is installed already, and is kept as it is");
+        assert_eq!(tell(None, Some(&content), true), (vec![], vec![kept]));
+        let choose = "choose a version of the bundle that is made for it";
+        assert_eq!(
+            told(None, Some(&content)).0,
+            [format!(
+                "{problem}; {choose}, or add {{constraint: maxOpenShiftVersion, digest: \"{content}\", reason: \"…\"}} to \
+                 spec.overrides to install it nevertheless"
+            )]
+        );
+        assert_eq!(
+            told(None, None).0,
+            [format!(
+                "{problem}; {choose}, or set spec.preflight.clusterVersion: Off to install it nevertheless"
+            )]
+        );
+        let by = Override {
+            constraint: Constraint::MaxOpenShiftVersion,
+            digest: content.clone(),
+            reason: "tested by us".into(),
+        };
+        let (problems, warnings) = told(Some(&by), Some(&content));
+        assert_eq!(problems, [""; 0]);
+        assert_eq!(
+            warnings,
+            [format!(
+                "{problem}, which spec.overrides allows: \"tested by us\""
+            )]
+        );
+    }
+
+    // parity: max-olm-2
+    #[test]
+    fn what_cannot_be_determined_does_not_block() {
+        for newest in [
+            "\"\"",
+            "\"4.8.1\"",
+            "\"4.8.0\"",
+            "\"v4.8\"",
+            "\"4\"",
+            "\"4.08\"",
+            "\"latest\"",
+            "null",
+            "\"4.8-rc\"",
+        ] {
+            let verdict = openshift("etcd.v1", &max(newest), &cluster("4.12.0"));
+            let Verdict::Unclear(message) = &verdict else {
+                panic!("{newest}: {verdict:?}");
+            };
+            let expected =
+                "etcd.v1 may not run on this cluster: max OpenShift version cannot be determined: ";
+            assert!(message.starts_with(expected), "{message}");
+        }
+        for unknown in ["garbage", "0.0.1-snapshot", ""] {
+            let verdict = openshift("etcd.v1", &max("\"4.8\""), &cluster(unknown));
+            assert!(
+                matches!(verdict, Verdict::Unclear(_)),
+                "{unknown}: {verdict:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_old_kubernetes_is_refused() {
+        for (min, cluster, expected) in [
+            ("1.36.0", Version::new(1, 36, 3), Some(false)),
+            ("1.36", Version::new(1, 36, 0), Some(false)),
+            ("v1.9", Version::new(1, 10, 0), Some(false)),
+            ("1.36.4", Version::new(1, 36, 3), Some(true)),
+            ("1.37.0", Version::new(1, 36, 3), Some(true)),
+            ("2.0", Version::new(1, 36, 3), Some(true)),
+            ("1.36.0-alpha.1", Version::new(1, 36, 0), Some(false)),
+            ("soon", Version::new(1, 36, 3), None),
+        ] {
+            let verdict = kubernetes("etcd.v1", min, &cluster);
+            let refused = match &verdict {
+                Verdict::Fine => Some(false),
+                Verdict::Refused { .. } => Some(true),
+                Verdict::Unclear(_) => None,
+            };
+            assert_eq!(refused, expected, "{min}: {verdict:?}");
+        }
+    }
+}

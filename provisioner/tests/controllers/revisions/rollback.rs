@@ -1,0 +1,173 @@
+//! Back to an earlier revision: for failures of the rollout alone, and without loss of custom resources.
+
+use kube::api::PostParams;
+use manifests::api::instance::Rollback;
+
+use super::*;
+use crate::support::crd;
+
+/// The status of a Widget that failed.
+fn stalled(generation: i64) -> Value {
+    json!({
+        "observedGeneration": generation,
+        "conditions": [{"type": "Stalled", "status": "True", "reason": "Broken", "message": "broken"}],
+    })
+}
+
+/// The definition of Widgets whose size has a maximum.
+fn bounded(fixture: &Fixture<'_>, maximum: u8) -> Value {
+    let mut definition = crd(&fixture.group(), "Widget");
+    definition["metadata"]["labels"] = json!({"of": "bundle"});
+    let schema = &mut definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+    schema["properties"]["spec"]["properties"]["size"]["maximum"] = json!(maximum);
+    definition
+}
+
+// `rollback: OnFailure` counts only failures of objects that the rollout changed, or that began after the rollout
+// started.
+#[tokio::test]
+async fn earlier_failure_causes_no_rollback() {
+    let fixture = Fixture::new(running().await, "earlier").await;
+    let objects = |text: &str| {
+        [
+            crd(&fixture.group(), "Widget"),
+            fixture.custom_resource("Widget", "broken", 1),
+            fixture.map("changed", text),
+        ]
+    };
+    let mut declared = fixture.declare(&objects("1")).await;
+    declared.spec.rollback = Rollback::OnFailure;
+    fixture.create(declared).await;
+    fixture.observe("broken", stalled(1)).await;
+    fixture
+        .world
+        .wait_instance(&fixture.name, "Healthy", "False")
+        .await;
+
+    fixture.upgrade("v2", &objects("2")).await;
+    let mut is_upgraded = false;
+    observe(ROLLOUT_TIMEOUT / 2, async || {
+        is_upgraded |= fixture.text("changed").await.as_deref() == Some("2");
+        let (reason, message) = fixture.condition("Installed").await;
+        let failed = fixture.read().await.status.unwrap().failed_template_hash;
+        assert!(
+            reason != "RolledBack" && failed.is_none(),
+            "rolled back, failed template {failed:?}: {message}"
+        );
+    })
+    .await;
+    assert!(is_upgraded, "{:?}", fixture.condition("Installed").await);
+    assert_eq!(fixture.text("changed").await.as_deref(), Some("2"));
+    fixture.uninstall().await;
+}
+
+// A reverted template takes a half-applied upgrade back; a definition whose storage version moved keeps its newer form.
+#[tokio::test]
+async fn reverted_template_keeps_crds_whose_storage_version_moved() {
+    let fixture = Fixture::new(running().await, "reverted").await;
+    let old = crd(&fixture.group(), "Widget");
+    let mut new = old.clone();
+    let versions = new["spec"]["versions"].as_array_mut().unwrap();
+    let mut second = versions[0].clone();
+    second["name"] = json!("v2");
+    versions[0]["storage"] = json!(false);
+    versions.push(second);
+    let declared = fixture.declare(&[old, fixture.map("changed", "1")]).await;
+    let source = declared.spec.template.spec.source.clone();
+    fixture.create(declared).await;
+
+    // The API server rejects an object only once its definition exists.
+    let objects = [
+        new,
+        crd(&fixture.group(), "Gadget"),
+        fixture.map("changed", "2"),
+        fixture.custom_resource("Gadget", "rejected", "large"),
+    ];
+    fixture.upgrade("v2", &objects).await;
+    fixture.reports("rejected").await;
+    fixture.has_text(ROLLOUT_TIMEOUT, "changed", "2").await;
+    let status = fixture.definition().await.status.unwrap();
+    assert_eq!(status.stored_versions.unwrap(), ["v1", "v2"]);
+
+    fixture
+        .change(json!({"template": {"spec": {"source": source}}}))
+        .await;
+    fixture.has_text(ROLLOUT_TIMEOUT, "changed", "1").await;
+    within(ROLLOUT_TIMEOUT, "end of the rollback", async || {
+        let found = fixture.condition("Installed").await;
+        ["InstallationSucceeded", "RolledBack"]
+            .contains(&found.0.as_str())
+            .then_some(())
+            .ok_or(format!("{found:?}"))
+    })
+    .await;
+    let versions = fixture.definition().await.spec.versions;
+    let served: Vec<_> = versions.into_iter().map(|version| version.name).collect();
+    assert_eq!(served, ["v1", "v2"]);
+    fixture.uninstall().await;
+}
+
+// A definition that a rollback kept in its newer form is repaired to that form.
+#[tokio::test]
+async fn repair_after_rollback_keeps_the_newer_crd() {
+    let fixture = Fixture::new(running().await, "newer").await;
+    let objects = |text: &str, size: u8, maximum: u8| {
+        [
+            bounded(&fixture, maximum),
+            fixture.custom_resource("Widget", "operand", size),
+            fixture.map("changed", text),
+        ]
+    };
+    let mut declared = fixture.declare(&objects("1", 1, 10)).await;
+    declared.spec.rollback = Rollback::OnFailure;
+    fixture.create(declared).await;
+    fixture
+        .observe("operand", json!({"observedGeneration": 1}))
+        .await;
+    fixture.upgrade("v2", &objects("2", 2, 100)).await;
+    fixture.has_generation("operand", 2).await;
+
+    // This custom resource is invalid under the older definition.
+    let large = fixture.custom_resource("Widget", "large", 50);
+    let large = serde_json::from_value(large).unwrap();
+    let params = PostParams::default();
+    within(ROLLOUT_TIMEOUT, "Widget of size 50", async || {
+        let created = fixture.widgets().create(&params, &large).await;
+        created.map(drop).map_err(|error| error.to_string())
+    })
+    .await;
+    fixture.observe("operand", stalled(2)).await;
+    fixture.has_reason("Installed", "RolledBack").await;
+    fixture.has_text(ROLLOUT_TIMEOUT, "changed", "1").await;
+    fixture.has_generation("operand", 3).await;
+    let working = json!({"observedGeneration": 3, "conditions": null});
+    fixture.observe("operand", working).await;
+    fixture
+        .world
+        .wait_instance(&fixture.name, "Healthy", "True")
+        .await;
+    assert_eq!(maximum(&fixture).await, Some(100.0));
+
+    let definitions: Api<CustomResourceDefinition> = fixture.world.api();
+    let name = format!("widgets.{}", fixture.group());
+    let altered = json!({"metadata": {"labels": {"of": "another-client"}}});
+    patch(&definitions, &name, "another-client", &altered).await;
+    within(REPAIR_TIMEOUT, "repair of the definition", async || {
+        let definition = fixture.definition().await;
+        let labels = definition.labels();
+        (labels["of"] == "bundle")
+            .then_some(())
+            .ok_or(format!("{labels:?}"))
+    })
+    .await;
+    assert_eq!(maximum(&fixture).await, Some(100.0), "the older definition");
+    fixture.uninstall().await;
+}
+
+/// The largest size of Widgets.
+async fn maximum(fixture: &Fixture<'_>) -> Option<f64> {
+    let mut versions = fixture.definition().await.spec.versions;
+    let schema = versions.remove(0).schema?.open_api_v3_schema?;
+    let spec = schema.properties?.remove("spec")?;
+    spec.properties?.remove("size")?.maximum
+}
