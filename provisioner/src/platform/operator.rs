@@ -7,8 +7,8 @@
 //!                                                                 └── status, where it differs
 //! ```
 //!
-//! What was chosen stands in an annotation of the BundleInstance, for OpenShift's own definition of PlatformOperators drops
-//! the status that says so. Nothing is asked at rest: watches of the five wake the operators they are about, or all of them.
+//! What was chosen stands in an annotation of the BundleInstance, and in the status and an annotation of the PlatformOperator
+//! for a BundleInstance that is deleted: OpenShift's own definition of PlatformOperators drops that status. Nothing is asked at rest: watches of the five wake the operators they are about, or all of them.
 
 pub mod declare;
 #[cfg(test)]
@@ -18,6 +18,7 @@ mod instances;
 mod olm;
 pub mod plan;
 mod reconcile;
+pub mod record;
 mod rights;
 pub mod status;
 mod version;
@@ -51,10 +52,10 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use self::{instances::Instances, olm::Olm, rights::Answers};
-use crate::{
-    backoff::Backoff,
-    context::Context,
-    watches::{NoPause, answer, patient},
+use crate::{backoff::Backoff, context::Context};
+use apply::{
+    api_error as answer,
+    backoff::{NoPause, patient},
 };
 
 /// How many operators are looked at at once.
@@ -96,7 +97,7 @@ impl Shared {
         }
     }
 
-    /// Whether a status was written as it is wanted, and nobody has changed it since.
+    /// Reports whether a status was written as it is wanted, and nobody has changed it since.
     fn has_written(&self, operator: &PlatformOperator, wanted: &PlatformOperatorStatus) -> bool {
         let there = operator.status.clone().unwrap_or_default();
         let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);

@@ -3,15 +3,10 @@
 use catalog::model::PLAIN_V0;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntry};
 use kube::{Resource as _, ResourceExt as _};
-use manifests::api::{
-    Class,
-    instance::BundleInstance,
-    labels,
-    platform::{ChosenBundle, PlatformOperator},
-};
+use manifests::api::{Class, instance::BundleInstance, labels, platform::PlatformOperator};
 use serde_json::{Map, Value, json};
 
-use super::here::Chosen;
+use super::{here::Chosen, record};
 
 /// Who applies BundleInstances of PlatformOperators, and writes their statuses (platform-operators parity).
 pub const MANAGER: &str = "platformoperator";
@@ -62,7 +57,7 @@ pub fn instance(operator: &PlatformOperator, chosen: &Chosen) -> Value {
         "metadata": {
             "name": name,
             "labels": {labels::PLATFORM_OPERATOR: name},
-            "annotations": {labels::CHOSEN_BUNDLE: memo(chosen)},
+            "annotations": {labels::CHOSEN_BUNDLE: record::memo(chosen)},
             "ownerReferences": [{
                 "apiVersion": PlatformOperator::api_version(&()),
                 "kind": PlatformOperator::kind(&()),
@@ -83,19 +78,6 @@ pub fn only_over(wanted: &mut Value, instance: &BundleInstance) {
         let version = instance.resource_version();
         metadata.insert("resourceVersion".to_owned(), json!(version));
     }
-}
-
-/// What the annotation holds: what has to be known again, and not why it was chosen.
-fn memo(chosen: &Chosen) -> String {
-    let memo = Chosen {
-        bundle: ChosenBundle {
-            why: Vec::new(),
-            ..chosen.bundle.clone()
-        },
-        ..chosen.clone()
-    };
-    // Texts alone always become JSON.
-    serde_json::to_string(&memo).unwrap_or_default()
 }
 
 /// Whether everything that is wanted is there, and nothing that was wanted once and is not any more. What others have
@@ -142,7 +124,7 @@ fn has_more(fields: &Value, wanted: &Value) -> bool {
         })
 }
 
-/// Whether all of `wanted` is in `there`: of a list each item, of the list of overrides no other ones.
+/// Reports whether all of `wanted` is in `there`: of a list each item, of the list of overrides no other ones.
 fn covers(there: &Value, wanted: &Value) -> bool {
     match (there, wanted) {
         (Value::Object(there), Value::Object(wanted)) => {

@@ -195,7 +195,7 @@ fn is_chosen_installed(
     chosen.is_some_and(|chosen| is_installed(&chosen.bundle, instance, status))
 }
 
-/// Whether what was chosen is what is installed.
+/// Reports whether what was chosen is what is installed.
 fn is_installed(
     chosen: &ChosenBundle,
     instance: &BundleInstance,

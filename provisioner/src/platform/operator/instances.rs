@@ -18,7 +18,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tracing::warn;
 
 use super::{declare, here, plan::There};
-use crate::watches::Pauses;
+use apply::backoff::Pauses;
 
 type Metadata = PartialObjectMeta<BundleInstance>;
 
@@ -145,7 +145,7 @@ fn others(metadata: &ObjectMeta, operator: &PlatformOperator) -> Named {
     }
 }
 
-/// Whether a BundleInstance was made for this operator, and not for one of the same name that is gone.
+/// Reports whether a BundleInstance was made for this operator, and not for one of the same name that is gone.
 fn is_of(metadata: &ObjectMeta, operator: &PlatformOperator) -> bool {
     let uid = operator.uid();
     let mut owners = metadata.owner_references.iter().flatten();

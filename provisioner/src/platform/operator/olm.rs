@@ -17,11 +17,8 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tracing::warn;
 
-use crate::{
-    kinds::Kinds,
-    platform::{conflict::Managed, gate::Operator},
-    watches::Pauses,
-};
+use crate::platform::{conflict::Managed, gate::Operator};
+use apply::{backoff::Pauses, discovery::Kinds};
 
 const GROUP: &str = "operators.coreos.com";
 const VERSION: &str = "v1alpha1";

@@ -3,6 +3,8 @@
 //! | there is | the catalogs offer | then |
 //! | --- | --- | --- |
 //! | nothing | a bundle | it is installed |
+//! | nothing, and a choice is recorded | the recorded bundle | the recorded bundle is installed again |
+//! | nothing, and a choice is recorded | other bundles | an approved upgrade of the recorded bundle is installed, if any |
 //! | nothing | none | it is said why |
 //! | nothing | a bundle, and one that comes first has not been read yet | it waits |
 //! | a bundle, healthy | the next one | it is approved, or waits and says for what; patches go on meanwhile |
@@ -19,6 +21,7 @@ use manifests::{
     api::{
         Class,
         instance::BundleInstance,
+        labels,
         platform::{CatalogRef, Kept, NewRights, NextBundle, PlatformOperator, reason},
     },
     object::shortened,
@@ -27,7 +30,10 @@ use manifests::{
 };
 
 use self::chooser::Chooser;
-use super::here::{self, Chosen, Here};
+use super::{
+    here::{self, Chosen, Here},
+    record,
+};
 use crate::platform::conflict::Conflict;
 
 /// What is known.
@@ -169,7 +175,9 @@ pub fn asked_catalog(
 ) -> Option<CatalogRef> {
     let mut wanted = operator.spec.catalog.clone()?;
     if wanted.namespace.is_none()
-        && let Some(chosen) = instance.and_then(here::chosen)
+        && let Some(chosen) = instance
+            .and_then(here::chosen)
+            .or_else(|| record::read(operator).ok().flatten())
         && let Some((namespace, name)) = chosen.bundle.catalog.split_once('/')
         && name == wanted.name
     {
@@ -242,14 +250,30 @@ pub fn plan(input: &Input<'_>) -> Plan {
         let why = "it is not known yet which catalogs there are";
         return stay(&here, reason::INSTALL_PENDING, why);
     };
-    Chooser {
+    let chooser = Chooser {
         input,
         here: &here,
         openshift,
         kubernetes,
         offers,
+    };
+    if ours.is_some() {
+        return chooser.choose();
     }
-    .choose()
+    match record::read(operator) {
+        Ok(None) => chooser.choose(),
+        Ok(Some(recorded)) => chooser.recreate(&recorded),
+        // A choice that never was in the cluster restricts nothing.
+        Err(_) if operator.active_instance().is_none() => chooser.choose(),
+        Err(malformed) => {
+            let annotation = labels::CHOSEN_BUNDLE;
+            let message = format!(
+                "the BundleInstance is missing, and the annotation {annotation} that records its bundle {malformed}; remove the \
+                 annotation to have a bundle chosen anew"
+            );
+            Plan::refuse(reason::INSTALL_PENDING, message)
+        }
+    }
 }
 
 /// What was chosen stays; if nothing was, it is said why.

@@ -1,6 +1,6 @@
 //! One look at a PlatformOperator: fetch, decide, do, report.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{
@@ -10,6 +10,7 @@ use kube::{
 };
 use manifests::{
     api::{
+        bounds,
         condition::INSTALLED,
         instance::BundleInstance,
         labels,
@@ -23,9 +24,11 @@ use tracing::{Instrument as _, info, info_span, warn};
 use super::{
     Shared,
     declare::{self, MANAGER},
-    here,
+    fit,
+    here::{self, Chosen},
+    instances::Named,
     plan::{self, Act, Bounds, Gains, Input, Plan},
-    rights,
+    record, rights,
     status::{self, Found},
 };
 use crate::{
@@ -36,8 +39,8 @@ use crate::{
         gate::{self, Cluster, Operator},
         upgrade,
     },
-    watches::spread,
 };
+use apply::backoff::spread;
 
 /// What could not be done, after which it is tried again soon.
 #[derive(Debug, thiserror::Error)]
@@ -98,11 +101,23 @@ async fn look(operator: &PlatformOperator, shared: &Shared) -> Result<Action, Er
     let ctx = &shared.ctx;
     let named = shared.instances.named(operator).await;
     let named = named.map_err(failed_to("look at the BundleInstance", operator))?;
+    let live;
+    let operator = if let Named::Nothing = named {
+        // The cache may be older than the choice that was recorded last.
+        live = read(operator, shared).await?;
+        match &live {
+            Some(live) => live,
+            None => return Ok(Action::await_change()),
+        }
+    } else {
+        operator
+    };
     let ours = named.there().ours();
     let all = shared.operators.state();
     let managed = shared.olm.managed();
     let unknown = shared.olm.unknown();
-    let held = |it: &PlatformOperator| shared.instances.package(it);
+    // A package stays with the operator that had it while the BundleInstance is created again.
+    let held = |it: &PlatformOperator| shared.instances.package(it).or_else(|| record::package(it));
     let all = all.iter().map(AsRef::as_ref);
     let conflict = conflict::of(operator, all, held, &managed);
     let facts = facts(shared).await;
@@ -170,6 +185,18 @@ async fn look(operator: &PlatformOperator, shared: &Shared) -> Result<Action, Er
     Ok(Action::requeue(spread(ctx.settings.resync)))
 }
 
+/// Reads an operator from the API server; `None` if the operator is deleted.
+async fn read(
+    operator: &PlatformOperator,
+    shared: &Shared,
+) -> Result<Option<PlatformOperator>, Error> {
+    let api = Api::<PlatformOperator>::all(shared.ctx.client.clone());
+    let live = api.get_opt(&operator.name_any()).await;
+    let live = live.map_err(failed_to("read the recorded choice", operator))?;
+    Ok(live
+        .filter(|live| live.uid() == operator.uid() && live.metadata.deletion_timestamp.is_none()))
+}
+
 fn failed_to(what: &'static str, operator: &PlatformOperator) -> impl FnOnce(kube::Error) -> Error {
     let name = operator.name_any();
     move |source| Error::Kube {
@@ -226,6 +253,7 @@ async fn act(
     let Some(chosen) = chosen else {
         return Ok(());
     };
+    record_annotations(operator, shared, plan, &chosen).await?;
     let mut wanted = declare::instance(operator, &chosen);
     if let Some(instance) = instance {
         if declare::is_declared(instance, &wanted) {
@@ -234,6 +262,7 @@ async fn act(
         // Whoever decided from something older is told so, instead of turning it back.
         declare::only_over(&mut wanted, instance);
     }
+    record_status(operator, shared, &chosen).await?;
     let name = operator.name_any();
     let api = Api::<BundleInstance>::all(shared.ctx.client.clone());
     // Only what is this operator's is taken from others; one that somebody makes at this moment is not.
@@ -262,6 +291,78 @@ async fn act(
         Err(error) => Err(format!(
             "BundleInstance {name} cannot be applied: {error}; it is tried again"
         )),
+    }
+}
+
+/// Writes the annotations that record a choice, before the BundleInstance has the choice; or returns why that failed.
+async fn record_annotations(
+    operator: &PlatformOperator,
+    shared: &Shared,
+    plan: &Plan,
+    chosen: &Chosen,
+) -> Result<(), String> {
+    let name = operator.name_any();
+    let annotation = record::annotation(chosen).map_err(|problem| {
+        let bundle = fit(&chosen.bundle.name, bounds::WORD);
+        format!(
+            "PlatformOperator {name}: the record of bundle {bundle} {problem}; choose a bundle with shorter names"
+        )
+    })?;
+    let mut annotations = BTreeMap::from([(labels::CHOSEN_BUNDLE, annotation)]);
+    annotations.extend(
+        plan.keep
+            .map(|keep| (labels::KEPT_MINORS, keep.to_string())),
+    );
+    annotate(operator, shared, annotations)
+        .await
+        .map_err(|error| {
+            format!(
+                "failed to record the choice of PlatformOperator {name}: {error}; the provisioner tries again"
+            )
+        })
+}
+
+/// Writes those of the annotations that differ.
+async fn annotate(
+    operator: &PlatformOperator,
+    shared: &Shared,
+    mut annotations: BTreeMap<&str, String>,
+) -> Result<(), kube::Error> {
+    annotations.retain(|name, value| operator.annotations().get(*name) != Some(value));
+    if annotations.is_empty() {
+        return Ok(());
+    }
+    let api = Api::<PlatformOperator>::all(shared.ctx.client.clone());
+    let patch = json!({"metadata": {"uid": operator.uid(), "annotations": annotations}});
+    let params = PatchParams::default();
+    api.patch(&operator.name_any(), &params, &Patch::Merge(patch))
+        .await?;
+    Ok(())
+}
+
+/// Writes a choice into the status, before the BundleInstance has the choice; or returns why that failed. OpenShift's
+/// definition has no field for the choice.
+async fn record_status(
+    operator: &PlatformOperator,
+    shared: &Shared,
+    chosen: &Chosen,
+) -> Result<(), String> {
+    let mut status = operator.status.clone().unwrap_or_default();
+    let before = status.chosen_bundle.clone();
+    status.chosen_bundle = Some(status::told(&chosen.bundle));
+    status::recall(&mut status, &operator.status.clone().unwrap_or_default());
+    if status.chosen_bundle == before {
+        return Ok(());
+    }
+    let api = Api::<PlatformOperator>::all(shared.ctx.client.clone());
+    match write(&api, operator, &status).await {
+        Err(error) if !is_unknown_field(&error) => {
+            let name = operator.name_any();
+            Err(format!(
+                "failed to record the choice of PlatformOperator {name}: {error}; the provisioner tries again"
+            ))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -297,16 +398,11 @@ async fn report(
 ) -> Result<(), Error> {
     let name = operator.name_any();
     let api = Api::<PlatformOperator>::all(shared.ctx.client.clone());
-    if let Some(keep) = plan.keep
-        && operator.annotations().get(labels::KEPT_MINORS) != Some(&keep.to_string())
-    {
-        let patch = json!({"metadata": {
-            "uid": operator.uid(),
-            "annotations": {labels::KEPT_MINORS: keep.to_string()},
-        }});
-        api.patch(&name, &PatchParams::default(), &Patch::Merge(patch))
-            .await
-            .map_err(failed_to("write what is kept", operator))?;
+    // A choice has written what is kept already.
+    if let (Some(keep), false) = (plan.keep, matches!(plan.act, Act::Have(_))) {
+        let annotations = BTreeMap::from([(labels::KEPT_MINORS, keep.to_string())]);
+        let written = annotate(operator, shared, annotations).await;
+        written.map_err(failed_to("write what is kept", operator))?;
     }
     let before = operator.status.clone().unwrap_or_default();
     if *status == before || shared.has_written(operator, status) {

@@ -98,7 +98,7 @@ pub fn recall(status: &mut PlatformOperatorStatus, before: &PlatformOperatorStat
 }
 
 /// A bundle as far as a status can tell it: names are as long as strangers like.
-fn told(bundle: &ChosenBundle) -> ChosenBundle {
+pub(super) fn told(bundle: &ChosenBundle) -> ChosenBundle {
     ChosenBundle {
         name: fit(&bundle.name, bounds::WORD),
         version: fit(&bundle.version, bounds::WORD),

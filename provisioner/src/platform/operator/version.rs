@@ -7,10 +7,8 @@ use manifests::{
     openshift::Cluster,
 };
 
-use crate::{
-    context::Context,
-    watches::{answer, patient},
-};
+use crate::context::Context;
+use apply::{api_error as answer, backoff::patient};
 
 /// Follows the ClusterVersion, whenever such a thing is served. While a cluster is upgraded it is written every few seconds;
 /// only another version is news.

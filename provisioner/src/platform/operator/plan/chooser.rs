@@ -2,6 +2,7 @@
 
 mod approve;
 mod keep;
+mod recreate;
 
 use catalog::{
     choose::{self, Choice, Decision, Installed, Offer, Request, Verdict},
@@ -30,6 +31,7 @@ use crate::platform::{
 /// How many bundles are named that cannot be installed.
 const NAMED: usize = 3;
 
+#[derive(Clone, Copy)]
 pub(super) struct Chooser<'a> {
     pub(super) input: &'a Input<'a>,
     pub(super) here: &'a Here,
@@ -154,15 +156,32 @@ impl Chooser<'_> {
                 ..Plan::have(chosen.clone())
             };
         }
-        if let Some(Err(problem)) = self.approved_first() {
-            let why = format!("spec.approvedVersion cannot be read: {problem}; correct it");
-            return super::stay(self.here, reason::INSTALL_PENDING, &fit(&why, bounds::LINE));
+        // A bundle that fails when a deleted BundleInstance is created again approves no upgrade either.
+        if let Some(chosen) = &self.here.chosen
+            && self.input.operator.active_instance().is_some()
+        {
+            match self.replace(chosen) {
+                Ok(Some(plan)) => return plan,
+                Ok(None) => {}
+                Err(_) => return Plan::have(chosen.clone()),
+            }
+        }
+        if let Some(plan) = self.unreadable_approval() {
+            return plan;
         }
         // The cluster may move before it is installed.
         Plan {
             keep: Some(self.first_kept(&choice.version.version)),
             ..Plan::have(self.chosen(choice, decision))
         }
+    }
+
+    /// Nothing new is installed while it cannot be read which version is approved.
+    fn unreadable_approval(&self) -> Option<Plan> {
+        let problem = self.approved_first()?.err()?;
+        let why = format!("spec.approvedVersion cannot be read: {problem}; correct it");
+        let why = fit(&why, bounds::LINE);
+        Some(super::stay(self.here, reason::INSTALL_PENDING, &why))
     }
 
     fn first_kept(&self, version: &Version) -> Kept {

@@ -2,9 +2,13 @@ mod doubts;
 mod hostile;
 mod keeps;
 mod offers;
+mod recreates;
 mod upgrades;
 
-use catalog::{choose::Answer, model::Package};
+use catalog::{
+    choose::Answer,
+    model::{Channel, Entry, Package},
+};
 use manifests::{
     api::instance::BundleInstance,
     openshift::{MaxOpenShiftVersion, Spelling},

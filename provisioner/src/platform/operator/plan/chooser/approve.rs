@@ -17,7 +17,7 @@ use crate::platform::{
 };
 
 impl Chooser<'_> {
-    /// Whether a bundle is approved, and which rights it gains, if that was looked at.
+    /// Reports whether a bundle is approved, and which rights it gains, if that was looked at.
     pub(super) fn step(&self, choice: &Choice) -> (approval::Decision, Option<NewRights>) {
         let looked = self.looked_at(choice);
         let gains = match looked.map(|it| it.rights.as_ref()) {
@@ -103,7 +103,7 @@ impl Chooser<'_> {
         self.openshift.map_or(of_kubernetes, |it| it.completed)
     }
 
-    /// Whether what is installed is what keeps the cluster from being upgraded.
+    /// Reports whether what is installed is what keeps the cluster from being upgraded.
     fn blocks(&self) -> bool {
         let installed = self.here.installed.as_ref();
         let digest = installed.and_then(|it| it.digest.as_deref());
@@ -142,7 +142,7 @@ impl Chooser<'_> {
         found.min_by_key(|(offer, _)| std::cmp::Reverse(offer.priority))
     }
 
-    /// Whether a bundle with this max OpenShift version keeps the cluster from its next release.
+    /// Reports whether a bundle with this max OpenShift version keeps the cluster from its next release.
     fn is_blocked_by(&self, max: Option<Release>) -> bool {
         match (max, self.openshift) {
             (Some(max), Some(cluster)) => !max.outlasts(cluster.completed),

@@ -64,7 +64,7 @@ impl Chooser<'_> {
             || self.here.installed.is_some() && !self.is_approved(chosen, bundle)
     }
 
-    /// Whether its version is approved; its rights were before it was chosen.
+    /// Reports whether its version is approved; its rights were before it was chosen.
     fn is_approved(&self, chosen: &Chosen, bundle: &catalog::model::Bundle) -> bool {
         let memo = &chosen.bundle;
         let place = (&*memo.name, &*memo.catalog, &*memo.channel);
@@ -163,6 +163,6 @@ impl Chooser<'_> {
     }
 }
 
-fn digest_of(image: &str) -> Option<&str> {
+pub(super) fn digest_of(image: &str) -> Option<&str> {
     image.rsplit_once('@').map(|(_, digest)| digest)
 }

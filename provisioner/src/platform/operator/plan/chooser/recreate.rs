@@ -1,0 +1,333 @@
+//! The bundle for a BundleInstance that was deleted: the recorded one, or what upgrades the recorded one.
+//!
+//! A catalog has to list the recorded bundle, and `spec` and the cluster have to allow the recorded bundle, as for any
+//! other bundle. If not, the recorded bundle counts as installed: only an approved upgrade edge leads to another bundle,
+//! unless `spec` excludes the recorded bundle. So the deletion of a BundleInstance approves no upgrade. Pure; no I/O.
+
+use catalog::{
+    choose::{self, Answer, Choice, Decision, Offer, Verdict},
+    model::{Package, Release as Packed},
+};
+use manifests::{
+    api::{
+        bounds, labels,
+        platform::{ChosenBundle, NextBundle, reason},
+    },
+    range::Range,
+    version,
+};
+
+use super::{
+    super::{Act, Plan},
+    Chooser,
+    keep::digest_of,
+};
+use crate::platform::{
+    approval::Step,
+    operator::{
+        fit,
+        here::{Bundle, Chosen, Here},
+    },
+};
+
+/// Whether a recorded bundle can be installed again.
+enum Standing {
+    /// A catalog lists the bundle, and nothing excludes the bundle.
+    Eligible(Box<Chosen>),
+    /// A catalog that may list the bundle is unavailable, and the reason.
+    Unknown(String),
+    /// The reason against the bundle.
+    Ineligible(String),
+}
+
+/// The reason why nothing is installed in place of a recorded bundle.
+pub(super) struct Blocked {
+    reason: &'static str,
+    message: String,
+    next: Option<NextBundle>,
+    /// Whether the catalog of the recorded bundle does not exist.
+    is_gone: bool,
+}
+
+impl Chooser<'_> {
+    /// Plans a BundleInstance that is missing although a choice is recorded.
+    pub(in crate::platform::operator::plan) fn recreate(&self, recorded: &Chosen) -> Plan {
+        if let Some(plan) = self.unreadable_approval() {
+            return plan;
+        }
+        let missing = |why: &str| {
+            format!(
+                "the BundleInstance is missing, and the recorded bundle {} is not installed again: {why}",
+                fit(&recorded.bundle.name, bounds::WORD)
+            )
+        };
+        let why = match self.standing(recorded) {
+            Standing::Eligible(chosen) => {
+                let version = version::strict(&chosen.bundle.version).ok();
+                return Plan {
+                    keep: (self.input.operator.kept())
+                        .or_else(|| Some(self.first_kept(version.as_ref()?))),
+                    ..Plan::have(*chosen)
+                };
+            }
+            Standing::Unknown(why) => return Plan::refuse(reason::INSTALL_PENDING, missing(&why)),
+            Standing::Ineligible(why) => why,
+        };
+        // A bundle that never was in the cluster restricts nothing.
+        if self.input.operator.active_instance().is_none() {
+            return self.choose();
+        }
+        match self.replace(recorded) {
+            Ok(Some(plan)) => plan,
+            Ok(None) => self.choose(),
+            Err(blocked) => {
+                let remedy = self.remedy(recorded, &blocked);
+                let problem = fit(&blocked.message, bounds::LINE);
+                let message = missing(&format!("{why}; {problem}; {remedy}"));
+                Plan {
+                    next: blocked.next,
+                    ..Plan::refuse(blocked.reason, message)
+                }
+            }
+        }
+    }
+
+    /// Plans what replaces a bundle that counts as installed; `None` if `spec` excludes the bundle, and leaves the choice.
+    pub(super) fn replace(&self, recorded: &Chosen) -> Result<Option<Plan>, Blocked> {
+        if self.is_newer_than_approved(recorded) {
+            return Ok(None);
+        }
+        let here = as_installed(recorded);
+        let chooser = Chooser {
+            here: &here,
+            ..*self
+        };
+        if let Some(catalog) = chooser.gone() {
+            let why = format!("catalog {catalog} is deleted or does not list the package");
+            return Err(Blocked {
+                is_gone: true,
+                ..Blocked::new(reason::SOURCE_FAILED, why)
+            });
+        }
+        let decision = chooser.decide(None, None);
+        match &decision.verdict {
+            Verdict::Upgrade(choice) => chooser.successor(choice, &decision).map(Some),
+            _ if decision.unasked.is_empty() && self.is_excluded(recorded) => Ok(None),
+            Verdict::Stay(why) | Verdict::Nothing(why) => {
+                let reason = match Self::pending(&decision) {
+                    Some(_) => reason::INSTALL_PENDING,
+                    None => reason::SOURCE_FAILED,
+                };
+                Err(Blocked::new(reason, why.clone()))
+            }
+            // With something installed, nothing is installed for the first time.
+            Verdict::Install(choice) => {
+                let why = format!("no upgrade edge leads to {}", choice.version);
+                Err(Blocked::new(reason::SOURCE_FAILED, why))
+            }
+        }
+    }
+
+    /// Plans the upgrade of what counts as installed, or the patch that is approved while the upgrade waits.
+    fn successor(&self, choice: &Choice, decision: &Decision) -> Result<Plan, Blocked> {
+        let (decided, _) = self.step(choice);
+        let message = match decided.step {
+            Step::Go(why) => {
+                let mut chosen = self.approved(choice, decision, &why);
+                chosen.after = None;
+                return Ok(Plan {
+                    keep: decided.keep,
+                    ..Plan::have(chosen)
+                });
+            }
+            Step::Wait { message, .. } => message,
+            Step::Look => format!(
+                "the permissions of {} cannot be compared with a bundle that is not installed; set \
+                 spec.approveNewRights: Automatic to install {}",
+                choice.version, choice.version
+            ),
+            Step::Stay => "no upgrade edge leads on".to_owned(),
+        };
+        if let Some(mut plan) = self.patch(choice)
+            && let Act::Have(chosen) = &mut plan.act
+        {
+            chosen.after = None;
+            return Ok(plan);
+        }
+        let next = NextBundle {
+            name: fit(&choice.name, bounds::WORD),
+            version: fit(&choice.version.to_string(), bounds::WORD),
+            waits_for: Some(fit(&message, bounds::LINE)),
+        };
+        Err(Blocked {
+            next: Some(next),
+            ..Blocked::new(reason::INSTALL_PENDING, message)
+        })
+    }
+
+    /// Looks a recorded bundle up in its catalog, or in the catalogs of `spec.catalog`.
+    fn standing(&self, recorded: &Chosen) -> Standing {
+        let own = &recorded.bundle.catalog;
+        let is_named = self.input.operator.spec.catalog.is_some();
+        let is_seen = self.offers.iter().any(|offer| offer.catalog == own);
+        let is_asked = |offer: &&Offer<'_>| {
+            is_named || offer.catalog == own || !is_seen && choose::stands_for(offer.catalog, own)
+        };
+        let mut found = Standing::Ineligible(format!(
+            "no catalog {} is available",
+            fit(own, bounds::WORD)
+        ));
+        for offer in self.offers.iter().filter(is_asked) {
+            let catalog = offer.catalog;
+            let standing = match offer.answer {
+                Answer::Package(package) => self.standing_in(recorded, catalog, package),
+                Answer::Absent => {
+                    Standing::Ineligible(format!("catalog {catalog} does not list the package"))
+                }
+                Answer::Unknown(why) => {
+                    let why = fit(why, bounds::LINE);
+                    Standing::Unknown(format!("catalog {catalog} is unavailable: {why}"))
+                }
+                Answer::Pending => {
+                    Standing::Unknown(format!("catalog {catalog} has not been read yet"))
+                }
+            };
+            match (&standing, &found) {
+                (Standing::Eligible(_), _) => return standing,
+                // A catalog that is unavailable may list the bundle.
+                (_, Standing::Unknown(_)) => {}
+                _ => found = standing,
+            }
+        }
+        found
+    }
+
+    fn standing_in(&self, recorded: &Chosen, catalog: &str, package: &Package) -> Standing {
+        let name = &recorded.bundle.name;
+        let Some(bundle) = package.bundle(name) else {
+            return Standing::Ineligible(format!("catalog {catalog} does not list the bundle"));
+        };
+        if let Some(why) = &bundle.unreadable {
+            let why = fit(why, bounds::LINE);
+            return Standing::Unknown(format!("catalog {catalog} has not sent the bundle: {why}"));
+        }
+        if bundle.image != recorded.named() {
+            return Standing::Ineligible(format!(
+                "catalog {catalog} offers another image under that name"
+            ));
+        }
+        let lists = |channel: &str| {
+            let channel = package.channels.get(channel)?;
+            let mut entries = channel.entries.iter();
+            Some(entries.any(|entry| entry.name == *name))
+        };
+        let asked = self.input.operator.spec.channel.as_deref();
+        if let Some(channel) = asked.filter(|channel| lists(channel) == Some(false)) {
+            return Standing::Ineligible(format!("the bundle is not in channel {channel}"));
+        }
+        let reasons = self.asked(None, None, |request| request.refusals(bundle));
+        if !reasons.is_empty() {
+            let reasons = fit(&reasons.join(", and "), bounds::LINE);
+            return Standing::Ineligible(format!("the bundle {reasons}"));
+        }
+        let channel = [asked, Some(recorded.bundle.channel.as_str())]
+            .into_iter()
+            .flatten()
+            .find(|channel| lists(channel) == Some(true))
+            .unwrap_or(&package.default_channel);
+        let release = bundle.version.release.as_ref();
+        Standing::Eligible(Box::new(Chosen {
+            package: recorded.package.clone(),
+            bundle: ChosenBundle {
+                name: name.clone(),
+                version: bundle.version.version.to_string(),
+                release: release.map(ToString::to_string),
+                channel: channel.to_owned(),
+                catalog: catalog.to_owned(),
+                image: recorded.bundle.image.clone(),
+                why: Vec::new(),
+            },
+            media_type: bundle.media_type().to_owned(),
+            after: None,
+            named: recorded.named.clone(),
+        }))
+    }
+
+    /// Reports whether `spec` asks for something else than a recorded bundle.
+    fn is_excluded(&self, recorded: &Chosen) -> bool {
+        let spec = &self.input.operator.spec;
+        let bundle = &recorded.bundle;
+        let range = spec.version.as_deref();
+        let range = range.and_then(|range| Range::parse(range).ok());
+        let version = version::strict(&bundle.version).ok();
+        let is_outside = range
+            .zip(version)
+            .is_some_and(|(range, version)| !range.matches(&version));
+        let channel = spec.channel.as_ref();
+        let is_elsewhere = spec.catalog.as_ref().is_some_and(|asked| {
+            let (namespace, name) = bundle.catalog.split_once('/').unwrap_or_default();
+            name != asked.name || asked.namespace.as_ref().is_some_and(|it| it != namespace)
+        });
+        is_outside || is_elsewhere || channel.is_some_and(|channel| *channel != bundle.channel)
+    }
+
+    /// Reports whether `spec.approvedVersion` is older than a recorded bundle.
+    fn is_newer_than_approved(&self, recorded: &Chosen) -> bool {
+        let approved = self.approved_first().and_then(Result::ok);
+        let version = version::strict(&recorded.bundle.version).ok();
+        version
+            .zip(approved)
+            .is_some_and(|(version, approved)| version.cmp_precedence(&approved).is_gt())
+    }
+
+    /// Returns what an admin can do about a bundle that is not installed again.
+    fn remedy(&self, recorded: &Chosen, blocked: &Blocked) -> String {
+        let status = self.input.operator.status.as_ref();
+        let catalog = fit(&recorded.bundle.catalog, bounds::WORD);
+        if status.is_none_or(|status| status.chosen_bundle.is_none()) {
+            // OpenShift's definition has no other field.
+            let annotation = labels::CHOSEN_BUNDLE;
+            format!("remove the annotation {annotation} to have a bundle chosen anew")
+        } else if blocked.is_gone {
+            format!("create catalog {catalog} again, or name another catalog in spec.catalog")
+        } else {
+            format!(
+                "restore the bundle in catalog {catalog}, or set spec.version to the versions that may be installed"
+            )
+        }
+    }
+}
+
+// === impl Blocked ===
+
+impl Blocked {
+    fn new(reason: &'static str, message: String) -> Self {
+        Self {
+            reason,
+            message,
+            next: None,
+            is_gone: false,
+        }
+    }
+}
+
+/// Returns a cluster in which a recorded bundle is installed and healthy.
+fn as_installed(recorded: &Chosen) -> Here {
+    let bundle = &recorded.bundle;
+    let release = bundle.release.as_deref();
+    let installed = Bundle {
+        name: bundle.name.clone(),
+        version: version::strict(&bundle.version).ok(),
+        release: release.and_then(|it| Packed::parse_release(it).ok()),
+        catalog: Some(bundle.catalog.clone()),
+        digest: digest_of(&bundle.image).map(str::to_owned),
+        image: Some(bundle.image.clone()),
+        has_name: true,
+    };
+    Here {
+        installed: Some(installed),
+        is_chosen_installed: true,
+        is_healthy: true,
+        ..Here::default()
+    }
+}

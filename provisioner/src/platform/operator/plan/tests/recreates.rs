@@ -1,0 +1,360 @@
+//! A BundleInstance that was deleted is created again at the recorded bundle.
+
+use manifests::api::{
+    labels::CHOSEN_BUNDLE,
+    platform::{ChosenBundle, PlatformOperatorStatus},
+};
+
+use super::{
+    super::{super::fixtures::condition, record},
+    *,
+};
+
+const LINE: [&str; 3] = ["1.0.0", "1.0.1", "1.1.0"];
+
+impl Case {
+    /// The operator was installed, and its status has a field for the choice.
+    fn recorded(mut self, version: &str) -> Self {
+        self = self.pruned(version);
+        let status = self.operator.status.get_or_insert_default();
+        status.chosen_bundle = Some(chosen(version, None).bundle);
+        self
+    }
+
+    /// The operator was installed, and only the annotation records the choice.
+    fn pruned(self, version: &str) -> Self {
+        let text = record::annotation(&chosen(version, None)).unwrap();
+        self.annotated(&text).was_installed()
+    }
+
+    fn annotated(mut self, text: &str) -> Self {
+        let annotations = self.operator.metadata.annotations.get_or_insert_default();
+        annotations.insert(CHOSEN_BUNDLE.into(), text.into());
+        self
+    }
+
+    fn was_installed(mut self) -> Self {
+        let status = json!({"activeBundleDeployment": {"name": "tide"}});
+        let status: PlatformOperatorStatus = serde_json::from_value(status).unwrap();
+        self.operator.status = Some(status);
+        self
+    }
+
+    /// Changes `spec` and keeps the status.
+    fn respec(self, spec: &Value) -> Self {
+        let status = self.operator.status.clone();
+        let mut case = self.spec(spec);
+        case.operator.status = status;
+        case
+    }
+}
+
+/// A change of the annotation.
+type Edit = fn(&mut Value);
+
+fn limited_to(version: &str, max: &str) -> Package {
+    limited(&LINE, &[(version, max)])
+}
+
+#[test]
+fn a_deleted_instance_is_recreated_at_the_recorded_bundle() {
+    for version in LINE {
+        for case in [
+            Case::new(package(&LINE)).recorded(version),
+            Case::new(package(&LINE)).pruned(version),
+        ] {
+            let plan = case.plan();
+            assert_eq!(plan.act, Act::Have(Box::new(chosen(version, None))));
+        }
+    }
+    // Nothing is recorded before the first choice.
+    assert_eq!(brief(&Case::new(package(&LINE)).plan()), "have 1.1.0");
+    // What was kept of the last approval stays, so that a move of the cluster counts afterwards, too.
+    let case = || Case::new(package(&LINE)).recorded("1.0.1").on("4.13");
+    assert_eq!(kept(&case().kept("4.12 1.0").plan()), "4.12 1.0");
+    assert_eq!(kept(&case().plan()), "4.13 1.0");
+    // No policy jumps: the edges are followed from there.
+    for approval in ["WithCluster", "Automatic", "Manual"] {
+        let spec = json!({"upgradeApproval": approval});
+        let case = Case::new(package(&LINE)).recorded("1.0.0").respec(&spec);
+        assert_eq!(brief(&case.plan()), "have 1.0.0", "{approval}");
+    }
+}
+
+#[test]
+fn an_unavailable_catalog_is_waited_for() {
+    let two = |offer| {
+        let other = ("c/other", 9, Ok(package(&LINE)));
+        let case = Case::new(package(&LINE)).offered(vec![other, ("c/mine", 0, offer)]);
+        case.recorded("1.0.0").plan()
+    };
+    assert_eq!(brief(&two(Ok(package(&LINE)))), "have 1.0.0");
+    for (offer, words) in [
+        (
+            Err("it is away"),
+            "catalog c/mine is unavailable: it is away",
+        ),
+        (Err(PENDING), "catalog c/mine has not been read yet"),
+    ] {
+        let plan = two(offer);
+        assert_eq!(brief(&plan), "refuse InstallPending");
+        assert_has(refusal(&plan), words);
+    }
+    let mut broken = package(&LINE);
+    let bundle = broken.bundles.get_mut("tide.v1.0.0").unwrap();
+    bundle.unreadable = Some("broken off".into());
+    let plan = two(Ok(broken));
+    assert_eq!(brief(&plan), "refuse InstallPending");
+    assert_has(refusal(&plan), "broken off");
+    // A namespace that cannot be listed hides its catalogs.
+    let hidden = vec![("c/*", 0, Err("no rights"))];
+    let hidden = Case::new(package(&LINE)).offered(hidden).recorded("1.0.0");
+    assert_eq!(brief(&hidden.plan()), "refuse InstallPending");
+    // Another catalog gets no operator that it did not have.
+    let gone = two(Ok(without(&package(&[]))));
+    assert_eq!(brief(&gone), "refuse SourceFailed");
+    assert_has(refusal(&gone), "name another catalog in spec.catalog");
+    let named = |offer| {
+        let case = Case::new(package(&LINE)).offered(vec![("c/other", 0, Ok(offer))]);
+        let case = case.recorded("1.0.0");
+        brief(&case.respec(&json!({"catalog": {"name": "other"}})).plan())
+    };
+    assert_eq!(named(package(&LINE)), "have 1.0.0");
+    assert_eq!(named(package(&["1.1.0"])), "have 1.1.0");
+}
+
+#[test]
+fn a_withdrawn_bundle_is_replaced_along_approved_edges_only() {
+    let without_first = |versions: &[&str]| {
+        let mut package = package(versions);
+        package.bundles.remove("tide.v1.0.0");
+        package
+    };
+    let case = |versions: &[&str]| {
+        Case::new(without_first(versions))
+            .recorded("1.0.0")
+            .on("4.12")
+    };
+    // A patch, and nothing newer.
+    let plan = case(&LINE).plan();
+    assert_eq!(
+        plan.act,
+        Act::Have(Box::new(Chosen {
+            bundle: ChosenBundle {
+                why: why(&plan),
+                ..chosen("1.0.1", None).bundle
+            },
+            ..chosen("1.0.1", None)
+        }))
+    );
+    // A new minor version waits as if the bundle were installed.
+    let minor = || case(&["1.0.0", "1.1.0"]);
+    let plan = minor().plan();
+    assert_eq!(brief(&plan), "refuse InstallPending, next 1.1.0");
+    let words = "catalog c/mine does not list the bundle; 1.1.0 is a new minor version";
+    assert_has(refusal(&plan), words);
+    assert_has(waits_for(&plan), "set spec.upgradeApproval to Automatic");
+    for (spec, expected) in ::tests::rows![
+        json!({"upgradeApproval": "Automatic"}) => "have 1.1.0";
+        json!({"upgradeApproval": "Manual", "approvedVersion": "1.1.0"}) => "have 1.1.0";
+        json!({"upgradeApproval": "Manual"}) => "refuse InstallPending, next 1.1.0";
+        json!({"upgradeApproval": "Automatic", "approveNewRights": "Manual"}) => "refuse InstallPending, next 1.1.0";
+        json!({"upgradeApproval": "Manual", "approvedVersion": "latest"}) => "refuse InstallPending";
+    ] {
+        assert_eq!(brief(&minor().respec(&spec).plan()), expected, "{spec}");
+    }
+    assert_eq!(brief(&minor().kept("4.11 1.0").plan()), "have 1.1.0");
+    // No edge leads on: people decide.
+    let stranded = |case: Case| {
+        let plan = case.plan();
+        assert_eq!(brief(&plan), "refuse SourceFailed");
+        refusal(&plan).to_owned()
+    };
+    let case = || Case::new(package(&["2.0.0"]));
+    assert_has(&stranded(case().recorded("1.0.0")), "set spec.version");
+    assert_has(&stranded(case().pruned("1.0.0")), "remove the annotation");
+    let range = json!({"version": ">=2.0.0"});
+    let case = case().recorded("1.0.0").respec(&range);
+    assert_eq!(brief(&case.plan()), "have 2.0.0");
+}
+
+fn why(plan: &Plan) -> Vec<String> {
+    match &plan.act {
+        Act::Have(chosen) => chosen.bundle.why.clone(),
+        act => panic!("{act:?}"),
+    }
+}
+
+#[test]
+fn spec_and_cluster_may_exclude_the_recorded_bundle() {
+    let mut other = package(&LINE);
+    let fast = Channel {
+        name: "fast".into(),
+        entries: vec![Entry {
+            name: "tide.v1.0.1".into(),
+            replaces: Some("tide.v1.0.0".into()),
+            skips: Vec::new(),
+            skip_range: None,
+        }],
+        ..Channel::default()
+    };
+    other.channels.insert("fast".into(), fast);
+    let at = |version: &str, spec: Value| {
+        let case = Case::new(other.clone()).recorded(version).on("4.12");
+        brief(&case.respec(&spec).plan())
+    };
+    for (version, spec, expected) in ::tests::rows![
+        "1.0.0", json!({"version": ">=1.0.1"}) => "have 1.0.1";
+        "1.0.0", json!({"version": ">=1.1.0"}) => "have 1.1.0";
+        "1.1.0", json!({"version": "<1.1.0"}) => "have 1.0.1";
+        "1.0.0", json!({"channel": "fast"}) => "have 1.0.1";
+        "1.1.0", json!({"channel": "fast"}) => "have 1.0.1";
+        "1.0.1", json!({"channel": "fast"}) => "have 1.0.1";
+        "1.0.0", json!({"channel": "none"}) => "have 1.0.0";
+        "1.1.0", json!({"upgradeApproval": "Manual", "approvedVersion": "1.0.0"}) => "have 1.0.0";
+        // The record is of another package, which restricts nothing.
+        "1.0.0", json!({"package": {"name": "surf"}}) => "have 1.1.0";
+    ] {
+        assert_eq!(at(version, spec.clone()), expected, "{version} {spec}");
+    }
+    // The cluster has moved past the bundle's maximum: what runs there is approved by the move.
+    let moved = |version: &str| {
+        let case = Case::new(limited_to(version, "4.12")).recorded(version);
+        case.on("4.13").kept("4.12 1.0")
+    };
+    assert_eq!(brief(&moved("1.0.1").plan()), "have 1.1.0");
+    let plan = moved("1.1.0").plan();
+    assert_eq!(brief(&plan), "refuse SourceFailed");
+    assert_has(
+        refusal(&plan),
+        "requires OpenShift <= 4.12 but the cluster is 4.13",
+    );
+    let digest = image("1.1.0").rsplit_once('@').unwrap().1.to_owned();
+    let spec = json!({"bundle": {"overrides": [
+        {"constraint": "maxOpenShiftVersion", "digest": digest, "reason": "tested"},
+    ]}});
+    assert_eq!(brief(&moved("1.1.0").respec(&spec).plan()), "have 1.1.0");
+}
+
+/// An edited annotation installs only what a catalog offers.
+#[test]
+fn an_edited_annotation_installs_nothing_that_is_not_offered() {
+    let edit = |edit: Edit| {
+        let text = record::annotation(&chosen("1.0.0", None)).unwrap();
+        let mut value: Value = serde_json::from_str(&text).unwrap();
+        edit(&mut value);
+        let case = Case::new(package(&LINE)).annotated(&value.to_string());
+        (case.was_installed().plan(), value)
+    };
+    let evil = "evil.example/tide@sha256:66";
+    let rows: [(Edit, &str); 13] = [
+        (|it| it["why"] = json!(["x".repeat(9000)]), "have 1.0.0"),
+        (
+            |it| it["image"] = "evil.example/tide:v1".into(),
+            "have 1.0.1",
+        ),
+        (|it| it["name"] = "evil.v1".into(), "refuse SourceFailed"),
+        (
+            |it| it["catalog"] = "evil/mine".into(),
+            "refuse SourceFailed",
+        ),
+        (|it| it["catalog"] = "".into(), "refuse SourceFailed"),
+        (|it| it["channel"] = "evil".into(), "have 1.0.0"),
+        (|it| it["version"] = "9.9.9".into(), "have 1.0.0"),
+        (|it| it["version"] = "latest".into(), "have 1.0.0"),
+        (|it| it["mediaType"] = "helm".into(), "have 1.0.0"),
+        (|it| it["after"] = json!({"name": "evil.v1"}), "have 1.0.0"),
+        (
+            |it| it["named"] = "evil.example/tide:v1".into(),
+            "have 1.0.1",
+        ),
+        (
+            |it| it["name"] = "n".repeat(16_000).into(),
+            "refuse SourceFailed",
+        ),
+        // A pinned image is not taken from an annotation.
+        (
+            |it| {
+                it["named"] = it["image"].clone();
+                it["image"] = "evil.example/tide@sha256:66".into();
+            },
+            "have 1.0.0",
+        ),
+    ];
+    for (edited, expected) in rows {
+        let (plan, value) = edit(edited);
+        let found = brief(&plan);
+        assert_eq!(found.split(',').next(), Some(expected), "{value}");
+        match &plan.act {
+            Act::Have(found) => {
+                let expected = chosen(&found.bundle.version, None);
+                let bundle = ChosenBundle {
+                    why: found.bundle.why.clone(),
+                    ..expected.bundle.clone()
+                };
+                assert_eq!(**found, Chosen { bundle, ..expected });
+            }
+            _ => assert!(refusal(&plan).len() < 8192 && !refusal(&plan).contains(evil)),
+        }
+    }
+    let case = |text: &str| Case::new(package(&LINE)).annotated(text);
+    for text in ["garbage".to_owned(), "x".repeat(200_000), "{}".to_owned()] {
+        let plan = case(&text).was_installed().plan();
+        assert_eq!(brief(&plan), "refuse InstallPending");
+        assert_has(
+            refusal(&plan),
+            "remove the annotation to have a bundle chosen anew",
+        );
+        // Nothing was installed, so that nothing is lost.
+        assert_eq!(brief(&case(&text).plan()), "have 1.1.0");
+        let recorded = case(&text).was_installed();
+        let mut recorded = recorded;
+        let status = recorded.operator.status.as_mut().unwrap();
+        status.chosen_bundle = Some(chosen("1.0.0", None).bundle);
+        assert_eq!(brief(&recorded.plan()), "have 1.0.0");
+    }
+}
+
+#[test]
+fn a_recreated_instance_that_fails_approves_no_upgrade() {
+    for reason in ["UnpackFailed", "Unpacking"] {
+        let status = json!({"conditions": [condition("HasValidBundle", "False", reason)]});
+        let there = instance(&chosen("1.0.0", None), &status);
+        let case = |versions: &[&str]| {
+            let case = Case::new(package(versions)).recorded("1.0.0");
+            case.on("4.12").with(there.clone())
+        };
+        assert_eq!(brief(&case(&["1.0.0", "1.1.0"]).plan()), "have 1.0.0");
+        // A patch may help.
+        let patched = match reason {
+            "UnpackFailed" => "have 1.0.1",
+            _ => "have 1.0.0",
+        };
+        assert_eq!(brief(&case(&LINE).plan()), patched, "{reason}");
+        // Without an earlier installation, whatever is offered may help.
+        let mut first = case(&LINE);
+        first.operator.status = None;
+        let helps = match reason {
+            "UnpackFailed" => "have 1.1.0",
+            _ => "have 1.0.0",
+        };
+        assert_eq!(brief(&first.plan()), helps, "{reason}");
+    }
+}
+
+/// A bundle that never was in the cluster restricts nothing, once the catalog has it no more.
+#[test]
+fn a_record_without_an_installation_gives_way() {
+    let text = record::annotation(&chosen("1.0.0", None)).unwrap();
+    let case = |versions: &[&str]| Case::new(package(versions)).annotated(&text);
+    assert_eq!(brief(&case(&LINE).plan()), "have 1.0.0");
+    assert_eq!(brief(&case(&["2.0.0"]).plan()), "have 2.0.0");
+}
+
+#[test]
+fn the_recorded_catalog_is_asked_of_several_with_one_name() {
+    let spec = json!({"catalog": {"name": "mine"}});
+    let case = Case::new(package(&LINE)).recorded("1.0.0").respec(&spec);
+    let asked = asked_catalog(&case.operator, None).unwrap();
+    assert_eq!(asked.namespace.as_deref(), Some("c"));
+}
