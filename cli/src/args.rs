@@ -38,7 +38,8 @@ pub(crate) use self::{
     draft::{CatalogDockerfileArgs, CatalogInitArgs},
     instances::{
         AdoptArgs, Cascade, ChangeArgs, Changed, ContentArgs, DefinitionPolicy, DiffArgs, DryRun,
-        Format, InstallArgs, PauseArgs, ResumeArgs, ServiceArgs, StatusArgs, UninstallArgs,
+        Format, HistoryArgs, HistoryFormat, InstallArgs, PauseArgs, PinDryRun, ResumeArgs,
+        RollbackArgs, ServiceArgs, StatusArgs, UninstallArgs,
     },
     limits::{FileLimitArgs, LimitArgs},
     platform::{PlatformArgs, PlatformCommand, PlatformRenderArgs, UpgradeCheckArgs, Wanted},
@@ -92,6 +93,8 @@ pub(crate) enum Command {
     Diff(Box<DiffArgs>),
     Adopt(AdoptArgs),
     Status(StatusArgs),
+    History(HistoryArgs),
+    Rollback(RollbackArgs),
     Content(ContentArgs),
     Pause(PauseArgs),
     Resume(ResumeArgs),

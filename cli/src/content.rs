@@ -16,8 +16,9 @@ use crate::{
     Exit,
     args::{self, ContentArgs},
     cluster::{self, Cluster},
+    diff,
     message::{self, count},
-    output,
+    output, revisions,
     service::Service,
     unpacking::{Destination, is_terminal},
 };
@@ -26,6 +27,13 @@ use crate::{
 const FAILED: &str = "content command failed";
 
 pub(crate) fn run(args: &ContentArgs) -> anyhow::Result<Exit> {
+    if let Some(number) = args.revision {
+        return cluster::run(
+            &args.cluster,
+            || {},
+            async |cluster| print_revision(cluster, args, number).await,
+        );
+    }
     let destination = args.output.as_deref().map(Destination::of);
     if destination == Some(Destination::Stdout) && is_terminal() {
         args::usage(
@@ -46,6 +54,31 @@ pub(crate) fn run(args: &ContentArgs) -> anyhow::Result<Exit> {
     )
 }
 
+/// Prints the recorded objects of a revision, with the values of Secrets masked.
+async fn print_revision(
+    cluster: &Cluster,
+    args: &ContentArgs,
+    number: i64,
+) -> anyhow::Result<Exit> {
+    let instance = cluster.instance(&args.name).await?;
+    let mut objects = revisions::read(cluster, &instance, number).await?.objects;
+    let mut masked = 0;
+    for object in &mut objects {
+        if diff::text::is_secret(&object.identity()) {
+            diff::text::mask_secret(object.value_mut());
+            masked += 1;
+        }
+    }
+    if masked > 0 {
+        message::warning(&format!(
+            "the values of {} are masked; do not apply them",
+            count(masked, "Secret")
+        ));
+    }
+    output::print_manifests(&objects, args.format.unwrap_or_default())?;
+    Ok(Exit::Done)
+}
+
 fn write(tree: &Tree, destination: Destination, args: &ContentArgs) -> anyhow::Result<()> {
     let path = match &destination {
         Destination::Stdout => None,
@@ -60,7 +93,7 @@ fn write(tree: &Tree, destination: Destination, args: &ContentArgs) -> anyhow::R
 }
 
 async fn fetch(cluster: &Cluster, args: &ContentArgs) -> anyhow::Result<Tree> {
-    let name = &args.bundle;
+    let name = &args.name;
     let bundle = match cluster.bundles().get(name).await {
         Ok(bundle) => bundle,
         Err(error) if Cluster::is_absent(&error) => bail!("{}", absent(cluster, name).await),

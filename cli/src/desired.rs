@@ -3,15 +3,17 @@
 use std::collections::BTreeSet;
 
 use anyhow::Context;
+use apply::revision::Revision;
 use convert::{Options, overlay::DeploymentConfig};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-
+use kube::ResourceExt as _;
 use manifests::{
     api::{
         decorate,
         holder::{Holder, Owner},
         instance::BundleInstance,
         listing,
+        revision::RevisionDetails,
     },
     content::Content,
     object::{Identity, Object},
@@ -94,6 +96,32 @@ pub(crate) async fn of(
             .and_then(kube::ResourceExt::uid)
             .unwrap_or_else(|| NOBODY.to_owned()),
     };
+    let desired = place(cluster, instance, owner, objects, namespace).await?;
+    Ok(Some(desired))
+}
+
+/// Returns the objects of a recorded revision, and the live ones.
+pub(crate) async fn from_revision(
+    cluster: &Cluster,
+    instance: &BundleInstance,
+    revision: Revision<RevisionDetails>,
+) -> anyhow::Result<Desired> {
+    let Revision { header, objects } = revision;
+    let owner = Owner {
+        name: instance.name_any(),
+        uid: instance.uid().unwrap_or_default(),
+    };
+    place(cluster, Some(instance), owner, objects, &header.namespace).await
+}
+
+/// Places rendered objects as the provisioner does, and reads the live ones.
+async fn place(
+    cluster: &Cluster,
+    instance: Option<&BundleInstance>,
+    owner: Owner,
+    objects: Vec<Object>,
+    namespace: &str,
+) -> anyhow::Result<Desired> {
     let mut desired = Desired {
         wanted: Vec::new(),
         used: Vec::new(),
@@ -143,7 +171,7 @@ pub(crate) async fn of(
         let had = inventory(cluster, instance).await?;
         desired.leaving = had.into_iter().filter(|it| !known.contains(it)).collect();
     }
-    Ok(Some(desired))
+    Ok(desired)
 }
 
 /// The metadata of an object.

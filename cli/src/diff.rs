@@ -3,21 +3,23 @@
 mod rights;
 pub(crate) mod text;
 
+use std::ffi::OsString;
+
 use futures::{StreamExt as _, stream};
 use manifests::object::Identity;
 use serde_json::Value;
 
 use crate::{
     Exit,
-    args::{DiffArgs, Format},
+    args::{self, DiffArgs, Format},
     cluster::{self, Cluster},
     desired::{self, Choice, Desired, Wanted},
     live::Live,
     message, output,
     reach::Reach,
-    source,
+    revisions, source,
 };
-use text::Change;
+use text::{Change, Origin};
 
 /// Requests at a time.
 const CONCURRENCY: usize = 8;
@@ -28,7 +30,28 @@ const DIFFERENT: u8 = 1;
 pub(crate) const FAILED: u8 = 2;
 
 pub(crate) fn run(args: &DiffArgs) -> anyhow::Result<Exit> {
-    let source = source::one(&args.bundle, &args.access);
+    match (args.revision, &args.bundle) {
+        (Some(number), _) => compare_revision(args, number),
+        (None, Some(bundle)) => compare_bundle(args, bundle),
+        (None, None) => args::usage("name a BUNDLE or a --revision"),
+    }
+}
+
+fn compare_revision(args: &DiffArgs, number: i64) -> anyhow::Result<Exit> {
+    cluster::run(
+        &args.cluster,
+        || {},
+        async |cluster| {
+            let instance = cluster.instance(&args.name).await?;
+            let revision = revisions::read(cluster, &instance, number).await?;
+            let desired = desired::from_revision(cluster, &instance, revision).await?;
+            compare(cluster, desired, Origin::Revision(number)).await
+        },
+    )
+}
+
+fn compare_bundle(args: &DiffArgs, bundle: &OsString) -> anyhow::Result<Exit> {
+    let source = source::one(bundle, &args.access);
     let reach = Reach::new(&args.access, std::slice::from_ref(&source), false)?;
     let content = reach.content(&source, &args.limits.into())?;
     drop(reach);
@@ -56,12 +79,17 @@ pub(crate) fn run(args: &DiffArgs) -> anyhow::Result<Exit> {
             let Some(desired) = desired else {
                 return Ok(Exit::Code(FAILED));
             };
-            compare(cluster, desired).await
+            compare(cluster, desired, Origin::Bundle).await
         },
     )
 }
 
-async fn compare(cluster: &Cluster, desired: Desired) -> anyhow::Result<Exit> {
+/// Prints how the cluster would change, and returns what the exit code says of it.
+pub(crate) async fn compare(
+    cluster: &Cluster,
+    desired: Desired,
+    origin: Origin,
+) -> anyhow::Result<Exit> {
     tell_aside(&desired);
     let mut live = Live::new(cluster, &[]);
     let (leaving, gone) = leaving(&mut live, &desired.leaving).await?;
@@ -91,7 +119,7 @@ async fn compare(cluster: &Cluster, desired: Desired) -> anyhow::Result<Exit> {
         before.push(object);
     }
     let rights = rights::compare(&mut live, &before, &after).await?;
-    let report = text::report(&rights, &changes);
+    let report = text::report(&rights, &changes, origin);
     output::print_styled(&report)?;
     for identity in gone {
         message::note(&format!(
@@ -125,7 +153,7 @@ fn tell_aside(desired: &Desired) {
             message::warning(&format!(
                 "{} exists and belongs to {holder}: it is in the way, see {} adopt",
                 object.identity(),
-                crate::args::name()
+                args::name()
             ));
         }
     }

@@ -89,6 +89,13 @@ async fn install(
         return Ok(Exit::Done);
     }
     stage.set(Stage::Applied);
+    if let Some(number) = instance.spec.rollback_to {
+        message::warning(&format!(
+            "BundleInstance {name} is pinned to revision {number}, and changes of the spec have no effect; run \"{} rollback \
+             {name} --undo\"",
+            args::name()
+        ));
+    }
     if args.wait.wait && args.output == Changed::Text {
         message::note(&format!("bundleinstance.{GROUP}/{name} {done}"));
     }
@@ -141,6 +148,11 @@ fn far() -> Instant {
 
 /// `installed: version 1.4.0, 12 objects, healthy`.
 fn installed(instance: &BundleInstance) -> String {
+    format!("installed: {}", summary(instance))
+}
+
+/// Summarizes a healthy instance: `version 1.4.0, 12 objects, healthy`.
+pub(crate) fn summary(instance: &BundleInstance) -> String {
     let status = instance.status.clone().unwrap_or_default();
     let version = status
         .facts
@@ -154,7 +166,7 @@ fn installed(instance: &BundleInstance) -> String {
         .into_iter()
         .flatten()
         .collect();
-    message::clean(&format!("installed: {}", parts.join(", ")))
+    message::clean(&parts.join(", "))
 }
 
 /// Sends the instance to the server, which answers with what became of it.
@@ -196,6 +208,20 @@ pub(crate) async fn wait(
     applied: &BundleInstance,
     end: Option<Instant>,
 ) -> anyhow::Result<Ended> {
+    let generation = applied.metadata.generation;
+    wait_until(cluster, applied, end, |instance| {
+        verdict::of(instance, generation)
+    })
+    .await
+}
+
+/// Waits until `evaluate` finds everything well, or failed for good.
+pub(crate) async fn wait_until(
+    cluster: &Cluster,
+    applied: &BundleInstance,
+    end: Option<Instant>,
+    evaluate: impl Fn(&BundleInstance) -> Verdict,
+) -> anyhow::Result<Ended> {
     let name = applied.name_any();
     let changes = watch::changes(cluster, Some(&name));
     let mut changes = std::pin::pin!(changes);
@@ -224,7 +250,7 @@ pub(crate) async fn wait(
                 ));
             }
         };
-        match verdict::of(&instance, applied.metadata.generation) {
+        match evaluate(&instance) {
             Verdict::Done => return Ok(Ended::Well(instance)),
             Verdict::Failed(text) => return Ok(Ended::Badly(text)),
             Verdict::Lost(text) => {

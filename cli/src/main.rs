@@ -15,6 +15,7 @@
 //!  NAME ─ args ─ cluster ─┬─ status ───────────────── a tree, a table, JSON, YAML
 //!            (kubeconfig) ├─ installing, uninstalling  a BundleInstance; watch tells what becomes of it
 //!                         ├─ diff, adopting ────────  desired (what a bundle would be) against live (what is there)
+//!                         ├─ history, rollback ───── revisions: the status, and records in Secrets
 //!                         ├─ run ────────────────── a bundle that is being worked on, and its next version
 //!                         ├─ pausing
 //!                         └─ content ── service ────── the content service, through a port-forward
@@ -34,6 +35,7 @@ mod conversion;
 mod desired;
 mod diff;
 mod folder;
+mod history;
 mod inspection;
 mod installing;
 mod interrupt;
@@ -46,6 +48,8 @@ mod platform;
 mod progress;
 mod pushing;
 mod reach;
+mod revisions;
+mod rollback;
 mod run;
 mod service;
 mod source;
@@ -95,6 +99,8 @@ fn main() -> ExitCode {
         Command::Diff(args) => diff::run(&args),
         Command::Adopt(args) => adopting::run(&args),
         Command::Status(args) => status::run(&args),
+        Command::History(args) => history::run(&args),
+        Command::Rollback(args) => rollback::run(&args),
         Command::Content(args) => content::run(&args),
         Command::Pause(args) => pausing::run(&args.change, true),
         Command::Resume(args) => pausing::run(&args.change, false),

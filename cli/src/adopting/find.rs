@@ -25,7 +25,7 @@ use crate::{
     args::AdoptArgs,
     cluster::Cluster,
     desired::{self, Choice, Wanted},
-    diff::text::Change,
+    diff::text::{Change, Origin},
     live::{Kind, Live},
     message::{clean, count},
     service::Service,
@@ -237,7 +237,7 @@ pub(super) fn text(candidates: &[Candidate]) -> String {
             );
         }
         if let Some(change) = &candidate.change {
-            change.unified(&mut text);
+            change.unified(Origin::Bundle, &mut text);
         }
         text.push('\n');
     }

@@ -4,7 +4,9 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Args, ValueEnum, ValueHint};
 
-use super::{AccessArgs, ClusterArgs, Description, LimitArgs, cluster::namespace, duration};
+use super::{
+    AccessArgs, ClusterArgs, Description, LimitArgs, Manifests, cluster::namespace, duration,
+};
 
 /// What a command prints when it has changed something.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
@@ -28,6 +30,27 @@ pub(crate) enum DryRun {
     None,
     /// The server checks and answers as if, and stores nothing.
     Server,
+}
+
+/// Whether `spec.rollbackTo` is changed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PinDryRun {
+    /// Change it.
+    #[default]
+    None,
+    /// Print the result without asking the API server.
+    Client,
+    /// Print the difference between the revision and the live objects, and have the API server check the change.
+    Server,
+}
+
+/// Format of a history.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum HistoryFormat {
+    #[default]
+    Table,
+    Json,
+    Yaml,
 }
 
 /// What becomes of the definitions of an instance's custom resources.
@@ -193,12 +216,15 @@ pub(crate) struct InstallArgs {
     pub(crate) limits: LimitArgs,
 }
 
-/// Tell what would change in the cluster if a bundle were installed.
+/// Tell what would change in the cluster if a bundle were installed, or a recorded revision rolled out.
 ///
 /// The bundle is converted here, for the BundleInstance's namespace and the server's version, and the server is asked what
 /// each object would become, with a dry run of what the provisioner does. Rights that accounts gain and lose come first,
 /// then the objects that would be new, other ones, or not part of the bundle any more, then the fields. The values of
 /// Secrets are not shown. That takes the rights to read and to patch these objects.
+///
+/// With --revision, the recorded objects of that revision are compared instead of a bundle. That takes the right to get
+/// Secrets in the namespace of the provisioner, too.
 ///
 /// The exit code is 0 if there is no difference, 1 if there is one, and 2 if something went wrong or would be refused.
 #[derive(Debug, Args)]
@@ -207,14 +233,20 @@ Examples:
   # What would another version bring?
   rukpak diff tidewatch quay.io/example/tidewatch-bundle:v1.5.0
   # Has somebody changed what is installed?
-  rukpak diff tidewatch quay.io/example/tidewatch-bundle:v1.4.0")]
+  rukpak diff tidewatch quay.io/example/tidewatch-bundle:v1.4.0
+  # What would a rollback change?
+  rukpak diff tidewatch --revision 3")]
 pub(crate) struct DiffArgs {
     /// The BundleInstance. If there is none, everything is new.
     #[arg(value_name = "NAME", value_parser = name)]
     pub(crate) name: String,
     /// A folder, an archive, an image, a git repository or a URL, as for "rukpak convert".
-    #[arg(value_name = "BUNDLE", value_hint = ValueHint::AnyPath)]
-    pub(crate) bundle: OsString,
+    #[arg(value_name = "BUNDLE", value_hint = ValueHint::AnyPath, required_unless_present = "revision")]
+    pub(crate) bundle: Option<OsString>,
+    /// Compare this recorded revision of the BundleInstance, as "rukpak history" lists it.
+    #[arg(long, value_name = "N", value_parser = number(),
+        conflicts_with_all = ["bundle", "install_namespace", "class"])]
+    pub(crate) revision: Option<i64>,
     /// Where namespaced objects would go, if there is no such BundleInstance.
     #[arg(short = 'n', long, value_name = "NAMESPACE", value_parser = namespace)]
     pub(crate) install_namespace: Option<String>,
@@ -227,6 +259,66 @@ pub(crate) struct DiffArgs {
     pub(crate) access: AccessArgs,
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
+}
+
+/// List the revisions of a BundleInstance.
+///
+/// A revision is a recorded snapshot of the rendered objects. Everything is read from the status of the BundleInstance, so
+/// that the permission to read BundleInstances is enough.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  rukpak history tidewatch
+  # Compare a revision with the cluster, and roll back to it
+  rukpak diff tidewatch --revision 3
+  rukpak rollback tidewatch --to 3")]
+pub(crate) struct HistoryArgs {
+    /// The BundleInstance.
+    #[arg(value_name = "NAME", value_parser = name)]
+    pub(crate) name: String,
+    /// Format.
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t)]
+    pub(crate) output: HistoryFormat,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
+}
+
+/// Roll back a BundleInstance to a recorded revision, and wait until it works.
+///
+/// Sets spec.rollbackTo. The provisioner then creates a new revision from the recorded objects; nothing is fetched. This pin
+/// holds until it is removed with --undo: until then, changes of the template and of the rest of the spec have no effect.
+///
+/// Without --to, a BundleInstance that is pinned already stays at that revision. Otherwise the target is the active
+/// revision while a newer one is being rolled out, and the newest archived revision with other objects in all other cases.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  # Show what would change
+  rukpak rollback tidewatch --dry-run=server
+  # Roll back to the revision before the active one
+  rukpak rollback tidewatch
+  # Return to the bundle of the template
+  rukpak rollback tidewatch --undo")]
+pub(crate) struct RollbackArgs {
+    /// The BundleInstance.
+    #[arg(value_name = "NAME", value_parser = name)]
+    pub(crate) name: String,
+    /// Roll back to this revision, as "rukpak history" lists it.
+    #[arg(long, value_name = "N", value_parser = number())]
+    pub(crate) to: Option<i64>,
+    /// Remove the pin, so that the template applies again.
+    #[arg(long, conflicts_with = "to")]
+    pub(crate) undo: bool,
+    #[command(flatten)]
+    pub(crate) wait: WaitArgs,
+    /// Whether to change anything. With "-o text", "server" prints the difference first, as "rukpak diff --revision".
+    #[arg(long, value_enum, value_name = "MODE", default_value_t)]
+    pub(crate) dry_run: PinDryRun,
+    /// Format.
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t)]
+    pub(crate) output: Changed,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
 }
 
 /// Hand objects that exist over to a BundleInstance that wants them.
@@ -322,20 +414,31 @@ pub(crate) struct UninstallArgs {
     pub(crate) cluster: ClusterArgs,
 }
 
-/// Print the manifests of a Bundle: what is, or would be, installed of it.
+/// Print the manifests of a Bundle, or the objects of a recorded revision.
 ///
 /// The content service of the provisioner is asked, through a port-forward. That takes the right to get /bundles/*
 /// (ClusterRole bundle-reader).
+///
+/// With --revision, NAME is a BundleInstance, and the objects are those that the revision records. The values of Secrets are
+/// masked. That takes the right to get Secrets in the namespace of the provisioner.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   rukpak content tidewatch-3d6dqqcjbxp
   # As the bundle came, in a folder
-  rukpak content tidewatch-3d6dqqcjbxp --original --output ./bundle")]
+  rukpak content tidewatch-3d6dqqcjbxp --original --output ./bundle
+  # The objects of a revision
+  rukpak content tidewatch --revision 3")]
 pub(crate) struct ContentArgs {
-    /// The Bundle.
-    #[arg(value_name = "BUNDLE", value_parser = name)]
-    pub(crate) bundle: String,
+    /// The Bundle; with --revision, the BundleInstance.
+    #[arg(value_name = "NAME", value_parser = name)]
+    pub(crate) name: String,
+    /// Print this recorded revision of a BundleInstance, as "rukpak history" lists it.
+    #[arg(long, value_name = "N", value_parser = number(), conflicts_with_all = ["original", "output"])]
+    pub(crate) revision: Option<i64>,
+    /// Format of the objects of a revision.
+    #[arg(long, value_enum, value_name = "FORMAT", requires = "revision")]
+    pub(crate) format: Option<Manifests>,
     /// What was fetched, and not what it is converted to.
     #[arg(long)]
     pub(crate) original: bool,
@@ -349,6 +452,11 @@ pub(crate) struct ContentArgs {
     pub(crate) service: ServiceArgs,
     #[command(flatten)]
     pub(crate) cluster: ClusterArgs,
+}
+
+/// The number of a revision.
+fn number() -> clap::builder::RangedI64ValueParser {
+    clap::value_parser!(i64).range(1..)
 }
 
 /// The name of an object; whether there is one is for the server to say.

@@ -1,10 +1,10 @@
 //! Differences for people: unified, of YAML, without what only servers write, and without secrets.
 
-use std::fmt::Write;
+use std::fmt::{self, Write};
 
 use anstyle::{AnsiColor, Style};
 use manifests::{
-    api::decorate::FOREIGN,
+    api::{decorate::FOREIGN, labels::OBJECT_HASH},
     object::{Identity, mapping},
     yaml,
 };
@@ -25,6 +25,24 @@ const CONTEXT: usize = 3;
 /// A whole object in a text, which may be a Secret.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
+/// The origin of the desired objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// A bundle that is converted.
+    Bundle,
+    /// The record of the revision with this number.
+    Revision(i64),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bundle => f.write_str("bundle"),
+            Self::Revision(number) => write!(f, "revision {number}"),
+        }
+    }
+}
+
 /// An object that would be another one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Change {
@@ -40,10 +58,9 @@ impl Change {
         before: Option<&Value>,
         after: Option<&Value>,
     ) -> Option<Self> {
-        let is_secret = identity.kind == "Secret" && identity.group.is_empty();
         let mut before = before.map(plain);
         let mut after = after.map(plain);
-        if is_secret {
+        if is_secret(&identity) {
             mask(before.as_mut(), after.as_mut());
         }
         if before == after {
@@ -58,7 +75,7 @@ impl Change {
     }
 
     /// The difference, with a few lines around it.
-    pub(crate) fn unified(&self, text: &mut String) {
+    pub(crate) fn unified(&self, origin: Origin, text: &mut String) {
         let identity = clean(&self.identity.to_string());
         let before = self.before.as_deref().unwrap_or_default();
         let after = self.after.as_deref().unwrap_or_default();
@@ -73,7 +90,7 @@ impl Change {
             text,
             "{HEAD}--- {} {identity}\n+++ {} {identity}{HEAD:#}",
             side("cluster", self.before.is_some()),
-            side("bundle", self.after.is_some())
+            side(&origin.to_string(), self.after.is_some())
         );
         let diff = TextDiff::from_lines(before, after);
         for group in diff.unified_diff().context_radius(CONTEXT).iter_hunks() {
@@ -102,12 +119,28 @@ fn plain(object: &Value) -> Value {
         }
         if let Some(Value::Object(annotations)) = metadata.get_mut("annotations") {
             annotations.remove(LAST_APPLIED);
+            annotations.remove(OBJECT_HASH); // derived from the object
             if annotations.is_empty() {
                 metadata.remove("annotations");
             }
         }
     }
     object
+}
+
+/// Masks the values of a Secret.
+pub(crate) fn mask_secret(object: &mut Value) {
+    for field in ["data", "stringData"] {
+        hide(object, field, |_, _| "***");
+    }
+    if let Some(Value::Object(annotations)) = object.pointer_mut("/metadata/annotations") {
+        annotations.remove(LAST_APPLIED);
+    }
+}
+
+/// Reports whether an object is a Secret.
+pub(crate) fn is_secret(identity: &Identity) -> bool {
+    identity.kind == "Secret" && identity.group.is_empty()
 }
 
 /// Hides what is secret, and keeps whether it is another secret.
@@ -149,7 +182,7 @@ fn hide(object: &mut Value, field: &str, show: impl Fn(&str, &Value) -> &'static
 }
 
 /// Rights first, then what changes.
-pub(super) fn report(rights: &Rights, changes: &[Change]) -> String {
+pub(super) fn report(rights: &Rights, changes: &[Change], origin: Origin) -> String {
     let mut text = String::new();
     for (title, style, rights) in [
         ("Rights gained", REMOVED, &rights.gained),
@@ -173,10 +206,14 @@ pub(super) fn report(rights: &Rights, changes: &[Change]) -> String {
     let number = |is: &dyn Fn(&Change) -> bool| changes.iter().filter(|it| is(it)).count();
     let _ = writeln!(
         text,
-        "{HEAD}{} new, {} changed, {} leave the bundle:{HEAD:#}",
+        "{HEAD}{} new, {} changed, {} {}:{HEAD:#}",
         count(number(&|it| it.before.is_none()), "object"),
         number(&|it| it.before.is_some() && it.after.is_some()),
         number(&|it| it.after.is_none()),
+        match origin {
+            Origin::Bundle => "leave the bundle".to_owned(),
+            Origin::Revision(number) => format!("not in revision {number}"),
+        },
     );
     for change in changes {
         let (sign, style) = match (&change.before, &change.after) {
@@ -189,7 +226,7 @@ pub(super) fn report(rights: &Rights, changes: &[Change]) -> String {
     }
     for change in changes {
         text.push('\n');
-        change.unified(&mut text);
+        change.unified(origin, &mut text);
     }
     text
 }
@@ -236,7 +273,7 @@ mod tests {
         ] {
             let change = Change::of(identity("Secret"), before, after).unwrap();
             let mut text = String::new();
-            change.unified(&mut text);
+            change.unified(Origin::Bundle, &mut text);
             for word in ["b2xk", "bmV3", "c2FtZQ"] {
                 assert!(!text.contains(word), "{text}");
             }
@@ -254,7 +291,7 @@ mod tests {
         let object = |text: &str| json!({"data": {"a": "1", "b": text}});
         let before = object("old\u{1b}[2J");
         let change = Change::of(identity("ConfigMap"), Some(&before), Some(&object("new")));
-        let report = report(&Rights::default(), &[change.unwrap()]);
+        let report = report(&Rights::default(), &[change.unwrap()], Origin::Bundle);
         let plain = anstream::adapter::strip_str(&report).to_string();
         assert!(plain.starts_with(
             "0 objects new, 1 changed, 0 leave the bundle:\n  ~ ConfigMap tides/high\n"

@@ -11,7 +11,7 @@ use crate::{message::count, status};
 
 /// What a status means for somebody who waits.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(crate) enum Verdict {
     /// It is on its way: what is waited for.
     Wait(String),
     /// Everything is applied and well.
@@ -23,7 +23,17 @@ pub(super) enum Verdict {
 }
 
 /// Judges an instance whose spec was applied as this generation.
-pub(super) fn of(instance: &BundleInstance, generation: Option<i64>) -> Verdict {
+pub(crate) fn of(instance: &BundleInstance, generation: Option<i64>) -> Verdict {
+    evaluate(instance, generation, &[reason::INSTALLATION_SUCCEEDED])
+}
+
+/// Evaluates an instance whose spec was applied as this generation, where only these reasons of the condition Installed mean
+/// success.
+pub(crate) fn evaluate(
+    instance: &BundleInstance,
+    generation: Option<i64>,
+    accepted: &[&str],
+) -> Verdict {
     const NOBODY: &str = "waiting for the provisioner to look at it";
     let Some(status) = &instance.status else {
         return Verdict::Wait(NOBODY.to_owned());
@@ -41,7 +51,7 @@ pub(super) fn of(instance: &BundleInstance, generation: Option<i64>) -> Verdict 
     let healthy = find(condition::HEALTHY);
     match progressing.reason.as_str() {
         reason::UP_TO_DATE => match (installed, healthy) {
-            (Some(installed), _) if installed.reason != reason::INSTALLATION_SUCCEEDED => {
+            (Some(installed), _) if !accepted.contains(&installed.reason.as_str()) => {
                 Verdict::Failed(installed.message.clone())
             }
             (_, Some(healthy)) if healthy.status == "True" => Verdict::Done,

@@ -22,6 +22,7 @@ mod install;
 mod migrate;
 mod pause;
 mod render;
+mod revisions;
 mod run;
 mod status;
 mod uninstall;

@@ -1,0 +1,246 @@
+//! The choice of the revision to roll back to. Pure; no I/O.
+
+use manifests::api::instance::{RevisionState, RevisionStatus};
+
+use crate::{
+    args,
+    revisions::{self, FindError, list},
+};
+
+/// The reason why a BundleInstance is not rolled back.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum ChooseError {
+    /// The requested revision is not available.
+    #[error(transparent)]
+    Find(#[from] FindError),
+    /// No other revision is recorded.
+    #[error(
+        "BundleInstance {name} has no other revision to roll back to; run \"{} history {name}\"",
+        args::name()
+    )]
+    NoOther {
+        /// The BundleInstance.
+        name: String,
+    },
+    /// The requested revision is the active one.
+    #[error(
+        "revision {number} of BundleInstance {name} is active already{}",
+        remedy(others)
+    )]
+    Active {
+        /// The BundleInstance.
+        name: String,
+        /// The requested number.
+        number: i64,
+        /// The numbers of revisions that can be chosen.
+        others: Vec<i64>,
+    },
+    /// The active revision has the same digest.
+    #[error(
+        "revision {number} of BundleInstance {name} has the objects of revision {active}, which is active already{}",
+        remedy(others)
+    )]
+    Same {
+        /// The BundleInstance.
+        name: String,
+        /// The requested number.
+        number: i64,
+        /// The number of the active revision.
+        active: i64,
+        /// The numbers of revisions that can be chosen.
+        others: Vec<i64>,
+    },
+    /// The requested revision is the one that is being rolled out.
+    #[error(
+        "revision {number} of BundleInstance {name} is being rolled out{}",
+        remedy(others)
+    )]
+    RollingOut {
+        /// The BundleInstance.
+        name: String,
+        /// The requested number.
+        number: i64,
+        /// The numbers of revisions that can be chosen.
+        others: Vec<i64>,
+    },
+}
+
+/// Chooses the revision to roll back to.
+///
+/// Without a requested number that is the pinned revision, so that a repeated command changes nothing. Without a pin it is
+/// the active revision while a newer one is being rolled out, and otherwise the newest archived revision whose digest is
+/// not that of the active one.
+///
+/// # Errors
+/// Returns an error if the requested revision is not recorded, or is the current one, or if there is no other revision.
+pub(super) fn target(
+    name: &str,
+    revisions: &[RevisionStatus],
+    pin: Option<i64>,
+    requested: Option<i64>,
+) -> Result<i64, ChooseError> {
+    let name = name.to_owned();
+    let active = revisions::newest(revisions, RevisionState::Active);
+    let is_rolling_out = revisions::newest(revisions, RevisionState::RollingOut).is_some();
+    // While a newer revision is being rolled out, the active one is the target.
+    let is_eligible = |revision: &&RevisionStatus| match revision.state {
+        RevisionState::RollingOut => false,
+        RevisionState::Active => is_rolling_out,
+        RevisionState::Archived => {
+            is_rolling_out || active.is_none_or(|active| active.digest != revision.digest)
+        }
+    };
+    let eligible: Vec<RevisionStatus> = revisions.iter().filter(is_eligible).cloned().collect();
+    let others = || revisions::numbers(&eligible);
+    let Some(number) = requested else {
+        let default = match pin {
+            Some(number) => Some(number),
+            None if revisions.is_empty() => return Err(FindError::Empty { name }.into()),
+            None => [RevisionState::Active, RevisionState::Archived]
+                .into_iter()
+                .find_map(|state| revisions::newest(&eligible, state))
+                .map(|revision| revision.number),
+        };
+        return default.ok_or(ChooseError::NoOther { name });
+    };
+    if pin == Some(number) {
+        return Ok(number);
+    }
+    let revision = revisions::find(&name, revisions, number)?;
+    if is_eligible(&revision) {
+        return Ok(number);
+    }
+    let others = others();
+    Err(match (revision.state, active) {
+        (RevisionState::RollingOut, _) => ChooseError::RollingOut {
+            name,
+            number,
+            others,
+        },
+        (RevisionState::Archived, Some(active)) => ChooseError::Same {
+            name,
+            number,
+            active: active.number,
+            others,
+        },
+        _ => ChooseError::Active {
+            name,
+            number,
+            others,
+        },
+    })
+}
+
+/// Formats the revisions that can be chosen instead.
+fn remedy(others: &[i64]) -> String {
+    if others.is_empty() {
+        String::new()
+    } else {
+        format!("; choose one of {}", list(others))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::revisions::tests::revision;
+
+    fn rows(states: &[(i64, &str, &str)]) -> Vec<RevisionStatus> {
+        let row = |(number, state, digest): &(i64, &str, &str)| revision(*number, state, digest);
+        states.iter().map(row).collect()
+    }
+
+    #[test]
+    fn default_is_the_newest_other_revision() {
+        let upgraded = [
+            (1, "Archived", "a"),
+            (2, "Archived", "b"),
+            (3, "Active", "c"),
+        ];
+        let back = [
+            (1, "Archived", "a"),
+            (2, "Archived", "b"),
+            (3, "Active", "a"),
+        ];
+        let stuck = [
+            (1, "Archived", "a"),
+            (2, "Active", "b"),
+            (3, "RollingOut", "c"),
+        ];
+        // Revision 3 was superseded before it became active.
+        let twice = [
+            (2, "Active", "b"),
+            (3, "Archived", "c"),
+            (4, "RollingOut", "d"),
+        ];
+        let shuffled = [
+            (3, "Active", "c"),
+            (2, "Archived", "b"),
+            (1, "Archived", "a"),
+        ];
+        for (states, pin, expected) in ::tests::rows![
+            &upgraded[..], None => Ok(2);
+            &shuffled[..], None => Ok(2);
+            &back[..], None => Ok(2);
+            &stuck[..], None => Ok(2);
+            &twice[..], None => Ok(2);
+            // A repeated command does not move on.
+            &upgraded[..], Some(1) => Ok(1);
+            &back[..], Some(1) => Ok(1);
+            &[(1, "Active", "a")][..], None => Err("has no other revision to roll back to");
+            &[(1, "RollingOut", "a")][..], None => Err("has no other revision to roll back to");
+            &[(1, "Archived", "a"), (2, "Active", "a")][..], None
+                => Err("has no other revision to roll back to");
+            &[][..], None => Err("has no revision yet");
+        ] {
+            let chosen = target("tide", &rows(states), pin, None);
+            match (chosen, expected) {
+                (Ok(chosen), Ok(expected)) => assert_eq!(chosen, expected, "{states:?}"),
+                (Err(error), Err(expected)) => {
+                    assert!(error.to_string().contains(expected), "{error}: {states:?}");
+                }
+                (chosen, _) => panic!("{chosen:?}: {states:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn refusal_names_the_revisions_to_choose_from() {
+        let upgraded = [
+            (2, "Archived", "b"),
+            (4, "Archived", "c"),
+            (5, "Active", "e"),
+        ];
+        let back = [
+            (1, "Archived", "a"),
+            (2, "Archived", "b"),
+            (3, "Active", "a"),
+        ];
+        let stuck = [
+            (1, "Archived", "a"),
+            (2, "Active", "b"),
+            (3, "RollingOut", "c"),
+        ];
+        let of = |number| format!("revision {number} of BundleInstance tide");
+        for (states, pin, requested, expected) in ::tests::rows![
+            &upgraded[..], None, 2 => Ok(2);
+            &upgraded[..], Some(2), 4 => Ok(4);
+            &upgraded[..], None, 5 => Err(format!("{} is active already; choose one of 2, 4", of(5)));
+            &upgraded[..], None, 6 => Err(format!("{} not found; choose one of 2, 4, 5", of(6)));
+            &upgraded[..], None, 1 => Err(format!("{} is no longer recorded; choose one of 2, 4, 5", of(1)));
+            &upgraded[..], None, 3 => Err(format!("{} is no longer recorded; choose one of 2, 4, 5", of(3)));
+            &back[..], None, 1 => Err(format!(
+                "{} has the objects of revision 3, which is active already; choose one of 2", of(1)));
+            // The rollback that is pinned is the active revision.
+            &back[..], Some(1), 1 => Ok(1);
+            &stuck[..], None, 2 => Ok(2);
+            &stuck[..], None, 1 => Ok(1);
+            &stuck[..], None, 3 => Err(format!("{} is being rolled out; choose one of 1, 2", of(3)));
+            &[(1, "Active", "a")][..], None, 1 => Err(format!("{} is active already", of(1)));
+        ] {
+            let chosen = target("tide", &rows(states), pin, Some(requested));
+            let chosen = chosen.map_err(|error| error.to_string());
+            assert_eq!(chosen, expected, "{states:?}");
+        }
+    }
+}
