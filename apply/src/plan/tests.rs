@@ -197,12 +197,14 @@ fn objects_are_marked_and_lose_what_another_cluster_wrote() {
         "data": {"a": "b"},
     });
     let plan = plan(vec![Object::try_from(foreign).unwrap()]);
+    let hash = plan.steps[0].hash.to_string();
     assert_eq!(
         plan.steps[0].object.value(),
         &json!({
             "apiVersion": "v1",
             "kind": "ConfigMap",
             "metadata": {
+                "annotations": {labels::OBJECT_HASH: hash},
                 "name": "a",
                 "namespace": "elsewhere",
                 "labels": {

@@ -148,6 +148,7 @@ fn check_at(value: &Value, schema: &Value, path: &str, findings: &mut Findings) 
             Value::String(text) => check_text(text, schema, path, findings),
             Value::Array(list) => check_list(list, schema, path, findings),
             Value::Object(map) => check_map(map, schema, path, findings),
+            Value::Number(number) => check_number(number, schema, path, findings),
             _ => {}
         }
     }
@@ -213,6 +214,24 @@ fn as_integer(number: &Number) -> Option<i64> {
 fn fits_int32(value: &Value) -> bool {
     let integer = value.as_number().and_then(as_integer);
     integer.is_some_and(|integer| i32::try_from(integer).is_ok())
+}
+
+/// Compares an integer with its bounds, in the words of the API server.
+fn check_number(number: &Number, schema: &Value, path: &str, findings: &mut Findings) {
+    let Some(integer) = as_integer(number) else {
+        return;
+    };
+    let bound = |keyword: &str| schema.get(keyword)?.as_number().and_then(as_integer);
+    if let Some(most) = bound("maximum").filter(|most| integer > *most) {
+        findings.add(format!(
+            "{path}: Invalid value: {integer}: {path} in body should be less than or equal to {most}"
+        ));
+    }
+    if let Some(least) = bound("minimum").filter(|least| integer < *least) {
+        findings.add(format!(
+            "{path}: Invalid value: {integer}: {path} in body should be greater than or equal to {least}"
+        ));
+    }
 }
 
 fn check_text(text: &str, schema: &Value, path: &str, findings: &mut Findings) {
@@ -327,7 +346,7 @@ mod tests {
     use crate::api::{catalog_source::convert::Version, definitions};
 
     /// Keywords that only describe, that prune() and check() read, and that kube-cel reads.
-    const KNOWN: [&str; 21] = [
+    const KNOWN: [&str; 23] = [
         "additionalProperties",
         "default",
         "description",
@@ -337,8 +356,10 @@ mod tests {
         "maxItems",
         "maxLength",
         "maxProperties",
+        "maximum",
         "minItems",
         "minLength",
+        "minimum",
         "oneOf",
         "pattern",
         "properties",

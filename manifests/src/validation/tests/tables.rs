@@ -134,6 +134,14 @@ pub(super) const INSTANCES: &str = r#"
     label           | {"spec": {"template": {"metadata": {"labels": {"a": "b c"}}}}} | *spec.template.metadata.labels.a in body should match*
     long label      | {"spec": {"template": {"metadata": {"labels": {"a": "{a*64}"}}}}} | *spec.template.metadata.labels.a: Too long*
     paused          | {"spec": {"paused": "yes"}} | *spec.paused in body must be of type boolean*
+    revisions       | {"spec": {"rollbackTo": 3, "revisionHistoryLimit": 20, "progressDeadlineSeconds": 0}} | accepted
+    revision 0      | {"spec": {"rollbackTo": 0}}
+      | *spec.rollbackTo: Invalid value: 0: spec.rollbackTo in body should be greater than or equal to 1*
+    revision a      | {"spec": {"rollbackTo": "a"}} | *spec.rollbackTo in body must be of type integer*
+    no history      | {"spec": {"revisionHistoryLimit": 0}} | *in body should be greater than or equal to 1*
+    long history    | {"spec": {"revisionHistoryLimit": 21}}
+      | *spec.revisionHistoryLimit: Invalid value: 21: spec.revisionHistoryLimit in body should be less than or equal to 20*
+    past deadline   | {"spec": {"progressDeadlineSeconds": -1}} | *in body should be greater than or equal to 0*
 
     override           | {"spec": {"overrides": [{one}]}} | accepted
     other constraint   | {"spec": {"overrides": [{"constraint": "everything", "digest": "{digest}", "reason": "tested"}]}}
