@@ -145,6 +145,20 @@ mod tests {
     use super::*;
     use crate::revisions::tests::revision;
 
+    /// Revision 3 is a rollback to revision 1.
+    const BACK: [(i64, &str, &str); 3] = [
+        (1, "Archived", "a"),
+        (2, "Archived", "b"),
+        (3, "Active", "a"),
+    ];
+
+    /// Revision 3 is being rolled out.
+    const STUCK: [(i64, &str, &str); 3] = [
+        (1, "Archived", "a"),
+        (2, "Active", "b"),
+        (3, "RollingOut", "c"),
+    ];
+
     fn rows(states: &[(i64, &str, &str)]) -> Vec<RevisionStatus> {
         let row = |(number, state, digest): &(i64, &str, &str)| revision(*number, state, digest);
         states.iter().map(row).collect()
@@ -156,16 +170,6 @@ mod tests {
             (1, "Archived", "a"),
             (2, "Archived", "b"),
             (3, "Active", "c"),
-        ];
-        let back = [
-            (1, "Archived", "a"),
-            (2, "Archived", "b"),
-            (3, "Active", "a"),
-        ];
-        let stuck = [
-            (1, "Archived", "a"),
-            (2, "Active", "b"),
-            (3, "RollingOut", "c"),
         ];
         // Revision 3 was superseded before it became active.
         let twice = [
@@ -181,12 +185,12 @@ mod tests {
         for (states, pin, expected) in ::tests::rows![
             &upgraded[..], None => Ok(2);
             &shuffled[..], None => Ok(2);
-            &back[..], None => Ok(2);
-            &stuck[..], None => Ok(2);
+            &BACK[..], None => Ok(2);
+            &STUCK[..], None => Ok(2);
             &twice[..], None => Ok(2);
             // A repeated command does not move on.
             &upgraded[..], Some(1) => Ok(1);
-            &back[..], Some(1) => Ok(1);
+            &BACK[..], Some(1) => Ok(1);
             &[(1, "Active", "a")][..], None => Err("has no other revision to roll back to");
             &[(1, "RollingOut", "a")][..], None => Err("has no other revision to roll back to");
             &[(1, "Archived", "a"), (2, "Active", "a")][..], None
@@ -211,16 +215,6 @@ mod tests {
             (4, "Archived", "c"),
             (5, "Active", "e"),
         ];
-        let back = [
-            (1, "Archived", "a"),
-            (2, "Archived", "b"),
-            (3, "Active", "a"),
-        ];
-        let stuck = [
-            (1, "Archived", "a"),
-            (2, "Active", "b"),
-            (3, "RollingOut", "c"),
-        ];
         let of = |number| format!("revision {number} of BundleInstance tide");
         for (states, pin, requested, expected) in ::tests::rows![
             &upgraded[..], None, 2 => Ok(2);
@@ -229,13 +223,13 @@ mod tests {
             &upgraded[..], None, 6 => Err(format!("{} not found; choose one of 2, 4, 5", of(6)));
             &upgraded[..], None, 1 => Err(format!("{} is no longer recorded; choose one of 2, 4, 5", of(1)));
             &upgraded[..], None, 3 => Err(format!("{} is no longer recorded; choose one of 2, 4, 5", of(3)));
-            &back[..], None, 1 => Err(format!(
+            &BACK[..], None, 1 => Err(format!(
                 "{} has the objects of revision 3, which is active already; choose one of 2", of(1)));
             // The rollback that is pinned is the active revision.
-            &back[..], Some(1), 1 => Ok(1);
-            &stuck[..], None, 2 => Ok(2);
-            &stuck[..], None, 1 => Ok(1);
-            &stuck[..], None, 3 => Err(format!("{} is being rolled out; choose one of 1, 2", of(3)));
+            &BACK[..], Some(1), 1 => Ok(1);
+            &STUCK[..], None, 2 => Ok(2);
+            &STUCK[..], None, 1 => Ok(1);
+            &STUCK[..], None, 3 => Err(format!("{} is being rolled out; choose one of 1, 2", of(3)));
             &[(1, "Active", "a")][..], None, 1 => Err(format!("{} is active already", of(1)));
         ] {
             let chosen = target("tide", &rows(states), pin, Some(requested));

@@ -21,7 +21,7 @@ use tracing::{info, warn};
 
 use self::{attempt::attempt, key::Shape};
 pub(super) use self::{
-    attempt::{plan, release_lines, removing, settle_inventory, take_over},
+    attempt::{MAX_LISTED, lines_of, plan, release_lines, removing, settle_inventory, take_over},
     converted::{Rendered, render},
     words::{Retries, refusals, retry, waiting},
 };
@@ -272,7 +272,6 @@ pub(super) async fn migrate(
     let mut leftovers = Vec::new();
     let recorded = match rendered {
         Ok(rendered) => {
-            revisions::delete_strays(shared, &owner, status).await;
             let why = (Cause::Migration, None);
             leftovers = leaving(shared, memory, &rendered, &owner).await;
             let recorded = revisions::record(shared, &owner, status, &rendered, why).await;
@@ -311,10 +310,7 @@ async fn leaving(
     let objects = rendered.objects.clone();
     let plan = plan(&shared.ctx, objects, &had, owner, &rendered.namespace).await;
     let leaving = plan.map(|plan| plan.leaving).unwrap_or_default();
-    let lines = leaving
-        .iter()
-        .map(|leaving| shortened(&leaving.identity.to_string(), 1000));
-    lines.take(500).collect()
+    lines_of(leaving.iter().map(|leaving| &leaving.identity))
 }
 
 /// Returns the digest without the mark that an older provisioner left while objects were pruned.

@@ -35,8 +35,6 @@ const DEFAULT_HISTORY: i64 = 3;
 const WITH_LEFTOVERS: usize = 5;
 /// How many seconds a rollout may take unless the spec says otherwise.
 const DEFAULT_DEADLINE: i64 = 600;
-/// How many records are looked for that an older provisioner has left without naming them.
-const MAX_STRAYS: i64 = 32;
 
 /// Returns the active revision.
 pub(super) fn active(status: &BundleInstanceStatus) -> Option<&RevisionStatus> {
@@ -293,7 +291,8 @@ pub(super) async fn delete(
     deleted
 }
 
-/// Deletes all records, also the next one: its writer may have been killed before the status named it.
+/// Deletes all records, also the next one: its writer may have been killed before the status named it. What an older
+/// provisioner has left, whose status names no revision, the garbage collector removes with the instance.
 ///
 /// # Errors
 /// Returns an error if a Secret cannot be deleted.
@@ -303,30 +302,11 @@ pub(super) async fn delete_all(
     status: &BundleInstanceStatus,
 ) -> Result<(), store::Error> {
     let store = store(shared, owner);
+    for revision in &status.revisions {
+        store.delete(revision.number, revision.parts).await?;
+    }
     let newest = status.revisions.last().map_or(0, |newest| newest.number);
-    for number in 1..=newest + 1 {
-        match status
-            .revisions
-            .iter()
-            .find(|revision| revision.number == number)
-        {
-            Some(revision) => store.delete(number, revision.parts).await?,
-            None => store.delete_stray(number).await?,
-        }
-    }
-    Ok(())
-}
-
-/// Deletes records that an older provisioner has left: it writes a status without revisions.
-pub(super) async fn delete_strays(shared: &Shared, owner: &Owner, status: &BundleInstanceStatus) {
-    let store = store(shared, owner);
-    let is_named = |number: &i64| status.revisions.iter().any(|it| it.number == *number);
-    for number in (1..=MAX_STRAYS).filter(|number| !is_named(number)) {
-        if let Err(error) = store.delete_stray(number).await {
-            warn!(number, %error, "failed to delete the record of a former revision");
-            return;
-        }
-    }
+    store.delete_stray(newest + 1).await
 }
 
 /// Returns the owner of an instance's objects.

@@ -60,9 +60,6 @@ pub(super) async fn run(
     shared.ctx.watches.forget(&name);
     memory.is_watched = false;
     if !is_awaited(instance) {
-        if !memory.is_let_go {
-            delete_orphaned_revisions(instance, shared, memory).await;
-        }
         shared.forget(&name);
         return Ok(Action::await_change());
     }
@@ -169,14 +166,6 @@ fn client(
     };
     let client = shared.ctx.accounts.client(account);
     client.map_err(Error::on("make a client for the account", instance))
-}
-
-/// Deletes the revisions of an instance whose finalizer another client has removed.
-async fn delete_orphaned_revisions(instance: &BundleInstance, shared: &Shared, memory: &Memory) {
-    let status = current_status(instance, memory);
-    if let Err(error) = revisions::delete_all(shared, &owner(instance), &status).await {
-        warn!(name = instance.name_any(), %error, "failed to delete the revisions");
-    }
 }
 
 /// Reports whether what belongs to an instance is to stay when it goes, as far as can still be seen.

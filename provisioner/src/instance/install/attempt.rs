@@ -52,7 +52,7 @@ const LONGEST_LINE: usize = 1000;
 /// How many lines the status has of objects that stay.
 const MOST_RELEASED: usize = 100;
 /// The number of lines in the status about objects that are removed.
-const MAX_LISTED: usize = 500;
+pub(in crate::instance) const MAX_LISTED: usize = 500;
 
 /// Everything from rendered objects to a cluster that holds them. `has_api` says that objects need not wait for an API any
 /// more.
@@ -152,10 +152,7 @@ pub(super) async fn attempt(
         inventory,
         waiting: plan.waiting.iter().flat_map(waiting).take(500).collect(),
         released: released(before, &rendered, &pruned),
-        removing: left
-            .take(MAX_LISTED)
-            .map(|leaving| shortened(&leaving.identity.to_string(), LONGEST_LINE))
-            .collect(),
+        removing: lines_of(left.map(|leaving| &leaving.identity)),
         warnings,
         rolled_back: target.rollback.clone(),
         revisions,
@@ -584,6 +581,16 @@ fn retry_after(problems: &[Problem]) -> Retry {
     } else {
         Retry::Slowly
     }
+}
+
+/// Returns the lines of objects that wait to be pruned.
+pub(in crate::instance) fn lines_of<'a>(
+    identities: impl Iterator<Item = &'a Identity>,
+) -> Vec<String> {
+    identities
+        .take(MAX_LISTED)
+        .map(|identity| shortened(&identity.to_string(), LONGEST_LINE))
+        .collect()
 }
 
 /// Returns the lines of objects that were pruned and are still in the cluster, and of those that could not be pruned.

@@ -1,21 +1,20 @@
 //! Pruning what has left the bundle, once the revision without it is active.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use apply::{
     plan::Plan,
     ssa::{Apply, Pruned},
 };
 use kube::ResourceExt as _;
-use manifests::{
-    api::instance::{BundleInstance, BundleInstanceStatus, RevisionState, RevisionStatus},
-    object::shortened,
+use manifests::api::instance::{
+    BundleInstance, BundleInstanceStatus, RevisionState, RevisionStatus,
 };
 use tracing::warn;
 
 use super::policy_of_upgrades;
 use crate::instance::{
-    install::{self, release_lines, removing, settle_inventory},
+    install::{self, MAX_LISTED, lines_of, release_lines, removing, settle_inventory},
     memory::{Memory, Shared},
     outcome::Retry,
     revisions::{self, owner},
@@ -23,8 +22,6 @@ use crate::instance::{
 
 /// The longest time between two attempts: the informers do not report when custom resources are gone.
 const MAX_DELAY: Duration = Duration::from_secs(60);
-/// The longest line of a list in the status, in characters.
-const MAX_LINE: usize = 1000;
 
 /// The outcome.
 #[derive(Default)]
@@ -58,11 +55,7 @@ pub(super) async fn run(
         return Outcome::default();
     }
     let now = (shared.ctx.now)();
-    let count = memory
-        .inventory
-        .as_ref()
-        .map_or(0, std::collections::BTreeMap::len);
-    let tried = format!("prune {} {count} {}", active.number, memory.turn());
+    let tried = attempted(memory, active);
     if let Some(left) = memory.prunes.must_wait(&tried, now) {
         return Outcome {
             done: None,
@@ -95,18 +88,15 @@ pub(super) async fn run(
     };
     let unbegun = plan.leaving.iter().map(|leaving| &leaving.identity);
     let unbegun = unbegun.filter(|identity| !has_ended(identity));
-    lines.extend(unbegun.map(|identity| shortened(&identity.to_string(), MAX_LINE)));
-    lines.truncate(500);
+    lines.extend(lines_of(unbegun));
+    lines.truncate(MAX_LISTED);
     let again = if lines.is_empty() {
         memory.prunes.succeeded();
         None
     } else {
-        let count = memory
-            .inventory
-            .as_ref()
-            .map_or(0, std::collections::BTreeMap::len);
-        let tried = format!("prune {} {count} {}", active.number, memory.turn());
-        memory.prunes.again(tried, Retry::Soon, now);
+        memory
+            .prunes
+            .again(attempted(memory, active), Retry::Soon, now);
         Some(memory.prunes.wait_at_most(MAX_DELAY, now))
     };
     Outcome {
@@ -116,6 +106,12 @@ pub(super) async fn run(
         }),
         again,
     }
+}
+
+/// Returns what distinguishes an attempt from the next: an object that is gone, or a revision, starts another one at once.
+fn attempted(memory: &Memory, active: &RevisionStatus) -> String {
+    let count = memory.inventory.as_ref().map_or(0, BTreeMap::len);
+    format!("prune {} {count} {}", active.number, memory.turn())
 }
 
 /// Deletes, and returns what was to be deleted, too.

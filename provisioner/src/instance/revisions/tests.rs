@@ -34,7 +34,8 @@ fn spec(more: &Value) -> BundleInstanceSpec {
     serde_json::from_value(spec).unwrap()
 }
 
-fn status(states: &[RevisionState]) -> BundleInstanceStatus {
+/// A status with revisions in these states, all of whose objects are applied.
+pub(in crate::instance) fn status(states: &[RevisionState]) -> BundleInstanceStatus {
     let revisions = states
         .iter()
         .zip(1..)

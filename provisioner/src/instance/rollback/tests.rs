@@ -1,8 +1,8 @@
 use serde_json::json;
 
-use manifests::api::instance::{RevisionState, RevisionStatus};
+use manifests::api::instance::RevisionState;
 
-use super::{super::revisions::tests::revision, *};
+use super::{super::revisions::tests::status, *};
 
 fn instance(rollback: &str) -> BundleInstance {
     serde_json::from_value(json!({
@@ -16,21 +16,6 @@ fn instance(rollback: &str) -> BundleInstance {
         },
     }))
     .unwrap()
-}
-
-fn status(states: &[RevisionState]) -> BundleInstanceStatus {
-    let revisions = states
-        .iter()
-        .zip(1..)
-        .map(|(state, number)| RevisionStatus {
-            state: *state,
-            ..revision(number)
-        });
-    BundleInstanceStatus {
-        installed_bundle_name: Some("old".to_owned()),
-        revisions: revisions.collect(),
-        ..BundleInstanceStatus::default()
-    }
 }
 
 fn failure(touched: bool, retry: Retry) -> Install {
