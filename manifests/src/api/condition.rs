@@ -12,6 +12,13 @@ pub const INSTALLED: &str = "Installed";
 pub const HEALTHY: &str = "Healthy";
 /// Something is under way, or would be if nothing were in its way.
 pub const PROGRESSING: &str = "Progressing";
+/// The generation is installed as declared, and every object is healthy.
+pub const READY: &str = "Ready";
+/// The controller works on the generation. The condition exists only while its status is True.
+pub const RECONCILING: &str = "Reconciling";
+/// The generation needs a change by a user, or its progress deadline has passed. The condition exists only while its status
+/// is True.
+pub const STALLED: &str = "Stalled";
 
 /// Why a condition is what it is.
 pub mod reason {
@@ -63,6 +70,12 @@ pub mod reason {
     pub const RETRYING: &str = "Retrying";
     /// What failed will not work before somebody changes something.
     pub const BLOCKED: &str = "Blocked";
+    /// The controller works towards the generation.
+    pub const PROGRESSING: &str = "Progressing";
+    /// The controller works towards the generation, and retries what failed.
+    pub const PROGRESSING_WITH_RETRY: &str = "ProgressingWithRetry";
+    /// The generation did not become ready before its progress deadline.
+    pub const PROGRESS_DEADLINE_EXCEEDED: &str = "ProgressDeadlineExceeded";
     /// There is nothing to be healthy.
     pub const INSTALLATION_STATUS_FALSE: &str = "InstallationStatusFalse";
 }

@@ -64,6 +64,9 @@ pub struct BundleInstanceSpec {
     /// back and tries no more until the template changes.
     #[serde(default)]
     pub rollback: Rollback,
+    /// How upgrades change objects.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upgrade: Option<Upgrade>,
     /// The number of the revision to return to, as `status.revisions` lists it. While the field is set, neither the
     /// template nor the rest of the spec leads to another revision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -167,6 +170,26 @@ pub enum Rollback {
     OnFailure,
 }
 
+/// How upgrades change objects.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Upgrade {
+    /// Whether an object with a changed immutable field is deleted and created again. The annotation
+    /// `core.rukpak.io/recreate` of an object takes precedence.
+    #[serde(default)]
+    pub recreate: Recreate,
+}
+
+/// Whether an object with a changed immutable field is deleted and created again.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Recreate {
+    /// Never, apart from Jobs that are finished: the revision is rejected, and the message names the fields.
+    #[default]
+    Never,
+    /// The object is deleted, and created in its new form once the deletion is complete.
+    WhenImmutable,
+}
+
 /// Which checks hold an installation back.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -220,7 +243,7 @@ pub enum Constraint {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BundleInstanceStatus {
-    /// `HasValidBundle`, `Installed`, `Healthy`, `Progressing`.
+    /// `HasValidBundle`, `Installed`, `Healthy`, `Progressing`, `Ready`; also `Reconciling` and `Stalled` while they are True.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,
@@ -250,6 +273,10 @@ pub struct BundleInstanceStatus {
     /// The generation that this status is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
+    /// The time since which this generation is not ready; the progress deadline starts then. Not set while the condition
+    /// Ready is True.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progressing_since: Option<Time>,
     /// The source of the installed Bundle in its immutable form.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolved_source: Option<BundleSource>,

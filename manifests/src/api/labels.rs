@@ -16,6 +16,8 @@ pub const RETRY: &str = "core.rukpak.io/retry";
 pub const UNINSTALL: &str = "core.rukpak.io/uninstall";
 /// On an object of a bundle: it is not deleted when it leaves the bundle, or with the BundleInstance.
 pub const KEEP: &str = "core.rukpak.io/keep";
+/// On an object of a bundle, `Never` or `WhenImmutable`: precedes `spec.upgrade.recreate` of the BundleInstance.
+pub const RECREATE: &str = "core.rukpak.io/recreate";
 /// On an incoming CustomResourceDefinition, with the value `"false"`: its upgrade is not checked (rukpak parity).
 pub const SAFE_CRD_UPGRADE: &str = "core.rukpak.io/safe-crd-upgrade-validation";
 /// On a Secret of the system namespace: the hosts that git and http sources may send it to, separated by commas. Without

@@ -223,6 +223,7 @@ pub(crate) fn instance(name: &str, class: &str, source: BundleSource) -> BundleI
         overrides: Vec::new(),
         rollback: manifests::api::instance::Rollback::default(),
         rollback_to: None,
+        upgrade: None,
         progress_deadline_seconds: None,
         revision_history_limit: None,
         paused: false,
