@@ -31,7 +31,7 @@ use serde_json::{Value, json};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, sleep};
 
-use crate::{Cluster, Error, Options, Program, Result, control_plane};
+use crate::{Cluster, Error, Options, Program, Result, control_plane, node};
 
 const RESTORE_TIMEOUT: Duration = Duration::from_secs(60);
 const RESTORE_INTERVAL: Duration = Duration::from_millis(20);
@@ -348,7 +348,6 @@ fn is_left_alone(key: &[u8]) -> bool {
         "/registry/events/",
         "/registry/leases/kube-",
         "/registry/masterleases/",
-        "/registry/minions/",
         "/registry/secrets/kube-",
         "/registry/serviceaccounts/kube-",
     ];
@@ -356,7 +355,9 @@ fn is_left_alone(key: &[u8]) -> bool {
         "/registry/configmaps/default/kube-root-ca.crt",
         "/registry/serviceaccounts/default/default",
     ];
-    keys.contains(&key) || prefixes.iter().any(|prefix| key.starts_with(prefix))
+    // Once started, the stand-in node reports until the process ends.
+    let is_stand_in = key.strip_prefix("/registry/minions/") == Some(node::NAME);
+    is_stand_in || keys.contains(&key) || prefixes.iter().any(|prefix| key.starts_with(prefix))
 }
 
 /// Returns a client of etcd's JSON interface.

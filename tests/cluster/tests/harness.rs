@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use cluster::{Cluster, Controllers, DryRun, Error, KUBECONFIG, Options, Pool, Program};
-use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, ServiceAccount};
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, Node, ServiceAccount};
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::runtime::wait::await_condition;
@@ -100,6 +100,8 @@ async fn pooled_control_plane_is_as_new_for_each_test() -> Result<()> {
         let client = cluster.client()?;
         let namespaces = Api::<Namespace>::all(client.clone());
         assert!(namespaces.get_opt("mine").await?.is_none());
+        let nodes = Api::<Node>::all(client.clone());
+        assert!(nodes.get_opt("mine").await?.is_none());
         let maps = Api::<ConfigMap>::namespaced(client.clone(), "default");
         let found = maps.get("prepared").await?.data.unwrap_or_default();
         assert_eq!(found.get("by").map(String::as_str), Some("the pool"));
@@ -115,6 +117,8 @@ async fn pooled_control_plane_is_as_new_for_each_test() -> Result<()> {
         let namespace =
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "mine"}});
         cluster.apply(&namespace, DryRun::No).await?;
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "mine"}});
+        cluster.apply(&node, DryRun::No).await?;
         let shelf = json!({
             "apiVersion": "pool.example.com/v1", "kind": "Shelf", "metadata": {"name": "mine", "namespace": "mine"},
         });
