@@ -1,0 +1,58 @@
+//! Applies the manifests of a file to the cluster of the current kubeconfig, as objects of a BundleInstance that exists.
+//!
+//! ```console
+//! $ kubectl get bundleinstance tide -o jsonpath={.metadata.uid} | xargs cargo run -p apply --example apply -- tide objects.yaml
+//! ```
+
+use std::{collections::BTreeSet, env, error::Error, fs};
+
+use apply::{
+    discovery::Kinds,
+    inventory::Inventory,
+    plan::{self, Owner},
+    ssa::Apply,
+};
+use kube::Client;
+use manifests::{object::Object, yaml};
+use tokio::sync::Semaphore;
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let [name, file, uid] = env::args()
+        .skip(1)
+        .collect::<Vec<String>>()
+        .try_into()
+        .map_err(|_| "usage: apply NAME FILE UID")?;
+    let mut objects = Vec::new();
+    for document in yaml::documents(&fs::read(file)?) {
+        let document = document?;
+        if !document.is_null() {
+            objects.push(Object::try_from(document)?);
+        }
+    }
+
+    let client = Client::try_default().await?;
+    let kinds = Kinds::new(client.clone());
+    let served = kinds.find(objects.iter().map(plan::kind_of)).await?;
+    let owner = Owner { name, uid };
+    let (inventory, optional) = (Inventory::new(), BTreeSet::new());
+    let plan = plan::new(objects, &served, &inventory, &owner, "default", &optional);
+    for absent in &plan.missing {
+        eprintln!("{} {} is not served", absent.api_version, absent.kind);
+    }
+
+    let apply = Apply {
+        client: &client,
+        kinds: &kinds,
+        concurrency: 8,
+        permits: &Semaphore::new(8),
+    };
+    let report = apply.run(&plan.steps).await;
+    for identity in report.applied.keys() {
+        println!("{identity} applied");
+    }
+    for failure in &report.failed {
+        eprintln!("{}", failure.message);
+    }
+    Ok(())
+}
