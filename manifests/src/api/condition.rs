@@ -1,4 +1,36 @@
-//! Condition types and reasons (rukpak parity where rukpak has them).
+//! Condition types and reasons (rukpak parity where rukpak has them), and the setter and the lookup of conditions. Pure; no
+//! I/O.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+
+/// Returns the condition of a type.
+pub fn find<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Condition> {
+    conditions.iter().find(|condition| condition.type_ == type_)
+}
+
+/// Sets a condition in its place, or adds the condition.
+pub fn set(conditions: &mut Vec<Condition>, condition: Condition) {
+    let condition = with_time_of(conditions, condition);
+    let mut former = conditions.iter_mut();
+    match former.find(|former| former.type_ == condition.type_) {
+        Some(former) => *former = condition,
+        None => conditions.push(condition),
+    }
+}
+
+/// Returns a new condition with the transition time of the former one of its type, unless the status differs: the time moves
+/// with the status only.
+pub fn with_time_of(former: &[Condition], condition: Condition) -> Condition {
+    let former = find(former, &condition.type_);
+    let last_transition_time = match former.filter(|former| former.status == condition.status) {
+        Some(former) => former.last_transition_time.clone(),
+        None => condition.last_transition_time,
+    };
+    Condition {
+        last_transition_time,
+        ..condition
+    }
+}
 
 /// The content of a Bundle has been fetched, checked and stored.
 pub const UNPACKED: &str = "Unpacked";
@@ -78,4 +110,50 @@ pub mod reason {
     pub const PROGRESS_DEADLINE_EXCEEDED: &str = "ProgressDeadlineExceeded";
     /// There is nothing to be healthy.
     pub const INSTALLATION_STATUS_FALSE: &str = "InstallationStatusFalse";
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+    use super::*;
+
+    fn condition(type_: &str, status: &str, second: i64) -> Condition {
+        let time = k8s_openapi::jiff::Timestamp::from_second(second).unwrap();
+        Condition {
+            type_: type_.to_owned(),
+            status: status.to_owned(),
+            reason: format!("At{second}"),
+            message: String::new(),
+            observed_generation: None,
+            last_transition_time: Time(time),
+        }
+    }
+
+    #[test]
+    fn transition_time_moves_with_the_status_only() {
+        let former = [
+            condition(INSTALLED, "True", 1),
+            condition(HEALTHY, "True", 2),
+        ];
+        for (type_, status, seconds) in [
+            (INSTALLED, "True", [1, 2]),
+            (INSTALLED, "False", [9, 2]),
+            (HEALTHY, "Unknown", [1, 9]),
+        ] {
+            let mut conditions = former.to_vec();
+            set(&mut conditions, condition(type_, status, 9));
+            let found: Vec<i64> = conditions
+                .iter()
+                .map(|condition| condition.last_transition_time.0.as_second())
+                .collect();
+            assert_eq!(found, seconds, "{type_} {status}");
+            let set = find(&conditions, type_).unwrap();
+            assert_eq!((set.status.as_str(), set.reason.as_str()), (status, "At9"));
+        }
+        let mut conditions = former.to_vec();
+        set(&mut conditions, condition(READY, "False", 9));
+        assert_eq!(conditions.last(), Some(&condition(READY, "False", 9)));
+        assert_eq!(conditions.len(), 3);
+    }
 }

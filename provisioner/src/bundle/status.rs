@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::ResourceExt;
 use manifests::api::{
     bundle::{Bundle, BundleSource, BundleStatus, Facts, Phase, SkippedEntries},
-    condition::{CONTENT_AVAILABLE, UNPACKED, reason},
+    condition::{CONTENT_AVAILABLE, UNPACKED, find, reason, with_time_of},
 };
 use unpacker::Digest;
 
@@ -51,7 +51,7 @@ pub fn is_unpacked(bundle: &Bundle) -> bool {
     let Some(status) = &bundle.status else {
         return false;
     };
-    let condition = status.conditions.iter().find(|one| one.type_ == UNPACKED);
+    let condition = find(&status.conditions, UNPACKED);
     status.phase == Some(Phase::Unpacked)
         && status.observed_generation == bundle.metadata.generation
         && status.content_digest.is_some()
@@ -63,12 +63,7 @@ pub fn is_unpacked(bundle: &Bundle) -> bool {
 /// Reports whether the status says that the content of an unpacked Bundle is lost.
 pub(super) fn is_lost(bundle: &Bundle) -> bool {
     let status = bundle.status.as_ref();
-    status.is_some_and(|status| {
-        status
-            .conditions
-            .iter()
-            .any(|one| one.type_ == CONTENT_AVAILABLE)
-    })
+    status.is_some_and(|status| find(&status.conditions, CONTENT_AVAILABLE).is_some())
 }
 
 /// The status for an outcome. What a Bundle was pinned to once it stays pinned to, whatever happens to the store.
@@ -191,17 +186,15 @@ fn condition(
     message: &str,
     now: Timestamp,
 ) -> Condition {
-    let status = if holds { "True" } else { "False" };
-    let before = before.conditions.iter().find(|one| one.type_ == type_);
-    let since = before.filter(|one| one.status == status);
-    Condition {
+    let condition = Condition {
         type_: type_.to_owned(),
-        status: status.to_owned(),
+        status: if holds { "True" } else { "False" }.to_owned(),
         reason: reason.to_owned(),
         message: cut(message, MESSAGE),
         observed_generation: bundle.metadata.generation,
-        last_transition_time: since.map_or(Time(now), |one| one.last_transition_time.clone()),
-    }
+        last_transition_time: Time(now),
+    };
+    with_time_of(&before.conditions, condition)
 }
 
 /// Reports whether a Bundle has this status already. Conditions of others do not count.
@@ -210,10 +203,7 @@ pub(super) fn is_written(bundle: &Bundle, status: &BundleStatus) -> bool {
         return false;
     };
     let ours = |status: &BundleStatus| {
-        [UNPACKED, CONTENT_AVAILABLE].map(|type_| {
-            let ours = status.conditions.iter().find(|one| one.type_ == type_);
-            ours.cloned()
-        })
+        [UNPACKED, CONTENT_AVAILABLE].map(|type_| find(&status.conditions, type_).cloned())
     };
     let rest = |status: &BundleStatus| BundleStatus {
         conditions: Vec::new(),

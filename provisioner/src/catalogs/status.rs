@@ -11,6 +11,7 @@ use manifests::{
         catalog_source::{
             CatalogSourceStatus, ConfigMapReference, ConnectionState, RegistryService,
         },
+        condition::with_time_of,
     },
     object::shortened,
 };
@@ -154,32 +155,32 @@ pub(super) fn conditions(
     generation: Option<i64>,
     now: Timestamp,
 ) -> Vec<Condition> {
-    let condition = |told: &Told, before: Option<&Condition>| {
+    let condition = |told: &Told| {
         let status = if told.is_true { "True" } else { "False" };
-        let since = before.filter(|before| before.status == status);
         let longest = usize::try_from(bounds::MESSAGE).unwrap_or(usize::MAX) - 1;
-        Condition {
+        let condition = Condition {
             type_: told.type_.to_owned(),
             status: status.to_owned(),
             reason: told.reason.to_owned(),
             message: shortened(&told.message, longest),
-            last_transition_time: since.map_or(Time(now), |it| it.last_transition_time.clone()),
+            last_transition_time: Time(now),
             observed_generation: generation,
-        }
+        };
+        with_time_of(was, condition)
     };
     let mut due: Vec<Condition> = was
         .iter()
         .filter_map(|before| {
             let now = told.iter().find(|told| told.type_ == before.type_);
             match now {
-                Some(told) => Some(condition(told, Some(before))),
+                Some(told) => Some(condition(told)),
                 None if ours.contains(&before.type_.as_str()) => None,
                 None => Some(before.clone()),
             }
         })
         .collect();
     let is_new = |told: &&Told| was.iter().all(|before| before.type_ != told.type_);
-    due.extend(told.iter().filter(is_new).map(|it| condition(it, None)));
+    due.extend(told.iter().filter(is_new).map(condition));
     due
 }
 

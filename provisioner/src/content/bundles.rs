@@ -194,14 +194,14 @@ pub(super) fn unpacked(bundle: &Bundle) -> Option<Digest> {
 }
 
 fn not_unpacked(name: &str, bundle: &Bundle) -> String {
-    let conditions = bundle.status.iter().flat_map(|status| &status.conditions);
-    let message = conditions
-        .filter(|condition| condition.type_ == condition::UNPACKED)
-        .map(|condition| condition.message.as_str())
-        .find(|message| !message.is_empty());
-    match message {
-        Some(message) => format!("Bundle {name} has no content yet: {message}"),
-        None => format!("Bundle {name} has no content yet"),
+    let status = bundle.status.as_ref();
+    let unpacked =
+        status.and_then(|status| condition::find(&status.conditions, condition::UNPACKED));
+    match unpacked.map(|condition| condition.message.as_str()) {
+        Some(message) if !message.is_empty() => {
+            format!("Bundle {name} has no content yet: {message}")
+        }
+        _ => format!("Bundle {name} has no content yet"),
     }
 }
 

@@ -13,7 +13,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt as _;
 use manifests::api::{
-    condition::{HAS_VALID_BUNDLE, INSTALLED, reason as below},
+    condition::{self, HAS_VALID_BUNDLE, INSTALLED, reason as below},
     instance::BundleInstance,
     platform::reason,
 };
@@ -36,7 +36,7 @@ pub fn of(instance: &BundleInstance) -> Installed {
         .as_ref()
         .map(|status| status.conditions.as_slice())
         .unwrap_or_default();
-    let find = |type_| conditions.iter().find(|it| it.type_ == type_);
+    let find = |type_| condition::find(conditions, type_);
     let not = |reason: &str, message: &str| Installed {
         is_installed: false,
         reason: reason.to_owned(),

@@ -12,7 +12,7 @@ use k8s_openapi::api::{
 use kube::ResourceExt;
 use manifests::api::{
     bundle::Bundle,
-    condition::{UNPACKED, reason},
+    condition::{self, UNPACKED, reason},
     labels,
 };
 
@@ -115,7 +115,7 @@ pub(super) fn is_finished(job: &Job) -> bool {
 /// What a Bundle's condition knows of a Job that has been waited for.
 pub(super) fn known_before(bundle: &Bundle) -> Option<&str> {
     let conditions = &bundle.status.as_ref()?.conditions;
-    let condition = conditions.iter().find(|one| one.type_ == UNPACKED)?;
+    let condition = condition::find(conditions, UNPACKED)?;
     match condition.reason.as_str() {
         reason::UNPACK_PENDING => Some(&condition.message),
         // It was told already that the time was up, or what would last until then.

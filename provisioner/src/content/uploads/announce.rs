@@ -10,7 +10,7 @@ use kube::{
 };
 use manifests::api::{
     bundle::{Bundle, Phase},
-    condition::{UNPACKED, reason},
+    condition::{UNPACKED, reason, with_time_of},
 };
 use serde_json::{Value, json};
 use tokio::time;
@@ -68,19 +68,16 @@ pub(super) async fn announce(
 }
 
 fn pending(bundle: &Bundle, now: Timestamp) -> Value {
-    let conditions = bundle.status.iter().flat_map(|status| &status.conditions);
-    let since = conditions
-        .filter(|condition| condition.type_ == UNPACKED && condition.status == "False")
-        .map(|condition| condition.last_transition_time.clone())
-        .next();
+    let former = bundle.status.as_ref().map(|status| &*status.conditions);
     let condition = Condition {
         type_: UNPACKED.to_owned(),
         status: "False".to_owned(),
         reason: reason::UNPACK_PENDING.to_owned(),
         message: MESSAGE.to_owned(),
         observed_generation: bundle.metadata.generation,
-        last_transition_time: since.unwrap_or(Time(now)),
+        last_transition_time: Time(now),
     };
+    let condition = with_time_of(former.unwrap_or_default(), condition);
     json!({
         "metadata": {"resourceVersion": bundle.metadata.resource_version},
         "status": {"phase": Phase::Pending, "conditions": [condition]},

@@ -4,6 +4,7 @@ use jiff::{Timestamp, Unit};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition as Common, Time};
 use manifests::{
     api::{
+        condition::with_time_of,
         config::{ClusterOperatorStatus, OperatorStatusCondition},
         platform_status::Platform,
     },
@@ -131,22 +132,15 @@ pub(super) fn for_platform(
     now: Timestamp,
 ) -> Vec<Common> {
     let ours = conditions.iter().map(|condition| {
-        let status = condition.status.as_str();
-        let old = before
-            .conditions
-            .iter()
-            .find(|old| old.type_ == condition.type_ && old.status == status);
-        Common {
+        let condition = Common {
             type_: condition.type_.to_owned(),
-            status: status.to_owned(),
-            last_transition_time: old.map_or_else(
-                || Time(whole_seconds(now)),
-                |old| old.last_transition_time.clone(),
-            ),
+            status: condition.status.as_str().to_owned(),
+            last_transition_time: Time(whole_seconds(now)),
             reason: condition.reason.clone(),
             message: condition.message.clone(),
             observed_generation: None,
-        }
+        };
+        with_time_of(&before.conditions, condition)
     });
     let others = before
         .conditions
