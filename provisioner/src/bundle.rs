@@ -36,7 +36,7 @@ pub use check::refusal;
 pub use controller::run;
 pub use conversions::Conversions;
 pub use job::Tries;
-pub use load::{LoadError, convert, fetch_again};
+pub use load::{LoadError, convert, fetch_again, is_stored};
 pub use status::is_unpacked;
 
 /// The class of a Bundle; `None` is a class of somebody else.

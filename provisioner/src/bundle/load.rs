@@ -2,7 +2,7 @@
 
 use kube::ResourceExt;
 use manifests::{api::bundle::Bundle, content::Content, yaml};
-use tokio::task::JoinError;
+use tokio::task::{JoinError, spawn_blocking};
 use unpacker::{Digest, store};
 
 use super::fetch::{self, Brought, Fetched};
@@ -91,6 +91,18 @@ pub async fn convert<T: Send + 'static>(
     let converted = ctx.conversions.run(load(), convert).await;
     drop(fetched); // held until here
     Ok(converted?.map_err(failed))
+}
+
+/// Reports whether the content store has the content of a Bundle.
+pub async fn is_stored(ctx: &Context, bundle: &Bundle) -> bool {
+    let status = bundle.status.as_ref();
+    let digest = status.and_then(|status| status.content_digest.as_ref());
+    let Some(digest) = digest.and_then(|digest| digest.parse::<Digest>().ok()) else {
+        return false;
+    };
+    let store = ctx.store.clone();
+    let hold = spawn_blocking(move || store.hold(&digest)).await;
+    matches!(hold, Ok(Ok(_)))
 }
 
 /// Fetches a Bundle's content once more for a store that does not have it on its disk.

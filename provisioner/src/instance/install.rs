@@ -11,6 +11,7 @@ use kube::{ResourceExt as _, core::GroupVersionKind};
 use manifests::{
     api::{
         bundle::Bundle,
+        condition::{self, reason},
         holder::Owner,
         instance::{BundleInstance, BundleInstanceStatus, Cause, RevisionState, RevisionStatus},
         labels,
@@ -32,6 +33,7 @@ use super::{
     reconcile::{current_status, sooner, write_status},
     revisions::{self, owner},
 };
+use crate::bundle;
 
 /// The time that a queued rollout waits at most until the next reconcile; the end of another rollout wakes it.
 const QUEUED: Duration = Duration::from_secs(5);
@@ -130,6 +132,17 @@ pub(super) async fn run(
         settled.again = sooner(settled.again, Some(left));
         maintain::tell_failure(instance, shared, &settled.install).await;
         return waiting_after(settled);
+    }
+    if is_as_declared(instance, status, target)
+        && let Some(bundle) = target.bundle()
+        && !bundle::is_stored(&shared.ctx, bundle).await
+    {
+        // The release of the provisioner or the cluster has changed. The installation stays as recorded until the Bundle
+        // controller has fetched the content again.
+        let mut settled = maintain::run(instance, shared, memory, status).await;
+        let again = memory.tries.again(tried, Retry::Soon, now);
+        settled.again = sooner(settled.again, Some(again));
+        return settled;
     }
     let is_freed = !freed.is_empty();
     let Some(_permit) = shared.begin_rollout(&instance.name_any()) else {
@@ -360,6 +373,25 @@ pub(super) async fn has_api_at_last(shared: &Shared, status: &BundleInstanceStat
         Ok(found) => found.values().any(Option::is_some),
         Err(_) => false,
     }
+}
+
+/// Reports whether the installed objects are those of the target, as the present spec configures them: only the provisioner
+/// or the cluster has changed since.
+fn is_as_declared(
+    instance: &BundleInstance,
+    status: &BundleInstanceStatus,
+    target: &Target<'_>,
+) -> bool {
+    let bundle = target.bundle();
+    let installed = condition::find(&status.conditions, condition::INSTALLED);
+    bundle.is_some_and(|bundle| is_recorded(status, bundle))
+        && status.applied_digest.is_some()
+        && revisions::live(status).next().is_some()
+        && installed.is_some_and(|installed| {
+            let reason = installed.reason.as_str();
+            installed.observed_generation == instance.metadata.generation
+                && matches!(reason, reason::INSTALLATION_SUCCEEDED | reason::ROLLED_BACK)
+        })
 }
 
 /// Reports whether the status says by uid that this Bundle is the installed one.

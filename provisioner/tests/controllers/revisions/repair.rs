@@ -28,6 +28,15 @@ fn deployment(fixture: &Fixture<'_>) -> Value {
     })
 }
 
+/// The definition of OperatorConditions: where they are served, an operator's Deployment names its own.
+fn operator_conditions() -> Value {
+    let mut definition = crate::support::crd("operators.coreos.com", "OperatorCondition");
+    definition["spec"]["versions"][0]["name"] = json!("v2");
+    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = schema;
+    definition
+}
+
 // The repair of an object continues while another object of the same instance cannot be applied.
 #[tokio::test]
 async fn denied_object_stops_no_repair_of_other_objects() {
@@ -123,6 +132,46 @@ async fn lost_content_changes_no_condition_and_stops_no_repair() {
     fixture.uninstall().await;
 }
 
+// A change of the cluster renders the bundle anew. As long as the content is lost and cannot be fetched, the installation
+// stays as recorded.
+#[tokio::test]
+async fn lost_content_after_platform_change_changes_no_condition() {
+    let (cluster, _audit, _lease) = empty().await;
+    let provisioner = Provisioner::start(cluster, Options::default()).await;
+    let world = World::bare(cluster);
+    let fixture = Fixture::new(&world, "unrendered").await;
+    let map = config_map(fixture.namespace(), "kept", "1");
+    let bundle = operator(&fixture.name, "1.0.0", &[("manifests/map.yaml", map)]);
+    let pushed = world.push(&format!("{}:v1", fixture.name), &bundle).await;
+    let mut line = Line::new(world.registry.host()).await;
+    let source = image(&pushed.replace(world.registry.host(), &line.host()));
+    let mut declared = instance(&fixture.name, "registry", source);
+    declared.spec.install_namespace = Some(fixture.namespace().to_owned());
+    world.create(&declared).await;
+    world
+        .wait_instance(&fixture.name, "Installed", "True")
+        .await;
+
+    provisioner.signal("TERM").await;
+    provisioner.ended().await;
+    drop(provisioner);
+    line.cut();
+    define(cluster, &operator_conditions()).await;
+    fixture.alter("kept").await;
+    let _provisioner = Provisioner::start(cluster, Options::default()).await;
+    let mut installed = BTreeSet::new();
+    observe(REPAIR_TIMEOUT, async || {
+        let status = fixture.read().await.status.unwrap_or_default();
+        let condition = condition(&status.conditions, "Installed").unwrap();
+        installed.insert(format!("{} {}", condition.status, condition.reason));
+    })
+    .await;
+    let text = fixture.text("kept").await;
+    assert_eq!(text.as_deref(), Some("1"), "not repaired");
+    assert_eq!(installed, ["True InstallationSucceeded".to_owned()].into());
+    fixture.uninstall().await;
+}
+
 // A change of the cluster or of the provisioner that renders the bundle anew never gates repair, also where the new
 // revision is refused.
 #[tokio::test]
@@ -143,15 +192,10 @@ async fn refused_platform_change_stops_no_repair() {
         .wait_instance(&fixture.name, "Installed", "True")
         .await;
 
-    // Where OperatorConditions are served, the Deployment of the operator names its own.
     let deployments: Api<Deployment> = Api::namespaced(stage.world.client(), fixture.namespace());
     let deployment = format!("{}-operator", fixture.name);
     let policy = Policy::new(&fixture, "false", &deployments, &deployment).await;
-    let mut definition = crate::support::crd("operators.coreos.com", "OperatorCondition");
-    definition["spec"]["versions"][0]["name"] = json!("v2");
-    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = schema;
-    define(stage.cluster, &definition).await;
+    define(stage.cluster, &operator_conditions()).await;
     fixture.reports(DENIED).await;
 
     fixture.alter("kept").await;
