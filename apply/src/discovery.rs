@@ -63,7 +63,7 @@ pub type Found = HashMap<GroupVersionKind, Option<Arc<Kind>>>;
 /// What is known about the kinds that were asked for, those that are not served included.
 pub struct Kinds {
     client: Client,
-    known: Mutex<HashMap<GroupVersion, Arc<Slot>>>,
+    known: Mutex<Slots>,
     sought: watch::Sender<BTreeSet<String>>,
     changes: watch::Sender<u64>,
     definitions: Definitions,
@@ -78,6 +78,14 @@ struct GroupVersion {
 /// The answer for a group version; whoever asks while it is on its way waits for the same one.
 #[derive(Debug, Default)]
 struct Slot(OnceCell<Served>);
+
+/// The answers, in the order of groups, so that those of a group are found together.
+#[derive(Debug)]
+struct Slots {
+    slots: BTreeMap<GroupVersion, Arc<Slot>>,
+    /// The number of slots from which on those without a group version are forgotten.
+    most: usize,
+}
 
 /// What a group version holds.
 #[derive(Debug)]
@@ -166,7 +174,7 @@ impl Kinds {
             group: kind.group.clone(),
             version: kind.version.clone(),
         };
-        let slot = self.known().get(&version).cloned();
+        let slot = self.known().slots.get(&version).cloned();
         match slot.as_ref().and_then(|slot| slot.0.get()) {
             Some(served) => served
                 .find(&kind.kind)
@@ -209,7 +217,7 @@ impl Kinds {
 
     /// Forgets what is known of a group: a CRD of it was applied or deleted, or the apiserver answered 404.
     pub fn forget(&self, group: &str) {
-        self.known().retain(|version, _| version.group != group);
+        self.known().forget(group);
     }
 
     /// Has discovery followed when something of a group begins to be served: somebody waits for it. What nobody has
@@ -226,7 +234,7 @@ impl Kinds {
             let sought = self.sought.borrow();
             sought.len() >= MOST_SOUGHT || sought.contains(group)
         };
-        is_sought || self.known().keys().any(|version| version.group == group)
+        is_sought || self.known().versions(group).next().is_some()
     }
 
     /// Counts the changes of what is served, so that whoever misses an API can wait for one.
@@ -266,7 +274,7 @@ impl Kinds {
             asked: Instant::now(),
         };
         let slot = Slot(OnceCell::new_with(Some(served)));
-        self.known().insert(version.clone(), Arc::new(slot));
+        self.known().slots.insert(version.clone(), Arc::new(slot));
     }
 
     /// The slots of group versions: those there are, unless they say "not served" for too long, or empty ones.
@@ -275,13 +283,11 @@ impl Kinds {
         wanted: &BTreeMap<GroupVersion, Vec<GroupVersionKind>>,
     ) -> Vec<(GroupVersion, Arc<Slot>)> {
         let mut known = self.known();
-        if known.len() > MOST_ABSENT {
-            known.retain(|_, slot| slot.0.get().is_none_or(|served| served.kinds.is_some()));
-        }
+        known.bound();
         wanted
             .iter()
             .map(|(version, kinds)| {
-                let slot = known.entry(version.clone()).or_default();
+                let slot = known.slots.entry(version.clone()).or_default();
                 if slot.0.get().is_some_and(|served| served.is_stale(kinds)) {
                     *slot = Arc::default();
                 }
@@ -290,7 +296,7 @@ impl Kinds {
             .collect()
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<GroupVersion, Arc<Slot>>> {
+    fn known(&self) -> MutexGuard<'_, Slots> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -298,6 +304,44 @@ impl Kinds {
     fn changed(&self) {
         self.changes
             .send_modify(|changes| *changes = changes.wrapping_add(1));
+    }
+}
+
+impl Slots {
+    /// Returns the group versions of a group.
+    fn versions(&self, group: &str) -> impl Iterator<Item = &GroupVersion> {
+        let first = GroupVersion {
+            group: group.to_owned(),
+            version: String::new(),
+        };
+        let versions = self.slots.range(first..).map(|(version, _)| version);
+        versions.take_while(move |version| version.group == group)
+    }
+
+    fn forget(&mut self, group: &str) {
+        let versions: Vec<GroupVersion> = self.versions(group).cloned().collect();
+        for version in &versions {
+            self.slots.remove(version);
+        }
+    }
+
+    /// Forgets group versions that are not served once there may be many of them. A cluster may serve as many, which are not
+    /// looked through each time.
+    fn bound(&mut self) {
+        if self.slots.len() > self.most {
+            self.slots
+                .retain(|_, slot| slot.0.get().is_none_or(|served| served.kinds.is_some()));
+            self.most = self.slots.len() + MOST_ABSENT;
+        }
+    }
+}
+
+impl Default for Slots {
+    fn default() -> Self {
+        Self {
+            slots: BTreeMap::new(),
+            most: MOST_ABSENT,
+        }
     }
 }
 
@@ -309,5 +353,56 @@ impl Served {
     /// Reports whether a wanted kind was not there, and that was long ago.
     fn is_stale(&self, wanted: &[GroupVersionKind]) -> bool {
         self.asked.elapsed() > ABSENCE && wanted.iter().any(|kind| self.find(&kind.kind).is_none())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn group_versions_are_found_and_forgotten_by_group() {
+        let mut known = Slots::default();
+        let version = |group: &str, version: &str| GroupVersion {
+            group: group.to_owned(),
+            version: version.to_owned(),
+        };
+        let learn = |known: &mut Slots, group: &str, name: &str, is_served: bool| {
+            let served = Served {
+                kinds: is_served.then(HashMap::new),
+                asked: Instant::now(),
+            };
+            let slot = Arc::new(Slot(OnceCell::new_with(Some(served))));
+            known.slots.insert(version(group, name), slot);
+        };
+        for (group, name) in [
+            ("a", "v1"),
+            ("a.b", "v1"),
+            ("a.b", "v2"),
+            ("a.b.c", "v1"),
+            ("", "v1"),
+        ] {
+            learn(&mut known, group, name, true);
+        }
+        let found: Vec<_> = known
+            .versions("a.b")
+            .map(|found| found.version.clone())
+            .collect();
+        assert_eq!(found, ["v1", "v2"]);
+        assert_eq!(known.versions("a.c").next(), None);
+        known.forget("a.b");
+        let left: Vec<_> = known.slots.keys().map(|left| left.group.as_str()).collect();
+        assert_eq!(left, ["", "a", "a.b.c"]);
+        for number in 0..MOST_ABSENT {
+            learn(&mut known, &format!("absent-{number}"), "v1", false);
+            learn(&mut known, &format!("served-{number}"), "v1", true);
+        }
+        known.bound();
+        assert_eq!(known.slots.len(), MOST_ABSENT + 3);
+        assert_eq!(known.versions("absent-0").next(), None);
+        // As many again may come before the next look through all of them.
+        learn(&mut known, "absent", "v1", false);
+        known.bound();
+        assert!(known.versions("absent").next().is_some());
     }
 }

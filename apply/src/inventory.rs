@@ -39,10 +39,14 @@ pub struct Entry {
     pub version: String,
     /// Which of its fields are ours, as of the last time it was applied; `None` until it was.
     pub fields: Option<Fingerprint>,
+    /// Whether a rollout deletes the object and creates it again. Repairs do not bring back its older form.
+    pub recreating: bool,
 }
 
 /// Stands where the fingerprint would.
-const NEVER_APPLIED: &str = " -";
+const NEVER_APPLIED: &str = "-";
+/// Stands behind the fingerprint of an object that is recreated.
+const RECREATING: &str = "+recreate";
 
 /// Lists an inventory by kind, in pieces of at most so many objects.
 pub fn list(inventory: &Inventory, most: usize) -> Vec<Vec<InventoryKind>> {
@@ -56,14 +60,14 @@ pub fn list(inventory: &Inventory, most: usize) -> Vec<Vec<InventoryKind>> {
         } else {
             format!("{}/{}", identity.namespace, identity.name)
         };
-        match entry.fields {
-            Some(fields) => {
-                text.push(' ');
-                text.push_str(&fields.to_string());
-            }
-            // Roles may have spaces in their names.
-            None if text.contains(' ') => text.push_str(NEVER_APPLIED),
-            None => {}
+        let fields = entry.fields.map(|fields| fields.to_string());
+        // Roles may have spaces in their names.
+        if fields.is_some() || entry.recreating || text.contains(' ') {
+            text.push(' ');
+            text.push_str(fields.as_deref().unwrap_or(NEVER_APPLIED));
+        }
+        if entry.recreating {
+            text.push_str(RECREATING);
         }
         match kinds.last_mut() {
             // Sorted by group and kind; a kind that was applied in two versions has two entries.
@@ -98,9 +102,11 @@ pub fn parse(kinds: &[InventoryKind]) -> impl Iterator<Item = (Identity, Entry)>
     kinds.iter().flat_map(|kind| {
         let (_, version) = group_version(&kind.api_version);
         listing::entries(std::slice::from_ref(kind)).map(move |(identity, behind)| {
+            let marked = behind.and_then(|behind| behind.strip_suffix(RECREATING));
             let entry = Entry {
                 version: version.to_owned(),
-                fields: behind.and_then(|fields| fields.parse().ok()),
+                fields: marked.or(behind).and_then(|fields| fields.parse().ok()),
+                recreating: marked.is_some(),
             };
             (identity, entry)
         })

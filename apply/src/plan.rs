@@ -180,7 +180,7 @@ pub fn leaving(inventory: &Inventory, desired: &BTreeSet<Identity>) -> Vec<Leavi
     leaving
 }
 
-/// When an object is deleted. Custom resources go while their definitions, and those who finalise them, are still there;
+/// When an object is deleted. Custom resources go while their definitions, and those who finalize them, are still there;
 /// webhooks before what answers them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Exit {

@@ -45,6 +45,8 @@ pub struct Input<'a> {
     pub kinds: &'a Kinds,
     /// Whether the provisioner itself may do everything.
     pub mighty: &'a Mighty,
+    /// The objects of the plan that an informer shows, and that are not being deleted: their namespaces exist.
+    pub existing: &'a BTreeSet<Identity>,
     /// The install namespace, where it was found to exist.
     pub namespace: Option<&'a (String, ObjectMeta)>,
     /// The label and the namespace of the provisioner's own objects, which no bundle may touch.
@@ -105,6 +107,8 @@ pub struct Findings {
     pub shared: BTreeSet<Identity>,
     /// The names of CustomResourceDefinitions whose new version is not safe.
     pub unsafe_definitions: BTreeSet<String>,
+    /// The BundleInstances that own objects of the plan; `None` stands for any other owner.
+    pub holders: BTreeSet<Option<String>>,
 }
 
 impl Findings {
@@ -115,6 +119,7 @@ impl Findings {
         self.shared.append(&mut other.shared);
         self.unsafe_definitions
             .append(&mut other.unsafe_definitions);
+        self.holders.append(&mut other.holders);
     }
 }
 
@@ -183,6 +188,7 @@ pub fn bounded(findings: Findings) -> Findings {
         warnings: few(findings.warnings),
         shared: findings.shared,
         unsafe_definitions: findings.unsafe_definitions,
+        holders: findings.holders,
     }
 }
 

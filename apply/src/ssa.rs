@@ -6,7 +6,9 @@ mod established;
 mod failure;
 mod object;
 mod prune;
+mod recreate;
 mod request;
+mod split;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -29,6 +31,10 @@ use crate::{
 };
 
 use self::established::Fresh;
+pub use self::{
+    recreate::{Immutable, JobState, Obstacle, Permission, Preview, Recreation},
+    split::split,
+};
 pub use manifests::api::MANAGER;
 
 /// An object that is in place.
@@ -118,16 +124,34 @@ impl Apply<'_> {
     /// Applies steps, wave by wave. All failures of a wave are reported together, and later waves are not begun; when the
     /// API server does not answer again and again, the rest of the wave is not tried.
     pub async fn run(&self, steps: &[Step]) -> Report {
-        self.waves(steps, AfterFailure::Stop).await
+        self.waves(steps, &[], AfterFailure::Stop, None).await
+    }
+
+    /// Applies the next objects of a rollout, as [`split`] returns them, like [`Self::run`], and recreates objects where that is
+    /// permitted. Before custom resources are applied, the definitions that an earlier step has applied must be served, too.
+    pub async fn roll_out(
+        &self,
+        steps: &[Step],
+        definitions: &[&Step],
+        recreation: &Recreation<'_>,
+    ) -> Report {
+        self.waves(steps, definitions, AfterFailure::Stop, Some(recreation))
+            .await
     }
 
     /// Applies steps, wave by wave, past failures: only what lives in a namespace, or is of a kind, that could not be applied
     /// is left out.
     pub async fn repair(&self, steps: &[Step]) -> Report {
-        self.waves(steps, AfterFailure::Continue).await
+        self.waves(steps, &[], AfterFailure::Continue, None).await
     }
 
-    async fn waves(&self, steps: &[Step], after_failure: AfterFailure) -> Report {
+    async fn waves(
+        &self,
+        steps: &[Step],
+        definitions: &[&Step],
+        after_failure: AfterFailure,
+        recreation: Option<&Recreation<'_>>,
+    ) -> Report {
         let mut report = Report::default();
         let mut batches: BTreeMap<(Wave, bool), Vec<&Step>> = BTreeMap::new();
         for step in steps {
@@ -143,7 +167,13 @@ impl Apply<'_> {
         for group in &awaited {
             self.kinds.seek(group);
         }
-        let mut appearing: Vec<&Step> = Vec::new();
+        // `<plural>.<group>` is the name of a definition.
+        let is_awaited = |definition: &Step| {
+            let group = definition.object.name().split_once('.');
+            group.is_some_and(|(_, group)| awaited.contains(group))
+        };
+        let definitions = definitions.iter().copied();
+        let mut appearing: Vec<&Step> = definitions.filter(|step| is_awaited(step)).collect();
         for ((wave, _), mut batch) in batches {
             if wave == Wave::Resources {
                 report.failed.extend(self.are_served(&appearing).await);
@@ -153,7 +183,7 @@ impl Apply<'_> {
                 }
             }
             batch.retain(|step| !depends_on_failed(step, &report.failed));
-            let outcomes = self.each(&batch, |step| self.apply(step)).await;
+            let outcomes = self.each(&batch, |step| self.place(step, recreation)).await;
             for (step, outcome) in batch.iter().zip(outcomes) {
                 match outcome {
                     Some(Ok(applied)) => {
@@ -168,9 +198,7 @@ impl Apply<'_> {
                 for step in batch {
                     if let Some(applied) = report.applied.get(&step.object.identity()) {
                         definitions.push(Fresh { step, applied });
-                        // `<plural>.<group>` is the name of a definition.
-                        let group = step.object.name().split_once('.').map(|(_, group)| group);
-                        if group.is_some_and(|group| awaited.contains(group)) {
+                        if is_awaited(step) {
                             appearing.push(step);
                         }
                     }
@@ -187,21 +215,26 @@ impl Apply<'_> {
         report
     }
 
-    /// Asks the apiserver what it would say, without changing anything. Objects that it cannot judge yet (their
-    /// namespace or definition comes with the same plan) are passed over.
-    pub async fn dry_run(&self, steps: &[Step]) -> Vec<Failure> {
+    /// Asks the API server what it would answer, without a change. Objects that it cannot judge yet, because their namespace
+    /// or definition comes with the same plan, are passed over.
+    pub async fn dry_run(&self, steps: &[&Step], owner: &Owner) -> Preview {
         let known = dry::Known::of(steps);
         let judged: Vec<&Step> = steps
             .iter()
+            .copied()
             .filter(|step| step.wave != Wave::Resources)
             .collect();
-        let outcomes = self.each(&judged, |step| self.try_out(step)).await;
-        let failures = outcomes.into_iter().flatten().filter_map(Result::err);
-        let mut failures: Vec<_> = failures
-            .filter(|failure| !known.explains(failure))
-            .collect();
-        failures.sort_by(|a, b| a.identity.cmp(&b.identity));
-        failures
+        let outcomes = self.each(&judged, |step| self.try_out(step, owner)).await;
+        let mut preview = Preview::default();
+        for outcome in outcomes.into_iter().flatten() {
+            match outcome {
+                Ok(immutable) => preview.immutable.extend(immutable),
+                Err(failure) if known.explains(&failure) => {}
+                Err(failure) => preview.failed.push(failure),
+            }
+        }
+        preview.failed.sort_by(|a, b| a.identity.cmp(&b.identity));
+        preview
     }
 
     /// Deletes what leaves, in order. Only what still carries the owner's labels is touched.

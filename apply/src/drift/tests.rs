@@ -118,6 +118,7 @@ fn drift_is_what_is_gone_or_no_longer_ours() {
     let remembered = |fields| Entry {
         version: "v1".to_owned(),
         fields,
+        recreating: false,
     };
     let seen = |fields, deleting| Seen {
         hash: None,
@@ -196,6 +197,7 @@ fn a_watch_that_does_not_work_hides_no_drift_of_other_kinds() {
     let remembered = Entry {
         version: "v1".to_owned(),
         fields: ours,
+        recreating: false,
     };
     let inventory = Inventory::from([
         (identity("gone"), remembered.clone()),

@@ -31,6 +31,8 @@ pub(super) struct Known {
     /// By instance: its objects, by the scope that covers them.
     instances: HashMap<Arc<str>, HashMap<Arc<Scope>, HashSet<Key>>>,
     tables: HashMap<Arc<Scope>, Table>,
+    /// The scopes whose watches do not work.
+    failing: HashSet<Arc<Scope>>,
     /// Counts our notes, so that each can be told from a later one of the same object.
     notes: u64,
 }
@@ -121,6 +123,7 @@ impl Known {
             table.users.remove(instance);
             if table.users.is_empty() {
                 self.tables.remove(&scope);
+                self.failing.remove(&scope);
                 stopped.push(scope);
             }
         }
@@ -141,6 +144,7 @@ impl Known {
         };
         let first = !std::mem::replace(&mut table.synced, true);
         let failed = table.failing.take().is_some();
+        self.failing.remove(scope);
         let mut before = std::mem::take(&mut table.objects);
         let mut concerned = HashSet::new();
         for observed in listing {
@@ -225,6 +229,10 @@ impl Known {
 
     /// A watch does not work.
     pub(super) fn failed(&mut self, scope: &Scope, words: String, data: Data) -> Wakes {
+        let Some((known, _)) = self.tables.get_key_value(scope) else {
+            return Wakes::new();
+        };
+        self.failing.insert(Arc::clone(known));
         let Some(table) = self.tables.get_mut(scope) else {
             return Wakes::new();
         };
@@ -244,11 +252,7 @@ impl Known {
 
     /// The watches that do not work.
     pub(super) fn failing(&self) -> Vec<Arc<Scope>> {
-        let failing = self.tables.iter();
-        failing
-            .filter(|(_, table)| table.failing.is_some())
-            .map(|(scope, _)| Arc::clone(scope))
-            .collect()
+        self.failing.iter().cloned().collect()
     }
 
     /// We wrote objects ourselves. Whatever the watch has told already, or has passed, is not noted.

@@ -151,7 +151,7 @@ where
         };
         inventory.entry(identity).or_insert_with(|| Entry {
             version: K::version(&()).into_owned(),
-            fields: None,
+            ..Entry::default()
         });
     }
     Ok(())

@@ -13,12 +13,14 @@ use crate::plan::Step;
 /// The namespaces that a plan is about, with the metadata of those that exist.
 pub(super) type Namespaces = BTreeMap<String, Option<ObjectMeta>>;
 
-/// Looks all of them up. Their existence is no secret to whoever names them, so this takes no rights of the account.
+/// Looks up the namespaces in which objects are to be created, with the permissions of the provisioner: the existence of a
+/// namespace is not confidential.
 pub(super) async fn find(input: &Input<'_>) -> Result<Namespaces, kube::Error> {
     let wanted: BTreeSet<String> = input
         .plan
         .steps
         .iter()
+        .filter(|step| !input.existing.contains(&step.object.identity()))
         .filter_map(|step| namespace(step).map(str::to_owned))
         .collect();
     let api = Api::<Namespace>::all(input.own.clone());

@@ -82,7 +82,14 @@ pub(super) async fn check(
     )
     .await?;
     for (step, live, holder) in &held {
-        judge(step, live, holder, input.owner, &gone).enter(step, &mut outcome.findings);
+        let verdict = judge(step, live, holder, input.owner, &gone);
+        if let Verdict::Refused(_) = verdict {
+            outcome.findings.holders.insert(match holder {
+                Holder::Instance(name) => Some(name.clone()),
+                _ => None,
+            });
+        }
+        verdict.enter(step, &mut outcome.findings);
     }
     Ok(outcome)
 }
@@ -113,12 +120,36 @@ pub async fn taken(
     Ok(taken)
 }
 
-/// The inventory is written before objects are applied: what has no fingerprint yet may have been made by somebody else
-/// in the meantime.
+/// Returns the objects that other clients have created since the checks, with their owners. They are not taken over.
+///
+/// # Errors
+/// Returns an error if the API server does not answer.
+pub async fn appeared(
+    client: &Client,
+    steps: &[Step],
+    owner: &Owner,
+    concurrency: usize,
+) -> Result<BTreeMap<Identity, Holder>, kube::Error> {
+    let steps: Vec<&Step> = steps.iter().collect();
+    let mut appeared = BTreeMap::new();
+    for (step, found) in read(client, &steps, concurrency).await? {
+        // The apply request reports missing permissions.
+        let Ok(Some(live)) = found else { continue };
+        let holder = Holder::of(&live, owner);
+        let is_adopted = adopted_by(&live) == Some(owner.name.as_str());
+        if !is_adopted && !matches!(holder, Holder::Us | Holder::Released) {
+            appeared.insert(step.object.identity(), holder);
+        }
+    }
+    Ok(appeared)
+}
+
+/// The inventory is written before objects are applied: what has no fingerprint yet, or is recreated, may have been made by
+/// another client in the meantime.
 fn is_new(step: &Step, inventory: &Inventory) -> bool {
     inventory
         .get(&step.object.identity())
-        .is_none_or(|entry| entry.fields.is_none())
+        .is_none_or(|entry| entry.fields.is_none() || entry.recreating)
 }
 
 /// What the account may not read is an error of that object alone.

@@ -12,7 +12,7 @@ pub(super) struct Known<'a> {
 }
 
 impl<'a> Known<'a> {
-    pub(super) fn of(steps: &'a [Step]) -> Self {
+    pub(super) fn of(steps: &[&'a Step]) -> Self {
         let namespaces = steps.iter().filter(|step| step.wave == Wave::Namespaces);
         Self {
             namespaces: namespaces.map(|step| step.object.name()).collect(),

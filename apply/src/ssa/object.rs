@@ -1,17 +1,23 @@
 //! Applying one object: first in peace, then with force, but for what scalers have set.
 
-use kube::api::{Patch, PatchParams};
-use manifests::object::{Identity, text};
+use kube::{
+    api::{Patch, PatchParams},
+    core::response::Status,
+};
+use manifests::{
+    api::labels,
+    object::{Identity, text},
+};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    Applied, Apply, Cause, Conflict, Failure, MANAGER, conflict, failure,
+    Applied, Apply, Cause, Conflict, Failure, Immutable, MANAGER, conflict, failure,
     request::{Address, Trouble, pause, send},
 };
 use crate::{
     drift::Fingerprint,
-    plan::{Step, Wave},
+    plan::{Owner, Step, Wave},
 };
 
 /// How often an object is sent when others change it at the same time, or when an apiserver does not know its kind yet.
@@ -24,9 +30,22 @@ pub(super) struct Partial {
     pub(super) metadata: Value,
 }
 
+/// The answer of an API server that does not accept an object.
+pub(super) struct Refusal {
+    pub(super) failure: Failure,
+    /// The answer itself; `None` if there was none.
+    pub(super) status: Option<Box<Status>>,
+}
+
+/// Reports whether an object carries the labels of an owner.
+pub(super) fn is_owned(metadata: &Value, owner: &Owner) -> bool {
+    text(metadata, &["labels", labels::OWNER_KIND]) == Some("BundleInstance")
+        && text(metadata, &["labels", labels::OWNER_NAME]) == Some(owner.name.as_str())
+}
+
 /// Whether the apiserver only says what it would do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Run {
+pub(super) enum Run {
     Wet,
     Dry,
 }
@@ -34,15 +53,26 @@ enum Run {
 impl Apply<'_> {
     /// Applies the object of a step.
     pub(super) async fn apply(&self, step: &Step) -> Result<Applied, Failure> {
-        self.put(step, Run::Wet).await
+        let applied = self.put(step, Run::Wet).await;
+        applied.map_err(|refusal| refusal.failure)
     }
 
-    /// Asks what applying would do.
-    pub(super) async fn try_out(&self, step: &Step) -> Result<Applied, Failure> {
-        self.put(step, Run::Dry).await
+    /// Asks what applying would do; returns the object if only its deletion makes way for its new form.
+    pub(super) async fn try_out(
+        &self,
+        step: &Step,
+        owner: &Owner,
+    ) -> Result<Option<Immutable>, Failure> {
+        match self.put(step, Run::Dry).await {
+            Ok(_) => Ok(None),
+            Err(refusal) => {
+                let assessed = self.assess(step, owner, refusal).await?;
+                Ok(Some(assessed.immutable))
+            }
+        }
     }
 
-    async fn put(&self, step: &Step, run: Run) -> Result<Applied, Failure> {
+    pub(super) async fn put(&self, step: &Step, run: Run) -> Result<Applied, Refusal> {
         let identity = step.object.identity();
         // Nobody closes it.
         let _permit = self.permits.acquire().await;
@@ -53,11 +83,18 @@ impl Apply<'_> {
                 if failure.cause == Cause::NotServed {
                     self.kinds.forget(step.object.group());
                 }
-                return Err(failure);
+                let status = match trouble {
+                    Trouble::Status(status) => Some(status),
+                    _ => None,
+                };
+                return Err(Refusal { failure, status });
             }
         };
         if let Some(since) = text(&partial.metadata, &["deletionTimestamp"]) {
-            return Err(failure::deleting(identity, since, &partial.metadata));
+            return Err(Refusal {
+                failure: failure::deleting(identity, since, &partial.metadata),
+                status: None,
+            });
         }
         let field = |name| {
             text(&partial.metadata, &[name])

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use super::{
     Apply, Failure, Pruned, failure,
-    object::Partial,
+    object::{Partial, is_owned},
     request::{Address, Trouble, pause, send},
 };
 use crate::{
@@ -79,7 +79,7 @@ pub(super) async fn run(
                 None => {}
             }
         }
-        // Whoever finalises custom resources has to run until they are gone.
+        // Whoever finalizes custom resources has to run until they are gone.
         let is_awaited = stage <= Exit::Definitions && !pruned.going.is_empty();
         if is_awaited || !pruned.failed.is_empty() {
             break;
@@ -178,7 +178,7 @@ impl Prune<'_> {
         };
         let object: Partial = send(self.apply.client, request).await?;
         let metadata = &object.metadata;
-        if !self.owns(metadata) {
+        if !is_owned(metadata, self.owner) {
             return Ok(Fate::Released(
                 "does not carry the owner labels of this BundleInstance any more".to_owned(),
             ));
@@ -210,12 +210,6 @@ impl Prune<'_> {
             Exit::Definitions => self.definition(address, metadata).await,
             _ => self.delete(address, metadata).await,
         }
-    }
-
-    /// Reports whether it is still the owner's.
-    fn owns(&self, metadata: &Value) -> bool {
-        text(metadata, &["labels", labels::OWNER_KIND]) == Some("BundleInstance")
-            && text(metadata, &["labels", labels::OWNER_NAME]) == Some(self.owner.name.as_str())
     }
 
     /// Reports whether a reference says that it is the owner's, this very one's.

@@ -104,8 +104,8 @@ fn daemon_sets() {
 
 #[test]
 fn replica_sets() {
-    let counts = |all, labelled, available, ready| {
-        json!({"replicas": all, "fullyLabeledReplicas": labelled, "availableReplicas": available,
+    let counts = |all, labeled, available, ready| {
+        json!({"replicas": all, "fullyLabeledReplicas": labeled, "availableReplicas": available,
             "readyReplicas": ready})
     };
     let spec = json!({"replicas": 2});

@@ -39,7 +39,7 @@ fn live(metadata: Value) -> ObjectMeta {
     serde_json::from_value(metadata).unwrap()
 }
 
-fn labelled(instance: &str) -> ObjectMeta {
+fn labeled(instance: &str) -> ObjectMeta {
     live(json!({"labels": {
         "core.rukpak.io/owner-kind": "BundleInstance",
         "core.rukpak.io/owner-name": instance,
@@ -127,7 +127,7 @@ fn what_is_ours_or_was_let_go_is_taken() {
     let definition = step("apiextensions.k8s.io/v1", "CustomResourceDefinition", "a.b");
     let released = json!({"managedFields": [{"manager": "rukpak", "operation": "Apply"}]});
     assert_eq!(verdict(&definition, &live(released)), Verdict::Fine);
-    assert_eq!(verdict(&definition, &labelled("etcd")), Verdict::Fine);
+    assert_eq!(verdict(&definition, &labeled("etcd")), Verdict::Fine);
 }
 
 #[test]
@@ -155,14 +155,14 @@ fn what_nobody_claims_is_taken_when_it_is_handed_over() {
 fn no_annotation_takes_an_object_from_who_controls_it() {
     let config = step("v1", "ConfigMap", "settings");
     let adopt = json!({"core.rukpak.io/adopt": "etcd"});
-    let mut other = labelled("other");
+    let mut other = labeled("other");
     other.annotations = serde_json::from_value(adopt.clone()).unwrap();
     assert_refused(
         &config,
         &other,
         &["belongs to BundleInstance other", "delete that"],
     );
-    let mut gone = labelled("gone");
+    let mut gone = labeled("gone");
     assert_refused(
         &config,
         &gone,
@@ -192,7 +192,7 @@ fn what_is_going_is_waited_for() {
 #[test]
 fn namespaces_and_default_accounts_are_used_unless_they_are_our_own() {
     let namespace = step("v1", "Namespace", "operators");
-    assert_eq!(verdict(&namespace, &labelled("etcd")), Verdict::Fine);
+    assert_eq!(verdict(&namespace, &labeled("etcd")), Verdict::Fine);
     let adopted = live(json!({"annotations": {"core.rukpak.io/adopt": "etcd"}}));
     assert_eq!(verdict(&namespace, &adopted), Verdict::Fine);
     let helm = json!({
@@ -200,7 +200,7 @@ fn namespaces_and_default_accounts_are_used_unless_they_are_our_own() {
     });
     for held in [
         live(json!({})),
-        labelled("gone"),
+        labeled("gone"),
         live(json!({"annotations": helm})),
     ] {
         assert!(matches!(
@@ -209,7 +209,7 @@ fn namespaces_and_default_accounts_are_used_unless_they_are_our_own() {
         ));
     }
     assert!(matches!(
-        verdict(&namespace, &labelled("other")),
+        verdict(&namespace, &labeled("other")),
         Verdict::Shared(message) if message.contains("belongs to BundleInstance other")
     ));
     let own = live(json!({
@@ -222,7 +222,7 @@ fn namespaces_and_default_accounts_are_used_unless_they_are_our_own() {
         verdict(&account, &live(json!({}))),
         Verdict::Shared(message) if message.contains("as it is") && message.contains("adopt=etcd")
     ));
-    assert_refused(&account, &labelled("other"), &["BundleInstance other"]);
+    assert_refused(&account, &labeled("other"), &["BundleInstance other"]);
     assert_refused(
         &step("v1", "ServiceAccount", "etcd"),
         &live(json!({})),

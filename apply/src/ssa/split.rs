@@ -1,0 +1,120 @@
+//! The steps of a rollout: a revision of thousands of objects is applied piece by piece. Pure; no I/O.
+
+use super::is_late;
+use crate::plan::Step;
+
+/// Splits objects into those of the next step, at most so many, and the rest. Both are in the order in which they are
+/// applied, so that a wave begins only once everything of the waves before is applied, in this step or an earlier one.
+pub fn split(mut objects: Vec<Step>, most: usize) -> (Vec<Step>, Vec<Step>) {
+    objects.sort_by_key(|step| (step.wave, is_late(step)));
+    let rest = objects.split_off(objects.len().min(most.max(1)));
+    (objects, rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use kube::core::{ApiResource, GroupVersionKind};
+    use manifests::object::Object;
+    use serde_json::json;
+
+    use super::*;
+    use crate::{discovery::Kind, plan::Wave, revision::ObjectHash};
+
+    fn step(name: &str, kind: &str, wave: Wave) -> Step {
+        let api_version = match kind {
+            "RoleBinding" => "rbac.authorization.k8s.io/v1",
+            _ => "v1",
+        };
+        let value = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}});
+        let object = Object::try_from(value).unwrap();
+        let kind = GroupVersionKind::gvk("", "v1", kind);
+        Step {
+            wave,
+            hash: ObjectHash::new(&object),
+            kind: Arc::new(Kind {
+                resource: ApiResource::from_gvk(&kind),
+                namespaced: true,
+            }),
+            object,
+        }
+    }
+
+    #[test]
+    fn steps_keep_the_order_of_waves() {
+        use Wave::{Configuration, Definitions, Namespaces, Resources, Workloads};
+        let objects = [
+            step("workload", "Pod", Workloads),
+            step("binding", "RoleBinding", Configuration),
+            step("resource", "Widget", Resources),
+            step("b", "ConfigMap", Configuration),
+            step("a", "ConfigMap", Configuration),
+            step("definition", "CustomResourceDefinition", Definitions),
+            step("namespace", "Namespace", Namespaces),
+        ];
+        let text = |steps: &[Step]| {
+            let names: Vec<&str> = steps.iter().map(|step| step.object.name()).collect();
+            names.join(" ")
+        };
+        // The size of a step, and the steps.
+        for (most, expected) in [
+            (
+                1,
+                &[
+                    "namespace",
+                    "definition",
+                    "b",
+                    "a",
+                    "binding",
+                    "workload",
+                    "resource",
+                ][..],
+            ),
+            (
+                2,
+                &[
+                    "namespace definition",
+                    "b a",
+                    "binding workload",
+                    "resource",
+                ][..],
+            ),
+            (
+                3,
+                &["namespace definition b", "a binding workload", "resource"][..],
+            ),
+            (
+                7,
+                &["namespace definition b a binding workload resource"][..],
+            ),
+            (
+                8,
+                &["namespace definition b a binding workload resource"][..],
+            ),
+            // A step has an object in any case.
+            (
+                0,
+                &[
+                    "namespace",
+                    "definition",
+                    "b",
+                    "a",
+                    "binding",
+                    "workload",
+                    "resource",
+                ][..],
+            ),
+        ] {
+            let mut steps = Vec::new();
+            let mut left = objects.to_vec();
+            while !left.is_empty() {
+                let (step, rest) = split(left, most);
+                steps.push(text(&step));
+                left = rest;
+            }
+            assert_eq!(steps, expected, "{most}");
+        }
+        assert_eq!(split(Vec::new(), 2), (Vec::new(), Vec::new()));
+    }
+}
