@@ -1,7 +1,7 @@
 //! The checked set of files that a bundle or a catalog consists of.
 //!
 //! Bytes come from strangers: an archive, a registry, a folder. They become [`Content`] only through a
-//! [`Builder`], which normalises every path, enforces [`Limits`] while it reads, and keeps regular files alone.
+//! [`Builder`], which normalizes every path, enforces [`Limits`] while it reads, and keeps regular files alone.
 //! Whoever holds a `Content` need not check again.
 //!
 //! ```
@@ -111,7 +111,7 @@ pub enum Error {
     /// The same path stands twice in one archive.
     #[error("entry {path:?} appears twice; keep one of them")]
     Duplicate {
-        /// Its normalised path.
+        /// Its normalized path.
         path: String,
     },
     /// A path lies below one that is a file, or a link, which leads elsewhere.
@@ -142,7 +142,7 @@ pub struct File {
     pub mode: u32,
 }
 
-/// An ordered set of regular files under normalised relative paths.
+/// An ordered set of regular files under normalized relative paths.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Content {
     files: Paths<File>,
@@ -275,7 +275,7 @@ impl Builder {
 ///
 /// # Errors
 /// When the path is absolute, empty, contains `..`, a backslash or a control character.
-pub fn normalise(path: &str) -> Result<String, Error> {
+pub fn normalize(path: &str) -> Result<String, Error> {
     let refuse = |problem| {
         Err(Error::Path {
             path: path.chars().take(200).collect(),
@@ -335,7 +335,7 @@ mod tests {
             ("a\0b", None),
             ("a\nb", None),
         ] {
-            assert_eq!(normalise(path).ok().as_deref(), normal, "{path:?}");
+            assert_eq!(normalize(path).ok().as_deref(), normal, "{path:?}");
         }
     }
 

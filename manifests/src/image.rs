@@ -1,4 +1,4 @@
-//! Image references, as Docker's grammar for normalised names reads them.
+//! Image references, as Docker's grammar for normalized names reads them.
 
 use std::{fmt, str::FromStr};
 

@@ -228,7 +228,7 @@ pub struct BundleStatus {
     /// The generation that this status is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// `Unpacked`.
+    /// `Unpacked`; also `Stalled` while the content or the spec is at fault, and `ContentAvailable` while content is lost.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,

@@ -5,13 +5,13 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
 use kube::CustomResourceExt;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
     bounds,
     bundle::Bundle,
     catalog_source::{CatalogSource, convert::Version, v1},
-    instance::BundleInstance,
+    instance::{BundleInstance, BundleInstanceStatus},
     platform::PlatformOperator,
     platform_status::{self, PlatformStatus},
 };
@@ -43,6 +43,11 @@ const BUNDLE_WIDE: &[Column] = &[
     ),
 ];
 const INSTANCE: &[Column] = &[
+    (
+        "Ready",
+        ".status.conditions[?(@.type==\"Ready\")].status",
+        "Whether the generation is installed and healthy",
+    ),
     (
         "Installed Bundle",
         ".status.installedBundleName",
@@ -207,16 +212,28 @@ pub fn all() -> [CustomResourceDefinition; 3] {
         };
         restrict(schema, only);
     }
+    let mut instance = finish(
+        BundleInstance::crd(),
+        bounds::INSTANCE_NAME,
+        INSTANCE,
+        INSTANCE_WIDE,
+    );
+    schemas(&mut instance).for_each(observe_nothing);
     [
         finish(Bundle::crd(), bounds::BUNDLE_NAME, BUNDLE, BUNDLE_WIDE),
-        finish(
-            BundleInstance::crd(),
-            bounds::INSTANCE_NAME,
-            INSTANCE,
-            INSTANCE_WIDE,
-        ),
+        instance,
         status,
     ]
+}
+
+/// Adds the default of a status that is not written yet. Clients that compare `observedGeneration` with the generation, as
+/// kstatus does, wait for the first write then.
+fn observe_nothing(schema: &mut JSONSchemaProps) {
+    let properties = schema.properties.as_mut();
+    if let Some(status) = properties.and_then(|properties| properties.get_mut("status")) {
+        let default = json!({"observedGeneration": BundleInstanceStatus::NOT_OBSERVED});
+        status.default = Some(JSON(default));
+    }
 }
 
 /// Definitions of others, for clusters that lack them: whoever has one keeps it. They are in no install file, and in a

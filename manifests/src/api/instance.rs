@@ -1,5 +1,7 @@
 //! `BundleInstance`: a bundle that is installed, and kept as it was declared.
 
+pub mod ready;
+
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, OwnerReference, Time};
@@ -72,9 +74,10 @@ pub struct BundleInstanceSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub rollback_to: Option<i64>,
-    /// The seconds that the objects of a revision have to become healthy; 600 if the field is not set, no limit if it is 0.
-    /// After that time the revision counts as installed even if objects are unhealthy, so that objects of the former
-    /// revision are pruned.
+    /// The seconds that a generation has to become ready, and that the objects of a revision have to become healthy; 600 if
+    /// the field is not set, no limit if it is 0. After that time the condition Stalled is True, and the revision counts as
+    /// installed even if objects are unhealthy, so that objects of the former revision are pruned. With `rollback:
+    /// OnFailure`, a value that is set also leads to a rollback.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = bounds::SECONDS))]
     pub progress_deadline_seconds: Option<i64>,
@@ -166,7 +169,8 @@ pub enum Rollback {
     /// Never; what failed is tried again.
     #[default]
     Never,
-    /// When the new bundle cannot be applied, or does not become healthy.
+    /// The former bundle returns if the new one cannot be applied, if an object of it fails, or if `progressDeadlineSeconds`
+    /// is set and the objects are not healthy by then.
     OnFailure,
 }
 
@@ -270,11 +274,11 @@ pub struct BundleInstanceStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = bounds::REVISIONS))]
     pub revisions: Vec<RevisionStatus>,
-    /// The generation that this status is about.
+    /// The generation that this status is about; -1 before the provisioner has observed any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// The time since which this generation is not ready; the progress deadline starts then. Not set while the condition
-    /// Ready is True.
+    /// The time since which this generation is not ready; the progress deadline starts then. Not set once the condition
+    /// Ready was True.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progressing_since: Option<Time>,
     /// The source of the installed Bundle in its immutable form.
@@ -410,6 +414,18 @@ pub enum Cause {
     Migration,
 }
 
+impl BundleInstanceStatus {
+    /// The value of `observedGeneration` before the provisioner has observed a generation, which the definition has as a
+    /// default: without it kstatus takes a new object for a finished one.
+    pub const NOT_OBSERVED: i64 = -1;
+
+    /// Returns the generation that the provisioner has observed.
+    pub fn observed(&self) -> Option<i64> {
+        self.observed_generation
+            .filter(|generation| *generation > Self::NOT_OBSERVED)
+    }
+}
+
 impl BundleInstance {
     /// Reports whether an ownerReference refers to this BundleInstance.
     pub fn is_in(&self, reference: &OwnerReference) -> bool {
@@ -470,7 +486,8 @@ pub struct InventoryKind {
     /// Kind.
     #[schemars(length(max = bounds::WORD))]
     pub kind: String,
-    /// `namespace/name`, or `name`; behind a space, once it was applied, the fingerprint of the fields that are ours.
+    /// `namespace/name`, or `name`; behind a space, once it was applied, the fingerprint of the fields that are ours. It ends
+    /// with `+recreate` while a rollout deletes the object and creates it again.
     #[schemars(length(max = bounds::INVENTORY_OBJECTS), inner(length(max = bounds::WORD)))]
     pub objects: Vec<String>,
 }

@@ -2,7 +2,7 @@
 
 use std::io::{self, Read};
 
-use super::{Error, Irregular, Limits, Paths, normalise};
+use super::{Error, Irregular, Limits, Paths, normalize};
 
 /// Lets files in under limits, and leaves to its caller what is kept of each.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ impl<T> Gate<T> {
         reader: &mut dyn Read,
         keep: impl FnOnce(&str, &mut dyn Read) -> Result<T, E>,
     ) -> Result<(), E> {
-        let path = self.normalise(path)?;
+        let path = self.normalize(path)?;
         self.count()?;
         self.check_folders(&path)?;
         let left = self.limits.total.saturating_sub(self.size);
@@ -54,7 +54,7 @@ impl<T> Gate<T> {
     /// # Errors
     /// When the path is not acceptable, a limit is reached or the path exists already.
     pub fn note(&mut self, path: &str, size: u64, value: T) -> Result<(), Error> {
-        let path = self.normalise(path)?;
+        let path = self.normalize(path)?;
         self.count()?;
         self.check_folders(&path)?;
         self.settle(path, size, value)
@@ -97,7 +97,7 @@ impl<T> Gate<T> {
     /// When the path is not acceptable or there are too many entries.
     pub fn skip(&mut self, path: &str) -> Result<(), Error> {
         if !matches!(path, "" | "." | "./" | "/") {
-            self.normalise(path)?;
+            self.normalize(path)?;
         }
         self.count()
     }
@@ -108,7 +108,7 @@ impl<T> Gate<T> {
     /// Returns an error if the path is not acceptable, exists already, lies below or above another entry that is not a
     /// directory, or there are too many entries.
     pub fn record(&mut self, path: &str, entry: Irregular) -> Result<(), Error> {
-        let path = self.normalise(path)?;
+        let path = self.normalize(path)?;
         self.count()?;
         self.check_folders(&path)?;
         if self.paths.is_taken(&path) {
@@ -133,7 +133,7 @@ impl<T> Gate<T> {
         Ok(())
     }
 
-    fn normalise(&self, path: &str) -> Result<String, Error> {
+    fn normalize(&self, path: &str) -> Result<String, Error> {
         if path.len() > self.limits.path {
             return Err(Error::PathTooLong {
                 path: path.chars().take(80).chain("…".chars()).collect(),
@@ -142,7 +142,7 @@ impl<T> Gate<T> {
                 flag: "--max-path-length",
             });
         }
-        let normal = normalise(path)?;
+        let normal = normalize(path)?;
         if normal.split('/').count() > self.limits.depth {
             return Err(Error::PathTooLong {
                 path: normal.chars().take(80).chain("…".chars()).collect(),

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{Paths, normalise};
+use super::{Paths, normalize};
 use crate::yaml;
 
 /// Annotations that name a directory, and the directory that is used without them.
@@ -168,7 +168,7 @@ pub(super) fn directories<T, B: AsRef<[u8]>>(
     let mut directories = vec![METADATA.to_owned()];
     for (annotation, usual) in DIRECTORY_ANNOTATIONS {
         let named = annotations.get(annotation).and_then(Value::as_str);
-        let named = named.and_then(|named| normalise(named.trim().trim_start_matches('/')).ok());
+        let named = named.and_then(|named| normalize(named.trim().trim_start_matches('/')).ok());
         // A directory without files is not used, and a link may be the reason for that.
         if !named
             .as_deref()

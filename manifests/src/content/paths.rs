@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::Irregular;
 
-/// An ordered set of values and irregular entries under normalised relative paths, none of which is both, appears twice,
+/// An ordered set of values and irregular entries under normalized relative paths, none of which is both, appears twice,
 /// or lies below another one. Only a
 /// [`Gate`](super::Gate) makes one, so that whoever holds it need not check the paths again.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -40,7 +40,7 @@ fn outer(key: &str, at: &Frame<'_>) -> Option<Hint> {
         .map(|frame| Hint::Outer(frame.path().key(key)))
 }
 
-/// How many letters to insert, delete, replace or swap with their neighbour.
+/// How many letters to insert, delete, replace or swap with their neighbor.
 fn distance(a: &[u8], b: &[u8]) -> usize {
     let mut before: Vec<usize> = Vec::new();
     let mut last: Vec<usize> = (0..=b.len()).collect();

@@ -23,7 +23,7 @@ pub(super) fn next(input: &[u8], from: usize) -> Option<Result<(Value, usize), F
     let mut values = Deserializer::from_slice(rest).into_iter();
     Some(match values.next()? {
         Ok(mut value) => {
-            normalise(&mut value);
+            normalize(&mut value);
             Ok((value, from + values.byte_offset()))
         }
         Err(error) => {
@@ -60,7 +60,7 @@ pub(super) fn chunk(input: &[u8], range: Range<usize>) -> Chunk<'static> {
 }
 
 /// Numbers as YAML documents have them: `2.0` is 2.
-fn normalise(value: &mut Value) {
+fn normalize(value: &mut Value) {
     match value {
         Value::Number(number) => {
             if let Some(number) = number
@@ -71,8 +71,8 @@ fn normalise(value: &mut Value) {
                 *value = Value::Number(number);
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(normalise),
-        Value::Object(map) => map.values_mut().for_each(normalise),
+        Value::Array(items) => items.iter_mut().for_each(normalize),
+        Value::Object(map) => map.values_mut().for_each(normalize),
         Value::Null | Value::Bool(_) | Value::String(_) => {}
     }
 }

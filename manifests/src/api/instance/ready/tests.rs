@@ -1,0 +1,297 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+const READY: Facts = Facts {
+    is_applied: true,
+    remedy: None,
+    objects: Objects::Healthy,
+    is_rolled_back: false,
+};
+const SLOW: Facts = Facts {
+    objects: Objects::Progressing,
+    ..READY
+};
+const BLOCKED: Facts = Facts {
+    is_applied: false,
+    remedy: Some(Remedy::World),
+    ..READY
+};
+const NOT_OBSERVED: Facts = Facts {
+    objects: Objects::NotObserved,
+    ..READY
+};
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+fn declaration(generation: i64, deadline: u64) -> Declaration {
+    Declaration {
+        generation: Some(generation),
+        deadline: (deadline > 0).then(|| Duration::from_secs(deadline)),
+        ..Declaration::default()
+    }
+}
+
+/// A status whose condition Progressing has this reason.
+fn status(activity: &str) -> BundleInstanceStatus {
+    let mut status = BundleInstanceStatus::default();
+    progress(&mut status, activity);
+    status
+}
+
+fn progress(status: &mut BundleInstanceStatus, activity: &str) {
+    let condition = Condition {
+        type_: condition::PROGRESSING.to_owned(),
+        status: "True".to_owned(),
+        reason: activity.to_owned(),
+        message: format!("message of {activity}"),
+        observed_generation: None,
+        last_transition_time: Time(at(0)),
+    };
+    condition::set(&mut status.conditions, condition);
+}
+
+/// Ready, the other condition that exists, and `progressingSince`: `Unknown Reconciling/Progressing 0`.
+fn short(status: &BundleInstanceStatus) -> String {
+    let of = |type_| find(&status.conditions, type_);
+    let ready = of(condition::READY).unwrap().status.clone();
+    let beside = |type_: &'static str| {
+        of(type_).map(|condition| {
+            assert_eq!(condition.status, "True");
+            format!("{type_}/{}", condition.reason)
+        })
+    };
+    let since = status.progressing_since.as_ref();
+    let words = [
+        Some(ready),
+        beside(condition::RECONCILING),
+        beside(condition::STALLED),
+        since.map(|since| since.0.as_second().to_string()),
+    ];
+    words.into_iter().flatten().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn deadline_runs_until_a_generation_is_ready_for_the_first_time() {
+    const RETRY: &str = "Unknown Reconciling/ProgressingWithRetry";
+    const STALLED: &str = "False Stalled/ProgressDeadlineExceeded";
+    let mut before = BundleInstanceStatus::default();
+    for (second, generation, activity, facts, expected) in ::tests::rows![
+        0, 1, "Applying", BLOCKED => format!("{RETRY} 0");
+        59, 1, "Blocked", BLOCKED => format!("{RETRY} 0");
+        60, 1, "Blocked", BLOCKED => format!("{STALLED} 0");
+        90, 1, "WaitingForHealth", SLOW => format!("{STALLED} 0");
+        99, 1, "UpToDate", READY => "True".to_owned();
+        // The deadline of this generation is over.
+        100, 1, "WaitingForHealth", SLOW => "Unknown Reconciling/Progressing".to_owned();
+        999, 1, "WaitingForHealth", SLOW => "Unknown Reconciling/Progressing".to_owned();
+        1000, 1, "Blocked", BLOCKED => RETRY.to_owned();
+        // Another generation has another deadline.
+        1010, 2, "Blocked", BLOCKED => format!("{RETRY} 1010");
+        1069, 2, "Blocked", BLOCKED => format!("{RETRY} 1010");
+        1070, 2, "Blocked", BLOCKED => format!("{STALLED} 1010");
+        1080, 3, "Blocked", BLOCKED => format!("{RETRY} 1080");
+        // A paused instance has no deadline.
+        1090, 4, "Paused", SLOW => "False".to_owned();
+        2000, 4, "Paused", SLOW => "False".to_owned();
+        2010, 5, "WaitingForHealth", SLOW => "Unknown Reconciling/Progressing 2010".to_owned();
+        // A change of a field that changes no object.
+        2020, 6, "UpToDate", READY => "True".to_owned();
+        2030, 7, "UpToDate", READY => "True".to_owned();
+    ] {
+        progress(&mut before, activity);
+        let declared = declaration(generation, 60);
+        update(&mut before, &declared, facts, at(second));
+        assert_eq!(short(&before), expected, "at {second}");
+    }
+    let mut unlimited = status("Blocked");
+    for second in [0, 1_000_000] {
+        update(&mut unlimited, &declaration(1, 0), BLOCKED, at(second));
+        let expected = "Unknown Reconciling/ProgressingWithRetry 0";
+        assert_eq!(short(&unlimited), expected);
+    }
+    update(&mut unlimited, &declaration(1, 60), BLOCKED, at(1_000_001));
+    assert!(short(&unlimited).starts_with(STALLED));
+}
+
+#[test]
+fn another_attempt_on_request_starts_the_deadline_again() {
+    let mut status = status("Blocked");
+    let declared = declaration(1, 60);
+    let retried = Declaration {
+        is_retried: true,
+        ..declared
+    };
+    for (second, declared, expected) in [
+        (0, &declared, "Unknown Reconciling/ProgressingWithRetry 0"),
+        (60, &declared, "False Stalled/ProgressDeadlineExceeded 0"),
+        (70, &retried, "Unknown Reconciling/ProgressingWithRetry 70"),
+        (
+            129,
+            &declared,
+            "Unknown Reconciling/ProgressingWithRetry 70",
+        ),
+        (130, &declared, "False Stalled/ProgressDeadlineExceeded 70"),
+    ] {
+        update(&mut status, declared, BLOCKED, at(second));
+        assert_eq!(short(&status), expected, "at {second}");
+    }
+}
+
+// A restart of the provisioner loses what the informers have observed.
+#[test]
+fn lost_observation_changes_nothing() {
+    let own = Facts {
+        remedy: Some(Remedy::Own),
+        ..BLOCKED
+    };
+    let failed = Facts {
+        objects: Objects::Failed,
+        ..READY
+    };
+    let declared = declaration(1, 60);
+    for (activity, facts, expected) in [
+        ("UpToDate", READY, "True"),
+        (
+            "WaitingForHealth",
+            SLOW,
+            "Unknown Reconciling/Progressing 0",
+        ),
+        ("Blocked", own, "False Stalled/Blocked 0"),
+        ("UpToDate", failed, "False Stalled/Unhealthy 0"),
+    ] {
+        let mut status = status(activity);
+        let unhealthy = Condition {
+            type_: condition::HEALTHY.to_owned(),
+            status: "False".to_owned(),
+            reason: reason::UNHEALTHY.to_owned(),
+            message: String::new(),
+            observed_generation: None,
+            last_transition_time: Time(at(0)),
+        };
+        condition::set(&mut status.conditions, unhealthy);
+        update(&mut status, &declared, facts, at(0));
+        assert_eq!(short(&status), expected);
+        let before = status.clone();
+        update(&mut status, &declared, NOT_OBSERVED, at(1));
+        assert_eq!(status, before);
+        // Of another generation nothing is known.
+        update(&mut status, &declaration(2, 60), NOT_OBSERVED, at(2));
+        assert_eq!(short(&status), "Unknown Reconciling/Progressing 2");
+    }
+    let mut slow = status("WaitingForHealth");
+    update(&mut slow, &declared, SLOW, at(0));
+    for second in [60, 61] {
+        update(&mut slow, &declared, NOT_OBSERVED, at(second));
+        let expected = "False Stalled/ProgressDeadlineExceeded 0";
+        assert_eq!(short(&slow), expected);
+    }
+}
+
+#[test]
+fn time_left_counts_down_to_zero() {
+    let mut since = BundleInstanceStatus::default();
+    let limit = Some(Duration::from_secs(60));
+    assert_eq!(time_left(&since, limit, at(0)), None);
+    since.progressing_since = Some(Time(at(100)));
+    assert_eq!(time_left(&since, None, at(0)), None);
+    // The clocks may differ.
+    for (second, expected) in [(40, 120), (100, 60), (159, 1), (160, 0), (9999, 0)] {
+        let found = time_left(&since, limit, at(second));
+        assert_eq!(found, Some(Duration::from_secs(expected)), "{second}");
+    }
+}
+
+#[test]
+fn message_is_that_of_the_condition_that_decides() {
+    let mut status = status("Blocked");
+    update(&mut status, &declaration(1, 60), BLOCKED, at(0));
+    let of = |status: &BundleInstanceStatus, type_| find(&status.conditions, type_).cloned();
+    let ready = of(&status, condition::READY).unwrap();
+    assert_eq!(
+        (&*ready.reason, &*ready.message, ready.observed_generation),
+        ("Blocked", "message of Blocked", Some(1))
+    );
+    let reconciling = of(&status, condition::RECONCILING).unwrap();
+    assert_eq!(reconciling.message, ready.message);
+
+    status.conditions.clear();
+    progress(&mut status, "Blocked");
+    for condition in &mut status.conditions {
+        condition.message = "ü".repeat(5000);
+    }
+    update(&mut status, &declaration(1, 60), BLOCKED, at(0));
+    let ready = of(&status, condition::READY).unwrap();
+    assert_eq!(ready.message, format!("{}…", "ü".repeat(1000)));
+}
+
+fn instance(metadata: &Value, paused: bool, conditions: &[(&str, &str, &str)]) -> BundleInstance {
+    let conditions: Vec<Value> = conditions
+        .iter()
+        .map(|(type_, status, reason)| {
+            json!({"type": type_, "status": status, "reason": reason, "message": "",
+                   "lastTransitionTime": "2026-01-01T00:00:00Z"})
+        })
+        .collect();
+    let mut instance: BundleInstance = serde_json::from_value(json!({
+        "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleInstance",
+        "metadata": {"name": "tide", "generation": 2},
+        "spec": {
+            "provisionerClassName": "core-rukpak-io-plain", "paused": paused,
+            "template": {"spec": {"source": {"type": "upload"}}},
+        },
+        "status": {"observedGeneration": 2, "conditions": conditions},
+    }))
+    .unwrap();
+    if let Some(generation) = metadata.get("generation") {
+        instance.metadata.generation = generation.as_i64();
+    }
+    if metadata.get("deletionTimestamp").is_some() {
+        instance.metadata.deletion_timestamp = Some(Time(at(0)));
+    }
+    instance
+}
+
+#[test]
+fn phase_is_one_word() {
+    let ready = ("Ready", "True", "UpToDate");
+    let unknown = ("Ready", "Unknown", "Applying");
+    let not = ("Ready", "False", "Unhealthy");
+    let reconciling = ("Reconciling", "True", "Progressing");
+    let stalled = ("Stalled", "True", "Unhealthy");
+    let healthy = ("Healthy", "True", "Healthy");
+    let unhealthy = ("Healthy", "False", "Unhealthy");
+    let progressing = |reason| ("Progressing", "True", reason);
+    let none = json!({});
+    let newer = json!({"generation": 3});
+    let terminating = json!({"deletionTimestamp": true});
+    for ((metadata, paused, conditions), expected) in ::tests::rows![
+        (&none, false, vec![ready]) => "Ready";
+        (&none, false, vec![unknown, reconciling]) => "Reconciling";
+        (&none, false, vec![not, stalled]) => "Stalled";
+        (&none, false, vec![not]) => "NotReady";
+        (&none, true, vec![ready]) => "Paused";
+        (&newer, false, vec![ready]) => "Reconciling";
+        (&newer, true, vec![ready]) => "Reconciling";
+        (&terminating, true, vec![ready]) => "Terminating";
+        // An older provisioner wrote these.
+        (&none, false, vec![healthy, progressing("UpToDate")]) => "Ready";
+        (&none, false, vec![unhealthy, progressing("WaitingForHealth")]) => "Reconciling";
+        (&none, false, vec![healthy, progressing("Blocked")]) => "Reconciling";
+        (&none, false, vec![unhealthy, progressing("UpToDate")]) => "Stalled";
+        (&none, false, vec![]) => "Reconciling";
+    ] {
+        let instance = instance(metadata, paused, &conditions);
+        let found = phase(&instance, at(0)).to_string();
+        assert_eq!(found, expected, "{metadata} {paused} {conditions:?}");
+    }
+    let mut new = instance(&none, false, &[]);
+    new.status = None;
+    assert_eq!(phase(&new, at(0)), Phase::Reconciling);
+    let status = new.status.insert(BundleInstanceStatus::default());
+    status.observed_generation = Some(BundleInstanceStatus::NOT_OBSERVED);
+    assert_eq!(status.observed(), None);
+    assert_eq!(phase(&new, at(0)), Phase::Reconciling);
+}
