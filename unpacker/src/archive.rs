@@ -304,14 +304,14 @@ impl Archive {
         if irregular.is_none() && kind == b'5' {
             return self.files.skip(&path);
         }
-        let normal = content::normalise(&path)?;
+        let normal = content::normalize(&path)?;
         match irregular {
             None if self.select.takes(&normal) => add(&mut self.files, blocks, &path, entry),
             // A link in the place of a directory hides what is selected in it.
             Some(irregular) if self.select.enters(&normal) => {
                 entry.record(&mut self.files, &path, irregular, |files, target| {
                     let target = str::from_utf8(target).ok();
-                    match target.and_then(|target| content::normalise(target).ok()) {
+                    match target.and_then(|target| content::normalize(target).ok()) {
                         Some(target) => files.link(&path, &target),
                         None => Ok(false),
                     }

@@ -170,7 +170,7 @@ fn folder(configmap: &ConfigMap) -> Result<Option<String>, Error> {
     if path.split('/').all(|part| matches!(part, "" | ".")) && !path.starts_with('/') {
         return Ok(None);
     }
-    match content::normalise(path) {
+    match content::normalize(path) {
         Ok(folder) => Ok(Some(folder)),
         Err(source) => Err(Error::Path {
             name: configmap.name.clone(),

@@ -128,7 +128,7 @@ impl Layers {
     /// # Errors
     /// As [`push`](Self::push), and when there are not `size` bytes.
     pub fn push_file(&mut self, path: &str, size: u64, reader: impl Read) -> Result<()> {
-        let path = content::normalise(path)?;
+        let path = content::normalize(path)?;
         let mut header = tar::Header::new_gnu();
         header.set_size(size);
         header.set_mode(0o644);

@@ -4,7 +4,7 @@ use manifests::content;
 
 use crate::{Options, Result, Selection};
 
-/// [`Options::select`] with normalised paths; nothing selects everything.
+/// [`Options::select`] with normalized paths; nothing selects everything.
 #[derive(Debug)]
 pub(crate) struct Select(Option<Vec<String>>);
 
@@ -14,7 +14,7 @@ impl Select {
         let Selection::Only(paths) = &options.select else {
             return Ok(Self(None));
         };
-        let normal = paths.iter().map(|path| content::normalise(path));
+        let normal = paths.iter().map(|path| content::normalize(path));
         Ok(Self(Some(normal.collect::<Result<_, _>>()?)))
     }
 

@@ -30,7 +30,7 @@ use crate::{
     spool::{Failure, Piece, Room, Spool},
 };
 
-/// An ordered set of regular files under normalised relative paths. The first few MiB are in memory, the rest in an
+/// An ordered set of regular files under normalized relative paths. The first few MiB are in memory, the rest in an
 /// unnamed temporary file.
 #[derive(Debug)]
 pub struct Tree {

@@ -10,7 +10,7 @@ pub(super) struct KnownHosts {
     /// Of the host at this port.
     keys: Vec<Known>,
     /// Of the host without a port. As in OpenSSH they count only where nothing is known of the port, and only in
-    /// favour of a key: what listens at another port may be something else.
+    /// favor of a key: what listens at another port may be something else.
     bare: Vec<Known>,
 }
 

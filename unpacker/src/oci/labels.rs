@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use manifests::content::normalise;
+use manifests::content::normalize;
 use serde::Deserialize;
 
 use super::{Error, error::LabelProblem, excerpt, json};
@@ -88,7 +88,7 @@ fn named(labels: &BTreeMap<String, String>, keys: &[&'static str]) -> Result<Vec
             paths.push(String::new());
             continue;
         }
-        let path = normalise(relative).map_err(|error| Error::Label {
+        let path = normalize(relative).map_err(|error| Error::Label {
             label,
             value: Some(excerpt(value)),
             source: Some(LabelProblem(excerpt(&error.to_string()))),

@@ -42,7 +42,7 @@ pub(super) fn git(text: &str) -> Result<Git, String> {
         None => (fragment, None),
     };
     let directory = directory.filter(|directory| !matches!(&**directory, "" | "." | "./" | "/"));
-    let directory = directory.as_deref().map(manifests::content::normalise);
+    let directory = directory.as_deref().map(manifests::content::normalize);
     let directory = directory.transpose();
     Ok(Git {
         repository,

@@ -260,8 +260,8 @@ impl Disk {
         }
         if count > 0 {
             debug!(count, "evicted content");
-            self.sources
-                .sweep(usage, |digest| self.path(digest).exists())?;
+            let is_there = |digest: &Digest| self.path(digest).exists();
+            self.sources.removed(usage, count, is_there)?;
         }
         Ok(count)
     }

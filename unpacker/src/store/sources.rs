@@ -19,6 +19,9 @@ use crate::{Digest, SkippedEntries};
 /// once more.
 const MOST: usize = 10_000;
 
+/// So many links of no use are not worth a sweep.
+const FEW: usize = 100;
+
 /// Bytes of a file in place of a link.
 const MAX_NOTE_SIZE: u64 = 64 << 10;
 
@@ -36,6 +39,8 @@ pub(super) struct Sources {
     temp: PathBuf,
     /// About how many there are. Other processes add some too.
     count: AtomicUsize,
+    /// How much content was removed since the last sweep: a link to it is of no use, and does no harm.
+    stale: AtomicUsize,
 }
 
 impl Sources {
@@ -44,6 +49,7 @@ impl Sources {
             folder,
             temp,
             count: AtomicUsize::new(0),
+            stale: AtomicUsize::new(0),
         }
     }
 
@@ -85,6 +91,21 @@ impl Sources {
         read(&self.folder.join(key.hex()))
     }
 
+    /// Some content was removed. Looking through the whole folder each time would take longer the more links there are, so
+    /// that is done once there may be as many links of no use as others.
+    pub(super) fn removed(
+        &self,
+        usage: &Usage<'_>,
+        content: usize,
+        is_there: impl Fn(&Digest) -> bool,
+    ) -> Result<()> {
+        let stale = self.stale.fetch_add(content, Ordering::Relaxed) + content;
+        if stale >= (self.count.load(Ordering::Relaxed) / 2).max(FEW) {
+            self.sweep(usage, is_there)?;
+        }
+        Ok(())
+    }
+
     /// Forgets links whose content is gone, whatever else is no link of ours, and the oldest if there are too many.
     pub(super) fn sweep(&self, _: &Usage<'_>, is_there: impl Fn(&Digest) -> bool) -> Result<()> {
         let mut links = Vec::new();
@@ -106,6 +127,7 @@ impl Sources {
             }
         }
         self.count.store(links.len(), Ordering::Relaxed);
+        self.stale.store(0, Ordering::Relaxed);
         Ok(())
     }
 }

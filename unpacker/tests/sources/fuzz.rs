@@ -108,7 +108,7 @@ fn changed_archives_never_exceed_the_limits() {
             let depth = path.split('/').count();
             assert!(path.len() <= limits.path && depth <= limits.depth, "{path}");
             assert!(file.bytes.len() as u64 <= limits.file);
-            assert_eq!(manifests::content::normalise(path).unwrap(), path);
+            assert_eq!(manifests::content::normalize(path).unwrap(), path);
         }
         let again = packed(&content);
         let files = |content: &Content| {
@@ -193,7 +193,7 @@ fn changed_layers_never_give_what_is_not_selected() {
         assert!(tree.size() <= 1500 && tree.len() <= 12);
         let content = tree.into_content().unwrap();
         for (path, _) in content.files() {
-            assert_eq!(manifests::content::normalise(path).unwrap(), path);
+            assert_eq!(manifests::content::normalize(path).unwrap(), path);
             assert!(path == "a" || path.starts_with("a/"), "{path}");
             assert!(!path.contains(".wh."), "{path}");
         }

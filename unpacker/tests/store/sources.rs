@@ -174,3 +174,34 @@ fn links_do_not_pile_up_for_ever() {
     assert!((9000..10_000).contains(&count), "{count}");
     assert!(store.find(&key(10_099)).is_some() && store.find(&key(0)).is_none());
 }
+
+#[test]
+fn links_to_removed_content_are_swept_now_and_then() {
+    let (folder, store) = fresh(16 << 20, 0);
+    let key = |at: u64| {
+        let text = format!("https://h/{at}#{}", unpacker::Digest::of(b""));
+        store
+            .key(&source(&text), &Options::default(), &Access::default())
+            .unwrap()
+    };
+    let digests: Vec<_> = (0..300)
+        .map(|at| {
+            let digest = put(&store, at, 10).digest;
+            let none = SkippedEntries::default();
+            store.remember(&key(at), &digest, &none).unwrap();
+            digest
+        })
+        .collect();
+    let links = || fs::read_dir(folder.path().join("sources")).unwrap().count();
+    let mut most = 0;
+    for (left, digest) in (0..300).rev().zip(&digests) {
+        store.remove(digest).unwrap();
+        most = most.max(links() - left);
+    }
+    // At most as many links are of no use as others are there, or a hundred.
+    assert!(most < 150 && links() < 100, "{most} {}", links());
+    assert!((0..300).all(|at| store.find(&key(at)).is_none()));
+    drop(store);
+    open(folder.path(), 16 << 20, 0);
+    assert_eq!(links(), 0);
+}

@@ -32,7 +32,7 @@ async fn the_longest_matching_key_wins() {
         "quay.io", "else/app" => Some("quay.io");
         "quay.io", "org/app" => Some("quay.io/org");
         "quay.io", "org" => Some("quay.io/org");
-        "quay.io", "organisation/app" => Some("quay.io");
+        "quay.io", "organization/app" => Some("quay.io");
         "quay.io", "org/team/app" => Some("https://quay.io/org/team/");
         "us.example.com", "app" => Some("*.example.com");
         "eu.example.com", "app" => Some("eu.example.com");

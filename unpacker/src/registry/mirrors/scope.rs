@@ -75,7 +75,7 @@ mod tests {
             ("quay.io", "quay.io/org/app:v1", Some(7)),
             ("quay.io", "quay.io:5000/org/app", None),
             ("quay.io/org", "quay.io/org/app", Some(11)),
-            ("quay.io/org", "quay.io/organisation/app", None),
+            ("quay.io/org", "quay.io/organization/app", None),
             ("quay.io/org/app", "quay.io/org/app:v1", Some(15)),
             ("quay.io/org/app:v1", "quay.io/org/app:v1", Some(18)),
             ("quay.io/org/app:v1", "quay.io/org/app:v2", None),

@@ -44,7 +44,7 @@ fn the_longest_source_decides_where_to_ask_and_in_which_order() {
     for (image, places) in ::tests::rows![
         "ghcr.io/app:v1" => Some(vec!["ghcr.io/app"]);
         "quay.io/app:v1" => Some(vec!["a.example/app", "quay.io/app"]);
-        "quay.io/organisation/app" => Some(vec!["a.example/organisation/app", "quay.io/organisation/app"]);
+        "quay.io/organization/app" => Some(vec!["a.example/organization/app", "quay.io/organization/app"]);
         "quay.io/org/app:v1" => Some(vec!["c.example:5000/y/z/app", "d.example/app", "quay.io/org/app"]);
         &format!("quay.io/org/app:v1{digest}") => Some(vec!["b.example/x/app", "d.example/app", "quay.io/org/app"]);
         "one.internal/app" => Some(vec!["e.example/all/app", "one.internal/app"]);
