@@ -17,6 +17,7 @@ mod controller;
 mod conversions;
 mod fetch;
 mod held;
+mod index;
 pub mod job;
 mod load;
 mod reconcile;

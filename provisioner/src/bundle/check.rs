@@ -206,6 +206,17 @@ mod tests {
 
     #[test]
     fn plain_content_counts_its_objects() {
+        let many: Vec<String> = (0..=MOST_OBJECTS)
+            .map(|number| {
+                format!("{{apiVersion: v1, kind: ConfigMap, metadata: {{name: a{number}}}}}")
+            })
+            .collect();
+        let files = [("manifests/a.yaml", many.join("\n---\n"))];
+        let files = files.each_ref().map(|(path, text)| (*path, text.as_str()));
+        let error = outcome(Class::Plain, &files).unwrap_err();
+        for part in ["10001 objects", "at most 10000", "split it"] {
+            assert!(error.contains(part), "{part} is missing: {error}");
+        }
         let facts = outcome(Class::Plain, &[("manifests/a.yaml", MAP)]).unwrap();
         assert_eq!(facts.conversion.unwrap().objects, 1);
         assert_eq!(facts.package, None);

@@ -53,6 +53,7 @@ pub async fn run(ctx: Context, stop: CancellationToken) {
     let shared = Arc::new(Shared::new(ctx));
     let (reader, writer) = reflector::store::<Bundle>();
     let (seen, events) = mpsc::unbounded_channel();
+    let index = Arc::clone(&shared.index);
     let bundles = watcher(
         Api::<Bundle>::all(client.clone()),
         watcher::Config::default(),
@@ -60,6 +61,14 @@ pub async fn run(ctx: Context, stop: CancellationToken) {
     .modify(|bundle| bundle.managed_fields_mut().clear())
     .backoff(Pauses::default())
     .reflect(writer)
+    .inspect({
+        let index = Arc::clone(&index);
+        move |event| {
+            if let Ok(event) = event {
+                index.apply(event);
+            }
+        }
+    })
     .inspect(move |event| {
         // The receiver lives as long as this stream, or the process ends.
         let _ = match event {
@@ -92,28 +101,23 @@ pub async fn run(ctx: Context, stop: CancellationToken) {
             ready.done();
         }
     };
-    let all = watcher::Config::default;
-    let secrets = touched::<Secret>(client.clone(), &namespace, all());
-    let config_maps = touched::<ConfigMap>(client.clone(), &namespace, all());
+    // Every rollout writes some of these, and no Bundle reads them.
+    let without = |label: &str| watcher::Config::default().labels(&format!("!{label}"));
+    let secrets = touched::<Secret>(client.clone(), &namespace, without(labels::REVISION_OF));
+    let config_maps =
+        touched::<ConfigMap>(client.clone(), &namespace, without(labels::INVENTORY_OF));
     let of_secret = {
-        let reader = reader.clone();
-        move |secret: PartialObjectMeta<Secret>| {
-            let name = secret.name_any();
-            waiting(&reader, |bundle| {
-                source::secret(&bundle.spec.source) == Some(&name)
-            })
-        }
+        let index = Arc::clone(&index);
+        move |secret: PartialObjectMeta<Secret>| to_references(&index.of_secret(&secret.name_any()))
     };
     let of_config_map = {
         let reader = reader.clone();
         move |map: PartialObjectMeta<ConfigMap>| {
-            let name = map.name_any();
-            let owner = owner(&map);
-            waiting(&reader, |bundle| {
-                let spec = &bundle.spec.source;
-                source::reads(spec, &name)
-                    || source::is_upload(spec) && owner.as_ref() == bundle.metadata.name.as_ref()
-            })
+            let mut names = index.of_config_map(&map.name_any());
+            let waits =
+                |bundle: &Bundle| source::is_upload(&bundle.spec.source) && !is_unpacked(bundle);
+            names.extend(owner(&map).filter(|name| is(&reader, name, waits)));
+            to_references(&names)
         }
     };
     let controller = Controller::for_stream(bundles, reader.clone());
@@ -165,8 +169,9 @@ fn with_jobs(
         // It is called after its Job.
         let name = said.name_any();
         let job = name.rsplit_once('.').map(|(job, _)| job);
-        let bundle = job.and_then(job::bundle_of).map(str::to_owned);
-        waiting(&reader, |other| other.metadata.name == bundle)
+        let bundle = job.and_then(job::bundle_of);
+        let bundle = bundle.filter(|name| is(&reader, name, |bundle| !is_unpacked(bundle)));
+        bundle.map(ObjectRef::new)
     };
     controller
         .reconcile_on(turns)
@@ -181,7 +186,11 @@ fn pulled_otherwise(
     reader: Reader<Bundle>,
 ) -> impl Stream<Item = ObjectRef<Bundle>> + use<> {
     let changes = ctx.pulling.changes();
-    changes.flat_map(move |()| stream::iter(waiting(&reader, |_| true)))
+    changes.flat_map(move |()| {
+        let mut bundles = reader.state();
+        bundles.retain(|bundle| !is_unpacked(bundle));
+        stream::iter(bundles).map(|bundle| ObjectRef::from_obj(&*bundle))
+    })
 }
 
 /// Bundles whose turn it is to make a Job.
@@ -249,15 +258,14 @@ fn owners<K: Resource>(object: K) -> Option<ObjectRef<Bundle>> {
     owner(&object).map(|name| ObjectRef::new(&name))
 }
 
-/// Bundles whose content is not there yet and may come now.
-fn waiting(reader: &Reader<Bundle>, concerns: impl Fn(&Bundle) -> bool) -> Vec<ObjectRef<Bundle>> {
-    let bundles = reader.state();
-    let concerned = bundles
-        .iter()
-        .filter(|bundle| !is_unpacked(bundle) && concerns(bundle));
-    concerned
-        .map(|bundle| ObjectRef::from_obj(&**bundle))
-        .collect()
+fn to_references(names: &[String]) -> Vec<ObjectRef<Bundle>> {
+    names.iter().map(|name| ObjectRef::new(name)).collect()
+}
+
+/// Reports whether there is a Bundle of this name of which something is true.
+fn is(reader: &Reader<Bundle>, name: &str, what: impl Fn(&Bundle) -> bool) -> bool {
+    let found = reader.get(&ObjectRef::new(name));
+    found.is_some_and(|bundle| what(&bundle))
 }
 
 #[expect(clippy::needless_pass_by_value)] // so the controller gives them

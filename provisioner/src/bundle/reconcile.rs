@@ -18,6 +18,7 @@ use super::{
     check, class_of,
     fetch::{self, ApiError, Brought, Fetched},
     held::Held,
+    index::Index,
     job, source,
     status::{Outcome, Unpacked, is_lost, is_unpacked},
     uid,
@@ -31,9 +32,28 @@ const FETCHES: usize = 16;
 /// What takes no longer than this is not told of while it goes on.
 const AT_ONCE: Duration = Duration::from_secs(1);
 
+/// The reasons of failures that blame the content or the spec, so that only a change of one of them helps. Everything else
+/// may come from the network, the registry or a Secret.
+const REFUSALS: [&str; 12] = [
+    "BundleInvalid",
+    "ContentChanged",
+    "ContentRefused",
+    "DuplicatePath",
+    "ImageEmpty",
+    "ImageUnsupported",
+    "InvalidPath",
+    "LabelInvalid",
+    "LimitExceeded",
+    "Panicked",
+    "SourceInvalid",
+    "UnknownFormat",
+];
+
 /// What the reconciles share.
 pub(super) struct Shared {
     pub(super) ctx: Context,
+    /// The references of Bundles.
+    pub(super) index: Arc<Index>,
     /// What was said last.
     pub(super) written: Written,
     backoff: Backoff,
@@ -45,6 +65,7 @@ impl Shared {
     pub(super) fn new(ctx: Context) -> Self {
         Self {
             ctx,
+            index: Arc::default(),
             written: Written::default(),
             backoff: Backoff::default(),
             held: Held::default(),
@@ -54,7 +75,16 @@ impl Shared {
 
     /// It has failed once more.
     pub(super) fn again(&self, uid: &str, is_terminal: bool) -> Action {
-        Action::requeue(self.backoff.next(uid, None, is_terminal, Instant::now()))
+        let wait = self.backoff.next(uid, None, is_terminal, Instant::now());
+        self.ended(uid);
+        Action::requeue(wait)
+    }
+
+    /// A reconcile has ended, perhaps that of a Bundle that went in the meantime.
+    fn ended(&self, uid: &str) {
+        if !self.index.has(uid) {
+            self.forget(uid);
+        }
     }
 
     /// A Bundle is gone.
@@ -101,11 +131,17 @@ pub(super) enum Error {
 
 /// Drives one Bundle towards content that is stored. Whatever is in its way stands in its status.
 pub(super) async fn reconcile(seen: Arc<Bundle>, shared: Arc<Shared>) -> Result<Action, Error> {
+    let reconciled = settle(Arc::clone(&seen), &shared).await;
+    shared.ended(uid(&seen));
+    reconciled
+}
+
+async fn settle(seen: Arc<Bundle>, shared: &Shared) -> Result<Action, Error> {
     let ctx = &shared.ctx;
     let queue = ctx.metrics.queue(metrics::Controller::Bundle);
     queue.begun(&seen.name_any());
     let _measure = ctx.metrics.reconcile(metrics::Controller::Bundle);
-    if !is_lost(&seen) && is_settled(&shared, &seen).await {
+    if !is_lost(&seen) && is_settled(shared, &seen).await {
         return tidied(ctx, &seen).await;
     }
     // What the watch shows may be older than our own last word: then something unpacked would be unpacked again.
@@ -123,22 +159,22 @@ pub(super) async fn reconcile(seen: Arc<Bundle>, shared: Arc<Shared>) -> Result<
         return Ok(Action::await_change());
     };
     let Some(class) = class_of(&bundle) else {
-        return unknown(&shared, &bundle).await;
+        return unknown(shared, &bundle).await;
     };
-    if is_settled(&shared, &bundle).await {
+    if is_settled(shared, &bundle).await {
         if is_lost(&bundle) {
-            write(&shared, &bundle, &Outcome::Found).await?;
+            write(shared, &bundle, &Outcome::Found).await?;
         }
         return tidied(ctx, &bundle).await;
     }
     let uid = uid(&bundle);
-    let work = bring(&shared, &bundle, class).await?;
+    let work = bring(shared, &bundle, class).await?;
     if let Some(outcome) = &work.outcome {
-        write(&shared, &bundle, outcome).await?;
+        write(shared, &bundle, outcome).await?;
     }
     if matches!(
         work.outcome,
-        Some(Outcome::Failed(_) | Outcome::Rejected(_))
+        Some(Outcome::Failed(_) | Outcome::Refused(_) | Outcome::Rejected(_))
     ) {
         ctx.metrics.failed(metrics::Controller::Bundle, work.reason);
         return Ok(match work.again {
@@ -231,10 +267,10 @@ impl Work {
     }
 
     fn failed(message: String, reason: &'static str, is_terminal: bool) -> Self {
-        let outcome = if reason == ENTRY_REFUSED {
-            Outcome::Rejected(message)
-        } else {
-            Outcome::Failed(message)
+        let outcome = match reason {
+            ENTRY_REFUSED => Outcome::Rejected(message),
+            reason if REFUSALS.contains(&reason) => Outcome::Refused(message),
+            _ => Outcome::Failed(message),
         };
         Self {
             outcome: Some(outcome),

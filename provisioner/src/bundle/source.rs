@@ -145,7 +145,7 @@ fn read_git(git: &GitSource) -> Result<Git, Error> {
     let directory = if is_root {
         None
     } else {
-        let normal = content::normalise(directory).map_err(|_| Error::Directory {
+        let normal = content::normalize(directory).map_err(|_| Error::Directory {
             directory: directory.chars().take(200).collect(),
             repository: Shown::from(&repository),
         })?;
@@ -299,10 +299,11 @@ pub(super) fn is_upload(source: &BundleSource) -> bool {
     source.type_ == "upload"
 }
 
-/// Reports whether a source reads this ConfigMap.
-pub(super) fn reads(source: &BundleSource, config_map: &str) -> bool {
-    let mut listed = source.config_maps.iter().flatten();
-    source.type_ == "configMaps" && listed.any(|one| one.config_map.name == config_map)
+/// The ConfigMaps that a source reads.
+pub(super) fn config_maps(source: &BundleSource) -> impl Iterator<Item = &str> {
+    let listed = source.config_maps.iter().flatten();
+    let listed = listed.filter(|_| source.type_ == "configMaps");
+    listed.map(|one| one.config_map.name.as_str())
 }
 
 #[cfg(test)]

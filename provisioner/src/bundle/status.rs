@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::ResourceExt;
 use manifests::api::{
     bundle::{Bundle, BundleSource, BundleStatus, Facts, Phase, SkippedEntries},
-    condition::{CONTENT_AVAILABLE, UNPACKED, find, reason, with_time_of},
+    condition::{CONTENT_AVAILABLE, STALLED, UNPACKED, find, reason, with_time_of},
 };
 use unpacker::Digest;
 
@@ -13,6 +13,8 @@ use super::check::cut;
 
 /// What a condition's message may hold.
 const MESSAGE: usize = 32 << 10;
+/// The longest message of Stalled, which repeats the message of Unpacked.
+const STALLED_MESSAGE: usize = 1000;
 
 /// What has become of a Bundle.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,8 +25,10 @@ pub(super) enum Outcome {
     Pending(String),
     /// It is being fetched.
     Unpacking,
-    /// It cannot be fetched, or is no good.
+    /// It cannot be fetched, or not yet.
     Failed(String),
+    /// The content or the spec is at fault.
+    Refused(String),
     /// The source has an entry that no bundle may have.
     Rejected(String),
     /// Its content is stored and checked.
@@ -99,7 +103,7 @@ pub(super) fn of(
             message.clone(),
         ),
         Outcome::Unpacking => (Phase::Unpacking, false, reason::UNPACKING, String::new()),
-        Outcome::Failed(message) => (
+        Outcome::Failed(message) | Outcome::Refused(message) => (
             Phase::Failing,
             false,
             reason::UNPACK_FAILED,
@@ -140,11 +144,16 @@ pub(super) fn of(
             ..before
         };
     }
-    let condition = condition(UNPACKED, bundle, &before, holds, reason, &message, now);
+    let unpacked = condition(UNPACKED, bundle, &before, holds, reason, &message, now);
+    // Of an unknown class another provisioner may take care, which would not remove the condition.
+    let is_stalled = matches!(outcome, Outcome::Refused(_) | Outcome::Rejected(_));
+    let message = cut(&message, STALLED_MESSAGE);
+    let stalled =
+        is_stalled.then(|| condition(STALLED, bundle, &before, true, reason, &message, now));
     let status = BundleStatus {
         phase: Some(phase),
         observed_generation: bundle.metadata.generation,
-        conditions: vec![condition],
+        conditions: [unpacked].into_iter().chain(stalled).collect(),
         content_url: None,
         ..before
     };
@@ -203,7 +212,7 @@ pub(super) fn is_written(bundle: &Bundle, status: &BundleStatus) -> bool {
         return false;
     };
     let ours = |status: &BundleStatus| {
-        [UNPACKED, CONTENT_AVAILABLE].map(|type_| find(&status.conditions, type_).cloned())
+        [UNPACKED, CONTENT_AVAILABLE, STALLED].map(|type_| find(&status.conditions, type_).cloned())
     };
     let rest = |status: &BundleStatus| BundleStatus {
         conditions: Vec::new(),
@@ -249,7 +258,7 @@ mod tests {
 
     /// Phase, status, reason and message.
     fn told(status: &BundleStatus) -> (Phase, &str, &str, &str) {
-        let [condition] = status.conditions.as_slice() else {
+        let [condition, ..] = status.conditions.as_slice() else {
             panic!("{status:?}");
         };
         (
@@ -268,12 +277,23 @@ mod tests {
             Outcome::Pending("wait".to_owned()) => (Phase::Pending, "False", "UnpackPending", "wait");
             Outcome::Unpacking => (Phase::Unpacking, "False", "Unpacking", "");
             Outcome::Failed("why".to_owned()) => (Phase::Failing, "False", "UnpackFailed", "why");
+            Outcome::Refused("why".to_owned()) => (Phase::Failing, "False", "UnpackFailed", "why");
             Outcome::Rejected("why".to_owned()) => (Phase::Failing, "False", "EntryRefused", "why");
             unpacked() => (Phase::Unpacked, "True", "UnpackSuccessful", "Successfully unpacked the image Bundle");
         ] {
             let mut bundle = bundle(class);
             let status = of(&bundle, &outcome, "https://core.x.svc/", at(1));
             assert_eq!(told(&status), expected);
+            let is_refused = matches!(outcome, Outcome::Refused(_) | Outcome::Rejected(_));
+            let stalled: Vec<_> = status.conditions.iter().skip(1).collect();
+            let expected_stalled = (STALLED, "True", expected.2, expected.3);
+            assert_eq!(
+                stalled
+                    .iter()
+                    .map(|one| (&*one.type_, &*one.status, &*one.reason, &*one.message))
+                    .collect::<Vec<_>>(),
+                Vec::from_iter(is_refused.then_some(expected_stalled))
+            );
             assert_eq!(status.observed_generation, Some(1));
             assert!(!is_written(&bundle, &status));
             bundle.status = Some(status.clone());

@@ -4,12 +4,16 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use kube::{ResourceExt, runtime::reflector::Store as Reader};
 use manifests::api::bundle::Bundle;
-use tokio::{sync::mpsc, task::spawn_blocking, time};
+use tokio::{
+    sync::mpsc,
+    task::spawn_blocking,
+    time::{self, Instant},
+};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 use unpacker::{Digest, store};
 
-use super::{job, reconcile::Shared, source, uid, upload};
+use super::{index::content, job, reconcile::Shared, source, uid, upload};
 
 /// How long after content was in use it is tried again to remove it.
 const AGAIN: Duration = Duration::from_secs(5);
@@ -30,7 +34,9 @@ pub(super) async fn run(
     mut seen: mpsc::UnboundedReceiver<Seen>,
     stop: CancellationToken,
 ) {
+    // Content that was in use when it was to be removed.
     let mut leaving: BTreeSet<Digest> = BTreeSet::new();
+    let mut again = Instant::now();
     loop {
         let event = tokio::select! {
             () = stop.cancelled() => return,
@@ -38,17 +44,28 @@ pub(super) async fn run(
                 Some(event) => Some(event),
                 None => return,
             },
-            () = time::sleep(AGAIN), if !leaving.is_empty() => None,
+            () = time::sleep_until(again), if !leaving.is_empty() => None,
         };
+        let was_empty = leaving.is_empty();
         match event {
             Some(Seen::Deleted(bundle)) => {
                 shared.forget(uid(&bundle));
-                leaving.extend(digest(&bundle));
+                let content = content(&bundle).into_iter().collect();
+                leaving.append(&mut remove(&shared, content).await);
             }
-            Some(Seen::All) => leaving.extend(unnamed(&shared, &reader).await),
-            None => {}
+            Some(Seen::All) => {
+                shared.retain(|uid| shared.index.has(uid));
+                leaving.append(&mut unnamed(&shared, &reader).await);
+                leaving = remove(&shared, leaving).await;
+            }
+            None => {
+                leaving = remove(&shared, leaving).await;
+                again = Instant::now() + AGAIN;
+            }
         }
-        remove(&shared, &reader, &mut leaving).await;
+        if was_empty {
+            again = Instant::now() + AGAIN;
+        }
     }
 }
 
@@ -68,7 +85,7 @@ async fn unnamed(shared: &Shared, reader: &Reader<Bundle>) -> BTreeSet<Digest> {
     let mut unnamed: BTreeSet<Digest> = digests.into_iter().collect();
     let settings = &shared.ctx.settings;
     let waits = |bundle: &Arc<Bundle>| {
-        digest(bundle).is_none() && job::pulls(settings, &bundle.spec.source)
+        content(bundle).is_none() && job::pulls(settings, &bundle.spec.source)
     };
     if !unnamed.is_empty() && bundles.iter().any(waits) {
         match job::all_handed_over(&shared.ctx).await {
@@ -80,7 +97,7 @@ async fn unnamed(shared: &Shared, reader: &Reader<Bundle>) -> BTreeSet<Digest> {
         }
     }
     for bundle in &bundles {
-        if source::is_upload(&bundle.spec.source) && digest(bundle).is_none() {
+        if source::is_upload(&bundle.spec.source) && content(bundle).is_none() {
             let ctx = &shared.ctx;
             match upload::digest(&ctx.client, &ctx.settings, bundle).await {
                 Ok(uploaded) => {
@@ -97,14 +114,9 @@ async fn unnamed(shared: &Shared, reader: &Reader<Bundle>) -> BTreeSet<Digest> {
     unnamed
 }
 
-/// Removes what is leaving, save what is named again, and keeps in mind what is in use.
-async fn remove(shared: &Shared, reader: &Reader<Bundle>, leaving: &mut BTreeSet<Digest>) {
-    let bundles = reader.state();
-    // A look that was under way when its Bundle went may have held the content after that.
-    let uids: BTreeSet<&str> = bundles.iter().map(|bundle| uid(bundle)).collect();
-    shared.retain(|wanted| uids.contains(wanted));
-    let named: BTreeSet<Digest> = bundles.iter().filter_map(|bundle| digest(bundle)).collect();
-    leaving.retain(|digest| !named.contains(digest));
+/// Removes content, save what is named again, and returns what is in use.
+async fn remove(shared: &Shared, mut leaving: BTreeSet<Digest>) -> BTreeSet<Digest> {
+    leaving.retain(|digest| !shared.index.names(*digest));
     for digest in leaving.clone() {
         let store = shared.ctx.store.clone();
         let removed = spawn_blocking(move || store.remove(&digest)).await;
@@ -113,18 +125,9 @@ async fn remove(shared: &Shared, reader: &Reader<Bundle>, leaving: &mut BTreeSet
             Ok(Err(store::Error::Held { .. })) => continue,
             Ok(Err(error)) => warn!(%digest, %error, "cannot remove content that no Bundle names"),
             Ok(Ok(())) => info!(%digest, "removed content that no Bundle names"),
-            Err(_) => return,
+            Err(_) => return leaving,
         }
         leaving.remove(&digest);
     }
-}
-
-fn digest(bundle: &Bundle) -> Option<Digest> {
-    bundle
-        .status
-        .as_ref()?
-        .content_digest
-        .as_ref()?
-        .parse()
-        .ok()
+    leaving
 }

@@ -7,7 +7,10 @@ use kube::{
     api::{Patch, PatchParams},
     runtime::events::EventType,
 };
-use manifests::api::bundle::{Bundle, BundleStatus};
+use manifests::api::{
+    bundle::{Bundle, BundleStatus},
+    condition::STALLED,
+};
 use serde_json::json;
 use tokio::time;
 use tracing::info;
@@ -48,7 +51,9 @@ pub(super) async fn write(
             });
         }
     }
-    let Some(condition) = status.conditions.last() else {
+    // Stalled repeats the message of Unpacked.
+    let mut conditions = status.conditions.iter().rev();
+    let Some(condition) = conditions.find(|condition| condition.type_ != STALLED) else {
         return Ok(());
     };
     info!(
@@ -57,8 +62,12 @@ pub(super) async fn write(
         "the status of a Bundle changed"
     );
     let (type_, action) = match outcome {
+        // Of one that is made from a template, the events of the BundleInstance report what becomes of it.
+        Outcome::Unpacked(_) if !bundle.owner_references().is_empty() => return Ok(()),
         Outcome::Unpacked(_) | Outcome::Found => (EventType::Normal, "Unpack"),
-        Outcome::Failed(_) | Outcome::Rejected(_) => (EventType::Warning, "Unpack"),
+        Outcome::Failed(_) | Outcome::Refused(_) | Outcome::Rejected(_) => {
+            (EventType::Warning, "Unpack")
+        }
         Outcome::UnknownClass => (EventType::Warning, "Reconcile"),
         Outcome::Pending(_) | Outcome::Unpacking => return Ok(()),
     };

@@ -68,7 +68,9 @@ impl Tries {
 
     /// The Bundle is gone.
     pub(in crate::bundle) fn forget(&self, uid: &str) {
-        self.retain(|other| other != uid);
+        let mut known = self.lock();
+        known.made.remove(uid);
+        known.tidy.remove(uid);
     }
 
     /// Forgets Bundles that do not exist.

@@ -2,7 +2,7 @@
 //! would pull everything at the same moment, and a quota would be full of it.
 
 use std::{
-    collections::{HashSet, VecDeque},
+    collections::{HashMap, HashSet, VecDeque},
     future::poll_fn,
     sync::{Mutex, MutexGuard, PoisonError},
     task::{Poll, Waker},
@@ -30,8 +30,10 @@ pub struct Turns {
 #[derive(Debug, Default)]
 struct Known {
     taken: HashSet<String>,
-    /// Who has come first comes first; with the name to be woken by.
-    waiting: VecDeque<(String, String)>,
+    /// The waiting Bundles: uid and name.
+    waiting: HashMap<String, String>,
+    /// The order of the waiting Bundles. A uid that is not in `waiting` has left.
+    order: VecDeque<String>,
     /// What the watch lists at this moment.
     listing: HashSet<String>,
     waker: Option<Waker>,
@@ -51,14 +53,16 @@ impl Turns {
         if known.taken.contains(uid) {
             return true;
         }
-        let others = known.waiting.iter().any(|(other, _)| other != uid);
-        if known.taken.len() < MOST && !others {
+        let is_waiting = known.waiting.contains_key(uid);
+        if known.taken.len() < MOST && known.waiting.len() == usize::from(is_waiting) {
             known.waiting.clear();
+            known.order.clear();
             known.taken.insert(uid.to_owned());
             return true;
         }
-        if !known.waiting.iter().any(|(other, _)| other == uid) {
-            known.waiting.push_back((uid.to_owned(), name.to_owned()));
+        if !is_waiting {
+            known.waiting.insert(uid.to_owned(), name.to_owned());
+            known.order.push_back(uid.to_owned());
         }
         known.wake();
         false
@@ -67,7 +71,7 @@ impl Turns {
     /// A Bundle has no Job that works, and wants none.
     pub(in crate::bundle) fn leave(&self, uid: &str) {
         let mut known = self.lock();
-        known.waiting.retain(|(other, _)| other != uid);
+        known.waiting.remove(uid);
         known.taken.remove(uid);
         known.wake();
     }
@@ -75,7 +79,7 @@ impl Turns {
     /// Forgets Bundles that do not exist.
     pub(in crate::bundle) fn retain(&self, exists: impl Fn(&str) -> bool) {
         let mut known = self.lock();
-        known.waiting.retain(|(uid, _)| exists(uid));
+        known.waiting.retain(|uid, _| exists(uid));
         known.taken.retain(|uid| exists(uid));
         known.wake();
     }
@@ -117,11 +121,13 @@ impl Turns {
     pub(in crate::bundle) async fn next(&self) -> (String, String) {
         poll_fn(|context| {
             let mut known = self.lock();
-            if known.taken.len() < MOST
-                && let Some((uid, name)) = known.waiting.pop_front()
+            while known.taken.len() < MOST
+                && let Some(uid) = known.order.pop_front()
             {
-                known.taken.insert(uid.clone());
-                return Poll::Ready((uid, name));
+                if let Some(name) = known.waiting.remove(&uid) {
+                    known.taken.insert(uid.clone());
+                    return Poll::Ready((uid, name));
+                }
             }
             known.waker = Some(context.waker().clone());
             Poll::Pending

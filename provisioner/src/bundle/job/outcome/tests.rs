@@ -200,23 +200,23 @@ fn that_another_pod_is_refused_is_told_with_what_became_of_the_one_before() {
 
 #[test]
 fn labels_that_were_taken_from_a_pod_are_told_unless_it_has_come_far() {
-    let mut labelled = job(&json!({}));
-    let labels = labelled.labels_mut();
+    let mut labeled = job(&json!({}));
+    let labels = labeled.labels_mut();
     labels.insert(labels::OWNER_KIND.to_owned(), "Bundle".to_owned());
     labels.insert(labels::OWNER_NAME.to_owned(), "b".to_owned());
-    let State::Held(message) = of(&labelled, &[waits("ErrImagePull", "not found")], None, None)
+    let State::Held(message) = of(&labeled, &[waits("ErrImagePull", "not found")], None, None)
     else {
         panic!("it waits");
     };
     assert!(message.starts_with("not found; its labels"), "{message}");
     let going = leaving(waits("ErrImagePull", "not found"));
-    let found = of(&labelled, &[going], None, Some(&message));
+    let found = of(&labeled, &[going], None, Some(&message));
     assert_eq!(found, begun(&message));
     let running = container("Running", &json!({"running": {}}));
-    assert_eq!(of(&labelled, &[running], None, None), State::Runs);
+    assert_eq!(of(&labeled, &[running], None, None), State::Runs);
     let mut kept = waits("ErrImagePull", "not found");
-    kept.metadata.labels = labelled.metadata.labels.clone();
-    assert_eq!(of(&labelled, &[kept], None, None), held("not found"));
+    kept.metadata.labels = labeled.metadata.labels.clone();
+    assert_eq!(of(&labeled, &[kept], None, None), held("not found"));
 }
 
 #[test]
