@@ -13,9 +13,11 @@
 //! change. The inventory is written before anything is applied, so that whatever happens in between, every object
 //! that may exist is known.
 
+mod bundle_index;
 mod bundles;
 mod choice;
 mod claims;
+mod evidence;
 mod install;
 mod maintain;
 mod memory;
@@ -24,12 +26,15 @@ pub mod policy;
 mod reconcile;
 mod revisions;
 mod rollback;
+mod rollouts;
 pub mod status;
 mod tell;
 pub mod template;
 mod tries;
 mod trust;
 mod uninstall;
+mod waiting;
+mod write;
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -39,7 +44,7 @@ use kube::{
     core::GroupVersionKind,
     runtime::{
         Controller, WatchStreamExt as _, controller,
-        reflector::{self, ObjectRef, store::Writer},
+        reflector::{self, ObjectRef},
         watcher,
     },
 };
@@ -51,7 +56,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-use self::memory::Shared;
+use self::{bundle_index::BundleIndex, memory::Shared};
 use crate::{context::Context, metrics::Controller as Of};
 use apply::backoff::{NoPause, Pauses};
 
@@ -62,13 +67,13 @@ const CONCURRENCY: u16 = 16;
 pub async fn run(ctx: Context, woken: mpsc::UnboundedReceiver<String>, stop: CancellationToken) {
     let ready = ctx.ready.task("list BundleInstances");
     let (wake, called) = mpsc::unbounded_channel();
-    let (bundles, writer) = reflector::store();
+    let bundles = Arc::<BundleIndex>::default();
     let (listed, mut are_listed) = watch::channel(false);
     // They end with this.
     let mut beside = JoinSet::new();
     beside.spawn(watch_bundles(
         ctx.client.clone(),
-        writer,
+        Arc::clone(&bundles),
         listed,
         wake.clone(),
     ));
@@ -124,6 +129,7 @@ pub async fn run(ctx: Context, woken: mpsc::UnboundedReceiver<String>, stop: Can
         }
     });
     let metrics = Arc::clone(&ctx.metrics);
+    let rollouts = Arc::clone(&shared.rollouts);
     let triggered = {
         let metrics = Arc::clone(&metrics);
         move |instance: &ObjectRef<BundleInstance>| {
@@ -152,6 +158,7 @@ pub async fn run(ctx: Context, woken: mpsc::UnboundedReceiver<String>, stop: Can
                 Ok((instance, _)) => debug!(instance = %instance.name, "looked at"),
                 Err(controller::Error::ObjectNotFound(gone)) => {
                     metrics.queue(Of::Instance).begun(&gone.name);
+                    rollouts.forget(&gone.name);
                 }
                 // A reconcile's own errors were logged where they happened.
                 Err(controller::Error::ReconcilerFailed(..)) => {}
@@ -162,21 +169,22 @@ pub async fn run(ctx: Context, woken: mpsc::UnboundedReceiver<String>, stop: Can
         .await;
 }
 
-/// Keeps the store of Bundles, tells when they are listed, and wakes the instances that they belong to.
+/// Maintains the index of Bundles, reports when the first list is complete, and wakes the instances of changed Bundles.
 ///
 /// Beside the controller: one that is busy does not take events, and none is busy before Bundles are listed.
 async fn watch_bundles(
     client: Client,
-    writer: Writer<Bundle>,
+    bundles: Arc<BundleIndex>,
     listed: watch::Sender<bool>,
     wake: mpsc::UnboundedSender<ObjectRef<BundleInstance>>,
 ) {
     watcher(Api::<Bundle>::all(client), watcher::Config::default())
         .backoff(Pauses::default())
         .modify(|bundle| bundle.metadata.managed_fields = None)
-        .reflect(writer)
         .inspect(|event| {
-            if matches!(event, Ok(watcher::Event::InitDone)) {
+            let Ok(event) = event else { return };
+            bundles.apply(event);
+            if matches!(event, watcher::Event::InitDone) {
                 listed.send_replace(true);
             }
         })
@@ -216,7 +224,7 @@ fn received<T: Send + 'static>(from: mpsc::UnboundedReceiver<T>) -> impl Stream<
     })
 }
 
-/// Wakes the instances that miss an API whenever APIs come or go.
+/// Wakes the instances that miss an API whenever APIs come.
 async fn retry_when_apis_change(shared: Arc<Shared>, stop: CancellationToken) {
     let mut changes = shared.ctx.kinds.changes();
     loop {
@@ -224,7 +232,7 @@ async fn retry_when_apis_change(shared: Arc<Shared>, stop: CancellationToken) {
             () = stop.cancelled() => return,
             changed = changes.changed() => if changed.is_err() { return },
         }
-        shared.wake_those_missing_apis();
+        shared.wake_those_missing_apis().await;
     }
 }
 

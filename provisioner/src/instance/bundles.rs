@@ -15,16 +15,35 @@ use tracing::warn;
 
 use super::{
     memory::{Memory, Shared, version},
-    outcome::{Health, Install, Outcome, Retry},
-    reconcile::{current_status, write_status},
+    outcome::{Health, Install, Outcome, Remedy, Retry},
+    reconcile::current_status,
     template, trust,
+    write::write_status,
 };
 
 /// How late the watch of Bundles may be to show one that was made.
 pub(super) const LATE: Duration = Duration::from_secs(2);
 
-/// Finds or creates the Bundle of the template. The record of a new one is written at once, also into `status`: without its
-/// record a Bundle is of no use after a restart, and nothing is applied from it.
+/// The reason why the Bundle of the template does not exist.
+#[derive(Debug, Clone)]
+pub(super) struct Problem {
+    /// The object, the problem and the remedy.
+    pub(super) message: String,
+    /// The kind of the remedy.
+    pub(super) remedy: Remedy,
+}
+
+impl Problem {
+    fn of_world(message: String) -> Self {
+        Self {
+            message,
+            remedy: Remedy::World,
+        }
+    }
+}
+
+/// Finds or creates the Bundle of the template. A new one is recorded in `status`, and in the cluster by the next write of the
+/// status: at the end of the reconcile, or before anything is applied.
 pub(super) async fn wanted(
     instance: &BundleInstance,
     shared: &Shared,
@@ -32,22 +51,12 @@ pub(super) async fn wanted(
     bundles: &[Arc<Bundle>],
     hash: &str,
     status: &mut BundleInstanceStatus,
-) -> Result<Arc<Bundle>, (String, Duration)> {
+) -> Result<Arc<Bundle>, (Problem, Duration)> {
     let wanted = find_or_make(instance, shared, memory, bundles, hash, status).await;
-    let Some(created) = &memory.bundles else {
-        return wanted;
-    };
-    status.bundles.clone_from(created);
-    let current = current_status(instance, memory);
-    let written = write_status(instance, shared, memory, &current).await;
-    match (written, wanted) {
-        (Err(error), Ok(wanted)) if !trust::is_recorded(status, &wanted) => {
-            let name = wanted.name_any();
-            let message = format!("failed to record Bundle {name}: {error}; retrying");
-            Err((message, LATE))
-        }
-        (_, wanted) => wanted,
+    if let Some(created) = &memory.bundles {
+        status.bundles.clone_from(created);
     }
+    wanted
 }
 
 /// The Bundle of the template; it is made when there is none. Otherwise why there is none, and when to try again.
@@ -58,7 +67,7 @@ async fn find_or_make(
     bundles: &[Arc<Bundle>],
     hash: &str,
     status: &BundleInstanceStatus,
-) -> Result<Arc<Bundle>, (String, Duration)> {
+) -> Result<Arc<Bundle>, (Problem, Duration)> {
     if let Some(bundle) = trust::of_template(status, instance, hash, bundles) {
         memory.made = None;
         return Ok(Arc::clone(bundle));
@@ -108,7 +117,7 @@ async fn make(
     bundles: &[Arc<Bundle>],
     hash: &str,
     status: &BundleInstanceStatus,
-) -> Result<(Arc<Bundle>, bool), (String, Retry)> {
+) -> Result<(Arc<Bundle>, bool), (Problem, Retry)> {
     let api = Api::<Bundle>::all(shared.ctx.client.clone());
     let all: Vec<&Bundle> = bundles.iter().map(AsRef::as_ref).collect();
     let needed: Vec<&str> = trust::recorded(status)
@@ -133,17 +142,23 @@ async fn make(
                     "the API server rejects Bundle {name}, which is created from spec.template: {}; correct the template",
                     status.message
                 );
-                return Err((message, Retry::Slowly));
+                // A policy or a permission may be at fault for what is forbidden.
+                let remedy = if status.code == 403 {
+                    Remedy::World
+                } else {
+                    Remedy::Own
+                };
+                return Err((Problem { message, remedy }, Retry::Slowly));
             }
             Err(error) => {
                 let message = format!("failed to create Bundle {name}: {error}");
-                return Err((message, Retry::Soon));
+                return Err((Problem::of_world(message), Retry::Soon));
             }
         }
         // It was created a moment ago, or is being deleted, or another client has taken the name.
         let found = api.get_opt(&name).await.map_err(|error| {
             let message = format!("failed to read Bundle {name}: {error}");
-            (message, Retry::Soon)
+            (Problem::of_world(message), Retry::Soon)
         })?;
         let found = found.map(Arc::new);
         let own = trust::of_template(status, instance, hash, found.as_slice());
@@ -156,7 +171,7 @@ async fn make(
         "failed to create the Bundle of spec.template: other clients created Bundles with all its names; delete {}",
         taken.join(", ")
     );
-    Err((message, Retry::Granted))
+    Err((Problem::of_world(message), Retry::Granted))
 }
 
 /// Deletes Bundles that nobody needs: all but the wanted one, once that is installed and healthy.
@@ -198,11 +213,12 @@ pub(super) async fn adopt(instance: &BundleInstance, shared: &Shared, memory: &m
     let Some(name) = name.filter(|_| status.installed.is_none()) else {
         return;
     };
-    let found = shared.bundle(name);
+    let found = shared.bundles.get(name);
     // The watch may not show the one that was made last yet.
     let made = memory.made.iter().map(|(made, _)| Arc::clone(made));
     let bundles: Vec<Arc<Bundle>> = shared
-        .bundles_of(instance)
+        .bundles
+        .owned_by(instance)
         .into_iter()
         .chain(made)
         .collect();
@@ -220,7 +236,7 @@ pub(super) async fn adopt(instance: &BundleInstance, shared: &Shared, memory: &m
 /// Deletes all Bundles of an instance.
 pub(super) async fn delete_all(instance: &BundleInstance, shared: &Shared) {
     let api = Api::<Bundle>::all(shared.ctx.client.clone());
-    for bundle in shared.bundles_left_by(instance) {
+    for bundle in shared.bundles.left_by(instance) {
         delete(&api, &bundle).await;
     }
 }

@@ -60,6 +60,20 @@ impl<'a> Choices<'a> {
         }
     }
 
+    /// Reports whether the goal leads to what the spec declares: to the objects of the template, to those of a pinned
+    /// revision, or away from a template that failed.
+    pub(super) fn is_declared(&self) -> bool {
+        match self.goal() {
+            Goal::Bundle(bundle) => self.wanted.is_some_and(|wanted| {
+                wanted.metadata.name == bundle.metadata.name
+                    && wanted.metadata.uid == bundle.metadata.uid
+            }),
+            Goal::Revision(_) => true,
+            Goal::Keep => self.spec.rollback_to.is_some() || self.is_given_up(),
+            Goal::Unrecorded(_) => false,
+        }
+    }
+
     /// Reports whether the template failed and was rolled back.
     pub(super) fn is_given_up(&self) -> bool {
         self.status.failed_template_hash.as_deref() == Some(self.hash)

@@ -5,58 +5,65 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use manifests::object::Identity;
 
-/// All claims, by object: the name of the instance.
+/// All claims, by object: the name of the instance, and how many of its claims have the object.
 #[derive(Debug, Default)]
-pub(super) struct Claims(Mutex<HashMap<Identity, String>>);
+pub(super) struct Claims(Mutex<HashMap<Identity, (String, usize)>>);
 
 /// Given back when dropped.
 #[derive(Debug)]
-pub(super) struct Claim<'a> {
-    claims: &'a Claims,
+pub(super) struct Claim {
+    claims: Arc<Claims>,
     objects: Vec<Identity>,
 }
 
 impl Claims {
-    /// Claims all of the objects, or none.
+    /// Claims all of the objects, or none. An instance may claim an object more than once.
     ///
     /// # Errors
     /// When others have some of them: which, and who.
     pub(super) fn claim(
-        &self,
+        self: &Arc<Self>,
         instance: &str,
         objects: impl IntoIterator<Item = Identity>,
-    ) -> Result<Claim<'_>, BTreeMap<Identity, String>> {
+    ) -> Result<Claim, BTreeMap<Identity, String>> {
         let objects: Vec<Identity> = objects.into_iter().collect();
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let others: BTreeMap<Identity, String> = objects
             .iter()
-            .filter_map(|object| Some((object.clone(), all.get(object)?.clone())))
+            .filter_map(|object| {
+                let (name, _) = all.get(object).filter(|(name, _)| name != instance)?;
+                Some((object.clone(), name.clone()))
+            })
             .collect();
         if !others.is_empty() {
             return Err(others);
         }
-        all.extend(
-            objects
-                .iter()
-                .map(|object| (object.clone(), instance.to_owned())),
-        );
+        for object in &objects {
+            let claim = all.entry(object.clone());
+            claim.or_insert_with(|| (instance.to_owned(), 0)).1 += 1;
+        }
         Ok(Claim {
-            claims: self,
+            claims: Arc::clone(self),
             objects,
         })
     }
 }
 
-impl Drop for Claim<'_> {
+impl Drop for Claim {
     fn drop(&mut self) {
         let mut all = self.claims.0.lock().unwrap_or_else(PoisonError::into_inner);
         for object in &self.objects {
-            all.remove(object);
+            if let Some((_, count)) = all.get_mut(object) {
+                *count -= 1;
+                if *count == 0 {
+                    all.remove(object);
+                }
+            }
         }
     }
 }
@@ -95,7 +102,7 @@ mod tests {
 
     #[test]
     fn all_or_nothing_is_claimed_until_the_claim_ends() {
-        let claims = Claims::default();
+        let claims = Arc::new(Claims::default());
         let first = claims.claim("one", [object("a"), object("b")]).unwrap();
         let others = claims.claim("two", [object("b"), object("c")]).unwrap_err();
         assert_eq!(others, BTreeMap::from([(object("b"), "one".to_owned())]));
@@ -109,7 +116,12 @@ mod tests {
         claims.claim("three", [object("a"), object("b")]).unwrap();
         claims.claim("three", [object("c")]).unwrap_err();
         drop(second);
-        claims.claim("three", [object("c")]).unwrap();
+        let third = claims.claim("three", [object("c")]).unwrap();
+        let again = claims.claim("three", [object("c"), object("d")]).unwrap();
+        drop(third);
+        claims.claim("two", [object("c")]).unwrap_err();
+        drop(again);
+        claims.claim("two", [object("c"), object("d")]).unwrap();
         assert!(claims.0.lock().unwrap().is_empty());
     }
 }

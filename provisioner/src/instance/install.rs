@@ -3,6 +3,8 @@
 mod attempt;
 mod converted;
 mod key;
+mod recreate;
+mod step;
 mod words;
 
 use std::time::Duration;
@@ -20,23 +22,26 @@ use manifests::{
 };
 use tracing::{info, warn};
 
-use self::{attempt::attempt, key::Shape};
+use self::{attempt::attempt, key::Shape, step::Stepped};
 pub(super) use self::{
     attempt::{MAX_LISTED, lines_of, plan, release_lines, removing, settle_inventory, take_over},
     converted::{Rendered, render},
-    words::{Retries, refusals, retry, waiting},
+    step::Progress,
+    words::{Retries, api, refusals, retry, waiting},
 };
 use super::{
+    choice::{Choices, Goal},
     maintain,
     memory::{Memory, Shared},
-    outcome::{Done, Failure, Health, Install, Kept, Retry, RolledBack},
-    reconcile::{current_status, sooner, write_status},
+    outcome::{Done, Failure, Health, Install, Kept, Remedy, Retry, RolledBack},
+    reconcile::{current_status, sooner},
     revisions::{self, owner},
+    rollouts::Turn,
+    template, trust,
+    waiting::Api,
+    write::write_status,
 };
 use crate::bundle;
-
-/// The time that a queued rollout waits at most until the next reconcile; the end of another rollout wakes it.
-const QUEUED: Duration = Duration::from_secs(5);
 
 /// What is to be in the cluster.
 pub(super) struct Target<'a> {
@@ -101,24 +106,13 @@ pub(super) async fn run(
     let has_api = has_api_at_last(shared, status).await;
     let is_live = revisions::live(status).next().is_some();
     if status.applied_digest.as_ref() == Some(&key) && !has_api && is_live {
-        memory.misses_apis(!status.waiting.is_empty());
-        let mut settled = maintain::run(instance, shared, memory, status).await;
-        if matches!(settled.install, Install::Unchanged)
-            && let Some(bundle) = target.bundle()
-            && !is_recorded(status, bundle)
-        {
-            // Another Bundle with the same content: nothing to apply.
-            settled.install = Install::Done(Box::new(renamed(instance, status, bundle)));
-        }
-        return settled;
+        memory.await_apis(awaited(&status.waiting));
+        return keep(instance, shared, memory, status, target).await;
     }
     let view = shared.ctx.watches.view(&instance.name_any());
-    // An object that could not be changed was deleted: the next attempt creates it in its new form.
-    let freed: Vec<&Identity> = memory
-        .refused
-        .iter()
-        .filter(|identity| view.absent.contains(identity))
-        .collect();
+    // An object that could not be changed was deleted, or its deletion is complete: the next attempt creates it in its new
+    // form.
+    let freed: Vec<Identity> = memory.refused.intersection(&view.absent).cloned().collect();
     let tried = format!(
         "{key} {} {:?} {:?} {} {} {freed:?}",
         target.bundle_name(),
@@ -131,35 +125,51 @@ pub(super) async fn run(
         let mut settled = maintain::run(instance, shared, memory, status).await;
         settled.again = sooner(settled.again, Some(left));
         maintain::tell_failure(instance, shared, &settled.install).await;
-        return waiting_after(settled);
+        return waiting_after(settled, memory.remedy);
     }
-    if is_as_declared(instance, status, target)
-        && let Some(bundle) = target.bundle()
-        && !bundle::is_stored(&shared.ctx, bundle).await
-    {
-        // The release of the provisioner or the cluster has changed. The installation stays as recorded until the Bundle
-        // controller has fetched the content again.
+    if lacks_content(instance, shared, status, target).await {
         let mut settled = maintain::run(instance, shared, memory, status).await;
         let again = memory.tries.again(tried, Retry::Soon, now);
         settled.again = sooner(settled.again, Some(again));
         return settled;
     }
     let is_freed = !freed.is_empty();
-    let Some(_permit) = shared.begin_rollout(&instance.name_any()) else {
-        return queued(instance, shared, memory, status, is_freed).await;
+    if memory.platform.as_ref() == Some(&key) {
+        // Neither rendered nor checked again before its turn.
+        let turn = shared.rollouts.begin_platform(&instance.name_any());
+        if turn != Turn::Granted {
+            return queued(instance, shared, memory, status, (turn, is_freed)).await;
+        }
+    }
+    let Some(_permit) = shared.rollouts.begin(&instance.name_any()) else {
+        return queued(instance, shared, memory, status, (Turn::Queued, is_freed)).await;
     };
+    let repaired = repair_between_steps(instance, shared, memory, status).await;
     let attempt = attempt(instance, shared, memory, status, target, &key, has_api);
     match Box::pin(attempt).await {
-        Ok(done) => {
+        Ok(Stepped::Next(applying)) => {
+            memory.tries.succeeded();
+            Settled {
+                health: maintain::health(instance, shared, memory),
+                install: Install::Applying(applying),
+                fights: Vec::new(),
+                kept: repaired,
+                again: Some(Duration::ZERO),
+            }
+        }
+        Ok(Stepped::Waits(turn)) => {
+            queued(instance, shared, memory, status, (turn, is_freed)).await
+        }
+        Ok(Stepped::Done(done)) => {
             info!(bundle = %done.bundle, objects = done.inventory.count, "installed");
             maintain::watch(instance, shared, memory, status).await;
             // The account may be another one from now on.
             memory.is_watched = false;
             memory.tries.succeeded();
-            memory.misses_apis(!done.waiting.is_empty());
+            memory.await_apis(awaited(&done.waiting));
             Settled {
                 health: maintain::health(instance, shared, memory),
-                install: Install::Done(Box::new(done)),
+                install: Install::Done(done),
                 fights: Vec::new(),
                 kept: None,
                 again: None,
@@ -170,6 +180,10 @@ pub(super) async fn run(
             failure.touched |=
                 status.installed_bundle_name.is_some() && status.applied_digest.is_none();
             let failed = failed(shared, memory, instance, failure, tried);
+            if !memory.refused.is_empty() && freed.iter().all(|one| !memory.refused.contains(one)) {
+                // Other objects have to be deleted as well.
+                maintain::postpone(memory, freed, now);
+            }
             // The attempt has changed the status, if it began.
             let status = current_status(instance, memory);
             let kept = maintain::run(instance, shared, memory, &status).await;
@@ -185,21 +199,57 @@ pub(super) async fn run(
     }
 }
 
-/// Repairs while other rollouts are under way; but not an object that was deleted for this rollout to create it anew.
+/// Repairs an installation that the target does not change.
+async fn keep(
+    instance: &BundleInstance,
+    shared: &Shared,
+    memory: &mut Memory,
+    status: &BundleInstanceStatus,
+    target: &Target<'_>,
+) -> Settled {
+    let mut settled = maintain::run(instance, shared, memory, status).await;
+    if matches!(settled.install, Install::Unchanged)
+        && let Some(bundle) = target.bundle()
+        && !is_recorded(status, bundle)
+    {
+        // Another Bundle with the same content: nothing to apply.
+        settled.install = Install::Done(Box::new(renamed(instance, status, bundle)));
+    }
+    settled
+}
+
+/// Repairs what drifted before the next step of a rollout.
+async fn repair_between_steps(
+    instance: &BundleInstance,
+    shared: &Shared,
+    memory: &mut Memory,
+    status: &BundleInstanceStatus,
+) -> Option<Kept> {
+    memory.progress.as_ref()?;
+    let repaired = maintain::run(instance, shared, memory, status).await;
+    maintain::tell_failure(instance, shared, &repaired.install).await;
+    changes(repaired.kept, &repaired.install)
+}
+
+/// Repairs while a rollout waits for its turn; but not an object that was deleted for this rollout to create it anew.
 async fn queued(
     instance: &BundleInstance,
     shared: &Shared,
     memory: &mut Memory,
     status: &BundleInstanceStatus,
-    is_freed: bool,
+    (turn, is_freed): (Turn, bool),
 ) -> Settled {
+    let waits = match turn {
+        Turn::Stopped(unhealthy) => Install::Stopped(unhealthy),
+        Turn::Granted | Turn::Queued => Install::Queued,
+    };
     if is_freed {
         return Settled {
-            install: Install::Queued,
+            install: waits,
             health: maintain::health(instance, shared, memory),
             fights: Vec::new(),
             kept: None,
-            again: Some(QUEUED),
+            again: None,
         };
     }
     let settled = maintain::run(instance, shared, memory, status).await;
@@ -207,18 +257,17 @@ async fn queued(
         kept: changes(settled.kept, &settled.install),
         install: match settled.install {
             Install::Failed(failure) => Install::Failed(failure),
-            _ => Install::Queued,
+            _ => waits,
         },
-        again: sooner(settled.again, Some(QUEUED)),
         ..settled
     }
 }
 
 /// Reports that the next attempt has to wait. Repairs are reported beside it.
-fn waiting_after(settled: Settled) -> Settled {
+fn waiting_after(settled: Settled, remedy: Remedy) -> Settled {
     Settled {
         kept: changes(settled.kept, &settled.install),
-        install: Install::Waiting,
+        install: Install::Waiting(remedy),
         ..settled
     }
 }
@@ -249,12 +298,50 @@ async fn key(
         message: format!("the apiserver does not tell its version: {error}"),
         touched: false,
         retry: Retry::Soon,
+        remedy: Remedy::World,
     })?;
     let cluster = Shape {
         version,
         has_conditions: shared.has_conditions(),
     };
     Ok(key::of(&instance.spec, bundle, cluster))
+}
+
+/// Reports whether everything is applied that the spec of a paused instance declares. Nothing is written.
+pub(super) async fn is_applied(
+    instance: &BundleInstance,
+    shared: &Shared,
+    status: &BundleInstanceStatus,
+    installed: Option<&Bundle>,
+) -> bool {
+    let Some(applied) = &status.applied_digest else {
+        return false;
+    };
+    let hash = template::hash(instance);
+    let bundles = shared.bundles.owned_by(instance);
+    let wanted = trust::of_template(status, instance, &hash, &bundles);
+    let choices = Choices {
+        spec: &instance.spec,
+        status,
+        hash: &hash,
+        wanted: wanted.map(AsRef::as_ref),
+        installed,
+    };
+    if !choices.is_declared() {
+        return false;
+    }
+    match choices.goal() {
+        Goal::Bundle(bundle) => {
+            let target = Target {
+                source: Source::Bundle(bundle),
+                rollback: None,
+            };
+            let key = key(instance, shared, &target).await;
+            key.is_ok_and(|key| key == *applied)
+        }
+        Goal::Keep => true,
+        Goal::Revision(_) | Goal::Unrecorded(_) => false,
+    }
 }
 
 /// Records the objects that an older provisioner has installed, as revision 1. Nothing is applied: the objects are rendered
@@ -345,6 +432,7 @@ fn failed(
         manifests::api::condition::reason::INSTALL_FAILED,
     );
     let again = memory.tries.again(tried, failure.retry, now);
+    memory.remedy = failure.remedy;
     Settled {
         install: Install::Failed(failure),
         health: maintain::health(instance, shared, memory),
@@ -356,16 +444,7 @@ fn failed(
 
 /// Reports whether an API is served now that objects wait for.
 pub(super) async fn has_api_at_last(shared: &Shared, status: &BundleInstanceStatus) -> bool {
-    let kinds: Vec<GroupVersionKind> = status
-        .waiting
-        .iter()
-        .filter_map(|text| {
-            let mut words = text.split(' ');
-            let (kind, api_version) = (words.next()?, words.next()?);
-            let (group, version) = group_version(api_version);
-            Some(GroupVersionKind::gvk(group, version, kind))
-        })
-        .collect();
+    let kinds = awaited_kinds(&status.waiting);
     if kinds.is_empty() {
         return false;
     }
@@ -373,6 +452,21 @@ pub(super) async fn has_api_at_last(shared: &Shared, status: &BundleInstanceStat
         Ok(found) => found.values().any(Option::is_some),
         Err(_) => false,
     }
+}
+
+/// Reports whether the content to render again is lost, after a change of the provisioner's release or of the cluster: the
+/// installation stays as recorded until the Bundle controller has fetched the content.
+async fn lacks_content(
+    instance: &BundleInstance,
+    shared: &Shared,
+    status: &BundleInstanceStatus,
+    target: &Target<'_>,
+) -> bool {
+    is_as_declared(instance, status, target)
+        && match target.bundle() {
+            Some(bundle) => !bundle::is_stored(&shared.ctx, bundle).await,
+            None => false,
+        }
 }
 
 /// Reports whether the installed objects are those of the target, as the present spec configures them: only the provisioner
@@ -392,6 +486,22 @@ fn is_as_declared(
             installed.observed_generation == instance.metadata.generation
                 && matches!(reason, reason::INSTALLATION_SUCCEEDED | reason::ROLLED_BACK)
         })
+}
+
+/// Returns the kinds of the objects that wait, as the status lists them.
+fn awaited_kinds(waiting: &[String]) -> Vec<GroupVersionKind> {
+    let kinds = waiting.iter().filter_map(|text| {
+        let mut words = text.split(' ');
+        let (kind, api_version) = (words.next()?, words.next()?);
+        let (group, version) = group_version(api_version);
+        Some(GroupVersionKind::gvk(group, version, kind))
+    });
+    kinds.collect()
+}
+
+/// Returns the APIs that the objects wait for, as the status lists them.
+pub(super) fn awaited(waiting: &[String]) -> Vec<Api> {
+    awaited_kinds(waiting).iter().map(Api::from).collect()
 }
 
 /// Reports whether the status says by uid that this Bundle is the installed one.

@@ -9,6 +9,7 @@ mod watched;
 use std::time::Duration;
 
 use apply::{drift, inventory};
+use jiff::Timestamp;
 use kube::{Resource as _, ResourceExt as _, runtime::events::EventType};
 use manifests::{
     api::{
@@ -20,11 +21,11 @@ use manifests::{
 use tracing::warn;
 
 use self::repair::{Drift, repair};
-pub(super) use self::watched::{failing, health, watch};
+pub(super) use self::watched::{health, unhealthy, watch};
 use super::{
     install::{self, Settled},
     memory::{Memory, Shared},
-    outcome::{Failure, Install, Kept},
+    outcome::{Failure, Install, Kept, Retry},
     reconcile::{overflow, sooner},
     revisions::{self, owner},
 };
@@ -96,7 +97,7 @@ pub(super) async fn run(
         });
         Install::Failed(failure)
     } else if is_over || is_changed && status.applied_digest.is_some() {
-        memory.misses_apis(!done.waiting.is_empty());
+        memory.await_apis(install::awaited(&done.waiting));
         Install::Done(Box::new(done))
     } else {
         changes = is_changed.then(|| Kept::of(&done));
@@ -115,6 +116,20 @@ pub(super) async fn run(
 pub(super) fn fights(shared: &Shared, memory: &mut Memory) -> Vec<String> {
     let verdicts = memory.fights.verdicts((shared.ctx.now)());
     verdicts.iter().map(ToString::to_string).collect()
+}
+
+/// Postpones the repair of objects that were deleted for an upgrade to create them in their new form: several objects are not
+/// deleted at the same time.
+pub(super) fn postpone(memory: &mut Memory, deleted: Vec<Identity>, now: Timestamp) {
+    for identity in deleted {
+        let tries = memory.repairs.entry(identity).or_default();
+        tries.again(tried(memory.served), Retry::Slowly, now);
+    }
+}
+
+/// Returns what a back-off of a repair depends on.
+fn tried(served: u64) -> String {
+    format!("repair {served}")
 }
 
 /// Repairs what differs from the recorded revisions, with a back-off for each object.
@@ -154,7 +169,7 @@ async fn keep(
         again: None,
         is_as_declared: drifted.is_empty(),
     };
-    let tried = format!("repair {}", memory.served);
+    let tried = tried(memory.served);
     let mut ready: Vec<Identity> = Vec::new();
     for identity in drifted {
         let held = memory.fights.held(&identity, now);

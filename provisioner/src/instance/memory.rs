@@ -1,18 +1,15 @@
 //! What is known of instances between two looks at them.
 
 use std::{
-    collections::{BTreeSet, HashMap, VecDeque, hash_map::Entry},
+    collections::{BTreeSet, HashMap, hash_map::Entry},
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
 };
 
-use kube::{
-    ResourceExt as _,
-    runtime::reflector::{ObjectRef, Store},
-};
+use kube::{ResourceExt as _, core::GroupVersionKind, runtime::reflector::ObjectRef};
 use manifests::{
     api::{
         bundle::Bundle,
@@ -21,14 +18,19 @@ use manifests::{
     },
     object::Identity,
 };
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::mpsc;
 
 use super::{
+    bundle_index::BundleIndex,
+    bundles,
     claims::Claims,
-    outcome::{Health, Install, Outcome, Valid},
-    template,
+    install::Progress,
+    outcome::{Health, Install, Outcome, Remedy, Valid},
+    rollback::Unhealthy,
+    rollouts::Rollouts,
     tries::Tries,
     uninstall,
+    waiting::{Api, Event, Release, Waiting},
 };
 use crate::context::Context;
 use apply::{
@@ -40,48 +42,21 @@ use apply::{
 const AT_ONCE: Duration = Duration::from_secs(1);
 /// How often it is said how objects come up.
 const PACE: Duration = Duration::from_secs(1);
-/// How many revisions are rolled out at once, of [`super::CONCURRENCY`] workers: the others repair and delete.
-const MAX_ROLLOUTS: usize = 12;
 
 /// What all reconciles share.
 pub(super) struct Shared {
     pub(super) ctx: Context,
     /// Which objects are being applied at this moment.
-    pub(super) claims: Claims,
+    pub(super) claims: Arc<Claims>,
     /// The rollouts that are under way, and those that wait for them.
-    rollouts: Arc<Rollouts>,
-    bundles: Store<Bundle>,
+    pub(super) rollouts: Arc<Rollouts>,
+    /// The Bundles of all instances.
+    pub(super) bundles: Arc<BundleIndex>,
+    /// The events that instances wait for.
+    waiting: Arc<Waiting>,
     wake: mpsc::UnboundedSender<ObjectRef<BundleInstance>>,
     memories: Mutex<HashMap<String, Slot>>,
     has_conditions: AtomicBool,
-}
-
-/// The rollouts of all instances.
-struct Rollouts {
-    permits: Arc<Semaphore>,
-    queue: Mutex<VecDeque<String>>,
-    wake: mpsc::UnboundedSender<ObjectRef<BundleInstance>>,
-}
-
-/// A rollout under way; dropping it wakes the next instance that waits.
-pub(super) struct Rollout {
-    permit: Option<OwnedSemaphorePermit>,
-    rollouts: Arc<Rollouts>,
-}
-
-impl Drop for Rollout {
-    fn drop(&mut self) {
-        drop(self.permit.take());
-        let queue = &self.rollouts.queue;
-        let next = queue
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .pop_front();
-        if let Some(next) = next {
-            // Nobody listens any more when the process is about to end.
-            let _ = self.rollouts.wake.send(ObjectRef::new(&next));
-        }
-    }
 }
 
 struct Slot {
@@ -91,18 +66,14 @@ struct Slot {
     waits: Arc<Waits>,
 }
 
-/// What an instance is woken for.
-#[derive(Debug, Default)]
+/// What is known of an instance beside the lock.
+#[derive(Debug)]
 pub(super) struct Waits {
-    /// It lacks an API.
-    apis: AtomicBool,
-    /// Others have objects of its bundle, or it is not made for this cluster.
-    objects: AtomicBool,
+    name: String,
+    all: Arc<Waiting>,
     /// The watch has shown that its objects are to stay when it goes: the garbage collector takes its mark off as soon as
     /// it has done its part, which may be before anybody has looked.
     orphaned: AtomicBool,
-    /// How often it was woken because others gave up objects: each time, what failed is tried again at once.
-    turn: AtomicU64,
 }
 
 /// What is known of one instance.
@@ -110,6 +81,12 @@ pub(super) struct Memory {
     /// As it was last written, with its resourceVersion, until the watch delivers it: what that shows may be older, and
     /// nobody else writes it.
     pub(super) status: Option<(u64, BundleInstanceStatus)>,
+    /// The generation that the instance had after that write.
+    pub(super) written_generation: Option<i64>,
+    /// The annotation that asks for another attempt, at the time of the last write; empty if there was none.
+    pub(super) retry: Option<String>,
+    /// The remedy of the failure after which the next attempt waits.
+    pub(super) remedy: Remedy,
     /// When that was.
     pub(super) said: Option<Instant>,
     /// Everything that belongs to it; `None` until it was read, and while the status says it all.
@@ -124,14 +101,20 @@ pub(super) struct Memory {
     pub(super) unserved: BTreeSet<Identity>,
     /// What it is woken for.
     pub(super) waits: Arc<Waits>,
-    /// The objects that the API server refused to change: once one of them is deleted, the rollout creates it.
+    /// The objects that the API server refused to change, and those that are being deleted. Once the deletion of
+    /// one is complete, the rollout creates the object.
     pub(super) refused: BTreeSet<Identity>,
     /// Objects that have left the bundle, as the status lists them: their health does not count.
     pub(super) removing: Vec<String>,
+    /// The rollout whose next step follows.
+    pub(super) progress: Option<Progress>,
+    /// The key of a target that the platform caused and whose rollout waits.
+    pub(super) platform: Option<String>,
     /// The hash of the template that was given up, and why.
     pub(super) gave_up: Option<(String, String)>,
-    /// The objects that failed when the rollout of the revision with this number began, and that it does not change.
-    pub(super) excused: Option<(i64, BTreeSet<Identity>)>,
+    /// The unhealthy objects when the rollout of the revision with this number began, as far as the rollout does not change
+    /// them.
+    pub(super) excused: Option<(i64, Unhealthy)>,
     /// Who sets our fields again and again.
     pub(super) fights: Fights,
     /// Installing and removing.
@@ -149,7 +132,7 @@ pub(super) struct Memory {
     /// The new value of `status.bundles`, until the next write of the status.
     pub(super) bundles: Option<Vec<CreatedBundle>>,
     /// The reason why that failed.
-    pub(super) not_made: Option<String>,
+    pub(super) not_made: Option<bundles::Problem>,
     /// Whether the account that the objects were applied as was refused when they were to be deleted.
     pub(super) is_refused_as_applied: bool,
     /// Its finalizer was taken off: what the watch shows is older.
@@ -159,41 +142,19 @@ pub(super) struct Memory {
 impl Shared {
     pub(super) fn new(
         ctx: Context,
-        bundles: Store<Bundle>,
+        bundles: Arc<BundleIndex>,
         wake: mpsc::UnboundedSender<ObjectRef<BundleInstance>>,
     ) -> Self {
         Self {
             ctx,
-            claims: Claims::default(),
-            rollouts: Arc::new(Rollouts {
-                permits: Arc::new(Semaphore::new(MAX_ROLLOUTS)),
-                queue: Mutex::default(),
-                wake: wake.clone(),
-            }),
+            claims: Arc::default(),
+            rollouts: Arc::new(Rollouts::new(wake.clone())),
             bundles,
+            waiting: Arc::default(),
             wake,
             memories: Mutex::default(),
             has_conditions: AtomicBool::new(false),
         }
-    }
-
-    /// Returns a permit for a rollout; without one, the instance is woken when another rollout ends.
-    pub(super) fn begin_rollout(&self, instance: &str) -> Option<Rollout> {
-        let rollouts = &self.rollouts;
-        let Ok(permit) = Arc::clone(&rollouts.permits).try_acquire_owned() else {
-            let mut queue = rollouts
-                .queue
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            if !queue.iter().any(|queued| queued == instance) {
-                queue.push_back(instance.to_owned());
-            }
-            return None;
-        };
-        Some(Rollout {
-            permit: Some(permit),
-            rollouts: Arc::clone(rollouts),
-        })
     }
 
     /// Reports whether the cluster has OperatorConditions.
@@ -219,6 +180,9 @@ impl Shared {
 
     /// Takes in what the watch shows of an instance, also what was true for a moment only.
     pub(super) fn sees(&self, instance: &BundleInstance) {
+        let status = instance.status.as_ref();
+        self.rollouts
+            .observe(&instance.name_any(), version(instance), status);
         // Without our finalizer nothing is left to do, and nobody would forget it again.
         if uninstall::is_orphaned(instance) && uninstall::is_awaited(instance) {
             self.slot(instance, |slot| {
@@ -228,16 +192,20 @@ impl Shared {
     }
 
     fn slot<T>(&self, instance: &BundleInstance, read: impl FnOnce(&Slot) -> T) -> T {
-        let uid = instance.uid().unwrap_or_default();
+        let (name, uid) = (instance.name_any(), instance.uid().unwrap_or_default());
+        let new = || {
+            self.waiting.forget(&name);
+            Slot::new(uid.clone(), name.clone(), Arc::clone(&self.waiting))
+        };
         let mut memories = self.memories.lock().unwrap_or_else(PoisonError::into_inner);
         let slot = memories
-            .entry(instance.name_any())
+            .entry(name.clone())
             .and_modify(|slot| {
                 if slot.uid != uid {
-                    *slot = Slot::new(uid.clone());
+                    *slot = new();
                 }
             })
-            .or_insert_with(|| Slot::new(uid.clone()));
+            .or_insert_with(new);
         read(slot)
     }
 
@@ -245,15 +213,17 @@ impl Shared {
     /// longer.
     pub(super) fn is_gone(&self, instance: &BundleInstance) {
         let (name, uid) = (instance.name_any(), instance.uid().unwrap_or_default());
-        let memories = &self.memories;
-        let mut memories = memories.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Entry::Occupied(slot) = memories.entry(name.clone())
-            && slot.get().uid == uid
-        {
-            slot.remove();
-            drop(memories);
-            self.ctx.watches.forget(&name);
-            self.wake_those_refused();
+        let mut memories = self.memories.lock().unwrap_or_else(PoisonError::into_inner);
+        match memories.entry(name.clone()) {
+            Entry::Occupied(slot) if slot.get().uid == uid => {
+                slot.remove();
+                drop(memories);
+                self.ctx.watches.forget(&name);
+                self.ended(&name);
+            }
+            // It was never reconciled.
+            Entry::Vacant(_) => self.rollouts.forget(&name),
+            Entry::Occupied(_) => {}
         }
     }
 
@@ -265,9 +235,12 @@ impl Shared {
             let stays = is_there(name);
             if !stays {
                 self.ctx.watches.forget(name);
+                self.ended(name);
             }
             stays
         });
+        drop(memories);
+        self.rollouts.retain(is_there);
     }
 
     /// The instance is gone, and its objects with it.
@@ -276,69 +249,64 @@ impl Shared {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .remove(name);
-        self.wake_those_refused();
+        self.ended(name);
     }
 
-    /// The Bundles that were made for an instance and stay.
-    pub(super) fn bundles_of(&self, instance: &BundleInstance) -> Vec<Arc<Bundle>> {
-        let mut bundles = self.bundles.state();
-        bundles.retain(|bundle| template::is_of(bundle, instance));
-        bundles
+    fn ended(&self, name: &str) {
+        self.rollouts.forget(name);
+        self.waiting.forget(name);
+        self.released(name);
     }
 
-    /// Returns the Bundle with a name, also one without a reference to an instance.
-    pub(super) fn bundle(&self, name: &str) -> Option<Arc<Bundle>> {
-        self.bundles.get(&ObjectRef::new(name))
+    /// Wakes the instances that wait for objects which this one has given up.
+    pub(super) fn released(&self, name: &str) {
+        let of = Release::Of(name.to_owned());
+        self.wake_for(&[Event::Release(of), Event::Release(Release::Any)]);
     }
 
-    /// The Bundles of an instance, and those that were until it let go of what it has.
-    pub(super) fn bundles_left_by(&self, instance: &BundleInstance) -> Vec<Arc<Bundle>> {
-        let mut bundles = self.bundles.state();
-        bundles.retain(|bundle| template::was_of(bundle, instance));
-        bundles
-    }
-
-    /// Whether the garbage collector has taken the reference to an instance off its Bundles: off all of them, and there
-    /// are some.
-    pub(super) fn lets_bundles_go(&self, instance: &BundleInstance) -> bool {
-        let bundles = self.bundles.state();
-        let refers = |bundle: &Arc<Bundle>| template::refers_to(bundle, instance);
-        bundles
-            .iter()
-            .any(|bundle| template::was_of(bundle, instance))
-            && !bundles.iter().any(refers)
-    }
-
-    /// Has every instance looked at that lacks an API.
-    pub(super) fn wake_those_missing_apis(&self) {
-        let memories = self.memories.lock().unwrap_or_else(PoisonError::into_inner);
-        for (name, slot) in memories.iter() {
-            if slot.waits.apis.load(Ordering::Relaxed) {
-                // Nobody listens any more when the process is about to end.
-                let _ = self.wake.send(ObjectRef::new(name));
-            }
-        }
-    }
-
-    /// Objects have become free, or the cluster another one: has every instance looked at that was refused for them.
+    /// Wakes the instances that were refused because of the cluster's version.
     pub(super) fn wake_those_refused(&self) {
-        let memories = self.memories.lock().unwrap_or_else(PoisonError::into_inner);
-        for (name, slot) in memories.iter() {
-            if slot.waits.objects.load(Ordering::Relaxed) {
-                slot.waits.turn.fetch_add(1, Ordering::Relaxed);
-                let _ = self.wake.send(ObjectRef::new(name));
-            }
+        self.wake_for(&[Event::Version]);
+    }
+
+    /// Wakes the instances that lack an API which is served now.
+    pub(super) async fn wake_those_missing_apis(&self) {
+        let kinds = self.waiting.kinds();
+        let served: Vec<GroupVersionKind> = match self.ctx.kinds.find(kinds.iter().cloned()).await {
+            Ok(found) => found
+                .into_iter()
+                .filter_map(|(kind, found)| found.and(Some(kind)))
+                .collect(),
+            // Each of them finds out by itself.
+            Err(_) => kinds,
+        };
+        let served = served.iter().map(Api::from).chain([Api::Any]);
+        let events: Vec<Event> = served.map(Event::Api).collect();
+        self.wake_for(&events);
+    }
+
+    fn wake_for(&self, events: &[Event]) {
+        for name in self.waiting.wake(events) {
+            // Nobody listens any more when the process is about to end.
+            let _ = self.wake.send(ObjectRef::new(&name));
         }
     }
 }
 
 impl Slot {
-    fn new(uid: String) -> Self {
-        let waits = Arc::<Waits>::default();
+    fn new(uid: String, name: String, waiting: Arc<Waiting>) -> Self {
+        let waits = Arc::new(Waits {
+            name,
+            all: waiting,
+            orphaned: AtomicBool::new(false),
+        });
         Self {
             uid,
             memory: Arc::new(tokio::sync::Mutex::new(Memory {
                 status: None,
+                written_generation: None,
+                retry: None,
+                remedy: Remedy::World,
                 said: None,
                 inventory: None,
                 waiting_since: None,
@@ -348,6 +316,8 @@ impl Slot {
                 waits: Arc::clone(&waits),
                 refused: BTreeSet::new(),
                 removing: Vec::new(),
+                progress: None,
+                platform: None,
                 gave_up: None,
                 excused: None,
                 fights: Fights::default(),
@@ -393,14 +363,14 @@ impl Memory {
             .take_if(|inventory| inventory::parse(&listed.kinds).eq(entries(inventory)));
     }
 
-    /// Notes whether an API is missing.
-    pub(super) fn misses_apis(&self, missing: bool) {
-        self.waits.apis.store(missing, Ordering::Relaxed);
+    /// Records the APIs that the instance waits for.
+    pub(super) fn await_apis(&self, apis: impl IntoIterator<Item = Api>) {
+        self.waits.all.await_apis(&self.waits.name, apis);
     }
 
-    /// Notes whether others have objects of the bundle, or it is not made for this cluster.
-    pub(super) fn is_refused(&self, refused: bool) {
-        self.waits.objects.store(refused, Ordering::Relaxed);
+    /// Records what else the instance waits for: objects of others, or another version of the cluster.
+    pub(super) fn await_objects(&self, events: impl IntoIterator<Item = Event>) {
+        self.waits.all.await_objects(&self.waits.name, events);
     }
 
     /// For how long there is nothing worth saying of a new instance: most Bundles are unpacked before anybody has looked.
@@ -447,7 +417,7 @@ impl Memory {
 
     /// Changes when it is worth trying again, since others have given up objects.
     pub(super) fn turn(&self) -> u64 {
-        self.waits.turn.load(Ordering::Relaxed)
+        self.waits.all.turn(&self.waits.name)
     }
 }
 

@@ -5,6 +5,8 @@ use manifests::api::{
     instance::{Inventory, RevisionStatus},
 };
 
+pub use manifests::api::instance::ready::Remedy;
+
 /// The outcome.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outcome {
@@ -12,6 +14,8 @@ pub struct Outcome {
     pub valid: Valid,
     /// What became of installing.
     pub install: Install,
+    /// Whether `install` is about the objects that the spec declares, and not about those of an earlier declaration.
+    pub is_declared: bool,
     /// How the objects are.
     pub health: Health,
     /// Somebody who does not leave our objects alone, in words.
@@ -61,7 +65,12 @@ pub enum Valid {
     /// Nobody here serves the class of that name.
     Unserved(String),
     /// Bundles could not be listed or made.
-    Unknown(String),
+    Unknown {
+        /// The reason, with the remedy.
+        message: String,
+        /// The kind of the remedy.
+        remedy: Remedy,
+    },
     /// The Bundle is not there yet.
     Pending {
         /// Its name.
@@ -75,6 +84,8 @@ pub enum Valid {
         bundle: String,
         /// Why, as it says itself.
         message: String,
+        /// The kind of the remedy.
+        remedy: Remedy,
     },
     /// It can be installed.
     Unpacked {
@@ -90,14 +101,31 @@ pub enum Install {
     Unchanged,
     /// `spec.paused`.
     Paused,
+    /// Some objects of a revision are applied, and the next step follows.
+    Applying(Applying),
     /// Everything is in the cluster.
     Done(Box<Done>),
     /// Something is not.
     Failed(Failure),
-    /// The last try failed, and it is not yet time for the next one.
-    Waiting,
+    /// The last attempt failed for want of this remedy, and the next one is not due yet.
+    Waiting(Remedy),
     /// Other rollouts are under way.
     Queued,
+    /// The platform caused the rollout, and rollouts with the same cause made these BundleInstances unhealthy.
+    Stopped(Vec<String>),
+}
+
+/// How far a rollout is between two of its steps.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Applying {
+    /// The Bundle that the objects come from.
+    pub bundle: String,
+    /// How many objects were applied.
+    pub applied: usize,
+    /// How many objects there are to apply.
+    pub count: usize,
+    /// All objects.
+    pub inventory: Inventory,
 }
 
 /// What is in the cluster now.
@@ -157,6 +185,16 @@ pub struct Failure {
     pub touched: bool,
     /// The time to try again.
     pub retry: Retry,
+    /// The kind of the remedy.
+    pub remedy: Remedy,
+}
+
+impl Failure {
+    /// Changes the kind of the remedy.
+    #[must_use]
+    pub fn with(self, remedy: Remedy) -> Self {
+        Self { remedy, ..self }
+    }
 }
 
 /// The time to try again.
@@ -191,6 +229,7 @@ impl Outcome {
         Self {
             valid,
             install: Install::Unchanged,
+            is_declared: false,
             health: Health::NotLooked,
             fights: Vec::new(),
             kept: None,

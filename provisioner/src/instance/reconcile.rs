@@ -1,13 +1,9 @@
 //! One look at an instance.
 
-use std::{
-    collections::BTreeSet,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use kube::{
-    Api, Resource as _, ResourceExt,
+    Api, ResourceExt,
     api::{Patch, PatchParams},
     runtime::controller::Action,
 };
@@ -15,25 +11,26 @@ use manifests::api::{
     Class,
     bundle::{Bundle, Phase},
     condition,
-    instance::{BundleInstance, BundleInstanceStatus, Rollback},
+    instance::{BundleInstance, BundleInstanceStatus, ready},
     labels,
 };
-use manifests::object::Identity;
 use serde_json::json;
 use tracing::{Instrument as _, info_span, warn};
 
 use super::{
     bundles,
     choice::{Choices, Goal},
+    evidence,
     install::{self, Settled, Source, Target},
     maintain,
-    memory::{Memory, Shared, version},
-    outcome::{Failure, Install, Kept, Outcome, Retry, RolledBack, Valid},
+    memory::{Memory, Shared},
+    outcome::{Failure, Install, Kept, Outcome, Remedy, Retry, RolledBack, Valid},
     revisions::{self, owner},
     rollback, status, tell, template, trust, uninstall,
+    write::{Written, declaration, retry_token, write_status},
 };
 use crate::{metrics::Controller, overrides::Digests};
-use apply::{backoff::spread, inventory, plan::Owner, revision::ObjectHash, ssa::MANAGER};
+use apply::{backoff::spread, inventory, plan::Owner};
 
 /// Why a look at an instance could not be finished. What is wrong with the instance itself stands in its status.
 #[derive(Debug, thiserror::Error)]
@@ -76,9 +73,11 @@ pub(super) async fn reconcile(
         .queue(Controller::Instance)
         .begun(&instance.name_any());
     let _measure = metrics.reconcile(Controller::Instance);
+    let _turn = shared.rollouts.reconcile(&instance.name_any());
     let memory = shared.memory(&instance);
     let mut memory = memory.lock().await;
     memory.has_seen(&instance);
+    memory.retry.get_or_insert_with(|| retry_token(&instance));
     async {
         if instance.metadata.deletion_timestamp.is_some() {
             return uninstall::run(&instance, &shared, &mut memory).await;
@@ -96,13 +95,11 @@ pub(super) async fn reconcile(
         {
             return Ok(Action::requeue(left));
         }
-        let mut status = status::of(
-            &before,
-            instance.metadata.generation,
-            &outcome,
-            (shared.ctx.now)(),
-        );
-        let mut again = again;
+        let now = (shared.ctx.now)();
+        let declaration = declaration(&instance, &memory);
+        let mut status = status::of(&before, &declaration, &outcome, now);
+        let left = ready::time_left(&status, declaration.deadline, now);
+        let mut again = sooner(again, left.filter(|left| !left.is_zero()));
         if left_alone(&instance).is_none() {
             finish_rollout(
                 &instance,
@@ -124,7 +121,10 @@ pub(super) async fn reconcile(
             return Ok(Action::requeue(sooner(Some(left), again).unwrap_or(left)));
         }
         if status != before || memory.bundles.is_some() {
-            write_status(&instance, &shared, &mut memory, &status).await?;
+            let written = write_status(&instance, &shared, &mut memory, &status).await?;
+            if written == Written::Withheld {
+                again = sooner(again, Some(Duration::from_secs(1)));
+            }
             let (old, new) = (before.inventory.as_ref(), status.inventory.as_ref());
             inventory::trim(&overflow(&shared, &owner(&instance)), old, new).await;
             tell::changes(&instance, &shared, &before, &status).await;
@@ -158,7 +158,7 @@ async fn finish_rollout(
             *again = Some(Duration::ZERO);
         }
     } else if let Some(revision) = revisions::rolling_out(status)
-        && status.applied_digest.is_some()
+        && (status.applied_digest.is_some() || instance.spec.progress_deadline_seconds.is_some())
     {
         let left = revisions::time_left(&instance.spec, revision, now);
         let ahead = left.filter(|left| !left.is_zero());
@@ -204,7 +204,7 @@ async fn settle(
         status.bundles.clone_from(created);
     }
     let found = status.installed_bundle_name.as_ref();
-    let found = found.and_then(|name| shared.bundle(name));
+    let found = found.and_then(|name| shared.bundles.get(name));
     let installed = trust::installed(&status, instance, found.as_deref());
     let replaced = installed.replaced().map(str::to_owned);
     if let Err(error) = read_inventory(instance, shared, memory, &status).await {
@@ -215,13 +215,20 @@ async fn settle(
         );
         let outcome = Outcome {
             replaced,
-            ..Outcome::of_bundle(Valid::Unknown(message))
+            ..Outcome::of_bundle(Valid::Unknown {
+                message,
+                remedy: Remedy::World,
+            })
         };
         return (outcome, Some(Duration::from_secs(15)));
     }
     if let Some((valid, install)) = left_alone(instance) {
+        memory.progress = None;
         maintain::watch(instance, shared, memory, &status).await;
+        let is_declared = install == Install::Paused
+            && install::is_applied(instance, shared, &status, installed.trusted()).await;
         let outcome = Outcome {
+            is_declared,
             install,
             health: maintain::health(instance, shared, memory),
             ..Outcome::of_bundle(valid)
@@ -229,7 +236,7 @@ async fn settle(
         return (outcome, None);
     }
     let hash = template::hash(instance);
-    let bundles = shared.bundles_of(instance);
+    let bundles = shared.bundles.owned_by(instance);
     let wanted = bundles::wanted(instance, shared, memory, &bundles, &hash, &mut status).await;
     let (valid, make_again) = match &wanted {
         // One that goes before it was seen wakes nobody in time.
@@ -237,7 +244,10 @@ async fn settle(
             valid(bundle),
             memory.made.is_some().then_some(bundles::LATE),
         ),
-        Err((message, again)) => (Valid::Unknown(message.clone()), Some(*again)),
+        Err((problem, again)) => {
+            let bundles::Problem { message, remedy } = problem.clone();
+            (Valid::Unknown { message, remedy }, Some(*again))
+        }
     };
     if revisions::live(&status).next().is_none()
         && let Some(installed) = installed.trusted()
@@ -264,6 +274,7 @@ async fn settle(
     let outcome = Outcome {
         valid,
         install: settled.install,
+        is_declared: choices.is_declared(),
         health: settled.health,
         fights: settled.fights,
         kept: settled.kept,
@@ -325,7 +336,8 @@ async fn roll_out(
     let mut settled = install::run(instance, shared, memory, status, &target).await;
     let mut why = target.rollback.as_ref().and_then(|back| back.why.clone());
     if target.rollback.is_none()
-        && let Some(failure) = failure(instance, shared, memory, choices, &target, &settled).await
+        && let Some(failure) =
+            evidence::failure(instance, shared, memory, choices, &target, &settled).await
     {
         // The attempt has changed it. From now on this template is not tried again, whatever becomes of the rollback.
         let mut status = current_status(instance, memory);
@@ -352,78 +364,6 @@ async fn roll_out(
         failure.message = rollback::blocked(&failure.message, &why);
     }
     settled
-}
-
-/// Returns why the rollout of the template's revision is given up, if it is.
-async fn failure(
-    instance: &BundleInstance,
-    shared: &Shared,
-    memory: &Memory,
-    choices: &Choices<'_>,
-    target: &Target<'_>,
-    settled: &Settled,
-) -> Option<String> {
-    let is_wanted = match target.source {
-        Source::Bundle(bundle) => {
-            choices.wanted.map(ResourceExt::name_any) == Some(bundle.name_any())
-        }
-        Source::Newest(newest) => newest.template_hash.as_deref() == Some(choices.hash),
-        Source::Revision(_) => false,
-    };
-    // Another template than the one that does not work is not to blame.
-    if !is_wanted || instance.spec.rollback != Rollback::OnFailure {
-        return None;
-    }
-    let status = current_status(instance, memory);
-    // A change of the configuration or the account alone is not the fault of the template.
-    let (active, newest) = (
-        revisions::active(&status)?,
-        revisions::rolling_out(&status)?,
-    );
-    if active.template_hash == newest.template_hash {
-        return None;
-    }
-    let failing = maintain::failing(instance, shared, memory);
-    let excused = excused(instance, shared, memory, &status, &failing).await;
-    rollback::reason(
-        instance,
-        &status,
-        &settled.install,
-        &settled.health,
-        &failing,
-        &excused,
-    )
-}
-
-/// Returns the failing objects that the rollout neither changed nor broke. After a restart that means all that it did not
-/// change.
-async fn excused(
-    instance: &BundleInstance,
-    shared: &Shared,
-    memory: &Memory,
-    status: &BundleInstanceStatus,
-    failing: &BTreeSet<Identity>,
-) -> BTreeSet<Identity> {
-    let newest = status.revisions.last().map(|newest| newest.number);
-    if let Some((number, excused)) = &memory.excused
-        && Some(*number) == newest
-    {
-        return excused.clone();
-    }
-    let active = revisions::active(status).filter(|_| !failing.is_empty());
-    let Some(active) = active else {
-        return BTreeSet::new();
-    };
-    let Ok(record) = revisions::read(shared, &owner(instance), active).await else {
-        return failing.clone();
-    };
-    let hashes: BTreeSet<ObjectHash> = record.objects.iter().map(ObjectHash::new).collect();
-    let view = shared.ctx.watches.view(&instance.name_any());
-    let is_unchanged = |identity: &&Identity| {
-        let hash = view.objects.get(*identity).and_then(|seen| seen.hash);
-        hash.is_some_and(|hash| hashes.contains(&hash))
-    };
-    failing.iter().filter(is_unchanged).cloned().collect()
 }
 
 /// Returns why a template was given up, if this process has seen it.
@@ -460,6 +400,7 @@ fn unrecorded(
             message,
             touched: false,
             retry: Retry::Slowly,
+            remedy: Remedy::Own,
         }),
         kept: match &settled.install {
             Install::Done(done) => Some(Kept::of(done)),
@@ -488,17 +429,21 @@ pub(super) fn sooner(one: Option<Duration>, other: Option<Duration>) -> Option<D
 fn valid(bundle: &Bundle) -> Valid {
     let name = bundle.name_any();
     let status = bundle.status.clone().unwrap_or_default();
-    let message = status
-        .conditions
-        .iter()
-        .find(|c| c.type_ == condition::UNPACKED)
-        .map(|c| c.message.clone())
-        .unwrap_or_default();
+    let of = |type_| condition::find(&status.conditions, type_);
+    let unpacked = of(condition::UNPACKED);
+    let message = unpacked.map(|c| c.message.clone()).unwrap_or_default();
+    let is_stalled = of(condition::STALLED).is_some()
+        || unpacked.is_some_and(|c| c.reason == condition::reason::UNKNOWN_CLASS);
     match status.phase {
         Some(Phase::Unpacked) => Valid::Unpacked { bundle: name },
         Some(Phase::Failing) => Valid::Failed {
             bundle: name,
             message,
+            remedy: if is_stalled {
+                Remedy::Own
+            } else {
+                Remedy::World
+            },
         },
         _ => Valid::Pending {
             bundle: name,
@@ -553,38 +498,5 @@ async fn add_finalizer(instance: &BundleInstance, shared: &Shared) -> Result<(),
         )
         .await
         .map_err(Error::on("add the finalizer", instance))?;
-    Ok(())
-}
-
-/// Writes the status: all of it is ours. The records of created Bundles are written along, so that they are in the
-/// cluster before anything is applied.
-pub(super) async fn write_status(
-    instance: &BundleInstance,
-    shared: &Shared,
-    memory: &mut Memory,
-    status: &BundleInstanceStatus,
-) -> Result<(), Error> {
-    let mut status = status.clone();
-    if let Some(created) = &memory.bundles {
-        status.bundles.clone_from(created);
-    }
-    let body = json!({
-        "apiVersion": BundleInstance::api_version(&()),
-        "kind": BundleInstance::kind(&()),
-        // With its uid, so that no instance is made of a status that comes too late.
-        "metadata": {"name": instance.name_any(), "uid": instance.uid()},
-        "status": status,
-    });
-    let written = Api::<BundleInstance>::all(shared.ctx.client.clone())
-        .patch_status(
-            &instance.name_any(),
-            &PatchParams::apply(MANAGER).force(),
-            &Patch::Apply(body),
-        )
-        .await
-        .map_err(Error::on("write the status", instance))?;
-    memory.status = Some((version(&written), status));
-    memory.bundles = None;
-    memory.said = Some(Instant::now());
     Ok(())
 }

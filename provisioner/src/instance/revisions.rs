@@ -17,7 +17,7 @@ use manifests::api::{
     holder::Owner,
     instance::{
         BundleInstance, BundleInstanceSpec, BundleInstanceStatus, Cause, RevisionState,
-        RevisionStatus, ServiceAccountRef,
+        RevisionStatus, ServiceAccountRef, ready,
     },
     revision::RevisionDetails,
 };
@@ -33,8 +33,6 @@ use super::{
 const DEFAULT_HISTORY: i64 = 3;
 /// The number of more archived revisions are kept while objects of former revisions remain.
 const WITH_LEFTOVERS: usize = 5;
-/// How many seconds a rollout may take unless the spec says otherwise.
-const DEFAULT_DEADLINE: i64 = 600;
 
 /// Returns the active revision.
 pub(super) fn active(status: &BundleInstanceStatus) -> Option<&RevisionStatus> {
@@ -178,7 +176,7 @@ pub(super) fn cause(status: &BundleInstanceStatus, rendered: &Rendered) -> Cause
     if newest.bundle != rendered.details.bundle.name {
         Cause::Upgrade
     } else if newest.service_account != rendered.account
-        || status.observed_generation.is_none()
+        || status.observed().is_none()
         || !rendered.is_same_generation
     {
         Cause::Configuration
@@ -238,11 +236,10 @@ pub(super) fn time_left(
     revision: &RevisionStatus,
     now: Timestamp,
 ) -> Option<Duration> {
-    let seconds = spec.progress_deadline_seconds.unwrap_or(DEFAULT_DEADLINE);
-    let deadline = SignedDuration::from_secs(seconds);
+    let deadline = SignedDuration::try_from(ready::deadline(spec)?).ok()?;
     let since = revision.applied.as_ref().unwrap_or(&revision.created);
     let taken = now.duration_since(since.0);
-    (seconds > 0).then(|| Duration::try_from(deadline - taken).unwrap_or_default())
+    Some(Duration::try_from(deadline - taken).unwrap_or_default())
 }
 
 /// Returns the archived revisions that exceed the history, the oldest first. As long as objects of former revisions remain,

@@ -6,6 +6,10 @@
 //! | `Installed` | the objects of a bundle are in the cluster, named in the message; also while a newer one fails | none | |
 //! | `Healthy` | every object is well | some object is not; nothing is installed | not looked at yet |
 //! | `Progressing` | under way, or tried again | nothing to do, or nothing that can be done from here | |
+//!
+//! `Ready`, `Reconciling` and `Stalled` follow from these ([`ready`]), in the same write.
+
+mod facts;
 
 use std::collections::BTreeSet;
 
@@ -14,7 +18,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use manifests::{
     api::{
         condition::{self, reason},
-        instance::{BundleInstanceStatus, InstalledBundle, Inventory},
+        instance::{
+            BundleInstanceStatus, InstalledBundle, Inventory,
+            ready::{self, Declaration, Facts, Objects},
+        },
     },
     object::shortened,
 };
@@ -26,6 +33,8 @@ use super::{
 
 /// How many objects that wait are listed; the apiserver takes 512.
 const MOST_LINES: usize = 500;
+/// The number of BundleInstances that a message names.
+const MOST_NAMED: usize = 10;
 /// The longest message; the apiserver takes 32 KiB. Missing rights, which somebody applies as they are told, take up to
 /// half of that, and come last.
 const LONGEST: usize = 32_000;
@@ -33,11 +42,12 @@ const LONGEST: usize = 32_000;
 /// The status of a generation after what was found, given the status before.
 pub fn of(
     before: &BundleInstanceStatus,
-    generation: Option<i64>,
+    declaration: &Declaration,
     outcome: &Outcome,
     now: Timestamp,
 ) -> BundleInstanceStatus {
     let mut status = before.clone();
+    let generation = declaration.generation;
     status.observed_generation = generation;
     if let Install::Done(done) = &outcome.install {
         let done = done.as_ref().clone();
@@ -77,6 +87,9 @@ pub fn of(
             status.applied_digest = None;
         }
     }
+    if let Install::Applying(applying) = &outcome.install {
+        status.inventory = Some(applying.inventory.clone());
+    }
     if matches!(outcome.install, Install::Done(_) | Install::Unchanged)
         && outcome.health == Health::Healthy
     {
@@ -97,6 +110,8 @@ pub fn of(
     );
     health(&mut conditions, &outcome.health, is_installed);
     progressing(&mut conditions, outcome, &status.removing);
+    let facts = facts::collect(outcome, declaration, &status);
+    ready::update(&mut status, declaration, facts, now);
     status
 }
 
@@ -104,13 +119,14 @@ pub fn of(
 /// may be there only in part.
 pub fn applying(
     before: &BundleInstanceStatus,
-    generation: Option<i64>,
+    declaration: &Declaration,
     bundle: &str,
     objects: usize,
     inventory: Inventory,
     now: Timestamp,
 ) -> BundleInstanceStatus {
     let mut status = before.clone();
+    let generation = declaration.generation;
     status.observed_generation = generation;
     status.inventory = Some(inventory);
     status.applied_digest = None;
@@ -121,18 +137,31 @@ pub fn applying(
     };
     let message = format!("applying {objects} objects of bundle {bundle}");
     conditions.set(condition::PROGRESSING, "True", reason::APPLYING, &message);
+    let facts = Facts {
+        is_applied: false,
+        remedy: None,
+        objects: Objects::NotObserved,
+        is_rolled_back: false,
+    };
+    // HasValidBundle is that of the last write, when the Bundle may not have been unpacked.
+    let applied = Declaration {
+        is_pinned: true,
+        ..*declaration
+    };
+    ready::update(&mut status, &applied, facts, now);
     status
 }
 
 /// The status while an instance is being removed.
 pub fn uninstalling(
     before: &BundleInstanceStatus,
-    generation: Option<i64>,
+    declaration: &Declaration,
     message: &str,
     failed: bool,
     now: Timestamp,
 ) -> BundleInstanceStatus {
     let mut status = before.clone();
+    let generation = declaration.generation;
     status.observed_generation = generation;
     let mut conditions = Conditions {
         all: &mut status.conditions,
@@ -145,6 +174,13 @@ pub fn uninstalling(
         reason::UNINSTALLING
     };
     conditions.set(condition::PROGRESSING, "True", why, message);
+    let facts = Facts {
+        is_applied: false,
+        remedy: None,
+        objects: Objects::NotObserved,
+        is_rolled_back: false,
+    };
+    ready::update(&mut status, declaration, facts, now);
     status
 }
 
@@ -158,24 +194,15 @@ pub(crate) struct Conditions<'a> {
 impl Conditions<'_> {
     /// Sets a condition; the time moves only with its status.
     pub(crate) fn set(&mut self, type_: &str, status: &str, reason: &str, message: &str) {
-        let message = shortened(message, LONGEST);
-        let mut condition = Condition {
+        let condition = Condition {
             type_: type_.to_owned(),
             status: status.to_owned(),
             reason: reason.to_owned(),
-            message,
+            message: shortened(message, LONGEST),
             observed_generation: self.generation,
             last_transition_time: Time(self.now),
         };
-        match self.all.iter_mut().find(|c| c.type_ == type_) {
-            Some(old) => {
-                if old.status == condition.status {
-                    condition.last_transition_time = old.last_transition_time.clone();
-                }
-                *old = condition;
-            }
-            None => self.all.push(condition),
-        }
+        condition::set(self.all, condition);
     }
 
     fn has_reason(&self, type_: &str, reason: &str) -> bool {
@@ -212,7 +239,7 @@ fn valid(conditions: &mut Conditions<'_>, valid: &Valid) {
                 "nobody here serves the class {class:?} of spec.provisionerClassName; use core-rukpak-io-registry or core-rukpak-io-plain, or install who serves it"
             ),
         ),
-        Valid::Unknown(message) => ("Unknown", reason::RECONCILE_FAILED, message.clone()),
+        Valid::Unknown { message, .. } => ("Unknown", reason::RECONCILE_FAILED, message.clone()),
         Valid::Pending { bundle, message } => (
             "False",
             reason::UNPACK_PENDING,
@@ -221,7 +248,9 @@ fn valid(conditions: &mut Conditions<'_>, valid: &Valid) {
                 message,
             ),
         ),
-        Valid::Failed { bundle, message } => (
+        Valid::Failed {
+            bundle, message, ..
+        } => (
             "False",
             reason::UNPACK_FAILED,
             with(&format!("Failed to unpack the {bundle} Bundle"), message),
@@ -323,9 +352,11 @@ fn installed(conditions: &mut Conditions<'_>, bundle: Option<&str>, outcome: &Ou
             conditions.set(TYPE, "True", reason::UPGRADE_FAILED, &message);
         }
         // Where nobody looked, the old reason stays.
-        (Install::Unchanged | Install::Waiting | Install::Queued, Some(bundle))
-            if conditions.has_reason(TYPE, reason::INSTALLED_BUNDLE_REPLACED)
-                && !matches!(outcome.valid, Valid::Unserved(_)) =>
+        (
+            Install::Unchanged | Install::Waiting(_) | Install::Queued | Install::Stopped(_),
+            Some(bundle),
+        ) if conditions.has_reason(TYPE, reason::INSTALLED_BUNDLE_REPLACED)
+            && !matches!(outcome.valid, Valid::Unserved(_)) =>
         {
             let message = format!(
                 "Bundle {bundle}, which is installed, is missing; its objects are repaired as they are recorded, and the \
@@ -333,7 +364,15 @@ fn installed(conditions: &mut Conditions<'_>, bundle: Option<&str>, outcome: &Ou
             );
             conditions.set(TYPE, "True", reason::RECONCILE_FAILED, &message);
         }
-        (Install::Unchanged | Install::Paused | Install::Waiting | Install::Queued, _) => {
+        (
+            Install::Unchanged
+            | Install::Paused
+            | Install::Waiting(_)
+            | Install::Queued
+            | Install::Stopped(_)
+            | Install::Applying(_),
+            _,
+        ) => {
             conditions.keep(
                 TYPE,
                 (
@@ -416,11 +455,28 @@ fn progress(
                 format!("it will not work before something is changed: {message}"),
             ),
         },
-        (Install::Waiting, _) => (None, reason::RETRYING, text("it is tried again")),
+        (Install::Applying(applying), _) => (
+            Some("True"),
+            reason::APPLYING,
+            format!(
+                "applying {} objects of bundle {}: {} are applied",
+                applying.count, applying.bundle, applying.applied
+            ),
+        ),
+        (Install::Waiting(_), _) => (None, reason::RETRYING, text("it is tried again")),
         (Install::Queued, _) => (
             Some("True"),
             reason::RETRYING,
             text("the rollout waits for the rollouts of other BundleInstances"),
+        ),
+        (Install::Stopped(unhealthy), _) => (
+            Some("False"),
+            reason::BLOCKED,
+            format!(
+                "the objects of this release of the provisioner and this version of Kubernetes are not rolled out, because \
+                 they made other BundleInstances unhealthy: {}; repair these BundleInstances, or change their specs",
+                names(unhealthy)
+            ),
         ),
         _ if !outcome.fights.is_empty() => {
             (Some("True"), reason::FIGHTING, outcome.fights.join("\n"))
@@ -435,7 +491,7 @@ fn progress(
             reason::UNPACK_FAILED,
             text("the Bundle of the template cannot be installed; see HasValidBundle"),
         ),
-        (_, Valid::Unknown(_)) => (
+        (_, Valid::Unknown { .. }) => (
             Some("True"),
             reason::RETRYING,
             text("it is tried again; see HasValidBundle"),
@@ -466,6 +522,15 @@ fn progress(
                 text("all objects are applied, and watched"),
             ),
         },
+    }
+}
+
+/// Returns the first names of a list, and how many more there are.
+fn names(all: &[String]) -> String {
+    let first: Vec<&str> = all.iter().take(MOST_NAMED).map(String::as_str).collect();
+    match all.len().saturating_sub(first.len()) {
+        0 => first.join(", "),
+        more => format!("{} and {more} more", first.join(", ")),
     }
 }
 

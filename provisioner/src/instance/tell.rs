@@ -79,5 +79,7 @@ pub(super) async fn changes(
 /// Reports whether the objects are not well yet, and nothing says that they will not be.
 fn waits_for_health(status: &BundleInstanceStatus) -> bool {
     let mut conditions = status.conditions.iter();
-    conditions.any(|c| c.reason == condition::reason::WAITING_FOR_HEALTH)
+    conditions.any(|c| {
+        c.type_ == condition::PROGRESSING && c.reason == condition::reason::WAITING_FOR_HEALTH
+    })
 }

@@ -183,11 +183,6 @@ pub(super) fn recorded(status: &BundleInstanceStatus) -> impl Iterator<Item = &I
     status.installed.iter().chain(&status.previous)
 }
 
-/// Reports whether a Bundle is recorded as installed now or before.
-pub(super) fn is_recorded(status: &BundleInstanceStatus, bundle: &Bundle) -> bool {
-    recorded(status).any(|record| record.is(bundle))
-}
-
 /// Reports whether the provisioner created the Bundle with this uid.
 pub(super) fn is_created(status: &BundleInstanceStatus, uid: &str) -> bool {
     status.bundles.iter().any(|created| created.uid == uid)

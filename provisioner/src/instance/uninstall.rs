@@ -3,7 +3,7 @@
 //! | policy for definitions | order |
 //! | --- | --- |
 //! | `Retain`, `DeleteIfUnused` | the bundle's own custom resources, everything else, definitions |
-//! | `Delete` | all custom resources, definitions, everything else: the operator finalises them while it still runs |
+//! | `Delete` | all custom resources, definitions, everything else: the operator finalizes them while it still runs |
 //!
 //! The inventory says what there is, so that neither the Bundle nor its content is needed, nor an installation that was
 //! ever finished. Nothing is made again: the watches are forgotten first.
@@ -33,9 +33,10 @@ use super::{
     install::{self, refusals},
     memory::{Memory, Shared},
     outcome::Retry,
-    reconcile::{Error, current_status, overflow, read_inventory, write_status},
+    reconcile::{Error, current_status, overflow, read_inventory},
     revisions::{self, owner},
     status,
+    write::{declaration, write_status},
 };
 use apply::{
     inventory::{self, Inventory},
@@ -59,6 +60,7 @@ pub(super) async fn run(
     let name = instance.name_any();
     shared.ctx.watches.forget(&name);
     memory.is_watched = false;
+    memory.progress = None;
     if !is_awaited(instance) {
         shared.forget(&name);
         return Ok(Action::await_change());
@@ -86,7 +88,7 @@ pub(super) async fn run(
         permits: &shared.ctx.repair_permits,
     };
     // The mark goes last, when all references are off, and perhaps nobody saw it, as when no provisioner ran.
-    if is_orphaned(instance) || memory.is_orphaned() || shared.lets_bundles_go(instance) {
+    if is_orphaned(instance) || memory.is_orphaned() || shared.bundles.are_released(instance) {
         let nothing = Inventory::new();
         let left = memory.inventory.as_ref().unwrap_or(&nothing);
         let left = plan::leaving(left, &BTreeSet::new());
@@ -133,8 +135,8 @@ pub(super) async fn run(
             memory.is_refused_as_applied = !memory.is_refused_as_applied;
         }
         let failed = !pruned.failed.is_empty();
-        let status =
-            status::uninstalling(&before, instance.metadata.generation, &message, failed, now);
+        let declaration = declaration(instance, memory);
+        let status = status::uninstalling(&before, &declaration, &message, failed, now);
         if status != before {
             write_status(instance, shared, memory, &status).await?;
         }
@@ -195,8 +197,8 @@ async fn finish(
         let now = (shared.ctx.now)();
         warn!(name, %error, "failed to delete the revisions; retrying");
         let message = error.to_string();
-        let generation = instance.metadata.generation;
-        let uninstalling = status::uninstalling(&status, generation, &message, true, now);
+        let declaration = declaration(instance, memory);
+        let uninstalling = status::uninstalling(&status, &declaration, &message, true, now);
         if uninstalling != status {
             write_status(instance, shared, memory, &uninstalling).await?;
         }
@@ -230,7 +232,7 @@ async fn finish(
     info!("uninstalled");
     // Until the watch has shown it, whatever wakes the instance would have it removed once more.
     memory.is_let_go = true;
-    shared.wake_those_refused();
+    shared.released(&name);
     Ok(Action::await_change())
 }
 

@@ -8,13 +8,10 @@ use apply::{
     plan::{self, Leaving, Owner, Plan, Step},
     preflight::{self, Check, Findings, Problem},
     revision,
-    ssa::{self, Apply, Pruned, Report},
+    ssa::{Apply, Pruned, Report},
 };
 use convert::facts::Facts;
-use k8s_openapi::{
-    api::core::v1::Namespace,
-    apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
-};
+use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{Api, Client, ResourceExt as _, core::GroupVersionKind};
 use manifests::{
     api::{
@@ -28,20 +25,25 @@ use manifests::{
 use super::{
     Source, Target,
     converted::{Rendered, render},
+    recreate,
+    step::{Progress, Rollout, Stepped, resume, step},
     unchanged,
-    words::{listed, refusals, retry, waiting},
+    words::{api, listed, remedy, remedy_of_problems},
 };
 use crate::{
     catalogs::Catalogs,
     instance::{
         claims::{self, Claim},
-        maintain,
         memory::{Memory, Shared},
-        outcome::{Done, Failure, Retry},
+        outcome::{Done, Failure, Remedy, Retry},
         policy,
-        reconcile::{overflow, write_status},
+        reconcile::overflow,
         revisions::{self, RecordError, owner},
+        rollback::Unhealthy,
+        rollouts::Turn,
         status,
+        waiting::{self, Event, Release},
+        write::{declaration, write_status},
     },
     overrides::Digests,
     versions::{self, Candidate},
@@ -64,25 +66,38 @@ pub(super) async fn attempt(
     target: &Target<'_>,
     key: &str,
     has_api: bool,
-) -> Result<Done, Failure> {
+) -> Result<Stepped, Failure> {
     let ctx = &shared.ctx;
+    let progress = memory.progress.take();
+    if let Some(progress) = progress.filter(|progress| progress.is_of(key, before)) {
+        return Box::pin(resume(instance, shared, memory, before, target, progress)).await;
+    }
     let rendered = rendered(instance, shared, target).await?;
     let newest = revisions::live(before).next();
     let is_recorded = newest.is_some_and(|newest| newest.digest == rendered.digest);
     if is_recorded && before.applied_digest.is_some() && !has_api {
         // Another release of the provisioner, or of Kubernetes, and the same objects.
-        return Ok(Done {
+        return Ok(Stepped::Done(Box::new(Done {
             digest: key.to_owned(),
             rolled_back: None,
             ..described(before, &rendered, unchanged(instance, before))
-        });
+        })));
     }
+    if is_by_platform(before, target, &rendered) {
+        let turn = shared.rollouts.begin_platform(&instance.name_any());
+        if turn != Turn::Granted {
+            memory.platform = Some(key.to_owned());
+            return Ok(Stepped::Waits(turn));
+        }
+    }
+    memory.platform = None;
     let Prepared {
         owner,
         client,
         rendered,
         plan,
-        warnings,
+        mut warnings,
+        left_out,
         claim,
     } = Box::pin(prepare(instance, shared, memory, before, target, rendered)).await?;
     let apply = Apply {
@@ -92,85 +107,68 @@ pub(super) async fn attempt(
         permits: &shared.ctx.permits,
     };
     let (current, changed) = partition(instance, shared, memory, &plan);
-    if before.installed_bundle_name.is_some() {
-        let refused = apply.dry_run(&changed).await;
-        memory.refused = invalid(&refused);
-        if !refused.is_empty() {
-            return Err(failing(target)(refusals(&refused), retry(&refused)));
-        }
-    }
+    warnings.extend(recreate::warnings(&instance.spec, &plan.steps));
+    let inventory = memory.inventory.get_or_insert_default();
+    let is_installed = before.installed_bundle_name.is_some();
+    let decision =
+        recreate::decide(instance, inventory, &apply, &owner, &changed, is_installed).await;
+    memory.refused = recreate::awaited(&decision.refused);
+    let remedy = remedy(&decision.refused);
+    let permissions = decision
+        .permissions()
+        .map_err(|(message, retry)| failing(target)(message, retry).with(remedy))?;
     let mut revisions = before.revisions.clone();
     let is_same = newest.is_some_and(|newest| newest.digest == rendered.digest);
     if is_same && matches!(target.source, Source::Revision(_)) {
         let message = "the rollback changes nothing: every object that differs is a CustomResourceDefinition that cannot return \
                        to its older form; change spec.template, or spec.rollbackTo";
-        return Err(failing(target)(message.to_owned(), Retry::Slowly));
+        return Err(failing(target)(message.to_owned(), Retry::Slowly).with(Remedy::Own));
     }
     if !is_same {
         let revision = record(shared, &owner, before, target, &rendered).await?;
         let current = current.iter().map(|step| step.object.identity());
         let leaving = plan.leaving.iter().map(|leaving| leaving.identity.clone());
-        let excused = failing_now(shared, &owner, current.chain(leaving));
+        let excused = unhealthy_now(shared, &owner, current.chain(leaving));
         memory.excused = Some((revision.number, excused));
         revisions::add(&mut revisions, revision);
     }
+    let inventory = memory.inventory.get_or_insert_default();
+    recreate::mark(inventory, &changed, &permissions);
     if !changed.is_empty() {
         note_intent(instance, shared, memory, before, target, &plan, &revisions).await?;
     }
-    // Before they are there, so that nothing that was just applied looks absent.
-    memory.is_watched = false;
-    maintain::watch(instance, shared, memory, before).await;
-    let report = apply.run(&changed).await;
-    take_over(instance, shared, memory, &changed, &report);
-    ctx.metrics.applied(report.applied.len() as u64);
-    memory.refused = invalid(&report.failed);
-    if !report.failed.is_empty() {
-        return Err(Failure {
-            touched: !report.applied.is_empty(),
-            ..failing(target)(refusals(&report.failed), retry(&report.failed))
-        });
-    }
-    drop(claim); // held until here
-    let early = early(&plan, shared, &owner, before).await;
-    let policy = maintain::policy_of_upgrades(instance);
-    let pruned = apply.prune(&early, &owner, policy).await;
-    if let Some(newest) = revisions.last_mut() {
-        newest.applied.get_or_insert_with(|| Time((ctx.now)()));
-    }
-    let inventory = settle_inventory(memory, &pruned);
-    let inventory = inventory::write(&overflow(shared, &owner), inventory)
-        .await
-        .map_err(|error| soon(target, "the inventory cannot be written", &error))?;
-    let left = plan.leaving.iter().filter(|leaving| {
-        !pruned.deleted.contains(&leaving.identity)
-            && !pruned.released.contains_key(&leaving.identity)
-    });
-    let done = Done {
-        previous: previous(before, target, &rendered),
-        namespace: rendered.namespace.clone(),
-        digest: key.to_owned(),
-        inventory,
-        waiting: plan.waiting.iter().flat_map(waiting).take(500).collect(),
-        released: released(before, &rendered, &pruned),
-        removing: lines_of(left.map(|leaving| &leaving.identity)),
+    let progress = Progress {
+        key: key.to_owned(),
+        number: revisions.last().map_or(0, |newest| newest.number),
+        left_out,
+        count: changed.len(),
+        applied: BTreeSet::new(),
+        permissions,
         warnings,
-        rolled_back: target.rollback.clone(),
-        revisions,
-        ..unchanged(instance, before)
+        claim,
     };
-    Ok(described(before, &rendered, done))
+    let rollout = Rollout {
+        owner,
+        client,
+        rendered,
+        plan,
+        revisions,
+        changed,
+        progress,
+    };
+    step(instance, shared, memory, before, target, rollout).await
 }
 
-/// Returns the objects that cannot be changed as the revision demands, as when an immutable field differs.
-fn invalid(failures: &[ssa::Failure]) -> BTreeSet<Identity> {
-    let invalid = failures
-        .iter()
-        .filter(|failure| failure.cause == ssa::Cause::Invalid);
-    invalid.map(|failure| failure.identity.clone()).collect()
+/// Reports whether a new revision is due because the provisioner or Kubernetes has another version.
+fn is_by_platform(before: &BundleInstanceStatus, target: &Target<'_>, rendered: &Rendered) -> bool {
+    let newest = revisions::live(before).next();
+    matches!(target.source, Source::Bundle(_))
+        && newest.is_some_and(|newest| newest.digest != rendered.digest)
+        && revisions::cause(before, rendered) == Cause::Platform
 }
 
 /// Adds what the Bundle of the rendered objects is.
-fn described(before: &BundleInstanceStatus, rendered: &Rendered, done: Done) -> Done {
+pub(super) fn described(before: &BundleInstanceStatus, rendered: &Rendered, done: Done) -> Done {
     let details = &rendered.details;
     let digest = details.bundle.content_digest.clone();
     let is_same = before.installed_bundle_name.as_ref() == Some(&details.bundle.name);
@@ -194,7 +192,7 @@ fn described(before: &BundleInstanceStatus, rendered: &Rendered, done: Done) -> 
 }
 
 /// Renders the objects of the target, or reads them.
-async fn rendered(
+pub(super) async fn rendered(
     instance: &BundleInstance,
     shared: &Shared,
     target: &Target<'_>,
@@ -239,18 +237,19 @@ async fn record(
     };
     let recorded = revisions::record(shared, owner, before, rendered, why).await;
     recorded.map_err(|error| {
-        let retry = match &error {
-            RecordError::Store(error) if error.is_transient() => Retry::Soon,
-            RecordError::Store(_) | RecordError::Encode(_) => Retry::Slowly,
+        let (retry, remedy) = match &error {
+            RecordError::Store(error) if error.is_transient() => (Retry::Soon, Remedy::World),
+            RecordError::Store(_) => (Retry::Slowly, Remedy::World),
+            RecordError::Encode(_) => (Retry::Slowly, Remedy::Own),
         };
         let message =
             format!("the revision cannot be recorded, and nothing of it is applied: {error}");
-        failing(target)(message, retry)
+        failing(target)(message, retry).with(remedy)
     })
 }
 
 /// Splits the objects into those that exist in this very form and those that have to be applied.
-fn partition(
+pub(super) fn partition(
     instance: &BundleInstance,
     shared: &Shared,
     memory: &Memory,
@@ -273,24 +272,31 @@ fn partition(
     })
 }
 
-/// Returns which of these objects fail already: a rollout that does not change an object is not to blame for it.
-fn failing_now(
+/// Returns which of these objects are unhealthy already: a rollout that does not change an object is not to blame for it.
+fn unhealthy_now(
     shared: &Shared,
     owner: &Owner,
     identities: impl Iterator<Item = Identity>,
-) -> BTreeSet<Identity> {
+) -> Unhealthy {
     let view = shared.ctx.watches.view(&owner.name);
-    identities
-        .filter(|identity| {
-            let seen = view.objects.get(identity);
-            seen.is_some_and(|seen| matches!(seen.health, Health::Failed(_)))
-        })
-        .collect()
+    let mut unhealthy = Unhealthy::default();
+    for identity in identities {
+        match view.objects.get(&identity).map(|seen| &seen.health) {
+            Some(Health::Current) => {}
+            Some(Health::Failed(_)) => {
+                unhealthy.failed.insert(identity);
+            }
+            Some(Health::InProgress(_)) | None => {
+                unhealthy.slow.insert(identity);
+            }
+        }
+    }
+    unhealthy
 }
 
 /// Returns the prune candidates that would break the new version if they stayed until it is healthy: APIServices, and
 /// webhook configurations whose server leaves.
-async fn early(
+pub(super) async fn early(
     plan: &Plan,
     shared: &Shared,
     owner: &Owner,
@@ -339,26 +345,28 @@ async fn early(
 }
 
 /// What is known to be possible.
-struct Prepared<'a> {
+struct Prepared {
     owner: Owner,
     /// With the rights that everything is applied with.
     client: Client,
     rendered: Rendered,
     plan: Plan,
     warnings: Vec<String>,
-    claim: Claim<'a>,
+    /// The objects that are used as they are, or belong to others: they are not applied.
+    left_out: BTreeSet<Identity>,
+    claim: Claim,
 }
 
 /// Makes the plan, claims its objects, and finds all problems. Nothing is changed. In a rollback to an older revision,
 /// definitions whose older form is no longer safe keep their newer form.
-async fn prepare<'a>(
+async fn prepare(
     instance: &BundleInstance,
-    shared: &'a Shared,
+    shared: &Shared,
     memory: &mut Memory,
     before: &BundleInstanceStatus,
     target: &Target<'_>,
     mut rendered: Rendered,
-) -> Result<Prepared<'a>, Failure> {
+) -> Result<Prepared, Failure> {
     let ctx = &shared.ctx;
     let fail = failing(target);
     let owner = owner(instance);
@@ -372,19 +380,25 @@ async fn prepare<'a>(
         let objects = rendered.objects.clone();
         let (objects, existing) =
             without_existing_namespace(objects, &client, &owner, &rendered.namespace).await;
+        let has_namespace = objects.len() == rendered.objects.len();
         // What begins to be served while this is found out wakes the instance as well.
-        memory.misses_apis(true);
+        memory.await_apis([waiting::Api::Any]);
         let mut plan = plan(ctx, objects, &had, &owner, &rendered.namespace)
             .await
             .map_err(|error| soon(target, "the served APIs cannot be listed", &error))?;
-        memory.misses_apis(!plan.missing.is_empty() || !plan.waiting.is_empty());
+        let absent = plan.missing.iter().chain(&plan.waiting);
+        memory.await_apis(absent.map(api));
         // From the beginning, so that whatever becomes free from now on is noticed.
-        memory.is_refused(true);
+        memory.await_objects([Event::Release(Release::Any)]);
         let planned = plan.steps.iter().map(|step| step.object.identity());
         let claim = shared
             .claims
             .claim(&owner.name, planned)
-            .map_err(|others| fail(claims::refusal(&others), Retry::Soon))?;
+            .map_err(|others| {
+                let of = |name: &String| Event::Release(Release::Of(name.clone()));
+                memory.await_objects(others.values().map(of));
+                fail(claims::refusal(&others), Retry::Soon)
+            })?;
         let findings = check(
             instance, shared, &owner, &client, &rendered, &plan, &had, existing,
         );
@@ -395,7 +409,7 @@ async fn prepare<'a>(
         if is_wrong_cluster {
             ctx.catalogs.want_refused(&rendered.facts.package);
         }
-        memory.is_refused(is_wrong_cluster || has(&findings.problems, Check::Ownership));
+        memory.await_objects(awaited(&findings));
         if !findings.unsafe_definitions.is_empty()
             && !has_kept_definitions
             && is_return(before, target, &rendered)
@@ -404,27 +418,41 @@ async fn prepare<'a>(
         {
             has_kept_definitions = true;
             keep_definitions(&mut rendered, &findings.unsafe_definitions, &newest.objects)
-                .map_err(|problem| fail(problem, Retry::Slowly))?;
+                .map_err(|problem| fail(problem, Retry::Slowly).with(Remedy::Own))?;
             continue;
         }
         // Namespaces of others are used as they are.
         plan.steps
             .retain(|step| !findings.shared.contains(&step.object.identity()));
         if !findings.problems.is_empty() {
-            return Err(fail(
-                listed(&findings.problems),
-                retry_after(&findings.problems),
-            ));
+            let problems = &findings.problems;
+            let failure = fail(listed(problems), retry_after(problems));
+            return Err(failure.with(remedy_of_problems(problems)));
         }
         let warnings = findings.warnings.into_iter().map(|warning| warning.message);
+        let mut left_out = findings.shared;
+        if !has_namespace {
+            left_out.insert(namespace(&rendered.namespace));
+        }
         return Ok(Prepared {
             warnings: warnings.collect(),
+            left_out,
             owner,
             client,
             rendered,
             plan,
             claim,
         });
+    }
+}
+
+/// Returns the identity of a Namespace.
+fn namespace(name: &str) -> Identity {
+    Identity {
+        group: String::new(),
+        kind: "Namespace".to_owned(),
+        namespace: String::new(),
+        name: name.to_owned(),
     }
 }
 
@@ -451,7 +479,11 @@ async fn check(
         details.source.as_ref(),
     );
     let facts = as_catalogs_say(rendered.facts.clone(), instance, digests, &ctx.catalogs);
+    let view = ctx.watches.view(&owner.name);
+    let visible = view.objects.iter().filter(|(_, seen)| !seen.deleting);
+    let visible: BTreeSet<Identity> = visible.map(|(identity, _)| identity.clone()).collect();
     let input = preflight::Input {
+        existing: &visible,
         owner,
         parent: policy::parent(instance),
         policy: &preflight::Policy {
@@ -566,6 +598,23 @@ fn as_catalogs_say(
     facts
 }
 
+/// Returns the events that may clear problems.
+fn awaited(findings: &Findings) -> Vec<Event> {
+    let release = |holder: &Option<String>| match holder {
+        Some(name) => Release::Of(name.clone()),
+        None => Release::Any,
+    };
+    let mut events: Vec<Event> = findings
+        .holders
+        .iter()
+        .map(|holder| Event::Release(release(holder)))
+        .collect();
+    if has(&findings.problems, Check::ClusterVersion) {
+        events.push(Event::Version);
+    }
+    events
+}
+
 fn has(problems: &[Problem], check: Check) -> bool {
     problems.iter().any(|problem| problem.check == check)
 }
@@ -605,7 +654,11 @@ pub(in crate::instance) fn removing(pruned: &Pruned) -> Vec<String> {
 }
 
 /// Returns the lines of objects that have left the bundle and stay in the cluster, and why.
-fn released(before: &BundleInstanceStatus, rendered: &Rendered, pruned: &Pruned) -> Vec<String> {
+pub(super) fn released(
+    before: &BundleInstanceStatus,
+    rendered: &Rendered,
+    pruned: &Pruned,
+) -> Vec<String> {
     // The attempts before have released objects, too.
     let is_again = before.installed_bundle_name.as_ref() == Some(&rendered.details.bundle.name);
     let earlier = before.released.iter().filter(|_| is_again).cloned();
@@ -622,7 +675,7 @@ pub(in crate::instance) fn release_lines(pruned: &Pruned) -> impl Iterator<Item 
 }
 
 /// Returns the Bundle that was installed before.
-fn previous(
+pub(super) fn previous(
     before: &BundleInstanceStatus,
     target: &Target<'_>,
     rendered: &Rendered,
@@ -638,17 +691,18 @@ fn previous(
     }
 }
 
-fn failing(target: &Target<'_>) -> impl Fn(String, Retry) -> Failure + use<> {
+pub(super) fn failing(target: &Target<'_>) -> impl Fn(String, Retry) -> Failure + use<> {
     let bundle = target.bundle_name();
     move |message, retry| Failure {
         bundle: bundle.clone(),
         message,
         touched: false,
         retry,
+        remedy: Remedy::World,
     }
 }
 
-fn soon(target: &Target<'_>, what: &str, error: &kube::Error) -> Failure {
+pub(super) fn soon(target: &Target<'_>, what: &str, error: &kube::Error) -> Failure {
     failing(target)(format!("{what}: {error}"), Retry::Soon)
 }
 
@@ -723,6 +777,7 @@ async fn note_intent(
         message: format!("the inventory cannot be written: {error}"),
         touched: false,
         retry: Retry::Soon,
+        remedy: Remedy::World,
     };
     let owner = owner(instance);
     let listed = inventory::write(&overflow(shared, &owner), inventory)
@@ -730,7 +785,7 @@ async fn note_intent(
         .map_err(|error| fail(&error))?;
     let mut status = status::applying(
         before,
-        instance.metadata.generation,
+        &declaration(instance, memory),
         &target.bundle_name(),
         plan.steps.len(),
         listed,
@@ -739,6 +794,7 @@ async fn note_intent(
     status.revisions = revisions.to_vec();
     write_status(instance, shared, memory, &status)
         .await
+        .map(drop)
         .map_err(|error| fail(&error))
 }
 
@@ -761,6 +817,7 @@ pub(in crate::instance) fn take_over(
         if let Some(applied) = report.applied.get(&identity) {
             let entry: &mut Entry = inventory.entry(identity).or_default();
             entry.fields = applied.fields;
+            entry.recreating = false;
         }
     }
 }

@@ -17,7 +17,7 @@ use manifests::{
 
 use super::super::{
     memory::Shared,
-    outcome::{Failure, Retry},
+    outcome::{Failure, Remedy, Retry},
 };
 use crate::bundle;
 
@@ -83,16 +83,18 @@ pub(in crate::instance) async fn render(
 ) -> Result<Rendered, Failure> {
     let spec = &instance.spec;
     let ctx = &shared.ctx;
-    let fail = |message: String, retry| Failure {
+    let fail = |message: String, retry, remedy| Failure {
         bundle: bundle.name_any(),
         message,
         touched: false,
         retry,
+        remedy,
     };
     let kube_version = ctx.versions.kubernetes().await.map_err(|error| {
         fail(
             format!("the apiserver does not tell its version: {error}"),
             Retry::Soon,
+            Remedy::World,
         )
     })?;
     let deployment_config = spec
@@ -106,7 +108,7 @@ pub(in crate::instance) async fn render(
                 "spec.config of BundleInstance {}: {error}",
                 instance.name_any()
             );
-            fail(message, Retry::Slowly)
+            fail(message, Retry::Slowly, Remedy::Own)
         })?;
     let class = Class::parse(&bundle.spec.provisioner_class_name);
     let options = Options {
@@ -129,13 +131,16 @@ pub(in crate::instance) async fn render(
                 bundle.name_any()
             ),
             Retry::Slowly,
+            Remedy::Own,
         )
     })?;
-    let conversion = converted.map_err(|error| fail(error.to_string(), Retry::Soon))?;
+    let conversion =
+        converted.map_err(|error| fail(error.to_string(), Retry::Soon, Remedy::World))?;
     let Some(objects) = conversion.objects else {
         return Err(fail(
             bundle::refusal(class.unwrap_or(Class::Plain), &conversion.report),
             Retry::Slowly,
+            Remedy::Own,
         ));
     };
     let facts = conversion.report.facts;

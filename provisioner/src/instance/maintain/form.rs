@@ -59,8 +59,14 @@ impl Forms {
         }
     }
 
-    /// Returns the right form of an object. `hash` is that of the live object.
-    pub(super) fn form(&self, identity: &Identity, hash: Option<ObjectHash>) -> Form<'_> {
+    /// Returns the right form of an object. `hash` is that of the live object; `is_deleted` says that the object is missing
+    /// and that the rollout recreates it.
+    pub(super) fn form(
+        &self,
+        identity: &Identity,
+        hash: Option<ObjectHash>,
+        is_deleted: bool,
+    ) -> Form<'_> {
         let newest = self.newest.get(identity);
         let Some(older) = &self.older else {
             return newest.map_or(Form::Gone, Form::Newest);
@@ -71,7 +77,7 @@ impl Forms {
             (Some(newest), None) if self.started.contains(&newest.wave) => Form::Newest(newest),
             (Some(_), None) => Form::Later,
             // Another client brought the older form back.
-            (Some(newest), Some(_)) if self.is_applied => Form::Newest(newest),
+            (Some(newest), Some(_)) if self.is_applied || is_deleted => Form::Newest(newest),
             (Some(newest), Some(older)) => {
                 let is_older = hash == Some(older.hash) && older.hash != newest.hash;
                 let is_newest = hash == Some(newest.hash);
@@ -150,29 +156,38 @@ mod tests {
                 .collect(),
             ..View::default()
         };
-        // The live objects with their forms; whether all is applied; the object, its live form, the expected one.
+        // The live objects with their forms; whether all is applied; the object, its live form, whether it was deleted to be
+        // recreated, the expected form.
         let none: &[(&str, &str)] = &[];
         let begun: &[(&str, &str)] = &[("changed", "2"), ("other", "1")];
-        for (view, is_applied, name, form, expected) in [
-            (none, false, "same", Some("1"), "newest 1"),
-            (none, false, "changed", Some("1"), "older 1"),
-            (none, false, "changed", None, "older 1"),
-            (none, false, "added", None, "later"),
-            (none, false, "left", None, "older 1"),
-            (none, false, "unknown", None, "gone"),
+        for (view, is_applied, name, form, is_deleted, expected) in [
+            (none, false, "same", Some("1"), false, "newest 1"),
+            (none, false, "changed", Some("1"), false, "older 1"),
+            (none, false, "changed", None, false, "older 1"),
+            (none, false, "added", None, false, "later"),
+            (none, false, "left", None, false, "older 1"),
+            (none, false, "unknown", None, false, "gone"),
             // An object of the wave was applied: what is missing comes in its new form, what has the old form keeps it.
-            (begun, false, "other", Some("1"), "older 1"),
-            (begun, false, "other", None, "newest 2"),
-            (begun, false, "added", None, "newest 1"),
-            (begun, false, "late", None, "older 1"),
-            (begun, false, "later", None, "later"),
-            (none, true, "late", None, "newest 2"),
-            (none, true, "changed", Some("1"), "newest 2"),
-            (none, true, "left", None, "older 1"),
+            (begun, false, "other", Some("1"), false, "older 1"),
+            (begun, false, "other", None, false, "newest 2"),
+            (begun, false, "added", None, false, "newest 1"),
+            (begun, false, "late", None, false, "older 1"),
+            (begun, false, "later", None, false, "later"),
+            (none, true, "late", None, false, "newest 2"),
+            (none, true, "changed", Some("1"), false, "newest 2"),
+            (none, true, "left", None, false, "older 1"),
+            (none, false, "changed", None, true, "newest 2"),
+            (none, false, "late", None, true, "newest 2"),
+            (none, false, "added", None, true, "later"),
+            (none, false, "left", None, true, "older 1"),
         ] {
             let forms = Forms::new(steps(&newest), Some(steps(&older)), is_applied, &live(view));
             let identity = step(name, "", Configuration).0;
-            let found = forms.form(&identity, form.and_then(|form| hash(name, form)));
+            let found = forms.form(
+                &identity,
+                form.and_then(|form| hash(name, form)),
+                is_deleted,
+            );
             let data = |step: &Step| {
                 step.object.value()["data"]["a"]
                     .as_str()
@@ -185,10 +200,10 @@ mod tests {
                 Form::Later => "later".to_owned(),
                 Form::Gone => "gone".to_owned(),
             };
-            assert_eq!(found, expected, "{name} {form:?} {view:?}");
+            assert_eq!(found, expected, "{name} {form:?} {is_deleted} {view:?}");
         }
         let forms = Forms::new(steps(&newest), None, true, &View::default());
         let left = step("left", "", Configuration).0;
-        assert_eq!(forms.form(&left, hash("left", "1")), Form::Gone);
+        assert_eq!(forms.form(&left, hash("left", "1"), false), Form::Gone);
     }
 }

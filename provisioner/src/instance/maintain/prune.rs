@@ -73,7 +73,7 @@ pub(super) async fn run(
         }
     };
     if !pruned.deleted.is_empty() || !pruned.released.is_empty() {
-        shared.wake_those_refused();
+        shared.released(&instance.name_any());
     }
     settle_inventory(memory, &pruned);
     let mut lines = removing(&pruned);

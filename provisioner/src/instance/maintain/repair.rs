@@ -25,7 +25,7 @@ use crate::instance::{
     claims,
     install::{self, Retries as _},
     memory::{Memory, Shared},
-    outcome::{Failure, Retry},
+    outcome::{Failure, Remedy, Retry},
     revisions::{self, owner},
 };
 
@@ -82,7 +82,10 @@ pub(super) async fn repair(drift: &Drift<'_>, shared: &Shared, memory: &mut Memo
     let (mut newest, mut older) = (Vec::new(), Vec::new());
     for identity in drift.objects {
         let seen = drift.view.objects.get(identity);
-        match live.forms.form(identity, seen.and_then(|seen| seen.hash)) {
+        let entry = before.as_ref().and_then(|before| before.get(identity));
+        let is_deleted = seen.is_none() && entry.is_some_and(|entry| entry.recreating);
+        let hash = seen.and_then(|seen| seen.hash);
+        match live.forms.form(identity, hash, is_deleted) {
             Form::Newest(step) => newest.push(step.clone()),
             Form::Older(step) => older.push(step.clone()),
             Form::Later => {}
@@ -108,7 +111,8 @@ pub(super) async fn repair(drift: &Drift<'_>, shared: &Shared, memory: &mut Memo
     }
     let missing = drift.needed_now(&live.plan.missing);
     if !missing.is_empty() {
-        memory.misses_apis(true);
+        let absent = live.plan.missing.iter().chain(&live.plan.waiting);
+        memory.await_apis(absent.map(install::api));
         lines.push(not_served(&missing));
         let needing = missing.into_iter().flat_map(|absent| absent.needed_by);
         repaired
@@ -389,6 +393,8 @@ impl Drift<'_> {
             message,
             touched: false,
             retry,
+            // The object was applied before, so that the obstacle is elsewhere.
+            remedy: Remedy::World,
         }
     }
 

@@ -19,6 +19,7 @@ use crate::instance::{
     memory::{Memory, Shared},
     outcome::Health,
     revisions,
+    rollback::Unhealthy,
 };
 use apply::{discovery::Kind, health};
 
@@ -85,25 +86,27 @@ pub(in crate::instance) async fn watch(
     }
 }
 
-/// Returns the objects that fail, as far as the informers have observed them.
-pub(in crate::instance) fn failing(
+/// Returns the objects that are not healthy, as far as the informers have observed them.
+pub(in crate::instance) fn unhealthy(
     instance: &BundleInstance,
     shared: &Shared,
     memory: &Memory,
-) -> BTreeSet<Identity> {
+) -> Unhealthy {
     let view = shared.ctx.watches.view(&instance.name_any());
-    let inventory = memory
-        .inventory
-        .iter()
-        .flatten()
-        .map(|(identity, _)| identity);
-    inventory
-        .filter(|identity| {
-            let seen = view.objects.get(identity);
-            seen.is_some_and(|seen| matches!(seen.health, health::Health::Failed(_)))
-        })
-        .cloned()
-        .collect()
+    let mut unhealthy = Unhealthy::default();
+    for (identity, entry) in memory.inventory.iter().flatten() {
+        if memory.removing.contains(&identity.to_string()) {
+            continue;
+        }
+        let list = match view.objects.get(identity).map(|seen| &seen.health) {
+            Some(health::Health::Failed(_)) => &mut unhealthy.failed,
+            Some(health::Health::InProgress(_)) => &mut unhealthy.slow,
+            None if entry.fields.is_some() => &mut unhealthy.slow,
+            Some(health::Health::Current) | None => continue,
+        };
+        list.insert(identity.clone());
+    }
+    unhealthy
 }
 
 /// How the objects are, as far as the watches have seen them.

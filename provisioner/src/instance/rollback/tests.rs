@@ -2,10 +2,13 @@ use serde_json::json;
 
 use manifests::api::instance::RevisionState;
 
-use super::{super::revisions::tests::status, *};
+use super::{
+    super::{outcome::Remedy, revisions::tests::status},
+    *,
+};
 
-fn instance(rollback: &str) -> BundleInstance {
-    serde_json::from_value(json!({
+fn instance(rollback: &str, deadline: Option<i64>) -> BundleInstance {
+    let mut instance: BundleInstance = serde_json::from_value(json!({
         "apiVersion": "core.rukpak.io/v1alpha1",
         "kind": "BundleInstance",
         "metadata": {"name": "a"},
@@ -15,7 +18,9 @@ fn instance(rollback: &str) -> BundleInstance {
             "template": {"spec": {"source": {"type": "upload"}}},
         },
     }))
-    .unwrap()
+    .unwrap();
+    instance.spec.progress_deadline_seconds = deadline;
+    instance
 }
 
 fn failure(touched: bool, retry: Retry) -> Install {
@@ -24,6 +29,7 @@ fn failure(touched: bool, retry: Retry) -> Install {
         message: "broken".to_owned(),
         touched,
         retry,
+        remedy: Remedy::World,
     })
 }
 
@@ -59,16 +65,64 @@ fn rollout_is_given_up_for_its_own_failures_only() {
         ("API server away", "OnFailure", during, refused(true, Retry::Soon), slow(), &[]) => None;
         ("a repair failed", "OnFailure", &[Active], refused(true, Retry::Slowly), slow(), &[]) => None;
     ] {
-        let (failing, excused) = (objects(&["a"]), objects(excused));
+        let unhealthy = |failed| Unhealthy {
+            failed,
+            ..Unhealthy::default()
+        };
+        let evidence = Evidence {
+            install: &install,
+            health: &health,
+            found: &unhealthy(objects(&["a"])),
+            excused: &unhealthy(objects(excused)),
+        };
         let status = status(states);
-        let found = reason(
-            &instance(policy),
-            &status,
-            &install,
-            &health,
-            &failing,
-            &excused,
-        );
+        let now = Timestamp::from_second(9999).unwrap();
+        let found = reason(&instance(policy, None), &status, &evidence, now);
+        assert_eq!(found.as_deref(), expected, "{name}");
+    }
+}
+
+#[test]
+fn slow_rollout_is_given_up_only_with_an_explicit_deadline() {
+    use RevisionState::{Active, RollingOut};
+    const SLOW_OBJECT: &str =
+        "the 60 seconds of spec.progressDeadlineSeconds have passed: 0 of 1 ready";
+    const FAILED_ATTEMPT: &str =
+        "the 60 seconds of spec.progressDeadlineSeconds have passed: broken";
+    let slow = || Health::Progressing(vec!["0 of 1 ready".to_owned()]);
+    let unknown = || Health::Unknown("a watch does not work".to_owned());
+    let unchanged = || Install::Unchanged;
+    let none: &[&str] = &[];
+    for ((name, deadline, second, install, health, failed, slow), expected) in ::tests::rows![
+        ("default", None, 9999, unchanged(), slow(), none, none) => None;
+        ("no limit", Some(0), 9999, unchanged(), slow(), none, none) => None;
+        ("in time", Some(60), 59, unchanged(), slow(), none, none) => None;
+        ("late", Some(60), 60, unchanged(), slow(), none, none) => Some(SLOW_OBJECT);
+        ("slow before", Some(60), 60, unchanged(), slow(), none, &["a"][..]) => None;
+        ("failed before", Some(60), 60, unchanged(), slow(), &["a"][..], none) => None;
+        ("not observed", Some(60), 60, unchanged(), Health::NotLooked, none, none) => None;
+        ("not known", Some(60), 60, unchanged(), unknown(), none, none) => None;
+        ("API server away", Some(60), 59, failure(true, Retry::Soon), slow(), none, none) => None;
+        ("API server away for long", Some(60), 60, failure(true, Retry::Soon), slow(), none, none) => Some(FAILED_ATTEMPT);
+        ("nothing applied", Some(60), 60, failure(false, Retry::Soon), slow(), none, none) => None;
+    ] {
+        let found = Unhealthy {
+            slow: objects(&["a"]),
+            ..Unhealthy::default()
+        };
+        let excused = Unhealthy {
+            failed: objects(failed),
+            slow: objects(slow),
+        };
+        let evidence = Evidence {
+            install: &install,
+            health: &health,
+            found: &found,
+            excused: &excused,
+        };
+        let now = Timestamp::from_second(second).unwrap();
+        let status = status(&[Active, RollingOut]);
+        let found = reason(&instance("OnFailure", deadline), &status, &evidence, now);
         assert_eq!(found.as_deref(), expected, "{name}");
     }
 }

@@ -1,7 +1,9 @@
 use std::time::Duration;
 
+mod truth;
+
 use super::{
-    super::outcome::{Done, Kept},
+    super::outcome::{Done, Kept, Remedy},
     *,
 };
 
@@ -31,10 +33,20 @@ fn outcome(valid: Valid, install: Install, health: Health) -> Outcome {
     Outcome {
         valid,
         install,
+        is_declared: true,
         health,
         fights: Vec::new(),
         kept: None,
         replaced: None,
+    }
+}
+
+/// The declaration of a generation.
+fn declared(generation: i64) -> Declaration {
+    Declaration {
+        generation: Some(generation),
+        deadline: Some(Duration::from_secs(600)),
+        ..Declaration::default()
     }
 }
 
@@ -50,6 +62,7 @@ fn failure(bundle: &str, touched: bool) -> Install {
         message: "Deployment etcd/operator is invalid".to_owned(),
         touched,
         retry: Retry::Slowly,
+        remedy: Remedy::Own,
     })
 }
 
@@ -63,7 +76,7 @@ fn lines(status: &BundleInstanceStatus) -> Vec<String> {
 }
 
 fn after(before: &BundleInstanceStatus, outcome: &Outcome) -> BundleInstanceStatus {
-    of(before, Some(1), outcome, NOW)
+    of(before, &declared(1), outcome, NOW)
 }
 
 fn installed() -> BundleInstanceStatus {
@@ -86,6 +99,7 @@ fn an_installation_says_which_bundle_is_there() {
             "Installed True InstallationSucceeded instantiated bundle old successfully",
             "Healthy True Healthy BundleInstance is healthy",
             "Progressing False UpToDate all objects are applied, and watched",
+            "Ready True UpToDate all objects are applied, and watched",
         ]
     );
 }
@@ -107,6 +121,8 @@ fn pending_is_not_valid() {
             "Installed False NotInstalled nothing has been installed yet; see HasValidBundle",
             "Healthy False InstallationStatusFalse Installed condition is false",
             "Progressing True UnpackPending the Bundle is being unpacked; see HasValidBundle",
+            "Ready Unknown UnpackPending Waiting for the new Bundle to be unpacked",
+            "Reconciling True Progressing Waiting for the new Bundle to be unpacked",
         ]
     );
 }
@@ -116,6 +132,7 @@ fn a_bundle_that_fails_leaves_the_installed_one_as_it_is() {
     let valid = Valid::Failed {
         bundle: "new".to_owned(),
         message: "no such image".to_owned(),
+        remedy: Remedy::World,
     };
     let status = after(
         &installed(),
@@ -247,13 +264,14 @@ fn times_move_with_the_status_alone() {
             "(apps/v1, Kind=Deployment)(etcd/operator): 0 of 1 ready".to_owned(),
         ]),
     );
-    let status = of(&installed(), Some(2), &unwell, later);
+    let status = of(&installed(), &declared(2), &unwell, later);
     let times: Vec<Timestamp> = status
         .conditions
         .iter()
         .map(|c| c.last_transition_time.0)
         .collect();
-    assert_eq!(times, [NOW, NOW, later, later]);
+    // HasValidBundle and Installed, Healthy and Progressing, Ready and Reconciling.
+    assert_eq!(times, [NOW, NOW, later, later, later, later]);
     assert!(
         status
             .conditions
@@ -264,7 +282,7 @@ fn times_move_with_the_status_alone() {
     assert_eq!(
         of(
             &status,
-            Some(2),
+            &declared(2),
             &unwell,
             later.checked_add(Duration::from_secs(1)).unwrap()
         ),
@@ -279,6 +297,7 @@ fn messages_are_bounded() {
         message: "ü".repeat(100_000),
         touched: false,
         retry: Retry::Soon,
+        remedy: Remedy::World,
     });
     let status = after(
         &installed(),
@@ -411,9 +430,12 @@ fn a_replaced_bundle_that_was_deleted_is_missing() {
     let before = after(&installed(), &replaced);
     for (valid, install, expected) in [
         (pending.clone(), Install::Unchanged, MISSING),
-        (unpacked("new"), Install::Waiting, MISSING),
+        (unpacked("new"), Install::Waiting(Remedy::World), MISSING),
         (
-            Valid::Unknown("failed".to_owned()),
+            Valid::Unknown {
+                message: "failed".to_owned(),
+                remedy: Remedy::World,
+            },
             Install::Unchanged,
             MISSING,
         ),

@@ -48,11 +48,11 @@ fn only_what_a_template_says_changes_its_hash() {
     same["spec"]["provisionerClassName"] = json!("core.rukpak.io/plain");
     assert_eq!(hash(&instance("b", &same)), base);
 
-    let mut labelled = image("example.com/a:1");
-    labelled["metadata"] = json!({"labels": {"a": "b"}});
+    let mut labeled = image("example.com/a:1");
+    labeled["metadata"] = json!({"labels": {"a": "b"}});
     let mut class = image("example.com/a:1");
     class["spec"]["provisionerClassName"] = json!("core.rukpak.io/registry");
-    for other in [image("example.com/a:2"), labelled, class] {
+    for other in [image("example.com/a:2"), labeled, class] {
         assert_ne!(hash(&instance("a", &other)), base);
     }
 }
@@ -75,6 +75,19 @@ fn a_bundle_has_a_legal_name_whatever_the_instance_is_called() {
         all.dedup();
         assert_eq!(all.len(), usize::from(MAX_NAMES), "{all:?}");
     }
+    // Long names that differ in the last character have different Bundles.
+    let names = |end: &str| {
+        let instance = instance(
+            &format!("{}{end}", "x".repeat(44)),
+            &image("example.com/a:1"),
+        );
+        bundle_names(&instance, &hash(&instance)).collect::<Vec<_>>()
+    };
+    let (one, two) = (names("a"), names("b"));
+    assert!(
+        one.iter().all(|name| !two.contains(name)),
+        "{one:?} {two:?}"
+    );
     // An older provisioner made its Bundles under the first name.
     let known = instance("a", &image("example.com/a:1"));
     let all = || -> Vec<String> { bundle_names(&known, &hash(&known)).collect() };

@@ -1,0 +1,234 @@
+use std::sync::Arc;
+
+use apply::{
+    discovery::Kind,
+    inventory::Entry,
+    plan::Wave,
+    revision::ObjectHash,
+    ssa::{Cause, Obstacle},
+};
+use kube::core::{ApiResource, GroupVersionKind};
+use manifests::api::instance::Upgrade;
+use serde_json::{Value, json};
+
+use super::*;
+
+fn spec(recreate: Option<Recreate>) -> BundleInstanceSpec {
+    let mut spec: BundleInstanceSpec = serde_json::from_value(json!({
+        "provisionerClassName": "core-rukpak-io-plain",
+        "template": {"spec": {"source": {"type": "image", "image": {"ref": "example.com/a:v1"}}}},
+    }))
+    .unwrap();
+    spec.upgrade = recreate.map(|recreate| Upgrade { recreate });
+    spec
+}
+
+fn step(name: &str, annotation: Option<&Value>) -> Step {
+    let mut object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "n"}});
+    if let Some(annotation) = annotation {
+        object["metadata"]["annotations"] = json!({labels::RECREATE: annotation});
+    }
+    let object = Object::try_from(object).unwrap();
+    Step {
+        wave: Wave::Configuration,
+        hash: ObjectHash::new(&object),
+        kind: Arc::new(Kind {
+            resource: ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "ConfigMap")),
+            namespaced: true,
+        }),
+        object,
+    }
+}
+
+fn immutable(name: &str, job: Option<JobState>, obstacle: Option<Obstacle>) -> Immutable {
+    Immutable {
+        identity: step(name, None).object.identity(),
+        fields: vec!["data".to_owned()],
+        job,
+        obstacle,
+    }
+}
+
+fn failure(name: &str, cause: Cause) -> ssa::Failure {
+    ssa::Failure {
+        identity: step(name, None).object.identity(),
+        message: format!("{name} {cause:?}"),
+        cause,
+    }
+}
+
+#[test]
+fn annotations_precede_the_spec_and_finished_jobs_both() {
+    use JobState::{Finished, Unfinished};
+    use Recreate::{Never, WhenImmutable};
+    let (never, when, other, number) = (
+        json!("Never"),
+        json!("WhenImmutable"),
+        json!("never"),
+        json!(1),
+    );
+    let of_spec = "set spec.upgrade.recreate: WhenImmutable, or delete the object";
+    let of_annotation =
+        "delete the object, or change its annotation core.rukpak.io/recreate: Never in the bundle";
+    let of_invalid = "delete the object, or correct its annotation core.rukpak.io/recreate: \"never\" in the bundle to \
+                      Never or WhenImmutable";
+    let of_number = "delete the object, or correct its annotation core.rukpak.io/recreate: \"1\" in the bundle to Never \
+                     or WhenImmutable";
+    // The spec, the annotation, the state of a Job; the permission, or the remedy of the refusal.
+    for (recreate, annotation, job, expected) in ::tests::rows![
+        None, None, None => Err(of_spec);
+        Some(Never), None, None => Err(of_spec);
+        Some(WhenImmutable), None, None => Ok(Permission::Delete);
+        None, Some(&when), None => Ok(Permission::Delete);
+        Some(Never), Some(&when), None => Ok(Permission::Delete);
+        Some(WhenImmutable), Some(&never), None => Err(of_annotation);
+        Some(WhenImmutable), Some(&other), None => Err(of_invalid);
+        Some(WhenImmutable), Some(&number), None => Err(of_number);
+        None, Some(&other), None => Err(of_invalid);
+        None, None, Some(Finished) => Ok(Permission::DeleteFinished);
+        Some(WhenImmutable), Some(&never), Some(Finished) => Ok(Permission::DeleteFinished);
+        Some(WhenImmutable), Some(&other), Some(Finished) => Ok(Permission::DeleteFinished);
+        Some(WhenImmutable), None, Some(Finished) => Ok(Permission::Delete);
+        Some(WhenImmutable), None, Some(Unfinished) => Ok(Permission::Delete);
+        Some(Never), None, Some(Unfinished) => Err(of_spec);
+    ] {
+        let step = step("a", annotation);
+        let preview = Preview {
+            immutable: vec![immutable("a", job, None)],
+            ..Preview::default()
+        };
+        let found = decision(&spec(recreate), &Inventory::new(), &[&step], preview);
+        let row = format!("{recreate:?} {annotation:?} {job:?}: {found:?}");
+        let identity = step.object.identity();
+        match expected {
+            Ok(permission) => {
+                assert_eq!(found.permissions, [(identity, permission)].into(), "{row}");
+                assert_eq!(found.refused, [], "{row}");
+            }
+            Err(remedy) => {
+                let is_unfinished = job == Some(Unfinished);
+                let wait = if is_unfinished {
+                    "wait until the Job is finished, "
+                } else {
+                    ""
+                };
+                let expected =
+                    format!("ConfigMap n/a: immutable fields changed: data; {wait}{remedy}");
+                let messages: Vec<_> = found.refused.iter().map(|one| &one.message).collect();
+                assert_eq!(messages, [&expected], "{row}");
+                assert_eq!(found.permissions, [].into(), "{row}");
+                assert_eq!(found.has_unfinished_job, is_unfinished, "{row}");
+            }
+        }
+    }
+}
+
+#[test]
+fn obstacles_precede_every_permission() {
+    for job in [None, Some(JobState::Finished), Some(JobState::Unfinished)] {
+        let step = step("a", Some(&json!("WhenImmutable")));
+        let preview = Preview {
+            immutable: vec![immutable("a", job, Some(Obstacle::Foreign))],
+            ..Preview::default()
+        };
+        let spec = spec(Some(Recreate::WhenImmutable));
+        let found = decision(&spec, &Inventory::new(), &[&step], preview);
+        assert_eq!(found.permissions, [].into(), "{job:?}");
+        assert!(!found.has_unfinished_job, "{job:?}");
+        let [refused] = &found.refused[..] else {
+            panic!("{found:?}");
+        };
+        assert!(
+            refused.message.contains("does not carry the labels"),
+            "{refused:?}"
+        );
+    }
+}
+
+#[test]
+fn terminating_objects_are_awaited_if_they_are_marked() {
+    let names = ["marked", "other", "broken"];
+    let steps = names.map(|name| step(name, None));
+    let steps: Vec<&Step> = steps.iter().collect();
+    let inventory: Inventory = names
+        .into_iter()
+        .map(|name| {
+            let entry = Entry {
+                recreating: name != "other",
+                ..Entry::default()
+            };
+            (step(name, None).object.identity(), entry)
+        })
+        .collect();
+    let preview = Preview {
+        failed: vec![
+            failure("marked", Cause::Deleting),
+            failure("other", Cause::Deleting),
+            failure("broken", Cause::Invalid),
+        ],
+        ..Preview::default()
+    };
+    let found = decision(&spec(None), &inventory, &steps, preview);
+    let awaited = [(step("marked", None).object.identity(), Permission::Await)];
+    assert_eq!(found.permissions, awaited.into());
+    assert_eq!(
+        found.refused,
+        [
+            failure("broken", Cause::Invalid),
+            failure("other", Cause::Deleting)
+        ]
+    );
+}
+
+#[test]
+fn marks_last_until_the_object_is_applied() {
+    let identity = |name| step(name, None).object.identity();
+    let mut inventory: Inventory = ["left", "settled", "deleted", "new"]
+        .into_iter()
+        .map(|name| {
+            let entry = Entry {
+                recreating: name != "new",
+                ..Entry::default()
+            };
+            (identity(name), entry)
+        })
+        .collect();
+    let changed = ["deleted", "new", "plain"].map(|name| step(name, None));
+    let permissions = ["new", "unlisted"].map(|name| (identity(name), Permission::Delete));
+    mark(&mut inventory, &changed, &permissions.into());
+    let marked = inventory.iter().filter(|(_, entry)| entry.recreating);
+    let marked: Vec<_> = marked.map(|(identity, _)| identity.name.as_str()).collect();
+    assert_eq!(marked, ["deleted", "new", "unlisted"]);
+}
+
+#[test]
+fn invalid_annotations_are_warned_about() {
+    let steps = [
+        step("a", Some(&json!("Always"))),
+        step("b", Some(&json!("Never"))),
+        step("c", None),
+    ];
+    assert_eq!(
+        warnings(&spec(None), &steps),
+        [
+            "ConfigMap n/a: annotation core.rukpak.io/recreate has the invalid value \"Always\", which counts as Never; use \
+             Never or WhenImmutable"
+        ]
+    );
+}
+
+#[test]
+fn deletions_of_refused_and_terminating_objects_are_awaited() {
+    let failures = [
+        failure("invalid", Cause::Invalid),
+        failure("terminating", Cause::Deleting),
+        failure("denied", Cause::Denied),
+        failure("late", Cause::Transient),
+    ];
+    let awaited = awaited(&failures);
+    let names: Vec<_> = awaited
+        .iter()
+        .map(|identity| identity.name.as_str())
+        .collect();
+    assert_eq!(names, ["invalid", "terminating"]);
+}

@@ -1,0 +1,215 @@
+//! Who may roll out a revision now. No I/O.
+//!
+//! A rollout takes one of [`MAX_ROLLOUTS`] turns while objects are applied. A rollout that the platform caused, another
+//! release of the provisioner or another version of Kubernetes, needs one of [`MAX_PLATFORM_ROLLOUTS`] turns besides, until
+//! its revision is active, and none begins while [`MAX_UNHEALTHY`] of these revisions are unhealthy ([`platform`]). Instances
+//! that get no turn wait in line and are woken one by one; no reconcile waits.
+
+mod line;
+mod platform;
+
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use kube::runtime::reflector::ObjectRef;
+use manifests::api::instance::{BundleInstance, BundleInstanceStatus};
+use tokio::sync::mpsc;
+
+use self::{line::Line, platform::Platform};
+pub(super) use platform::Turn;
+
+/// How many revisions are rolled out at once, of [`super::CONCURRENCY`] workers: the others repair and delete.
+const MAX_ROLLOUTS: usize = 12;
+/// How many revisions that the platform caused are rolled out at once.
+const MAX_PLATFORM_ROLLOUTS: usize = 4;
+/// The number of unhealthy revisions that stops further rollouts that the platform caused.
+const MAX_UNHEALTHY: usize = 2;
+
+/// The rollouts of all instances.
+pub(super) struct Rollouts {
+    state: Mutex<State>,
+    wake: mpsc::UnboundedSender<ObjectRef<BundleInstance>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    running: HashSet<String>,
+    line: Line,
+    platform: Platform,
+}
+
+/// A rollout under way; dropping it lets the next instance in line begin.
+pub(super) struct Rollout {
+    name: String,
+    rollouts: Arc<Rollouts>,
+}
+
+/// A reconcile under way; dropping it passes on a turn that the reconcile did not take.
+pub(super) struct Reconcile {
+    name: String,
+    rollouts: Arc<Rollouts>,
+}
+
+// === impl Rollouts ===
+
+impl Rollouts {
+    /// `wake` is told which instances have their turn.
+    pub(super) fn new(wake: mpsc::UnboundedSender<ObjectRef<BundleInstance>>) -> Self {
+        Self {
+            state: Mutex::default(),
+            wake,
+        }
+    }
+
+    /// Begins a rollout; without a turn, the instance is woken when its turn comes.
+    pub(super) fn begin(self: &Arc<Self>, name: &str) -> Option<Rollout> {
+        let mut state = self.state();
+        let State { running, line, .. } = &mut *state;
+        if running.len() + line.called_besides(name) >= MAX_ROLLOUTS {
+            line.join(name);
+            return None;
+        }
+        line.leave(name);
+        running.insert(name.to_owned());
+        Some(Rollout {
+            name: name.to_owned(),
+            rollouts: Arc::clone(self),
+        })
+    }
+
+    /// Begins a rollout that the platform caused. The turn ends when the status that is recorded says so, or with the
+    /// reconcile if none is recorded; an instance without a turn is woken when its turn comes.
+    pub(super) fn begin_platform(&self, name: &str) -> Turn {
+        self.state().platform.begin(name)
+    }
+
+    /// Takes in the status of an instance. `version` is its resourceVersion; what is older than what is known is ignored.
+    pub(super) fn observe(&self, name: &str, version: u64, status: Option<&BundleInstanceStatus>) {
+        let mut state = self.state();
+        let woken = state.platform.observe(name, version, status);
+        drop(state);
+        self.wake(woken);
+    }
+
+    /// A reconcile begins, which may take the turn that its instance was woken for.
+    pub(super) fn reconcile(self: &Arc<Self>, name: &str) -> Reconcile {
+        let mut state = self.state();
+        state.line.begin_reconcile(name);
+        state.platform.begin_reconcile(name);
+        Reconcile {
+            name: name.to_owned(),
+            rollouts: Arc::clone(self),
+        }
+    }
+
+    /// An instance is gone.
+    pub(super) fn forget(&self, name: &str) {
+        let mut state = self.state();
+        state.line.leave(name);
+        let mut woken = state.platform.forget(name);
+        woken.extend(state.next());
+        drop(state);
+        self.wake(woken);
+    }
+
+    /// Forgets the instances that do not exist.
+    pub(super) fn retain(&self, exists: impl Fn(&str) -> bool) {
+        let names = self.state().platform.names();
+        for name in names.iter().filter(|name| !exists(name)) {
+            self.forget(name);
+        }
+    }
+
+    fn wake(&self, names: Vec<String>) {
+        for name in names {
+            // The controller ends only with the process.
+            let _ = self.wake.send(ObjectRef::new(&name));
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl State ===
+
+impl State {
+    /// Calls the instances whose turn it is.
+    fn next(&mut self) -> Vec<String> {
+        let taken = self.running.len() + self.line.called();
+        self.line.call(MAX_ROLLOUTS.saturating_sub(taken))
+    }
+}
+
+impl Drop for Reconcile {
+    fn drop(&mut self) {
+        let mut state = self.rollouts.state();
+        state.line.end_reconcile(&self.name);
+        let mut woken = state.platform.end_reconcile(&self.name);
+        woken.extend(state.next());
+        drop(state);
+        self.rollouts.wake(woken);
+    }
+}
+
+impl Drop for Rollout {
+    fn drop(&mut self) {
+        let mut state = self.rollouts.state();
+        state.running.remove(&self.name);
+        let woken = state.next();
+        drop(state);
+        self.rollouts.wake(woken);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The names that were woken since the last call.
+    fn woken(calls: &mut mpsc::UnboundedReceiver<ObjectRef<BundleInstance>>) -> Vec<String> {
+        std::iter::from_fn(|| calls.try_recv().ok())
+            .map(|instance| instance.name)
+            .collect()
+    }
+
+    #[test]
+    fn instances_in_line_begin_in_order_as_rollouts_end() {
+        let (wake, mut calls) = mpsc::unbounded_channel();
+        let rollouts = Arc::new(Rollouts::new(wake));
+        let begun = (0..MAX_ROLLOUTS).map(|number| rollouts.begin(&number.to_string()).unwrap());
+        let mut begun: Vec<Rollout> = begun.collect();
+        for name in ["a", "b", "c", "a"] {
+            assert!(rollouts.begin(name).is_none());
+        }
+        assert!(woken(&mut calls).is_empty());
+        drop(begun.pop());
+        assert_eq!(woken(&mut calls), ["a"]);
+        // The turn is kept for the instance that was woken.
+        assert!(rollouts.begin("d").is_none());
+        let reconcile = rollouts.reconcile("a");
+        let a = rollouts.begin("a").unwrap();
+        drop(reconcile);
+        assert!(woken(&mut calls).is_empty());
+        // An instance that needs no turn any more, or is gone, passes it on.
+        drop(begun.pop());
+        assert_eq!(woken(&mut calls), ["b"]);
+        drop(rollouts.reconcile("b"));
+        assert_eq!(woken(&mut calls), ["c"]);
+        let earlier = rollouts.reconcile("d");
+        rollouts.forget("c");
+        assert_eq!(woken(&mut calls), ["d"]);
+        // A reconcile that began before the call passes nothing on.
+        drop(earlier);
+        assert!(woken(&mut calls).is_empty());
+        let reconcile = rollouts.reconcile("d");
+        let d = rollouts.begin("d").unwrap();
+        drop((a, d, begun, reconcile));
+        assert!(woken(&mut calls).is_empty());
+        let state = rollouts.state();
+        assert!(state.running.is_empty() && state.line.is_empty());
+    }
+}

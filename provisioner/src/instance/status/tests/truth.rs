@@ -1,0 +1,402 @@
+//! Ready, Reconciling and Stalled for everything that can become of a generation, and what kstatus makes of them. The
+//! numbers are those of the table in docs/instances.md.
+
+use manifests::api::condition::find;
+use serde_json::json;
+
+use super::*;
+
+/// The generation that is worked on.
+const GENERATION: i64 = 2;
+/// The progress deadline of [`declared`].
+const DEADLINE: i64 = 600;
+
+/// A write of the status.
+enum Write {
+    Of(Box<Outcome>),
+    Applying,
+    Uninstalling,
+}
+
+/// A row: its number, the status before, the declaration and the write.
+struct Row {
+    number: &'static str,
+    before: Box<BundleInstanceStatus>,
+    declaration: Declaration,
+    write: Write,
+    /// Whether the progress deadline has passed.
+    is_late: bool,
+}
+
+fn row(number: &'static str, before: BundleInstanceStatus, outcome: Outcome) -> Row {
+    Row {
+        number,
+        before: Box::new(before),
+        declaration: declared(GENERATION),
+        write: Write::Of(Box::new(outcome)),
+        is_late: false,
+    }
+}
+
+impl Row {
+    fn late(self) -> Self {
+        Self {
+            is_late: true,
+            ..self
+        }
+    }
+
+    fn pinned(mut self) -> Self {
+        self.declaration.is_pinned = true;
+        self
+    }
+
+    fn status(&self) -> BundleInstanceStatus {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let write = |before: &BundleInstanceStatus, now| match &self.write {
+            Write::Of(outcome) => of(before, &self.declaration, outcome, now),
+            Write::Applying => {
+                let inventory = Inventory::default();
+                applying(before, &self.declaration, "new", 3, inventory, now)
+            }
+            Write::Uninstalling => uninstalling(
+                before,
+                &self.declaration,
+                "waiting for 3 objects",
+                false,
+                now,
+            ),
+        };
+        let first = write(&self.before, at(0));
+        if self.is_late {
+            write(&first, at(DEADLINE))
+        } else {
+            first
+        }
+    }
+}
+
+/// The verdict of kstatus about an object of this generation.
+fn kstatus(status: &BundleInstanceStatus, generation: i64, is_terminating: bool) -> &'static str {
+    let mut object = json!({
+        "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleInstance",
+        "metadata": {"name": "tide", "generation": generation}, "status": status,
+    });
+    if is_terminating {
+        object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    }
+    match apply::health::of(&object) {
+        apply::health::Health::Current => "Current",
+        apply::health::Health::InProgress(_) if is_terminating => "Terminating",
+        apply::health::Health::InProgress(_) => "InProgress",
+        apply::health::Health::Failed(_) => "Failed",
+    }
+}
+
+/// Checks a row: status and reason of Ready, the reasons of Reconciling and Stalled, and the verdict of kstatus.
+fn check(row: &Row, expected: &str) {
+    let number = row.number;
+    let status = row.status();
+    let of = |type_| find(&status.conditions, type_);
+    let ready = of(condition::READY).unwrap();
+    let beside = |type_| {
+        of(type_).map_or("-", |condition| {
+            assert_eq!(condition.status, "True", "{number}: {type_}");
+            assert_eq!(condition.message, ready.message, "{number}: {type_}");
+            &condition.reason
+        })
+    };
+    let (reconciling, stalled) = (beside(condition::RECONCILING), beside(condition::STALLED));
+    let verdict = kstatus(&status, GENERATION, row.declaration.is_terminating);
+    let words = [&ready.status, &ready.reason, reconciling, stalled, verdict];
+    assert_eq!(
+        words.join(" "),
+        expected,
+        "{number}: {:#?}",
+        status.conditions
+    );
+    // One write about one generation, and no client takes the generation for done too early.
+    assert_eq!(status.observed_generation, Some(GENERATION), "{number}");
+    assert_eq!(ready.observed_generation, Some(GENERATION), "{number}");
+    let is_ready = ready.status == "True";
+    assert_eq!(is_ready, verdict == "Current", "{number}");
+    assert!(reconciling == "-" || stalled == "-", "{number}");
+    let newer = kstatus(&status, GENERATION + 1, false);
+    assert_eq!(newer, "InProgress", "{number}");
+    assert!(!is_ready || status.progressing_since.is_none(), "{number}");
+}
+
+fn pending() -> Outcome {
+    let valid = Valid::Pending {
+        bundle: "new".to_owned(),
+        message: String::new(),
+    };
+    Outcome::of_bundle(valid)
+}
+
+fn unpacking_failed(remedy: Remedy) -> Outcome {
+    Outcome::of_bundle(Valid::Failed {
+        bundle: "new".to_owned(),
+        message: "no such image".to_owned(),
+        remedy,
+    })
+}
+
+fn unknown(remedy: Remedy) -> Outcome {
+    Outcome::of_bundle(Valid::Unknown {
+        message: "failed to list".to_owned(),
+        remedy,
+    })
+}
+
+fn paused(is_declared: bool, health: Health) -> Outcome {
+    Outcome {
+        is_declared,
+        ..outcome(Valid::Unchanged, Install::Paused, health)
+    }
+}
+
+fn unserved() -> Outcome {
+    Outcome::of_bundle(Valid::Unserved("example.com/helm".to_owned()))
+}
+
+fn with(install: Install, health: Health) -> Outcome {
+    outcome(unpacked("new"), install, health)
+}
+
+fn installing(health: Health) -> Outcome {
+    with(Install::Done(Box::new(done("new"))), health)
+}
+
+fn at_rest(health: Health) -> Outcome {
+    with(Install::Unchanged, health)
+}
+
+fn failing(retry: Retry, remedy: Remedy) -> Outcome {
+    let failure = Failure {
+        bundle: "new".to_owned(),
+        message: "Deployment etcd/operator is invalid".to_owned(),
+        touched: false,
+        retry,
+        remedy,
+    };
+    with(Install::Failed(failure), Health::Healthy)
+}
+
+fn slow() -> Health {
+    Health::Progressing(vec!["0 of 1 ready".to_owned()])
+}
+
+fn broken() -> Health {
+    Health::Failed(vec!["the Job failed".to_owned()])
+}
+
+fn blind() -> Health {
+    Health::Unknown("a watch does not work".to_owned())
+}
+
+fn fought() -> Outcome {
+    Outcome {
+        fights: vec!["by rival".to_owned()],
+        ..at_rest(Health::Healthy)
+    }
+}
+
+fn deferred() -> Outcome {
+    let done = Done {
+        waiting: vec!["ServiceMonitor monitoring.coreos.com/v1 etcd".to_owned()],
+        ..done("new")
+    };
+    with(Install::Done(Box::new(done)), Health::Healthy)
+}
+
+fn leaving() -> Outcome {
+    let done = Done {
+        removing: vec!["ConfigMap etcd/old".to_owned()],
+        ..done("new")
+    };
+    with(Install::Done(Box::new(done)), Health::Healthy)
+}
+
+fn rolled_back(template_hash: Option<&str>) -> Outcome {
+    let done = Done {
+        rolled_back: Some(RolledBack {
+            template_hash: template_hash.map(str::to_owned),
+            why: None,
+            to: 1,
+        }),
+        ..done("old")
+    };
+    with(Install::Done(Box::new(done)), Health::Healthy)
+}
+
+fn replaced() -> Outcome {
+    Outcome {
+        replaced: Some("Bundle old was replaced".to_owned()),
+        ..at_rest(Health::Healthy)
+    }
+}
+
+/// Nothing was written yet.
+fn new() -> BundleInstanceStatus {
+    BundleInstanceStatus {
+        observed_generation: Some(BundleInstanceStatus::NOT_OBSERVED),
+        ..BundleInstanceStatus::default()
+    }
+}
+
+/// This generation was ready.
+fn ready() -> BundleInstanceStatus {
+    row("17", installed(), installing(Health::Healthy)).status()
+}
+
+#[test]
+fn new_and_changed_objects_are_in_progress() {
+    assert_eq!(kstatus(&new(), 1, false), "InProgress", "row 1");
+    assert_eq!(
+        kstatus(&installed(), GENERATION, false),
+        "InProgress",
+        "row 2"
+    );
+    // Without the default, every new object would be finished.
+    assert_eq!(
+        kstatus(&BundleInstanceStatus::default(), 1, false),
+        "Current"
+    );
+}
+
+#[test]
+fn terminating_and_applying_are_in_progress() {
+    let write = |write, row: Row| Row { write, ..row };
+    let terminating = |mut row: Row| {
+        row.declaration.is_terminating = true;
+        write(Write::Uninstalling, row)
+    };
+    let applying = |row| write(Write::Applying, row);
+    let failed = BundleInstanceStatus {
+        failed_template_hash: Some("hash".to_owned()),
+        ..installed()
+    };
+    for (row, expected) in ::tests::rows![
+        terminating(row("3", installed(), pending())) => "False Uninstalling Progressing - Terminating";
+        terminating(row("3, late", installed(), pending()).late()) => "False Uninstalling Progressing - Terminating";
+        applying(row("13", new(), pending())) => "Unknown Applying Progressing - InProgress";
+        applying(row("13, upgrade", installed(), pending())) => "Unknown Applying Progressing - InProgress";
+        applying(row("13, was ready", ready(), pending())) => "Unknown Applying Progressing - InProgress";
+        applying(row("13, late", installed(), pending()).late())
+            => "False Applying - ProgressDeadlineExceeded Failed";
+        applying(row("27", failed, pending())) => "Unknown Applying Progressing - InProgress";
+    ] {
+        check(&row, expected);
+    }
+}
+
+#[test]
+fn paused_instance_is_ready_or_waits_for_the_end_of_the_pause() {
+    let looked = Health::NotLooked;
+    for (row, expected) in ::tests::rows![
+        row("4", installed(), paused(true, Health::Healthy)) => "True Paused - - Current";
+        row("5, never installed", new(), paused(false, looked.clone())) => "False Paused - - InProgress";
+        row("5, another template", installed(), paused(false, Health::Healthy)) => "False Paused - - InProgress";
+        row("5, not well", installed(), paused(true, slow())) => "False Paused - - InProgress";
+        row("5, not observed", installed(), paused(true, looked)) => "False Paused - - InProgress";
+        row("5, late", installed(), paused(true, slow())).late() => "False Paused - - InProgress";
+    ] {
+        check(&row, expected);
+    }
+}
+
+#[test]
+fn bundle_of_the_template_decides_first() {
+    let world = || unpacking_failed(Remedy::World);
+    let own = || unpacking_failed(Remedy::Own);
+    let well = || Outcome {
+        is_declared: true,
+        health: Health::Healthy,
+        ..own()
+    };
+    for (row, expected) in ::tests::rows![
+        row("6", new(), unserved()) => "False UnknownProvisionerClass - UnknownProvisionerClass Failed";
+        row("6, installed", installed(), unserved()) => "False UnknownProvisionerClass - UnknownProvisionerClass Failed";
+        row("7", new(), pending()) => "Unknown UnpackPending Progressing - InProgress";
+        row("7, late", new(), pending()).late() => "False UnpackPending - ProgressDeadlineExceeded Failed";
+        row("8", new(), world()) => "Unknown UnpackFailed ProgressingWithRetry - InProgress";
+        row("8, installed", installed(), world()) => "Unknown UnpackFailed ProgressingWithRetry - InProgress";
+        row("9", new(), world()).late() => "False UnpackFailed - ProgressDeadlineExceeded Failed";
+        row("10", new(), own()) => "False UnpackFailed - UnpackFailed Failed";
+        row("11", installed(), well()) => "False UnpackFailed - UnpackFailed Failed";
+        row("12", installed(), unknown(Remedy::World)) => "Unknown ReconcileFailed ProgressingWithRetry - InProgress";
+        row("12, late", installed(), unknown(Remedy::World)).late()
+            => "False ReconcileFailed - ProgressDeadlineExceeded Failed";
+        row("12, template", new(), unknown(Remedy::Own)) => "False ReconcileFailed - ReconcileFailed Failed";
+        // A pinned revision needs no Bundle.
+        row("17, pinned", installed(), well()).pinned() => "True Healthy - - Current";
+    ] {
+        check(&row, expected);
+    }
+}
+
+#[test]
+fn health_decides_once_everything_is_applied() {
+    let not_observed = || Health::NotLooked;
+    for (row, expected) in ::tests::rows![
+        row("14", installed(), installing(slow())) => "Unknown WaitingForHealth Progressing - InProgress";
+        row("15", installed(), at_rest(slow())).late() => "False Unhealthy - ProgressDeadlineExceeded Failed";
+        row("16", installed(), installing(broken())) => "False Unhealthy - Unhealthy Failed";
+        row("17", new(), installing(Health::Healthy)) => "True UpToDate - - Current";
+        row("17, upgrade", installed(), installing(Health::Healthy)) => "True UpToDate - - Current";
+        row("17, other field", installed(), at_rest(Health::Healthy)) => "True UpToDate - - Current";
+        row("18a", ready(), at_rest(slow())) => "Unknown WaitingForHealth Progressing - InProgress";
+        row("18a, late", ready(), at_rest(slow())).late() => "Unknown WaitingForHealth Progressing - InProgress";
+        row("18b", ready(), at_rest(broken())) => "False Unhealthy - - InProgress";
+        row("18b, late", ready(), at_rest(broken())).late() => "False Unhealthy - - InProgress";
+        row("19", ready(), installing(Health::Healthy)) => "True UpToDate - - Current";
+        row("20", ready(), fought()) => "True FieldConflict - - Current";
+        row("21", installed(), deferred()) => "True UpToDate - - Current";
+        row("26", installed(), rolled_back(Some("hash"))) => "False RolledBack - RolledBack Failed";
+        row("26, pinned", installed(), rolled_back(None)).pinned() => "True UpToDate - - Current";
+        row("28", installed(), at_rest(blind())) => "Unknown HealthUnknown Progressing - InProgress";
+        row("28, late", installed(), at_rest(blind())).late() => "False HealthUnknown - ProgressDeadlineExceeded Failed";
+        row("29", installed(), leaving()) => "True Healthy - - Current";
+        // Healthy still speaks of the generation before.
+        row("28, applied", installed(), installing(not_observed())) => "Unknown HealthUnknown Progressing - InProgress";
+        row("28, field", installed(), at_rest(not_observed())) => "Unknown HealthUnknown Progressing - InProgress";
+        // After a restart.
+        row("17, restart", ready(), at_rest(not_observed())) => "True UpToDate - - Current";
+    ] {
+        check(&row, expected);
+    }
+}
+
+#[test]
+fn failed_attempt_is_retried_or_needs_a_change() {
+    let world = |retry| failing(retry, Remedy::World);
+    let own = || failing(Retry::Slowly, Remedy::Own);
+    let queued = || with(Install::Queued, Health::Healthy);
+    let waiting = |remedy| with(Install::Waiting(remedy), Health::Healthy);
+    let blocked = || row("22", installed(), world(Retry::Granted)).status();
+    let refused = || row("24", installed(), own()).status();
+    let other = Outcome {
+        is_declared: false,
+        ..at_rest(Health::Healthy)
+    };
+    for (row, expected) in ::tests::rows![
+        row("22", new(), world(Retry::Granted)) => "Unknown Blocked ProgressingWithRetry - InProgress";
+        row("22, upgrade", installed(), world(Retry::Slowly)) => "Unknown Blocked ProgressingWithRetry - InProgress";
+        row("22, waiting", blocked(), waiting(Remedy::World)) => "Unknown Blocked ProgressingWithRetry - InProgress";
+        row("22, was ready", ready(), world(Retry::Slowly)).late()
+            => "Unknown Blocked ProgressingWithRetry - InProgress";
+        row("22, replaced", installed(), replaced()) => "Unknown Blocked ProgressingWithRetry - InProgress";
+        row("23", installed(), world(Retry::Slowly)).late() => "False Blocked - ProgressDeadlineExceeded Failed";
+        row("24", installed(), own()) => "False Blocked - Blocked Failed";
+        row("24, waiting", refused(), waiting(Remedy::Own)) => "False Blocked - Blocked Failed";
+        row("24, late", new(), own()).late() => "False Blocked - Blocked Failed";
+        row("25", installed(), world(Retry::Soon)) => "Unknown Retrying ProgressingWithRetry - InProgress";
+        row("25, late", installed(), world(Retry::Soon)).late() => "False Retrying - ProgressDeadlineExceeded Failed";
+        row("13, queued", installed(), queued()) => "Unknown Retrying Progressing - InProgress";
+        // Something else than the declared revision is installed.
+        row("13, other", installed(), other) => "Unknown UpToDate Progressing - InProgress";
+    ] {
+        check(&row, expected);
+    }
+}
