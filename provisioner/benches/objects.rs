@@ -69,8 +69,12 @@ fn of_ten_thousand(criterion: &mut Criterion) {
     let inventory: Inventory = objects()
         .iter()
         .map(|object| {
-            let version = "v1".to_owned();
-            (object.identity(), Entry { version, fields })
+            let entry = Entry {
+                version: "v1".to_owned(),
+                fields,
+                recreating: false,
+            };
+            (object.identity(), entry)
         })
         .collect();
     let optional = BTreeSet::new();

@@ -3,7 +3,7 @@
 //! ```console
 //! $ make bench-cluster                                          # all of it: about ten minutes
 //! $ cargo bench -p provisioner --bench cluster -- ours          # without the peer
-//! $ cargo bench -p provisioner --bench cluster -- ours scale    # one part: small, repair, rest, fifty, scale
+//! $ cargo bench -p provisioner --bench cluster -- ours scale    # one part: small, repair, rest, fifty, scale, change
 //! ```
 //!
 //! Prints the tables of docs/performance.md, and on standard error what it does and what was asked of the apiserver.
@@ -18,6 +18,7 @@
 
 mod bundles;
 mod calls;
+mod change;
 mod contender;
 mod place;
 mod process;
@@ -72,7 +73,7 @@ struct Fifty {
 #[tokio::main]
 async fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let parts = ["small", "repair", "rest", "fifty", "scale"];
+    let parts = ["small", "repair", "rest", "fifty", "scale", "change"];
     let any = words.iter().any(|word| parts.contains(&word.as_str()));
     let wants = |part: &str| !any || words.iter().any(|word| word == part);
     let alone = words.iter().any(|word| word == "ours");
@@ -94,8 +95,14 @@ async fn main() {
     } else {
         None
     };
+    // Takes longer than all the rest together.
+    let changes = if words.iter().any(|word| word == "change") {
+        change::measure().await
+    } else {
+        Vec::new()
+    };
     eprintln!("== {:.0?}", start.elapsed());
-    table::print(&all, scale.as_ref(), &[load, self::load()]);
+    table::print(&all, scale.as_ref(), &changes, &[load, self::load()]);
 }
 
 async fn measure(contender: Contender, wants: impl Fn(&str) -> bool) -> Figures {

@@ -2,9 +2,20 @@
 
 use std::time::Duration;
 
-use crate::{Fifty, Figures, process::Memory, repair::Repairs, scale::Scale};
+use crate::{
+    Fifty, Figures,
+    change::{Change, Phase},
+    process::Memory,
+    repair::Repairs,
+    scale::Scale,
+};
 
-pub(crate) fn print(all: &[Figures], scale: Option<&Scale>, load: &[String; 2]) {
+pub(crate) fn print(
+    all: &[Figures],
+    scale: Option<&Scale>,
+    changes: &[Change],
+    load: &[String; 2],
+) {
     println!(
         "Load of the machine before and after: {} and {}.\n",
         load[0], load[1]
@@ -14,6 +25,28 @@ pub(crate) fn print(all: &[Figures], scale: Option<&Scale>, load: &[String; 2]) 
     }
     if let Some(scale) = scale {
         thousand(scale);
+    }
+    if !changes.is_empty() {
+        many(changes);
+    }
+}
+
+fn many(changes: &[Change]) {
+    println!("| each instance | time | processor time | requests |\n| --- | ---: | ---: | ---: |");
+    for change in changes {
+        let count = u32::try_from(change.instances).unwrap();
+        let row = |what: &str, phase: &Phase| {
+            println!(
+                "| {what}, {count} instances | {} | {} | {} |",
+                milliseconds(phase.took / count),
+                milliseconds(phase.cpu / count),
+                ratio(phase.calls.count(), change.instances)
+            );
+        };
+        row("created", &change.create);
+        row("changed", &change.update);
+        row("found after a restart", &change.restart);
+        row("deleted", &change.delete);
     }
 }
 

@@ -55,6 +55,9 @@ use crate::context::Context;
 
 /// How long to wait for more after a change.
 const PAUSE: Duration = Duration::from_millis(200);
+/// How many times as long as a look took the next one waits: a look goes through all instances, and while many of them change
+/// it is to take a small part of a processor, however many there are.
+const REST: u32 = 19;
 /// How many ClusterServiceVersions are listed at once: each may have a megabyte.
 const PAGE: u32 = 50;
 
@@ -206,6 +209,7 @@ impl Shared {
         let mut uses = self.ctx.uses.changes();
         let mut again: Option<Instant> = None;
         let mut memory = Memory::default();
+        let mut pause = PAUSE;
         loop {
             let in_time = async {
                 match again {
@@ -220,23 +224,26 @@ impl Shared {
                 _ = uses.changed() => {}
                 () = in_time => {}
             }
-            sleep(PAUSE).await;
+            sleep(pause).await;
             catalogs.mark_unchanged();
             versions.mark_unchanged();
             uses.mark_unchanged();
             again = self
-                .look(&mut memory)
+                .look(&mut memory, &mut pause)
                 .await
                 .map(|wait| Instant::now() + wait);
         }
     }
 
-    /// Decides and writes; when to look again, if nothing changes before.
-    async fn look(&self, memory: &mut Memory) -> Option<Duration> {
+    /// Decides and writes; when to look again, if nothing changes before, and at what pace.
+    async fn look(&self, memory: &mut Memory, pause: &mut Duration) -> Option<Duration> {
         let ctx = &self.ctx;
         let version = ctx.versions.kubernetes_release().await.ok();
         let now = (ctx.now)();
-        let decided = self.decided(&memory.written(), version.as_ref(), now)?;
+        let began = Instant::now();
+        let decided = self.decided(&memory.written(), version.as_ref(), now);
+        *pause = (began.elapsed() * REST).max(PAUSE);
+        let decided = decided?;
         ctx.catalogs.want_installed(decided.packages.clone());
         if let Some(maxima) = &decided.maxima {
             ctx.catalogs.keep(maxima.clone());

@@ -137,7 +137,7 @@ impl Shared {
     /// Tells the catalogs which packages are wanted.
     fn want(&self) {
         let operators = self.operators.state();
-        let instances = self.instances.labelled();
+        let instances = self.instances.labeled();
         let installed = instances.iter().filter_map(|instance| {
             let status = instance.status.as_ref()?;
             status.facts.package.clone()

@@ -27,14 +27,14 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// Which pods have the label, as far as is known.
 #[derive(Debug, Default)]
-struct Labelled {
+struct Labeled {
     pods: BTreeSet<String>,
     is_listed: bool,
     /// What the watch lists at this moment.
     listing: BTreeSet<String>,
 }
 
-impl Labelled {
+impl Labeled {
     /// What the watch tells. A pod without the label is gone for it; and what was lost while there was no watch, it does
     /// not tell but by not listing it.
     fn see<K: Resource>(&mut self, event: &watcher::Event<K>) {
@@ -76,9 +76,9 @@ impl Labelled {
     }
 }
 
-fn see<K: Resource>(labelled: &mut Labelled, event: Result<watcher::Event<K>, watcher::Error>) {
+fn see<K: Resource>(labeled: &mut Labeled, event: Result<watcher::Event<K>, watcher::Error>) {
     match event {
-        Ok(event) => labelled.see(&event),
+        Ok(event) => labeled.see(&event),
         Err(error) => warn!(%error, "failed to watch the leader's label; trying again"),
     }
 }
@@ -135,20 +135,20 @@ impl Label {
         let mut events = watcher(self.pods.clone(), config)
             .backoff(Pauses::default())
             .boxed();
-        let mut labelled = Labelled::default();
+        let mut labeled = Labeled::default();
         while let Some(event) = events.next().await {
-            see(&mut labelled, event);
+            see(&mut labeled, event);
             loop {
                 while let Some(Some(event)) = events.next().now_or_never() {
-                    see(&mut labelled, event);
+                    see(&mut labeled, event);
                 }
-                let changes = labelled.changes(&self.me, alone);
+                let changes = labeled.changes(&self.me, alone);
                 if changes.is_empty() {
                     break;
                 }
                 for (pod, should) in changes {
                     if self.change(&pod, should).await {
-                        labelled.changed(&pod, should);
+                        labeled.changed(&pod, should);
                     }
                 }
                 // Whether it was refused, or somebody changes it back each time.
@@ -200,47 +200,47 @@ mod tests {
         pod
     }
 
-    fn list(labelled: &mut Labelled, names: &[&str]) {
-        labelled.see(&Event::<Pod>::Init);
+    fn list(labeled: &mut Labeled, names: &[&str]) {
+        labeled.see(&Event::<Pod>::Init);
         for name in names {
-            labelled.see(&Event::InitApply(pod(name)));
+            labeled.see(&Event::InitApply(pod(name)));
         }
-        labelled.see(&Event::<Pod>::InitDone);
+        labeled.see(&Event::<Pod>::InitDone);
     }
 
     #[test]
     fn the_label_is_ours_and_nobody_elses_if_there_is_a_lease() {
-        let mut labelled = Labelled::default();
+        let mut labeled = Labeled::default();
         assert!(
-            labelled.changes("me", true).is_empty(),
+            labeled.changes("me", true).is_empty(),
             "nothing is known yet"
         );
-        list(&mut labelled, &["me", "other"]);
+        list(&mut labeled, &["me", "other"]);
         let others = [("other".to_owned(), false)];
-        assert_eq!(labelled.changes("me", true), others);
-        assert!(labelled.changes("me", false).is_empty());
+        assert_eq!(labeled.changes("me", true), others);
+        assert!(labeled.changes("me", false).is_empty());
         // It is not done before it has succeeded.
-        assert_eq!(labelled.changes("me", true), others);
-        labelled.changed("other", false);
-        assert!(labelled.changes("me", true).is_empty());
-        labelled.see(&Event::Apply(pod("other")));
-        assert_eq!(labelled.changes("me", true), others);
-        labelled.see(&Event::Delete(pod("other")));
-        assert!(labelled.changes("me", true).is_empty());
+        assert_eq!(labeled.changes("me", true), others);
+        labeled.changed("other", false);
+        assert!(labeled.changes("me", true).is_empty());
+        labeled.see(&Event::Apply(pod("other")));
+        assert_eq!(labeled.changes("me", true), others);
+        labeled.see(&Event::Delete(pod("other")));
+        assert!(labeled.changes("me", true).is_empty());
     }
 
     #[test]
     fn a_label_that_was_lost_is_noticed_whether_it_was_seen_to_go_or_not() {
         let ours = [("me".to_owned(), true)];
         for alone in [true, false] {
-            let mut labelled = Labelled::default();
-            list(&mut labelled, &["me"]);
-            labelled.see(&Event::Delete(pod("me")));
-            assert_eq!(labelled.changes("me", alone), ours);
-            labelled.changed("me", true);
-            assert!(labelled.changes("me", alone).is_empty());
-            list(&mut labelled, &[]);
-            assert_eq!(labelled.changes("me", alone), ours);
+            let mut labeled = Labeled::default();
+            list(&mut labeled, &["me"]);
+            labeled.see(&Event::Delete(pod("me")));
+            assert_eq!(labeled.changes("me", alone), ours);
+            labeled.changed("me", true);
+            assert!(labeled.changes("me", alone).is_empty());
+            list(&mut labeled, &[]);
+            assert_eq!(labeled.changes("me", alone), ours);
         }
     }
 }

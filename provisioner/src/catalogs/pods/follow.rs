@@ -13,7 +13,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use manifests::{
     api::catalog_source::{CatalogSource, Origin},
-    content::normalise,
+    content::normalize,
     image::Reference,
 };
 use serde_json::Value;
@@ -250,7 +250,7 @@ impl<'a> Following<'a> {
             return Ok(());
         }
         self.is_doubtful = false;
-        let error = match self.labelled().await {
+        let error = match self.labeled().await {
             Ok(place) => {
                 self.place = place;
                 self.is_assumed = false;
@@ -273,7 +273,7 @@ impl<'a> Following<'a> {
         Ok(())
     }
 
-    async fn labelled(&self) -> Result<Place, Error> {
+    async fn labeled(&self) -> Result<Place, Error> {
         Ok(place(&self.labels().await?)?)
     }
 
@@ -408,7 +408,7 @@ fn place(labels: &BTreeMap<String, String>) -> Result<Place, Invalid> {
     if matches!(relative.trim_end_matches('/'), "" | ".") {
         return Ok(Place::Path("/".to_owned()));
     }
-    match normalise(relative) {
+    match normalize(relative) {
         Ok(path) => Ok(Place::Path(format!("/{path}"))),
         Err(problem) => Err(Invalid::Option {
             field: format!("the image's label {label}"),

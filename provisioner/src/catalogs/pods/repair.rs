@@ -227,9 +227,9 @@ mod tests {
             .get_or_insert_default()
             .extend([label]);
         assert_eq!(service(&of_server, &wanted), Some(there.clone()));
-        let mut unlabelled = there.clone();
-        unlabelled.metadata.labels = Some([("x".to_owned(), "y".to_owned())].into());
-        let repaired = service(&unlabelled, &wanted).unwrap();
+        let mut unlabeled = there.clone();
+        unlabeled.metadata.labels = Some([("x".to_owned(), "y".to_owned())].into());
+        let repaired = service(&unlabeled, &wanted).unwrap();
         assert_eq!(repaired.metadata.labels.map(|it| it.len()), Some(2));
     }
 }

@@ -1,4 +1,4 @@
-//! The BundleInstances of platform operators: the labelled ones as they are, and of all others the metadata, for one of
+//! The BundleInstances of platform operators: the labeled ones as they are, and of all others the metadata, for one of
 //! them may have an operator's name.
 
 use std::sync::Arc;
@@ -25,7 +25,7 @@ type Metadata = PartialObjectMeta<BundleInstance>;
 /// What is known of them.
 pub(super) struct Instances {
     client: Client,
-    labelled: Store<BundleInstance>,
+    labeled: Store<BundleInstance>,
     others: Store<Metadata>,
 }
 
@@ -42,14 +42,14 @@ pub(super) fn follow(
     client: &Client,
     changed: UnboundedSender<ObjectRef<PlatformOperator>>,
 ) -> (Instances, impl Future<Output = ()> + Send + use<>) {
-    let (labelled, labelled_writer) = reflector::store();
+    let (labeled, labeled_writer) = reflector::store();
     let (others, others_writer) = reflector::store();
     let config = |selector: &str| watcher::Config::default().labels(selector);
     let label = labels::PLATFORM_OPERATOR;
     let ours = watcher(Api::<BundleInstance>::all(client.clone()), config(label))
         .backoff(Pauses::default())
         .modify(declare::keep_own_fields)
-        .reflect(labelled_writer)
+        .reflect(labeled_writer)
         .touched_objects()
         .map(|result| result.map(|it| it.name_any()));
     let other = watcher(
@@ -75,7 +75,7 @@ pub(super) fn follow(
     });
     let instances = Instances {
         client: client.clone(),
-        labelled,
+        labeled,
         others,
     };
     (instances, following)
@@ -86,18 +86,18 @@ pub(super) fn follow(
 impl Instances {
     /// Waits until it is known which there are.
     pub(super) async fn are_listed(&self) -> Result<(), WriterDropped> {
-        self.labelled.wait_until_ready().await?;
+        self.labeled.wait_until_ready().await?;
         self.others.wait_until_ready().await
     }
 
     /// Those of platform operators.
-    pub(super) fn labelled(&self) -> Vec<Arc<BundleInstance>> {
-        self.labelled.state()
+    pub(super) fn labeled(&self) -> Vec<Arc<BundleInstance>> {
+        self.labeled.state()
     }
 
     /// The package of an operator's, if it has one.
     pub(super) fn package(&self, operator: &PlatformOperator) -> Option<String> {
-        let instance = self.labelled.get(&ObjectRef::new(&operator.name_any()))?;
+        let instance = self.labeled.get(&ObjectRef::new(&operator.name_any()))?;
         let package = here::package(&instance);
         Some(package.unwrap_or_else(|| operator.spec.package.name.clone()))
     }
@@ -105,7 +105,7 @@ impl Instances {
     /// The one of this operator's name.
     pub(super) async fn named(&self, operator: &PlatformOperator) -> Result<Named, kube::Error> {
         let name = operator.name_any();
-        if let Some(instance) = self.labelled.get(&ObjectRef::new(&name)) {
+        if let Some(instance) = self.labeled.get(&ObjectRef::new(&name)) {
             let metadata = &instance.metadata;
             return Ok(if is_of(metadata, operator) {
                 Named::Ours(instance)
@@ -118,7 +118,7 @@ impl Instances {
             Some(other) if !is_of(&other.metadata, operator) => {
                 Ok(others(&other.metadata, operator))
             }
-            // Somebody has taken the label off; it is looked at, and labelled again.
+            // Somebody has taken the label off; it is looked at, and labeled again.
             Some(_) => {
                 let api = Api::<BundleInstance>::all(self.client.clone());
                 let mut found = api.get_opt(&name).await?;

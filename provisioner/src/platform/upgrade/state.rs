@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use convert::removal::{Removals, calls::Calls};
+use convert::removal::{Removals, Search, calls::Calls};
 use kube::ResourceExt as _;
 use manifests::{api::instance::BundleInstance, version::KubeVersion};
 
@@ -17,6 +17,8 @@ const MOST_TOLD: usize = 64;
 pub(super) struct State {
     span: Option<Span>,
     known: HashMap<String, Known>,
+    /// How many of the known ones there is something to be said of.
+    count: usize,
     /// In the order in which they were asked for.
     queue: VecDeque<String>,
     asked: HashSet<String>,
@@ -69,8 +71,9 @@ impl State {
     /// What an instance uses, if it was looked at already; and whether that is the latest.
     pub(super) fn of(&mut self, instance: &BundleInstance) -> (Option<Arc<[String]>>, bool) {
         let name = instance.name_any();
-        let Some(key) = key(instance, self.span) else {
-            self.known.remove(&name);
+        let key = key(instance, self.span).filter(|_| !self.is_idle());
+        let Some(key) = key else {
+            self.forget(&name);
             return (Some(Arc::default()), true);
         };
         let known = self
@@ -83,6 +86,13 @@ impl State {
             self.ask(name);
         }
         (told, is_known)
+    }
+
+    /// Reports whether there is nothing to be found in any instance: Kubernetes goes on to serve everything, and no requests
+    /// were counted.
+    fn is_idle(&self) -> bool {
+        let is_idle = |span: Span| Search::new(span.from, span.to).is_idle();
+        self.span.is_some_and(is_idle) && self.calls.is_empty()
     }
 
     /// Has an instance looked at after those that were asked for before.
@@ -118,7 +128,9 @@ impl State {
             return false;
         };
         let told = told(&seen, &self.calls, span);
-        let before = self.known.insert(
+        self.count += usize::from(!told.is_empty());
+        let before = self.forget(&instance.name_any());
+        self.known.insert(
             instance.name_any(),
             Known {
                 key,
@@ -132,15 +144,28 @@ impl State {
 
     /// Requests were counted. Tells whether there is something else to be said.
     pub(super) fn counted(&mut self, calls: Calls) -> bool {
+        // Where nothing was looked at, everything is now.
+        let mut is_other = self.is_idle() && !calls.is_empty();
         self.calls = calls;
-        let mut is_other = false;
         for known in self.known.values_mut() {
             let Some(span) = known.key.span else { continue };
             let told = told(&known.seen, &self.calls, span);
             is_other |= told != known.told;
             known.told = told;
         }
+        self.recount();
         is_other
+    }
+
+    fn forget(&mut self, name: &str) -> Option<Known> {
+        let known = self.known.remove(name)?;
+        self.count -= usize::from(!known.told.is_empty());
+        Some(known)
+    }
+
+    fn recount(&mut self) {
+        let told = self.known.values();
+        self.count = told.filter(|known| !known.told.is_empty()).count();
     }
 
     /// Forgets instances that are gone.
@@ -148,14 +173,12 @@ impl State {
         self.known.retain(|name, _| is_there(name));
         self.asked.retain(|name| is_there(name));
         self.queue.retain(|name| is_there(name));
+        self.recount();
     }
 
     /// How many instances there is something to be said of.
     pub(super) fn count(&self) -> usize {
-        self.known
-            .values()
-            .filter(|known| !known.told.is_empty())
-            .count()
+        self.count
     }
 }
 

@@ -139,7 +139,7 @@ fn places_are_within_scopes_by_whole_parts() {
     for (place, scope, within) in [
         ("quay.io", "quay.io", true),
         ("quay.io/org", "quay.io", true),
-        ("quay.io/organisation", "quay.io/org", false),
+        ("quay.io/organization", "quay.io/org", false),
         ("quay.io:5000", "quay.io", false),
         ("*.a.example", "*.example", true),
         ("*.example", "*.example", true),

@@ -1,0 +1,251 @@
+//! Many small instances: the cost of creating, changing and deleting each of them, and of a restart. Ours alone.
+//!
+//! `RUKPAK_INSTANCES=300,1000` names the numbers of instances; each number has a separate control plane. The cost of an
+//! instance must not depend on the number.
+
+use std::{
+    collections::HashSet,
+    time::{Duration, Instant},
+};
+
+use futures::{StreamExt as _, stream};
+use kube::{
+    Api, ResourceExt as _,
+    api::{DeleteParams, Patch, PatchParams},
+    core::DynamicObject,
+    runtime::watcher,
+};
+use serde_json::{Value, json};
+use tokio::time::{sleep, timeout};
+
+use crate::{
+    bundles::{self, Class},
+    calls::Calls,
+    contender::Contender,
+    place::Place,
+};
+
+const NAMESPACE: &str = "many";
+/// The number of objects of an instance. A change changes all of them.
+const OBJECTS: usize = 4;
+/// The number of concurrent requests of the bench.
+const CONCURRENCY: usize = 8;
+/// The limit of a phase.
+const PHASE_TIMEOUT: Duration = Duration::from_secs(3600);
+/// The numbers of instances, unless `RUKPAK_INSTANCES` names others.
+const NUMBERS: &str = "300,1000";
+
+/// The figures of one number of instances.
+#[derive(Debug)]
+pub(crate) struct Change {
+    pub(crate) instances: usize,
+    pub(crate) create: Phase,
+    pub(crate) update: Phase,
+    pub(crate) restart: Phase,
+    pub(crate) delete: Phase,
+}
+
+/// The figures of creating, changing, finding or deleting all instances.
+#[derive(Debug)]
+pub(crate) struct Phase {
+    pub(crate) took: Duration,
+    /// Processor time of the provisioner.
+    pub(crate) cpu: Duration,
+    pub(crate) calls: Calls,
+}
+
+pub(crate) async fn measure() -> Vec<Change> {
+    let numbers = std::env::var("RUKPAK_INSTANCES").unwrap_or_else(|_| NUMBERS.to_owned());
+    let mut all = Vec::new();
+    for number in numbers.split(',') {
+        all.push(one(number.trim().parse().unwrap()).await);
+    }
+    all
+}
+
+async fn one(instances: usize) -> Change {
+    eprintln!("== {instances} instances of {OBJECTS} objects");
+    let mut place = Place::new(Contender::Ours).await;
+    place.namespace(NAMESPACE).await;
+    let api = Contender::Ours.api(place.client.clone());
+    let mut versions = Vec::new();
+    for version in 1..=2 {
+        let contents = (0..instances).map(|number| {
+            let name = format!("instance-{number}");
+            let objects = (0..OBJECTS).map(|object| {
+                let mut map = bundles::config_map(NAMESPACE, &format!("{name}-{object}"));
+                map["data"]["text"] = format!("{name} {version}").into();
+                map
+            });
+            (
+                format!("{name}-v{version}"),
+                bundles::plain(objects.collect()),
+            )
+        });
+        versions.push(place.push_all(Class::Plain, contents.collect()).await);
+    }
+    let create = phase(&place, async {
+        let declare = async |number: usize| {
+            let bundle = bundles::Bundle {
+                name: format!("instance-{number}"),
+                ..versions[0][number].clone()
+            };
+            place.declare(&bundle, NAMESPACE).await;
+        };
+        let declared = stream::iter(0..instances).for_each_concurrent(CONCURRENCY, declare);
+        tokio::join!(
+            declared,
+            until(&api, instances, |instance| is_active(instance, 1))
+        );
+    })
+    .await;
+    report("created", instances, &create);
+    let update = phase(&place, async {
+        let change = async |number: usize| {
+            let source = json!({"image": {"ref": versions[1][number].image}});
+            let patch = json!({"spec": {"template": {"spec": {"source": source}}}});
+            let name = format!("instance-{number}");
+            let patch = Patch::Merge(&patch);
+            api.patch(&name, &PatchParams::default(), &patch)
+                .await
+                .unwrap();
+        };
+        let changed = stream::iter(0..instances).for_each_concurrent(CONCURRENCY, change);
+        tokio::join!(
+            changed,
+            until(&api, instances, |instance| is_active(instance, 2))
+        );
+    })
+    .await;
+    report("changed", instances, &update);
+    let mark = place.mark();
+    place = place.restart().await;
+    looked_at(&place, instances).await;
+    let restart = Phase {
+        took: place.provisioner.process.started.elapsed(),
+        cpu: place.provisioner.process.cpu(),
+        calls: place.calls(mark, jiff::Timestamp::now()),
+    };
+    report("found again", instances, &restart);
+    let delete = phase(&place, async {
+        let delete = async |number: usize| {
+            let name = format!("instance-{number}");
+            api.delete(&name, &DeleteParams::default()).await.unwrap();
+        };
+        let deleted = stream::iter(0..instances).for_each_concurrent(CONCURRENCY, delete);
+        tokio::join!(deleted, until(&api, 0, |_| true));
+    })
+    .await;
+    report("deleted", instances, &delete);
+    Change {
+        instances,
+        create,
+        update,
+        restart,
+        delete,
+    }
+}
+
+/// Measures something that ends by itself. What follows it is counted, too.
+async fn phase(place: &Place, work: impl Future<Output = ()>) -> Phase {
+    let (mark, cpu, start) = (
+        place.mark(),
+        place.provisioner.process.cpu(),
+        Instant::now(),
+    );
+    work.await;
+    let took = start.elapsed();
+    sleep(Duration::from_secs(10)).await;
+    Phase {
+        took,
+        cpu: place.provisioner.process.cpu().saturating_sub(cpu),
+        calls: place.calls(mark, jiff::Timestamp::now()),
+    }
+}
+
+/// Waits until so many instances exist and this is true for each of them.
+async fn until(api: &Api<DynamicObject>, count: usize, is_it: impl Fn(&DynamicObject) -> bool) {
+    let (mut existing, mut those) = (HashSet::new(), HashSet::new());
+    let mut events = std::pin::pin!(watcher(api.clone(), watcher::Config::default()));
+    let waited = timeout(PHASE_TIMEOUT, async {
+        let mut is_listed = false;
+        while !is_listed || existing.len() != count || those.len() != count {
+            let Some(Ok(event)) = events.next().await else {
+                continue;
+            };
+            match event {
+                watcher::Event::Init => {
+                    existing.clear();
+                    those.clear();
+                    is_listed = false;
+                }
+                watcher::Event::InitDone => is_listed = true,
+                watcher::Event::InitApply(object) | watcher::Event::Apply(object) => {
+                    let name = object.name_any();
+                    if is_it(&object) {
+                        those.insert(name.clone());
+                    } else {
+                        those.remove(&name);
+                    }
+                    existing.insert(name);
+                }
+                watcher::Event::Delete(object) => {
+                    existing.remove(&object.name_any());
+                    those.remove(&object.name_any());
+                }
+            }
+        }
+    });
+    let is_done = waited.await.is_ok();
+    assert!(
+        is_done,
+        "{} of {count} after {PHASE_TIMEOUT:?}",
+        those.len()
+    );
+}
+
+/// Reports whether the revision with this number is the newest one, active and healthy.
+fn is_active(instance: &DynamicObject, number: i64) -> bool {
+    let status = &instance.data["status"];
+    let newest = status["revisions"].as_array().and_then(|all| all.last());
+    let is_healthy =
+        |condition: &Value| condition["type"] == "Healthy" && condition["status"] == "True";
+    newest.is_some_and(|newest| newest["number"] == number && newest["state"] == "Active")
+        && status["conditions"]
+            .as_array()
+            .is_some_and(|all| all.iter().any(is_healthy))
+}
+
+/// Waits until a new process has reconciled every instance, and the queue is empty.
+async fn looked_at(place: &Place, instances: usize) {
+    let metric = |name: &str| format!("{name}{{controller=\"Instance\"");
+    let waited = timeout(PHASE_TIMEOUT, async {
+        loop {
+            let begun = place
+                .provisioner
+                .metric(&metric("rukpak_reconciles_total"))
+                .await;
+            let queued = place
+                .provisioner
+                .metric(&metric("rukpak_queue_length"))
+                .await;
+            #[expect(clippy::cast_precision_loss)] // thousands
+            if begun >= instances as f64 && queued < 1.0 {
+                return;
+            }
+            sleep(Duration::from_millis(10)).await;
+        }
+    });
+    waited.await.unwrap();
+}
+
+fn report(what: &str, instances: usize, phase: &Phase) {
+    let count = u32::try_from(instances).unwrap();
+    eprintln!(
+        "  {instances} {what} in {:.1?}; each: {:.1?}, {:.1?} of processor time\n{}",
+        phase.took,
+        phase.took / count,
+        phase.cpu / count,
+        phase.calls.lines()
+    );
+}
