@@ -19,7 +19,7 @@ use catalog::{
 };
 use manifests::object::shortened;
 
-use self::image::{Found, Labelled};
+use self::image::{Found, Labeled};
 use crate::{
     Exit,
     args::{AccessArgs, CatalogArgs, CatalogCommand, CatalogLimitArgs, CatalogReadArgs},
@@ -107,12 +107,12 @@ impl Reader {
             return Ok(Found::open(path, limits)?);
         }
         let fetched = self.reach.fetch(source, &self.limits.into())?;
-        let labelled = if image::is_image(source) {
-            Labelled::of(&fetched.labels)?
+        let labeled = if image::is_image(source) {
+            Labeled::of(&fetched.labels)?
         } else {
-            Labelled::Catalog(String::new())
+            Labeled::Catalog(String::new())
         };
-        labelled.catalog(fetched.tree, limits)
+        labeled.catalog(fetched.tree, limits)
     }
 }
 

@@ -8,8 +8,17 @@ mod trouble;
 use std::{fmt::Display, future::Future};
 
 use anyhow::Context;
-use kube::{Api, Client, Config};
-use manifests::api::{bundle::Bundle, instance::BundleInstance};
+use apply::revision::{
+    Revision,
+    store::{self, Reference, Store},
+};
+use kube::{Api, Client, Config, ResourceExt as _};
+use manifests::api::{
+    bundle::Bundle,
+    holder::Owner,
+    instance::{BundleInstance, RevisionStatus},
+    revision::RevisionDetails,
+};
 
 use crate::{Exit, args::ClusterArgs, interrupt, progress};
 
@@ -64,6 +73,32 @@ impl Cluster {
             config,
             system_namespace: args.system_namespace.clone(),
         })
+    }
+
+    /// Reads the record of a revision.
+    ///
+    /// # Errors
+    /// Returns an error if the record is missing, altered, or the record of another BundleInstance.
+    pub(crate) async fn record(
+        &self,
+        instance: &BundleInstance,
+        revision: &RevisionStatus,
+    ) -> Result<Revision<RevisionDetails>, store::Error> {
+        let owner = Owner {
+            name: instance.name_any(),
+            uid: instance.uid().unwrap_or_default(),
+        };
+        let store = Store {
+            client: &self.client,
+            namespace: &self.system_namespace,
+            owner: &owner,
+        };
+        let reference = Reference {
+            number: revision.number,
+            parts: revision.parts,
+            checksum: &revision.checksum,
+        };
+        store.read(reference).await
     }
 
     pub(crate) fn instances(&self) -> Api<BundleInstance> {

@@ -73,7 +73,7 @@ impl Staged {
         })
     }
 
-    /// Adds a file under a normalised relative path, in the folders that it needs.
+    /// Adds a file under a normalized relative path, in the folders that it needs.
     pub(crate) fn add(&self, path: &str, mode: u32, reader: &mut impl Read) -> anyhow::Result<()> {
         self.add_with(path, mode, |file| io::copy(reader, file).map(drop))
     }

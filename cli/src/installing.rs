@@ -15,11 +15,15 @@ use std::cell::Cell;
 
 use anyhow::{Context, bail};
 use futures::StreamExt as _;
+use k8s_openapi::jiff::Timestamp;
 use kube::{
     ResourceExt as _,
     api::{Patch, PatchParams},
 };
-use manifests::api::{GROUP, instance::BundleInstance};
+use manifests::api::{
+    GROUP,
+    instance::{BundleInstance, ready},
+};
 use tokio::time::{Duration, Instant, timeout_at};
 
 use crate::{
@@ -28,6 +32,7 @@ use crate::{
     cluster::{self, Cluster, MANAGER},
     message::{self, count},
     output, progress,
+    status::rollout::Rollout,
     watch::{self, Change},
 };
 use verdict::Verdict;
@@ -195,6 +200,21 @@ async fn apply(
     })
 }
 
+/// `tide: Reconciling: 2 of 3 objects are ready; 9m12s until the progress deadline`.
+fn line(instance: &BundleInstance, text: &str) -> String {
+    let now = Timestamp::now();
+    let rollout = Rollout::new(instance, now);
+    let deadline = rollout.and_then(|rollout| rollout.deadline());
+    let deadline = deadline.map(|deadline| format!("; {deadline}"));
+    format!(
+        "{}: {}: {}{}",
+        instance.name_any(),
+        ready::phase(instance, now),
+        text.replace('\n', " "),
+        deadline.unwrap_or_default()
+    )
+}
+
 /// How the waiting ended.
 pub(crate) enum Ended {
     Well(Box<BundleInstance>),
@@ -254,13 +274,13 @@ pub(crate) async fn wait_until(
             Verdict::Done => return Ok(Ended::Well(instance)),
             Verdict::Failed(text) => return Ok(Ended::Badly(text)),
             Verdict::Lost(text) => {
-                progress::show(&format!("{name}: {}", text.replace('\n', " ")));
+                progress::show(&line(&instance, &text));
                 let since = lost.map_or_else(Instant::now, |(since, _)| since);
                 lost = Some((since, text));
             }
             Verdict::Wait(text) => {
                 lost = None;
-                progress::show(&format!("{name}: {}", text.replace('\n', " ")));
+                progress::show(&line(&instance, &text));
             }
         }
     }

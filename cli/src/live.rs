@@ -118,7 +118,7 @@ impl<'a> Live<'a> {
         Ok(None)
     }
 
-    /// The versions of a group, the server's favourite first.
+    /// The versions of a group, the server's favorite first.
     async fn versions(&mut self, group: &str) -> anyhow::Result<Vec<String>> {
         if group.is_empty() {
             return Ok(vec!["v1".to_owned()]);

@@ -25,6 +25,7 @@
 //! something failed or was refused, 2 when the command line makes no sense, 130 and so on when a signal ended it.
 
 mod adopting;
+mod age;
 mod args;
 mod catalog_sources;
 mod catalogs;

@@ -1,4 +1,4 @@
-//! What people are told besides the data: lines on standard error, coloured on a terminal only.
+//! What people are told besides the data: lines on standard error, colored on a terminal only.
 //!
 //! Nobody may be listening any more, so that a line that cannot be written is no failure.
 
@@ -75,7 +75,7 @@ pub(crate) fn level(level: Level) -> &'static str {
     }
 }
 
-/// A text that cannot move the cursor, change colours or turn the direction of letters: it may come from a bundle.
+/// A text that cannot move the cursor, change colors or turn the direction of letters: it may come from a bundle.
 pub(crate) fn clean(text: &str) -> String {
     let printable = |c: char| if is_unprintable(c) { ' ' } else { c };
     text.chars().map(printable).collect()

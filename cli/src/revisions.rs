@@ -1,13 +1,9 @@
 //! The recorded revisions of a BundleInstance: listed in its status, stored in Secrets of the system namespace.
 
 use anyhow::anyhow;
-use apply::revision::{
-    Revision,
-    store::{self, Reference, Store},
-};
+use apply::revision::{Revision, store};
 use kube::ResourceExt as _;
 use manifests::api::{
-    holder::Owner,
     instance::{BundleInstance, RevisionState, RevisionStatus},
     revision::RevisionDetails,
 };
@@ -123,21 +119,7 @@ pub(crate) async fn read(
 ) -> anyhow::Result<Revision<RevisionDetails>> {
     let name = instance.name_any();
     let revision = find(&name, all(instance), number)?;
-    let owner = Owner {
-        name: name.clone(),
-        uid: instance.uid().unwrap_or_default(),
-    };
-    let store = Store {
-        client: &cluster.client,
-        namespace: &cluster.system_namespace,
-        owner: &owner,
-    };
-    let reference = Reference {
-        number,
-        parts: revision.parts,
-        checksum: &revision.checksum,
-    };
-    let read = store.read(reference).await;
+    let read = cluster.record(instance, revision).await;
     read.map_err(|error| {
         let problem = format!("failed to read revision {number} of BundleInstance {name}");
         match error {

@@ -1,9 +1,11 @@
 //! `rukpak status`.
 
+pub(crate) mod rollout;
 mod summary;
 mod text;
 
 use futures::StreamExt as _;
+use k8s_openapi::jiff::Timestamp;
 use kube::{ResourceExt as _, api::ListParams};
 use manifests::{
     api::{
@@ -45,7 +47,12 @@ async fn one(cluster: &Cluster, name: &str, args: &StatusArgs) -> anyhow::Result
     } else {
         Vec::new()
     };
-    let summary = Summary::of(&instance, &bundles, rest);
+    let mut summary = Summary::of(&instance, &bundles, rest, Timestamp::now());
+    if let Some(rollout) = &mut summary.rollout
+        && let Some(count) = rollout::count(cluster, &instance).await
+    {
+        rollout.add(count);
+    }
     match output::described(&summary, args.output)? {
         Some(text) => output::print(&text)?,
         None => output::print_styled(&text::tree(&summary, args.all))?,
@@ -64,7 +71,7 @@ async fn all(cluster: &Cluster, args: &StatusArgs) -> anyhow::Result<Exit> {
         let some = page
             .items
             .iter()
-            .map(|instance| Summary::of(instance, &[], Vec::new()));
+            .map(|instance| Summary::of(instance, &[], Vec::new(), Timestamp::now()));
         summaries.extend(some);
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => params.continue_token = Some(token),
@@ -90,7 +97,8 @@ async fn follow(cluster: &Cluster, name: Option<&str>) -> anyhow::Result<Exit> {
         let (line, key) = match change? {
             watch::Change::Now(instance) => {
                 let key = instance.name_any();
-                (text::line(&Summary::of(&instance, &[], Vec::new())), key)
+                let summary = Summary::of(&instance, &[], Vec::new(), Timestamp::now());
+                (text::line(&summary), key)
             }
             watch::Change::Gone(name) => (format!("{name}: gone\n"), name),
         };

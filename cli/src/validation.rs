@@ -203,13 +203,13 @@ fn tabular(verdicts: &[Verdict]) -> anyhow::Result<String> {
         return Ok(String::new());
     }
     let plain = table::render(Some(["LEVEL", "CODE", "PLACE", "MESSAGE"]), &rows, 0);
-    // Colour comes last: a table counts what a terminal does not show.
+    // Color comes last: a table counts what a terminal does not show.
     let mut text = String::with_capacity(plain.len() * 2);
     for line in plain.lines() {
-        let coloured = LEVELS
+        let colored = LEVELS
             .into_iter()
             .find_map(|l| Some((l, line.strip_prefix(level(l))?)));
-        match coloured {
+        match colored {
             Some((l, rest)) => writeln!(text, "{0}{1}{0:#}{rest}", style(l), level(l)),
             None => writeln!(text, "{line}"),
         }?;

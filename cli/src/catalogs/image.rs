@@ -12,7 +12,7 @@ use catalog::{
     source::{Files, describe_skipped},
     sqlite::{self, Database},
 };
-use manifests::content::{Irregular, normalise};
+use manifests::content::{Irregular, normalize};
 use unpacker::{Tree, source::Local};
 
 use crate::source::Source;
@@ -25,7 +25,7 @@ const MOST_REASONS: usize = 5;
 
 /// What labels say of an image.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Labelled {
+pub(crate) enum Labeled {
     /// A file-based catalog in this folder, empty for the root.
     Catalog(String),
     Bundle,
@@ -49,9 +49,9 @@ pub(crate) fn is_database(path: &Path) -> bool {
     path.is_file() && sqlite::is_database(path).unwrap_or(false)
 }
 
-// === impl Labelled ===
+// === impl Labeled ===
 
-impl Labelled {
+impl Labeled {
     /// What these labels say; those of a catalog count most.
     ///
     /// # Errors
@@ -64,7 +64,7 @@ impl Labelled {
             let Some(path) = labels.get(DATABASE) else {
                 return Ok(Self::Neither);
             };
-            let path = normalise(path.trim_start_matches('/')).with_context(|| {
+            let path = normalize(path.trim_start_matches('/')).with_context(|| {
                 format!("its label {DATABASE} names no file; correct the image")
             })?;
             return Ok(Self::Database(path));
@@ -73,7 +73,7 @@ impl Labelled {
         if matches!(relative.trim_end_matches('/'), "" | ".") {
             return Ok(Self::Catalog(String::new()));
         }
-        let folder = normalise(relative)
+        let folder = normalize(relative)
             .with_context(|| format!("its label {CONFIGS} names no folder; correct the image"))?;
         Ok(Self::Catalog(folder))
     }
@@ -223,23 +223,23 @@ mod tests {
     // parity: render-3
     #[test]
     fn labels_tell_what_an_image_is() {
-        let catalog = |folder: &str| Ok(Labelled::Catalog(folder.to_owned()));
+        let catalog = |folder: &str| Ok(Labeled::Catalog(folder.to_owned()));
         for (labels, expected, refusal) in ::tests::rows![
             &[(CONFIGS, "/configs")][..], catalog("configs") => "";
             &[(CONFIGS, "/")], catalog("") => "";
             &[(CONFIGS, "/a//b/"), (PACKAGE, "x"), (DATABASE, "/d")], catalog("a/b") => "";
             &[(CONFIGS, "../x")], Err("names no folder") => "";
-            &[(PACKAGE, "x"), (DATABASE, "/d")], Ok(Labelled::Bundle) => "is a bundle and no catalog";
-            &[(DATABASE, "/d/index.db")], Ok(Labelled::Database("d/index.db".to_owned()))
+            &[(PACKAGE, "x"), (DATABASE, "/d")], Ok(Labeled::Bundle) => "is a bundle and no catalog";
+            &[(DATABASE, "/d/index.db")], Ok(Labeled::Database("d/index.db".to_owned()))
                 => "names the file \"d/index.db\", which is not there";
             &[(DATABASE, "../x")], Err("names no file") => "";
-            &[], Ok(Labelled::Neither) => "has no label operators.operatorframework.io.index.configs.v1";
-            &[("b", "2")], Ok(Labelled::Neither) => "is no catalog";
+            &[], Ok(Labeled::Neither) => "has no label operators.operatorframework.io.index.configs.v1";
+            &[("b", "2")], Ok(Labeled::Neither) => "is no catalog";
         ] {
             let labels = labels
                 .iter()
                 .map(|&(key, value)| (key.to_owned(), value.to_owned()));
-            let found = Labelled::of(&labels.collect());
+            let found = Labeled::of(&labels.collect());
             match (found, expected) {
                 (Ok(found), Ok(expected)) => {
                     assert_eq!(found, expected);

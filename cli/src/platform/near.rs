@@ -18,7 +18,7 @@ pub(super) fn to<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Vec<&'
     near.into_iter().take(FEW).map(|(_, name)| name).collect()
 }
 
-/// How many letters have to be changed, a swap of neighbours being one change.
+/// How many letters have to be changed, a swap of neighbors being one change.
 fn distance(a: &[u8], b: &[u8]) -> usize {
     let mut before: Vec<usize> = Vec::new();
     let mut row: Vec<usize> = (0..=b.len()).collect();

@@ -14,7 +14,7 @@ use unpacker::{Selection, source::Image};
 use super::deadline::Deadline;
 use crate::{
     args::{AccessArgs, CatalogLimitArgs, RegistryArgs},
-    catalogs::image::Labelled,
+    catalogs::image::Labeled,
     message,
     reach::Reach,
     source::Source,
@@ -105,7 +105,7 @@ impl Puller {
 fn read_bundle(reach: &Reach, source: &Source) -> anyhow::Result<Pulled> {
     let fetched = reach.fetch(source, &unpacker::Options::default());
     let fetched = fetched.context("pull bundle image")?;
-    if let Labelled::Catalog(_) | Labelled::Database(_) = Labelled::of(&fetched.labels)? {
+    if let Labeled::Catalog(_) | Labeled::Database(_) = Labeled::of(&fetched.labels)? {
         bail!(
             "{} is a catalog and no bundle; a catalog is named by --index-image",
             source.name
@@ -154,16 +154,16 @@ fn read_index(reach: &Reach, source: &Source) -> anyhow::Result<PulledIndex> {
         reach.fetch(source, &options).with_context(failed)
     };
     let mut fetched = fetch(Selection::Natural)?;
-    let mut labelled = Labelled::of(&fetched.labels).with_context(failed)?;
-    if labelled == Labelled::Neither {
+    let mut labeled = Labeled::of(&fetched.labels).with_context(failed)?;
+    if labeled == Labeled::Neither {
         let tree = fetch(Selection::Only(vec![DATABASE.to_owned()]))?.tree;
         if tree.files().next().is_some() {
-            labelled = Labelled::Database(DATABASE.to_owned());
+            labeled = Labeled::Database(DATABASE.to_owned());
             fetched.tree = tree;
         }
     }
-    let is_database = matches!(labelled, Labelled::Database(_));
-    let found = labelled
+    let is_database = matches!(labeled, Labeled::Database(_));
+    let found = labeled
         .catalog(fetched.tree, &limits)
         .with_context(failed)?;
     let mut render = Render::new(Level::None);

@@ -36,7 +36,7 @@ pub(super) async fn forward(cluster: &Cluster) -> anyhow::Result<Forward> {
             error,
         )
     })?;
-    let mut chosen = labelled(&found.items);
+    let mut chosen = labeled(&found.items);
     if chosen.is_none() {
         // Between two leaders. Others than the leader take no uploads; without the right to read the Lease, it is luck.
         let leases = Api::<Lease>::namespaced(cluster.client.clone(), space);
@@ -94,7 +94,7 @@ impl Forward {
 }
 
 /// The pod that the Service leads to.
-fn labelled(pods: &[Pod]) -> Option<&Pod> {
+fn labeled(pods: &[Pod]) -> Option<&Pod> {
     pods.iter()
         .find(|pod| is_ready(pod) && pod.labels().get(LEADER).is_some_and(|it| it == "true"))
 }
@@ -166,19 +166,19 @@ mod tests {
 
     #[test]
     fn the_leader_is_labelled() {
-        let labelled_pod = |name, ready, value: &str| {
+        let labeled_pod = |name, ready, value: &str| {
             let mut pod = pod(name, ready);
             pod.labels_mut().insert(LEADER.to_owned(), value.to_owned());
             pod
         };
         let pods = [
             pod("core-a", "True"),
-            labelled_pod("core-b", "False", "true"),
-            labelled_pod("core-c", "True", "false"),
-            labelled_pod("core-d", "True", "true"),
+            labeled_pod("core-b", "False", "true"),
+            labeled_pod("core-c", "True", "false"),
+            labeled_pod("core-d", "True", "true"),
         ];
-        assert_eq!(labelled(&pods).unwrap().name_any(), "core-d");
-        assert_eq!(labelled(&pods[..3]), None);
+        assert_eq!(labeled(&pods).unwrap().name_any(), "core-d");
+        assert_eq!(labeled(&pods[..3]), None);
     }
 
     #[test]

@@ -2,18 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Condition, jiff::Timestamp};
 use kube::ResourceExt as _;
 use manifests::{
     api::{
         bundle::{Bundle, BundleSource, Phase},
-        condition::{self, reason},
-        instance::BundleInstance,
+        condition::{self, find, reason},
+        instance::{BundleInstance, ready},
         listing,
     },
     object::Identity,
 };
 use serde::Serialize;
+
+use super::rollout::Rollout;
 
 /// An instance in short.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -28,8 +30,13 @@ pub(crate) struct Summary {
     pub(crate) installed: bool,
     /// `None`: nobody knows.
     pub(crate) healthy: Option<bool>,
+    /// In one word: `Ready`, `Reconciling`, `Stalled`, `NotReady`, `Paused` or `Terminating`.
+    pub(crate) phase: String,
     /// In one or two words.
     pub(crate) state: String,
+    /// The progress of a generation that is not ready.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) rollout: Option<Rollout>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) install_namespace: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -86,7 +93,12 @@ pub(crate) struct Member {
 
 impl Summary {
     /// Says all that is known. `rest` is of the inventory, and not in the status.
-    pub(crate) fn of(instance: &BundleInstance, bundles: &[Bundle], rest: Vec<Identity>) -> Self {
+    pub(crate) fn of(
+        instance: &BundleInstance,
+        bundles: &[Bundle],
+        rest: Vec<Identity>,
+        now: Timestamp,
+    ) -> Self {
         let status = instance.status.clone().unwrap_or_default();
         let health = find(&status.conditions, condition::HEALTHY);
         let inventory = status.inventory.unwrap_or_default();
@@ -103,7 +115,9 @@ impl Summary {
             version: status.facts.version,
             installed: status.installed_bundle_name.is_some(),
             healthy: truth(health),
+            phase: ready::phase(instance, now).to_string(),
             state: state(instance),
+            rollout: Rollout::new(instance, now),
             install_namespace: status.install_namespace,
             problem: problem(instance),
             bundles: bundles.iter().map(Made::of).collect(),
@@ -195,10 +209,6 @@ fn members(identities: impl Iterator<Item = Identity>, health: Option<&Condition
         .collect()
 }
 
-fn find<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Condition> {
-    conditions.iter().find(|condition| condition.type_ == type_)
-}
-
 fn truth(condition: Option<&Condition>) -> Option<bool> {
     match condition?.status.as_str() {
         "True" => Some(true),
@@ -286,6 +296,7 @@ pub(crate) fn problem(instance: &BundleInstance) -> Option<Problem> {
             &[reason::RETRYING, reason::FIGHTING, reason::PAUSED],
         )
     })
+    .or_else(|| with(condition::STALLED, &[reason::PROGRESS_DEADLINE_EXCEEDED]))
     .or_else(|| with(condition::HAS_VALID_BUNDLE, &[reason::UNPACK_PENDING]))
     .or_else(|| {
         let unknown = find(&status.conditions, condition::HEALTHY)

@@ -78,6 +78,19 @@ pub(super) fn tree(summary: &Summary, all: bool) -> String {
         let first = format!("{style}{}{style:#}: ", clean(&problem.reason));
         root.below.push(Branch::words(&first, &problem.message));
     }
+    if let Some(rollout) = &summary.rollout {
+        let mut branch = Branch::leaf(clean(&rollout.title()));
+        let is_told = |awaited: &&String| {
+            let problem = summary.problem.as_ref();
+            problem.is_some_and(|problem| problem.message.contains(awaited.as_str()))
+        };
+        let awaited = rollout.awaited.as_ref();
+        let lines = awaited.filter(|awaited| !is_told(awaited)).into_iter();
+        let lines = lines.map(|awaited| format!("awaited: {awaited}"));
+        let lines = lines.chain(rollout.deadline());
+        branch.below = lines.map(|line| Branch::leaf(clean(&line))).collect();
+        root.below.push(branch);
+    }
     for bundle in &summary.bundles {
         let is_installed = summary.installed_bundle.as_ref() == Some(&bundle.name);
         let mark = if is_installed { ", installed" } else { "" };
@@ -132,7 +145,10 @@ fn head(summary: &Summary) -> String {
         (_, None) => CHANGE,
         (_, Some(_)) => ERROR,
     };
-    let _ = write!(head, ": {style}{}{style:#}", clean(&summary.state));
+    let _ = write!(head, ": {style}{}{style:#}", summary.phase);
+    if !summary.state.eq_ignore_ascii_case(&summary.phase) {
+        let _ = write!(head, ", {}", clean(&summary.state));
+    }
     let health = match summary.healthy {
         _ if !summary.installed => "nothing is in the cluster",
         Some(true) => "healthy",
@@ -221,8 +237,10 @@ fn list(mut lines: Vec<String>, all: bool) -> Vec<Branch> {
 
 /// All instances.
 pub(super) fn table(summaries: &[Summary]) -> String {
-    let header = ["NAME", "VERSION", "STATE", "HEALTHY", "BUNDLE", "PROBLEM"];
-    let rows: Vec<[String; 6]> = summaries.iter().map(row).collect();
+    let header = [
+        "NAME", "VERSION", "PHASE", "STATE", "HEALTHY", "BUNDLE", "PROBLEM",
+    ];
+    let rows: Vec<[String; 7]> = summaries.iter().map(row).collect();
     table::render(Some(header), &rows, 0)
 }
 
@@ -234,7 +252,7 @@ pub(super) fn line(summary: &Summary) -> String {
     format!("{}\n", cells.join("  "))
 }
 
-fn row(summary: &Summary) -> [String; 6] {
+fn row(summary: &Summary) -> [String; 7] {
     let problem = summary.problem.as_ref();
     let message = problem.map_or("", |it| it.message.lines().next().unwrap_or_default());
     let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
@@ -247,6 +265,7 @@ fn row(summary: &Summary) -> [String; 6] {
     [
         summary.name.clone(),
         or_dash(&summary.version),
+        summary.phase.clone(),
         summary.state.clone(),
         healthy.to_owned(),
         or_dash(&summary.installed_bundle),

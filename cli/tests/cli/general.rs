@@ -147,7 +147,7 @@ fn pipes_get_no_colours() {
 }
 
 #[test]
-fn colours_can_be_asked_for_and_refused() {
+fn colors_can_be_asked_for_and_refused() {
     let place = Place::new();
     place.bad("tide");
     let run = |name: &str| -> Run {

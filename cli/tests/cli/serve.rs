@@ -197,7 +197,7 @@ fn a_catalog_larger_than_its_memory_is_served() {
     assert!(serving.bundles() >= 80 * 90);
     let peak = serving.peak();
     eprintln!("{size} bytes of catalog, at most {peak} in memory");
-    // Of this half is the program itself, which is not optimised here.
+    // Of this half is the program itself, which is not optimized here.
     assert!(peak < size, "{peak}");
 }
 

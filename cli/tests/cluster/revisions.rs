@@ -2,6 +2,8 @@
 //!
 //! No provisioner runs here: the tests write the statuses and the records that it would write.
 
+mod rollout;
+
 use std::process::{Command, Stdio};
 
 use apply::revision::{Encoded, Header, encode, store::Store};

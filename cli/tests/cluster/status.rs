@@ -19,7 +19,7 @@ async fn an_instance_is_told_as_a_tree_and_to_programs() {
     assert_eq!(
         run.out,
         format!(
-            "BundleInstance {name} in default: installed, healthy\n\
+            "BundleInstance {name} in default: Ready, installed, healthy\n\
              ├─ Bundle {installed} Unpacked, installed\n\
              │  └─ from upload\n\
              └─ 2 objects\n   \
@@ -29,6 +29,8 @@ async fn an_instance_is_told_as_a_tree_and_to_programs() {
     );
     let summary = world.ok(&format!("status {name} -o json")).json();
     assert_eq!(summary["healthy"], true);
+    assert_eq!(summary["phase"], "Ready");
+    assert_eq!(summary["rollout"], serde_json::Value::Null);
     assert_eq!(summary["objects"][0]["name"], name);
     assert_eq!(summary["bundles"][0]["name"], installed);
     let all = world.ok("status -o json").json();

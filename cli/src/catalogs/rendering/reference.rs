@@ -8,7 +8,7 @@ use unpacker::{Content, Fetched, Limits, Tree};
 
 use crate::{
     args::CatalogLimitArgs,
-    catalogs::image::{CONFIGS, Found, Labelled, PACKAGE, has_folder, is_database, is_image},
+    catalogs::image::{CONFIGS, Found, Labeled, PACKAGE, has_folder, is_database, is_image},
     message,
     reach::Reach,
     source::Source,
@@ -88,21 +88,21 @@ impl Reader<'_> {
         }
         let Fetched { tree, labels, .. } = self.reach.fetch(source, &self.limits.into())?;
         let is_image = is_image(source);
-        let labelled = if is_image {
-            Labelled::of(&labels).with_context(|| format!("render {text:?}"))?
+        let labeled = if is_image {
+            Labeled::of(&labels).with_context(|| format!("render {text:?}"))?
         } else if ["manifests", "metadata"].map(|name| has_directory(&tree, name)) == [true, true] {
-            Labelled::Bundle
+            Labeled::Bundle
         } else {
-            Labelled::Catalog(String::new())
+            Labeled::Catalog(String::new())
         };
-        match labelled {
-            Labelled::Catalog(_) | Labelled::Database(_) => {
-                let found = labelled.catalog(tree, &limits);
+        match labeled {
+            Labeled::Catalog(_) | Labeled::Database(_) => {
+                let found = labeled.catalog(tree, &limits);
                 let found = found.with_context(|| format!("render {text:?}"))?;
                 Ok(Referred::Catalog(found))
             }
-            Labelled::Neither => bail!("render {text:?}: {}", undetermined(&labels)),
-            Labelled::Bundle => {
+            Labeled::Neither => bail!("render {text:?}: {}", undetermined(&labels)),
+            Labeled::Bundle => {
                 let ensured = tree.ensure_regular();
                 ensured.with_context(|| format!("render {text:?}"))?;
                 Ok(Referred::Bundle { tree, is_image })

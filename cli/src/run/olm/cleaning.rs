@@ -275,8 +275,8 @@ fn csvs(all: &[Value], csvs: &[Value], namespace: &str, package: &str) -> BTreeS
         .filter(|it| !label(it, "olm.copiedFrom") && !others.contains(named(it)))
         .map(|it| (named(it), it))
         .collect();
-    let labelled = candidates.iter().filter(|it| label(it.1, &component));
-    let mut open: Vec<&str> = labelled.map(|it| *it.0).collect();
+    let labeled = candidates.iter().filter(|it| label(it.1, &component));
+    let mut open: Vec<&str> = labeled.map(|it| *it.0).collect();
     open.extend(own.into_iter().flat_map(status));
     let mut found = BTreeSet::new();
     while let Some(name) = open.pop() {

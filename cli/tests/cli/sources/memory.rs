@@ -8,7 +8,7 @@ use super::Desk;
 
 /// More than fits into what a command may take, many times over.
 const SIZE: usize = 200 << 20;
-/// In KiB, without the program's own file, which is large where it is not optimised.
+/// In KiB, without the program's own file, which is large where it is not optimized.
 const ALLOWED: u64 = 32 << 10;
 
 /// Bytes that no compression makes smaller, the same every time.
