@@ -83,7 +83,7 @@ impl Sshd {
         self.read("stranger")
     }
 
-    /// The line that says how this server can be recognised.
+    /// The line that says how this server can be recognized.
     pub fn known_hosts(&self) -> String {
         self.known_as("host.pub")
     }

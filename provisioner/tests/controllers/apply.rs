@@ -2,6 +2,7 @@
 
 mod failures;
 mod prune;
+mod recreate;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -99,6 +100,7 @@ impl Scene {
                 let entry = Entry {
                     version: step.kind.resource.version.clone(),
                     fields: report.applied[&identity].fields,
+                    recreating: false,
                 };
                 (identity, entry)
             })
@@ -230,9 +232,8 @@ async fn a_bundle_with_all_it_needs_is_applied_at_once_and_changes_nothing_when_
     scene.end().await;
 }
 
-#[tokio::test]
-async fn what_a_scaler_has_set_is_yielded_and_all_else_is_taken_back() {
-    let scene = Scene::new("fields").await;
+/// Replicas that a scaler set stay, and all other fields are applied again.
+async fn scaled_replicas_are_yielded(scene: &Scene) {
     let objects = [deployment("operator", Some(1))];
     let before = scene.install(&objects).await;
     let api: Api<Deployment> = scene.namespaced();
@@ -258,15 +259,15 @@ async fn what_a_scaler_has_set_is_yielded_and_all_else_is_taken_back() {
     let report = scene.run(&objects).await;
     assert_eq!(report.failed, []);
     let (identity, applied) = report.applied.first_key_value().unwrap();
-    let told = |conflicts: &[apply::ssa::Conflict]| -> Vec<_> {
+    let lines = |conflicts: &[apply::ssa::Conflict]| -> Vec<_> {
         conflicts
             .iter()
             .map(|conflict| format!("{} {}", conflict.field, conflict.manager))
             .collect()
     };
-    assert_eq!(told(&applied.yielded), [".spec.replicas scaler"]);
+    assert_eq!(lines(&applied.yielded), [".spec.replicas scaler"]);
     assert_eq!(
-        told(&applied.taken),
+        lines(&applied.taken),
         [".spec.template.spec.containers[name=\"main\"].image kubectl \"edit\""]
     );
     assert_ne!(applied.fields, before[identity].fields);
@@ -279,7 +280,7 @@ async fn what_a_scaler_has_set_is_yielded_and_all_else_is_taken_back() {
         Some("example.com/operator:v1")
     );
 
-    // What is yielded is no field of ours, so that further scaling is no drift.
+    // A yielded field has another manager, so further scaling does not count as drift.
     let scale = json!({"spec": {"replicas": 5}});
     api.patch_scale("operator", &scaler, &Patch::Merge(&scale))
         .await
@@ -290,12 +291,10 @@ async fn what_a_scaler_has_set_is_yielded_and_all_else_is_taken_back() {
         api.get("operator").await.unwrap().spec.unwrap().replicas,
         Some(5)
     );
-    scene.end().await;
 }
 
-#[tokio::test]
-async fn what_leaves_an_object_of_the_bundle_leaves_the_live_one() {
-    let scene = Scene::new("less").await;
+/// A field that left the object is removed from the live object; fields of other managers stay.
+async fn removed_fields_are_pruned(scene: &Scene) {
     let mut object = scene.text("a", "old");
     object["data"]["more"] = "gone soon".into();
     scene.install(&[object]).await;
@@ -310,15 +309,12 @@ async fn what_leaves_an_object_of_the_bundle_leaves_the_live_one() {
     let expected = [("text", "new"), ("theirs", "stays")];
     let expected: BTreeMap<_, _> = expected.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
     assert_eq!(data, expected);
-    scene.end().await;
 }
 
 #[tokio::test]
-async fn hundreds_of_objects_are_applied_together() {
-    let scene = Scene::new("many").await;
-    let objects: Vec<_> = (0..300)
-        .map(|n| scene.text(&format!("c{n}"), "text"))
-        .collect();
-    assert_eq!(scene.install(&objects).await.len(), 300);
+async fn fields_belong_to_the_bundle_unless_a_scaler_set_them() {
+    let scene = Scene::new("fields").await;
+    scaled_replicas_are_yielded(&scene).await;
+    removed_fields_are_pruned(&scene).await;
     scene.end().await;
 }

@@ -175,33 +175,6 @@ async fn config_maps_of(world: &World, prefix: &str) -> BundleSource {
     config_maps(&[&name])
 }
 
-// parity: b2
-#[tokio::test]
-async fn b02_an_image_is_unpacked_and_pinned_by_its_digest() {
-    let world = world().await;
-    let name = unique("b2");
-    let tag = world.push(&format!("{name}:v1"), &small(&name)).await;
-    let bundle = unpacked(&name, image(&tag)).await;
-    assert!(is_stored(&bundle).await);
-    let status = bundle.status.unwrap();
-    assert_eq!(status.phase, Some(Phase::Unpacked));
-    assert_eq!(status.observed_generation, bundle.metadata.generation);
-    let resolved = status.resolved_source.unwrap();
-    assert_eq!(resolved.type_, "image");
-    let reference = resolved.image.unwrap().reference;
-    let repository = tag.trim_end_matches(":v1");
-    assert!(
-        reference.starts_with(&format!("{repository}@sha256:")),
-        "{reference}"
-    );
-    let url = format!("https://core.rukpak-system.svc/bundles/{name}.tgz");
-    assert_eq!(status.content_url, Some(url));
-    let unpacked = condition(&status.conditions, "Unpacked").unwrap();
-    assert_eq!(unpacked.reason, "UnpackSuccessful");
-    assert_eq!(unpacked.message, "Successfully unpacked the image Bundle");
-    assert_eq!(unpacked.observed_generation, bundle.metadata.generation);
-}
-
 // parity: b10, rukpak-21
 #[tokio::test]
 async fn b10_to_b13_and_b22_every_way_to_name_a_commit_is_pinned_to_it() {
@@ -256,28 +229,26 @@ async fn b10_to_b13_and_b22_every_way_to_name_a_commit_is_pinned_to_it() {
     }
 }
 
-// parity: b16
+// parity: b16, rukpak-6, b17, b18
 #[tokio::test]
-async fn b16_config_maps_are_put_together_and_stay_their_owners() {
+async fn b16_b17_b18_config_maps_are_joined_and_followed() {
     let world = world().await;
     let (name, one, two) = (unique("b16"), unique("b16"), unique("b16"));
-    put_config_map(
-        world,
-        &one,
-        "a.yaml",
-        &config_map("default", "a", &one).to_string(),
-    )
-    .await;
-    put_config_map(
-        world,
-        &two,
-        "b.yaml",
-        &config_map("default", "b", &two).to_string(),
-    )
-    .await;
-    let bundle = unpacked(&name, config_maps(&[&one, &two])).await;
+    let object = |name: &str| config_map("default", name, &one).to_string();
+    put_config_map(world, &one, "a.yaml", &object("a")).await;
+    let missing = format!(
+        "source bundle content: get configmap {SYSTEM}/{two}: ConfigMap \"{two}\" not found"
+    );
+    failing(&name, config_maps(&[&one, &two]), &missing).await;
+    put_config_map(world, &two, "b.yaml", "just text").await;
+    let problem = "the document is a text, not an object";
+    says(&name, "UnpackFailed", problem).await;
+    put_config_map(world, &two, "b.yaml", &object("b")).await;
+    let bundle = world.wait_bundle(&name, "Unpacked", "True").await;
     let conversion = bundle.status.as_ref().unwrap().facts.conversion.as_ref();
     assert_eq!(conversion.unwrap().objects, 2);
+
+    // The ConfigMaps do not belong to the Bundle.
     let api: Api<Bundle> = world.api();
     api.delete(&name, &DeleteParams::default()).await.unwrap();
     crate::support::gone(api, &name).await;
@@ -286,48 +257,9 @@ async fn b16_config_maps_are_put_together_and_stay_their_owners() {
     assert!(map.metadata.owner_references.is_none());
 }
 
-// parity: rukpak-6, b17
+// parity: r2
 #[tokio::test]
-async fn b17_a_config_map_that_is_missing_is_named_and_taken_as_soon_as_it_is_there() {
-    let world = world().await;
-    let (name, map) = (unique("b17"), unique("b17"));
-    let message = format!(
-        "source bundle content: get configmap {SYSTEM}/{map}: ConfigMap \"{map}\" not found"
-    );
-    failing(&name, config_maps(&[&map]), &message).await;
-    put_config_map(
-        world,
-        &map,
-        "a.yaml",
-        &config_map("default", "a", &map).to_string(),
-    )
-    .await;
-    world.wait_bundle(&name, "Unpacked", "True").await;
-}
-
-#[tokio::test]
-async fn an_archive_behind_a_url_is_unpacked_and_its_query_is_not_repeated() {
-    let name = unique("http");
-    let server = FileServer::start(None, None);
-    let url = server.add("bundle.tgz", archive(&small(&name)));
-    let bundle = unpacked(&name, http(&format!("{url}?token=hush"))).await;
-    let status = bundle.status.unwrap();
-    assert_eq!(
-        status
-            .resolved_source
-            .as_ref()
-            .unwrap()
-            .http
-            .as_ref()
-            .unwrap()
-            .url,
-        url
-    );
-    assert!(!serde_json::to_string(&status).unwrap().contains("hush"));
-}
-
-#[tokio::test]
-async fn r01_a_registry_bundle_tells_its_facts() {
+async fn r01_r02_registry_bundles_report_facts_or_all_problems() {
     let world = world().await;
     world.provisioner().await;
     let name = unique("r1");
@@ -344,4 +276,32 @@ async fn r01_a_registry_bundle_tells_its_facts() {
         [format!("Widget {name}.example.com/v1")]
     );
     assert!(facts.conversion.unwrap().objects > 2);
+
+    let name = unique("r2");
+    let csv = json!({
+        "apiVersion": "operators.coreos.com/v1alpha1",
+        "kind": "ClusterServiceVersion",
+        "metadata": {"name": format!("{name}.v1.0.0")},
+        "spec": {
+            "version": "1.0.0",
+            "installModes": [{"type": "OwnNamespace", "supported": true}],
+            "customresourcedefinitions": {"owned": [
+                {"name": format!("gadgets.{name}.example.com"), "version": "v1", "kind": "Gadget"},
+            ]},
+            "install": {"strategy": "deployment", "spec": {"deployments": []}},
+        },
+    });
+    let bundle = operator(&name, "1.0.0", &[("manifests/csv.yaml", csv)]);
+    let tag = world.push(&format!("{name}:v1"), &bundle).await;
+    world.bundle(&name, "registry", image(&tag)).await;
+    let prefix = "convert registry+v1 bundle to plain+v0 bundle: ";
+    let bundle = says(&name, "UnpackFailed", prefix).await;
+    let status = bundle.status.unwrap();
+    let message = &condition(&status.conditions, "Unpacked").unwrap().message;
+    assert!(message.contains("AllNamespaces install mode"), "{message}");
+    assert!(
+        message.contains(&format!("gadgets.{name}.example.com")),
+        "{message}"
+    );
+    assert!(status.content_digest.is_none());
 }

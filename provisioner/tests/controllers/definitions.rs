@@ -131,6 +131,7 @@ impl Definition {
                 ..Policy::default()
             },
             plan: &plan,
+            existing: &std::collections::BTreeSet::new(),
             inventory: &Inventory::new(),
             client: &client,
             own,
@@ -222,11 +223,8 @@ fn one_containing<'a>(problems: &'a [preflight::Problem], text: &str) -> &'a str
     message
 }
 
-// parity: c1
-#[tokio::test]
-async fn c1_c2_a_safe_update_is_admitted() {
-    let definition = Definition::new("Cluster", &[version("v1", &wide())]).await;
-    definition.star(None, "sun", &json!({"size": 5})).await;
+/// Rows C1 and C2: a safe update is admitted.
+async fn safe_update_is_admitted(definition: &Definition) {
     let mut wider = wide();
     wider["properties"]["age"] = json!({"type": "integer", "minimum": 0});
     let mut incoming = definition.crd(&[version("v1", &wider), version("v2", &wider)]);
@@ -236,17 +234,10 @@ async fn c1_c2_a_safe_update_is_admitted() {
     assert_eq!(definition.check(&incoming).await, Findings::default());
 }
 
-// parity: c3, complaint-9
-#[tokio::test]
-async fn c3_a_new_required_field_is_denied_while_a_custom_resource_lacks_it() {
-    let definition = Definition::new("Cluster", &[version("v1", &wide())]).await;
-    definition.star(None, "sun", &json!({"size": 5})).await;
-    definition
-        .star(None, "vega", &json!({"color": "blue"}))
-        .await;
-    let findings = definition
-        .check(&definition.crd(&[version("v1", &with_required_color())]))
-        .await;
+/// Row C3: a new required field is denied while a custom resource lacks the field.
+async fn required_field_is_denied(definition: &Definition) {
+    let incoming = definition.crd(&[version("v1", &with_required_color())]);
+    let findings = definition.check(&incoming).await;
     let name = definition.name();
     assert_eq!(
         messages(&findings.problems),
@@ -267,25 +258,8 @@ async fn c3_a_new_required_field_is_denied_while_a_custom_resource_lacks_it() {
     );
 }
 
-/// Nothing of ours stands between others and their definitions; an instance that adopts one is asked as any.
-// parity: rukpak-6, c4
-#[tokio::test]
-async fn c4_updates_of_definitions_by_others_are_admitted() {
-    let definition = Definition::new("Cluster", &[version("v1", &wide())]).await;
-    definition.star(None, "sun", &json!({"size": 5})).await;
-    let incoming = definition.crd(&[version("v1", &with_required_color())]);
-    definition
-        .cluster
-        .apply(&incoming, DryRun::Yes)
-        .await
-        .unwrap();
-}
-
-// parity: c5
-#[tokio::test]
-async fn c5_annotation_and_spec_switch_the_check_off() {
-    let definition = Definition::new("Cluster", &[version("v1", &wide())]).await;
-    definition.star(None, "sun", &json!({"size": 5})).await;
+/// Row C5: the annotation and the spec turn the check off.
+async fn annotation_and_spec_turn_the_check_off(definition: &Definition) {
     let mut incoming = definition.crd(&[version("v1", &with_required_color())]);
     let off = Preflight {
         crd_upgrade_safety: Enforcement::Off,
@@ -300,20 +274,35 @@ async fn c5_annotation_and_spec_switch_the_check_off() {
     }
 }
 
-// parity: c6
-#[tokio::test]
-async fn c6_a_stored_version_cannot_be_removed() {
-    let definition = Definition::new("Cluster", &[version("v1", &wide())]).await;
+/// Row C6: a stored version cannot be removed.
+async fn stored_version_stays(definition: &Definition) {
     let mut v2 = version("v2", &wide());
     v2["storage"] = json!(true);
     let findings = definition.check(&definition.crd(&[v2])).await;
     one_containing(&findings.problems, "cannot remove stored versions [v1]");
 }
 
-// parity: rukpak-35
-#[tokio::test]
-async fn what_is_not_there_yet_or_on_its_way_out_is_not_checked() {
-    let definition = Definition::new("Cluster", &[version("v1", &wide())]).await;
+/// A removed field is reported with the custom resources that use the field.
+async fn removed_field_is_reported_with_its_users(definition: &Definition) {
+    let mut narrow = wide();
+    narrow["properties"]
+        .as_object_mut()
+        .unwrap()
+        .remove("color");
+    let incoming = definition.crd(&[version("v1", &narrow)]);
+    let findings = definition.check(&incoming).await;
+    let removed = "failed: v1: spec.color: existing field: removed.";
+    one_containing(&findings.problems, removed);
+    let message = one_containing(&findings.problems, "would be lost");
+    assert!(
+        message.contains("existing custom object vega failed"),
+        "{message}"
+    );
+    assert!(!message.contains("object sun"), "{message}");
+}
+
+/// Definitions that do not exist are not checked, and neither is one that is being deleted.
+async fn absent_definition_is_not_checked(definition: &Definition) {
     let mut narrow = definition.crd(&[version("v1", &with_required_color())]);
     for name in ["moons.example.com", "../../../../api/v1/nodes", "a?b=c", ""] {
         narrow["metadata"]["name"] = json!(name);
@@ -324,7 +313,7 @@ async fn what_is_not_there_yet_or_on_its_way_out_is_not_checked() {
         );
     }
     narrow["metadata"]["name"] = json!(definition.name());
-    assert_eq!(definition.check(&narrow).await.problems.len(), 1);
+    assert_eq!(definition.check(&narrow).await.problems.len(), 2);
 
     let finalizers =
         |finalizers: Value| Patch::Merge(json!({"metadata": {"finalizers": finalizers}}));
@@ -340,6 +329,34 @@ async fn what_is_not_there_yet_or_on_its_way_out_is_not_checked() {
         .patch(&name, &params, &finalizers(json!([])))
         .await
         .unwrap();
+}
+
+// parity: c1, c3, complaint-9, rukpak-6, c4, c5, c6, rukpak-35, rukpak-36, rukpak-37
+#[tokio::test]
+async fn c1_to_c6_upgrades_of_definitions_are_checked() {
+    let definition = Definition::new("Cluster", &[version("v1", &wide())]).await;
+    for (name, spec) in [
+        ("sun", json!({"size": 5})),
+        ("vega", json!({"color": "blue"})),
+    ] {
+        definition.star(None, name, &spec).await;
+    }
+    safe_update_is_admitted(&definition).await;
+    required_field_is_denied(&definition).await;
+    // C4: updates by other clients are admitted.
+    let incoming = definition.crd(&[version("v1", &with_required_color())]);
+    definition
+        .cluster
+        .apply(&incoming, DryRun::Yes)
+        .await
+        .unwrap();
+    annotation_and_spec_turn_the_check_off(&definition).await;
+    stored_version_stays(&definition).await;
+    removed_field_is_reported_with_its_users(&definition).await;
+    told::new_rules_are_reported_as_not_checked(&definition).await;
+    told::missing_permission_to_list_is_reported(&definition).await;
+    told::resources_that_were_invalid_before_hold_nothing_back(&definition).await;
+    absent_definition_is_not_checked(&definition).await;
 }
 
 // parity: rukpak-38
@@ -375,32 +392,4 @@ async fn custom_resources_beyond_the_first_page_are_looked_at_and_counted() {
     let message = one_containing(&findings.problems, "failed validation");
     assert!(message.ends_with("; and 215 more"), "{message}");
     assert_eq!(message.matches("existing custom object").count(), 5);
-}
-
-// parity: rukpak-37, complaint-9
-#[tokio::test]
-async fn fields_that_would_be_lost_are_named_with_who_uses_them() {
-    let definition = Definition::new("Cluster", &[version("v1", &wide())]).await;
-    definition.star(None, "sun", &json!({"size": 5})).await;
-    definition
-        .star(None, "vega", &json!({"color": "blue"}))
-        .await;
-    let mut narrow = wide();
-    narrow["properties"]
-        .as_object_mut()
-        .unwrap()
-        .remove("color");
-    let findings = definition
-        .check(&definition.crd(&[version("v1", &narrow)]))
-        .await;
-    one_containing(
-        &findings.problems,
-        "failed: v1: spec.color: existing field: removed.",
-    );
-    let message = one_containing(&findings.problems, "would be lost");
-    assert!(
-        message.contains("existing custom object vega failed"),
-        "{message}"
-    );
-    assert!(!message.contains("object sun"), "{message}");
 }

@@ -81,7 +81,20 @@ async fn workloads_are_on_their_way_until_their_pods_are_ready() {
     let daemons = observer
         .apply(&ours, workload("DaemonSet", &json!({})))
         .await;
+    let mut late = workload(
+        "Deployment",
+        &json!({"replicas": 1, "progressDeadlineSeconds": 1}),
+    );
+    late["metadata"]["name"] = "late".into();
+    for pointer in [
+        "/spec/selector/matchLabels/app",
+        "/spec/template/metadata/labels/app",
+    ] {
+        *late.pointer_mut(pointer).unwrap() = "late".into();
+    }
+    let late = observer.apply(&ours, late).await;
     let kinds = [
+        (&late, kind_of::<Deployment>()),
         (&deployment, kind_of::<Deployment>()),
         (&stateful, kind_of::<StatefulSet>()),
         (&daemons, kind_of::<DaemonSet>()),
@@ -96,7 +109,17 @@ async fn workloads_are_on_their_way_until_their_pods_are_ready() {
                 && *health(view, &daemons) == Health::Current
         })
         .await;
-    run_pods(&observer, 3).await;
+    // A Deployment without progress fails.
+    let view = observer
+        .wait(&ours, "failed", |view| {
+            matches!(health(view, &late), Health::Failed(_))
+        })
+        .await;
+    let Health::Failed(reason) = health(&view, &late) else {
+        panic!("the Deployment failed");
+    };
+    assert!(reason.contains("ProgressDeadlineExceeded"), "{reason}");
+    run_pods(&observer, 4).await;
     observer
         .wait(&ours, "healthy", |view| {
             view.objects
@@ -104,24 +127,6 @@ async fn workloads_are_on_their_way_until_their_pods_are_ready() {
                 .all(|seen| seen.health == Health::Current)
         })
         .await;
-}
-
-#[tokio::test]
-async fn a_deployment_that_makes_no_progress_fails() {
-    let mut observer = Observer::new("stuck").await;
-    let ours = unique("till");
-    let spec = json!({"replicas": 1, "progressDeadlineSeconds": 1});
-    let deployment = observer.apply(&ours, workload("Deployment", &spec)).await;
-    observer.want::<Deployment>(&ours, &[&deployment]);
-    let view = observer
-        .wait(&ours, "failed", |view| {
-            view.synced && matches!(health(view, &deployment), Health::Failed(_))
-        })
-        .await;
-    let Health::Failed(words) = health(&view, &deployment) else {
-        panic!("it failed");
-    };
-    assert!(words.contains("ProgressDeadlineExceeded"), "{words}");
 }
 
 #[tokio::test]

@@ -12,7 +12,6 @@ mod large;
 mod limits;
 mod optional;
 mod ownership;
-mod pivot;
 mod policies;
 mod removal;
 mod rollback;

@@ -1,4 +1,4 @@
-//! Which kinds are served, asked of a real apiserver.
+//! Lookups of kinds at a real API server.
 
 use apply::discovery::Kinds;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -49,17 +49,21 @@ async fn kinds_are_found_with_their_scope_and_absent_ones_are_none() {
             ]
         );
     }
-}
 
-#[tokio::test]
-async fn thousands_of_groups_that_nobody_serves_are_asked_for_at_once() {
-    let kinds = Kinds::new(world().await.client());
-    let wanted = (0..5000).map(|n| GroupVersionKind::gvk(&format!("g{n}.example.com"), "v1", "A"));
+    // Groups that are not served are looked up at once.
+    let many = (0..5000).map(|n| GroupVersionKind::gvk(&format!("g{n}.example.com"), "v1", "A"));
     let start = std::time::Instant::now();
-    let found = kinds.find(wanted).await.unwrap();
+    let found = kinds.find(many).await.unwrap();
     assert_eq!(found.values().flatten().count(), 0);
     assert_eq!(found.len(), 5000);
     assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
+
+    // A kind of a version that was removed is found in another version.
+    let old = GroupVersionKind::gvk("policy", "v1beta1", "PodDisruptionBudget");
+    let found = kinds.find_any(old).await.unwrap().unwrap();
+    assert_eq!(found.resource.api_version, "policy/v1");
+    let never = GroupVersionKind::gvk("policy", "v1beta1", "Nothing");
+    assert_eq!(kinds.find_any(never).await.unwrap(), None);
 }
 
 #[tokio::test]
@@ -91,14 +95,4 @@ async fn whoever_misses_an_api_is_told_when_it_comes_and_when_it_goes() {
     let both = async { futures::join!(test, kinds.run(stop.clone())) };
     let outcome = tokio::time::timeout(crate::support::PATIENCE, both).await;
     outcome.expect("changes are told in time");
-}
-
-#[tokio::test]
-async fn a_kind_is_found_in_another_version_than_the_one_that_is_gone() {
-    let kinds = Kinds::new(world().await.client());
-    let old = GroupVersionKind::gvk("policy", "v1beta1", "PodDisruptionBudget");
-    let found = kinds.find_any(old).await.unwrap().unwrap();
-    assert_eq!(found.resource.api_version, "policy/v1");
-    let never = GroupVersionKind::gvk("policy", "v1beta1", "Nothing");
-    assert_eq!(kinds.find_any(never).await.unwrap(), None);
 }

@@ -3,7 +3,6 @@
 mod events;
 mod leadership;
 mod policies;
-mod smoke;
 
 use std::net::{Ipv4Addr, TcpListener};
 

@@ -4,8 +4,12 @@
 //! conditions.
 
 mod concurrency;
+mod conditions;
+mod platform;
+mod recreate;
 mod repair;
 mod rollback;
+mod steps;
 mod upgrade;
 
 use std::{fmt::Debug, time::Duration};

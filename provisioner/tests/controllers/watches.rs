@@ -122,6 +122,7 @@ fn entry(object: &observer::Object) -> Entry {
     Entry {
         version: "v1".to_owned(),
         fields: object.applied.fields,
+        recreating: false,
     }
 }
 

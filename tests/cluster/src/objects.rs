@@ -115,7 +115,7 @@ async fn find(client: &Client, gvk: &GroupVersionKind) -> Result<(ApiResource, A
             kube::Error::Discovery(DiscoveryError::MissingKind(_)) => {
                 Error::UnknownKind(gvk.clone())
             }
-            // For a group that does not exist the answer is plain text, which is_not_found() does not recognise.
+            // For a group that does not exist the answer is plain text, which is_not_found() does not recognize.
             kube::Error::Api(status) if status.code == 404 => Error::UnknownKind(gvk.clone()),
             error => Error::api(format!("look up the kind {}", gvk.kind))(error),
         })

@@ -52,7 +52,11 @@ async fn begin(world: &World, name: &str) {
     let image = world.image(&format!("{name}:v1.0.0"));
     Operator::new(name, "1.0.0").push(&image, &[]);
     world.install(name, &image, json!({})).await;
-    wait::until(world.instances(), name, "begun", |it| it.status.is_some()).await;
+    wait::until(world.instances(), name, "begun", |instance| {
+        let status = instance.status.as_ref();
+        status.is_some_and(|status| status.observed().is_some())
+    })
+    .await;
 }
 
 // parity: rukpak-30

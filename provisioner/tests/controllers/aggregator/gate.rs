@@ -4,7 +4,7 @@ use kube::{
     Client,
     core::{ApiResource, DynamicObject, GroupVersionKind},
 };
-use manifests::api::instance::BundleInstance;
+use manifests::api::{condition::reason, instance::BundleInstance};
 use unpacker::{Digest, registry::BundleImage};
 
 use super::*;
@@ -153,13 +153,14 @@ async fn a_maximum_closes_the_gate_and_a_catalog_opens_it() {
     crate::support::gone(instances, "moon").await;
     let again = instance("moon", "registry", image(&moon.0));
     platform.world.create(&again).await;
-    let refused = platform
-        .world
-        .wait_instance("moon", "Installed", "False")
-        .await;
+    let refused = |moon: &BundleInstance| {
+        let installed = condition(&moon.status.as_ref()?.conditions, "Installed")?;
+        (installed.reason == reason::INSTALL_FAILED).then_some(())
+    };
+    let refused = wait_for(platform.world.api(), "moon", "refused", refused).await;
     let status = refused.status.unwrap();
-    let said = &condition(&status.conditions, "Installed").unwrap().message;
-    assert!(said.contains("requires OpenShift <= 4.1"), "{said}");
+    let message = &condition(&status.conditions, "Installed").unwrap().message;
+    assert!(message.contains("requires OpenShift <= 4.1"), "{message}");
     is_closed(&platform, "tide-system/tide").await;
     server.stop().await;
     other.stop().await;

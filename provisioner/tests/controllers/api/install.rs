@@ -29,6 +29,7 @@ async fn get_shows_the_columns_of_bundles_and_instances() {
             condition("Installed", "True", "InstallationSucceeded", ""),
             condition("Healthy", "False", "Unhealthy", ""),
             condition("Progressing", "True", "Applying", "2 of 3 objects"),
+            condition("Ready", "Unknown", "Applying", "2 of 3 objects"),
         ],
     }});
     let patch = Patch::Merge(&status);
@@ -40,14 +41,14 @@ async fn get_shows_the_columns_of_bundles_and_instances() {
     assert_eq!(
         columns(&run("get bi columns").await),
         [
-            "NAME|INSTALLED BUNDLE|VERSION|INSTALLED|INSTALL STATE|HEALTHY",
-            "columns|columns-abc|1.2.3|True|InstallationSucceeded|False",
+            "NAME|READY|INSTALLED BUNDLE|VERSION|INSTALLED|INSTALL STATE|HEALTHY",
+            "columns|Unknown|columns-abc|1.2.3|True|InstallationSucceeded|False",
         ]
     );
     let wide = run("get bis columns --output wide").await;
     let lines: Vec<&str> = wide.lines().collect();
-    let more = |line: &str| cells(line)[7..].join("|");
-    assert!(cells(lines[0])[6..].starts_with(&["AGE"]), "{wide}");
+    let more = |line: &str| cells(line)[8..].join("|");
+    assert!(cells(lines[0])[7..].starts_with(&["AGE"]), "{wide}");
     assert_eq!(more(lines[0]), "PROVISIONER|PACKAGE|PROGRESSING|MESSAGE");
     assert_eq!(
         more(lines[1]),
@@ -64,7 +65,7 @@ fn cells(line: &str) -> Vec<&str> {
 fn columns(table: &str) -> Vec<String> {
     table
         .lines()
-        .map(|line| cells(line)[..6].join("|"))
+        .map(|line| cells(line)[..7].join("|"))
         .collect()
 }
 

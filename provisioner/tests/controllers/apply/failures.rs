@@ -18,8 +18,8 @@ use serde_json::{Value, json};
 use super::{Scene, deployment, widget};
 use crate::support::{config_map, crd, unique, world};
 
-/// A client with the rights of an account that nobody has granted anything.
-async fn nobody(scene: &Scene) -> Client {
+/// A client of an account without permissions.
+async fn unprivileged(scene: &Scene) -> Client {
     let mut config = world().await.cluster.config().clone();
     let user = format!("system:serviceaccount:{}:nobody", scene.namespace.name());
     config.auth_info.impersonate = Some(user);
@@ -31,16 +31,15 @@ fn only(failures: &[Failure]) -> &Failure {
     &failures[0]
 }
 
-#[tokio::test]
-async fn all_failures_of_a_wave_are_told_and_the_next_is_not_begun() {
-    let scene = Scene::new("stopped").await;
+/// All failures of a wave are reported, and the next wave does not begin.
+async fn failures_stop_the_next_wave(scene: &Scene) {
     let mut broken = scene.text("broken", "text");
     broken["data"]["no key/"] = "x".into();
     let objects = [
         broken,
         json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "broken"}, "spec": {"ports": []}}),
         scene.text("fine", "text"),
-        deployment("operator", None),
+        deployment("unbegun", None),
     ];
     let report = scene.run(&objects).await;
     assert_eq!(report.stopped_in, Some(Wave::Configuration));
@@ -66,16 +65,14 @@ async fn all_failures_of_a_wave_are_told_and_the_next_is_not_begun() {
         "{}",
         report.failed[1].message
     );
-    scene.end().await;
 }
 
-#[tokio::test]
-async fn each_refusal_has_its_cause() {
-    let scene = Scene::new("refused").await;
-    let nobody = nobody(&scene).await;
+/// Each refusal of the API server has a cause.
+async fn refusals_have_a_cause(scene: &Scene) {
+    let client = unprivileged(scene).await;
     let objects = [scene.text("a", "text")];
     let plan = scene.plan(&objects, &Inventory::new()).await;
-    let report = scene.apply(&nobody).run(&plan.steps).await;
+    let report = scene.apply(&client).run(&plan.steps).await;
     let failure = only(&report.failed);
     assert_eq!(failure.cause, Cause::Forbidden);
     assert!(
@@ -114,38 +111,10 @@ async fn each_refusal_has_its_cause() {
     let failure = only(&report.failed);
     assert_eq!(failure.cause, Cause::Invalid);
     assert!(failure.message.contains("nonsense"), "{failure:?}");
-
-    // A kind whose definition went after it was looked up.
-    let group = format!("{}.example.com", scene.owner.name);
-    scene.install(&[crd(&group, "Widget")]).await;
-    let plan = scene
-        .plan(&[widget(&group, "late")], &Inventory::new())
-        .await;
-    let definitions: Api<CustomResourceDefinition> = Api::all(scene.client.clone());
-    let name = format!("widgets.{group}");
-    definitions
-        .delete(&name, &DeleteParams::default())
-        .await
-        .unwrap();
-    crate::support::gone(definitions, &name).await;
-    let failure = crate::support::eventually("the kind is gone", async || {
-        let report = scene.apply(&scene.client).run(&plan.steps).await;
-        match report.failed.first() {
-            Some(failure) if failure.cause == Cause::NotServed => Ok(failure.clone()),
-            other => Err(format!("{other:?}")),
-        }
-    })
-    .await;
-    assert!(
-        failure.message.contains("install what serves it"),
-        "{failure:?}"
-    );
-    scene.end().await;
 }
 
-#[tokio::test]
-async fn what_a_secret_holds_is_in_no_message() {
-    let scene = Scene::new("secret").await;
+/// No message quotes the data of a Secret.
+async fn secrets_are_not_quoted(scene: &Scene) {
     for (field, value) in [
         ("data", json!({"password": 4_711_471_147_u64})),
         ("data", json!({"password": "not base64: 4711471147"})),
@@ -162,41 +131,37 @@ async fn what_a_secret_holds_is_in_no_message() {
     }
     let secrets: Api<Secret> = scene.namespaced();
     assert_eq!(secrets.get_opt("secret").await.unwrap(), None);
-    scene.end().await;
 }
 
-#[tokio::test]
-async fn an_object_that_is_being_deleted_is_waited_for() {
-    let scene = Scene::new("deleting").await;
-    let objects = [scene.text("a", "text")];
+/// An object that is being deleted is named with its finalizers, and applied afterwards.
+async fn terminating_object_is_waited_for(scene: &Scene) {
+    let objects = [scene.text("held", "text")];
     scene.install(&objects).await;
     let api: Api<ConfigMap> = scene.namespaced();
     let hold = |finalizers: Value| json!({"metadata": {"finalizers": finalizers}});
     let params = PatchParams::default();
     let held = Patch::Merge(hold(json!(["example.com/hold"])));
-    api.patch("a", &params, &held).await.unwrap();
-    api.delete("a", &DeleteParams::default()).await.unwrap();
+    api.patch("held", &params, &held).await.unwrap();
+    api.delete("held", &DeleteParams::default()).await.unwrap();
     let report = scene.run(&objects).await;
     let failure = only(&report.failed);
     assert_eq!(failure.cause, Cause::Deleting);
     assert!(failure.message.contains("example.com/hold"), "{failure:?}");
     let free = Patch::Merge(hold(json!(null)));
-    api.patch("a", &params, &free).await.unwrap();
-    crate::support::gone(api, "a").await;
+    api.patch("held", &params, &free).await.unwrap();
+    crate::support::gone(api, "held").await;
     scene.install(&objects).await;
-    scene.end().await;
 }
 
-#[tokio::test]
-async fn a_definition_whose_names_are_taken_is_not_waited_for() {
-    let scene = Scene::new("names").await;
+/// A definition whose names are taken fails, and so do objects of a kind that was removed.
+async fn definitions_are_not_waited_for_in_vain(scene: &Scene) {
     let group = format!("{}.example.com", scene.owner.name);
     let mut second = crd(&group, "Widget");
     second["metadata"]["name"] = format!("others.{group}").into();
     second["spec"]["names"]["plural"] = "others".into();
     second["spec"]["names"]["singular"] = "other".into();
     scene.install(&[crd(&group, "Widget")]).await;
-    let report = scene.run(&[second, deployment("operator", None)]).await;
+    let report = scene.run(&[second, deployment("unbegun", None)]).await;
     let failure = only(&report.failed);
     assert_eq!(failure.cause, Cause::NotEstablished);
     assert!(
@@ -204,12 +169,40 @@ async fn a_definition_whose_names_are_taken_is_not_waited_for() {
         "{failure:?}"
     );
     assert_eq!(report.stopped_in, Some(Wave::Definitions));
+
+    // The definition is removed after the kind was looked up.
+    let plan = scene
+        .plan(&[widget(&group, "late")], &Inventory::new())
+        .await;
     let definitions: Api<CustomResourceDefinition> = Api::all(scene.client.clone());
-    for plural in ["widgets", "others"] {
+    for plural in ["others", "widgets"] {
         let name = format!("{plural}.{group}");
         let params = DeleteParams::default();
         definitions.delete(&name, &params).await.unwrap();
+        crate::support::gone(definitions.clone(), &name).await;
     }
+    let failure = crate::support::eventually("the kind is gone", async || {
+        let report = scene.apply(&scene.client).run(&plan.steps).await;
+        match report.failed.first() {
+            Some(failure) if failure.cause == Cause::NotServed => Ok(failure.clone()),
+            other => Err(format!("{other:?}")),
+        }
+    })
+    .await;
+    assert!(
+        failure.message.contains("install what serves it"),
+        "{failure:?}"
+    );
+}
+
+#[tokio::test]
+async fn failures_have_causes_and_stop_the_next_wave() {
+    let scene = Scene::new("failures").await;
+    failures_stop_the_next_wave(&scene).await;
+    refusals_have_a_cause(&scene).await;
+    secrets_are_not_quoted(&scene).await;
+    terminating_object_is_waited_for(&scene).await;
+    definitions_are_not_waited_for_in_vain(&scene).await;
     scene.end().await;
 }
 
@@ -234,24 +227,23 @@ async fn a_dry_run_tells_what_would_fail_and_changes_nothing() {
         config_map("never-made", "c", "text"),
     ];
     let plan = scene.plan(&objects, &Inventory::new()).await;
-    let failures = scene.apply(&scene.client).dry_run(&plan.steps).await;
-    let told: Vec<_> = failures
-        .iter()
-        .map(|failure| (failure.identity.to_string(), failure.cause))
-        .collect();
+    let steps: Vec<_> = plan.steps.iter().collect();
+    let apply = scene.apply(&scene.client);
+    let preview = apply.dry_run(&steps, &scene.owner).await;
+    let failure = only(&preview.failed);
     assert_eq!(
-        told,
-        [
-            ("ConfigMap never-made/c".to_owned(), Cause::Namespace),
-            (
-                format!("Deployment {}/operator", scene.namespace),
-                Cause::Invalid
-            ),
-        ]
+        (failure.identity.to_string(), failure.cause),
+        ("ConfigMap never-made/c".to_owned(), Cause::Namespace)
     );
-    assert!(
-        failures[1].message.contains("delete the object"),
-        "{failures:?}"
+    let [immutable] = &preview.immutable[..] else {
+        panic!("{preview:#?}");
+    };
+    assert_eq!(
+        immutable.refusal("delete the object").message,
+        format!(
+            "Deployment {}/operator: immutable fields changed: spec.selector; delete the object",
+            scene.namespace
+        )
     );
     let texts: Api<ConfigMap> = scene.namespaced();
     assert_eq!(texts.get_opt("b").await.unwrap(), None);

@@ -129,32 +129,55 @@ async fn only_what_is_still_ours_is_deleted() {
     scene.end().await;
 }
 
-// parity: platform-19, g4
-#[tokio::test]
-async fn definitions_stay_while_others_use_them_and_as_the_policy_says() {
-    for (policy, used, stays) in [
+/// The definition of Widgets in the group of a scene.
+fn definition(scene: &Scene) -> (Api<CustomResourceDefinition>, String) {
+    let name = format!("widgets.{}.example.com", scene.owner.name);
+    (Api::all(scene.client.clone()), name)
+}
+
+/// Creates a Widget that no bundle has.
+async fn create(scene: &Scene, name: &str, metadata: Value) {
+    let group = format!("{}.example.com", scene.owner.name);
+    let mut widget = widget(&group, name);
+    for (field, value) in metadata.as_object().unwrap() {
+        widget["metadata"][field] = value.clone();
+    }
+    let widget = serde_json::from_value(widget).unwrap();
+    let widgets = scene.custom(&group, "Widget");
+    widgets
+        .create(&PostParams::default(), &widget)
+        .await
+        .unwrap();
+}
+
+async fn left(scene: &Scene) -> Vec<String> {
+    let group = format!("{}.example.com", scene.owner.name);
+    let widgets = scene.custom(&group, "Widget");
+    let left = widgets.list(&ListParams::default()).await.unwrap();
+    left.iter().map(ResourceExt::name_any).collect()
+}
+
+/// A definition stays while others use the definition, and as the policy demands.
+async fn policy_decides_about_definitions(scene: &Scene) {
+    let group = format!("{}.example.com", scene.owner.name);
+    let (definitions, name) = definition(scene);
+    let theirs = ["a", "b", "c"];
+    for (policy, is_used, reason) in [
         (DeleteIfUnused, true, Some("3 custom resources are left")),
+        (Retain, false, Some("spec.crdDeletionPolicy Retain")),
         (DeleteIfUnused, false, None),
-        (Retain, false, Some("Retain")),
         (Delete, true, None),
     ] {
-        let scene = Scene::new("policy").await;
-        let group = format!("{}.example.com", scene.owner.name);
-        let inventory = scene
-            .install(&[
-                crd(&group, "Widget"),
-                widget(&group, "own"),
-                deployment("operator", None),
-            ])
-            .await;
-        let widgets = scene.custom(&group, "Widget");
-        let theirs: &[&str] = if used { &["a", "b", "c"] } else { &[] };
-        for name in theirs {
-            let widget = serde_json::from_value(widget(&group, name)).unwrap();
-            widgets
-                .create(&PostParams::default(), &widget)
-                .await
-                .unwrap();
+        let objects = [
+            crd(&group, "Widget"),
+            widget(&group, "own"),
+            deployment("operator", None),
+        ];
+        let inventory = scene.install(&objects).await;
+        if is_used {
+            for name in theirs {
+                create(scene, name, json!({})).await;
+            }
         }
         let pruned = scene.prune(&inventory, policy).await;
         assert_eq!(
@@ -162,106 +185,70 @@ async fn definitions_stay_while_others_use_them_and_as_the_policy_says() {
             (&vec![], &vec![]),
             "{policy:?}"
         );
-        let definitions: Api<CustomResourceDefinition> = Api::all(scene.client.clone());
-        let name = format!("widgets.{group}");
         let live = definitions.get_opt(&name).await.unwrap();
-        let Some(why) = stays else {
+        let Some(reason) = reason else {
             assert_eq!(live, None, "{policy:?}");
             assert_eq!(pruned.deleted.len(), 3, "{policy:?}");
-            scene.end().await;
             continue;
         };
         let live = live.unwrap();
         assert!(!live.labels().contains_key(labels::OWNER_NAME));
+        assert!(!live.labels().contains_key(labels::OWNER_KIND));
         assert_eq!(live.metadata.deletion_timestamp, None);
         assert_eq!(names(pruned.released.keys()), [name.as_str()]);
-        let told = pruned.released.values().next().unwrap();
-        assert!(told.contains(why), "{told}");
-        let left = widgets.list(&ListParams::default()).await.unwrap();
-        let left: Vec<_> = left.iter().map(ResourceExt::name_any).collect();
-        assert_eq!(left, theirs, "{policy:?}");
-        definitions
-            .delete(&name, &DeleteParams::default())
-            .await
-            .unwrap();
-        scene.end().await;
+        let line = pruned.released.values().next().unwrap();
+        assert!(line.contains(reason), "{line}");
+        let expected: &[&str] = if is_used { &theirs } else { &[] };
+        assert_eq!(left(scene).await, expected, "{policy:?}");
+        let widgets = scene.custom(&group, "Widget");
+        for name in expected {
+            let params = DeleteParams::default();
+            widgets.delete(name, &params).await.unwrap();
+        }
     }
 }
 
-#[tokio::test]
-async fn the_operator_stays_until_its_custom_resources_are_finalised() {
-    let scene = Scene::new("finalise").await;
+/// The operator stays until its custom resources are finalized.
+async fn operator_finalizes_its_custom_resources(scene: &Scene) {
     let group = format!("{}.example.com", scene.owner.name);
-    let inventory = scene
-        .install(&[crd(&group, "Widget"), deployment("operator", None)])
-        .await;
-    let widgets = scene.custom(&group, "Widget");
-    let mut held = widget(&group, "held");
-    held["metadata"]["finalizers"] = json!(["example.com/operator"]);
-    let held = serde_json::from_value(held).unwrap();
-    widgets.create(&PostParams::default(), &held).await.unwrap();
-
+    let (_, name) = definition(scene);
+    let objects = [crd(&group, "Widget"), deployment("operator", None)];
+    let inventory = scene.install(&objects).await;
+    create(
+        scene,
+        "held",
+        json!({"finalizers": ["example.com/operator"]}),
+    )
+    .await;
     for _ in 0..2 {
         let pruned = scene.prune(&inventory, Delete).await;
-        assert_eq!(names(&pruned.going), [format!("widgets.{group}")]);
-        let what = &pruned.waiting_for[&pruned.going[0]];
+        assert_eq!(names(&pruned.going), [name.as_str()]);
+        let line = &pruned.waiting_for[&pruned.going[0]];
         let expected = format!(
             "1 custom resource is being deleted ({}/held [finalizers: example.com/operator]); see to it that whoever \
              acts on their finalizers runs, or remove these; or set spec.crdDeletionPolicy to Retain, so that it stays, \
              with its custom resources",
             scene.namespace
         );
-        assert_eq!(what, &expected);
+        assert_eq!(line, &expected);
         assert_eq!(pruned.deleted, []);
     }
-    let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    let finalized = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    let widgets = scene.custom(&group, "Widget");
     widgets
-        .patch("held", &PatchParams::default(), &free)
+        .patch("held", &PatchParams::default(), &finalized)
         .await
         .unwrap();
     let pruned = scene.prune(&inventory, Delete).await;
     assert_eq!(
         names(&pruned.deleted),
-        [format!("widgets.{group}").as_str(), "operator"],
+        [name.as_str(), "operator"],
         "{pruned:?}"
     );
-    scene.end().await;
 }
 
-#[tokio::test]
-async fn a_definition_with_custom_resources_to_keep_is_kept() {
-    let scene = Scene::new("keep").await;
-    let group = format!("{}.example.com", scene.owner.name);
-    let inventory = scene.install(&[crd(&group, "Widget")]).await;
-    let widgets = scene.custom(&group, "Widget");
-    for name in ["goes", "stays"] {
-        let mut widget = widget(&group, name);
-        if name == "stays" {
-            widget["metadata"]["annotations"] = json!({labels::KEEP: "true"});
-        }
-        let widget = serde_json::from_value(widget).unwrap();
-        widgets
-            .create(&PostParams::default(), &widget)
-            .await
-            .unwrap();
-    }
-    let pruned = scene.prune(&inventory, Delete).await;
-    assert_eq!(pruned.released.len(), 1, "{pruned:?}");
-    let left = widgets.list(&ListParams::default()).await.unwrap();
-    let left: Vec<_> = left.iter().map(ResourceExt::name_any).collect();
-    assert_eq!(left, ["stays"]);
-    let definitions: Api<CustomResourceDefinition> = Api::all(scene.client.clone());
-    let name = format!("widgets.{group}");
-    definitions
-        .delete(&name, &DeleteParams::default())
-        .await
-        .unwrap();
-    scene.end().await;
-}
-
-#[tokio::test]
-async fn what_may_not_be_deleted_is_told_and_nothing_else_is_begun() {
-    let scene = Scene::new("rights").await;
+/// A client without permissions deletes nothing, and the definition is the only failure.
+async fn forbidden_deletion_stops_the_others(scene: &Scene) {
     let group = format!("{}.example.com", scene.owner.name);
     let objects = [
         scene.text("a", "text"),
@@ -272,14 +259,40 @@ async fn what_may_not_be_deleted_is_told_and_nothing_else_is_begun() {
     let plan = scene.plan(&[], &inventory).await;
     let mut config = crate::support::world().await.cluster.config().clone();
     config.auth_info.impersonate = Some("system:serviceaccount:default:nobody".to_owned());
-    let nobody = kube::Client::try_from(config).unwrap();
-    let apply = scene.apply(&nobody);
+    let client = kube::Client::try_from(config).unwrap();
+    let apply = scene.apply(&client);
     let pruned = apply.prune(&plan.leaving, &scene.owner, Delete).await;
     assert_eq!(pruned.failed.len(), 1, "{pruned:?}");
     assert_eq!(pruned.failed[0].cause, Cause::Forbidden);
     assert_eq!(pruned.failed[0].identity.kind, "CustomResourceDefinition");
     let texts: Api<ConfigMap> = scene.namespaced();
     assert!(texts.get_opt("a").await.unwrap().is_some());
-    scene.prune(&inventory, Delete).await;
+}
+
+/// A definition stays with the custom resources that an annotation keeps.
+async fn kept_custom_resources_keep_their_definition(scene: &Scene) {
+    let group = format!("{}.example.com", scene.owner.name);
+    let inventory = scene.install(&[crd(&group, "Widget")]).await;
+    create(scene, "goes", json!({})).await;
+    let keep = json!({"annotations": {labels::KEEP: "true"}});
+    create(scene, "stays", keep).await;
+    let pruned = scene.prune(&inventory, Delete).await;
+    assert_eq!(pruned.released.len(), 1, "{pruned:?}");
+    assert_eq!(left(scene).await, ["stays"]);
+}
+
+// parity: platform-19, g4
+#[tokio::test]
+async fn definitions_are_pruned_by_policy_and_use() {
+    let scene = Scene::new("policy").await;
+    policy_decides_about_definitions(&scene).await;
+    operator_finalizes_its_custom_resources(&scene).await;
+    forbidden_deletion_stops_the_others(&scene).await;
+    kept_custom_resources_keep_their_definition(&scene).await;
+    let (definitions, name) = definition(&scene);
+    definitions
+        .delete(&name, &DeleteParams::default())
+        .await
+        .unwrap();
     scene.end().await;
 }

@@ -136,81 +136,25 @@ async fn a_node_hands_a_bundle_over_and_all_goes_with_it() {
     gone::<Pod>(node.pods(), &pod.name_any()).await;
 }
 
-// parity: g1
+// parity: rukpak-17, g1
 #[tokio::test]
-async fn g01_a_job_that_runs_goes_with_its_bundle_and_hands_nothing_over_any_more() {
+async fn g01_running_jobs_are_deleted_with_their_bundle() {
     let world = place().await;
     let name = unique("g1");
     world.bundle(&name, "plain", nowhere(&name)).await;
     let node = node(world).await;
     let (pod, job) = (node.pod(&name).await, node.job(&name).await);
+    // The name of the image cannot be corrected, so the controller creates no other Job.
+    let unreadable = kubelet::waits("InvalidImageName", "couldn't parse image name \"x\"");
+    node.report(&pod, "Pending", &unreadable).await;
+    let bundle = told(world, &name, "UnpackFailed", "couldn't parse image name").await;
+    assert_eq!(bundle.status.unwrap().phase, Some(Phase::Failing));
+    assert_eq!(node.pod(&name).await.uid(), pod.uid());
+
     node.report(&pod, "Running", &json!({"running": {}})).await;
     let api: Api<Bundle> = world.api();
     api.delete(&name, &DeleteParams::default()).await.unwrap();
     gone::<Bundle>(api, &name).await;
     gone::<Job>(node.jobs(), &job.name_any()).await;
     gone::<Pod>(node.pods(), &pod.name_any()).await;
-}
-
-// parity: b3
-#[tokio::test]
-async fn b03_a_pod_that_is_deleted_while_it_works_is_made_again() {
-    let world = place().await;
-    let name = unique("b3");
-    let content = small(&name);
-    world.bundle(&name, "plain", nowhere(&name)).await;
-    let node = node(world).await;
-    let (first, job) = (node.pod(&name).await, node.job(&name).await);
-    let params = DeleteParams::default().grace_period(0);
-    node.pods()
-        .delete(&first.name_any(), &params)
-        .await
-        .unwrap();
-    gone::<Pod>(node.pods(), &first.name_any()).await;
-    let second = node.pod(&name).await;
-    assert_ne!(first.uid(), second.uid());
-    assert_eq!(node.job(&name).await.uid(), job.uid());
-    node.run(&second, &content).await.unwrap();
-    world.wait_bundle(&name, "Unpacked", "True").await;
-}
-
-// parity: rukpak-18
-#[tokio::test]
-async fn a_tag_that_only_the_node_can_resolve_is_pinned_by_its_content() {
-    let world = place().await;
-    let name = unique("unpinned");
-    world.bundle(&name, "plain", nowhere(&name)).await;
-    let node = node(world).await;
-    let pod = node.pod(&name).await;
-    let spec = pod.spec.as_ref().unwrap();
-    let volume = spec
-        .volumes
-        .iter()
-        .flatten()
-        .find_map(|one| one.image.clone());
-    let volume = volume.unwrap();
-    assert_eq!(volume.reference, Some(format!("127.0.0.1:1/{name}:v1")));
-    assert_eq!(volume.pull_policy.as_deref(), Some("Always"));
-    node.run(&pod, &small(&name)).await.unwrap();
-    let bundle = world.wait_bundle(&name, "Unpacked", "True").await;
-    assert!(message(&bundle).contains("pinned by contentDigest alone"));
-    let resolved = bundle.status.unwrap().resolved_source.unwrap().image;
-    assert_eq!(
-        resolved.unwrap().reference,
-        format!("127.0.0.1:1/{name}:v1")
-    );
-}
-
-#[tokio::test]
-async fn content_of_a_node_is_checked_as_any_other() {
-    let world = place().await;
-    let name = unique("refused");
-    world.bundle(&name, "plain", nowhere(&name)).await;
-    let node = node(world).await;
-    let nested = content(&[("manifests/nested/a.yaml", config_map("default", "a", "a"))]);
-    node.run(&node.pod(&name).await, &nested).await.unwrap();
-    told(world, &name, "UnpackFailed", "manifests/nested").await;
-    // The content will not be another one: nothing is made again.
-    let job = node.job(&name).await;
-    assert!(job.annotations().contains_key("core.rukpak.io/handed-over"));
 }

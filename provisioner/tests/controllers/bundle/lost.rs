@@ -75,29 +75,20 @@ impl Lost {
 }
 
 #[tokio::test]
-async fn lost_content_is_fetched_again_and_converted() {
-    let lost = Lost::new("lost").await;
+async fn lost_content_is_fetched_again_unless_it_changed() {
+    let mut lost = Lost::new("lost").await;
     assert_eq!(lost.convert().await.unwrap(), lost.content);
     std::fs::remove_file(&lost.path).unwrap();
-    assert_eq!(lost.convert().await.unwrap(), lost.content);
+    assert_eq!(lost.convert().await.unwrap(), lost.content, "removed");
     assert!(lost.path.exists());
     std::fs::write(&lost.path, "damaged").unwrap();
-    assert_eq!(lost.convert().await.unwrap(), lost.content);
+    assert_eq!(lost.convert().await.unwrap(), lost.content, "damaged");
 
-    // The store has the content, so the server is not needed.
-    drop(lost.server);
-    let work = |content: &Content, _| content.clone();
-    let converted = convert(&lost.ctx, &lost.bundle, work).await.unwrap();
-    assert_eq!(converted.unwrap(), lost.content);
-}
-
-#[tokio::test]
-async fn other_content_is_not_converted_in_place_of_lost_content() {
-    let mut lost = Lost::new("changed").await;
+    // The server has other content; also if the status lacks the pinned source.
+    let bundle = lost.bundle.clone();
     lost.server
         .add("bundle.tgz", archive(&small("foreign content")));
     std::fs::remove_file(&lost.path).unwrap();
-    // Also if the status lacks the pinned source.
     for is_pinned in [true, false] {
         if !is_pinned {
             lost.bundle.status.as_mut().unwrap().resolved_source = None;
@@ -106,32 +97,31 @@ async fn other_content_is_not_converted_in_place_of_lost_content() {
         let LoadError::Fetch { bundle, source } = &error else {
             panic!("{error:?}");
         };
-        assert_eq!(bundle, "changed");
-        let said = source.to_string();
-        assert!(said.contains("a Bundle does not change"), "{said}");
+        assert_eq!(bundle, "lost");
+        let message = source.to_string();
+        assert!(message.contains("a Bundle does not change"), "{message}");
         assert!(error.is_terminal());
         assert!(!lost.path.exists());
     }
-}
 
-#[tokio::test]
-async fn content_that_cannot_be_fetched_again_is_not_converted() {
-    let mut lost = Lost::new("missing").await;
-    std::fs::remove_file(&lost.path).unwrap();
-    let bundle = lost.bundle.clone();
+    // The server does not answer.
+    lost.bundle = bundle.clone();
     lost.server = FileServer::start(None, None);
     let error = lost.convert().await.unwrap_err();
     assert!(matches!(error, LoadError::Fetch { .. }), "{error:?}");
-
     lost.bundle.status.as_mut().unwrap().content_digest = None;
     let error = lost.convert().await.unwrap_err();
     assert!(matches!(error, LoadError::NotUnpacked { .. }), "{error:?}");
 
-    // The server is back.
+    // The server has the content again.
     let url = lost.server.add("bundle.tgz", archive(&lost.content));
     lost.bundle = bundle;
     lost.bundle.spec.source = http(&url);
     let status = lost.bundle.status.as_mut().unwrap();
     status.resolved_source = Some(http(&url));
-    assert_eq!(lost.convert().await.unwrap(), lost.content);
+    assert_eq!(lost.convert().await.unwrap(), lost.content, "fetched again");
+
+    // The store has the content, so the server is not needed.
+    lost.server = FileServer::start(None, None);
+    assert_eq!(lost.convert().await.unwrap(), lost.content, "stored");
 }

@@ -1,174 +1,125 @@
-//! Content that is no good, and sources that are not there: the condition says why.
+//! Content that is rejected, and sources without content: the condition names the problem.
+
+use tests::Site;
 
 use super::*;
 
-/// A Bundle whose archive holds these files.
-async fn refused(row: &str, files: &[(&str, &str)], text: &str) -> Bundle {
-    let server = FileServer::start(None, None);
+/// A document that only the cluster can reach.
+const DOCUMENT: &[u8] = b"a document that only the cluster reaches";
+
+/// Checks the message and the whole status.
+type Check = fn(&str, &str);
+
+/// A source without valid content.
+struct Refused {
+    name: &'static str,
+    source: BundleSource,
+    /// A part of the message.
+    problem: String,
+    check: Check,
+}
+
+fn packed(files: &[(&str, &str)]) -> Vec<u8> {
     let files: Vec<_> = files
         .iter()
         .map(|(path, text)| (*path, json!(text)))
         .collect();
-    let url = server.add("bundle.tgz", archive(&content(&files)));
-    failing(&unique(row), http(&url), text).await
+    archive(&content(&files))
 }
 
-// parity: b6, complaint-2
-#[tokio::test]
-async fn b06_a_tag_that_does_not_exist_is_named_and_taken_once_it_does() {
-    let world = world().await;
-    let name = unique("b6");
-    let tag = world.registry.image(&format!("{name}:v1"));
-    let bundle = failing(&name, image(&tag), "source bundle content: ").await;
-    let status = bundle.status.unwrap();
-    assert_eq!(status.phase, Some(Phase::Failing));
-    let message = &condition(&status.conditions, "Unpacked").unwrap().message;
-    assert!(message.contains(&tag), "{message}");
-    assert!(status.content_url.is_none() && status.resolved_source.is_none());
-    // Nobody tells that a tag is there; it is asked for again after a while.
-    world.push(&format!("{name}:v1"), &small(&name)).await;
-    world.wait_bundle(&name, "Unpacked", "True").await;
+/// An archive of a few kilobytes with 100 MiB of comments.
+fn bomb() -> Vec<u8> {
+    let mut builder = manifests::content::Builder::new(unpacker::Limits {
+        total: 256 << 20,
+        file: 256 << 20,
+        ..unpacker::Limits::default()
+    });
+    let comments = vec![b'#'; 100 << 20];
+    builder
+        .add("manifests/a.yaml", 0o644, &mut comments.as_slice())
+        .unwrap();
+    archive(&builder.finish())
 }
 
-// parity: b7
-#[tokio::test]
-async fn b07_content_without_manifests_is_refused() {
-    refused(
-        "b7",
-        &[("README.md", "hello")],
-        "readdir manifests: file does not exist",
-    )
-    .await;
-}
-
-// parity: b7
-#[tokio::test]
-async fn b08_content_without_objects_is_refused() {
-    let text = "found zero objects: plain+v0 bundles are required to contain at least one object";
-    refused("b8", &[("manifests/a.yaml", "# nothing")], text).await;
-}
-
-// parity: b7
-#[tokio::test]
-async fn b09_folders_in_manifests_are_refused() {
-    let text =
-        "subdirectories are not allowed within the \"manifests\" directory of the bundle image";
+/// URLs of a server.
+fn archives(server: &FileServer) -> Vec<Refused> {
+    let added = |name: &'static str, bytes: Vec<u8>| http(&server.add(name, bytes));
     let object = config_map("default", "a", "").to_string();
-    let files = [
+    let nested = [
         ("manifests/a.yaml", object.as_str()),
         ("manifests/emptydir/b.yaml", &object),
     ];
-    let bundle = refused("b9", &files, text).await;
-    let status = bundle.status.unwrap();
-    let message = &condition(&status.conditions, "Unpacked").unwrap().message;
-    assert!(
-        message.starts_with("get objects from bundle manifests: "),
-        "{message}"
-    );
-    assert!(message.contains("manifests/emptydir"), "{message}");
-}
-
-// parity: b18
-#[tokio::test]
-async fn b18_a_config_map_without_objects_is_refused() {
-    let world = world().await;
-    let map = unique("b18");
-    put_config_map(world, &map, "a.yaml", "just text").await;
-    let name = unique("b18");
-    failing(
-        &name,
-        config_maps(&[&map]),
-        "the document is a text, not an object",
-    )
-    .await;
-    // Corrected, it is taken at once: the ConfigMap is read afresh.
-    put_config_map(
-        world,
-        &map,
-        "a.yaml",
-        &config_map("default", "a", &map).to_string(),
-    )
-    .await;
-    world.wait_bundle(&name, "Unpacked", "True").await;
-}
-
-// parity: r2
-#[tokio::test]
-async fn r02_a_registry_bundle_is_refused_with_every_reason_at_once() {
-    let world = world().await;
-    world.provisioner().await;
-    let name = unique("r2");
-    let csv = json!({
-        "apiVersion": "operators.coreos.com/v1alpha1",
-        "kind": "ClusterServiceVersion",
-        "metadata": {"name": format!("{name}.v1.0.0")},
-        "spec": {
-            "version": "1.0.0",
-            "installModes": [{"type": "OwnNamespace", "supported": true}],
-            "customresourcedefinitions": {"owned": [
-                {"name": format!("gadgets.{name}.example.com"), "version": "v1", "kind": "Gadget"},
-            ]},
-            "install": {"strategy": "deployment", "spec": {"deployments": []}},
-        },
-    });
-    let bundle = operator(&name, "1.0.0", &[("manifests/csv.yaml", csv)]);
-    let tag = world.push(&format!("{name}:v1"), &bundle).await;
-    world.bundle(&name, "registry", image(&tag)).await;
-    let prefix = "convert registry+v1 bundle to plain+v0 bundle: ";
-    let bundle = says(&name, "UnpackFailed", prefix).await;
-    let status = bundle.status.unwrap();
-    let message = &condition(&status.conditions, "Unpacked").unwrap().message;
-    assert!(message.contains("AllNamespaces install mode"), "{message}");
-    assert!(
-        message.contains(&format!("gadgets.{name}.example.com")),
-        "{message}"
-    );
-    assert!(status.content_digest.is_none());
-}
-
-// parity: h4
-#[tokio::test]
-async fn h04_h05_a_url_without_an_archive_is_refused() {
-    let server = FileServer::start(None, None);
-    let page = server.add("page.tgz", "<html>log in</html>");
-    let missing = http(&format!("{page}.not"));
-    let bundle = failing(
-        &unique("h4"),
-        missing,
-        "unexpected status \"404 Not Found\"",
-    )
-    .await;
-    let status = bundle.status.unwrap();
-    let message = &condition(&status.conditions, "Unpacked").unwrap().message;
-    // Words of a server that not everybody who reads Bundles can reach.
-    assert!(!message.contains("department"), "{message}");
-    failing(&unique("h5"), http(&page), "source bundle content: ").await;
-}
-
-// parity: rukpak-12
-#[tokio::test]
-async fn a_condition_has_no_digest_that_only_the_server_knows() {
-    let server = FileServer::start(None, None);
+    let many: Vec<_> = (0..3000)
+        .map(|number| (format!("manifests/{number:04}.yaml"), "no object"))
+        .collect();
+    let many: Vec<_> = many
+        .iter()
+        .map(|(path, text)| (path.as_str(), *text))
+        .collect();
     let pinned = unpacker::Digest::of(b"pinned");
-    let document = b"a document that only the cluster reaches";
-    let url = server.add("document", &document[..]);
-    let problem = format!("{url} gives something else, but is pinned to {pinned}");
-    let bundle = failing(
-        &unique("pinned"),
-        http(&format!("{url}#{pinned}")),
-        &problem,
-    )
-    .await;
-    let status = serde_json::to_string(&bundle.status).unwrap();
-    let actual = unpacker::Digest::of(document);
-    assert!(!status.contains(&actual.hex()), "{status}");
-    assert!(!status.contains("neither a tar"), "{status}");
+    let document = server.add("document", DOCUMENT);
+    let rows: [(&'static str, BundleSource, String, Check); 8] = tests::rows![
+        "b7", added("b7", packed(&[("README.md", "hello")])), "readdir manifests: file does not exist".to_owned()
+            => |_, _| ();
+        "b8", added("b8", packed(&[("manifests/a.yaml", "# nothing")])),
+        "found zero objects: plain+v0 bundles are required to contain at least one object".to_owned()
+            => |_, _| ();
+        "b9", added("b9", packed(&nested)),
+        "subdirectories are not allowed within the \"manifests\" directory of the bundle image".to_owned()
+            => |message, _| {
+                assert!(message.starts_with("get objects from bundle manifests: "), "{message}");
+                assert!(message.contains("manifests/emptydir"), "{message}");
+            };
+        // Not every reader of Bundles can reach the server, so the text of its page is not quoted.
+        "h4", http(&server.add("page", "").replace("/page", "/missing")), "unexpected status \"404 Not Found\"".to_owned()
+            => |message, _| assert!(!message.contains("department"), "{message}");
+        "h5", added("h5", b"<html>log in</html>".to_vec()), "source bundle content: ".to_owned() => |_, _| ();
+        "pinned", http(&format!("{document}#{pinned}")),
+        format!("{document} gives something else, but is pinned to {pinned}")
+            => |_, status| {
+                let actual = unpacker::Digest::of(DOCUMENT).hex();
+                assert!(!status.contains(&actual), "{status}");
+                assert!(!status.contains("neither a tar"), "{status}");
+            };
+        "many", added("many", packed(&many)), "3000 problems:".to_owned()
+            => |message, _| {
+                let length = message.len();
+                assert!(length <= 32 << 10 && message.ends_with(" more"), "{length}: {message}");
+            };
+        "bomb", added("bomb", bomb()), "larger than the limit".to_owned() => |_, _| ();
+    ];
+    let refused = |(name, source, problem, check)| Refused {
+        name,
+        source,
+        problem,
+        check,
+    };
+    rows.map(refused).into()
 }
 
-// parity: rukpak-12
-#[tokio::test]
-async fn a_condition_has_no_text_that_a_git_server_chose() {
-    let answer = |request: http::Request<bytes::Bytes>| async move {
+/// Repositories of these servers, which have texts that must not appear in a status.
+fn repositories(site: &Site, server: &GitServer) -> Vec<Refused> {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("a"), "a").unwrap();
+    server
+        .repository("r.git")
+        .commit("embargoed-fix", folder.path());
+    tests::rows![
+        "said", site.url("/r.git") => "the server refuses; check what";
+        "names", server.url("r.git") => "there is no branch \"main\"; check the name";
+    ]
+    .map(|(name, url, problem)| Refused {
+        name,
+        source: git(&url, branch("main"), None),
+        problem: problem.to_owned(),
+        check: |_, status| assert!(!status.contains("embargoed"), "{status}"),
+    })
+    .into()
+}
+
+/// A git server that answers with an error.
+fn erroneous() -> Site {
+    Site::start(None, |request: http::Request<bytes::Bytes>| async move {
         let (kind, body) = match request.method() {
             &http::Method::GET => ("advertisement", "000eversion 2\n0000"),
             _ => ("result", "0017ERR embargoed text\n0000"),
@@ -176,61 +127,30 @@ async fn a_condition_has_no_text_that_a_git_server_chose() {
         let kind = format!("application/x-git-upload-pack-{kind}");
         let response = http::Response::builder().header("content-type", kind);
         response.body(bytes::Bytes::from(body)).unwrap()
-    };
-    let server = tests::Site::start(None, answer);
-    let source = git(&server.url("/r.git"), branch("main"), None);
-    let bundle = failing(&unique("said"), source, "the server refuses; check what").await;
-    let status = serde_json::to_string(&bundle.status).unwrap();
-    assert!(!status.contains("embargoed"), "{status}");
-
-    let server = GitServer::start(None, None);
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("a"), "a").unwrap();
-    server
-        .repository("r.git")
-        .commit("embargoed-fix", folder.path());
-    let source = git(&server.url("r.git"), branch("main"), None);
-    let problem = "there is no branch \"main\"; check the name";
-    let bundle = failing(&unique("names"), source, problem).await;
-    let status = serde_json::to_string(&bundle.status).unwrap();
-    assert!(!status.contains("embargoed"), "{status}");
+    })
 }
 
+// parity: b7, h4, rukpak-12
 #[tokio::test]
-async fn thousands_of_problems_fit_into_a_condition() {
-    let files: Vec<_> = (0..3000)
-        .map(|number| (format!("manifests/{number:04}.yaml"), "no object"))
-        .collect();
-    let files: Vec<_> = files
-        .iter()
-        .map(|(path, text)| (path.as_str(), *text))
-        .collect();
-    let bundle = refused("many", &files, "3000 problems:").await;
-    let status = bundle.status.unwrap();
-    let message = &condition(&status.conditions, "Unpacked").unwrap().message;
-    assert!(
-        message.len() <= 32 << 10 && message.ends_with(" more"),
-        "{}",
-        message.len()
+async fn b07_b08_b09_h04_h05_refused_content_is_explained() {
+    let world = world().await;
+    world.provisioner().await;
+    let (files, site, server) = (
+        FileServer::start(None, None),
+        erroneous(),
+        GitServer::start(None, None),
     );
-}
-
-#[tokio::test]
-async fn an_archive_that_inflates_without_end_is_refused() {
-    let name = unique("bomb");
-    let server = FileServer::start(None, None);
-    let mut builder = manifests::content::Builder::new(unpacker::Limits {
-        total: 256 << 20,
-        file: 256 << 20,
-        ..unpacker::Limits::default()
-    });
-    builder
-        .add(
-            "manifests/a.yaml",
-            0o644,
-            &mut vec![b'#'; 100 << 20].as_slice(),
-        )
-        .unwrap();
-    let url = server.add("bomb.tgz", archive(&builder.finish()));
-    failing(&name, http(&url), "larger than the limit").await;
+    let mut refused = archives(&files);
+    refused.extend(repositories(&site, &server));
+    let names: Vec<String> = refused.iter().map(|row| unique(row.name)).collect();
+    for (name, row) in names.iter().zip(&refused) {
+        world.bundle(name, "plain", row.source.clone()).await;
+    }
+    for (name, row) in names.iter().zip(&refused) {
+        let status = says(name, "UnpackFailed", &row.problem).await.status;
+        let text = serde_json::to_string(&status).unwrap();
+        let conditions = status.unwrap().conditions;
+        let unpacked = condition(&conditions, "Unpacked").unwrap();
+        (row.check)(&unpacked.message, &text);
+    }
 }

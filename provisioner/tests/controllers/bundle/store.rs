@@ -1,9 +1,12 @@
-//! What is done once, what happens when the store loses it, and what leaves it.
+//! Content of Bundles in the store: pinned once, fetched again after a loss, removed with the last Bundle.
 
 use manifests::api::bundle::UploadSource;
 use provisioner::bundle::upload;
 
-use super::*;
+use super::{
+    served::{Reader, files},
+    *,
+};
 use crate::support::{Options, Provisioner, has, storage, with_controllers};
 
 fn file(bundle: &Bundle) -> String {
@@ -29,93 +32,108 @@ async fn wiped(name: &str) -> Bundle {
     .await
 }
 
-// parity: rukpak-16
+/// Checks what a Bundle of a tag reports: the digest that the tag had.
+async fn is_pinned(bundle: &Bundle, tag: &str) {
+    assert!(is_stored(bundle).await);
+    let status = bundle.status.clone().unwrap();
+    assert_eq!(status.phase, Some(Phase::Unpacked));
+    assert_eq!(status.observed_generation, bundle.metadata.generation);
+    let resolved = status.resolved_source.unwrap();
+    assert_eq!(resolved.type_, "image");
+    let reference = resolved.image.unwrap().reference;
+    let repository = tag.trim_end_matches(":v1");
+    assert!(
+        reference.starts_with(&format!("{repository}@sha256:")),
+        "{reference}"
+    );
+    let name = bundle.metadata.name.as_ref().unwrap();
+    let url = format!("https://core.rukpak-system.svc/bundles/{name}.tgz");
+    assert_eq!(status.content_url, Some(url));
+    let unpacked = condition(&status.conditions, "Unpacked").unwrap();
+    assert_eq!(unpacked.reason, "UnpackSuccessful");
+    assert_eq!(unpacked.message, "Successfully unpacked the image Bundle");
+    assert_eq!(unpacked.observed_generation, bundle.metadata.generation);
+}
+
+/// Creates a Bundle of a tag that does not exist, and waits until the condition names the tag.
+async fn absent_tag_is_named(name: &str, tag: &str) {
+    let bundle = failing(name, image(tag), "source bundle content: ").await;
+    let status = bundle.status.unwrap();
+    assert_eq!(status.phase, Some(Phase::Failing));
+    let message = &condition(&status.conditions, "Unpacked").unwrap().message;
+    assert!(message.contains(tag), "{message}");
+    assert!(status.content_url.is_none() && status.resolved_source.is_none());
+}
+
+// parity: b6, complaint-2, b2, rukpak-16, platform-18, b21, platform-23, rukpak-5
 #[tokio::test]
-async fn a_tag_that_moves_does_not_change_a_bundle() {
+async fn b02_b06_b21_image_bundles_stay_as_they_were_pinned() {
     let world = world().await;
-    let name = unique("moved");
-    let tag = world.push(&format!("{name}:v1"), &small(&name)).await;
-    let before = unpacked(&name, image(&tag)).await;
-    world
-        .push(&format!("{name}:v1"), &small(&format!("{name} after")))
-        .await;
+    let name = unique("image");
+    let tag = world.registry.image(&format!("{name}:v1"));
+    absent_tag_is_named(&name, &tag).await;
+    // No event announces a tag: the controller retries after a back-off.
+    world.push(&format!("{name}:v1"), &small(&name)).await;
+    let before = world.wait_bundle(&name, "Unpacked", "True").await;
+    is_pinned(&before, &tag).await;
+
+    let moved = small(&format!("{name} moved"));
+    world.push(&format!("{name}:v1"), &moved).await;
     let after = wiped(&name).await;
-    assert_eq!(before.status, after.status);
-    let other = unpacked(&unique("moved"), image(&tag)).await;
+    assert_eq!(before.status, after.status, "the tag moved");
+    let other = unpacked(&unique("image"), image(&tag)).await;
     assert_ne!(
         other.status.unwrap().content_digest,
         after.status.unwrap().content_digest
     );
-}
 
-// parity: rukpak-8, g2
-#[tokio::test]
-async fn g02_content_that_no_bundle_names_leaves_the_store() {
-    let world = world().await;
-    let (one, two) = (unique("g2"), unique("g2"));
-    let tag = world.push(&format!("{one}:v1"), &small(&one)).await;
-    let first = unpacked(&one, image(&tag)).await;
-    let second = unpacked(&two, image(&tag)).await;
-    assert_eq!(file(&first), file(&second));
-    let api: Api<Bundle> = world.api();
-    api.delete(&one, &DeleteParams::default()).await.unwrap();
-    crate::support::gone::<Bundle>(api.clone(), &one).await;
-    // The other one still names it.
-    wiped(&two).await;
-    assert!(is_stored(&second).await);
-    api.delete(&two, &DeleteParams::default()).await.unwrap();
-    eventually("removed", async || {
-        if is_stored(&second).await {
-            Err("it is still there".to_owned())
-        } else {
-            Ok(())
-        }
-    })
-    .await;
-}
+    // The content service fetches content that the store lost, as on a new volume or in another replica.
+    let reader = Reader::new(&["bundle-reader"]).await;
+    let archive = reader.get(&before).await;
+    assert_eq!(
+        files(&archive),
+        ["manifests/00000.yaml", "metadata/annotations.yaml"]
+    );
+    let path = world.provisioner().await.storage().join(file(&before));
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(reader.get(&before).await, archive, "served after a loss");
 
-// parity: platform-23, rukpak-5
-#[tokio::test]
-async fn a_store_that_was_lost_is_filled_from_what_was_pinned() {
-    let world = world().await;
-    let provisioner = world.provisioner().await;
-    let name = unique("lost");
-    let tag = world.push(&format!("{name}:v1"), &small(&name)).await;
-    let before = unpacked(&name, image(&tag)).await;
-    world
-        .push(&format!("{name}:v1"), &small(&format!("{name} moved")))
-        .await;
-    let path = provisioner.storage().join(file(&before));
+    // So does the controller.
     std::fs::remove_file(&path).unwrap();
     let after = wiped(&name).await;
-    assert_eq!(before.status, after.status);
+    assert_eq!(before.status, after.status, "the store lost the content");
     assert!(path.exists());
 }
 
 // parity: rukpak-16
 #[tokio::test]
-async fn content_that_cannot_be_had_again_is_said_to_have_changed() {
+async fn http_bundles_report_content_that_changed() {
     let world = world().await;
     let provisioner = world.provisioner().await;
-    let name = unique("changed");
+    let name = unique("http");
     let server = FileServer::start(None, None);
     let url = server.add("bundle.tgz", archive(&small(&name)));
-    let before = unpacked(&name, http(&url)).await;
+    let before = unpacked(&name, http(&format!("{url}?token=hush"))).await;
+    let status = before.status.as_ref().unwrap();
+    let resolved = status.resolved_source.as_ref().unwrap().http.as_ref();
+    assert_eq!(resolved.unwrap().url, url);
+    assert!(!serde_json::to_string(status).unwrap().contains("hush"));
+
     server.add("bundle.tgz", archive(&small(&format!("{name} after"))));
     std::fs::remove_file(provisioner.storage().join(file(&before))).unwrap();
     let api: Api<Bundle> = world.api();
-    // A change of the status that says nothing, so that the Bundle is reconciled.
+    // A change of the status without a meaning, so that the controller reconciles the Bundle.
     let touch = json!({"status": {"conversion": {"objects": 7}}});
     api.patch_status(&name, &PatchParams::default(), &Patch::Merge(&touch))
         .await
         .unwrap();
     let after = wait_for(api, &name, "reported", |bundle: &Bundle| {
         let lost = condition(&bundle.status.as_ref()?.conditions, "ContentAvailable")?;
-        let is_told = lost.message.contains("a Bundle does not change");
-        (lost.status == "False" && is_told).then_some(())
+        let is_reported = lost.message.contains("a Bundle does not change");
+        (lost.status == "False" && is_reported).then_some(())
     })
     .await;
-    // What was unpacked stays unpacked: installed objects do not depend on the content.
+    // The Bundle stays unpacked: installed objects do not depend on the content.
     let (before, after) = (before.status.unwrap(), after.status.unwrap());
     assert_eq!(before.conditions[0], after.conditions[0]);
     assert_eq!(before.phase, after.phase);
@@ -199,11 +217,13 @@ async fn a_provisioner_that_comes_back_fetches_what_is_missing_and_nothing_else(
     drop(third);
 }
 
+// parity: rukpak-8, g2
 #[tokio::test]
-async fn a_bundle_that_is_deleted_while_it_is_fetched_leaves_nothing() {
+async fn g02_deleted_bundles_leave_no_content() {
     let world = world().await;
     world.provisioner().await;
     let api: Api<Bundle> = world.api();
+    // While they are fetched.
     for _ in 0..5 {
         let name = unique("gone");
         let tag = world.push(&format!("{name}:v1"), &small(&name)).await;
@@ -211,82 +231,108 @@ async fn a_bundle_that_is_deleted_while_it_is_fetched_leaves_nothing() {
         api.delete(&name, &DeleteParams::default()).await.unwrap();
         crate::support::gone::<Bundle>(api.clone(), &name).await;
     }
-    // Whatever was being written for them, the controller goes on.
-    let name = unique("gone");
-    unpacked(&name, config_maps_of(world, "gone").await).await;
+
+    // Two Bundles with the same content.
+    let (one, two) = (unique("g2"), unique("g2"));
+    let tag = world.push(&format!("{one}:v1"), &small(&one)).await;
+    let first = unpacked(&one, image(&tag)).await;
+    let second = unpacked(&two, image(&tag)).await;
+    assert_eq!(file(&first), file(&second));
+    api.delete(&one, &DeleteParams::default()).await.unwrap();
+    crate::support::gone::<Bundle>(api.clone(), &one).await;
+    wiped(&two).await;
+    assert!(is_stored(&second).await, "the other Bundle has the content");
+    api.delete(&two, &DeleteParams::default()).await.unwrap();
+    eventually("removed", async || {
+        let is_stored = is_stored(&second).await;
+        (!is_stored)
+            .then_some(())
+            .ok_or_else(|| "the content is stored".to_owned())
+    })
+    .await;
+}
+
+/// Content in the store of another replica.
+struct Replica {
+    store: unpacker::Store,
+    content: unpacker::store::Stored,
+    _folder: tempfile::TempDir,
+}
+
+impl Replica {
+    fn new(text: &str) -> Self {
+        let folder = storage();
+        let budget = unpacker::store::Budget {
+            disk: 1 << 30,
+            memory: 0,
+        };
+        let store = unpacker::Store::open(folder.path(), budget).unwrap();
+        let tree = unpacker::Tree::from_content(small(text));
+        Self {
+            content: store.put(&tree).unwrap(),
+            store,
+            _folder: folder,
+        }
+    }
+
+    /// Accepts the content as the upload of a Bundle.
+    async fn accept(&self, bundle: &Bundle) {
+        let client = world().await.client();
+        let settings = provisioner::settings::Settings::default();
+        let none = unpacker::SkippedEntries::default();
+        upload::keep(
+            &client,
+            &settings,
+            &self.store,
+            bundle,
+            &self.content,
+            &none,
+        )
+        .await
+        .unwrap();
+    }
+}
+
+fn upload_source(digest: Option<String>) -> BundleSource {
+    BundleSource {
+        type_: "upload".to_owned(),
+        upload: Some(UploadSource { digest }),
+        ..BundleSource::default()
+    }
 }
 
 // parity: b19
 #[tokio::test]
-async fn b19_what_was_uploaded_is_unpacked_wherever_it_came_in() {
+async fn b19_uploads_to_another_replica_are_unpacked() {
     let world = world().await;
     world.provisioner().await;
     let name = unique("b19");
-    let source = BundleSource {
-        type_: "upload".to_owned(),
-        upload: Some(UploadSource::default()),
-        ..BundleSource::default()
-    };
-    let bundle = world.bundle(&name, "plain", source).await;
-    let told = says(&name, "UnpackPending", "waiting for bundle to be uploaded").await;
-    assert_eq!(told.status.unwrap().phase, Some(Phase::Pending));
+    let bundle = world.bundle(&name, "plain", upload_source(None)).await;
+    let pending = says(&name, "UnpackPending", "waiting for bundle to be uploaded").await;
+    assert_eq!(pending.status.unwrap().phase, Some(Phase::Pending));
 
-    // Another replica takes it: the provisioner's own store has nothing, and gets it from the cluster.
-    let folder = storage();
-    let budget = unpacker::store::Budget {
-        disk: 1 << 30,
-        memory: 0,
-    };
-    let store = unpacker::Store::open(folder.path(), budget).unwrap();
-    let tree = unpacker::Tree::from_content(small(&name));
-    let content = store.put(&tree).unwrap();
-    let settings = provisioner::settings::Settings::default();
-    let none = unpacker::SkippedEntries::default();
-    upload::keep(&world.client(), &settings, &store, &bundle, &content, &none)
-        .await
-        .unwrap();
+    // The store of the provisioner is empty, so the content comes from the cluster.
+    let replica = Replica::new(&name);
+    replica.accept(&bundle).await;
     let bundle = world.wait_bundle(&name, "Unpacked", "True").await;
     assert!(is_stored(&bundle).await);
     let digest = bundle.status.as_ref().unwrap().content_digest.clone();
-    assert_eq!(digest, Some(content.digest.to_string()));
+    assert_eq!(digest, Some(replica.content.digest.to_string()));
 
-    // And once more, when it has lost it.
+    // So does content that the store lost.
     let path = world.provisioner().await.storage().join(file(&bundle));
     std::fs::remove_file(&path).unwrap();
     let after = wiped(&name).await;
     assert_eq!(after.status, bundle.status);
     assert!(path.exists());
-}
 
-#[tokio::test]
-async fn an_upload_with_another_digest_is_not_unpacked() {
-    let world = world().await;
-    world.provisioner().await;
+    // Another digest than that of the spec, accepted by a provisioner that does not know the field.
     let name = unique("digest");
-    let folder = storage();
-    let budget = unpacker::store::Budget {
-        disk: 1 << 30,
-        memory: 0,
-    };
-    let store = unpacker::Store::open(folder.path(), budget).unwrap();
-    let tree = unpacker::Tree::from_content(small(&name));
-    let content = store.put(&tree).unwrap();
     let expected = unpacker::Digest::of(b"other");
-    let source = BundleSource {
-        type_: "upload".to_owned(),
-        upload: Some(UploadSource {
-            digest: Some(expected.to_string()),
-        }),
-        ..BundleSource::default()
-    };
+    let source = upload_source(Some(expected.to_string()));
     let mut bundle = world.bundle(&name, "plain", source).await;
-    // As a provisioner did that did not know the field.
-    bundle.spec.source.upload = Some(UploadSource::default());
-    let settings = provisioner::settings::Settings::default();
-    let none = unpacker::SkippedEntries::default();
-    upload::keep(&world.client(), &settings, &store, &bundle, &content, &none)
-        .await
-        .unwrap();
+    bundle.spec.source = upload_source(None);
+    replica.accept(&bundle).await;
     let problem = format!("the Bundle accepts only {expected}");
     let bundle = says(&name, "UnpackFailed", &problem).await;
     assert_eq!(bundle.status.unwrap().content_digest, None);

@@ -2,7 +2,6 @@
 //! definition of ClusterVersion. It would make every bundle of other tests ask, so there is a control plane for this alone.
 
 use apply::preflight::{Check, Findings};
-use cluster::Cluster;
 use convert::facts::Facts;
 use kube::Client;
 use manifests::{
@@ -75,11 +74,12 @@ fn facts(minor: u64) -> Facts {
     }
 }
 
-// parity: max-3, max-12, max-16
+// parity: max-3, max-12, max-16, convert-19
 #[tokio::test]
-async fn a_bundle_is_held_back_on_an_openshift_that_is_too_new_and_nowhere_else() {
+async fn bundles_are_held_back_by_the_versions_of_the_cluster() {
     let cluster = crate::support::without_controllers().await;
     let client = cluster.client().unwrap();
+    newer_kubernetes_is_required(&client).await;
 
     // Plain Kubernetes.
     assert_eq!(
@@ -166,10 +166,8 @@ async fn a_bundle_is_held_back_on_an_openshift_that_is_too_new_and_nowhere_else(
     }
 }
 
-// parity: convert-19
-#[tokio::test]
-async fn a_bundle_that_needs_a_newer_kubernetes_is_refused() {
-    let client = Cluster::shared().await.unwrap().client().unwrap();
+/// A bundle that needs a newer Kubernetes is refused.
+async fn newer_kubernetes_is_required(client: &Client) {
     let versions = Versions::new(client.clone(), None);
     let running = versions.kubernetes_release().await.unwrap();
     assert_eq!(versions.kubernetes().await.unwrap().minor, running.minor);
@@ -184,7 +182,7 @@ async fn a_bundle_that_needs_a_newer_kubernetes_is_refused() {
             => Some(format!("etcd.v1 requires Kubernetes >= 1.{}.0 but the cluster is {running};", running.minor + 1));
     ] {
         let facts = needs(min);
-        let findings = check(&client, &facts, Enforcement::Enforce).await;
+        let findings = check(client, &facts, Enforcement::Enforce).await;
         match problem {
             None => assert_eq!(findings, Findings::default()),
             Some(problem) => assert!(
@@ -193,7 +191,7 @@ async fn a_bundle_that_needs_a_newer_kubernetes_is_refused() {
             ),
         }
         assert_eq!(
-            check(&client, &facts, Enforcement::Off).await,
+            check(client, &facts, Enforcement::Off).await,
             Findings::default()
         );
     }

@@ -1,14 +1,11 @@
-//! What does not stop an upgrade, and what cannot be checked.
+//! Findings that do not stop an upgrade, and definitions that cannot be checked.
 
 use super::*;
 
-// parity: rukpak-36
-#[tokio::test]
-async fn a_custom_resource_that_was_invalid_before_does_not_hold_an_upgrade_back() {
-    let definition = Definition::new("Cluster", &[version("v1", &wide())]).await;
-    definition
-        .star(None, "sun", &json!({"size": 50, "color": "yellow"}))
-        .await;
+/// Custom resources that are invalid under the old schema as well do not stop an upgrade.
+pub(super) async fn resources_that_were_invalid_before_hold_nothing_back(definition: &Definition) {
+    let yellow = json!({"size": 50, "color": "yellow"});
+    definition.star(None, "mars", &yellow).await;
     let with = |maximum: u64, pattern: &str| {
         let mut spec = wide();
         spec["properties"]["size"]["maximum"] = json!(maximum);
@@ -27,14 +24,12 @@ async fn a_custom_resource_that_was_invalid_before_does_not_hold_an_upgrade_back
     );
 }
 
-#[tokio::test]
-async fn new_rules_are_reported_as_not_checked() {
-    let definition = Definition::new("Cluster", &[version("v1", &wide())]).await;
+/// Validation rules are reported, because only the API server evaluates them.
+pub(super) async fn new_rules_are_reported_as_not_checked(definition: &Definition) {
     let mut spec = wide();
     spec["x-kubernetes-validations"] = json!([{"rule": "self.size < 10"}]);
-    let findings = definition
-        .check(&definition.crd(&[version("v1", &spec)]))
-        .await;
+    let incoming = definition.crd(&[version("v1", &spec)]);
+    let findings = definition.check(&incoming).await;
     assert_eq!(findings.problems, []);
     let message = one_containing(&findings.warnings, "not checked");
     assert!(
@@ -43,9 +38,8 @@ async fn new_rules_are_reported_as_not_checked() {
     );
 }
 
-#[tokio::test]
-async fn an_account_without_the_right_to_list_is_told_so() {
-    let definition = Definition::new("Cluster", &[version("v1", &wide())]).await;
+/// An account that cannot list the custom resources is named with the remedy.
+pub(super) async fn missing_permission_to_list_is_reported(definition: &Definition) {
     let account = ServiceAccountRef {
         name: "tenant".into(),
         namespace: "default".into(),

@@ -59,14 +59,13 @@ fn maps(stage: &Stage, namespace: &str) -> Api<ConfigMap> {
     Api::namespaced(stage.world.client(), namespace)
 }
 
-#[tokio::test]
-async fn who_denies_is_quoted_and_asked_again_now_and_then() {
-    let stage = stage(Options::default()).await;
-    let name = space(&stage, "denied").await;
+/// A denial is quoted, and the provisioner tries again from time to time.
+async fn denial_is_quoted_and_retried(stage: &Stage) {
+    let name = space(stage, "denied").await;
     let hook = Hook::new(&stage.world, &name, Say::No("not on Fridays")).await;
     let mark = stage.audit.mark();
-    install(&stage, &name).await;
-    let told = says(&stage, &name, "Installed", &["not on Fridays", "ConfigMap"]).await;
+    install(stage, &name).await;
+    let told = says(stage, &name, "Installed", &["not on Fridays", "ConfigMap"]).await;
     assert!(told.contains("the policy that denies it"), "{told}");
     sleep(WHILE).await;
     stage.audit.since(&mark).at_most(100, "denied");
@@ -78,18 +77,17 @@ async fn who_denies_is_quoted_and_asked_again_now_and_then() {
         "installed {:.1} s after it was allowed",
         allowed.elapsed().as_secs_f64()
     );
-    remove(&stage, &name).await;
+    remove(stage, &name).await;
 }
 
-#[tokio::test]
-async fn a_webhook_that_does_not_answer_is_named_and_waited_for() {
-    let stage = stage(Options::default()).await;
-    let name = space(&stage, "mute").await;
+/// A webhook that does not answer is named and waited for.
+async fn unavailable_webhook_is_waited_for(stage: &Stage) {
+    let name = space(stage, "mute").await;
     let hook = Hook::dead(&stage.world, &name).await;
     let mark = stage.audit.mark();
-    install(&stage, &name).await;
+    install(stage, &name).await;
     says(
-        &stage,
+        stage,
         &name,
         "Installed",
         &["failed calling webhook", "again"],
@@ -108,22 +106,21 @@ async fn a_webhook_that_does_not_answer_is_named_and_waited_for() {
         "installed {:.1} s after the webhook was gone",
         again.elapsed().as_secs_f64()
     );
-    remove(&stage, &name).await;
+    remove(stage, &name).await;
 }
 
-#[tokio::test]
-async fn who_changes_what_is_applied_is_not_fought() {
-    let stage = stage(Options::default()).await;
-    let name = space(&stage, "mutated").await;
+/// Fields that a webhook changes are not applied repeatedly.
+async fn mutation_is_no_drift(stage: &Stage) {
+    let name = space(stage, "mutated").await;
     let change = json!([{"op": "replace", "path": "/data/text", "value": "changed"},
         {"op": "add", "path": "/data/more", "value": "from the webhook"}]);
     let hook = Hook::new(&stage.world, &name, Say::Change(change)).await;
-    install(&stage, &name).await;
+    install(stage, &name).await;
     stage.world.wait_instance(&name, "Healthy", "True").await;
     let mark = stage.audit.mark();
     sleep(WHILE).await;
     stage.audit.since(&mark).at_most(20, "changed by a webhook");
-    let map = maps(&stage, &name).get("map-0").await.unwrap();
+    let map = maps(stage, &name).get("map-0").await.unwrap();
     assert_eq!(map.data.unwrap()["text"], "changed");
 
     // Where the webhook is gone, what is declared is applied with the next version at the latest.
@@ -132,13 +129,12 @@ async fn who_changes_what_is_applied_is_not_fought() {
         json!({"spec": {"config": null, "template": {"metadata": {"labels": {"again": "yes"}}}}});
     let instances: Api<BundleInstance> = stage.world.api();
     merge(&instances, &name, &again).await;
-    remove(&stage, &name).await;
+    remove(stage, &name).await;
 }
 
-#[tokio::test]
-async fn a_quota_is_told_and_what_it_allows_later_is_installed() {
-    let stage = stage(Options::default()).await;
-    let name = space(&stage, "quota").await;
+/// A quota is reported, and the objects are applied once the quota allows them.
+async fn quota_is_reported_and_waited_for(stage: &Stage) {
+    let name = space(stage, "quota").await;
     let quotas: Api<ResourceQuota> = Api::namespaced(stage.world.client(), &name);
     let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few", "namespace": name},
         "spec": {"hard": {"count/configmaps": "5"}}});
@@ -148,8 +144,8 @@ async fn a_quota_is_told_and_what_it_allows_later_is_installed() {
     })
     .await;
     let mark = stage.audit.mark();
-    install(&stage, &name).await;
-    let told = says(&stage, &name, "Installed", &["exceeded quota", "few"]).await;
+    install(stage, &name).await;
+    let told = says(stage, &name, "Installed", &["exceeded quota", "few"]).await;
     assert!(told.contains("raise the quota"), "{told}");
     sleep(WHILE).await;
     stage.audit.since(&mark).at_most(100, "a quota");
@@ -162,5 +158,14 @@ async fn a_quota_is_told_and_what_it_allows_later_is_installed() {
         "installed {:.1} s after the quota was raised",
         raised.elapsed().as_secs_f64()
     );
-    remove(&stage, &name).await;
+    remove(stage, &name).await;
+}
+
+#[tokio::test]
+async fn admission_is_reported_and_never_pressed() {
+    let stage = stage(Options::default()).await;
+    quota_is_reported_and_waited_for(&stage).await;
+    denial_is_quoted_and_retried(&stage).await;
+    unavailable_webhook_is_waited_for(&stage).await;
+    mutation_is_no_drift(&stage).await;
 }

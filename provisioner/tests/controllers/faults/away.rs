@@ -76,49 +76,41 @@ impl Four {
     }
 }
 
-/// Takes programs away while everything is under way, and brings them back.
-async fn survives(away: &[Program]) {
-    let stage = stage(Options::default()).await;
+/// Stops programs during installations, upgrades and removals, and starts them again.
+async fn survives(stage: &Stage, away: &[Program]) {
     let pid = stage.provisioner().await.pid().await;
-    let four = Four::set_up(&stage).await;
+    let four = Four::set_up(stage).await;
     let mark = stage.audit.mark();
-    four.begin(&stage).await;
+    four.begin(stage).await;
     for &program in away {
         stage.cluster.stop(program).await.unwrap();
     }
-    // Long enough for watches to be told as failing, and for pauses to grow.
+    // Long enough for watches to be reported as failing, and for delays to grow.
     sleep(Duration::from_secs(5)).await;
     for &program in away.iter().rev() {
         stage.cluster.start_again(program).await.unwrap();
     }
     if away == [Etcd] {
-        // It notices by itself; readiness says so.
+        // The API server notices; its readiness reports that.
         stage.cluster.start_again(Apiserver).await.unwrap();
     }
     let back = Instant::now();
-    four.is_over(&stage).await;
+    four.is_over(stage).await;
     eprintln!(
-        "{away:?}: all is well {:.1} s later",
+        "{away:?}: settled {:.1} s later",
         back.elapsed().as_secs_f64()
     );
     stage.audit.since(&mark).at_most(MOST, &format!("{away:?}"));
     let provisioner = stage.provisioner().await;
-    assert!(!provisioner.has_ended());
-    assert_eq!(provisioner.pid().await, pid);
-    four.remove(&stage).await;
+    assert!(!provisioner.has_ended(), "{away:?}");
+    assert_eq!(provisioner.pid().await, pid, "{away:?}");
+    four.remove(stage).await;
 }
 
 #[tokio::test]
-async fn an_apiserver_that_was_killed_in_the_midst_of_work_is_waited_for() {
-    survives(&[Apiserver]).await;
-}
-
-#[tokio::test]
-async fn a_database_that_goes_away_in_the_midst_of_work_is_waited_for() {
-    survives(&[Etcd]).await;
-}
-
-#[tokio::test]
-async fn a_whole_control_plane_that_goes_away_is_waited_for() {
-    survives(&[Apiserver, Etcd]).await;
+async fn outages_of_api_server_and_etcd_are_waited_for() {
+    let stage = stage(Options::default()).await;
+    for away in [&[Apiserver][..], &[Etcd], &[Apiserver, Etcd]] {
+        survives(&stage, away).await;
+    }
 }

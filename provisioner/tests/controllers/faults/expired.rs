@@ -1,15 +1,14 @@
-//! A watch that was away for so long that the apiserver does not know any more what it has missed.
+//! A watch that was interrupted for so long that the API server no longer has the events since then.
 
 use cluster::Program::Apiserver;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, ResourceExt as _};
 
-use super::stage::stage_behind_line;
-use crate::support::{Play, delete, until, wait_for};
+use super::stage::Stage;
+use crate::support::{Line, Play, delete, until, wait_for};
 
-#[tokio::test]
-async fn what_an_expired_watch_has_missed_is_found_by_listing() {
-    let (stage, mut line) = stage_behind_line().await;
+/// Changes that an expired watch did not report are found by a list.
+pub(super) async fn expired_watch_is_followed_by_a_list(stage: &Stage, line: &mut Line) {
     let world = &stage.world;
     let play = Play::new(world, "expired").await;
     play.install(world, 1).await;

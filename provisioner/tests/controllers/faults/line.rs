@@ -4,18 +4,20 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::stage::stage_behind_line;
-use crate::support::Play;
+use super::{
+    expired::expired_watch_is_followed_by_a_list,
+    stage::{Stage, stage_behind_line},
+};
+use crate::support::{Line, Play};
 
 /// How often connections are cut.
 const CUTS: usize = 20;
 
-#[tokio::test]
-async fn connections_that_are_cut_at_random_moments_do_no_harm() {
+/// Connections that are interrupted at random moments do no harm.
+async fn cuts_do_no_harm(stage: &Stage, line: &mut Line) {
     let seed = fastrand::u64(..);
     eprintln!("seed {seed}");
     let mut random = fastrand::Rng::with_seed(seed);
-    let (stage, mut line) = stage_behind_line().await;
     let world = &stage.world;
     let pid = stage.provisioner().await.pid().await;
     let play = Play::new(world, "cut").await;
@@ -48,4 +50,11 @@ async fn connections_that_are_cut_at_random_moments_do_no_harm() {
     stage.audit.since(&mark).at_most(4000, "cuts");
     assert_eq!(stage.provisioner().await.pid().await, pid);
     assert!(!stage.provisioner().await.has_ended());
+}
+
+#[tokio::test]
+async fn interrupted_connections_and_watches_lose_nothing() {
+    let (stage, mut line) = stage_behind_line().await;
+    cuts_do_no_harm(&stage, &mut line).await;
+    expired_watch_is_followed_by_a_list(&stage, &mut line).await;
 }

@@ -36,7 +36,8 @@ async fn connections_that_have_died_unnoticed_are_given_up() {
     delete(&maps, "map-03").await;
     let instances = world.api::<BundleInstance>();
     let is_over = async || {
-        let is_known = instances.get(&new.name).await.unwrap().status.is_some();
+        let status = instances.get(&new.name).await.unwrap().status;
+        let is_known = status.is_some_and(|status| status.observed().is_some());
         let map = maps.get_opt("map-03").await.unwrap();
         is_known && map.is_some_and(|map| map.uid() != before)
     };

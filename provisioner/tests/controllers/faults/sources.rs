@@ -1,6 +1,6 @@
 //! What bundles come from, and where they are stored, is away for a while.
 
-use std::{fs, time::Duration};
+use std::{fs, path::Path, time::Duration};
 
 use manifests::api::instance::BundleInstance;
 use tokio::time::{Instant, sleep};
@@ -14,10 +14,8 @@ use crate::support::{
 /// How long is looked how often it is tried again.
 const WHILE: Duration = Duration::from_secs(5);
 
-// parity: rukpak-14
-#[tokio::test]
-async fn a_registry_that_is_down_is_tried_again_ever_more_seldom_until_it_is_back() {
-    let stage = stage(Options::default()).await;
+/// A registry that is down is tried again with growing delays.
+async fn registry_is_waited_for(stage: &Stage) {
     let world = &stage.world;
     let name = unique("down");
     let bundle = plain(&[config_map("default", &name, "1")]);
@@ -27,7 +25,7 @@ async fn a_registry_that_is_down_is_tried_again_ever_more_seldom_until_it_is_bac
     line.cut();
     let mark = stage.audit.mark();
     world.instance(&name, "plain", source).await;
-    let told = fails(&stage, &name).await;
+    let told = fails(stage, &name).await;
     assert!(told.contains(&line.host()), "{told}");
     sleep(WHILE).await;
     let requests = stage.audit.since(&mark);
@@ -43,27 +41,21 @@ async fn a_registry_that_is_down_is_tried_again_ever_more_seldom_until_it_is_bac
     gone(instances, &name).await;
 }
 
-#[tokio::test]
-async fn a_folder_for_content_that_cannot_be_written_is_told_and_tried_again() {
-    let folder = storage();
-    let store = folder.path().join("store");
-    let options = Options {
-        storage: Some(store.clone()),
-        ..Options::default()
-    };
-    let stage = stage(options).await;
+/// A directory for content that cannot be written is reported and tried again.
+async fn storage_is_waited_for(stage: &Stage, folder: &Path) {
+    let store = folder.join("store");
     let world = &stage.world;
     let play = Play::new(world, "stored").await;
     play.install(world, 1).await;
     play.settled(world, 1).await;
 
     // Root, too, cannot write below what is no folder.
-    let away = folder.path().join("away");
+    let away = folder.join("away");
     fs::rename(&store, &away).unwrap();
     fs::write(&store, "in the way").unwrap();
     let mark = stage.audit.mark();
     play.upgrade(world, 2).await;
-    let told = fails(&stage, &play.name).await;
+    let told = fails(stage, &play.name).await;
     assert!(told.contains(store.to_str().unwrap()), "{told}");
     sleep(WHILE).await;
     let requests = stage.audit.since(&mark);
@@ -75,6 +67,19 @@ async fn a_folder_for_content_that_cannot_be_written_is_told_and_tried_again() {
     assert!(!stage.provisioner().await.has_ended());
     play.remove(world).await;
     play.gone(world).await;
+}
+
+// parity: rukpak-14
+#[tokio::test]
+async fn outages_of_registry_and_storage_are_waited_for() {
+    let folder = storage();
+    let options = Options {
+        storage: Some(folder.path().join("store")),
+        ..Options::default()
+    };
+    let stage = stage(options).await;
+    registry_is_waited_for(&stage).await;
+    storage_is_waited_for(&stage, folder.path()).await;
 }
 
 /// Waits until an instance says why there is no content, and returns that.

@@ -298,105 +298,91 @@ async fn rights_that_are_taken_away_are_told_and_harm_nobody_else() {
     kubectl(world.cluster, &again, granted).await.unwrap();
     support::gone(api, name).await;
     support::gone(maps(world, space.name()), "a").await;
+    other::another_account_is_checked_and_used(world, bystander, &tenants[1].2).await;
     delete(world, bystander).await;
+}
+
+/// Waits until an instance without an account reports the permissions that the provisioner lacks.
+async fn own_permissions_are_reported(world: &World, name: &str) {
+    let refused = says(world, name, "Installed", "lacks rights").await;
+    let problem = message(&refused, "Installed");
+    for part in [
+        "bind ClusterRole provisioner-install-anything",
+        "name a spec.serviceAccount",
+    ] {
+        assert!(problem.contains(part), "{part} is not in: {problem}");
+    }
+}
+
+/// Removes the binding that lets the provisioner impersonate an account, and waits until that is reported.
+async fn revoked_trust_is_reported(world: &World, name: &str, space: &str, binding: &str) {
+    let arguments = ["delete", "rolebinding", binding, "--namespace", space];
+    kubectl(world.cluster, &arguments, "").await.unwrap();
+    eventually("the missing binding is reported", async || {
+        let altered = json!({"data": {"v": unique("v")}});
+        meddle(&maps(world, space), "a", altered).await;
+        let instance = read(world, name).await;
+        let problem = message(&instance, "Installed");
+        (line(&instance, "Installed") == "True ReconcileFailed"
+            && problem.contains("bind ClusterRole bundle-instance-impersonator"))
+        .then_some(())
+        .ok_or_else(|| problem.to_owned())
+    })
+    .await;
 }
 
 // parity: complaint-13
 #[tokio::test]
-async fn an_account_that_does_not_exist_is_told_and_taken_once_it_does() {
+async fn account_problems_are_reported_with_their_remedies() {
     let world = modest().await;
-    let (name, space) = (
-        unique("nobody"),
-        world.cluster.temp_namespace("nobody").await.unwrap(),
-    );
+    let name = unique("account");
+    let space = world.cluster.temp_namespace("account").await.unwrap();
+    let objects = [map(space.name(), "a", &[("v", "1")])];
+    let source = publish(world, &format!("{name}:v1"), &objects).await;
+    world.instance(&name, "plain", source).await;
+    own_permissions_are_reported(world, &name).await;
+
+    // The account does not exist.
     trust(world, space.name()).await;
-    let objects = [map(space.name(), "a", &[])];
-    install(world, &name, &nobody(space.name()), &objects).await;
-    let told = says(world, &name, "Installed", "does not exist").await;
+    let named = nobody(space.name());
+    change(world, &name, json!({"spec": {"serviceAccount": named}})).await;
+    let refused = says(world, &name, "Installed", "does not exist").await;
     assert_eq!(
-        message(&told, "Installed"),
+        message(&refused, "Installed"),
         format!(
             "ServiceAccount {space}/installer does not exist: create it, or correct spec.serviceAccount"
         )
     );
-    account(world, space.name()).await;
-    grant(world, &name).await;
-    world.wait_instance(&name, "Installed", "True").await;
-    delete(world, &name).await;
-}
 
-#[tokio::test]
-async fn the_provisioner_is_somebody_else_only_where_an_admin_allows_it() {
-    let world = modest().await;
-    let (name, space) = (
-        unique("trust"),
-        world.cluster.temp_namespace("trust").await.unwrap(),
-    );
-    let account = account(world, space.name()).await;
-    install(
-        world,
-        &name,
-        &account,
-        &[map(space.name(), "a", &[("v", "1")])],
-    )
-    .await;
-    let told = says(world, &name, "Installed", "may not act as").await;
-    let said = message(&told, "Installed");
-    assert!(said.contains("cannot impersonate"), "{said}");
-    assert!(said.contains(&format!("ServiceAccount {space}/installer")));
-
-    // What it says is what an administrator does, word for word, and nothing more is needed.
-    let (_, command) = said.split_once("with: kubectl ").unwrap();
-    let words: Vec<&str> = command.split_whitespace().collect();
-    kubectl(world.cluster, &words, "").await.unwrap();
-    grant(world, &name).await;
-    world.wait_instance(&name, "Healthy", "True").await;
-
-    // Taken back, it is told with the remedy as soon as there is something to repair.
-    let binding = [
+    // The provisioner is not allowed to impersonate the account.
+    let binding = "bundle-instance-impersonator";
+    let arguments = [
         "delete",
         "rolebinding",
-        words[2],
+        binding,
         "--namespace",
         space.name(),
     ];
-    kubectl(world.cluster, &binding, "").await.unwrap();
-    eventually("it is told", async || {
-        meddle(
-            &maps(world, space.name()),
-            "a",
-            json!({"data": {"v": unique("v")}}),
-        )
-        .await;
-        let instance = read(world, &name).await;
-        let said = message(&instance, "Installed");
-        (line(&instance, "Installed") == "True ReconcileFailed"
-            && said.contains("bind ClusterRole bundle-instance-impersonator"))
-        .then_some(())
-        .ok_or_else(|| said.to_owned())
-    })
-    .await;
-    kubectl(world.cluster, &words, "").await.unwrap();
+    kubectl(world.cluster, &arguments, "").await.unwrap();
+    account(world, space.name()).await;
+    let refused = says(world, &name, "Installed", "may not act as").await;
+    let problem = message(&refused, "Installed");
+    for part in [
+        format!("the provisioner may not act as ServiceAccount {space}/installer"),
+        "cannot impersonate".to_owned(),
+    ] {
+        assert!(problem.contains(&part), "{part} is not in: {problem}");
+    }
+    // The command in the message is complete.
+    let (_, command) = problem.split_once("with: kubectl ").unwrap();
+    let command: Vec<&str> = command.split_whitespace().collect();
+    kubectl(world.cluster, &command, "").await.unwrap();
+    grant(world, &name).await;
+    world.wait_instance(&name, "Healthy", "True").await;
+
+    revoked_trust_is_reported(world, &name, space.name(), command[2]).await;
+    kubectl(world.cluster, &command, "").await.unwrap();
     has_value(world, space.name(), "a", "v", "1").await;
     delete(world, &name).await;
     support::gone(maps(world, space.name()), "a").await;
-}
-
-#[tokio::test]
-async fn without_an_account_such_a_provisioner_says_what_it_lacks_itself() {
-    let world = modest().await;
-    let (name, space) = (
-        unique("modest"),
-        world.cluster.temp_namespace("modest").await.unwrap(),
-    );
-    let source = publish(world, &format!("{name}:v1"), &[map(space.name(), "a", &[])]).await;
-    world.instance(&name, "plain", source).await;
-    let told = says(world, &name, "Installed", "lacks rights").await;
-    let said = message(&told, "Installed");
-    assert!(
-        said.contains("bind ClusterRole provisioner-install-anything"),
-        "{said}"
-    );
-    assert!(said.contains("name a spec.serviceAccount"), "{said}");
-    delete(world, &name).await;
 }

@@ -1,10 +1,10 @@
-//! How the objects are.
+//! Health of the installed objects.
 
 use super::*;
 
-// parity: rukpak-42
+// parity: rukpak-42, rukpak-34
 #[tokio::test]
-async fn an_upgrade_that_does_not_work_is_told_and_the_old_bundle_kept() {
+async fn unhealthy_upgrades_are_reported_and_keep_the_old_bundle() {
     let world = running().await;
     // No pod runs: the stand-in node reports them Ready.
     world.cluster.stand_in_node().await.unwrap();
@@ -18,25 +18,43 @@ async fn an_upgrade_that_does_not_work_is_told_and_the_old_bundle_kept() {
     let first = world.wait_instance(&name, "Healthy", "True").await;
     let first = first.status.unwrap().installed_bundle_name;
 
-    upgrade(world, &name, "v2", &of("v2", "fails")).await;
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "a", "namespace": space.name(), "annotations": {"cluster-tests/fate": "fails"}},
+        "spec": {
+            "terminationGracePeriodSeconds": 0,
+            "containers": [{"name": "main", "image": "example.com/a:v1"}],
+        },
+    });
+    let [web] = of("v2", "fails");
+    upgrade(world, &name, "v2", &[web, pod]).await;
+    let object = format!("(apps/v1, Kind=Deployment)({}/web): ", space.name());
     let failing = support::wait_for(
         world.api(),
         &name,
         "replaced and unwell",
         |it: &BundleInstance| {
             let status = it.status.as_ref()?;
-            let unwell = condition(&status.conditions, "Healthy")?.reason == "Unhealthy";
-            (unwell && status.installed_bundle_name != first).then_some(())
+            let healthy = condition(&status.conditions, "Healthy")?;
+            let is_reported = healthy.reason == "Unhealthy" && healthy.message.contains(&object);
+            (is_reported && status.installed_bundle_name != first).then_some(())
         },
     )
     .await;
-    let told = message(&failing, "Healthy");
-    let object = format!("(apps/v1, Kind=Deployment)({}/web): ", space.name());
-    assert!(told.contains(&object), "{told}");
     assert_eq!(line(&failing, "Installed"), "True InstallationSucceeded");
     assert_eq!(failing.status.as_ref().unwrap().previous_bundle_name, first);
     assert_eq!(bundles(world, &name).await.len(), 2);
-    // Not even when it has failed for good.
+    // A pod that fails is named as well.
+    let pod = format!("(v1, Kind=Pod)({}/a): ", space.name());
+    support::wait_for(world.api(), &name, "named", |instance: &BundleInstance| {
+        let healthy = condition(&instance.status.as_ref()?.conditions, "Healthy")?;
+        (healthy.status == "False"
+            && healthy.message.contains(&pod)
+            && healthy.message.contains("CrashLoopBackOff"))
+        .then_some(())
+    })
+    .await;
+    // The old Bundle stays after the deadline of the Deployment as well.
     let failed = support::wait_for(world.api(), &name, "given up", |it: &BundleInstance| {
         let told = &condition(&it.status.as_ref()?.conditions, "Healthy")?.message;
         told.contains("ProgressDeadlineExceeded").then_some(())
@@ -48,44 +66,20 @@ async fn an_upgrade_that_does_not_work_is_told_and_the_old_bundle_kept() {
     upgrade(world, &name, "v3", &of("v3", "works")).await;
     let well = world.wait_instance(&name, "Healthy", "True").await;
     support::gone::<Bundle>(world.api(), &first.unwrap()).await;
-    let well = support::wait_for(world.api(), &name, "settled", |it: &BundleInstance| {
-        let status = it.status.as_ref()?;
-        (status.previous_bundle_name.is_none()
-            && status.installed_bundle_name != well.status.as_ref()?.previous_bundle_name)
-            .then_some(())
-    })
+    support::wait_for(
+        world.api(),
+        &name,
+        "settled",
+        |instance: &BundleInstance| {
+            let status = instance.status.as_ref()?;
+            (status.previous_bundle_name.is_none()
+                && status.installed_bundle_name != well.status.as_ref()?.previous_bundle_name)
+                .then_some(())
+        },
+    )
     .await;
-    assert_eq!(line(&well, "Progressing"), "False UpToDate");
-    delete(world, &name).await;
-}
-
-// parity: rukpak-34
-#[tokio::test]
-async fn a_pod_that_fails_makes_its_instance_unhealthy() {
-    let world = running().await;
-    world.cluster.stand_in_node().await.unwrap();
-    let (name, space) = (
-        unique("pod"),
-        world.cluster.temp_namespace("pod").await.unwrap(),
-    );
-    let pod = |fate| {
-        json!({
-            "apiVersion": "v1", "kind": "Pod",
-            "metadata": {"name": "a", "namespace": space.name(), "annotations": {"cluster-tests/fate": fate}},
-            "spec": {"containers": [{"name": "main", "image": "example.com/a:v1"}]},
-        })
-    };
-    let source = publish(world, &format!("{name}:v1"), &[pod("fails")]).await;
-    world.instance(&name, "plain", source).await;
-    let object = format!("(v1, Kind=Pod)({}/a): ", space.name());
-    let failing = support::wait_for(world.api(), &name, "named", |it: &BundleInstance| {
-        let healthy = condition(&it.status.as_ref()?.conditions, "Healthy")?;
-        (healthy.status == "False"
-            && healthy.message.contains(&object)
-            && healthy.message.contains("CrashLoopBackOff"))
-        .then_some(())
-    })
-    .await;
-    assert_eq!(line(&failing, "Installed"), "True InstallationSucceeded");
+    // The pod is pruned.
+    let settled = wait_reason(world, &name, "Progressing", "UpToDate").await;
+    assert_eq!(line(&settled, "Progressing"), "False UpToDate");
     delete(world, &name).await;
 }

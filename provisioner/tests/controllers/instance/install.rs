@@ -1,61 +1,180 @@
-//! Installing.
+//! Installations, and the Bundles that an instance creates.
+
+use k8s_openapi::api::rbac::v1::ClusterRole;
+use provisioner::instance::template;
 
 use super::*;
 
-// parity: i1, rukpak-28
-#[tokio::test]
-async fn i1_i2_i3_a_plain_bundle_is_installed_and_its_bundle_is_marked() {
-    let world = running().await;
-    let (name, space) = (
-        unique("i1"),
-        world.cluster.temp_namespace("i1").await.unwrap(),
-    );
-    let objects = [map(
-        space.name(),
-        "greeting",
-        &[("text", "hello {{ .Values.nobody }}")],
-    )];
-    let source = publish(world, &format!("{name}:v1"), &objects).await;
-    world.instance(&name, "plain", source).await;
-    let instance = world.wait_instance(&name, "Healthy", "True").await;
+/// The longest name that the API server accepts for an instance.
+const MAX_NAME: usize = 45;
 
-    assert_eq!(line(&instance, "Installed"), "True InstallationSucceeded");
-    assert!(message(&instance, "Installed").contains("instantiated bundle"));
-    assert_eq!(line(&instance, "HasValidBundle"), "True UnpackSuccessful");
-    assert_eq!(line(&instance, "Progressing"), "False UpToDate");
+/// Checks the conditions of a new installation. Returns its only Bundle.
+async fn is_reported(world: &World, instance: &BundleInstance, objects: i64) -> Bundle {
+    assert_eq!(line(instance, "Installed"), "True InstallationSucceeded");
+    assert!(message(instance, "Installed").contains("instantiated bundle"));
+    assert_eq!(line(instance, "HasValidBundle"), "True UnpackSuccessful");
+    assert_eq!(line(instance, "Progressing"), "False UpToDate");
     let status = instance.status.as_ref().unwrap();
     assert_eq!(status.observed_generation, instance.metadata.generation);
-    assert_eq!(status.inventory.as_ref().unwrap().count, 1);
-
-    let bundles = bundles(world, &name).await;
+    assert_eq!(status.inventory.as_ref().unwrap().count, objects);
+    let bundles = bundles(world, &instance.name_any()).await;
     assert_eq!(bundles.len(), 1);
-    let bundle = &bundles[0];
-    assert_eq!(status.installed_bundle_name, Some(bundle.name_any()));
+    assert_eq!(status.installed_bundle_name, Some(bundles[0].name_any()));
+    bundles.into_iter().next().unwrap()
+}
+
+/// Checks labels and owners of a Bundle and of an object.
+async fn are_marked(
+    world: &World,
+    instance: &BundleInstance,
+    bundle: &Bundle,
+    space: &cluster::TempNamespace,
+) {
+    let (name, uid) = (instance.name_any(), instance.uid().unwrap());
     let owner = &bundle.owner_references()[0];
     assert_eq!(
-        (owner.uid.clone(), owner.controller),
-        (instance.uid().unwrap(), Some(true))
+        (owner.uid.as_str(), owner.controller),
+        (uid.as_str(), Some(true))
     );
     assert_eq!(bundle.labels()[labels::OWNER_KIND], "BundleInstance");
     assert_eq!(bundle.labels()[labels::OWNER_NAME], name);
     assert!(bundle.labels().contains_key(labels::TEMPLATE_HASH));
 
-    // Braces are no templates.
+    // Braces are not evaluated.
     let greeting = maps(world, space.name()).get("greeting").await.unwrap();
     assert_eq!(greeting.data.unwrap()["text"], "hello {{ .Values.nobody }}");
     assert_eq!(greeting.metadata.labels.unwrap()[labels::OWNER_NAME], name);
     let owner = &greeting.metadata.owner_references.unwrap()[0];
     assert_eq!(
         (owner.uid.as_str(), owner.block_owner_deletion),
-        (instance.uid().unwrap().as_str(), None)
+        (uid.as_str(), None)
     );
+}
+
+/// Row I5: a changed template leads to a new Bundle, and the old one is removed.
+async fn changed_template_replaces_the_bundle(world: &World, name: &str, old: &Bundle) {
+    let labeled = json!({"spec": {"template": {"metadata": {"labels": {"a": "b"}}}}});
+    change(world, name, labeled).await;
+    support::gone::<Bundle>(world.api(), &old.name_any()).await;
+    let bundles = bundles(world, name).await;
+    assert_eq!(bundles.len(), 1);
+    assert_eq!(bundles[0].labels()["a"], "b");
+    let after = read(world, name).await;
+    assert_eq!(
+        after.status.unwrap().installed_bundle_name,
+        Some(bundles[0].name_any())
+    );
+}
+
+/// Row G3: a deleted Bundle is created again.
+async fn deleted_bundle_is_recreated(world: &World, name: &str) {
+    let first = bundles(world, name).await.remove(0);
+    let api: Api<Bundle> = world.api();
+    api.delete(&first.name_any(), &kube::api::DeleteParams::default())
+        .await
+        .unwrap();
+    support::eventually("another Bundle is unpacked", async || {
+        let bundles = bundles(world, name).await;
+        let is_unpacked = |bundle: &Bundle| {
+            let status = bundle.status.as_ref();
+            bundle.uid() != first.uid() && status.is_some_and(|status| status.content_url.is_some())
+        };
+        bundles
+            .iter()
+            .any(is_unpacked)
+            .then_some(())
+            .ok_or_else(|| format!("{bundles:?}"))
+    })
+    .await;
+    assert_eq!(
+        line(&read(world, name).await, "Installed"),
+        "True InstallationSucceeded"
+    );
+}
+
+// parity: i1, rukpak-28, rukpak-26, i5, i13, g3
+#[tokio::test]
+async fn i1_i5_g3_plain_bundles_are_installed_and_followed() {
+    let world = running().await;
+    let mut name = format!("{}-", unique("i1"));
+    while name.len() < MAX_NAME {
+        name.push('x');
+    }
+    let space = world.cluster.temp_namespace("i1").await.unwrap();
+    // Roles may have names that a URL has to encode.
+    let role = format!("{} all? #powerful", unique("strange"));
+    let greeting = |text: &str| map(space.name(), "greeting", &[("text", text)]);
+    let old = [
+        greeting("hello {{ .Values.nobody }}"),
+        map(space.name(), "leaves", &[]),
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+            "metadata": {"name": role}, "rules": [],
+        }),
+    ];
+    let source = publish(world, &format!("{name}:v1"), &old).await;
+    world.instance(&name, "plain", source).await;
+    let instance = world.wait_instance(&name, "Healthy", "True").await;
+    let bundle = is_reported(world, &instance, 3).await;
+    let length = bundle.name_any().len();
+    assert!(length <= template::LONGEST_NAME, "{length}");
+    are_marked(world, &instance, &bundle, &space).await;
+    let roles: Api<ClusterRole> = world.api();
+    let has_role = async || {
+        let all = roles.list(&ListParams::default()).await.unwrap();
+        let mut names = all.items.iter().map(ClusterRole::name_any);
+        names.any(|name| name == role)
+    };
+    assert!(has_role().await);
+
+    changed_template_replaces_the_bundle(world, &name, &bundle).await;
+    deleted_bundle_is_recreated(world, &name).await;
+
+    // An upgrade changes, adds and removes objects.
+    let api = maps(world, space.name());
+    let uid = api.get("greeting").await.unwrap().uid();
+    let new = [greeting("bye"), map(space.name(), "comes", &[])];
+    upgrade(world, &name, "v2", &new).await;
+    support::gone(api.clone(), "leaves").await;
+    let greeting = api.get("greeting").await.unwrap();
+    assert_eq!(
+        (greeting.uid(), greeting.data.unwrap()["text"].as_str()),
+        (uid, "bye")
+    );
+    api.get("comes").await.unwrap();
+    support::eventually("the role is deleted", async || {
+        let has_role = has_role().await;
+        (!has_role).then_some(()).ok_or_else(|| role.clone())
+    })
+    .await;
+
     delete(world, &name).await;
-    support::gone(maps(world, space.name()), "greeting").await;
+    support::gone(api, "greeting").await;
+}
+
+/// Waits until the metrics count the installation, and the queues are empty.
+async fn are_counted(world: &World) {
+    let metrics = format!("{}/metrics", world.provisioner().await.url("metrics"));
+    support::eventually("everything is counted", async || {
+        let text = reqwest::get(&metrics).await.unwrap().text().await.unwrap();
+        let value = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name));
+            line.and_then(|value| value.trim().parse::<u64>().ok())
+        };
+        let are_counted = value("rukpak_objects_applied_total") > Some(0)
+            && value("rukpak_unpacked_bytes_total") > Some(0)
+            && value("rukpak_reconciles_total{controller=\"Bundle\"}") > Some(0)
+            && value("rukpak_reconciles_total{controller=\"Instance\"}") > Some(0)
+            && value("rukpak_queue_length{controller=\"Bundle\"}") == Some(0)
+            && value("rukpak_queue_length{controller=\"Instance\"}") == Some(0);
+        are_counted.then_some(()).ok_or(text)
+    })
+    .await;
 }
 
 // parity: platform-14, i14, r1
 #[tokio::test]
-async fn r1_a_registry_bundle_is_installed_and_its_pods_become_ready() {
+async fn r1_registry_bundles_are_installed_and_become_ready() {
     let world = running().await;
     world.cluster.stand_in_node().await.unwrap();
     let name = unique("r1");
@@ -73,6 +192,7 @@ async fn r1_a_registry_bundle_is_installed_and_its_pods_become_ready() {
         .await
         .unwrap();
     assert_eq!(deployment.status.unwrap().ready_replicas, Some(1));
+    are_counted(world).await;
     delete(world, &name).await;
     support::gone(deployments(world, &namespace), &format!("{name}-operator")).await;
 }
@@ -125,84 +245,34 @@ async fn the_converter_class_of_document_004_is_the_registry_class() {
     delete(world, &name).await;
 }
 
-// parity: i6, i15
+// parity: i6, i15, i7, complaint-11
 #[tokio::test]
-async fn i6_all_missing_apis_are_listed_together() {
-    let world = running().await;
-    let name = unique("i6");
-    let of = |kind: &str, version: &str| json!({"apiVersion": format!("nobody.example.com/{version}"), "kind": kind, "metadata": {"name": "a", "namespace": "default"}});
-    let objects = [of("CatalogSource", "v1alpha1"), of("OLMConfig", "v1")];
-    let source = publish(world, &format!("{name}:v1"), &objects).await;
-    world.instance(&name, "plain", source).await;
-    let instance = support::wait_for(
-        world.api(),
-        &name,
-        "InstallFailed",
-        |it: &BundleInstance| {
-            let conditions = &it.status.as_ref()?.conditions;
-            (condition(conditions, "Installed")?.reason == "InstallFailed").then_some(())
-        },
-    )
-    .await;
-    let message = message(&instance, "Installed");
-    for part in [
-        "required resource not found: ",
-        r#"no matches for kind "CatalogSource" in version "nobody.example.com/v1alpha1""#,
-        r#"no matches for kind "OLMConfig" in version "nobody.example.com/v1""#,
-    ] {
-        assert!(message.contains(part), "{part} is missing: {message}");
-    }
-    assert_eq!(line(&instance, "Healthy"), "False InstallationStatusFalse");
-    delete(world, &name).await;
-}
-
-// parity: i7, complaint-11
-#[tokio::test]
-async fn i7_i8_a_missing_api_heals_when_its_provider_is_installed() {
+async fn i6_i7_i8_missing_apis_are_listed_until_they_are_served() {
     let world = running().await;
     let (user, provider) = (unique("i8-user"), unique("i8-provider"));
     let group = format!("{provider}.example.com");
-    let widget = json!({"apiVersion": format!("{group}/v1"), "kind": "Widget", "metadata": {"name": "a", "namespace": "default"}});
-    let source = publish(world, &format!("{user}:v1"), &[widget]).await;
+    let of = |kind: &str, version: &str| json!({"apiVersion": format!("{group}/{version}"), "kind": kind, "metadata": {"name": "a", "namespace": "default"}});
+    let objects = [of("Widget", "v1alpha1"), of("Gadget", "v1")];
+    let source = publish(world, &format!("{user}:v1"), &objects).await;
     world.instance(&user, "plain", source).await;
-    support::wait_for(
-        world.api(),
-        &user,
-        "InstallFailed",
-        |it: &BundleInstance| {
-            let conditions = &it.status.as_ref()?.conditions;
-            let found = condition(conditions, "Installed")?;
-            (found.reason == "InstallFailed"
-                && found.message.contains("required resource not found"))
-            .then_some(())
-        },
-    )
-    .await;
-    let source = publish(
-        world,
-        &format!("{provider}:v1"),
-        &[support::crd(&group, "Widget")],
-    )
-    .await;
+    let refused = wait_reason(world, &user, "Installed", "InstallFailed").await;
+    let listed = message(&refused, "Installed");
+    for part in [
+        "required resource not found: ".to_owned(),
+        format!("no matches for kind \"Widget\" in version \"{group}/v1alpha1\""),
+        format!("no matches for kind \"Gadget\" in version \"{group}/v1\""),
+    ] {
+        assert!(listed.contains(&part), "{part} is missing: {listed}");
+    }
+    assert_eq!(line(&refused, "Healthy"), "False InstallationStatusFalse");
+
+    let mut widgets = support::crd(&group, "Widget");
+    widgets["spec"]["versions"][0]["name"] = "v1alpha1".into();
+    let definitions = [widgets, support::crd(&group, "Gadget")];
+    let source = publish(world, &format!("{provider}:v1"), &definitions).await;
     world.instance(&provider, "plain", source).await;
     world.wait_instance(&provider, "Installed", "True").await;
     world.wait_instance(&user, "Installed", "True").await;
     delete(world, &user).await;
     delete(world, &provider).await;
-}
-
-// parity: i9
-#[tokio::test]
-async fn i9_definitions_and_their_resources_come_in_one_bundle() {
-    let world = running().await;
-    let name = unique("i9");
-    let group = format!("{name}.example.com");
-    let objects = [
-        json!({"apiVersion": format!("{group}/v1"), "kind": "Widget", "metadata": {"name": "a", "namespace": "default"}, "spec": {"size": 1}}),
-        support::crd(&group, "Widget"),
-    ];
-    let source = publish(world, &format!("{name}:v1"), &objects).await;
-    world.instance(&name, "plain", source).await;
-    world.wait_instance(&name, "Installed", "True").await;
-    delete(world, &name).await;
 }

@@ -1,4 +1,4 @@
-//! What is installed is kept as it was declared while something newer cannot take its place.
+//! Repairs of the installed revision while a newer one is refused.
 
 use std::time::Duration;
 
@@ -6,18 +6,7 @@ use tokio::time::Instant;
 
 use super::*;
 
-/// Installs ConfigMaps.
-async fn install(world: &World, name: &str, namespace: &str, objects: &[&str]) {
-    let objects: Vec<Value> = objects
-        .iter()
-        .map(|object| map(namespace, object, &[("v", "1")]))
-        .collect();
-    let source = publish(world, &format!("{name}:v1"), &objects).await;
-    world.instance(name, "plain", source).await;
-    world.wait_instance(name, "Healthy", "True").await;
-}
-
-/// Deletes objects one after the other, and tells how long the quickest took to come back.
+/// Deletes objects one after the other. Returns the shortest time until an object existed again.
 async fn deleted_and_back(world: &World, namespace: &str, objects: &[&str]) -> Duration {
     let api = maps(world, namespace);
     let mut best = Duration::MAX;
@@ -32,77 +21,112 @@ async fn deleted_and_back(world: &World, namespace: &str, objects: &[&str]) -> D
     best
 }
 
-#[tokio::test]
-async fn what_is_installed_is_repaired_while_the_next_bundle_is_refused() {
-    let world = running().await;
-    let (name, space) = (
-        unique("keep"),
-        world.cluster.temp_namespace("keep").await.unwrap(),
-    );
-    install(world, &name, space.name(), &["a", "b", "c", "d"]).await;
-    let group = format!("{name}.example.com");
-    let widget = json!({"apiVersion": format!("{group}/v1"), "kind": "Widget", "metadata": {"name": "w", "namespace": space.name()}});
-    let v2 = [widget, map(space.name(), "a", &[("v", "2")])];
-    upgrade(world, &name, "v2", &v2).await;
-    wait_reason(world, &name, "Installed", "UpgradeFailed").await;
+/// Labels of the template that no Bundle can have.
+async fn invalid_labels_stop_no_repair(world: &World, name: &str, namespace: &str) {
+    let labels = |labels: Value| json!({"spec": {"template": {"metadata": {"labels": labels}}}});
+    change(world, name, labels(json!({"not a label!": "x"}))).await;
+    let refused = wait_reason(world, name, "HasValidBundle", "ReconcileFailed").await;
+    assert_eq!(line(&refused, "HasValidBundle"), "Unknown ReconcileFailed");
+    let problem = message(&refused, "HasValidBundle");
+    for part in ["not a label!", "spec.template", "correct"] {
+        assert!(problem.contains(part), "{part} is missing: {problem}");
+    }
 
-    let took = deleted_and_back(world, space.name(), &["a", "b", "c"]).await;
+    let took = deleted_and_back(world, namespace, &["a", "b", "c"]).await;
     assert!(took < Duration::from_secs(1), "{took:?}");
-    let api = maps(world, space.name());
+    let kept = world.wait_instance(name, "Healthy", "True").await;
+    assert_eq!(line(&kept, "Installed"), "True InstallationSucceeded");
+    assert_eq!(line(&kept, "HasValidBundle"), "Unknown ReconcileFailed");
+    assert_eq!(bundles(world, name).await.len(), 1);
+
+    let valid = labels(json!({"not a label!": null, "good": "x"}));
+    change(world, name, valid).await;
+    wait_reason(world, name, "HasValidBundle", "UnpackSuccessful").await;
+    support::eventually("the corrected template is installed", async || {
+        let all = bundles(world, name).await;
+        let is_good = all.len() == 1 && all[0].labels().contains_key("good");
+        is_good.then_some(()).ok_or_else(|| format!("{all:?}"))
+    })
+    .await;
+}
+
+/// An install namespace that does not exist.
+async fn missing_namespace_stops_no_repair(world: &World, name: &str) {
+    let missing = json!({"spec": {"installNamespace": format!("{name}-nowhere")}});
+    change(world, name, missing).await;
+    let refused = wait_reason(world, name, "Installed", "ReconcileFailed").await;
+    let problem = message(&refused, "Installed");
+    assert!(problem.contains("-nowhere\" does not exist"), "{problem}");
+    // The object is repaired in its old namespace.
+    let took = deleted_and_back(world, "default", &[name]).await;
+    assert!(took < Duration::from_secs(3), "{took:?}");
+    let kept = world.wait_instance(name, "Healthy", "True").await;
+    assert_eq!(line(&kept, "Installed"), "True ReconcileFailed");
+}
+
+/// A bundle whose API is missing; the upgrade continues once the API is served.
+async fn missing_api_stops_no_repair(world: &World, name: &str, namespace: &str, other: &Value) {
+    let group = format!("{name}.example.com");
+    let widget = json!({"apiVersion": format!("{group}/v1"), "kind": "Widget", "metadata": {"name": "w", "namespace": namespace}});
+    let v2 = [widget, map(namespace, "a", &[("v", "2")]), other.clone()];
+    upgrade(world, name, "v2", &v2).await;
+    wait_reason(world, name, "Installed", "UpgradeFailed").await;
+
+    let took = deleted_and_back(world, namespace, &["a", "b", "c"]).await;
+    assert!(took < Duration::from_secs(1), "{took:?}");
+    let api = maps(world, namespace);
     meddle(&api, "d", json!({"data": {"v": "9"}})).await;
-    has_value(world, space.name(), "d", "v", "1").await;
-    let kept = world.wait_instance(&name, "Healthy", "True").await;
+    has_value(world, namespace, "d", "v", "1").await;
+    let kept = world.wait_instance(name, "Healthy", "True").await;
     assert_eq!(line(&kept, "Installed"), "True UpgradeFailed");
     assert_eq!(line(&kept, "HasValidBundle"), "True UnpackSuccessful");
-    let told = message(&kept, "Installed");
+    let problem = message(&kept, "Installed");
     for part in ["stays installed", r#"no matches for kind "Widget""#, &group] {
-        assert!(told.contains(part), "{part} is missing: {told}");
+        assert!(problem.contains(part), "{part} is missing: {problem}");
     }
 
-    // The repairs have not made it forget what it waits for.
     world.apply(&support::crd(&group, "Widget")).await;
-    has_value(world, space.name(), "a", "v", "2").await;
+    has_value(world, namespace, "a", "v", "2").await;
     for gone in ["b", "c", "d"] {
-        support::gone(maps(world, space.name()), gone).await;
+        support::gone(maps(world, namespace), gone).await;
     }
-    wait_reason(world, &name, "Installed", "InstallationSucceeded").await;
-    delete(world, &name).await;
+    wait_reason(world, name, "Installed", "InstallationSucceeded").await;
 }
 
 #[tokio::test]
-async fn what_is_installed_is_repaired_while_another_configuration_is_refused() {
+async fn installed_objects_are_repaired_while_changes_are_refused() {
     let world = running().await;
-    let name = unique("config");
-    let mut objects = [map("", &name, &[("v", "1")])];
-    objects[0]["metadata"]["namespace"] = Value::Null;
+    let name = unique("keep");
+    let space = world.cluster.temp_namespace("keep").await.unwrap();
+    let mut objects = ["a", "b", "c", "d"]
+        .map(|object| map(space.name(), object, &[("v", "1")]))
+        .to_vec();
+    // This object belongs to the install namespace, which is `default`.
+    let mut unplaced = map("", &name, &[("v", "1")]);
+    unplaced["metadata"]["namespace"] = Value::Null;
+    objects.push(unplaced.clone());
     let source = publish(world, &format!("{name}:v1"), &objects).await;
     world.instance(&name, "plain", source).await;
     world.wait_instance(&name, "Healthy", "True").await;
 
-    let nowhere = json!({"spec": {"installNamespace": format!("{name}-nowhere")}});
-    change(world, &name, nowhere).await;
-    let refused = wait_reason(world, &name, "Installed", "ReconcileFailed").await;
-    let told = message(&refused, "Installed");
-    assert!(told.contains("-nowhere\" does not exist"), "{told}");
-    // Where it was, and not where it should go.
-    let took = deleted_and_back(world, "default", &[&name]).await;
-    assert!(took < Duration::from_secs(3), "{took:?}");
-    let kept = world.wait_instance(&name, "Healthy", "True").await;
-    assert_eq!(line(&kept, "Installed"), "True ReconcileFailed");
+    invalid_labels_stop_no_repair(world, &name, space.name()).await;
+    missing_api_stops_no_repair(world, &name, space.name(), &unplaced).await;
+    missing_namespace_stops_no_repair(world, &name).await;
     delete(world, &name).await;
     support::gone(maps(world, "default"), &name).await;
 }
 
 #[tokio::test]
-async fn half_applied_upgrade_is_repaired_to_both_revisions() {
+async fn half_applied_upgrades_are_repaired_and_reverted() {
     let world = running().await;
-    let (name, space) = (
-        unique("partly"),
-        world.cluster.temp_namespace("partly").await.unwrap(),
-    );
-    install(world, &name, space.name(), &["both", "old"]).await;
+    let name = unique("partly");
+    let space = world.cluster.temp_namespace("partly").await.unwrap();
+    let v1 = ["both", "old"].map(|object| map(space.name(), object, &[("v", "1")]));
+    let source = publish(world, &format!("{name}:v1"), &v1).await;
+    world.instance(&name, "plain", source.clone()).await;
+    world.wait_instance(&name, "Healthy", "True").await;
     let group = format!("{name}.example.com");
-    // The apiserver can refuse it only once its definition is there.
+    // The API server rejects the object only once its definition exists.
     let refused = json!({
         "apiVersion": format!("{group}/v1"), "kind": "Widget",
         "metadata": {"name": "bad", "namespace": space.name()}, "spec": {"size": "large"},
@@ -118,45 +142,17 @@ async fn half_applied_upgrade_is_repaired_to_both_revisions() {
     api.delete("old", &kube::api::DeleteParams::default())
         .await
         .unwrap();
-    // The new revision does not have it, and is not active.
+    // The new revision does not have the object, and is not active.
     has_value(world, space.name(), "old", "v", "1").await;
-    let seen = read(world, &name).await;
-    assert_eq!(line(&seen, "Installed"), "True UpgradeFailed");
-    assert!(message(&seen, "Installed").contains("was being replaced"));
+    let found = read(world, &name).await;
+    assert_eq!(line(&found, "Installed"), "True UpgradeFailed");
+    assert!(message(&found, "Installed").contains("was being replaced"));
     assert_eq!(api.get("both").await.unwrap().data.unwrap()["v"], "2");
-    delete(world, &name).await;
-}
 
-#[tokio::test]
-async fn what_is_installed_is_repaired_while_no_bundle_can_be_made_of_the_template() {
-    let world = running().await;
-    let (name, space) = (
-        unique("unmade"),
-        world.cluster.temp_namespace("unmade").await.unwrap(),
-    );
-    install(world, &name, space.name(), &["a", "b", "c"]).await;
-    let labels = |labels: Value| json!({"spec": {"template": {"metadata": {"labels": labels}}}});
-    change(world, &name, labels(json!({"not a label!": "x"}))).await;
-    let refused = wait_reason(world, &name, "HasValidBundle", "ReconcileFailed").await;
-    assert_eq!(line(&refused, "HasValidBundle"), "Unknown ReconcileFailed");
-    let told = message(&refused, "HasValidBundle");
-    for part in ["not a label!", "spec.template", "correct"] {
-        assert!(told.contains(part), "{part} is missing: {told}");
-    }
-
-    let took = deleted_and_back(world, space.name(), &["a", "b", "c"]).await;
-    assert!(took < Duration::from_secs(1), "{took:?}");
-    let kept = world.wait_instance(&name, "Healthy", "True").await;
-    assert_eq!(line(&kept, "Installed"), "True InstallationSucceeded");
-    assert_eq!(line(&kept, "HasValidBundle"), "Unknown ReconcileFailed");
-    assert_eq!(bundles(world, &name).await.len(), 1);
-
-    change(
-        world,
-        &name,
-        labels(json!({"not a label!": null, "good": "x"})),
-    )
-    .await;
-    wait_reason(world, &name, "HasValidBundle", "UnpackSuccessful").await;
+    // The reverted template takes the changes of the upgrade back.
+    let patch = json!({"spec": {"template": {"spec": {"source": source}}}});
+    change(world, &name, patch).await;
+    has_value(world, space.name(), "both", "v", "1").await;
+    wait_reason(world, &name, "Installed", "InstallationSucceeded").await;
     delete(world, &name).await;
 }

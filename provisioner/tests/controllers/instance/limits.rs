@@ -1,4 +1,4 @@
-//! How many Bundles there may be, how long names may be, and classes that nobody serves.
+//! The number of Bundles of an instance, and unknown classes.
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn absent(world: &World, tag: &str) -> Value {
 
 // parity: rukpak-25
 #[tokio::test]
-async fn a_template_that_was_reverted_has_its_bundle_still() {
+async fn failing_templates_keep_the_installed_bundle_and_few_others() {
     let world = running().await;
     let (name, space) = (
         unique("reverted"),
@@ -39,20 +39,18 @@ async fn a_template_that_was_reverted_has_its_bundle_still() {
     .await;
     let instance = read(world, &name).await;
     assert_eq!(line(&instance, "Installed"), "True InstallationSucceeded");
+    failing_bundles_are_bounded(world, &instance).await;
     delete(world, &name).await;
+    support::eventually("no Bundle is left", async || {
+        let left = bundles(world, &name).await.len();
+        (left == 0).then_some(()).ok_or_else(|| left.to_string())
+    })
+    .await;
 }
 
-// parity: rukpak-25
-#[tokio::test]
-async fn bundles_of_templates_that_fail_do_not_pile_up() {
-    let world = running().await;
-    let (name, space) = (
-        unique("failing"),
-        world.cluster.temp_namespace("failing").await.unwrap(),
-    );
-    let source = publish(world, &format!("{name}:v1"), &[map(space.name(), "a", &[])]).await;
-    world.instance(&name, "plain", source.clone()).await;
-    let before = world.wait_instance(&name, "Healthy", "True").await;
+/// Bundles of failing templates do not accumulate.
+async fn failing_bundles_are_bounded(world: &World, before: &BundleInstance) {
+    let name = before.name_any();
     for n in 0..7 {
         let tag = format!("{name}-{n}");
         change(world, &name, absent(world, &tag)).await;
@@ -76,40 +74,6 @@ async fn bundles_of_templates_that_fail_do_not_pile_up() {
     }
     let now = read(world, &name).await;
     assert_eq!(line(&now, "Installed"), "True InstallationSucceeded");
-    delete(world, &name).await;
-    support::eventually("no Bundle is left", async || {
-        let left = bundles(world, &name).await.len();
-        (left == 0).then_some(()).ok_or_else(|| left.to_string())
-    })
-    .await;
-}
-
-// parity: rukpak-26
-#[tokio::test]
-async fn the_longest_name_of_an_instance_leaves_room_for_its_bundles() {
-    let world = running().await;
-    let space = world.cluster.temp_namespace("long").await.unwrap();
-    let mut names = Vec::new();
-    for end in ["a", "b"] {
-        let mut name = format!("{}-", unique("long"));
-        while name.len() < 44 {
-            name.push('x');
-        }
-        name.push_str(end);
-        let objects = [map(space.name(), end, &[])];
-        let source = publish(world, &format!("{}:v1", unique("long")), &objects).await;
-        world.instance(&name, "plain", source).await;
-        names.push(name);
-    }
-    for name in &names {
-        let installed = world.wait_instance(name, "Healthy", "True").await;
-        let bundle = installed.status.unwrap().installed_bundle_name.unwrap();
-        assert!(bundle.len() <= 52, "{bundle}");
-        assert_eq!(bundles(world, name).await.len(), 1);
-    }
-    for name in &names {
-        delete(world, name).await;
-    }
 }
 
 // parity: b1

@@ -137,34 +137,6 @@ async fn i11_of_two_that_begin_at_the_same_moment_exactly_one_has_the_object() {
     }
 }
 
-#[tokio::test]
-async fn what_is_on_its_way_out_is_waited_for() {
-    let world = running().await;
-    let name = unique("going");
-    let space = world.cluster.temp_namespace("going").await.unwrap();
-    let api = maps(world, space.name());
-    let mut old = map(space.name(), "a", &[("v", "old")]);
-    old["metadata"]["finalizers"] = json!(["tests.rukpak.io/hold"]);
-    world.apply(&old).await;
-    api.delete("a", &kube::api::DeleteParams::default())
-        .await
-        .unwrap();
-    let source = publish(
-        world,
-        &format!("{name}:v1"),
-        &[map(space.name(), "a", &[("v", "new")])],
-    )
-    .await;
-    world.instance(&name, "plain", source).await;
-    let told = refused(world, &name).await;
-    assert!(message(&told, "Installed").contains("/a exists and is being deleted"));
-    assert_eq!(line(&told, "Progressing"), "True Retrying");
-    meddle(&api, "a", json!({"metadata": {"finalizers": null}})).await;
-    world.wait_instance(&name, "Healthy", "True").await;
-    assert_eq!(api.get("a").await.unwrap().data.unwrap()["v"], "new");
-    delete(world, &name).await;
-}
-
 // parity: rukpak-43
 #[tokio::test]
 async fn what_exists_is_taken_only_when_it_is_handed_over() {

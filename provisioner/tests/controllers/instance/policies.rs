@@ -198,16 +198,6 @@ async fn a_definition_in_use_stays_and_an_instance_of_the_same_name_has_it_again
     support::gone(scene.definitions(), &scene.definition()).await;
 }
 
-#[tokio::test]
-async fn retain_keeps_a_definition_that_nobody_uses() {
-    let scene = Scene::new("retain", CrdDeletionPolicy::Retain).await;
-    delete(scene.world, &scene.name).await;
-    scene.is_gone().await;
-    let told = scene.released().await;
-    assert!(told.contains("spec.crdDeletionPolicy Retain"), "{told}");
-    scene.is_kept().await;
-}
-
 // parity: rukpak-41
 #[tokio::test]
 async fn delete_removes_custom_resources_while_the_operator_runs_then_definitions_then_the_rest() {
@@ -218,7 +208,7 @@ async fn delete_removes_custom_resources_while_the_operator_runs_then_definition
     let told = scene.says("custom resource").await;
     assert!(told.contains("held"), "{told}");
     assert_eq!(scene.widgets("v1").get_opt("free").await.unwrap(), None);
-    // Whoever has to finalise the other one is still there.
+    // Whoever has to finalize the other one is still there.
     let operators = deployments(scene.world, scene.space.name());
     let operator = operators.get("operator").await.unwrap();
     assert_eq!(operator.metadata.deletion_timestamp, None);
@@ -254,15 +244,6 @@ async fn what_nobody_finalises_is_named_and_retain_lets_the_instance_go_at_once(
 
 #[tokio::test]
 async fn retain_also_lets_go_of_a_definition_that_somebody_else_has_deleted() {
-    let scene = Scene::new("terminating", CrdDeletionPolicy::DeleteIfUnused).await;
-    scene.widget("v1", "stuck", &["example.com/nobody"]).await;
-    scene.ask().await;
-    // In use, and yet deleted.
-    scene.is_gone().await;
-    scene.is_kept().await;
-    scene.free("stuck").await;
-    support::gone(scene.definitions(), &scene.definition()).await;
-
     let scene = Scene::new("terminating", CrdDeletionPolicy::DeleteIfUnused).await;
     scene.widget("v1", "stuck", &["example.com/nobody"]).await;
     scene.delete_definition().await;

@@ -75,7 +75,7 @@ async fn what_is_orphaned_stays_and_is_taken_up_by_an_instance_of_the_same_name(
     support::gone(maps(world, space.name()), "a").await;
 }
 
-// parity: platform-19, openshift-10, g4, rukpak-32, rukpak-40
+// parity: i9, platform-19, openshift-10, g4, rukpak-32, rukpak-40
 #[tokio::test]
 async fn everything_but_namespaces_goes_with_the_instance_in_the_background_and_in_the_foreground()
 {
@@ -84,9 +84,9 @@ async fn everything_but_namespaces_goes_with_the_instance_in_the_background_and_
         let name = unique("removal");
         let group = format!("{name}.example.com");
         let objects = [
+            json!({"apiVersion": format!("{group}/v1"), "kind": "Widget", "metadata": {"name": "a", "namespace": name}}),
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}),
             support::crd(&group, "Widget"),
-            json!({"apiVersion": format!("{group}/v1"), "kind": "Widget", "metadata": {"name": "a", "namespace": name}}),
             map(&name, "a", &[]),
             deployment(&name, "operator", 1, "1", "ready"),
             cluster_role(&name),
@@ -116,9 +116,8 @@ async fn everything_but_namespaces_goes_with_the_instance_in_the_background_and_
     }
 }
 
-#[tokio::test]
-async fn an_instance_goes_while_its_bundle_is_being_unpacked() {
-    let world = running().await;
+/// The Bundle of the instance is being unpacked.
+async fn remove_while_unpacking(world: &World) {
     let name = unique("pending");
     // Takes connections and never says anything.
     let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -137,9 +136,8 @@ async fn an_instance_goes_while_its_bundle_is_being_unpacked() {
     no_bundles(world, &name).await;
 }
 
-#[tokio::test]
-async fn an_instance_goes_while_nothing_of_it_can_be_installed() {
-    let world = running().await;
+/// No object of the bundle can be applied.
+async fn remove_while_refused(world: &World) {
     let (name, space) = (
         unique("refused"),
         world.cluster.temp_namespace("refused").await.unwrap(),
@@ -157,9 +155,8 @@ async fn an_instance_goes_while_nothing_of_it_can_be_installed() {
     no_bundles(world, &name).await;
 }
 
-#[tokio::test]
-async fn an_instance_goes_that_is_installed_by_half() {
-    let world = running().await;
+/// A part of the bundle is applied.
+async fn remove_half_applied(world: &World) {
     let (name, space) = (
         unique("half"),
         world.cluster.temp_namespace("half").await.unwrap(),
@@ -183,6 +180,14 @@ async fn an_instance_goes_that_is_installed_by_half() {
     let definition = format!("widgets.{group}");
     support::gone(world.api::<CustomResourceDefinition>(), &definition).await;
     no_bundles(world, &name).await;
+}
+
+#[tokio::test]
+async fn instances_are_removed_in_every_state() {
+    let world = running().await;
+    remove_while_unpacking(world).await;
+    remove_while_refused(world).await;
+    remove_half_applied(world).await;
 }
 
 // parity: rukpak-32

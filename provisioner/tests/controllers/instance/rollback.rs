@@ -213,36 +213,6 @@ async fn a_way_back_that_is_refused_is_told_with_both_reasons_and_not_tried_all_
 }
 
 #[tokio::test]
-async fn a_reverted_template_puts_back_what_a_failed_upgrade_had_changed() {
-    let world = running().await;
-    let (name, space) = (
-        unique("revert"),
-        world.cluster.temp_namespace("revert").await.unwrap(),
-    );
-    let group = format!("{name}.example.com");
-    let v1 = [
-        definition(&group, false),
-        map(space.name(), "v", &[("v", "1")]),
-    ];
-    let source = publish(world, &format!("{name}:v1"), &v1).await;
-    world.instance(&name, "plain", source.clone()).await;
-    world.wait_instance(&name, "Installed", "True").await;
-    let v2 = [
-        definition(&group, false),
-        map(space.name(), "v", &[("v", "2")]),
-        refused(&group, space.name()),
-    ];
-    upgrade(world, &name, "v2", &v2).await;
-    wait_reason(world, &name, "Installed", "UpgradeFailed").await;
-    has_value(world, space.name(), "v", "v", "2").await;
-    let patch = json!({"spec": {"template": {"spec": {"source": source}}}});
-    change(world, &name, patch).await;
-    has_value(world, space.name(), "v", "v", "1").await;
-    wait_reason(world, &name, "Installed", "InstallationSucceeded").await;
-    delete(world, &name).await;
-}
-
-#[tokio::test]
 async fn what_was_begun_is_told_of_until_it_is_over_and_can_be_taken_back_later() {
     let world = running().await;
     let (name, space) = (

@@ -3,7 +3,7 @@
 //! | moment at which a Bundle is replaced | test |
 //! | --- | --- |
 //! | before it is created: its name is taken | [`upgrades::foreign_content_is_never_applied_during_an_upgrade`] |
-//! | created, and not recorded | [`restarts::bundles_without_a_record_are_not_installed_after_a_kill`] |
+//! | created, and not recorded | [`restarts::restarts_install_no_foreign_bundle`] |
 //! | recorded, and not unpacked | [`upgrades::foreign_content_is_never_applied_during_an_upgrade`] |
 //! | unpacked, and not applied | [`upgrades::foreign_content_is_never_applied_during_an_upgrade`] |
 //! | applied in part | [`upgrades::foreign_content_is_never_applied_during_an_upgrade`] |
@@ -11,8 +11,8 @@
 //! | applied and healthy | [`upgrades::foreign_content_is_never_applied_during_an_upgrade`] |
 //! | before a rollback | [`records::a_rollback_does_not_lead_to_a_squatted_bundle`] |
 //! | after a rollback | [`health::unhealthy_and_rolled_back_bundles_are_not_replaced`] |
-//! | while the provisioner is down | [`restarts::bundles_replaced_during_downtime_are_not_installed`] |
-//! | not adopted yet, and the status cannot be written | [`restarts::adoption_without_a_record_trusts_no_other_bundle`] |
+//! | while the provisioner is down | [`restarts::restarts_install_no_foreign_bundle`] |
+//! | not adopted yet, and the status cannot be written | [`restarts::restarts_install_no_foreign_bundle`] |
 //! | all the time | [`upgrades::a_restless_squatter_gets_nothing_installed`] |
 
 mod health;

@@ -139,7 +139,7 @@ async fn what_nobody_can_look_at_waits(platform: &Platform) {
     platform.succeeds("reef", unknown).await;
     let patch = json!({"metadata": {"labels": {labels::PLATFORM_OPERATOR: null}}});
     platform.patch::<BundleInstance>("reef", patch).await;
-    wait_for(platform.instances(), "reef", "labelled again", |it| {
+    wait_for(platform.instances(), "reef", "labeled again", |it| {
         it.labels().get(labels::PLATFORM_OPERATOR).map(drop)
     })
     .await;

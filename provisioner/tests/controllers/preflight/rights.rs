@@ -1,4 +1,4 @@
-//! Rights that an account lacks, and accounts that cannot be used.
+//! Permissions that an account lacks.
 
 use apply::{
     discovery::Kinds,
@@ -6,18 +6,13 @@ use apply::{
     plan::Step,
     preflight::{Check, Findings},
 };
-use k8s_openapi::api::{
-    authentication::v1::{TokenRequest, TokenRequestSpec},
-    core::v1::ServiceAccount,
-    rbac::v1::ClusterRole,
-};
+use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::{
-    Api, Config,
-    api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams},
+    Api,
+    api::{DeleteParams, DynamicObject, Patch, PatchParams},
     discovery::Scope,
 };
 use manifests::{api::instance::ServiceAccountRef, object::Object, yaml};
-use provisioner::account::Accounts;
 use serde_json::{Value, json};
 
 use super::{Case, config, messages};
@@ -139,7 +134,7 @@ async fn rights_that_an_account_lacks_are_listed_so_that_granting_them_is_enough
     });
     let entry = Entry {
         version: "policy/v1".to_owned(),
-        fields: None,
+        ..Entry::default()
     };
     case.inventory
         .insert(Object::try_from(leaving).unwrap().identity(), entry);
@@ -234,58 +229,4 @@ async fn whoever_may_give_rights_away_need_not_hold_them() {
         no_problems(&case.run(world).await)
     })
     .await;
-}
-
-#[tokio::test]
-async fn an_account_that_cannot_be_used_is_told_with_the_remedy() {
-    let world = world().await;
-    let namespace = world.cluster.temp_namespace("tenant").await.unwrap();
-    let absent = ServiceAccountRef {
-        name: "nobody".to_owned(),
-        namespace: namespace.name().to_owned(),
-    };
-    let objects = [config(namespace.name(), "a", &json!({}))];
-    let case = Case::new(world, namespace.name(), &objects).by(world, &absent);
-    let found = case.run(world).await;
-    assert_eq!(
-        messages(&found, Check::Rights),
-        [format!(
-            "ServiceAccount {namespace}/nobody does not exist: create it, or correct spec.serviceAccount"
-        )]
-    );
-
-    // A provisioner that may do nothing, impersonate included.
-    let account = account(world, namespace.name()).await;
-    let mut case = Case::new(world, namespace.name(), &objects).by(world, &account);
-    let accounts = Api::<ServiceAccount>::namespaced(world.client(), namespace.name());
-    let request = TokenRequest {
-        spec: Some(TokenRequestSpec::default()),
-        ..TokenRequest::default()
-    };
-    let token = accounts
-        .create_token_request("installer", &PostParams::default(), &request)
-        .await
-        .unwrap();
-    let mut config = Config::new(world.cluster.config().cluster_url.clone());
-    config
-        .root_cert
-        .clone_from(&world.cluster.config().root_cert);
-    config.auth_info.token = token.status.unwrap().token.map(Into::into);
-    case.client = Accounts::new(config)
-        .unwrap()
-        .client(Some(&account))
-        .unwrap();
-    let found = case.run(world).await;
-    let [message] = messages(&found, Check::Rights)[..] else {
-        panic!("{found:#?}");
-    };
-    for part in [
-        format!("the provisioner may not act as ServiceAccount {namespace}/installer"),
-        "cannot impersonate".to_owned(),
-        format!(
-            "kubectl create rolebinding bundle-instance-impersonator -n {namespace} --clusterrole=bundle-instance-impersonator --serviceaccount=rukpak-system:provisioner"
-        ),
-    ] {
-        assert!(message.contains(&part), "{part} is not in: {message}");
-    }
 }

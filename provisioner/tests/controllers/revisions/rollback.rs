@@ -61,6 +61,40 @@ async fn earlier_failure_causes_no_rollback() {
     fixture.uninstall().await;
 }
 
+// A slow rollout is rolled back only if the spec sets a progress deadline.
+#[tokio::test]
+async fn slow_rollout_is_rolled_back_after_an_explicit_deadline() {
+    let fixture = Fixture::new(running().await, "slow").await;
+    let objects = |size: u8| {
+        [
+            crd(&fixture.group(), "Widget"),
+            fixture.custom_resource("Widget", "operand", size),
+        ]
+    };
+    let mut declared = fixture.declare(&objects(1)).await;
+    declared.spec.rollback = Rollback::OnFailure;
+    declared.spec.progress_deadline_seconds = Some(3);
+    fixture.create(declared).await;
+    fixture
+        .observe("operand", json!({"observedGeneration": 1}))
+        .await;
+    // The operator never observes the second generation.
+    fixture.upgrade("v2", &objects(2)).await;
+    fixture.has_generation("operand", 2).await;
+    fixture.has_reason("Installed", "RolledBack").await;
+    fixture.has_generation("operand", 3).await;
+    let (_, message) = fixture.condition("Installed").await;
+    assert!(
+        message.contains("spec.progressDeadlineSeconds have passed") && message.contains("operand"),
+        "{message}"
+    );
+    fixture
+        .observe("operand", json!({"observedGeneration": 3}))
+        .await;
+    fixture.has_reason("Stalled", "RolledBack").await;
+    fixture.uninstall().await;
+}
+
 // A reverted template takes a half-applied upgrade back; a definition whose storage version moved keeps its newer form.
 #[tokio::test]
 async fn reverted_template_keeps_crds_whose_storage_version_moved() {

@@ -46,73 +46,8 @@ fn done(bundle: &Bundle) -> Option<()> {
     has(&bundle.status.as_ref()?.conditions, "Unpacked", "True").then_some(())
 }
 
-#[tokio::test]
-async fn provisioners_come_and_go_while_a_job_works_and_a_lost_store_takes_one_more() {
-    let cluster = cluster().await;
-    let client = cluster.client().unwrap();
-    let (folder, name) = (storage(), "comes");
-    let content = small(name);
-    let (first, node) = start(&cluster, &folder).await;
-    let bundles = bundle(&client, name).await;
-    let (pod, job) = (node.pod(name).await, node.job(name).await);
-    first.signal("KILL").await;
-    drop(first);
-
-    // The same Job goes on; its content comes to whoever is there then.
-    let (second, node) = start(&cluster, &folder).await;
-    node.run(&pod, &content).await.unwrap();
-    let before = wait_for(bundles.clone(), name, "unpacked", done).await;
-    assert_eq!(node.job(name).await.uid(), job.uid());
-    second.signal("KILL").await;
-    drop(second);
-
-    // With an empty store, the node has to pull once more; the Bundle is what it was all the time.
-    let empty = storage();
-    let (third, node) = start(&cluster, &empty).await;
-    let again = eventually("another Job", async || {
-        let found = node.find_job(name).await;
-        let found = found.filter(|found| found.uid() != job.uid());
-        found.ok_or_else(|| "it is still the first".to_owned())
-    })
-    .await;
-    let pod = node.pod(name).await;
-    let status = bundles.get(name).await.unwrap().status;
-    assert_eq!(status, before.status);
-    // What is something else by now is refused, and said.
-    let changed = node.run(&pod, &small("something else")).await;
-    let error = changed.unwrap_err().to_string();
-    assert!(error.contains("a Bundle does not change"), "{error}");
-    let lost = wait_for(bundles.clone(), name, "reported", |bundle: &Bundle| {
-        let lost = condition(&bundle.status.as_ref()?.conditions, "ContentAvailable")?;
-        lost.message
-            .contains("a Bundle does not change")
-            .then_some(())
-    })
-    .await;
-    let digest = |bundle: &Bundle| bundle.status.as_ref().unwrap().content_digest.clone();
-    assert_eq!(digest(&lost), digest(&before));
-    eventually("yet another Job", async || {
-        let found = node.find_job(name).await;
-        let found = found.filter(|found| found.uid() != again.uid());
-        found
-            .map(drop)
-            .ok_or_else(|| "it is still the same".to_owned())
-    })
-    .await;
-    node.run(&node.pod(name).await, &content).await.unwrap();
-    let after = wait_for(bundles, name, "available", |bundle: &Bundle| {
-        (bundle.status.as_ref()?.conditions.len() == 1).then_some(())
-    })
-    .await;
-    assert_eq!(digest(&after), digest(&before));
-    drop(third);
-}
-
-#[tokio::test]
-async fn a_quota_that_leaves_no_room_is_told_and_waited_for() {
-    let cluster = cluster().await;
-    let client = cluster.client().unwrap();
-    let quotas: Api<ResourceQuota> = Api::namespaced(client.clone(), SYSTEM);
+/// Denies pods in the system namespace.
+async fn exhaust(cluster: &Cluster, quotas: &Api<ResourceQuota>) {
     let quota = json!({
         "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none", "namespace": SYSTEM},
         "spec": {"hard": {"pods": "0"}},
@@ -123,23 +58,79 @@ async fn a_quota_that_leaves_no_room_is_told_and_waited_for() {
         hard.contains_key("pods").then_some(())
     };
     wait_for(quotas.clone(), "none", "counted", counted).await;
-    let folder = storage();
-    let (_provisioner, node) = start(&cluster, &folder).await;
-    let bundles = bundle(&client, "quota").await;
-    let told = wait_for(bundles.clone(), "quota", "denied", |bundle: &Bundle| {
+}
+
+/// The Job of a Bundle that is not this one.
+async fn next_job(node: &Kubelet, bundle: &str, before: &Job) -> Job {
+    eventually("another Job", async || {
+        let found = node.find_job(bundle).await;
+        let found = found.filter(|found| found.uid() != before.uid());
+        found.ok_or_else(|| "the Job is the same".to_owned())
+    })
+    .await
+}
+
+fn content_digest(bundle: &Bundle) -> Option<String> {
+    bundle.status.as_ref()?.content_digest.clone()
+}
+
+#[tokio::test]
+async fn jobs_outlast_quotas_restarts_and_a_lost_store() {
+    let cluster = cluster().await;
+    let client = cluster.client().unwrap();
+    let quotas: Api<ResourceQuota> = Api::namespaced(client.clone(), SYSTEM);
+    exhaust(&cluster, &quotas).await;
+    let (folder, name) = (storage(), "comes");
+    let content = small(name);
+    let (first, node) = start(&cluster, &folder).await;
+    let bundles = bundle(&client, name).await;
+    let denied = wait_for(bundles.clone(), name, "denied", |bundle: &Bundle| {
         let unpacked = condition(&bundle.status.as_ref()?.conditions, "Unpacked")?;
         unpacked.message.contains("exceeded quota").then_some(())
     })
     .await;
-    assert_eq!(told.status.unwrap().phase, Some(Phase::Pending));
-    quotas
-        .delete("none", &DeleteParams::default())
-        .await
-        .unwrap();
-    node.run(&node.pod("quota").await, &small("quota"))
-        .await
-        .unwrap();
-    wait_for(bundles, "quota", "unpacked", done).await;
+    assert_eq!(denied.status.unwrap().phase, Some(Phase::Pending));
+    let params = DeleteParams::default();
+    quotas.delete("none", &params).await.unwrap();
+    let (pod, job) = (node.pod(name).await, node.job(name).await);
+    first.signal("KILL").await;
+    drop(first);
+
+    // The same Job continues, and delivers to the provisioner that runs then.
+    let (second, node) = start(&cluster, &folder).await;
+    node.run(&pod, &content).await.unwrap();
+    let before = wait_for(bundles.clone(), name, "unpacked", done).await;
+    assert_eq!(node.job(name).await.uid(), job.uid());
+    second.signal("KILL").await;
+    drop(second);
+
+    // With an empty store, the node pulls again; the Bundle does not change.
+    let empty = storage();
+    let (third, node) = start(&cluster, &empty).await;
+    let again = next_job(&node, name, &job).await;
+    let pod = node.pod(name).await;
+    let status = bundles.get(name).await.unwrap().status;
+    assert_eq!(status, before.status);
+    // Other content is refused and reported.
+    let changed = node.run(&pod, &small("something else")).await;
+    let error = changed.unwrap_err().to_string();
+    assert!(error.contains("a Bundle does not change"), "{error}");
+    let lost = wait_for(bundles.clone(), name, "reported", |bundle: &Bundle| {
+        let lost = condition(&bundle.status.as_ref()?.conditions, "ContentAvailable")?;
+        lost.message
+            .contains("a Bundle does not change")
+            .then_some(())
+    })
+    .await;
+    assert_eq!(content_digest(&lost), content_digest(&before));
+    next_job(&node, name, &again).await;
+    node.run(&node.pod(name).await, &content).await.unwrap();
+    let after = wait_for(bundles, name, "available", |bundle: &Bundle| {
+        (bundle.status.as_ref()?.conditions.len() == 1).then_some(())
+    })
+    .await;
+    assert_eq!(content_digest(&after), content_digest(&before));
+    drop(third);
 }
 
 /// A pod that a provisioner of these tests is said to be.
@@ -171,8 +162,8 @@ fn options(pod: &str) -> Options {
 }
 
 /// Waits until these pods, and no others, have the label that the Service looks for.
-async fn labelled(pods: &Api<Pod>, expected: &[&str]) {
-    eventually("labelled", async || {
+async fn labeled(pods: &Api<Pod>, expected: &[&str]) {
+    eventually("labeled", async || {
         let all = kube::api::ListParams::default().labels("core.rukpak.io/leader=true");
         let found = pods.list(&all).await.unwrap();
         let found: Vec<_> = found.iter().map(ResourceExt::name_any).collect();
@@ -197,7 +188,7 @@ async fn of_two_replicas_the_service_selects_the_leader_and_the_other_takes_no_c
     }
     let first = Provisioner::start(&cluster, options("one")).await;
     first.says("leading").await;
-    labelled(&pods, &["one"]).await;
+    labeled(&pods, &["one"]).await;
     let second = Provisioner::start(&cluster, options("two")).await;
     second.says("waiting: another replica leads").await;
 
@@ -208,7 +199,7 @@ async fn of_two_replicas_the_service_selects_the_leader_and_the_other_takes_no_c
     for (pod, value) in [("one", json!(null)), ("two", json!("true"))] {
         let params = PatchParams::default();
         pods.patch(pod, &params, &label(value)).await.unwrap();
-        labelled(&pods, &["one"]).await;
+        labeled(&pods, &["one"]).await;
     }
 
     // By its own address, the second is asked all the same.
@@ -229,12 +220,12 @@ async fn of_two_replicas_the_service_selects_the_leader_and_the_other_takes_no_c
     first.signal("TERM").await;
     assert_eq!(first.ended().await, 0, "{}", first.log());
     second.says("leading").await;
-    labelled(&pods, &["two"]).await;
+    labeled(&pods, &["two"]).await;
     node.run(&pod, &small("two")).await.unwrap();
     wait_for(bundles, "two", "unpacked", done).await;
     second.signal("TERM").await;
     assert_eq!(second.ended().await, 0, "{}", second.log());
-    labelled(&pods, &[]).await;
+    labeled(&pods, &[]).await;
 }
 
 #[tokio::test]
@@ -253,13 +244,13 @@ async fn without_a_lease_replicas_leave_each_other_the_label() {
         provisioner.says("this pod has the leader's label").await;
         started.push(provisioner);
     }
-    labelled(&pods, &["one", "two"]).await;
+    labeled(&pods, &["one", "two"]).await;
     // What somebody takes away comes back, and is the only thing that has changed since.
     let before = pods.get("two").await.unwrap().resource_version();
     let label = Patch::Merge(json!({"metadata": {"labels": {"core.rukpak.io/leader": null}}}));
     let params = PatchParams::default();
     pods.patch("one", &params, &label).await.unwrap();
-    labelled(&pods, &["one", "two"]).await;
+    labeled(&pods, &["one", "two"]).await;
     assert_eq!(pods.get("two").await.unwrap().resource_version(), before);
 }
 

@@ -1,4 +1,6 @@
-//! What can go wrong on a node stands in the Bundle's condition.
+//! Failures on a node are reported in the condition of the Bundle.
+
+use std::path::Path;
 
 use kubelet::{container, ended, waits};
 
@@ -6,63 +8,95 @@ use super::super::irregular::{linked, skipped};
 use super::*;
 use crate::support::storage;
 
-// parity: b6
+/// The volume of the image in a pod.
+fn image_volume(pod: &Pod) -> k8s_openapi::api::core::v1::ImageVolumeSource {
+    let spec = pod.spec.as_ref().unwrap();
+    let mut volumes = spec.volumes.iter().flatten();
+    volumes.find_map(|volume| volume.image.clone()).unwrap()
+}
+
+// parity: b6, rukpak-17, rukpak-18
 #[tokio::test]
-async fn b06_what_the_kubelet_says_about_an_image_is_repeated_and_forgotten_when_it_has_it() {
+async fn b06_a_pod_that_waits_is_reported_until_it_runs() {
     let world = place().await;
     let name = unique("b6");
     let content = small(&name);
     world.bundle(&name, "plain", nowhere(&name)).await;
     let node = node(world).await;
     let pod = node.pod(&name).await;
-    let words = format!("Back-off pulling image \"127.0.0.1:1/{name}:v1\"");
-    node.report(&pod, "Pending", &waits("ImagePullBackOff", &words))
-        .await;
-    let bundle = told(world, &name, "UnpackPending", &words).await;
-    assert_eq!(message(&bundle), words);
-    assert_eq!(bundle.status.unwrap().phase, Some(Phase::Pending));
-    node.run(&pod, &content).await.unwrap();
-    world.wait_bundle(&name, "Unpacked", "True").await;
-}
+    // Only the node can resolve this tag.
+    let reference = format!("127.0.0.1:1/{name}:v1");
+    let volume = image_volume(&pod);
+    assert_eq!(volume.reference.as_ref(), Some(&reference));
+    assert_eq!(volume.pull_policy.as_deref(), Some("Always"));
 
-// parity: rukpak-17
-#[tokio::test]
-async fn whatever_keeps_a_pod_from_starting_is_told() {
-    let world = place().await;
-    let name = unique("held");
-    world.bundle(&name, "plain", nowhere(&name)).await;
-    let node = node(world).await;
-    let pod = node.pod(&name).await;
     let unscheduled = json!({"conditions": [{
         "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
         "message": "0/3 nodes are available: 3 node(s) had untolerated taint(s)",
     }]});
     node.status(&pod, unscheduled).await;
-    told(
-        world,
-        &name,
-        "UnpackPending",
-        "3 node(s) had untolerated taint(s)",
-    )
-    .await;
+    let taint = "3 node(s) had untolerated taint(s)";
+    told(world, &name, "UnpackPending", taint).await;
     let scheduled = json!({"conditions": [{"type": "PodScheduled", "status": "True"}]});
     node.status(&pod, scheduled).await;
     let unsupported = waits("CreateContainerError", "stat : no such file or directory");
     node.report(&pod, "Pending", &unsupported).await;
-    told(
-        world,
-        &name,
-        "UnpackPending",
-        "--unpack-mode=init-container",
-    )
-    .await;
+    let remedy = "--unpack-mode=init-container";
+    told(world, &name, "UnpackPending", remedy).await;
 
-    let unreadable = waits("InvalidImageName", "couldn't parse image name \"x\"");
-    node.report(&pod, "Pending", &unreadable).await;
-    let bundle = told(world, &name, "UnpackFailed", "couldn't parse image name").await;
-    assert_eq!(bundle.status.unwrap().phase, Some(Phase::Failing));
-    // It will not get better, and nothing is made again for that.
-    assert_eq!(node.pod(&name).await.uid(), pod.uid());
+    // The message of the kubelet is quoted.
+    let quoted = format!("Back-off pulling image \"{reference}\"");
+    node.report(&pod, "Pending", &waits("ImagePullBackOff", &quoted))
+        .await;
+    let bundle = told(world, &name, "UnpackPending", &quoted).await;
+    assert_eq!(message(&bundle), quoted);
+    assert_eq!(bundle.status.unwrap().phase, Some(Phase::Pending));
+    node.run(&pod, &content).await.unwrap();
+    let bundle = world.wait_bundle(&name, "Unpacked", "True").await;
+    assert!(message(&bundle).contains("pinned by contentDigest alone"));
+    let resolved = bundle.status.unwrap().resolved_source.unwrap().image;
+    assert_eq!(resolved.unwrap().reference, reference);
+}
+
+// parity: b3
+#[tokio::test]
+async fn b03_pods_that_are_deleted_or_stopped_are_replaced() {
+    let world = place().await;
+    let name = unique("b3");
+    world.bundle(&name, "plain", nowhere(&name)).await;
+    let node = node(world).await;
+    let (first, job) = (node.pod(&name).await, node.job(&name).await);
+    let params = DeleteParams::default().grace_period(0);
+    node.pods()
+        .delete(&first.name_any(), &params)
+        .await
+        .unwrap();
+    gone::<Pod>(node.pods(), &first.name_any()).await;
+    let second = node.pod(&name).await;
+    assert_ne!(first.uid(), second.uid(), "deleted");
+
+    // An eviction does not fail the Job.
+    let stopped = ended(143, "Error", "Stopped: stopped by SIGTERM");
+    let evicted = json!({
+        "phase": "Failed",
+        "reason": "Evicted",
+        "message": "The node was low on resource: memory.",
+        "conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}],
+        "containerStatuses": [container("unpack", &stopped)],
+    });
+    node.status(&second, evicted).await;
+    let third = node.pod(&name).await;
+    assert_ne!(second.uid(), third.uid(), "evicted");
+
+    // The program ends with its pod, without a condition that the pod was disrupted.
+    node.report(&third, "Failed", &stopped).await;
+    let retried = "its Job tries again: Stopped: stopped by SIGTERM";
+    told(world, &name, "UnpackPending", retried).await;
+    let last = node.pod(&name).await;
+    assert_ne!(third.uid(), last.uid(), "stopped");
+    assert_eq!(node.job(&name).await.uid(), job.uid());
+    node.run(&last, &small(&name)).await.unwrap();
+    world.wait_bundle(&name, "Unpacked", "True").await;
 }
 
 // parity: complaint-2
@@ -104,98 +138,53 @@ async fn a_job_that_failed_is_kept_to_be_looked_at_and_followed_by_another() {
     world.wait_bundle(&name, "Unpacked", "True").await;
 }
 
-#[tokio::test]
-async fn an_eviction_says_nothing_about_the_bundle() {
-    let world = place().await;
-    let name = unique("evicted");
-    let content = small(&name);
+/// Runs the Job of a new Bundle with the files of a folder. Returns the Bundle and the reason of an error.
+async fn deliver(world: &World, node: &Kubelet, folder: &Path) -> (String, Option<String>) {
+    let name = unique("content");
     world.bundle(&name, "plain", nowhere(&name)).await;
-    let node = node(world).await;
-    let (pod, job) = (node.pod(&name).await, node.job(&name).await);
-    let stopped = ended(143, "Error", "Stopped: stopped by SIGTERM");
-    let evicted = json!({
-        "phase": "Failed",
-        "reason": "Evicted",
-        "message": "The node was low on resource: memory.",
-        "conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}],
-        "containerStatuses": [container("unpack", &stopped)],
-    });
-    node.status(&pod, evicted).await;
-    let next = node.pod(&name).await;
-    assert_ne!(next.uid(), pod.uid());
-    assert_eq!(node.job(&name).await.uid(), job.uid());
-    node.run(&next, &content).await.unwrap();
-    world.wait_bundle(&name, "Unpacked", "True").await;
-}
-
-// parity: b3
-#[tokio::test]
-async fn a_program_that_is_stopped_with_its_pod_fails_no_job() {
-    let world = place().await;
-    let name = unique("stopped");
-    let content = small(&name);
-    world.bundle(&name, "plain", nowhere(&name)).await;
-    let node = node(world).await;
-    let (pod, job) = (node.pod(&name).await, node.job(&name).await);
-    // As when somebody deletes the pod: nothing says that it had to go.
-    let stopped = ended(143, "Error", "Stopped: stopped by SIGTERM");
-    node.report(&pod, "Failed", &stopped).await;
-    told(
-        world,
-        &name,
-        "UnpackPending",
-        "its Job tries again: Stopped: stopped by SIGTERM",
-    )
-    .await;
-    let next = node.pod(&name).await;
-    assert_ne!(next.uid(), pod.uid());
-    assert_eq!(node.job(&name).await.uid(), job.uid());
-    node.run(&next, &content).await.unwrap();
-    world.wait_bundle(&name, "Unpacked", "True").await;
+    let pod = node.pod(&name).await;
+    let sent = node.run_folder(&pod, folder).await;
+    (name, sent.err().map(|error| error.reason().to_owned()))
 }
 
 #[tokio::test]
-async fn what_is_too_large_or_no_bundle_is_said_by_the_program() {
+async fn content_of_jobs_is_checked_like_any_other() {
     let world = place().await;
     let node = node(world).await;
     let (large, none) = (storage(), storage());
     std::fs::create_dir(large.path().join("manifests")).unwrap();
     std::fs::write(large.path().join("manifests/a.yaml"), "x".repeat(17 << 20)).unwrap();
     std::fs::write(none.path().join("os-release"), "ID=none").unwrap();
-    for (folder, text) in [
-        (large, "LimitExceeded"),
-        (none, "check that the image is a bundle"),
+    let link = linked("link", "manifests/link.yaml");
+    // The program of the Job refuses these.
+    for (folder, reason, text) in [
+        (&large, "UnpackFailed", "LimitExceeded"),
+        (&none, "UnpackFailed", "check that the image is a bundle"),
+        (
+            &link,
+            "EntryRefused",
+            "source bundle content: entry \"manifests/link.yaml\" is a symbolic link",
+        ),
     ] {
-        let name = unique("content");
-        world.bundle(&name, "plain", nowhere(&name)).await;
-        let pod = node.pod(&name).await;
-        node.run_folder(&pod, folder.path()).await.unwrap_err();
-        told(world, &name, "UnpackFailed", text).await;
+        let (name, error) = deliver(world, &node, folder.path()).await;
+        let error = error.unwrap_or_else(|| panic!("{text}: accepted"));
+        let bundle = told(world, &name, reason, text).await;
+        assert_eq!(bundle.status.unwrap().phase, Some(Phase::Failing), "{text}");
+        assert_eq!(error == "EntryRefused", reason == "EntryRefused", "{error}");
     }
-}
 
-#[tokio::test]
-async fn a_link_among_the_manifests_of_a_job_is_rejected() {
-    let world = place().await;
-    let (name, node) = (unique("linked"), node(world).await);
+    // The controller refuses this content, which does not change: no other Job is created.
+    let name = unique("refused");
     world.bundle(&name, "plain", nowhere(&name)).await;
-    let pod = node.pod(&name).await;
-    let folder = linked(&name, "manifests/link.yaml");
-    let error = node.run_folder(&pod, folder.path()).await.unwrap_err();
-    assert_eq!(error.reason(), "EntryRefused");
-    let text = "source bundle content: entry \"manifests/link.yaml\" is a symbolic link";
-    let bundle = told(world, &name, "EntryRefused", text).await;
-    assert_eq!(bundle.status.unwrap().phase, Some(Phase::Failing));
-}
+    let nested = content(&[("manifests/nested/a.yaml", config_map("default", "a", "a"))]);
+    node.run(&node.pod(&name).await, &nested).await.unwrap();
+    told(world, &name, "UnpackFailed", "manifests/nested").await;
+    let job = node.job(&name).await;
+    assert!(job.annotations().contains_key("core.rukpak.io/handed-over"));
 
-#[tokio::test]
-async fn skipped_entries_of_a_job_are_counted() {
-    let world = place().await;
-    let (name, node) = (unique("linked"), node(world).await);
-    world.bundle(&name, "plain", nowhere(&name)).await;
-    let pod = node.pod(&name).await;
-    let folder = linked(&name, "tests/link");
-    node.run_folder(&pod, folder.path()).await.unwrap();
+    let link = linked("skipped", "tests/link");
+    let (name, error) = deliver(world, &node, link.path()).await;
+    assert_eq!(error, None);
     let bundle = world.wait_bundle(&name, "Unpacked", "True").await;
     assert_eq!(bundle.status.unwrap().skipped, skipped("tests/link"));
 }

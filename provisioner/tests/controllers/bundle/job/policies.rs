@@ -3,9 +3,7 @@
 use std::{pin::pin, time::Duration};
 
 use futures::StreamExt as _;
-use k8s_openapi::api::{
-    admissionregistration::v1::ValidatingAdmissionPolicyBinding, core::v1::Container,
-};
+use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicyBinding;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kubelet::{container, ended};
 use tokio::time::{Instant, timeout_at};
@@ -94,11 +92,8 @@ async fn in_force(
     .await;
 }
 
-// parity: rukpak-13
-#[tokio::test]
-async fn a_container_that_a_policy_adds_and_that_does_not_end_breaks_nothing() {
-    let world = place().await;
-    let name = unique("sidecar");
+/// Policies that add a container to the pods of a Bundle, and change fields of its Jobs.
+async fn mutate(world: &World, name: &str) {
     let sidecar = json!({
         "reinvocationPolicy": "Never",
         "mutations": [{
@@ -106,31 +101,56 @@ async fn a_container_that_a_policy_adds_and_that_does_not_end_breaks_nothing() {
             "jsonPatch": {"expression": "[JSONPatch{op: 'add', path: '/spec/containers/0', value: Object.spec.containers{name: 'proxy', image: 'proxy'}}]"},
         }],
     });
-    policy(world, &name, "MutatingAdmission", ("", "pods"), sidecar).await;
-    in_force(world, &name, false, |answer| {
+    policy(world, name, "MutatingAdmission", ("", "pods"), sidecar).await;
+    let defaults = json!({
+        "reinvocationPolicy": "Never",
+        "mutations": [{
+            "patchType": "ApplyConfiguration",
+            "applyConfiguration": {"expression": "Object{metadata: Object.metadata{annotations: {'example.com/cost-center': 'x'}}, spec: Object.spec{ttlSecondsAfterFinished: 60, template: Object.spec.template{spec: Object.spec.template.spec{priority: 0, terminationGracePeriodSeconds: 1}}}}"},
+        }],
+    });
+    let jobs = ("batch", "jobs");
+    policy(world, name, "MutatingAdmission", jobs, defaults).await;
+    in_force(world, name, false, |answer| {
         let pod = answer.as_ref().ok();
         pod.is_some_and(|pod| pod["spec"]["containers"][0]["name"] == "proxy")
     })
     .await;
+    in_force(world, name, true, |answer| {
+        let job = answer.as_ref().ok();
+        job.is_some_and(|job| job["spec"]["ttlSecondsAfterFinished"] == 60)
+    })
+    .await;
+}
 
+// parity: rukpak-13
+#[tokio::test]
+async fn jobs_and_pods_that_policies_change_are_kept() {
+    let world = place().await;
+    let name = unique("mutated");
+    mutate(world, &name).await;
     let content = small(&name);
     world.bundle(&name, "plain", nowhere(&name)).await;
     let node = node(world).await;
     let (pod, job) = (node.pod(&name).await, node.job(&name).await);
-    let names = |one: &Container| one.name.clone();
-    let containers: Vec<_> = pod
-        .spec
-        .as_ref()
-        .unwrap()
-        .containers
-        .iter()
-        .map(names)
-        .collect();
+    let ttl = job.spec.as_ref().unwrap().ttl_seconds_after_finished;
+    assert_eq!(ttl, Some(60));
+    let containers = &pod.spec.as_ref().unwrap().containers;
+    let containers: Vec<_> = containers.iter().map(|one| one.name.as_str()).collect();
     assert_eq!(containers, ["proxy", "unpack"]);
+    // The controller reconciles the Bundle several times.
+    for number in 0..3 {
+        let reason = format!("try {number}");
+        node.report(&pod, "Pending", &kubelet::waits("ErrImagePull", &reason))
+            .await;
+        told(world, &name, "UnpackPending", &reason).await;
+    }
+    assert_eq!(node.job(&name).await.uid(), job.uid());
     node.send(&pod, &content).await.unwrap();
     world.wait_bundle(&name, "Unpacked", "True").await;
     assert_eq!(node.job(&name).await.uid(), job.uid());
-    // The program has ended, and the other one would go on until the deadline.
+
+    // The program has ended; the other container would run until the deadline of the Job.
     let status = json!({"phase": "Running", "containerStatuses": [
         container("proxy", &json!({"running": {}})),
         container("unpack", &ended(0, "Completed", "")),
@@ -138,50 +158,6 @@ async fn a_container_that_a_policy_adds_and_that_does_not_end_breaks_nothing() {
     node.status(&pod, status).await;
     gone::<Job>(node.jobs(), &job.name_any()).await;
     gone::<Pod>(node.pods(), &pod.name_any()).await;
-    world.wait_bundle(&name, "Unpacked", "True").await;
-}
-
-// parity: rukpak-13
-#[tokio::test]
-async fn what_a_policy_makes_of_a_job_is_no_reason_to_make_it_again() {
-    let world = place().await;
-    let name = unique("defaults");
-    let mutated = json!({
-        "reinvocationPolicy": "Never",
-        "mutations": [{
-            "patchType": "ApplyConfiguration",
-            "applyConfiguration": {"expression": "Object{metadata: Object.metadata{annotations: {'example.com/cost-center': 'x'}}, spec: Object.spec{ttlSecondsAfterFinished: 60, template: Object.spec.template{spec: Object.spec.template.spec{priority: 0, terminationGracePeriodSeconds: 1}}}}"},
-        }],
-    });
-    policy(
-        world,
-        &name,
-        "MutatingAdmission",
-        ("batch", "jobs"),
-        mutated,
-    )
-    .await;
-    in_force(world, &name, true, |answer| {
-        let job = answer.as_ref().ok();
-        job.is_some_and(|job| job["spec"]["ttlSecondsAfterFinished"] == 60)
-    })
-    .await;
-    world.bundle(&name, "plain", nowhere(&name)).await;
-    let node = node(world).await;
-    let (pod, job) = (node.pod(&name).await, node.job(&name).await);
-    assert_eq!(
-        job.spec.as_ref().unwrap().ttl_seconds_after_finished,
-        Some(60)
-    );
-    // It is looked at again and again.
-    for number in 0..3 {
-        let words = format!("try {number}");
-        node.report(&pod, "Pending", &kubelet::waits("ErrImagePull", &words))
-            .await;
-        told(world, &name, "UnpackPending", &words).await;
-    }
-    assert_eq!(node.job(&name).await.uid(), job.uid());
-    node.run(&pod, &small(&name)).await.unwrap();
     world.wait_bundle(&name, "Unpacked", "True").await;
 }
 
@@ -259,30 +235,6 @@ async fn a_policy_that_takes_the_labels_of_pods_away_is_told_and_breaks_nothing(
     world.wait_bundle(&name, "Unpacked", "True").await;
 }
 
-#[tokio::test]
-async fn jobs_that_a_policy_denies_are_told_for_as_long_as_it_does() {
-    let world = place().await;
-    let name = unique("nojob");
-    let denied = json!({"validations": [{"expression": "false", "message": "no jobs on Sundays"}]});
-    let policy = policy(
-        world,
-        &name,
-        "ValidatingAdmission",
-        ("batch", "jobs"),
-        denied,
-    )
-    .await;
-    in_force(world, &name, true, Result::is_err).await;
-    world.bundle(&name, "plain", nowhere(&name)).await;
-    told(world, &name, "UnpackFailed", "no jobs on Sundays").await;
-    stays(world, &name, "no jobs on Sundays").await;
-    // There was none before it either, so the next one need not wait for that.
-    let bindings: Api<ValidatingAdmissionPolicyBinding> = world.api();
-    let params = DeleteParams::default();
-    bindings.delete(&policy, &params).await.unwrap();
-    node(world).await.job(&name).await;
-}
-
 /// The Bundle is looked at again meanwhile, and more than once.
 async fn stays(world: &World, name: &str, text: &str) {
     let api: Api<Bundle> = world.api();
@@ -296,34 +248,48 @@ async fn stays(world: &World, name: &str, text: &str) {
     }
 }
 
-#[tokio::test]
-async fn pods_that_a_policy_denies_are_told_until_it_lets_them_pass() {
-    let world = place().await;
-    let name = unique("denied");
-    let denied = json!({"validations": [{"expression": "false", "message": "no pods on Sundays"}]});
-    policy(world, &name, "ValidatingAdmission", ("", "pods"), denied).await;
-    in_force(world, &name, false, Result::is_err).await;
-    world.bundle(&name, "plain", nowhere(&name)).await;
-    let bundle = told(world, &name, "UnpackPending", "no pods on Sundays").await;
-    assert!(
-        message(&bundle).contains("cannot make its pod"),
-        "{}",
-        message(&bundle)
-    );
-    assert_eq!(bundle.status.unwrap().phase, Some(Phase::Pending));
+/// Denies the Jobs or pods of a Bundle. Returns the name of the policy.
+async fn deny(world: &World, bundle: &str, is_job: bool, message: &str) -> String {
+    let resource = if is_job {
+        ("batch", "jobs")
+    } else {
+        ("", "pods")
+    };
+    let spec = json!({"validations": [{"expression": "false", "message": message}]});
+    let name = policy(world, bundle, "ValidatingAdmission", resource, spec).await;
+    in_force(world, bundle, is_job, Result::is_err).await;
+    name
+}
+
+/// Ends a policy of [`deny`].
+async fn allow(world: &World, policy: &str) {
+    let bindings: Api<ValidatingAdmissionPolicyBinding> = world.api();
+    let params = DeleteParams::default();
+    bindings.delete(policy, &params).await.unwrap();
 }
 
 #[tokio::test]
-async fn why_another_pod_is_denied_is_told_with_what_became_of_the_one_before() {
+async fn denied_jobs_and_pods_are_reported_until_allowed() {
     let world = place().await;
-    let name = unique("second");
+    let name = unique("denied");
+    let jobs = deny(world, &name, true, "no jobs on Sundays").await;
     world.bundle(&name, "plain", nowhere(&name)).await;
+    told(world, &name, "UnpackFailed", "no jobs on Sundays").await;
+    stays(world, &name, "no jobs on Sundays").await;
+    let pods = deny(world, &name, false, "no pods on Sundays").await;
+    allow(world, &jobs).await;
     let node = node(world).await;
+    node.job(&name).await;
+
+    let bundle = told(world, &name, "UnpackPending", "no pods on Sundays").await;
+    let reason = message(&bundle);
+    assert!(reason.contains("cannot make its pod"), "{reason}");
+    assert_eq!(bundle.status.unwrap().phase, Some(Phase::Pending));
+    allow(world, &pods).await;
     let pod = node.pod(&name).await;
-    let denied =
-        json!({"validations": [{"expression": "false", "message": "one pod a day is enough"}]});
-    policy(world, &name, "ValidatingAdmission", ("", "pods"), denied).await;
-    in_force(world, &name, false, Result::is_err).await;
+
+    // The message names the end of the first pod as well.
+    deny(world, &name, false, "one pod a day is enough").await;
     let evicted = json!({
         "phase": "Failed",
         "reason": "Evicted",
@@ -332,7 +298,7 @@ async fn why_another_pod_is_denied_is_told_with_what_became_of_the_one_before() 
     });
     node.status(&pod, evicted).await;
     let bundle = told(world, &name, "UnpackPending", "one pod a day is enough").await;
-    let said = message(&bundle);
-    assert!(said.contains("cannot make another pod"), "{said}");
-    assert!(said.contains("The node was low on resource"), "{said}");
+    let reason = message(&bundle);
+    assert!(reason.contains("cannot make another pod"), "{reason}");
+    assert!(reason.contains("The node was low on resource"), "{reason}");
 }

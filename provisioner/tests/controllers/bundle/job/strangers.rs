@@ -121,116 +121,74 @@ async fn strangers(world: &World, node: &Kubelet, ours: &Pod, job: &Job) -> Stra
     }
 }
 
-#[tokio::test]
-async fn only_the_pod_of_this_bundles_job_may_hand_its_content_over() {
-    let world = place().await;
-    let node = node(world).await;
-    let (name, other, plain) = (unique("whose"), unique("whose"), unique("whose"));
-    let content = small(&name);
-    world.bundle(&name, "plain", nowhere(&name)).await;
+/// Tokens that must not deliver content to the Bundle of a pod.
+async fn rejected(world: &World, node: &Kubelet, name: &str, content: &Content) -> String {
+    let (other, plain, upload) = (unique("whose"), unique("whose"), unique("door"));
     world.bundle(&other, "plain", nowhere(&other)).await;
     world
         .bundle(&plain, "plain", image("127.0.0.1:1/a:v1"))
         .await;
-    let (ours, theirs) = (node.pod(&name).await, node.pod(&other).await);
+    let source = BundleSource {
+        type_: "upload".to_owned(),
+        upload: Some(manifests::api::bundle::UploadSource::default()),
+        ..BundleSource::default()
+    };
+    world.bundle(&upload, "plain", source).await;
+    let (ours, theirs) = (node.pod(name).await, node.pod(&other).await);
     let good = node.token(&ours).await;
     let others = node.token(&theirs).await;
-    let strangers = strangers(world, &node, &ours, &node.job(&name).await).await;
-    let unknown = (StatusCode::UNAUTHORIZED, "Unauthorized".to_owned());
-    let forbidden = (StatusCode::FORBIDDEN, "Forbidden".to_owned());
-    for (why, bundle, token, expected) in [
-        ("no token", &name, "", unknown.clone()),
-        (
-            "no token of this cluster",
-            &name,
-            "nonsense",
-            unknown.clone(),
-        ),
-        (
-            "a token for the apiserver",
-            &name,
-            &strangers.apiservers,
-            unknown.clone(),
-        ),
-        (
-            "a token for somebody else",
-            &name,
-            &strangers.elsewhere,
-            unknown.clone(),
-        ),
-        (
-            "a token of no pod",
-            &name,
-            &strangers.unbound,
-            unknown.clone(),
-        ),
-        (
-            "a pod of no Job",
-            &name,
-            &strangers.without_job,
-            forbidden.clone(),
-        ),
-        (
-            "a pod that names the Job",
-            &name,
-            &strangers.named,
-            forbidden.clone(),
-        ),
-        (
-            "a pod of another account",
-            &name,
-            &strangers.foreign,
-            forbidden.clone(),
-        ),
-        ("another Bundle's pod", &name, &others, forbidden.clone()),
-        (
-            "the same pod for another Bundle",
-            &other,
-            &good,
-            forbidden.clone(),
-        ),
-        ("a Bundle without a Job", &plain, &good, forbidden.clone()),
-        (
-            "a Bundle that does not exist",
-            &unique("none"),
-            &good,
-            (StatusCode::NOT_FOUND, "NotFound".to_owned()),
-        ),
+    let strangers = strangers(world, node, &ours, &node.job(name).await).await;
+    let none = unique("none");
+    let unknown = (StatusCode::UNAUTHORIZED, "Unauthorized");
+    let forbidden = (StatusCode::FORBIDDEN, "Forbidden");
+    for (why, bundle, token, (status, reason)) in tests::rows![
+        "no token", name, "" => unknown;
+        "no token of this cluster", name, "nonsense" => unknown;
+        "a token for the API server", name, &strangers.apiservers => unknown;
+        "a token for another service", name, &strangers.elsewhere => unknown;
+        "a token of no pod", name, &strangers.unbound => unknown;
+        "a pod of no Job", name, &strangers.without_job => forbidden;
+        "a pod that names the Job", name, &strangers.named => forbidden;
+        "a pod of another account", name, &strangers.foreign => forbidden;
+        "the pod of another Bundle", name, &others => forbidden;
+        "the same pod for another Bundle", &other, &good => forbidden;
+        "the same pod for an upload", &upload, &good => forbidden;
+        "a Bundle without a Job", &plain, &good => forbidden;
+        "a Bundle that does not exist", &none, &good => (StatusCode::NOT_FOUND, "NotFound");
     ] {
-        assert_eq!(
-            put(world, bundle, token, &content, false).await,
-            expected,
-            "{why}"
-        );
+        let found = put(world, bundle, token, content, false).await;
+        assert_eq!(found, (status, reason.to_owned()), "{why}");
     }
-    let job = node.find_job(&name).await.unwrap();
+    let job = node.find_job(name).await.unwrap();
     assert!(!job.annotations().contains_key("core.rukpak.io/handed-over"));
 
-    // A pod that is gone has no word any more.
+    // The token of a deleted pod is not valid.
     let params = DeleteParams::default().grace_period(0);
     node.pods()
         .delete(&theirs.name_any(), &params)
         .await
         .unwrap();
     gone::<Pod>(node.pods(), &theirs.name_any()).await;
-    let late = put(world, &other, &others, &content, false).await;
+    let late = put(world, &other, &others, content, false).await;
     assert!(
         matches!(late.0, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN),
         "{late:?}"
     );
+    good
 }
 
 #[tokio::test]
-async fn content_is_taken_once_and_what_is_said_about_it_has_to_be_true() {
+async fn only_the_pod_of_a_job_delivers_content_and_once() {
     let world = place().await;
-    let (name, node) = (unique("once"), node(world).await);
+    let (name, node) = (unique("whose"), node(world).await);
     let content = small(&name);
     world.bundle(&name, "plain", nowhere(&name)).await;
-    let good = node.token(&node.pod(&name).await).await;
-    // What is claimed has to be true; what is true is taken once, and what is the same again.
-    let lied = put(world, &name, &good, &content, true).await;
+    let good = Box::pin(rejected(world, &node, &name, &content)).await;
+
+    // The claims have to be true. The content is accepted once, and the same content again.
+    let false_claim = put(world, &name, &good, &content, true).await;
     assert_eq!(
-        lied,
+        false_claim,
         (
             StatusCode::UNPROCESSABLE_ENTITY,
             "DigestMismatch".to_owned()
@@ -243,22 +201,4 @@ async fn content_is_taken_once_and_what_is_said_about_it_has_to_be_true() {
     assert_eq!(status, StatusCode::OK);
     let changed = put(world, &name, &good, &small("another"), false).await;
     assert_eq!(changed, (StatusCode::CONFLICT, "ContentChanged".to_owned()));
-}
-
-#[tokio::test]
-async fn what_a_job_sends_elsewhere_is_no_upload_and_an_upload_is_nothing_of_a_job() {
-    let world = place().await;
-    let node = node(world).await;
-    let (name, upload) = (unique("door"), unique("door"));
-    world.bundle(&name, "plain", nowhere(&name)).await;
-    let source = BundleSource {
-        type_: "upload".to_owned(),
-        upload: Some(manifests::api::bundle::UploadSource::default()),
-        ..BundleSource::default()
-    };
-    world.bundle(&upload, "plain", source).await;
-    let pod = node.pod(&name).await;
-    let token = node.token(&pod).await;
-    let (status, _) = put(world, &upload, &token, &small(&name), false).await;
-    assert_eq!(status, StatusCode::FORBIDDEN);
 }

@@ -8,6 +8,25 @@ impl Scene {
         upgrade(self.world, &self.name, "v2", &[self.operator()]).await;
     }
 
+    /// Takes the definition into the bundle again, and out of the bundle once the definition has no custom resources.
+    async fn leave_unused(&self) {
+        let definition = support::crd(&self.group(), "Widget");
+        let objects = [definition, self.operator()];
+        upgrade(self.world, &self.name, "v3", &objects).await;
+        support::wait_for(self.definitions(), &self.definition(), "owned", |owned| {
+            (owned.labels().get(labels::OWNER_NAME)? == &self.name).then_some(())
+        })
+        .await;
+        let widgets = self.widgets("v1");
+        let params = DeleteParams::default();
+        widgets.delete("precious", &params).await.unwrap();
+        upgrade(self.world, &self.name, "v4", &[self.operator()]).await;
+        support::gone(self.definitions(), &self.definition()).await;
+        let settled = self.has_left().await;
+        assert_eq!(settled.status.unwrap().released, [""; 0]);
+        delete(self.world, &self.name).await;
+    }
+
     /// Waits until the instance has nothing but its workload.
     async fn has_left(&self) -> BundleInstance {
         support::wait_for(
@@ -25,17 +44,7 @@ impl Scene {
 }
 
 #[tokio::test]
-async fn a_definition_that_leaves_goes_when_nobody_uses_it() {
-    let scene = Scene::new("leaves", CrdDeletionPolicy::DeleteIfUnused).await;
-    scene.leave().await;
-    support::gone(scene.definitions(), &scene.definition()).await;
-    let settled = scene.has_left().await;
-    assert_eq!(settled.status.unwrap().released, [""; 0]);
-    delete(scene.world, &scene.name).await;
-}
-
-#[tokio::test]
-async fn a_definition_that_leaves_stays_while_it_is_used_or_to_be_retained() {
+async fn definitions_that_leave_a_bundle_are_pruned_if_unused() {
     for (policy, why) in [
         (
             CrdDeletionPolicy::DeleteIfUnused,
@@ -59,7 +68,11 @@ async fn a_definition_that_leaves_stays_while_it_is_used_or_to_be_retained() {
         assert!(told.contains(&scene.definition()), "{told}");
         assert!(told.contains(why), "{told}");
         scene.widgets("v1").get("precious").await.unwrap();
-        // Nobody's any more: the removal of the instance is no removal of it.
+        if policy == CrdDeletionPolicy::DeleteIfUnused {
+            scene.leave_unused().await;
+            continue;
+        }
+        // The definition is released: it outlives the instance.
         scene.set_policy("Delete").await;
         delete(scene.world, &scene.name).await;
         scene.widgets("v1").get("precious").await.unwrap();

@@ -1,6 +1,5 @@
-//! Removing what was to go while nobody was there.
+//! Removals that began while no provisioner ran.
 
-use cluster::{Cluster, Lease};
 use kube::{Client, Resource};
 
 use super::*;
@@ -10,24 +9,20 @@ fn api<K: Resource<DynamicType = ()>>(client: &Client) -> Api<K> {
     Api::all(client.clone())
 }
 
-/// A cluster whose provisioner has installed two ConfigMaps and a definition, and is gone.
-struct Away {
-    cluster: Lease,
-    instances: Api<BundleInstance>,
+/// An instance of two ConfigMaps and a definition.
+struct Installed {
     maps: Api<ConfigMap>,
     name: String,
     definition: String,
 }
 
-async fn away() -> Away {
-    // The registry only; the provisioner of the others would have a hand in this.
+async fn install(client: &Client, instances: &Api<BundleInstance>, prefix: &str) -> Installed {
+    // Only the registry is shared: another provisioner would take part in the removal.
     let world = world().await;
-    let cluster = support::with_controllers().await;
-    let client = cluster.client().unwrap();
-    let name = unique("away");
+    let name = unique(prefix);
     let namespace: Namespace = serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();
     let params = kube::api::PostParams::default();
-    let namespaces: Api<Namespace> = api(&client);
+    let namespaces: Api<Namespace> = api(client);
     namespaces.create(&params, &namespace).await.unwrap();
     let group = format!("{name}.example.com");
     let objects = [
@@ -36,27 +31,95 @@ async fn away() -> Away {
         support::crd(&group, "Widget"),
     ];
     let source = publish(world, &format!("{name}:v1"), &objects).await;
-    let provisioner = Provisioner::start(&cluster, support::Options::default()).await;
-    let instances: Api<BundleInstance> = api(&client);
     let instance = support::instance(&name, "plain", source);
     instances.create(&params, &instance).await.unwrap();
-    let is_healthy = |it: &BundleInstance| {
-        support::has(&it.status.as_ref()?.conditions, "Healthy", "True").then_some(())
+    let is_healthy = |instance: &BundleInstance| {
+        support::has(&instance.status.as_ref()?.conditions, "Healthy", "True").then_some(())
     };
     support::wait_for(instances.clone(), &name, "Healthy", is_healthy).await;
-    provisioner.signal("KILL").await;
-    provisioner.ended().await;
-    Away {
-        instances,
-        maps: Api::namespaced(client, &name),
+    Installed {
+        maps: Api::namespaced(client.clone(), &name),
         definition: format!("widgets.{group}"),
         name,
-        cluster,
     }
 }
 
-async fn no_bundles_at_all(cluster: &Cluster) {
-    let bundles: Api<Bundle> = api(&cluster.client().unwrap());
+async fn kill(provisioner: Provisioner) {
+    provisioner.signal("KILL").await;
+    provisioner.ended().await;
+}
+
+/// Deletes an instance whose objects are orphaned, and waits until the garbage collector has released the objects.
+async fn orphan(instances: &Api<BundleInstance>, installed: &Installed) {
+    let params = DeleteParams {
+        propagation_policy: Some(kube::api::PropagationPolicy::Orphan),
+        ..DeleteParams::default()
+    };
+    instances.delete(&installed.name, &params).await.unwrap();
+    let is_released =
+        |instance: &BundleInstance| (instance.finalizers() == [labels::UNINSTALL]).then_some(());
+    support::wait_for(
+        instances.clone(),
+        &installed.name,
+        "released by the garbage collector",
+        is_released,
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn instances_deleted_during_an_outage_are_removed_or_orphaned() {
+    let cluster = support::with_controllers().await;
+    let client = cluster.client().unwrap();
+    let instances: Api<BundleInstance> = api(&client);
+    let first = Provisioner::start(&cluster, support::Options::default()).await;
+    let orphaned = install(&client, &instances, "orphaned").await;
+    let deleted = install(&client, &instances, "deleted").await;
+    kill(first).await;
+
+    orphan(&instances, &orphaned).await;
+    let hold = json!({"metadata": {"finalizers": ["example.com/rival"]}});
+    meddle(&deleted.maps, "held", hold).await;
+    let params = DeleteParams::default();
+    instances.delete(&deleted.name, &params).await.unwrap();
+    // The provisioner would repair both ConfigMaps of an instance that is not deleted.
+    deleted.maps.delete("free", &params).await.unwrap();
+    let waiting = instances.get(&deleted.name).await.unwrap();
+    assert!(waiting.metadata.deletion_timestamp.is_some());
+
+    // The second process begins with the removal, and is killed before the end.
+    let second = Provisioner::start(&cluster, support::Options::default()).await;
+    support::wait_for(
+        instances.clone(),
+        &deleted.name,
+        "waiting for the held ConfigMap",
+        |instance: &BundleInstance| {
+            let found = condition(&instance.status.as_ref()?.conditions, "Progressing")?;
+            found.message.contains("example.com/rival").then_some(())
+        },
+    )
+    .await;
+    assert_eq!(deleted.maps.get_opt("free").await.unwrap(), None);
+    kill(second).await;
+    let released = json!({"metadata": {"finalizers": null}});
+    meddle(&deleted.maps, "held", released).await;
+
+    let _third = Provisioner::start(&cluster, support::Options::default()).await;
+    support::gone(instances.clone(), &deleted.name).await;
+    support::gone(deleted.maps.clone(), "held").await;
+    assert_eq!(deleted.maps.get_opt("free").await.unwrap(), None);
+    let definitions = api::<CustomResourceDefinition>(&client);
+    support::gone(definitions.clone(), &deleted.definition).await;
+
+    support::gone(instances.clone(), &orphaned.name).await;
+    for name in ["held", "free"] {
+        let left = orphaned.maps.get(name).await.unwrap();
+        assert_eq!(left.metadata.owner_references, None);
+        assert_eq!(left.metadata.deletion_timestamp, None);
+    }
+    let left = definitions.get(&orphaned.definition).await.unwrap();
+    assert_eq!(left.metadata.deletion_timestamp, None);
+    let bundles: Api<Bundle> = api(&client);
     support::eventually("there are no Bundles", async || {
         let left = bundles.list(&ListParams::default()).await.unwrap().items;
         left.is_empty()
@@ -64,81 +127,4 @@ async fn no_bundles_at_all(cluster: &Cluster) {
             .ok_or_else(|| format!("{left:?}"))
     })
     .await;
-}
-
-#[tokio::test]
-async fn what_was_orphaned_while_no_provisioner_ran_stays() {
-    let away = away().await;
-    let params = DeleteParams {
-        propagation_policy: Some(kube::api::PropagationPolicy::Orphan),
-        ..DeleteParams::default()
-    };
-    away.instances.delete(&away.name, &params).await.unwrap();
-    let has_no_mark = |it: &BundleInstance| (it.finalizers() == [labels::UNINSTALL]).then_some(());
-    support::wait_for(
-        away.instances.clone(),
-        &away.name,
-        "the garbage collector's mark is off",
-        has_no_mark,
-    )
-    .await;
-
-    let _provisioner = Provisioner::start(&away.cluster, support::Options::default()).await;
-    support::gone(away.instances.clone(), &away.name).await;
-    no_bundles_at_all(&away.cluster).await;
-    for name in ["held", "free"] {
-        let left = away.maps.get(name).await.unwrap();
-        assert_eq!(left.metadata.owner_references, None);
-        assert_eq!(left.metadata.deletion_timestamp, None);
-    }
-    let definitions = api::<CustomResourceDefinition>(&away.cluster.client().unwrap());
-    let left = definitions.get(&away.definition).await.unwrap();
-    assert_eq!(left.metadata.deletion_timestamp, None);
-}
-
-#[tokio::test]
-async fn an_instance_goes_that_was_deleted_while_no_provisioner_ran() {
-    let away = away().await;
-    let Away {
-        cluster,
-        instances,
-        maps,
-        name,
-        definition,
-    } = &away;
-    let hold = json!({"metadata": {"finalizers": ["example.com/rival"]}});
-    meddle(maps, "held", hold).await;
-    instances
-        .delete(name, &DeleteParams::default())
-        .await
-        .unwrap();
-    // Both would have been repaired, were it not for the removal.
-    maps.delete("free", &DeleteParams::default()).await.unwrap();
-    let waiting = instances.get(name).await.unwrap();
-    assert!(waiting.metadata.deletion_timestamp.is_some());
-
-    // The second one begins with the removal, and is stopped amid it.
-    let second = Provisioner::start(cluster, support::Options::default()).await;
-    support::wait_for(
-        instances.clone(),
-        name,
-        "waiting for what is held",
-        |it: &BundleInstance| {
-            let found = condition(&it.status.as_ref()?.conditions, "Progressing")?;
-            found.message.contains("example.com/rival").then_some(())
-        },
-    )
-    .await;
-    assert_eq!(maps.get_opt("free").await.unwrap(), None);
-    second.signal("KILL").await;
-    second.ended().await;
-    meddle(maps, "held", json!({"metadata": {"finalizers": null}})).await;
-
-    let _third = Provisioner::start(cluster, support::Options::default()).await;
-    support::gone(instances.clone(), name).await;
-    support::gone(maps.clone(), "held").await;
-    assert_eq!(maps.get_opt("free").await.unwrap(), None);
-    let definitions = api::<CustomResourceDefinition>(&cluster.client().unwrap());
-    support::gone(definitions, definition).await;
-    no_bundles_at_all(cluster).await;
 }

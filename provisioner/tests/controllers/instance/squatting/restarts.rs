@@ -1,5 +1,7 @@
 //! Bundles are replaced while the provisioner cannot write its records, and while it is down.
 
+use cluster::Cluster;
+
 use super::{records::forget_records, *};
 use crate::{
     faults::stage::empty,
@@ -50,10 +52,8 @@ async fn is_deleted(world: &World, name: &str, bundle: &Bundle) {
     .await;
 }
 
-#[tokio::test]
-async fn bundles_without_a_record_are_not_installed_after_a_kill() {
-    let (cluster, _audit, _turn) = empty().await;
-    let relay = Relay::new(cluster).await;
+/// A Bundle that is not recorded is not installed after a kill.
+async fn unrecorded_bundles_are_not_installed(cluster: &'static Cluster, relay: &Relay) {
     let options = Options {
         kubeconfig: Some(relay.kubeconfig()),
         ..Options::default()
@@ -97,10 +97,8 @@ async fn bundles_without_a_record_are_not_installed_after_a_kill() {
     delete(&world, &name).await;
 }
 
-#[tokio::test]
-async fn adoption_without_a_record_trusts_no_other_bundle() {
-    let (cluster, _audit, _turn) = empty().await;
-    let relay = Relay::new(cluster).await;
+/// An adoption that cannot be recorded trusts no other Bundle.
+async fn unrecorded_adoption_trusts_no_other_bundle(cluster: &'static Cluster, relay: &Relay) {
     let options = Options {
         kubeconfig: Some(relay.kubeconfig()),
         ..Options::default()
@@ -166,9 +164,8 @@ async fn adoption_without_a_record_trusts_no_other_bundle() {
     delete(&world, &name).await;
 }
 
-#[tokio::test]
-async fn bundles_replaced_during_downtime_are_not_installed() {
-    let (cluster, _audit, _turn) = empty().await;
+/// A Bundle that was replaced while no provisioner ran is not installed.
+async fn bundles_replaced_during_downtime_are_not_installed(cluster: &'static Cluster) {
     let world = World::bare(cluster);
     let mut provisioner = Provisioner::start(cluster, Options::default()).await;
     let Scene {
@@ -222,4 +219,13 @@ async fn bundles_replaced_during_downtime_are_not_installed() {
     observer.finish().await;
     delete(&world, &name).await;
     lose(&world, &name).await;
+}
+
+#[tokio::test]
+async fn restarts_install_no_foreign_bundle() {
+    let (cluster, _audit, _lease) = empty().await;
+    let relay = Relay::new(cluster).await;
+    Box::pin(unrecorded_bundles_are_not_installed(cluster, &relay)).await;
+    Box::pin(unrecorded_adoption_trusts_no_other_bundle(cluster, &relay)).await;
+    Box::pin(bundles_replaced_during_downtime_are_not_installed(cluster)).await;
 }

@@ -1,0 +1,158 @@
+//! Rollouts that another release of the provisioner, or another version of Kubernetes, causes.
+
+use k8s_openapi::api::apps::v1::Deployment;
+use manifests::api::instance::{Cause, RevisionState};
+
+use super::*;
+use crate::support::{Options, Provisioner, define, operator, prepare, without_controllers};
+
+/// More than are rolled out at once.
+const INSTANCES: usize = 7;
+/// How many are rolled out at once.
+const AT_ONCE: usize = 4;
+
+impl Fixture<'_> {
+    async fn create_operator(&self) {
+        let bundle = operator(&self.name, "1.0.0", &[]);
+        let pushed = self.world.push(&format!("{}:v1", self.name), &bundle).await;
+        let mut declared = instance(&self.name, "registry", image(&pushed));
+        declared.spec.install_namespace = Some(self.namespace().to_owned());
+        self.world.create(&declared).await;
+    }
+
+    /// Reports the Deployment of the operator as available, or as failed, as the Deployment controller does.
+    async fn report(&self, is_available: bool) {
+        let deployments: Api<Deployment> = Api::namespaced(self.world.client(), self.namespace());
+        let name = format!("{}-operator", self.name);
+        let deployment = within(ROLLOUT_TIMEOUT, "Deployment", async || {
+            let found = deployments.get_opt(&name).await.unwrap();
+            found.ok_or_else(|| "it does not exist".to_owned())
+        })
+        .await;
+        let ready = i32::from(is_available);
+        let reason = if is_available {
+            "NewReplicaSetAvailable"
+        } else {
+            "ProgressDeadlineExceeded"
+        };
+        let state = if is_available { "True" } else { "False" };
+        let conditions = json!([
+            {"type": "Available", "status": state, "reason": reason, "message": ""},
+            {"type": "Progressing", "status": state, "reason": reason, "message": ""},
+        ]);
+        let status = json!({
+            "observedGeneration": deployment.metadata.generation, "replicas": 1, "updatedReplicas": 1,
+            "readyReplicas": ready, "availableReplicas": ready, "conditions": conditions,
+        });
+        merge_status(&deployments, &name, &json!({"status": status})).await;
+    }
+
+    /// The state of the revision that the platform caused, if there is one.
+    async fn platform_revision(&self) -> Option<RevisionState> {
+        let status = self.read().await.status.unwrap_or_default();
+        let newest = status.revisions.last()?;
+        (newest.cause == Cause::Platform).then_some(newest.state)
+    }
+}
+
+/// The fixtures with such a revision, and those of them whose revision is rolled out.
+async fn under_way(fixtures: &[Fixture<'_>]) -> (Vec<usize>, Vec<usize>) {
+    let (mut all, mut rolling_out) = (Vec::new(), Vec::new());
+    for (number, fixture) in fixtures.iter().enumerate() {
+        let state = fixture.platform_revision().await;
+        all.extend(state.map(|_| number));
+        rolling_out.extend((state == Some(RevisionState::RollingOut)).then_some(number));
+    }
+    (all, rolling_out)
+}
+
+// Rollouts that the platform causes start at most four at a time, until their revisions are active, and stop while two of
+// the revisions are unhealthy. A restart changes nothing.
+#[tokio::test]
+async fn platform_rollouts_are_few_and_stop_when_two_are_unhealthy() {
+    let lease = without_controllers().await;
+    let cluster = lease.cluster();
+    prepare(cluster).await;
+    let world = World::bare(cluster);
+    let provisioner = Provisioner::start(cluster, Options::default()).await;
+    let mut fixtures = Vec::new();
+    for _ in 0..INSTANCES {
+        let fixture = Fixture::new(&world, "platform").await;
+        fixture.create_operator().await;
+        fixture.report(true).await;
+        world.wait_instance(&fixture.name, "Healthy", "True").await;
+        fixtures.push(fixture);
+    }
+
+    // Where OperatorConditions are served, the Deployment of an operator names its own.
+    let mut definition = crate::support::crd("operators.coreos.com", "OperatorCondition");
+    definition["spec"]["versions"][0]["name"] = json!("v2");
+    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = schema;
+    define(cluster, &definition).await;
+    let first = within(ROLLOUT_TIMEOUT, "four rollouts", async || {
+        let (_, rolling_out) = under_way(&fixtures).await;
+        let is_full = rolling_out.len() == AT_ONCE;
+        is_full
+            .then_some(rolling_out.clone())
+            .ok_or(format!("{rolling_out:?}"))
+    })
+    .await;
+    observe(Duration::from_secs(2), async || {
+        assert_eq!(under_way(&fixtures).await.0, first);
+    })
+    .await;
+
+    drop(provisioner);
+    let _provisioner = Provisioner::start(cluster, Options::default()).await;
+    observe(Duration::from_secs(2), async || {
+        assert_eq!(under_way(&fixtures).await.0, first);
+    })
+    .await;
+
+    // Two fail, and the two others become healthy: their turns are not given to others.
+    let [failed, other, well @ ..] = &first[..] else {
+        panic!("{first:?}");
+    };
+    for number in [failed, other] {
+        fixtures[*number].report(false).await;
+    }
+    let waiting = (0..INSTANCES).filter(|number| !first.contains(number));
+    for number in waiting.clone() {
+        let fixture = &fixtures[number];
+        fixture.has_reason("Progressing", "Blocked").await;
+        let (_, message) = fixture.condition("Progressing").await;
+        for failed in [failed, other] {
+            assert!(message.contains(&fixtures[*failed].name), "{message}");
+        }
+    }
+    for number in well {
+        fixtures[*number].report(true).await;
+    }
+    within(ROLLOUT_TIMEOUT, "two active revisions", async || {
+        let (_, rolling_out) = under_way(&fixtures).await;
+        let is_less = rolling_out.len() == 2;
+        is_less.then_some(()).ok_or(format!("{rolling_out:?}"))
+    })
+    .await;
+    observe(Duration::from_secs(2), async || {
+        assert_eq!(under_way(&fixtures).await.0, first);
+    })
+    .await;
+
+    // One recovers: the others follow.
+    fixtures[*failed].report(true).await;
+    within(ROLLOUT_TIMEOUT, "all other rollouts", async || {
+        let (all, _) = under_way(&fixtures).await;
+        (all.len() == INSTANCES)
+            .then_some(())
+            .ok_or(format!("{all:?}"))
+    })
+    .await;
+    for number in waiting {
+        fixtures[number].report(true).await;
+        world
+            .wait_instance(&fixtures[number].name, "Healthy", "True")
+            .await;
+    }
+}

@@ -1,0 +1,499 @@
+//! Objects whose new form changes immutable fields: refused, or deleted and created again.
+
+use futures::{StreamExt as _, TryStreamExt as _};
+use k8s_openapi::api::{
+    apps::v1::Deployment, batch::v1::Job, core::v1::Service, events::v1::Event,
+    rbac::v1::RoleBinding,
+};
+use kube::{
+    api::{ListParams, WatchEvent, WatchParams},
+    core::NamespaceResourceScope,
+};
+use manifests::api::{
+    instance::{Recreate, RevisionState, RevisionStatus, Upgrade},
+    labels,
+};
+
+use super::*;
+use crate::{
+    faults::stage::empty,
+    support::{Line, Options, Provisioner, until},
+};
+
+/// The finalizer of a client that is slow to remove it.
+const FINALIZER: &str = "example.com/held";
+
+impl Fixture<'_> {
+    fn api<K>(&self) -> Api<K>
+    where
+        K: kube::Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    {
+        Api::namespaced(self.world.client(), self.namespace())
+    }
+
+    /// A ConfigMap whose data cannot change.
+    fn fixed(&self, text: &str) -> Value {
+        let mut fixed = self.map("fixed", text);
+        fixed["immutable"] = json!(true);
+        fixed
+    }
+
+    /// An object of a bundle.
+    fn object(&self, api_version: &str, kind: &str, name: &str, more: &Value) -> Value {
+        let mut object = json!({
+            "apiVersion": api_version, "kind": kind, "metadata": {"name": name, "namespace": self.namespace()},
+        });
+        for (field, value) in more.as_object().unwrap() {
+            object[field] = value.clone();
+        }
+        object
+    }
+
+    /// A RoleBinding and two Roles, one of which it refers to.
+    fn binding(&self, role: &str) -> [Value; 3] {
+        let group = "rbac.authorization.k8s.io";
+        let version = format!("{group}/v1");
+        let role_of = |name| self.object(&version, "Role", name, &json!({"rules": []}));
+        let reference = json!({"roleRef": {"apiGroup": group, "kind": "Role", "name": role}});
+        [
+            role_of("one"),
+            role_of("two"),
+            self.object(&version, "RoleBinding", "binding", &reference),
+        ]
+    }
+
+    /// Installs objects with a policy.
+    async fn install_with(&self, recreate: Recreate, objects: &[Value]) {
+        let mut declared = self.declare(objects).await;
+        declared.spec.upgrade = Some(Upgrade { recreate });
+        self.create(declared).await;
+    }
+
+    async fn uid<K>(&self, name: &str) -> Option<String>
+    where
+        K: kube::Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + Clone
+            + DeserializeOwned
+            + Debug,
+    {
+        self.api::<K>().get(name).await.unwrap().uid()
+    }
+
+    /// Waits until the revision of this number is the active one.
+    async fn is_active(&self, number: i64) {
+        let what = format!("active revision {number}");
+        within(ROLLOUT_TIMEOUT, &what, async || {
+            let status = self.read().await.status.unwrap_or_default();
+            let is_active = |revision: &RevisionStatus| {
+                revision.number == number && revision.state == RevisionState::Active
+            };
+            let found = status.revisions.last().is_some_and(is_active);
+            found
+                .then_some(())
+                .ok_or_else(|| format!("{:?} {:?}", status.revisions, status.conditions))
+        })
+        .await;
+    }
+
+    /// Waits until an upgrade is refused, and returns the message.
+    async fn refused(&self) -> String {
+        self.has_reason("Installed", "UpgradeFailed").await;
+        self.condition("Installed").await.1
+    }
+
+    /// The notes of the Events with this reason, sorted.
+    async fn notes(&self, reason: &str) -> Vec<String> {
+        let events: Api<Event> = Api::namespaced(self.world.client(), "default");
+        let events = events.list(&ListParams::default()).await.unwrap();
+        let is_about = |event: &&Event| {
+            let about = event
+                .regarding
+                .as_ref()
+                .and_then(|about| about.name.as_ref());
+            about == Some(&self.name) && event.reason.as_deref() == Some(reason)
+        };
+        let notes = events
+            .iter()
+            .filter(is_about)
+            .filter_map(|event| event.note.clone());
+        let mut notes: Vec<_> = notes.collect();
+        notes.sort();
+        notes
+    }
+
+    async fn set_finalizers(&self, name: &str, finalizers: Value) {
+        merge(
+            &self.maps(),
+            name,
+            &json!({"metadata": {"finalizers": finalizers}}),
+        )
+        .await;
+    }
+
+    async fn is_terminating(&self, name: &str) {
+        let terminating = async || {
+            let found = self.maps().get_opt(name).await.unwrap();
+            found.is_some_and(|found| found.metadata.deletion_timestamp.is_some())
+        };
+        until("terminating", terminating, |is_so| *is_so).await;
+    }
+}
+
+// Without permission, an upgrade that changes immutable fields is refused before anything is applied. The message names the
+// objects, the fields and both ways on. An admin may delete the objects one after the other.
+#[tokio::test]
+async fn upgrades_of_immutable_objects_are_refused_without_permission() {
+    let fixture = Fixture::new(running().await, "never").await;
+    let objects = |text: &str, role: &str| {
+        let mut objects = vec![fixture.fixed(text), fixture.map("other", text)];
+        objects.extend(fixture.binding(role));
+        objects
+    };
+    fixture.install(&objects("1", "one")).await;
+    let before = (
+        fixture.uid::<ConfigMap>("fixed").await,
+        fixture.uid::<RoleBinding>("binding").await,
+    );
+    fixture.upgrade("v2", &objects("2", "two")).await;
+    let message = fixture.refused().await;
+    let space = fixture.namespace();
+    for line in [
+        format!("ConfigMap {space}/fixed: immutable fields changed: data; "),
+        format!("RoleBinding {space}/binding: immutable fields changed: roleRef; "),
+    ] {
+        let remedy = "set spec.upgrade.recreate: WhenImmutable, or delete the object";
+        assert!(message.contains(&(line + remedy)), "{message}");
+    }
+    assert!(message.contains("stays installed"), "{message}");
+    assert_eq!(fixture.condition("Progressing").await.0, "Blocked");
+    let untouched = (
+        fixture.uid::<ConfigMap>("fixed").await,
+        fixture.uid::<RoleBinding>("binding").await,
+    );
+    assert_eq!(untouched, before);
+    assert_eq!(fixture.text("other").await.as_deref(), Some("1"));
+    assert_eq!(fixture.read().await.status.unwrap().revisions.len(), 1);
+
+    delete(&fixture.maps(), "fixed").await;
+    let is_about_the_other =
+        |message: &String| !message.contains("/fixed:") && message.contains("/binding:");
+    let message = async || fixture.condition("Installed").await.1;
+    until("refused for the other object", message, is_about_the_other).await;
+    assert_eq!(fixture.text("fixed").await, None);
+    delete(&fixture.api::<RoleBinding>(), "binding").await;
+    fixture.is_active(2).await;
+    assert_eq!(fixture.text("fixed").await.as_deref(), Some("2"));
+    let binding: RoleBinding = fixture.api().get("binding").await.unwrap();
+    assert_eq!(binding.role_ref.name, "two");
+    assert_eq!(fixture.notes("Recreated").await, [] as [&str; 0]);
+    fixture.uninstall().await;
+}
+
+// A change of the policy continues a refused upgrade at once.
+#[tokio::test]
+async fn a_permission_continues_a_refused_upgrade() {
+    let fixture = Fixture::new(running().await, "later").await;
+    fixture.install(&[fixture.fixed("1")]).await;
+    fixture.upgrade("v2", &[fixture.fixed("2")]).await;
+    fixture.refused().await;
+    fixture
+        .change(json!({"upgrade": {"recreate": "WhenImmutable"}}))
+        .await;
+    fixture.has_text(REPAIR_TIMEOUT, "fixed", "2").await;
+    fixture.is_active(2).await;
+    fixture.uninstall().await;
+}
+
+// With permission, objects are deleted and created in their new form, in an upgrade and in a rollback.
+#[tokio::test]
+async fn permitted_upgrades_and_rollbacks_recreate_objects() {
+    let fixture = Fixture::new(running().await, "when").await;
+    let deployment = |app: &str| {
+        let labels = json!({"app": app});
+        let containers = json!([{"name": "main", "image": "example.com/web:1"}]);
+        let spec = json!({
+            "replicas": 0,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": containers}},
+        });
+        fixture.object("apps/v1", "Deployment", "web", &json!({"spec": spec}))
+    };
+    let service = |headless: bool| {
+        let mut spec = json!({"ports": [{"port": 80}]});
+        if headless {
+            spec["clusterIP"] = json!("None");
+        }
+        fixture.object("v1", "Service", "web", &json!({"spec": spec}))
+    };
+    let objects = |text: &str, role: &str| {
+        let mut objects = vec![
+            fixture.fixed(text),
+            fixture.map("other", text),
+            deployment(role),
+            service(role == "two"),
+        ];
+        objects.extend(fixture.binding(role));
+        objects
+    };
+    fixture
+        .install_with(Recreate::WhenImmutable, &objects("1", "one"))
+        .await;
+    let uids = async || {
+        [
+            fixture.uid::<ConfigMap>("fixed").await,
+            fixture.uid::<Deployment>("web").await,
+            fixture.uid::<Service>("web").await,
+            fixture.uid::<RoleBinding>("binding").await,
+        ]
+    };
+    let (first, other) = (uids().await, fixture.uid::<ConfigMap>("other").await);
+    fixture.upgrade("v2", &objects("2", "two")).await;
+    fixture.is_active(2).await;
+    fixture
+        .world
+        .wait_instance(&fixture.name, "Healthy", "True")
+        .await;
+    let second = uids().await;
+    for (before, after) in first.iter().zip(&second) {
+        assert_ne!(before, after);
+    }
+    assert_eq!(fixture.uid::<ConfigMap>("other").await, other);
+    assert_eq!(fixture.text("fixed").await.as_deref(), Some("2"));
+    let web: Service = fixture.api().get("web").await.unwrap();
+    assert_eq!(web.spec.unwrap().cluster_ip.as_deref(), Some("None"));
+    let space = fixture.namespace();
+    let note = |object: &str| {
+        let cause = "because its new form changes immutable fields";
+        format!("{object} was deleted and created again, {cause}")
+    };
+    let notes = [
+        note(&format!("ConfigMap {space}/fixed")),
+        note(&format!("Deployment {space}/web")),
+        note(&format!("RoleBinding {space}/binding")),
+        note(&format!("Service {space}/web")),
+    ];
+    assert_eq!(fixture.notes("Recreated").await, notes);
+    let inventory = fixture.read().await.status.unwrap().inventory.unwrap();
+    assert!(
+        !serde_json::to_string(&inventory)
+            .unwrap()
+            .contains("+recreate"),
+        "{inventory:?}"
+    );
+
+    fixture.change(json!({"rollbackTo": 1})).await;
+    fixture.is_active(3).await;
+    let third = uids().await;
+    for index in [0, 1, 3] {
+        assert_ne!(second[index], third[index]);
+    }
+    // The API server retains the cluster IP of a Service whose new form names none.
+    assert_eq!(second[2], third[2]);
+    assert_eq!(fixture.text("fixed").await.as_deref(), Some("1"));
+    fixture.uninstall().await;
+}
+
+// The annotation of an object precedes the spec, in both directions; an unknown value counts as Never.
+#[tokio::test]
+async fn annotations_precede_the_spec() {
+    let annotated = |fixture: &Fixture<'_>, text: &str, value: &str| {
+        let mut fixed = fixture.fixed(text);
+        fixed["metadata"]["annotations"] = json!({labels::RECREATE: value});
+        [fixed, fixture.map("other", text)]
+    };
+    let world = running().await;
+    let permitted = Fixture::new(world, "permitted").await;
+    let objects = |text| annotated(&permitted, text, "WhenImmutable");
+    permitted.install(&objects("1")).await;
+    permitted.upgrade("v2", &objects("2")).await;
+    permitted.is_active(2).await;
+    assert_eq!(permitted.text("fixed").await.as_deref(), Some("2"));
+    permitted.uninstall().await;
+
+    for (value, part) in [
+        (
+            "Never",
+            "change its annotation core.rukpak.io/recreate: Never in the bundle",
+        ),
+        (
+            "always",
+            "correct its annotation core.rukpak.io/recreate: \"always\"",
+        ),
+    ] {
+        let forbidden = Fixture::new(world, "forbidden").await;
+        let objects = |text| annotated(&forbidden, text, value);
+        forbidden
+            .install_with(Recreate::WhenImmutable, &objects("1"))
+            .await;
+        let (_, installed) = forbidden.condition("Installed").await;
+        let warning = format!("has the invalid value {value:?}, which counts as Never");
+        assert_eq!(
+            installed.contains(&warning),
+            value == "always",
+            "{installed}"
+        );
+        forbidden.upgrade("v2", &objects("2")).await;
+        let message = forbidden.refused().await;
+        assert!(message.contains(part), "{message}");
+        assert_eq!(forbidden.text("fixed").await.as_deref(), Some("1"));
+        assert_eq!(forbidden.text("other").await.as_deref(), Some("1"));
+        forbidden.uninstall().await;
+    }
+}
+
+// A finished Job is recreated without permission; an unfinished one is awaited.
+#[tokio::test]
+async fn finished_jobs_are_recreated_without_permission() {
+    let fixture = Fixture::new(running().await, "job").await;
+    let job = |image: &str| {
+        // No node runs its pod.
+        let containers = json!([{"name": "main", "image": image}]);
+        let spec =
+            json!({"template": {"spec": {"restartPolicy": "Never", "containers": containers}}});
+        fixture.object("batch/v1", "Job", "job", &json!({"spec": spec}))
+    };
+    let jobs: Api<Job> = fixture.api();
+    let declared = fixture
+        .declare(&[job("example.com/a:1"), fixture.map("other", "1")])
+        .await;
+    fixture.world.create(&declared).await;
+    fixture
+        .world
+        .wait_instance(&fixture.name, "Installed", "True")
+        .await;
+    let before = fixture.uid::<Job>("job").await;
+    fixture
+        .upgrade("v2", &[job("example.com/a:2"), fixture.map("other", "2")])
+        .await;
+    let message = fixture.refused().await;
+    assert!(
+        message.contains(
+            "immutable fields changed: spec.template; wait until the Job is finished, set"
+        ),
+        "{message}"
+    );
+    assert_eq!(fixture.uid::<Job>("job").await, before);
+
+    let finish = json!({"spec": {"activeDeadlineSeconds": 1}});
+    patch(&jobs, "job", "another-client", &finish).await;
+    within(4 * ROLLOUT_TIMEOUT, "recreated Job", async || {
+        let found = jobs.get_opt("job").await.unwrap();
+        let found = found.filter(|found| found.uid() != before);
+        let message = fixture.condition("Installed").await.1;
+        found.ok_or(message)
+    })
+    .await;
+    fixture.has_text(ROLLOUT_TIMEOUT, "other", "2").await;
+    fixture.uninstall().await;
+}
+
+// An object with a finalizer is deleted and reported, and the rollout ends once the finalizer is removed. In the meantime the
+// object is not brought back, and other objects are applied.
+#[tokio::test]
+async fn a_finalizer_delays_the_rollout_and_nothing_else() {
+    let fixture = Fixture::new(running().await, "finalizer").await;
+    let objects = |text: &str| [fixture.fixed(text), fixture.map("other", text)];
+    fixture
+        .install_with(Recreate::WhenImmutable, &objects("1"))
+        .await;
+    fixture.set_finalizers("fixed", json!([FINALIZER])).await;
+    fixture.upgrade("v2", &objects("2")).await;
+    fixture.is_terminating("fixed").await;
+    fixture.reports(FINALIZER).await;
+    fixture.has_text(ROLLOUT_TIMEOUT, "other", "2").await;
+    assert_eq!(fixture.condition("Installed").await.0, "UpgradeFailed");
+    // Other objects are repaired to their new form.
+    fixture.alter("other").await;
+    fixture.has_text(REPAIR_TIMEOUT, "other", "2").await;
+
+    fixture.set_finalizers("fixed", Value::Null).await;
+    fixture.has_text(REPAIR_TIMEOUT, "fixed", "2").await;
+    fixture.is_active(2).await;
+    let notes = fixture.notes("Recreated").await;
+    assert_eq!(notes.len(), 1, "{notes:?}");
+    fixture.uninstall().await;
+}
+
+// A provisioner that is killed between the deletion and the creation loses no object: the next one creates the new form, also
+// while the revision cannot be rolled out, and never the older form.
+#[tokio::test]
+async fn object_deleted_by_a_killed_provisioner_gets_its_new_form() {
+    let (cluster, _audit, _lease) = empty().await;
+    let provisioner = Provisioner::start(cluster, Options::default()).await;
+    let world = World::bare(cluster);
+    let fixture = Fixture::new(&world, "killed").await;
+    let objects = |text: &str| [fixture.fixed(text), fixture.map("other", text)];
+    let mut line = Line::new(world.registry.host()).await;
+    let host = line.host();
+    let publish = async |tag: &str, text: &str| {
+        let tag = format!("{}:{tag}", fixture.name);
+        let pushed = world.push(&tag, &plain(&objects(text))).await;
+        image(&pushed.replace(world.registry.host(), &host))
+    };
+    let mut declared = instance(&fixture.name, "plain", publish("v1", "1").await);
+    declared.spec.upgrade = Some(Upgrade {
+        recreate: Recreate::WhenImmutable,
+    });
+    fixture.create(declared).await;
+    fixture.set_finalizers("fixed", json!([FINALIZER])).await;
+    let source = publish("v2", "2").await;
+    fixture
+        .change(json!({"template": {"spec": {"source": source}}}))
+        .await;
+    fixture.is_terminating("fixed").await;
+    provisioner.signal("KILL").await;
+    provisioner.ended().await;
+    drop(provisioner);
+
+    // The content is lost with the store of the killed provisioner, and cannot be fetched again.
+    line.cut();
+    let maps = fixture.maps();
+    fixture.set_finalizers("fixed", Value::Null).await;
+    gone(maps.clone(), "fixed").await;
+    let version = maps.list(&ListParams::default()).await.unwrap();
+    let version = version.metadata.resource_version.unwrap();
+    let _provisioner = Provisioner::start(cluster, Options::default()).await;
+    fixture.has_text(ROLLOUT_TIMEOUT, "fixed", "2").await;
+    line.mend().await;
+    fixture.is_active(2).await;
+    assert_eq!(fixture.text("other").await.as_deref(), Some("2"));
+
+    // Every form that the object has had since.
+    let params = WatchParams::default()
+        .fields("metadata.name=fixed")
+        .timeout(1);
+    let events = maps.watch(&params, &version).await.unwrap();
+    let events: Vec<WatchEvent<ConfigMap>> = events.boxed().try_collect().await.unwrap();
+    let texts: Vec<_> = events
+        .iter()
+        .map(|event| match event {
+            WatchEvent::Added(map) | WatchEvent::Modified(map) => {
+                map.data.clone().unwrap()["text"].clone()
+            }
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert!(
+        !texts.is_empty() && texts.iter().all(|text| text == "2"),
+        "{texts:?}"
+    );
+    fixture.uninstall().await;
+}
+
+// A first installation that failed half-way leaves objects behind, which the corrected bundle recreates.
+#[tokio::test]
+async fn a_corrected_first_installation_recreates_objects() {
+    let fixture = Fixture::new(running().await, "first").await;
+    let broken = fixture.object("v1", "Service", "broken", &json!({"spec": {"ports": []}}));
+    let mut declared = fixture.declare(&[fixture.fixed("1"), broken]).await;
+    declared.spec.upgrade = Some(Upgrade {
+        recreate: Recreate::WhenImmutable,
+    });
+    fixture.world.create(&declared).await;
+    fixture.has_reason("Installed", "InstallFailed").await;
+    assert_eq!(fixture.text("fixed").await.as_deref(), Some("1"));
+    fixture.upgrade("v2", &[fixture.fixed("2")]).await;
+    fixture.has_text(REPAIR_TIMEOUT, "fixed", "2").await;
+    fixture.is_active(2).await;
+    fixture.uninstall().await;
+}
