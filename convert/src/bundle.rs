@@ -299,7 +299,7 @@ pub(crate) fn folder(
         );
         return usual.to_owned();
     }
-    match content::normalise(named.trim_start_matches('/')) {
+    match content::normalize(named.trim_start_matches('/')) {
         Ok(folder) if folder == usual || content.has_folder(&folder) => folder,
         Ok(folder) => {
             if !findings.are_absences_hidden() {

@@ -73,7 +73,7 @@ pub(crate) fn buoy() -> Vec<Value> {
         &[
             json!({"type": "olm.gvk", "value": {"group": "sea.example.com", "version": "v1", "kind": "Anchor"}}),
             object(
-                "kind: ConfigMap\napiVersion: v1\nmetadata: {name: paint}\ndata: {colour: red}\n",
+                "kind: ConfigMap\napiVersion: v1\nmetadata: {name: paint}\ndata: {color: red}\n",
             ),
             object(&csv.to_string()),
         ],

@@ -136,7 +136,7 @@ fn icon(csv: Csv<'_>, findings: &mut Findings) {
         [] => {
             return warn(
                 "csv.Spec.Icon not specified".into(),
-                "add an icon; users recognise the operator by it",
+                "add an icon; users recognize the operator by it",
             );
         }
         [icon] => icon,

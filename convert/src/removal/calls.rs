@@ -97,6 +97,11 @@ pub struct Calls {
 }
 
 impl Calls {
+    /// Reports whether nothing was counted.
+    pub fn is_empty(&self) -> bool {
+        self.by_account.is_empty()
+    }
+
     /// Adds what was counted of an API, if its end is known; `name` is that of the object.
     pub fn add(&mut self, name: &str, count: &RequestCount) {
         let release = count.removed_in_release.as_deref();

@@ -234,7 +234,7 @@ fn aggregation_works_both_ways() {
 
 #[test]
 fn selectors_choose_as_the_apiserver_does() {
-    let labelled = json!({"metadata": {"labels": {"a": "1"}}});
+    let labeled = json!({"metadata": {"labels": {"a": "1"}}});
     for (selector, is_chosen) in ::tests::rows![
         json!({}) => true;
         json!({"matchLabels": {"a": "1"}}) => true;
@@ -246,10 +246,6 @@ fn selectors_choose_as_the_apiserver_does() {
         json!({"matchExpressions": [{"key": "a", "operator": "DoesNotExist"}]}) => false;
         json!({"matchExpressions": [{"key": "a", "operator": "Near"}]}) => false;
     ] {
-        assert_eq!(
-            roles::selects(&selector, &labelled),
-            is_chosen,
-            "{selector}"
-        );
+        assert_eq!(roles::selects(&selector, &labeled), is_chosen, "{selector}");
     }
 }

@@ -42,7 +42,7 @@ pub(super) fn reshape(object: &mut Object, from: &str, kind: &str, notes: &mut N
     }
 }
 
-/// The old APIs selected what the template is labelled with; apps/v1beta2 never did.
+/// The old APIs selected what the template is labeled with; apps/v1beta2 never did.
 fn selector(spec: &mut Object, from: &str, notes: &mut Notes<'_>) {
     if json::has(spec, "selector") || from == "apps/v1beta2" {
         return;
