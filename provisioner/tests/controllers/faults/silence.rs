@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::{Api, ResourceExt as _, api::DeleteParams};
+use kube::{Api, ResourceExt as _};
 use manifests::api::instance::BundleInstance;
 use tokio::time::{Instant, sleep};
 

@@ -3,10 +3,7 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::{
-    Api, ResourceExt as _,
-    api::{DeleteParams, ListParams},
-};
+use kube::{Api, ResourceExt as _, api::ListParams};
 use manifests::api::{instance::BundleInstance, labels};
 use serde_json::json;
 use tokio::time::sleep;
