@@ -1,4 +1,4 @@
-//! What the apiserver has answered a watch.
+//! What the API server has answered a watch.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ pub fn code(error: &watcher::Error) -> Option<u16> {
     status(error).map(|status| status.code)
 }
 
-/// How long to wait before the next request, where the apiserver asks for that.
+/// How long to wait before the next request, where the API server asks for that.
 pub fn wait(error: &watcher::Error) -> Option<Duration> {
     let seconds = status(error)?.details.as_ref()?.retry_after_seconds;
     Some(Duration::from_secs(seconds.into()))
@@ -30,7 +30,7 @@ pub fn is_refusal(code: u16) -> bool {
     (400..500).contains(&code) && !matches!(code, 408 | 410 | 429)
 }
 
-/// Whether the apiserver may come back as another version: nobody has answered, or something is wrong with it. One that says
+/// Whether the API server may come back as another version: nobody has answered, or something is wrong with it. One that says
 /// no is the one that it was.
 pub fn is_outage(code: Option<u16>) -> bool {
     code.is_none_or(|code| code >= 500)

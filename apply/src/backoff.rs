@@ -19,7 +19,7 @@ use crate::api_error;
 
 /// Failures further apart than this are not in a row.
 pub(crate) const ROW: Duration = Duration::from_secs(60);
-/// The longest time between two tries of a watch that fails. When an apiserver comes back, this is how long it may take
+/// The longest time between two tries of a watch that fails. When an API server comes back, this is how long it may take
 /// until that is noticed, and as long again until what was missed is listed.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
@@ -65,7 +65,7 @@ pub(crate) fn jittered(wait: Duration) -> Duration {
 // === impl Pauses ===
 
 impl Pauses {
-    /// How long to wait after a failure; longer where the apiserver will go on to say no.
+    /// How long to wait after a failure; longer where the API server will go on to say no.
     pub fn after(&mut self, is_refused: bool) -> Duration {
         self.at(is_refused, Instant::now())
     }

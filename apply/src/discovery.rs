@@ -1,4 +1,4 @@
-//! Which kinds the apiserver serves: asked once, forgotten when definitions change.
+//! Which kinds the API server serves: asked once, forgotten when definitions change.
 
 mod appear;
 mod ask;
@@ -38,7 +38,7 @@ const MOST_ABSENT: usize = 1024;
 /// How many groups that were looked for are remembered; with more of them, each group counts as looked for.
 const MOST_SOUGHT: usize = 1024;
 
-/// A kind as the apiserver serves it.
+/// A kind as the API server serves it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kind {
     /// Group, version, kind and plural.
@@ -110,7 +110,7 @@ impl Kinds {
     /// Looks several kinds up, asking only for what is not known. `None` is not served.
     ///
     /// # Errors
-    /// When the apiserver cannot be asked.
+    /// When the API server cannot be asked.
     pub async fn find(
         &self,
         wanted: impl IntoIterator<Item = GroupVersionKind> + Send,
@@ -187,7 +187,7 @@ impl Kinds {
     /// still there in another.
     ///
     /// # Errors
-    /// When the apiserver cannot be asked, or does not tell of a version because the server behind it is not there.
+    /// When the API server cannot be asked, or does not tell of a version because the server behind it is not there.
     pub async fn find_any(
         &self,
         wanted: GroupVersionKind,
@@ -215,7 +215,7 @@ impl Kinds {
         Ok(None)
     }
 
-    /// Forgets what is known of a group: a CRD of it was applied or deleted, or the apiserver answered 404.
+    /// Forgets what is known of a group: a CRD of it was applied or deleted, or the API server answered 404.
     pub fn forget(&self, group: &str) {
         self.known().forget(group);
     }

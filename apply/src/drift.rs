@@ -1,6 +1,6 @@
 //! Whether an object is still as it was applied: told by our own entry in its managedFields.
 //!
-//! The apiserver takes a field out of our entry as soon as somebody else changes or removes it. Defaults, status and
+//! The API server takes a field out of our entry as soon as somebody else changes or removes it. Defaults, status and
 //! fields of others never come in. So the entry says what comparing values could only guess, and it is part of the
 //! metadata that watches bring anyway.
 
@@ -49,11 +49,14 @@ fn has_drifted(entry: &Entry, seen: &Seen) -> bool {
 
 // === impl Fingerprint ===
 
-/// The operation and the subresource that our entry is known by; the apiserver keeps one such entry for each manager.
+/// The operation and the subresource that our entry is known by; the API server keeps one such entry for each manager.
 const APPLY: &str = "Apply";
 const DIGITS: usize = 12;
 
 impl Fingerprint {
+    /// Stands for fields that were applied and are no longer known: the object is applied again.
+    pub const UNKNOWN: Self = Self(0);
+
     /// Of an object's metadata; `None` when no field is ours.
     pub fn of(metadata: &Value, manager: &str) -> Option<Self> {
         let text = |entry: &Value, field| {

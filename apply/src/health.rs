@@ -82,7 +82,7 @@ fn cut(mut words: String) -> String {
     words
 }
 
-/// A number at a path, as the apiserver writes them.
+/// A number at a path, as the API server writes them.
 fn number(object: &Value, path: &[&str]) -> Option<i64> {
     at(object, path)?.as_i64()
 }

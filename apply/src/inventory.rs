@@ -24,7 +24,7 @@ use manifests::{
 };
 
 use crate::drift::Fingerprint;
-pub use overflow::{Overflow, read, read_left, trim, write};
+pub use overflow::{Overflow, find_unreferenced, read, read_left, trim, write};
 
 /// The objects of an instance.
 pub type Inventory = BTreeMap<Identity, Entry>;

@@ -183,18 +183,24 @@ pub fn leaving(inventory: &Inventory, desired: &BTreeSet<Identity>) -> Vec<Leavi
 /// When an object is deleted. Custom resources go while their definitions, and those who finalize them, are still there;
 /// webhooks before what answers them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Exit {
+pub enum Exit {
+    /// Custom resources of definitions that leave as well.
     Resources,
+    /// CustomResourceDefinitions.
     Definitions,
+    /// Webhook configurations and APIServices.
     Webhooks,
+    /// Workloads.
     Workloads,
+    /// ServiceAccounts, permissions, configuration, Services.
     Configuration,
+    /// Namespaces.
     Namespaces,
 }
 
 impl Exit {
-    /// `groups`: of the definitions that leave as well.
-    pub(crate) fn of(identity: &Identity, groups: &BTreeSet<String>) -> Self {
+    /// Returns when an object is deleted. `groups` are those of the definitions that leave as well.
+    pub fn of(identity: &Identity, groups: &BTreeSet<String>) -> Self {
         let brought = groups.contains(&identity.group);
         match wave(&identity.group, &identity.kind, brought) {
             Wave::Resources => Self::Resources,
@@ -208,7 +214,7 @@ impl Exit {
 }
 
 /// The groups of definitions that leave, told by their names: `etcdclusters.etcd.database.coreos.com`.
-pub(crate) fn definition_groups(leaving: &[Leaving]) -> BTreeSet<String> {
+pub fn definition_groups(leaving: &[Leaving]) -> BTreeSet<String> {
     let definitions = leaving
         .iter()
         .map(|leaving| &leaving.identity)

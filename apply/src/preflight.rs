@@ -81,7 +81,7 @@ pub enum Check {
     ClusterVersion,
     /// A namespace is terminating.
     Namespace,
-    /// The apiserver finds an object invalid.
+    /// The API server finds an object invalid.
     Invalid,
     /// The account may not. The last, because it ends with what somebody pastes.
     Rights,
@@ -126,7 +126,7 @@ impl Findings {
 /// Runs all checks. What they find is in a stable order and bounded, so that it can be compared and written down.
 ///
 /// # Errors
-/// When the apiserver cannot be asked; to be tried again.
+/// When the API server cannot be asked; to be tried again.
 pub async fn run(input: &Input<'_>) -> Result<Findings, kube::Error> {
     let (mut findings, out_of_reach) = at_once(input);
     let (access, namespaces) = futures::join!(rights::access(input), namespaces::find(input));

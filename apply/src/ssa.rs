@@ -5,7 +5,7 @@ mod dry;
 mod established;
 mod failure;
 mod object;
-mod prune;
+pub mod prune;
 mod recreate;
 mod request;
 mod split;
@@ -65,12 +65,12 @@ pub struct Conflict {
     pub subresource: String,
 }
 
-/// An object that the apiserver did not take.
+/// An object that the API server did not take.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     /// Which.
     pub identity: Identity,
-    /// What the apiserver said, and what to do: complete and readable.
+    /// What the API server said, and what to do: complete and readable.
     pub message: String,
     /// What kind of failure it is.
     pub cause: Cause,
@@ -93,7 +93,7 @@ pub enum Cause {
     NotEstablished,
     /// The object is being deleted; it can be applied again afterwards.
     Deleting,
-    /// Timeouts, throttling, conflicts, an apiserver that is not there.
+    /// Timeouts, throttling, conflicts, an API server that is not there.
     Transient,
 }
 
@@ -256,7 +256,7 @@ impl Apply<'_> {
     }
 
     /// Does something to each of many, a bounded number at once, results in order. `None` was not tried because the
-    /// apiserver did not answer for others.
+    /// API server did not answer for others.
     async fn each<'s, T, R, F>(
         &self,
         all: &[&'s T],
@@ -315,7 +315,7 @@ fn depends_on_failed(step: &Step, failed: &[Failure]) -> bool {
     })
 }
 
-/// Within a wave, what points at others by name, which the apiserver checks, comes after them.
+/// Within a wave, what points at others by name, which the API server checks, comes after them.
 fn is_late(step: &Step) -> bool {
     let object = &step.object;
     match (object.group(), object.kind()) {

@@ -1,4 +1,4 @@
-//! Asking the apiserver what it serves.
+//! Asking the API server what it serves.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -43,7 +43,7 @@ pub(super) async fn kinds(
         Ok(list) => Ok(Some(read(list, group, version, &api_version))),
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
         Err(kube::Error::Api(status)) if status.code == 503 && !group.is_empty() => {
-            // The server behind an aggregated API is not there; or there is no apiserver at all, which the list tells.
+            // The server behind an aggregated API is not there; or there is no API server at all, which the list tells.
             groups(client).await?;
             Ok(None)
         }

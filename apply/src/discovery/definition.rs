@@ -52,7 +52,7 @@ pub(crate) struct Condition {
     pub(crate) message: String,
 }
 
-/// A list. The apiserver writes `null` for some that are empty.
+/// A list. The API server writes `null` for some that are empty.
 pub(crate) fn list<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     list: D,
 ) -> Result<Vec<T>, D::Error> {

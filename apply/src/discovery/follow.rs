@@ -28,7 +28,7 @@ use crate::backoff::Pauses;
 /// Definitions are large.
 const PAGE: u32 = 50;
 
-/// What an object makes the apiserver serve: the kinds (`None`: any) of group versions.
+/// What an object makes the API server serve: the kinds (`None`: any) of group versions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Served {
     group: String,
@@ -36,7 +36,7 @@ struct Served {
     versions: BTreeSet<String>,
 }
 
-/// What an object makes the apiserver serve from now on, or no longer.
+/// What an object makes the API server serve from now on, or no longer.
 #[derive(Debug)]
 struct Change {
     group: String,
@@ -53,7 +53,7 @@ struct ServiceSpec {
     #[serde(default)]
     group: String,
     version: String,
-    /// None: served by the apiserver itself, from a definition or built in.
+    /// None: served by the API server itself, from a definition or built in.
     #[serde(default)]
     service: Option<serde::de::IgnoredAny>,
 }

@@ -21,7 +21,7 @@ use super::{Kind, Kinds};
 use crate::backoff::Pauses;
 
 impl Kinds {
-    /// Tells what is served of a kind: at once, and then whenever that is something else. An apiserver that does not answer
+    /// Tells what is served of a kind: at once, and then whenever that is something else. An API server that does not answer
     /// says nothing, and is asked again.
     pub fn served<'k>(
         &'k self,

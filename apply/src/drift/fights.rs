@@ -90,10 +90,15 @@ impl Fights {
         verdicts
     }
 
-    /// Until when an object must be left alone, if it must be: the latest of its fights.
+    /// Returns the latest of the conflicts about an object that must not be repaired yet. A clock that is set back holds no
+    /// object for longer than the wait of the conflict.
     pub fn held(&self, object: &Identity, now: Timestamp) -> Option<Verdict> {
+        let is_held = |verdict: &Verdict| {
+            let left = since(now, verdict.until);
+            !left.is_zero() && left <= verdict.wait
+        };
         self.going_on(now)
-            .filter(|verdict| verdict.opponent.object == *object && verdict.until > now)
+            .filter(|verdict| verdict.opponent.object == *object && is_held(verdict))
             .max_by_key(|verdict| verdict.until)
     }
 

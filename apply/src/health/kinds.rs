@@ -38,7 +38,7 @@ fn counts<const N: usize>(
     (are > wanted).then(|| Health::progress(format!("{} old replicas have to end", are - wanted)))
 }
 
-/// The apiserver fills `spec.replicas` in; an object that was not stored has one.
+/// The API server fills `spec.replicas` in; an object that was not stored has one.
 fn replicas(object: &Value) -> i64 {
     number(object, &["spec", "replicas"]).unwrap_or(1)
 }
@@ -126,7 +126,7 @@ fn stateful_set(object: &Value, _: &Conditions<'_>) -> Health {
         object,
         &["spec", "updateStrategy", "rollingUpdate", "partition"],
     );
-    // The apiserver fills in 0, which is no partition.
+    // The API server fills in 0, which is no partition.
     if let Some(partition) = partition.filter(|&partition| partition > 0) {
         let updated = (
             status(object, "updatedReplicas"),

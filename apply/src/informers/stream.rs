@@ -28,7 +28,7 @@ const FULL_PAGE: u32 = 50;
 const LISTING_TIMEOUT: Duration = Duration::from_secs(60);
 /// So many failures in a row are worth telling, and reason to begin anew.
 const TROUBLE: u32 = 3;
-/// The apiserver's words may be long; more of them help nobody.
+/// The API server's words may be long; more of them help nobody.
 const LONGEST_REASON: usize = 400;
 
 /// Watches until it is aborted.
@@ -239,7 +239,7 @@ impl Failure {
         }
     }
 
-    /// Whether the apiserver will go on to say no: we may not, or there is no such kind, or none that can be watched.
+    /// Whether the API server will go on to say no: we may not, or there is no such kind, or none that can be watched.
     fn is_refusal(&self) -> bool {
         matches!(self.code, Some(401 | 403 | 404 | 405))
     }

@@ -108,7 +108,7 @@ pub async fn read(at: &Overflow<'_>, listed: &Listed) -> Result<Inventory, kube:
 /// what does not, definitions and Namespaces, is found by its labels.
 ///
 /// # Errors
-/// When the apiserver cannot be asked.
+/// When the API server cannot be asked.
 pub async fn read_left(at: &Overflow<'_>, listed: &Listed) -> Result<Inventory, kube::Error> {
     let mut inventory: Inventory = parse(&listed.kinds).collect();
     let api: Api<ConfigMap> = Api::namespaced(at.client.clone(), at.namespace);
@@ -121,10 +121,22 @@ pub async fn read_left(at: &Overflow<'_>, listed: &Listed) -> Result<Inventory, 
         }
     }
     if !is_whole {
-        find::<CustomResourceDefinition>(at, &mut inventory).await?;
-        find::<Namespace>(at, &mut inventory).await?;
+        find_unreferenced(at, &mut inventory).await?;
     }
     Ok(inventory)
+}
+
+/// Adds the objects that have no reference to their owner, and so are not removed with it: CustomResourceDefinitions and
+/// Namespaces. Their labels name the owner.
+///
+/// # Errors
+/// Returns an error if the API server does not answer.
+pub async fn find_unreferenced(
+    at: &Overflow<'_>,
+    inventory: &mut Inventory,
+) -> Result<(), kube::Error> {
+    find::<CustomResourceDefinition>(at, inventory).await?;
+    find::<Namespace>(at, inventory).await
 }
 
 /// Adds the objects of a cluster-scoped kind that carry the owner's labels.

@@ -20,7 +20,7 @@ impl Definitions {
             .filter(|object| object.kind() == "CustomResourceDefinition")
             .filter(|object| is_definition(&object.identity()))
             .filter_map(|object| Spec::deserialize(object.value().get("spec")?).ok())
-            // They become parts of URLs. The apiserver refuses the definition for the same reason.
+            // They become parts of URLs. The API server refuses the definition for the same reason.
             .filter(|spec| {
                 names::dns_subdomain(&spec.group).is_ok()
                     && names::dns_subdomain(&spec.names.plural).is_ok()

@@ -31,7 +31,7 @@ fn definition(group: &str, kind: &str, plural: &str) -> Object {
     Object::try_from(value).unwrap()
 }
 
-/// What an apiserver without custom kinds serves.
+/// What an API server without custom kinds serves.
 fn built_in() -> Found {
     [
         ("v1", "Namespace", "namespaces", false),

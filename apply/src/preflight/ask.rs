@@ -1,4 +1,4 @@
-//! Questions to the apiserver, each with an end.
+//! Questions to the API server, each with an end.
 
 use std::{future::Future, time::Duration};
 
@@ -35,7 +35,7 @@ pub(super) fn code(error: &kube::Error) -> Option<u16> {
     }
 }
 
-/// Takes "there is none" for an answer. Of a group that is not served the apiserver says so in plain text.
+/// Takes "there is none" for an answer. Of a group that is not served the API server says so in plain text.
 pub(super) fn or_none<T>(answer: Result<T, kube::Error>) -> Result<Option<T>, kube::Error> {
     match answer {
         Ok(answer) => Ok(Some(answer)),

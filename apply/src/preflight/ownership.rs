@@ -98,7 +98,7 @@ pub(super) async fn check(
 /// somebody else by now is not to be fought for.
 ///
 /// # Errors
-/// When the apiserver cannot be asked; to be tried again.
+/// When the API server cannot be asked; to be tried again.
 pub async fn taken(
     client: &Client,
     steps: &[Step],
@@ -108,16 +108,38 @@ pub async fn taken(
     let steps: Vec<&Step> = steps.iter().collect();
     let mut taken = BTreeMap::new();
     for (step, found) in read(client, &steps, concurrency).await? {
-        let holder = match found {
-            Ok(Some(live)) => Holder::of(&live, owner),
-            // Applying will say what the account may not do.
-            Ok(None) | Err(_) => continue,
-        };
-        if !matches!(holder, Holder::Us | Holder::Released | Holder::Nobody) {
+        // Applying will say what the account may not do.
+        if let Ok(Some(live)) = found
+            && let Some(holder) = other_holder(&live, owner)
+        {
             taken.insert(step.object.identity(), holder);
         }
     }
     Ok(taken)
+}
+
+/// Returns the holder of an object that a repair must not write: the object exists, was not released by an instance, and
+/// was not handed over to the owner. Pure; no I/O.
+pub fn other_holder(live: &ObjectMeta, owner: &Owner) -> Option<Holder> {
+    match Holder::of(live, owner) {
+        Holder::Us | Holder::Released => None,
+        Holder::Nobody if adopted_by(live) == Some(owner.name.as_str()) => None,
+        holder => Some(holder),
+    }
+}
+
+/// Returns the findings about an object that exists and that the owner has not applied. `gone` are the instances that do not
+/// exist. Pure; no I/O.
+pub fn findings(
+    step: &Step,
+    live: &ObjectMeta,
+    owner: &Owner,
+    gone: &BTreeSet<String>,
+) -> Findings {
+    let mut findings = Findings::default();
+    let holder = Holder::of(live, owner);
+    judge(step, live, &holder, owner, gone).enter(step, &mut findings);
+    findings
 }
 
 /// Returns the objects that other clients have created since the checks, with their owners. They are not taken over.

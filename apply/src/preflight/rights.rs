@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Rules of RBAC are compared here, one question for each namespace; other authorizers do not tell their rules and are
-//! asked about what is left. Whoever creates a role has to hold what it grants: apiservers decide that by RBAC alone.
+//! asked about what is left. Whoever creates a role has to hold what it grants: API servers decide that by RBAC alone.
 
 mod grant;
 mod need;
@@ -42,7 +42,7 @@ use super::{Check, Findings, Input, Problem, ask};
 /// No namespace has this name, so the rules in it are those of the whole cluster.
 const NOWHERE: &str = "-";
 
-/// Rights of roles that are compared; what would be more is left to the apiserver.
+/// Rights of roles that are compared; what would be more is left to the API server.
 const MOST_RIGHTS: usize = 50_000;
 
 /// Whether requests with the account's rights can be made at all.

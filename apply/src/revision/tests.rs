@@ -19,7 +19,11 @@ fn header(number: i64) -> Header<Value> {
 
 /// Text that does not compress.
 fn noise(length: usize) -> String {
-    let mut random = fastrand::Rng::with_seed(7);
+    seeded(7, length)
+}
+
+fn seeded(seed: u64, length: usize) -> String {
+    let mut random = fastrand::Rng::with_seed(seed);
     (0..length).map(|_| random.alphanumeric()).collect()
 }
 
@@ -51,6 +55,28 @@ fn records_are_read_as_they_were_written() {
                 objects
             }
         );
+    }
+}
+
+#[test]
+fn ten_thousand_objects_take_several_parts() {
+    let objects: Vec<Object> = (0..10_000)
+        .map(|number| object(&format!("o{number:05}"), &seeded(number, 300)))
+        .collect();
+    let encoded = encode(&header(3), &objects).unwrap();
+    let sizes: Vec<usize> = encoded.parts.iter().map(Vec::len).collect();
+    let (last, others) = sizes.split_last().unwrap();
+    assert!(others.len() >= 2 && others.iter().all(|size| *size == MAX_PART));
+    assert!((1..=MAX_PART).contains(last));
+    let decoded = decode::<Value>(&stream(&encoded), &encoded.checksum, 3, "uid").unwrap();
+    assert_eq!(decoded.objects, objects);
+
+    // A part is missing, or two are exchanged.
+    let mut exchanged = encoded.parts.clone();
+    exchanged.swap(0, 1);
+    for parts in [&encoded.parts[1..], &encoded.parts[..1], &exchanged] {
+        let refused = decode::<Value>(&parts.concat(), &encoded.checksum, 3, "uid");
+        assert!(matches!(refused, Err(DecodeError::Checksum { .. })));
     }
 }
 

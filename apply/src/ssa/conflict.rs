@@ -1,4 +1,4 @@
-//! Who else has set our fields, as the apiserver tells it.
+//! Who else has set our fields, as the API server tells it.
 
 use kube::core::response::Status;
 use serde_json::Value;
@@ -8,7 +8,7 @@ use super::{Conflict, MANAGER};
 /// How many conflicts of one object are told of; all of them count.
 const MOST: usize = 1000;
 
-/// The fields that others have set; empty when it is not for them that the apiserver said no.
+/// The fields that others have set; empty when it is not for them that the API server said no.
 pub(super) fn of(status: &Status) -> Vec<Conflict> {
     let causes = status.details.iter().flat_map(|details| &details.causes);
     let conflicts = causes

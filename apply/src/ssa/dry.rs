@@ -1,4 +1,4 @@
-//! What an apiserver cannot know while it is only asked: the objects that would come first.
+//! What an API server cannot know while it is only asked: the objects that would come first.
 
 use std::collections::BTreeSet;
 

@@ -1,7 +1,7 @@
 //! Waiting until the kinds of applied definitions can be used.
 //!
 //! The watch of definitions tells, and asks discovery once for all who wait. Where it does not run, or is late, the
-//! apiserver is asked from here.
+//! API server is asked from here.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -172,7 +172,7 @@ impl Fresh<'_> {
     }
 }
 
-/// When the apiserver is asked.
+/// When the API server is asked.
 struct Pauses {
     next: Instant,
     pause: Duration,

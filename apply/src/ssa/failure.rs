@@ -1,4 +1,4 @@
-//! What the apiserver said, in words that name the object, the problem and the remedy.
+//! What the API server said, in words that name the object, the problem and the remedy.
 
 #[cfg(test)]
 mod tests;
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{Cause, Failure, request::Trouble};
 
-/// How much of what the apiserver said is told.
+/// How much of what the API server said is told.
 const LONGEST: usize = 2048;
 
 /// The failure that trouble with an object is.
@@ -196,7 +196,7 @@ fn judge(status: &Status) -> (Cause, &'static str) {
     }
 }
 
-/// What the apiserver said, and of Secrets only what does not repeat what they hold.
+/// What the API server said, and of Secrets only what does not repeat what they hold.
 fn words(status: &Status, identity: &Identity) -> String {
     let message = status.message.trim();
     let message = if message.is_empty() {

@@ -20,7 +20,7 @@ use crate::{
     plan::{Owner, Step, Wave},
 };
 
-/// How often an object is sent when others change it at the same time, or when an apiserver does not know its kind yet.
+/// How often an object is sent when others change it at the same time, or when an API server does not know its kind yet.
 const ATTEMPTS: u32 = 6;
 
 /// The answer to every request about an object.
@@ -43,7 +43,7 @@ pub(super) fn is_owned(metadata: &Value, owner: &Owner) -> bool {
         && text(metadata, &["labels", labels::OWNER_NAME]) == Some(owner.name.as_str())
 }
 
-/// Whether the apiserver only says what it would do.
+/// Whether the API server only says what it would do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Run {
     Wet,
@@ -169,7 +169,7 @@ impl Apply<'_> {
             };
             let passes = match &trouble {
                 Trouble::Status(status) if status.code == 409 => conflict::of(status).is_empty(),
-                // One of several apiservers may learn of a definition later than the one that was asked.
+                // One of several API servers may learn of a definition later than the one that was asked.
                 Trouble::Status(status) if status.code == 404 => {
                     step.wave == Wave::Resources && !failure::names_namespace(status)
                 }

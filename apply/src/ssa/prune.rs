@@ -109,6 +109,58 @@ pub(super) async fn orphan(apply: &Apply<'_>, leaving: &[Leaving], owner: &Owner
     failed.flatten().collect()
 }
 
+/// What pruning does with an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision {
+    /// The object is not the owner's any more, for this reason: nothing is written.
+    Leave(&'static str),
+    /// The object is being deleted already.
+    Wait,
+    /// The object stays and loses its owner, for this reason.
+    Release(String),
+    /// The definition is deleted, if the policy permits that for the custom resources.
+    DeleteDefinition,
+    /// The object is deleted.
+    Delete,
+}
+
+/// Decides what pruning does with an object, by its metadata. Pure; no I/O.
+pub fn decide(stage: Exit, owner: &Owner, policy: CrdDeletionPolicy, metadata: &Value) -> Decision {
+    if !is_owned(metadata, owner) {
+        return Decision::Leave("does not carry the owner labels of this BundleInstance any more");
+    }
+    // A definition that somebody else deletes may wait for its custom resources for ever.
+    let is_retained = stage == Exit::Definitions && policy == CrdDeletionPolicy::Retain;
+    if metadata.get("deletionTimestamp").is_some() && !is_retained {
+        return Decision::Wait;
+    }
+    if is_kept(&serde_json::json!({"metadata": {"annotations": metadata.get("annotations")}})) {
+        return Decision::Release(format!("is kept as its annotation {} says", labels::KEEP));
+    }
+    let has_no_reference = matches!(stage, Exit::Namespaces | Exit::Definitions);
+    if !has_no_reference && !is_referred_to(owner, metadata) {
+        // As the garbage collector leaves it when the owner is deleted with `--cascade=orphan`.
+        return Decision::Leave(
+            "does not refer to this BundleInstance as its owner any more; delete it if nobody needs it",
+        );
+    }
+    match stage {
+        Exit::Namespaces => Decision::Release(
+            "Namespaces are never deleted, since others may have put something into them; delete it if nobody needs it"
+                .to_owned(),
+        ),
+        Exit::Definitions => Decision::DeleteDefinition,
+        _ => Decision::Delete,
+    }
+}
+
+/// Reports whether a reference says that an object is the owner's, this very one's.
+fn is_referred_to(owner: &Owner, metadata: &Value) -> bool {
+    let all = metadata.get("ownerReferences").and_then(Value::as_array);
+    let mut all = all.into_iter().flatten();
+    all.any(|reference| text(reference, &["uid"]) == Some(owner.uid.as_str()))
+}
+
 /// Deleting for one owner.
 struct Prune<'a> {
     apply: &'a Apply<'a>,
@@ -178,45 +230,16 @@ impl Prune<'_> {
         };
         let object: Partial = send(self.apply.client, request).await?;
         let metadata = &object.metadata;
-        if !is_owned(metadata, self.owner) {
-            return Ok(Fate::Released(
-                "does not carry the owner labels of this BundleInstance any more".to_owned(),
-            ));
-        }
-        if self.orphans {
+        if self.orphans && is_owned(metadata, self.owner) {
             return self.orphan(address, metadata).await;
         }
-        // A definition that somebody else deletes may wait for its custom resources for ever.
-        let is_retained = stage == Exit::Definitions && self.policy == CrdDeletionPolicy::Retain;
-        if metadata.get("deletionTimestamp").is_some() && !is_retained {
-            return Ok(on_its_way(metadata));
+        match decide(stage, self.owner, self.policy, metadata) {
+            Decision::Leave(why) => Ok(Fate::Released(why.to_owned())),
+            Decision::Wait => Ok(on_its_way(metadata)),
+            Decision::Release(why) => self.release(address, metadata, why).await,
+            Decision::DeleteDefinition => self.definition(address, metadata).await,
+            Decision::Delete => self.delete(address, metadata).await,
         }
-        if is_kept(&serde_json::json!({"metadata": {"annotations": metadata.get("annotations")}})) {
-            let why = format!("is kept as its annotation {} says", labels::KEEP);
-            return self.release(address, metadata, why).await;
-        }
-        let has_no_reference = matches!(stage, Exit::Namespaces | Exit::Definitions);
-        if !has_no_reference && !self.is_referred_to(metadata) {
-            // As the garbage collector leaves it when the owner is deleted with `--cascade=orphan`.
-            let why = "does not refer to this BundleInstance as its owner any more; delete it if nobody needs it";
-            return Ok(Fate::Released(why.to_owned()));
-        }
-        match stage {
-            Exit::Namespaces => {
-                let why = "Namespaces are never deleted, since others may have put something into them; delete it if \
-                           nobody needs it";
-                self.release(address, metadata, why.to_owned()).await
-            }
-            Exit::Definitions => self.definition(address, metadata).await,
-            _ => self.delete(address, metadata).await,
-        }
-    }
-
-    /// Reports whether a reference says that it is the owner's, this very one's.
-    fn is_referred_to(&self, metadata: &Value) -> bool {
-        let all = metadata.get("ownerReferences").and_then(Value::as_array);
-        let mut all = all.into_iter().flatten();
-        all.any(|reference| text(reference, &["uid"]) == Some(self.owner.uid.as_str()))
     }
 
     async fn delete(&self, address: &Address, metadata: &Value) -> Result<Fate, Trouble> {

@@ -21,7 +21,7 @@ const ATTEMPTS: u32 = 3;
 /// The reason why there is no good answer.
 #[derive(Debug)]
 pub(super) enum Trouble {
-    /// The apiserver said no.
+    /// The API server said no.
     Status(Box<Status>),
     /// There is no such address.
     Name(&'static str),

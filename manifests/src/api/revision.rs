@@ -22,6 +22,10 @@ pub struct RevisionDetails {
     /// The bundle info: package, version, constraints, provided APIs.
     #[serde(default)]
     pub facts: Facts,
+    /// The digest of everything that the objects were rendered from. The same inputs lead to the same objects, so that a
+    /// rollout continues without the content.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
     /// The version of the provisioner that rendered the objects.
     pub provisioner: String,
     /// The version of Kubernetes that the objects were rendered for, as `1.36`.

@@ -111,10 +111,9 @@ fn a_clock_that_was_set_back_does_not_end_in_a_panic() {
     for _ in 0..9 {
         fights.repaired([opponent("", "")], Timestamp::MAX);
     }
-    let verdict = fights
-        .held(&opponent("", "").object, Timestamp::MIN)
-        .unwrap();
-    assert_eq!(verdict.until, Timestamp::MAX);
+    let held = |now| fights.held(&opponent("", "").object, now);
+    assert_eq!(held(Timestamp::MAX), None);
+    assert_eq!(held(Timestamp::MIN), None);
 }
 
 #[test]
@@ -180,4 +179,23 @@ fn the_alert_is_tried_with_what_a_fight_is() {
     let counts: Vec<String> = counts.iter().map(u32::to_string).collect();
     let series = include_str!("../../../../tests/tests/acceptance/fight.txt");
     assert_eq!(series.trim_end(), counts.join(" "));
+}
+
+#[test]
+fn clock_that_is_set_back_holds_no_object() {
+    let mut fights = Fights::new();
+    for time in 1000..1003 {
+        fights.repaired([opponent(".data", "other")], at(time));
+    }
+    let object = opponent("", "").object;
+    let is_held = |second| fights.held(&object, at(second)).is_some();
+    for (second, expected) in [
+        (1002, true),
+        (1021, true),
+        (1022, false),
+        (1001, false),
+        (0, false),
+    ] {
+        assert_eq!(is_held(second), expected, "{second}");
+    }
 }

@@ -25,7 +25,7 @@ pub(super) struct Entry {
     pub(super) note: Option<u64>,
 }
 
-/// A resourceVersion to compare: numbers, in every apiserver that has etcd behind it. Others are nothing, so that they
+/// A resourceVersion to compare: numbers, in every API server that has etcd behind it. Others are nothing, so that they
 /// are never later than what a watch says.
 pub(super) fn number(resource_version: &str) -> u64 {
     resource_version.parse().unwrap_or_default()

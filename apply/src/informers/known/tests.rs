@@ -324,7 +324,7 @@ fn a_write_that_the_watch_has_passed_is_not_noted() {
     assert_eq!(two.gone("till", "till-a", 11, B), wakes(&["till"]));
     assert!(two.applied("till", "till-a", 10, B).is_none());
     assert_eq!(names(&two.known.view("till")), ["till-b"]);
-    // Nor is what changed nothing, what is not wanted, or what an apiserver without numbers wrote.
+    // Nor is what changed nothing, what is not wanted, or what an API server without numbers wrote.
     assert!(two.applied("till", "till-b", 2, A).is_none());
     assert!(two.applied("till", "other", 20, A).is_none());
     assert!(two.applied("nobody", "till-b", 20, A).is_none());

@@ -31,7 +31,7 @@ struct Version {
 }
 
 impl Definition {
-    /// Reads a definition. What is missing is empty: the apiserver refuses such a one.
+    /// Reads a definition. What is missing is empty: the API server refuses such a one.
     pub(super) fn read(value: &Value) -> Self {
         let word = |keys: &[&str]| text(value, keys).unwrap_or_default().to_owned();
         let list = |keys: &[&str]| {
@@ -76,7 +76,7 @@ pub(super) struct Judgement {
     pub(super) problems: Vec<String>,
     /// How many more there are.
     pub(super) more: usize,
-    /// What only the apiserver can evaluate.
+    /// What only the API server can evaluate.
     pub(super) unchecked: Vec<String>,
     /// What is no longer served, and defaults that are new.
     pub(super) notes: Vec<String>,

@@ -1,10 +1,10 @@
-//! Formats of strings and numbers, as the apiserver checks them.
+//! Formats of strings and numbers, as the API server checks them.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
-/// Formats that the apiserver checks and nothing here does.
+/// Formats that the API server checks and nothing here does.
 const UNKNOWN: &[&str] = &[
     "bsonobjectid",
     "uri",
@@ -22,7 +22,7 @@ const UNKNOWN: &[&str] = &[
     "k8s-long-name",
 ];
 
-/// Reports whether the apiserver checks a format that is not checked here.
+/// Reports whether the API server checks a format that is not checked here.
 pub(super) fn is_unknown(format: &str) -> bool {
     UNKNOWN.contains(&normalized(format).as_str())
 }
@@ -54,7 +54,7 @@ pub(super) fn accepts_number(format: &str, number: f64) -> bool {
     }
 }
 
-/// The apiserver takes `date-time` and `datetime` for the same.
+/// The API server takes `date-time` and `datetime` for the same.
 fn normalized(format: &str) -> String {
     if format.starts_with("k8s-") {
         return format.to_owned();
@@ -170,7 +170,7 @@ fn is_duration(text: &str) -> bool {
     any
 }
 
-/// An address of the fourth version; Go's sloppy reader, which the apiserver has kept, does not mind leading zeros.
+/// An address of the fourth version; Go's sloppy reader, which the API server has kept, does not mind leading zeros.
 fn is_ipv4(text: &str) -> bool {
     let bare: Vec<&str> = text
         .split('.')

@@ -55,7 +55,7 @@ impl<'a> Place<'a> {
 }
 
 impl fmt::Display for Place<'_> {
-    /// `spec.members[3].name`, as the apiserver writes places.
+    /// `spec.members[3].name`, as the API server writes places.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(above) = self.above else {
             return f.write_str("<root>");

@@ -1,4 +1,4 @@
-//! What the apiserver makes of a stored custom resource when it reads it: unknown fields go, defaults come.
+//! What the API server makes of a stored custom resource when it reads it: unknown fields go, defaults come.
 
 use serde_json::{Map, Value};
 

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::pattern::Pattern;
 
-/// How deep a schema may be; what is below accepts everything. JSON that the apiserver reads is not as deep.
+/// How deep a schema may be; what is below accepts everything. JSON that the API server reads is not as deep.
 const MAX_DEPTH: usize = 100;
 
 /// A structural schema, without what only explains.

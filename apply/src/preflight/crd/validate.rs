@@ -1,4 +1,4 @@
-//! Whether a schema accepts a custom resource, in the apiserver's words. CEL is not evaluated.
+//! Whether a schema accepts a custom resource, in the API server's words. CEL is not evaluated.
 
 use std::{collections::BTreeSet, fmt::Display};
 
@@ -176,7 +176,7 @@ fn string(text: &str, value: &Value, schema: &Schema, place: &Place<'_>, errors:
 fn number(number: &Number, value: &Value, schema: &Schema, place: &Place<'_>, errors: &mut Errors) {
     let Some(float) = number.as_f64() else { return };
     let bounds = &schema.bounds;
-    // Against whole numbers the apiserver holds what is left of a bound without its fraction.
+    // Against whole numbers the API server holds what is left of a bound without its fraction.
     let comparable = |bound: f64| {
         if number.is_f64() {
             bound

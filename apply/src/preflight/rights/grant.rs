@@ -101,7 +101,7 @@ fn role(step: &Step) -> Option<(Key<'_>, Grant<'_>)> {
     };
     let mut rules = rules(object.value());
     if at(object.value(), &["aggregationRule"]).is_some_and(|rule| !rule.is_null()) {
-        // What it will collect is not known, so apiservers demand everything.
+        // What it will collect is not known, so API servers demand everything.
         let everything = || Some(vec!["*".to_owned()]);
         rules = vec![
             PolicyRule {
@@ -144,7 +144,7 @@ fn binding(step: &Step) -> Option<(Scope<'_>, Key<'_>)> {
     }
 }
 
-/// Rules of a wrong shape are for the apiserver to refuse.
+/// Rules of a wrong shape are for the API server to refuse.
 fn rules(role: &Value) -> Vec<PolicyRule> {
     let rules = at(role, &["rules"]).and_then(Value::as_array);
     rules

@@ -256,7 +256,7 @@ enum Cleared {
     Failed(Failure),
 }
 
-/// How many objects come after a page, as far as the apiserver tells.
+/// How many objects come after a page, as far as the API server tells.
 fn rest(metadata: &Value) -> usize {
     let rest = metadata.get("remainingItemCount").and_then(Value::as_u64);
     rest.and_then(|rest| rest.try_into().ok())

@@ -4,7 +4,7 @@ use kube::api::{Patch, PatchParams};
 use manifests::{api::labels, object::text};
 use serde_json::{Value, json};
 
-use super::{Fate, Prune};
+use super::{Fate, Prune, is_referred_to};
 use crate::ssa::{
     MANAGER,
     object::Partial,
@@ -41,7 +41,7 @@ impl Prune<'_> {
         address: &Address,
         metadata: &Value,
     ) -> Result<Fate, Trouble> {
-        if self.is_referred_to(metadata) {
+        if is_referred_to(self.owner, metadata) {
             let patch = json!({"metadata": {
                 "resourceVersion": metadata.get("resourceVersion"),
                 "ownerReferences": self.others(metadata),

@@ -153,7 +153,9 @@ pub fn time_left(
     now: Timestamp,
 ) -> Option<Duration> {
     let since = status.progressing_since.as_ref()?;
-    let left = SignedDuration::try_from(deadline?).ok()? - now.duration_since(since.0);
+    // The clock may have been set back since.
+    let taken = now.duration_since(since.0).max(SignedDuration::ZERO);
+    let left = SignedDuration::try_from(deadline?).ok()? - taken;
     Some(Duration::try_from(left).unwrap_or_default())
 }
 
@@ -415,7 +417,8 @@ impl Clock {
         let since = match &status.progressing_since {
             _ if !is_same => Some(now),
             Some(_) if declaration.is_retried => Some(now),
-            since => since.as_ref().map(|since| since.0),
+            // The clock may have been set back.
+            since => since.as_ref().map(|since| since.0.min(now)),
         };
         let limit = declaration.deadline;
         let limit = limit.and_then(|limit| SignedDuration::try_from(limit).ok());
