@@ -11,7 +11,13 @@ mod admission;
 mod away;
 mod expired;
 mod hook;
+mod kills;
 mod line;
 mod rivals;
 mod sources;
 pub(crate) mod stage;
+
+/// The number of kills with a content store that is kept; `make faults` has more.
+const KILLS_WITH_CONTENT: u64 = 3;
+/// The number of kills with a content store that is deleted.
+const KILLS_WITHOUT_CONTENT: u64 = 6;

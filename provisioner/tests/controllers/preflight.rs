@@ -230,7 +230,7 @@ async fn whatever_belongs_to_others_is_told_at_once() {
         .keys()
         .map(|identity| identity.name.as_str())
         .collect();
-    assert_eq!(taken, ["gone", "helm", "other"]);
+    assert_eq!(taken, ["free", "gone", "helm", "other"]);
     let instances = world.api::<BundleInstance>();
     delete(&instances, &other).await;
 }

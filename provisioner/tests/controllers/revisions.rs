@@ -6,6 +6,7 @@
 mod concurrency;
 mod conditions;
 mod platform;
+mod records;
 mod recreate;
 mod repair;
 mod rollback;

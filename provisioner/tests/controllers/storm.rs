@@ -19,4 +19,9 @@ mod faults {
     mod silence;
     mod stage;
     mod stubborn;
+
+    /// The number of kills with a content store that is kept.
+    const KILLS_WITH_CONTENT: u64 = 30;
+    /// The number of kills with a content store that is deleted at every restart.
+    const KILLS_WITHOUT_CONTENT: u64 = 300;
 }

@@ -8,6 +8,9 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::Ordering;
 
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
 use crate::{Cluster, Error, Result, control_plane, machine};
 
 /// A program of the control plane.
@@ -93,6 +96,38 @@ impl Cluster {
         let program = run.exchange(name, file.clone())?;
         rewrite(&program, &file, (&before, version))?;
         self.start_again(Program::Apiserver).await
+    }
+
+    /// Makes etcd deny writes, as etcd does whose database has reached its quota, or permit them again. Reads and deletions
+    /// work in both cases.
+    ///
+    /// # Errors
+    ///
+    /// Fails when etcd was not started here, or does not take the request.
+    pub async fn fill_etcd(&self, is_full: bool) -> Result<()> {
+        const ALARM: &str = "set the alarm of etcd";
+        self.is_altered.store(true, Ordering::Relaxed);
+        let action = if is_full { "ACTIVATE" } else { "DEACTIVATE" };
+        let body = format!(r#"{{"action":"{action}","memberID":"0","alarm":"NOSPACE"}}"#);
+        let request = format!(
+            "POST /v3/maintenance/alarm HTTP/1.1\r\nHost: etcd\r\nContent-Type: application/json\r\n\
+             Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
+            body.len()
+        );
+        let etcd = self.etcd()?;
+        let exchange = async {
+            let mut stream = TcpStream::connect(etcd).await?;
+            stream.write_all(request.as_bytes()).await?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).await?;
+            Ok::<_, io::Error>(answer)
+        };
+        let answer: String = exchange.await.map_err(Error::io(ALARM))?;
+        if answer.starts_with("HTTP/1.1 200") {
+            Ok(())
+        } else {
+            Err(Error::io(ALARM)(io::Error::other(answer)))
+        }
     }
 
     /// Where etcd listens, without TLS and passwords.

@@ -1,13 +1,18 @@
 //! The provisioner is killed at random moments: nothing is lost, nothing is left over.
 //!
+//! Instances are installed, upgraded, rolled back (by `spec.rollbackTo`, and because a version fails) and removed meanwhile.
 //! `RUKPAK_SEED` repeats the moments of a run, `RUKPAK_KILLS` sets how many there are.
 
-use std::{env, time::Duration};
+use std::{collections::BTreeMap, env, time::Duration};
 
+use kube::Api;
+use manifests::api::instance::{BundleInstance, Rollback};
 use tokio::time::{Instant, sleep};
 
-use super::stage::empty;
-use crate::support::{Options, Play, Provisioner, World, storage};
+use super::{KILLS_WITH_CONTENT, KILLS_WITHOUT_CONTENT, stage::empty};
+use crate::support::{
+    FAILING, Line, Options, Play, Provisioner, World, condition, eventually, gone, storage,
+};
 
 /// The longest time between two kills: a little longer than an installation takes.
 const LONGEST: u64 = 900;
@@ -20,45 +25,178 @@ fn number(variable: &str) -> Option<u64> {
 /// What an instance is declared to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Declared {
-    Version(usize),
     Nothing,
+    Version(usize),
+    /// A version, by `spec.rollbackTo`.
+    Pinned(usize),
+    /// A version; the template names one that fails and is rolled back.
+    Failed(usize),
 }
 
 impl Declared {
-    /// What a change leads to: to another version, or to none and back.
-    fn next(self, random: &mut fastrand::Rng) -> Self {
+    /// What a change leads to. Before a state was reached, a rollback leads to no known version, and one that is under way
+    /// may still create a revision.
+    fn next(self, random: &mut fastrand::Rng, is_reached: bool) -> Self {
+        let any = random.usize(1..=2);
         match self {
-            Self::Nothing => Self::Version(random.usize(1..=2)),
-            Self::Version(version) if random.bool() => Self::Version(3 - version),
-            Self::Version(_) => Self::Nothing,
+            Self::Version(version) => match random.u8(0..5) {
+                0 => Self::Nothing,
+                1 if is_reached => Self::Failed(version),
+                2 if is_reached => Self::Pinned(3 - version),
+                _ => Self::Version(3 - version),
+            },
+            Self::Pinned(_) | Self::Failed(_) if !is_reached || random.u8(0..3) == 0 => {
+                Self::Nothing
+            }
+            Self::Nothing | Self::Pinned(_) | Self::Failed(_) => Self::Version(any),
         }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Nothing => "removed",
+            Self::Version(_) => "installed",
+            Self::Pinned(_) => "pinned",
+            Self::Failed(_) => "failed",
+        }
+    }
+
+    /// Whether the objects are rendered from content.
+    fn needs_content(self) -> bool {
+        matches!(self, Self::Version(_) | Self::Failed(_))
     }
 }
 
-async fn declare(play: &Play, world: &World, before: Declared, now: Declared) {
-    match (before, now) {
-        (Declared::Nothing, Declared::Version(version)) => {
+/// An instance, and what is known of it.
+struct Subject {
+    play: Play,
+    /// The line to the registry.
+    line: Line,
+    is_cut: bool,
+    declared: Declared,
+    /// The newest revision before the last change.
+    before: i64,
+    /// The revisions of the two versions.
+    revisions: [Option<i64>; 2],
+    /// The uids of the objects that all versions have.
+    uids: BTreeMap<String, String>,
+}
+
+impl Subject {
+    async fn new(world: &World, prefix: &str) -> Self {
+        let registry = world.registry.host();
+        let line = Line::new(registry).await;
+        let play = Play::new(world, prefix).await;
+        Self {
+            play: play.behind(registry, &line.host()),
+            line,
+            is_cut: false,
+            declared: Declared::Nothing,
+            before: 0,
+            revisions: [None; 2],
+            uids: BTreeMap::new(),
+        }
+    }
+
+    /// The number of the newest revision; 0 if there is none.
+    async fn newest(&self, world: &World) -> i64 {
+        let instances: Api<BundleInstance> = world.api();
+        let found = instances.get_opt(&self.play.name).await.unwrap();
+        let status = found.and_then(|instance| instance.status);
+        let revisions = status.map(|status| status.revisions).unwrap_or_default();
+        revisions.last().map_or(0, |newest| newest.number)
+    }
+
+    async fn declare(&mut self, world: &World, mut now: Declared) {
+        if let Declared::Pinned(version) = now
+            && self.revisions[version - 1].is_none()
+        {
+            now = Declared::Version(version);
+        }
+        if now.needs_content() && self.is_cut {
+            self.line.mend().await;
+            self.is_cut = false;
+        }
+        if self.declared == Declared::Nothing {
             // One that is still leaving has to be gone before.
-            crate::support::gone::<manifests::api::instance::BundleInstance>(
-                world.api(),
-                &play.name,
-            )
-            .await;
-            play.install(world, version).await;
+            gone::<BundleInstance>(world.api(), &self.play.name).await;
+            self.revisions = [None; 2];
+            self.uids.clear();
         }
-        (_, Declared::Version(version)) => play.upgrade(world, version).await,
-        (_, Declared::Nothing) => play.remove(world).await,
+        self.before = self.newest(world).await;
+        let play = &self.play;
+        match (self.declared, now) {
+            (Declared::Nothing, Declared::Version(version)) => {
+                play.install_with(world, version, |spec| {
+                    spec.rollback = Rollback::OnFailure;
+                    spec.revision_history_limit = Some(10);
+                })
+                .await;
+            }
+            (_, Declared::Nothing) => play.remove(world).await,
+            (_, Declared::Version(version)) => play.upgrade(world, version).await,
+            (_, Declared::Failed(_)) => play.upgrade(world, FAILING).await,
+            (_, Declared::Pinned(version)) => {
+                let number = self.revisions[version - 1].unwrap();
+                play.roll_back(world, number).await;
+            }
+        }
+        self.declared = now;
+    }
+
+    /// Cuts the line to the registry once the objects are recorded.
+    async fn cut(&mut self, world: &World) {
+        if self.is_cut || !self.declared.needs_content() {
+            return;
+        }
+        let api: Api<BundleInstance> = world.api();
+        let (name, before) = (&self.play.name, self.before);
+        eventually(&format!("{name} is recorded"), async || {
+            let instance = api.get(name).await.map_err(|error| error.to_string())?;
+            let status = instance.status.unwrap_or_default();
+            let newest = status.revisions.last().map_or(0, |newest| newest.number);
+            // The objects may be those that are installed.
+            let generation = instance.metadata.generation;
+            let says = |type_, reason: &str, part: &str| {
+                condition(&status.conditions, type_).is_some_and(|condition| {
+                    condition.reason == reason
+                        && condition.observed_generation == generation
+                        && condition.message.contains(part)
+                })
+            };
+            let bundle = status.installed_bundle_name.as_deref();
+            let is_over = bundle.is_some_and(|bundle| {
+                says("HasValidBundle", "UnpackSuccessful", bundle)
+                    && says("Installed", "InstallationSucceeded", bundle)
+            });
+            (newest > before || is_over)
+                .then_some(())
+                .ok_or_else(|| format!("{before}, {status:#?}"))
+        })
+        .await;
+        self.line.cut();
+        self.is_cut = true;
+    }
+
+    /// Waits until everything is as declared. No object that all versions have was created again.
+    async fn reached(&mut self, world: &World) {
+        let (version, reason) = match self.declared {
+            Declared::Nothing => return self.play.gone(world).await,
+            Declared::Version(version) => (version, "InstallationSucceeded"),
+            Declared::Pinned(version) | Declared::Failed(version) => (version, "RolledBack"),
+        };
+        self.play.settled_as(world, version, reason).await;
+        self.revisions[version - 1] = Some(self.newest(world).await);
+        let uids = self.play.uids(world).await;
+        if !self.uids.is_empty() {
+            assert_eq!(uids, self.uids, "objects were created again");
+        }
+        self.uids = uids;
     }
 }
 
-async fn is_as_declared(play: &Play, world: &World, declared: Declared) {
-    match declared {
-        Declared::Version(version) => play.settled(world, version).await,
-        Declared::Nothing => play.gone(world).await,
-    }
-}
-
-/// Kills a provisioner that many times while it works; of the content store nothing is left in between, or all.
+/// Kills a provisioner that many times while it works. In between, the content store is kept; or else it is deleted, and the
+/// registry is unreachable from the moment at which objects are recorded.
 async fn survives(prefix: &str, kills: u64, is_kept: bool) {
     let seed = number("RUKPAK_SEED").unwrap_or_else(|| fastrand::u64(..));
     eprintln!("{prefix}: {kills} kills, RUKPAK_SEED={seed}");
@@ -73,50 +211,57 @@ async fn survives(prefix: &str, kills: u64, is_kept: bool) {
         Provisioner::launch(cluster, options)
     };
     let world = World::bare(cluster);
-    let plays = [
-        Play::new(&world, prefix).await,
-        Play::new(&world, prefix).await,
-        Play::new(&world, prefix).await,
+    let mut subjects = [
+        Subject::new(&world, prefix).await,
+        Subject::new(&world, prefix).await,
+        Subject::new(&world, prefix).await,
     ];
-    let mut declared = [Declared::Nothing; 3];
     let mut slowest = Duration::ZERO;
+    let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
     let mark = audit.mark();
-    let mut one = None;
+    let mut provisioner = start();
+    let mut is_reached = true;
     for kill in 0..kills {
-        let provisioner = one.take().unwrap_or_else(start);
-        for (play, declared) in plays.iter().zip(&mut declared) {
-            let now = declared.next(&mut random);
-            declare(play, &world, *declared, now).await;
-            *declared = now;
+        // Sometimes, nothing is changed between two kills.
+        if is_reached || random.bool() {
+            for subject in &mut subjects {
+                let now = subject.declared.next(&mut random, is_reached);
+                subject.declare(&world, now).await;
+                *counts.entry(subject.declared.name()).or_default() += 1;
+            }
         }
         sleep(Duration::from_millis(random.u64(0..LONGEST))).await;
         provisioner.signal("KILL").await;
         assert_eq!(provisioner.ended().await, 137);
         drop(provisioner);
-        let again = start();
+        provisioner = start();
         let began = Instant::now();
-        // Sometimes it is killed again before everything is as declared.
-        if random.u8(0..3) != 0 {
-            for (play, declared) in plays.iter().zip(declared) {
-                is_as_declared(play, &world, declared).await;
+        if !is_kept {
+            for subject in &mut subjects {
+                subject.cut(&world).await;
+            }
+        }
+        // Sometimes, the process is killed again before everything is as declared.
+        is_reached = random.u8(0..3) != 0;
+        if is_reached {
+            for subject in &mut subjects {
+                subject.reached(&world).await;
             }
             slowest = slowest.max(began.elapsed());
         }
-        one = Some(again);
         if kill % 10 == 9 {
             eprintln!(
-                "{prefix}: {} kills, slowest {:.1} s",
+                "{prefix}: {} kills, slowest {:.1} s, {counts:?}",
                 kill + 1,
                 slowest.as_secs_f64()
             );
         }
     }
-    let _last = one.take().unwrap_or_else(start);
-    for (play, declared) in plays.iter().zip(declared) {
-        is_as_declared(play, &world, declared).await;
-        if declared != Declared::Nothing {
-            play.remove(&world).await;
-            play.gone(&world).await;
+    for subject in &mut subjects {
+        subject.reached(&world).await;
+        if subject.declared != Declared::Nothing {
+            subject.play.remove(&world).await;
+            subject.play.gone(&world).await;
         }
     }
     let requests = audit.since(&mark);
@@ -130,10 +275,12 @@ async fn survives(prefix: &str, kills: u64, is_kept: bool) {
 // parity: rukpak-30
 #[tokio::test]
 async fn killed_at_random_moments_it_converges_with_its_content() {
-    survives("kept", number("RUKPAK_KILLS").unwrap_or(70), true).await;
+    let kills = number("RUKPAK_KILLS").unwrap_or(KILLS_WITH_CONTENT);
+    survives("kept", kills, true).await;
 }
 
 #[tokio::test]
 async fn killed_at_random_moments_it_converges_without_its_content() {
-    survives("lost", number("RUKPAK_KILLS").unwrap_or(30), false).await;
+    let kills = number("RUKPAK_KILLS").unwrap_or(KILLS_WITHOUT_CONTENT);
+    survives("lost", kills, false).await;
 }

@@ -1,15 +1,16 @@
-//! An operator in two versions, and what has to be in the cluster of each: no more and no less.
+//! An operator in two versions, and what has to be in the cluster of each: no more and no less. A third version cannot be
+//! installed as a whole.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kube::{
-    Api, Client, ResourceExt as _,
+    Api, Client, ResourceExt,
     api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams},
     core::ApiResource,
     discovery::{ApiGroup, Discovery, verbs},
 };
 use manifests::api::{
-    instance::{BundleInstance, CrdDeletionPolicy},
+    instance::{BundleInstance, BundleInstanceSpec, CrdDeletionPolicy},
     labels,
 };
 use serde_json::{Value, json};
@@ -23,6 +24,9 @@ const MAPS: usize = 20;
 /// How many objects only one of them has.
 const OWN: usize = 5;
 
+/// The version that the API server rejects after most of its objects were applied.
+pub(crate) const FAILING: usize = 3;
+
 /// Kinds that nobody installs. The controllers of Services copy labels to theirs.
 const NOT_OURS: [&str; 4] = ["ComponentStatus", "Endpoints", "EndpointSlice", "Event"];
 
@@ -31,12 +35,12 @@ pub(crate) struct Play {
     pub(crate) name: String,
     /// The namespace it is installed in; it outlives the instance.
     pub(crate) space: String,
-    images: [String; 2],
+    images: [String; 3],
     kinds: Vec<ApiResource>,
 }
 
 impl Play {
-    /// Publishes the versions 1 and 2.
+    /// Publishes the versions.
     pub(crate) async fn new(world: &World, prefix: &str) -> Self {
         let name = unique(prefix);
         let space = format!("{name}-space");
@@ -45,22 +49,30 @@ impl Play {
             kinds: kinds(world.client()).await,
             name,
             space,
-            images: [String::new(), String::new()],
+            images: [const { String::new() }; 3],
         };
-        for version in [1, 2] {
+        for version in [1, 2, FAILING] {
             let bundle = plain(&play.objects(version));
             let tag = format!("{}:v{version}", play.name);
             play.images[version - 1] = world.push(&tag, &bundle).await;
         }
-        let resource = ApiResource {
-            group: play.group(),
-            version: "v1".to_owned(),
-            api_version: format!("{}/v1", play.group()),
-            kind: "Widget".to_owned(),
-            plural: "widgets".to_owned(),
-        };
-        play.kinds.push(resource);
+        for kind in ["Widget", "Gadget"] {
+            let resource = ApiResource {
+                group: play.group(),
+                version: "v1".to_owned(),
+                api_version: format!("{}/v1", play.group()),
+                kind: kind.to_owned(),
+                plural: format!("{}s", kind.to_lowercase()),
+            };
+            play.kinds.push(resource);
+        }
         play
+    }
+
+    /// Fetches the images from another host.
+    pub(crate) fn behind(mut self, registry: &str, host: &str) -> Self {
+        self.images = self.images.map(|image| image.replace(registry, host));
+        self
     }
 
     fn group(&self) -> String {
@@ -100,20 +112,46 @@ impl Play {
         ];
         objects.extend((0..MAPS).map(|n| config_map(space, &format!("map-{n:02}"), &text)));
         objects.extend((0..OWN).map(|n| config_map(space, &format!("only-{version}-{n}"), &text)));
+        if version == FAILING {
+            // No dry run judges an object whose definition does not exist yet.
+            objects.push(crd(&self.group(), "Gadget"));
+            objects.push(
+                json!({"apiVersion": format!("{}/v1", self.group()), "kind": "Gadget",
+                "metadata": {"name": "rejected", "namespace": space}, "spec": {"size": "large"}}),
+            );
+        }
         objects
     }
 
     /// The instance, of a version.
     pub(crate) async fn install(&self, world: &World, version: usize) {
+        self.install_with(world, version, |_| {}).await;
+    }
+
+    /// The instance, of a version, with a changed spec.
+    pub(crate) async fn install_with(
+        &self,
+        world: &World,
+        version: usize,
+        change: impl FnOnce(&mut BundleInstanceSpec),
+    ) {
         let mut new = instance(&self.name, "plain", image(&self.images[version - 1]));
         new.spec.crd_deletion_policy = CrdDeletionPolicy::Delete;
+        change(&mut new.spec);
         world.create(&new).await;
     }
 
     /// Another version.
     pub(crate) async fn upgrade(&self, world: &World, version: usize) {
         let source = image(&self.images[version - 1]);
-        let patch = json!({"spec": {"template": {"spec": {"source": source}}}});
+        let patch = json!({"spec": {"template": {"spec": {"source": source}}, "rollbackTo": null}});
+        let api: Api<BundleInstance> = world.api();
+        merge(&api, &self.name, &patch).await;
+    }
+
+    /// The revision with this number.
+    pub(crate) async fn roll_back(&self, world: &World, number: i64) {
+        let patch = json!({"spec": {"rollbackTo": number}});
         let api: Api<BundleInstance> = world.api();
         merge(&api, &self.name, &patch).await;
     }
@@ -127,22 +165,42 @@ impl Play {
     /// Waits until the instance says that a version is installed and healthy, and until exactly its objects are there,
     /// as they were declared.
     pub(crate) async fn settled(&self, world: &World, version: usize) {
+        self.settled_as(world, version, "InstallationSucceeded")
+            .await;
+    }
+
+    /// The same, with the reason of the condition Installed.
+    pub(crate) async fn settled_as(&self, world: &World, version: usize, reason: &str) {
         let client = world.client();
         eventually(&format!("{} {version} is settled", self.name), async || {
-            self.is_settled(&client, version).await
+            self.is_settled(&client, version, reason).await
         })
         .await;
     }
 
+    /// The uids of the objects that all versions have.
+    pub(crate) async fn uids(&self, world: &World) -> BTreeMap<String, String> {
+        let mut owned = self.owned(&world.client()).await.unwrap();
+        let all = self.expected(1);
+        let common: BTreeSet<_> = all.intersection(&self.expected(2)).cloned().collect();
+        owned.retain(|line, _| common.contains(line) && line != "Bundle");
+        owned
+    }
+
     /// Whether exactly that version is there, or why not.
-    async fn is_settled(&self, client: &Client, version: usize) -> Result<(), String> {
+    async fn is_settled(
+        &self,
+        client: &Client,
+        version: usize,
+        reason: &str,
+    ) -> Result<(), String> {
         let said = |error: kube::Error| error.to_string();
         let api: Api<BundleInstance> = Api::all(client.clone());
         let instance = api.get(&self.name).await.map_err(said)?;
         let status = instance.status.clone().unwrap_or_default();
         for (type_, reason) in [
             ("HasValidBundle", "UnpackSuccessful"),
-            ("Installed", "InstallationSucceeded"),
+            ("Installed", reason),
             ("Healthy", "Healthy"),
         ] {
             let found = condition(&status.conditions, type_);
@@ -159,7 +217,12 @@ impl Play {
                 return Err(format!("{found:#?}; its Deployment: {status:#?}"));
             }
         }
-        let found = self.owned(client).await.map_err(said)?;
+        let found: BTreeSet<String> = self
+            .owned(client)
+            .await
+            .map_err(said)?
+            .into_keys()
+            .collect();
         let expected = self.expected(version);
         if found != expected {
             let missing: Vec<_> = expected.difference(&found).collect();
@@ -184,15 +247,24 @@ impl Play {
         super::gone::<BundleInstance>(world.api(), &self.name).await;
         let client = world.client();
         eventually(&format!("nothing of {} is left", self.name), async || {
-            let left = self
-                .owned(&client)
-                .await
-                .map_err(|error| error.to_string())?;
-            left.is_empty()
+            let said = |error: kube::Error| error.to_string();
+            let left = self.owned(&client).await.map_err(said)?;
+            let records = self.records(&client).await.map_err(said)?;
+            (left.is_empty() && records.is_empty())
                 .then_some(())
-                .ok_or_else(|| format!("{left:?}"))
+                .ok_or_else(|| format!("{left:?}, {records:?}"))
         })
         .await;
+    }
+
+    /// The Secrets that record revisions.
+    async fn records(&self, client: &Client) -> Result<Vec<String>, kube::Error> {
+        let selector = format!("{}={}", labels::REVISION_OF, self.name);
+        let params = ListParams::default().labels(&selector);
+        let secrets: Api<k8s_openapi::api::core::v1::Secret> =
+            Api::namespaced(client.clone(), super::SYSTEM);
+        let found = secrets.list_metadata(&params).await?;
+        Ok(found.iter().map(ResourceExt::name_any).collect())
     }
 
     fn expected(&self, version: usize) -> BTreeSet<String> {
@@ -210,12 +282,12 @@ impl Play {
         expected
     }
 
-    /// What carries the owner labels of the instance, of all kinds that the cluster serves. Bundles have names that
-    /// nobody can guess.
-    async fn owned(&self, client: &Client) -> Result<BTreeSet<String>, kube::Error> {
+    /// What carries the owner labels of the instance, of all kinds that the cluster serves, with uids. Bundles have names
+    /// that nobody can guess.
+    async fn owned(&self, client: &Client) -> Result<BTreeMap<String, String>, kube::Error> {
         let selector = format!("{}={}", labels::OWNER_NAME, self.name);
         let params = ListParams::default().labels(&selector);
-        let mut owned = BTreeSet::new();
+        let mut owned = BTreeMap::new();
         for kind in &self.kinds {
             let api: Api<DynamicObject> = Api::all_with(client.clone(), kind);
             let found = match api.list_metadata(&params).await {
@@ -228,7 +300,7 @@ impl Play {
                     "Bundle" => "Bundle".to_owned(),
                     kind => line(kind, &namespace, &object.name_any()),
                 };
-                owned.insert(text);
+                owned.insert(text, object.uid().unwrap_or_default());
             }
         }
         Ok(owned)
