@@ -57,7 +57,7 @@ impl Accounts {
         &self.own
     }
 
-    /// The same for who waits and tries again by itself. The other one is silent for minutes while an apiserver says that
+    /// The same for who waits and tries again by itself. The other one is silent for minutes while an API server says that
     /// it has no time.
     pub fn hasty(&self) -> &Client {
         &self.hasty

@@ -1,4 +1,4 @@
-//! Clients of the apiserver that keep little.
+//! Clients of the API server that keep little.
 //!
 //! kube's own ones keep every connection for as long as the server does, each with buffers as large as the largest object
 //! that went through it. Here a connection that is not used is closed soon, and buffers are bounded. Everything else is

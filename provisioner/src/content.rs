@@ -11,7 +11,7 @@
 //!
 //! Content is taken by the replica that leads alone: it is what works with it.
 //!
-//! Nothing is read of a request whose sender may not make it. Connections, requests to the apiserver, uploads and
+//! Nothing is read of a request whose sender may not make it. Connections, requests to the API server, uploads and
 //! downloads at the same time are bounded, and so is every wait.
 
 mod access;
@@ -85,7 +85,7 @@ pub struct Parts {
     pub settings: Arc<Settings>,
     /// Bundles' content.
     pub store: Arc<Store>,
-    /// Content is converted for the version of the apiserver.
+    /// Content is converted for the version of the API server.
     pub versions: Arc<Versions>,
     /// Converts content, within a shared amount of memory.
     pub conversions: Arc<Conversions>,

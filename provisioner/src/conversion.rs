@@ -1,7 +1,7 @@
 //! The conversion webhook: CatalogSources of the version `v1`, where the admin has put it into their definition.
 //!
 //! ```text
-//!  apiserver ─ ConversionReview ─> /convert ─ review ─> manifests::api::catalog_source::convert      two replicas, no state
+//!  API server ─ ConversionReview ─> /convert ─ review ─> manifests::api::catalog_source::convert      two replicas, no state
 //!  Keeper: authority ─> definition: decide ─> spec.conversion.webhook.clientConfig.caBundle
 //! ```
 //!
@@ -50,7 +50,7 @@ pub use crate::https::Error;
 pub const NAME: &str = catalog_source::CONVERSION;
 /// How many requests are answered at once; others wait, for what is made of each may take twenty times as much memory.
 const AT_ONCE: usize = 2;
-/// How long a request may take to come and to get its turn. The apiserver gives up after thirty seconds.
+/// How long a request may take to come and to get its turn. The API server gives up after thirty seconds.
 const PATIENCE: Duration = Duration::from_secs(25);
 
 /// How to serve.
@@ -115,7 +115,7 @@ impl Webhook {
         self.https.address()
     }
 
-    /// Answers until `stop`, and keeps what the apiserver has to believe in the definition.
+    /// Answers until `stop`, and keeps what the API server has to believe in the definition.
     pub async fn run(self, stop: CancellationToken) {
         let keeping = definition::keep(&self.client, &self.namespace, self.believed);
         let keeping = stop.run_until_cancelled(keeping);

@@ -29,7 +29,7 @@ use tracing::debug;
 
 /// Who is said to report.
 const CONTROLLER: &str = "core.rukpak.io/provisioner";
-/// What the apiserver takes.
+/// What the API server takes.
 const MAX_NOTE: usize = 1024;
 const MAX_NAME: usize = 128;
 /// Of how many events it is remembered that they were published.
@@ -39,7 +39,7 @@ const REMEMBERED: NonZeroUsize = match NonZeroUsize::new(1024) {
 };
 /// Until when an equal event is one more of a row, and not a new row.
 const ROW: Duration = Duration::from_secs(360);
-/// How often a row tells the apiserver how long it has become.
+/// How often a row tells the API server how long it has become.
 const PAUSE: Duration = Duration::from_secs(5);
 /// How long publishing may hold a reconcile up.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -66,11 +66,11 @@ struct Row {
     name: String,
     count: i32,
     last: Instant,
-    /// When the apiserver was told.
+    /// When the API server was told.
     told: Instant,
 }
 
-/// What to tell the apiserver.
+/// What to tell the API server.
 #[derive(Debug, PartialEq, Eq)]
 enum Next {
     /// Something new.

@@ -9,7 +9,7 @@
 //!                 └─ outcome ─ status::of ─ one write, when it differs
 //! ```
 //!
-//! At rest nothing is asked of the apiserver: the inventory knows which fields are ours, the watches tell when they
+//! At rest nothing is asked of the API server: the inventory knows which fields are ours, the watches tell when they
 //! change. The inventory is written before anything is applied, so that whatever happens in between, every object
 //! that may exist is known.
 
@@ -21,6 +21,8 @@ mod evidence;
 mod install;
 mod maintain;
 mod memory;
+#[cfg(test)]
+mod model;
 pub mod outcome;
 pub mod policy;
 mod reconcile;

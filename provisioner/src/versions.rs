@@ -24,7 +24,7 @@ pub use manifests::openshift::Cluster as OpenShift;
 
 /// How long an answer counts.
 const FRESH: Duration = Duration::from_secs(60);
-/// How long the apiserver may take.
+/// How long the API server may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The versions of the cluster, asked for now and then.
@@ -54,14 +54,14 @@ impl Versions {
         self.changes.subscribe()
     }
 
-    /// What was learned may be wrong: the cluster was upgraded, or the apiserver was started again.
+    /// What was learned may be wrong: the cluster was upgraded, or the API server was started again.
     pub fn doubt(&self) {
         forget(&self.kubernetes);
         forget(&self.is_openshift);
         self.changes.send_modify(|it| *it = it.wrapping_add(1));
     }
 
-    /// Of the apiserver.
+    /// Of the API server.
     ///
     /// # Errors
     /// When it does not answer, or with something that is no version.
@@ -70,7 +70,7 @@ impl Versions {
         Ok(KubeVersion::new(release.major, release.minor))
     }
 
-    /// Of the apiserver, with the patch release. What vendors append (`-gke.100`, `+k3s1`) is left out.
+    /// Of the API server, with the patch release. What vendors append (`-gke.100`, `+k3s1`) is left out.
     ///
     /// # Errors
     /// When it does not answer, or with something that is no version.
@@ -93,7 +93,7 @@ impl Versions {
     /// Of OpenShift, as its ClusterVersion tells; nothing on other clusters.
     ///
     /// # Errors
-    /// When the apiserver cannot be asked.
+    /// When the API server cannot be asked.
     pub async fn openshift(&self) -> Result<Option<OpenShift>, kube::Error> {
         if !self.is_openshift().await? {
             return Ok(None);

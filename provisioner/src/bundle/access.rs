@@ -89,7 +89,7 @@ pub enum Error {
          with {BEGIN}"
     )]
     Certificates,
-    /// The apiserver does not give it.
+    /// The API server does not give it.
     #[error("failed to get secret {namespace}/{name}")]
     Api {
         /// Where.

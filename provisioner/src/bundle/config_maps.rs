@@ -20,7 +20,7 @@ pub enum Error {
         /// Which.
         name: String,
     },
-    /// The apiserver does not give it.
+    /// The API server does not give it.
     #[error("failed to get configmap {namespace}/{name}")]
     Api {
         /// Where.

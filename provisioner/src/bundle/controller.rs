@@ -159,7 +159,7 @@ fn with_jobs(
         .inspect_ok(move |event| seen.see(event))
         .touched_objects();
     let pods = touched::<Pod>(client.clone(), namespace, of_bundles);
-    // Of Events the apiserver sends no bookmarks: a watch that is quiet for longer would be taken for dead.
+    // Of Events the API server sends no bookmarks: a watch that is quiet for longer would be taken for dead.
     let refused = watcher::Config::default()
         .fields(job::REFUSALS)
         .timeout(EVENTS);

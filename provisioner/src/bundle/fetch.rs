@@ -16,7 +16,7 @@ use super::{
 };
 use crate::context::Context;
 
-/// How long the apiserver may take for one request.
+/// How long the API server may take for one request.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Content that is in the store.
@@ -129,7 +129,7 @@ impl Error {
     }
 }
 
-/// The reason why the apiserver did not tell.
+/// The reason why the API server did not tell.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
     /// It said no.
@@ -303,7 +303,7 @@ async fn store(
     Ok(stored.await.map_err(|_| Error::Cancelled)??)
 }
 
-/// The object as the apiserver has it now, unless it is gone or another one has taken its name.
+/// The object as the API server has it now, unless it is gone or another one has taken its name.
 pub(super) async fn fresh(ctx: &Context, bundle: &Bundle) -> Result<Option<Bundle>, ApiError> {
     let api: Api<Bundle> = Api::all(ctx.client.clone());
     let found = get(&api, &bundle.name_any()).await?;

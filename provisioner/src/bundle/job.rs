@@ -61,7 +61,7 @@ const IMAGE_VOLUMES: KubeVersion = KubeVersion::new(1, 35);
 const RESOLVE: Duration = Duration::from_secs(10);
 /// Which events tell that a Job could not make a pod.
 pub(super) const REFUSALS: &str = "involvedObject.kind=Job,reason=FailedCreate";
-/// How long the apiserver may take for one request.
+/// How long the API server may take for one request.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long after a Job has failed another one is made at the earliest, if nothing is known of those before.
 const PAUSE: Duration = Duration::from_secs(15);

@@ -109,7 +109,7 @@ impl Shared {
 /// The reason why a Bundle could not be looked at; what is wrong with the Bundle itself stands in its status.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
-    /// The apiserver does not tell.
+    /// The API server does not tell.
     #[error("failed to read Bundle {bundle}")]
     Read {
         /// Which.
@@ -118,7 +118,7 @@ pub(super) enum Error {
         #[source]
         source: ApiError,
     },
-    /// The apiserver does not take the status.
+    /// The API server does not take the status.
     #[error("failed to write the status of Bundle {bundle}")]
     Write {
         /// Which.

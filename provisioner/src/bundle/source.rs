@@ -22,7 +22,7 @@ pub(super) enum Wanted<'a> {
     Upload,
 }
 
-/// The reason why a source asks for nothing that could be fetched. Old Bundles were not checked by the apiserver.
+/// The reason why a source asks for nothing that could be fetched. Old Bundles were not checked by the API server.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// A type without its member.

@@ -33,11 +33,11 @@ pub use error::Error;
 
 /// How many bytes of a compressed archive are kept in the cluster.
 pub const LIMIT: usize = 8 << 20;
-/// How many of them a ConfigMap holds; one MiB is the apiserver's own bound.
+/// How many of them a ConfigMap holds; one MiB is the API server's own bound.
 const CHUNK: usize = 768 << 10;
 /// How many ConfigMaps that makes at most.
 const CHUNKS: usize = LIMIT.div_ceil(CHUNK);
-/// How long the apiserver may take for one request.
+/// How long the API server may take for one request.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How often something that is in the way is removed.
 const TRIES: usize = 3;
@@ -107,7 +107,7 @@ impl Upload {
 /// Keeps content that was uploaded for a Bundle; what was kept for it before is replaced.
 ///
 /// # Errors
-/// When it is too large, something is in the way, or the apiserver does not take it. There is no upload then, or the one
+/// When it is too large, something is in the way, or the API server does not take it. There is no upload then, or the one
 /// there was before.
 pub async fn keep(
     client: &Client,
@@ -197,7 +197,7 @@ pub fn check(bundle: &Bundle, found: Digest) -> Result<(), Error> {
 /// The digest of what was uploaded for a Bundle, if anything was; without reading all of it.
 ///
 /// # Errors
-/// When it is damaged, or the apiserver cannot be asked.
+/// When it is damaged, or the API server cannot be asked.
 pub async fn digest(
     client: &Client,
     settings: &Settings,
@@ -224,7 +224,7 @@ pub async fn find(
 /// What was uploaded for a Bundle, if anything was.
 ///
 /// # Errors
-/// When it is damaged, or the apiserver cannot be asked.
+/// When it is damaged, or the API server cannot be asked.
 pub async fn restore(
     client: &Client,
     settings: &Settings,

@@ -24,7 +24,7 @@ use super::{
 use crate::context::Context;
 use apply::ssa::MANAGER;
 
-/// How long the apiserver may take for one request.
+/// How long the API server may take for one request.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Writes the status, if it says something new, and tells people.

@@ -14,7 +14,7 @@ use super::uid;
 pub(super) struct Written(Mutex<HashMap<String, u64>>);
 
 impl Written {
-    /// Notes what the apiserver answered to a write.
+    /// Notes what the API server answered to a write.
     pub(super) fn note(&self, written: &Bundle) {
         // What is no number is later than everything that is seen.
         let version = version(written).unwrap_or(u64::MAX);

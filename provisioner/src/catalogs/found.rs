@@ -1,7 +1,7 @@
 //! A CatalogSource as it is found in the cluster, where each is to be read by itself.
 //!
 //! A list is read as a whole, and a single object that is nested too deep, or has a number where a text belongs, would take
-//! all others with it. The apiserver refuses such objects, but may have some from before it did.
+//! all others with it. The API server refuses such objects, but may have some from before it did.
 
 use std::borrow::Cow;
 
@@ -30,7 +30,7 @@ impl<'de> Deserialize<'de> for Found {
         };
         let part = |name: &str| object.get(name).cloned().unwrap_or_default();
         Ok(Self(CatalogSource {
-            // The apiserver has checked that, whatever the definition said.
+            // The API server has checked that, whatever the definition said.
             metadata: serde_json::from_value(part("metadata")).map_err(D::Error::custom)?,
             spec: CatalogSourceSpec {
                 unread: Some(unread),

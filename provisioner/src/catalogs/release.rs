@@ -1,6 +1,6 @@
-//! Which Kubernetes a cluster is while its apiservers do not agree. No I/O.
+//! Which Kubernetes a cluster is while its API servers do not agree. No I/O.
 //!
-//! Several apiservers are upgraded one after the other, and whoever asks gets now the one and now another. An image that
+//! Several API servers are upgraded one after the other, and whoever asks gets now the one and now another. An image that
 //! followed each answer would go back and forth. So the newest that was told counts, and an older one only when it stays, or
 //! when the ClusterVersion says that an update was taken back.
 
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use semver::Version;
 
-/// How long only older versions have to be told: longer than one apiserver of several takes to be replaced, for a connection
+/// How long only older versions have to be told: longer than one API server of several takes to be replaced, for a connection
 /// may stay with the same one for as long.
 const STAYS: Duration = Duration::from_secs(15 * 60);
 

@@ -138,7 +138,7 @@ async fn follow_all(shared: &Arc<Shared>) {
             Err(error) => {
                 warn!(?scope, %error, "the watch of CatalogSources failed; it is taken up again");
                 if answer::is_outage(answer::code(&error)) {
-                    // The apiserver may come back as another version.
+                    // The API server may come back as another version.
                     ctx.versions.doubt();
                 }
                 if let Scope::Counting(namespace) = &scope

@@ -1,4 +1,4 @@
-//! Who asks, and whether they may: the apiserver is asked both, and its answers are believed for a few seconds.
+//! Who asks, and whether they may: the API server is asked both, and its answers are believed for a few seconds.
 
 mod remember;
 #[cfg(test)]
@@ -112,7 +112,7 @@ pub(super) enum Denied {
         operation: Operation,
         bundle: String,
     },
-    /// The apiserver cannot tell.
+    /// The API server cannot tell.
     Unavailable(String),
 }
 
@@ -136,7 +136,7 @@ pub(super) struct PodToken {
     pub(super) user: String,
 }
 
-/// Asks the apiserver.
+/// Asks the API server.
 pub(super) struct Access {
     client: Client,
     questions: Semaphore,
@@ -254,7 +254,7 @@ impl Access {
         Ok(user.map(|user| Caller(Arc::new(user))))
     }
 
-    /// Whose token it is: for the apiserver, or for somebody else.
+    /// Whose token it is: for the API server, or for somebody else.
     async fn review(
         &self,
         token: &str,
@@ -275,7 +275,7 @@ impl Access {
             .status;
         Ok(status
             .filter(|status| status.authenticated == Some(true))
-            // An apiserver that knows nothing of audiences names none.
+            // An API server that knows nothing of audiences names none.
             .filter(|status| {
                 let mut named = status.audiences.iter().flatten();
                 audience.is_none_or(|audience| named.any(|one| one == audience))
@@ -340,7 +340,7 @@ fn attributes(
     }
 }
 
-/// What the apiserver says about the tokens of pods.
+/// What the API server says about the tokens of pods.
 fn pod(user: &UserInfo) -> Option<PodToken> {
     let extra = |key: &str| {
         let values = user.extra.as_ref()?.get(&format!("{BOUND}/{key}"))?;

@@ -20,7 +20,7 @@ use unpacker::{Digest, Format, store};
 use super::{Parts, answer, plain, routes::Shared, stream};
 use crate::bundle::fetch_again;
 
-/// How long the apiserver may take, and how long a client waits for its turn.
+/// How long the API server may take, and how long a client waits for its turn.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How long a client waits for content that has to be fetched again.

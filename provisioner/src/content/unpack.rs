@@ -35,7 +35,7 @@ use crate::bundle::{
 };
 use apply::ssa::MANAGER;
 
-/// How long the apiserver may take for one request.
+/// How long the API server may take for one request.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes of a message on a Job.
 const MAX_MESSAGE_SIZE: usize = 4 << 10;

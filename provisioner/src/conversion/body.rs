@@ -13,7 +13,7 @@ use tokio::{
     time::timeout,
 };
 
-/// How much a request may say. An apiserver asks for each object that it reads from its storage by itself, and takes none that
+/// How much a request may say. An API server asks for each object that it reads from its storage by itself, and takes none that
 /// is larger than three megabytes.
 const LARGEST: usize = 4 << 20;
 /// Room that each request has of its own. There are as many requests at once as there are connections, some hundred.

@@ -1,4 +1,4 @@
-//! What the apiserver has to believe, kept in the definition of CatalogSources.
+//! What the API server has to believe, kept in the definition of CatalogSources.
 
 use std::{pin::pin, time::Duration};
 

@@ -1,8 +1,8 @@
-//! What the apiserver asks, and what it is told. No I/O.
+//! What the API server asks, and what it is told. No I/O.
 //!
 //! The contract is that of `apiextensions.k8s.io/v1`: the request's uid, as many objects as were sent and in their order, and
 //! of their metadata nothing changed but labels and annotations. Whatever is stored can be converted; of what is nested so
-//! deep that no definition asks for it, null is left, and the apiserver itself puts metadata back as it was.
+//! deep that no definition asks for it, null is left, and the API server itself puts metadata back as it was.
 
 use manifests::api::catalog_source::{
     GROUP,

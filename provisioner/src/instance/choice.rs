@@ -2,10 +2,15 @@
 
 use manifests::api::{
     bundle::Bundle,
-    instance::{BundleInstanceSpec, BundleInstanceStatus, Cause, RevisionState, RevisionStatus},
+    instance::{BundleInstanceSpec, BundleInstanceStatus, Cause, RevisionStatus},
 };
 
-use super::{revisions, trust::is_unpacked};
+use super::{
+    install::{Source, Target},
+    outcome::RolledBack,
+    revisions,
+    trust::is_unpacked,
+};
 
 /// The goal of a reconcile.
 #[derive(Debug, Clone, PartialEq)]
@@ -79,15 +84,58 @@ impl<'a> Choices<'a> {
         self.status.failed_template_hash.as_deref() == Some(self.hash)
     }
 
+    /// Returns what is rolled out for this goal, if anything is. `has_api` says that objects of the newest revision need not
+    /// wait for an API any more. `given_up` are the hash of the template that was given up last, and the reason.
+    pub(super) fn target(
+        &self,
+        goal: &Goal<'a>,
+        has_api: bool,
+        given_up: Option<(&str, &str)>,
+    ) -> Option<Target<'a>> {
+        let is_given_up = self.is_given_up();
+        let given_up = given_up.filter(|(hash, _)| is_given_up && *hash == self.hash);
+        let why = given_up.map(|(_, why)| why.to_owned());
+        match *goal {
+            Goal::Bundle(bundle) => Some(Target {
+                source: Source::Bundle(bundle),
+                rollback: None,
+            }),
+            Goal::Revision(revision) => {
+                let is_rollback = is_given_up || self.spec.rollback_to.is_some();
+                Some(Target {
+                    source: Source::Revision(revision),
+                    rollback: is_rollback.then(|| RolledBack {
+                        why,
+                        template_hash: is_given_up.then(|| self.hash.to_owned()),
+                        to: revision.number,
+                    }),
+                })
+            }
+            Goal::Keep => {
+                // The newest revision may be active: the record of a newer one was lost.
+                let is_half_applied = self.status.applied_digest.is_none();
+                let newest = revisions::live(self.status).next();
+                newest
+                    .filter(|_| is_half_applied || has_api)
+                    .map(|newest| Target {
+                        source: Source::Newest(newest),
+                        rollback: revisions::rollback(self.spec, self.status)
+                            .map(|back| RolledBack { why, ..back }),
+                    })
+            }
+            Goal::Unrecorded(_) => None,
+        }
+    }
+
     fn pinned(&self, number: i64) -> Goal<'a> {
-        let revisions = &self.status.revisions;
-        let newest = revisions.last();
+        let all = &self.status.revisions;
+        let newest = revisions::newest(self.status);
         if newest
             .is_some_and(|newest| newest.number == number || newest.rollback_of == Some(number))
         {
             return Goal::Keep;
         }
-        let found = revisions.iter().find(|revision| revision.number == number);
+        let found = all.iter().find(|revision| revision.number == number);
         if found.is_some_and(|found| newest.is_some_and(|newest| newest.digest == found.digest)) {
             return Goal::Keep;
         }
@@ -95,23 +143,19 @@ impl<'a> Choices<'a> {
     }
 
     fn newest_is_failed(&self) -> bool {
-        let newest = self.status.revisions.last();
-        newest.is_some_and(|newest| {
-            newest.state == RevisionState::RollingOut && newest.cause != Cause::Rollback
-        })
+        let newest = revisions::rolling_out(self.status);
+        newest.is_some_and(|newest| newest.cause != Cause::Rollback)
     }
 
     /// Returns the revision of a template that was reverted while a newer revision is rolled out, and whose Bundle is not
     /// no longer unpacked.
     fn reverted_to(&self) -> Option<&'a RevisionStatus> {
-        let newest = self.status.revisions.last()?;
-        if newest.state != RevisionState::RollingOut
-            || newest.template_hash.as_deref() == Some(self.hash)
-        {
+        let newest = revisions::rolling_out(self.status)?;
+        if newest.template_hash.as_deref() == Some(self.hash) {
             return None;
         }
-        let mut older = self.status.revisions.iter().rev().skip(1);
-        older.find(|revision| revision.template_hash.as_deref() == Some(self.hash))
+        let mut others = self.status.revisions.iter().rev();
+        others.find(|revision| revision.template_hash.as_deref() == Some(self.hash))
     }
 }
 

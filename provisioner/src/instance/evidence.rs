@@ -1,17 +1,11 @@
 //! The evidence for an automatic rollback, from what the informers have observed.
 
-use std::collections::BTreeSet;
-
-use apply::revision::ObjectHash;
-use kube::ResourceExt;
-use manifests::{
-    api::instance::{BundleInstance, BundleInstanceStatus, Rollback},
-    object::Identity,
-};
+use kube::ResourceExt as _;
+use manifests::api::instance::{BundleInstance, BundleInstanceStatus};
 
 use super::{
     choice::Choices,
-    install::{Settled, Source, Target},
+    install::{Settled, Target},
     maintain,
     memory::{Memory, Shared},
     reconcile::current_status,
@@ -28,24 +22,8 @@ pub(super) async fn failure(
     target: &Target<'_>,
     settled: &Settled,
 ) -> Option<String> {
-    let is_wanted = match target.source {
-        Source::Bundle(bundle) => {
-            choices.wanted.map(ResourceExt::name_any) == Some(bundle.name_any())
-        }
-        Source::Newest(newest) => newest.template_hash.as_deref() == Some(choices.hash),
-        Source::Revision(_) => false,
-    };
-    // Another template than the one that does not work is not to blame.
-    if !is_wanted || instance.spec.rollback != Rollback::OnFailure {
-        return None;
-    }
     let status = current_status(instance, memory);
-    // A change of the configuration or the account alone is not the fault of the template.
-    let (active, newest) = (
-        revisions::active(&status)?,
-        revisions::rolling_out(&status)?,
-    );
-    if active.template_hash == newest.template_hash {
+    if !rollback::is_possible(choices, target, &status) {
         return None;
     }
     let now = (shared.ctx.now)();
@@ -72,7 +50,7 @@ async fn excused(
     status: &BundleInstanceStatus,
     found: &Unhealthy,
 ) -> Unhealthy {
-    let newest = status.revisions.last().map(|newest| newest.number);
+    let newest = revisions::newest(status).map(|newest| newest.number);
     if let Some((number, excused)) = &memory.excused
         && Some(*number) == newest
     {
@@ -85,15 +63,6 @@ async fn excused(
     let Ok(record) = revisions::read(shared, &owner(instance), active).await else {
         return found.clone();
     };
-    let hashes: BTreeSet<ObjectHash> = record.objects.iter().map(ObjectHash::new).collect();
     let view = shared.ctx.watches.view(&instance.name_any());
-    let is_unchanged = |identity: &&Identity| {
-        let hash = view.objects.get(*identity).and_then(|seen| seen.hash);
-        hash.is_some_and(|hash| hashes.contains(&hash))
-    };
-    let unchanged = |all: &BTreeSet<Identity>| all.iter().filter(is_unchanged).cloned().collect();
-    Unhealthy {
-        failed: unchanged(&found.failed),
-        slow: unchanged(&found.slow),
-    }
+    rollback::unchanged(&record.objects, &view, found)
 }

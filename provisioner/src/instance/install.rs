@@ -1,14 +1,15 @@
 //! Installing a Bundle, or another version of it: everything is known to be possible before anything is changed.
 
-mod attempt;
+pub(super) mod attempt;
 mod converted;
-mod key;
-mod recreate;
+pub(super) mod key;
+pub(super) mod recreate;
 mod step;
 mod words;
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
+use apply::{informers::View, inventory};
 use kube::{ResourceExt as _, core::GroupVersionKind};
 use manifests::{
     api::{
@@ -34,7 +35,7 @@ use super::{
     maintain,
     memory::{Memory, Shared},
     outcome::{Done, Failure, Health, Install, Kept, Remedy, Retry, RolledBack},
-    reconcile::{current_status, sooner},
+    reconcile::{current_status, overflow, sooner},
     revisions::{self, owner},
     rollouts::Turn,
     template, trust,
@@ -104,15 +105,13 @@ pub(super) async fn run(
         Err(failure) => return failed(shared, memory, instance, failure, "version".to_owned()),
     };
     let has_api = has_api_at_last(shared, status).await;
-    let is_live = revisions::live(status).next().is_some();
-    if status.applied_digest.as_ref() == Some(&key) && !has_api && is_live {
+    if is_up_to_date(status, &key) && !has_api {
+        memory.refused.clear();
         memory.await_apis(awaited(&status.waiting));
         return keep(instance, shared, memory, status, target).await;
     }
     let view = shared.ctx.watches.view(&instance.name_any());
-    // An object that could not be changed was deleted, or its deletion is complete: the next attempt creates it in its new
-    // form.
-    let freed: Vec<Identity> = memory.refused.intersection(&view.absent).cloned().collect();
+    let freed = freed(&memory.refused, &view);
     let tried = format!(
         "{key} {} {:?} {:?} {} {} {freed:?}",
         target.bundle_name(),
@@ -127,6 +126,7 @@ pub(super) async fn run(
         maintain::tell_failure(instance, shared, &settled.install).await;
         return waiting_after(settled, memory.remedy);
     }
+    memory.freed = freed.iter().cloned().collect();
     if lacks_content(instance, shared, status, target).await {
         let mut settled = maintain::run(instance, shared, memory, status).await;
         let again = memory.tries.again(tried, Retry::Soon, now);
@@ -167,6 +167,8 @@ pub(super) async fn run(
             memory.is_watched = false;
             memory.tries.succeeded();
             memory.await_apis(awaited(&done.waiting));
+            // An object that left an earlier revision may be back.
+            memory.removing.clone_from(&done.removing);
             Settled {
                 health: maintain::health(instance, shared, memory),
                 install: Install::Done(done),
@@ -197,6 +199,17 @@ pub(super) async fn run(
             }
         }
     }
+}
+
+/// Reports whether a target is rolled out already, by its key.
+pub(super) fn is_up_to_date(status: &BundleInstanceStatus, key: &str) -> bool {
+    status.applied_digest.as_deref() == Some(key) && revisions::live(status).next().is_some()
+}
+
+/// Returns the objects that could not be changed and were deleted, or whose deletion is complete: the next attempt creates
+/// them in their new form.
+pub(super) fn freed(refused: &BTreeSet<Identity>, view: &View) -> Vec<Identity> {
+    refused.intersection(&view.absent).cloned().collect()
 }
 
 /// Repairs an installation that the target does not change.
@@ -264,7 +277,7 @@ async fn queued(
 }
 
 /// Reports that the next attempt has to wait. Repairs are reported beside it.
-fn waiting_after(settled: Settled, remedy: Remedy) -> Settled {
+pub(super) fn waiting_after(settled: Settled, remedy: Remedy) -> Settled {
     Settled {
         kept: changes(settled.kept, &settled.install),
         install: Install::Waiting(remedy),
@@ -273,7 +286,7 @@ fn waiting_after(settled: Settled, remedy: Remedy) -> Settled {
 }
 
 /// Returns the changes of the inventory that repairs made, while the conditions are about another bundle.
-fn changes(kept: Option<Kept>, install: &Install) -> Option<Kept> {
+pub(super) fn changes(kept: Option<Kept>, install: &Install) -> Option<Kept> {
     match install {
         Install::Done(done) => Some(Kept::of(done)),
         _ => kept,
@@ -353,30 +366,37 @@ pub(super) async fn migrate(
     memory: &mut Memory,
     status: &mut BundleInstanceStatus,
     installed: &Bundle,
-) {
+) -> Option<Migration> {
     let target = Target {
         source: Source::Bundle(installed),
         rollback: None,
     };
     let now = (shared.ctx.now)();
     let tried = format!("migrate {:?}", instance.metadata.generation);
-    if memory.migrations.must_wait(&tried, now).is_some() {
-        return;
+    if let Some(again) = memory.migrations.must_wait(&tried, now) {
+        return Some(Migration {
+            failure: None,
+            again,
+        });
     }
     match key(instance, shared, &target).await {
         Ok(key) if status.applied_digest.as_deref().map(applied) == Some(&*key) => {}
-        _ => return,
+        _ => return None,
     }
     let rendered = render(instance, shared, installed).await;
     let owner = owner(instance);
     let mut leftovers = Vec::new();
+    let inventory = memory.inventory.clone();
+    let mut is_reported = false;
     let recorded = match rendered {
         Ok(rendered) => {
             let why = (Cause::Migration, None);
             leftovers = leaving(shared, memory, &rendered, &owner).await;
             let recorded = revisions::record(shared, &owner, status, &rendered, why).await;
+            is_reported = recorded.is_err();
             recorded.map_err(|error| error.to_string())
         }
+        // The loss of content changes no condition.
         Err(failure) => Err(failure.message),
     };
     match recorded {
@@ -385,36 +405,67 @@ pub(super) async fn migrate(
             status.revisions.push(revision);
             let mut written = current_status(instance, memory);
             written.revisions.clone_from(&status.revisions);
+            if memory.inventory != inventory
+                && let Some(added) = &memory.inventory
+                && let Ok(listed) = inventory::write(&overflow(shared, &owner), added).await
+            {
+                status.inventory = Some(listed);
+                written.inventory.clone_from(&status.inventory);
+            }
             status.removing.extend(leftovers);
             written.removing.clone_from(&status.removing);
             if let Err(error) = write_status(instance, shared, memory, &written).await {
                 warn!(%error, "failed to record the installed objects; retrying");
                 status.revisions.pop();
             }
+            None
         }
         Err(error) => {
             warn!(error, "failed to record the installed objects; retrying");
-            memory.migrations.again(tried, Retry::Soon, now);
+            let again = memory.migrations.again(tried, Retry::Soon, now);
+            let failure = is_reported.then(|| Failure {
+                bundle: installed.name_any(),
+                message: format!(
+                    "the installed objects cannot be recorded, and are not repaired until they are: {error}"
+                ),
+                touched: false,
+                retry: Retry::Soon,
+                remedy: Remedy::World,
+            });
+            Some(Migration { failure, again })
         }
     }
 }
 
-/// Returns the lines of objects that the older provisioner has not pruned yet.
+/// A failed attempt to record the installed objects.
+pub(super) struct Migration {
+    /// The failure, if the conditions report it.
+    pub(super) failure: Option<Failure>,
+    /// The time until the next attempt.
+    pub(super) again: Duration,
+}
+
+/// Returns the lines of objects that the older provisioner has not pruned yet. Objects that the inventory lacks are added.
 async fn leaving(
     shared: &Shared,
-    memory: &Memory,
+    memory: &mut Memory,
     rendered: &Rendered,
     owner: &Owner,
 ) -> Vec<String> {
     let had = memory.inventory.clone().unwrap_or_default();
     let objects = rendered.objects.clone();
     let plan = plan(&shared.ctx, objects, &had, owner, &rendered.namespace).await;
+    if let (Ok(plan), Some(inventory)) = (&plan, memory.inventory.as_mut()) {
+        revisions::index(inventory, plan, true);
+        memory.is_watched = false;
+        memory.unread = None;
+    }
     let leaving = plan.map(|plan| plan.leaving).unwrap_or_default();
     lines_of(leaving.iter().map(|leaving| &leaving.identity))
 }
 
 /// Returns the digest without the mark that an older provisioner left while objects were pruned.
-fn applied(digest: &str) -> &str {
+pub(super) fn applied(digest: &str) -> &str {
     digest.strip_suffix(" (removing)").unwrap_or(digest)
 }
 
@@ -505,7 +556,7 @@ pub(super) fn awaited(waiting: &[String]) -> Vec<Api> {
 }
 
 /// Reports whether the status says by uid that this Bundle is the installed one.
-fn is_recorded(status: &BundleInstanceStatus, bundle: &Bundle) -> bool {
+pub(super) fn is_recorded(status: &BundleInstanceStatus, bundle: &Bundle) -> bool {
     let installed = status.installed.as_ref();
     installed.is_some_and(|installed| installed.is(bundle))
 }
@@ -518,7 +569,7 @@ pub(super) fn renamed(
 ) -> Done {
     let found = bundle.status.as_ref();
     let mut revisions = status.revisions.clone();
-    if let Some(newest) = revisions.last_mut() {
+    if let Some(newest) = revisions::newest_of(&mut revisions) {
         newest.bundle = bundle.name_any();
     }
     Done {

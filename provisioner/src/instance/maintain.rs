@@ -1,20 +1,28 @@
 //! Keeping what is installed: what the informers observe is compared with the inventory, what differs is repaired from the
 //! recorded revision, and what has left the bundle is pruned. Neither the Bundle nor its content is needed for that.
 
-mod form;
-mod prune;
+pub(super) mod form;
+pub(super) mod prune;
 mod repair;
-mod watched;
+pub(super) mod watched;
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
-use apply::{drift, inventory};
+use apply::{
+    drift,
+    informers::View,
+    inventory::{self, Inventory},
+    revision::store,
+};
 use jiff::Timestamp;
 use kube::{Resource as _, ResourceExt as _, runtime::events::EventType};
 use manifests::{
     api::{
         condition::{self, reason},
-        instance::{BundleInstance, BundleInstanceStatus, CrdDeletionPolicy, Inventory as Listed},
+        instance::{
+            BundleInstance, BundleInstanceStatus, CrdDeletionPolicy, Inventory as Listed,
+            RevisionStatus,
+        },
     },
     object::{Identity, shortened},
 };
@@ -25,10 +33,13 @@ pub(super) use self::watched::{health, unhealthy, watch};
 use super::{
     install::{self, Settled},
     memory::{Memory, Shared},
-    outcome::{Failure, Install, Kept, Retry},
+    outcome::{Done, Failure, Install, Kept, Remedy, Retry},
     reconcile::{overflow, sooner},
     revisions::{self, owner},
 };
+
+/// The time that an admin has to delete the last of several objects that block an upgrade.
+const DELETION_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The outcome of repairing objects.
 struct Keeping {
@@ -63,46 +74,47 @@ pub(super) async fn run(
     let kept = keep(instance, shared, memory, status).await;
     let pruned = prune::run(instance, shared, memory, status).await;
     let mut done = install::unchanged(instance, status);
-    let mut is_changed = kept.changed.is_some();
+    let mut is_changed = kept.changed.is_some() || revisions::is_index_lost(status);
     done.waiting.extend(kept.changed.into_iter().flatten());
     if let Some(pruned) = pruned.done {
         is_changed |= pruned.removing != done.removing || !pruned.released.is_empty();
         done.removing = pruned.removing;
         done.released.splice(0..0, pruned.released);
     }
-    if is_changed && let Some(inventory) = written(instance, shared, memory).await {
-        done.inventory = inventory;
+    if revisions::is_index_lost(status) {
+        let leftovers = install::lines_of(memory.leftovers.iter());
+        done.removing = listed_once(done.removing, leftovers);
     }
     let mut is_lost = false;
-    if let Some(lost) = kept.lost {
+    if let Some(lost) = kept.lost.or(pruned.lost) {
         is_changed = true;
-        // Another live revision is not what the status says is applied.
-        is_lost = revisions::live(status)
-            .next()
-            .is_some_and(|newest| newest.number == lost)
-            && revisions::live(status).count() > 1;
+        is_lost = is_rolled_back_by_loss(status, lost);
+        if is_newest_left(status, lost) {
+            memory.unread = None;
+        }
         let lost: Vec<_> = done
             .revisions
             .extract_if(.., |revision| revision.number == lost)
             .collect();
         revisions::delete(shared, &owner(instance), &lost).await;
+        if is_lost {
+            restore_index(instance, shared, memory, &done.revisions, status).await;
+        }
+    }
+    if is_changed && let Some(inventory) = written(instance, shared, memory).await {
+        done.inventory = inventory;
     }
     let is_over =
         kept.is_as_declared && status.applied_digest.is_some() && says_otherwise(instance, status);
-    let mut changes = None;
-    let install = if let Some(failure) = kept.failure {
-        changes = is_changed.then(|| Kept {
-            is_lost,
-            ..Kept::of(&done)
-        });
-        Install::Failed(failure)
-    } else if is_over || is_changed && status.applied_digest.is_some() {
+    let change = is_changed.then(|| Kept {
+        is_lost,
+        ..Kept::of(&done)
+    });
+    let failure = kept.failure.or(pruned.failure);
+    let (install, changes) = concluded(status, done, failure, change, is_over);
+    if let Install::Done(done) = &install {
         memory.await_apis(install::awaited(&done.waiting));
-        Install::Done(Box::new(done))
-    } else {
-        changes = is_changed.then(|| Kept::of(&done));
-        Install::Unchanged
-    };
+    }
     Settled {
         install,
         health: health(instance, shared, memory),
@@ -112,24 +124,129 @@ pub(super) async fn run(
     }
 }
 
+/// Adds lines to those that the status has already.
+pub(super) fn listed_once(mut lines: Vec<String>, more: Vec<String>) -> Vec<String> {
+    for line in more {
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    lines.truncate(install::MAX_LISTED);
+    lines
+}
+
+/// Adds what the remaining revisions record to the inventory: the lost one may have deleted objects early.
+async fn restore_index(
+    instance: &BundleInstance,
+    shared: &Shared,
+    memory: &mut Memory,
+    revisions: &[RevisionStatus],
+    status: &BundleInstanceStatus,
+) {
+    let status = BundleInstanceStatus {
+        revisions: revisions.to_vec(),
+        ..status.clone()
+    };
+    match revisions::rebuild_index(shared, &owner(instance), &status).await {
+        Ok(rebuilt) => {
+            let inventory = memory.inventory.get_or_insert_default();
+            for (identity, entry) in rebuilt.inventory {
+                inventory.entry(identity).or_insert(entry);
+            }
+            memory.is_watched = false;
+        }
+        Err(error) => warn!(%error, "failed to read the remaining revisions"),
+    }
+}
+
+/// Returns the failure of a record that cannot be used.
+fn unusable(status: &BundleInstanceStatus, error: &store::Error) -> Failure {
+    Failure {
+        bundle: status.installed_bundle_name.clone().unwrap_or_default(),
+        message: format!(
+            "{error}; its objects are recorded again as soon as the installed Bundle is unpacked"
+        ),
+        touched: false,
+        retry: Retry::Soon,
+        remedy: Remedy::World,
+    }
+}
+
+/// Returns the outcome of repairs and prunes: `change` is what they have changed, `is_over` says that a failure has ended
+/// that a condition still reports.
+pub(super) fn concluded(
+    status: &BundleInstanceStatus,
+    done: Done,
+    failure: Option<Failure>,
+    change: Option<Kept>,
+    is_over: bool,
+) -> (Install, Option<Kept>) {
+    if let Some(failure) = failure {
+        (Install::Failed(failure), change)
+    } else if is_over || change.is_some() && status.applied_digest.is_some() {
+        (Install::Done(Box::new(done)), None)
+    } else {
+        (Install::Unchanged, change)
+    }
+}
+
+/// Reports whether the loss of a record leaves only an older live revision, which is not what the status says is applied.
+pub(super) fn is_rolled_back_by_loss(status: &BundleInstanceStatus, lost: i64) -> bool {
+    let mut live = revisions::live(status);
+    live.next().is_some_and(|newest| newest.number == lost) && live.next().is_some()
+}
+
+/// Reports whether the newest live revision remains after the loss of a record: all objects of that revision are known.
+pub(super) fn is_newest_left(status: &BundleInstanceStatus, lost: i64) -> bool {
+    let newest = revisions::live(status).next();
+    newest.is_some_and(|newest| newest.number != lost)
+}
+
 /// Returns the field managers that change our fields again and again.
 pub(super) fn fights(shared: &Shared, memory: &mut Memory) -> Vec<String> {
     let verdicts = memory.fights.verdicts((shared.ctx.now)());
     verdicts.iter().map(ToString::to_string).collect()
 }
 
-/// Postpones the repair of objects that were deleted for an upgrade to create them in their new form: several objects are not
-/// deleted at the same time.
+/// Postpones the repair of objects that an admin deleted for an upgrade to create them in their new form, while the upgrade
+/// waits for the deletion of others.
 pub(super) fn postpone(memory: &mut Memory, deleted: Vec<Identity>, now: Timestamp) {
+    let until = now.checked_add(DELETION_TIMEOUT).unwrap_or(now);
     for identity in deleted {
-        let tries = memory.repairs.entry(identity).or_default();
-        tries.again(tried(memory.served), Retry::Slowly, now);
+        memory.postponed.insert(identity, until);
     }
 }
 
-/// Returns what a back-off of a repair depends on.
-fn tried(served: u64) -> String {
-    format!("repair {served}")
+/// Reports whether the next attempt of an upgrade comes before the repair of an object: the upgrade was refused because of the
+/// object, and an admin has deleted the object since, so that the upgrade can create the new form. `freed` are the objects
+/// whose deletion the last attempt has observed.
+fn is_for_next_attempt(
+    object: &Identity,
+    refused: &BTreeSet<Identity>,
+    freed: &BTreeSet<Identity>,
+    view: &View,
+) -> bool {
+    refused.contains(object) && !freed.contains(object) && view.absent.contains(object)
+}
+
+/// Returns the objects to repair.
+pub(super) fn drifted(
+    inventory: &Inventory,
+    unserved: &BTreeSet<Identity>,
+    status: &BundleInstanceStatus,
+    view: &View,
+) -> Vec<Identity> {
+    let mut drifted = drift::drifted(inventory, view);
+    // An object that cannot exist is missing as well.
+    drifted.extend(unserved.iter().cloned());
+    if status.applied_digest.is_none() {
+        // The rollout applies these objects, with its back-off.
+        drifted.retain(|identity| {
+            let entry = inventory.get(identity);
+            entry.is_some_and(|entry| entry.fields.is_some())
+        });
+    }
+    drifted
 }
 
 /// Repairs what differs from the recorded revisions, with a back-off for each object.
@@ -142,26 +259,18 @@ async fn keep(
     watch(instance, shared, memory, status).await;
     let now = (shared.ctx.now)();
     let view = shared.ctx.watches.view(&instance.name_any());
-    let mut drifted = match &memory.inventory {
-        Some(inventory) => drift::drifted(inventory, &view),
+    let drifted = match &memory.inventory {
+        Some(inventory) => drifted(inventory, &memory.unserved, status, &view),
         None => Vec::new(),
     };
-    // What cannot exist is missing as well.
-    drifted.extend(memory.unserved.iter().cloned());
-    if status.applied_digest.is_none() {
-        // The rollout applies these objects, with its back-off.
-        let was_applied = |identity: &Identity| {
-            let inventory = memory.inventory.as_ref();
-            inventory.is_some_and(|all| {
-                all.get(identity)
-                    .is_some_and(|entry| entry.fields.is_some())
-            })
-        };
-        drifted.retain(was_applied);
-    }
     memory
         .repairs
         .retain(|identity, _| drifted.contains(identity));
+    // A clock that is set back postpones nothing further.
+    let latest = now.checked_add(DELETION_TIMEOUT).unwrap_or(now);
+    memory
+        .postponed
+        .retain(|identity, until| (now..=latest).contains(until) && drifted.contains(identity));
     let mut keeping = Keeping {
         changed: None,
         failure: None,
@@ -169,12 +278,18 @@ async fn keep(
         again: None,
         is_as_declared: drifted.is_empty(),
     };
-    let tried = tried(memory.served);
+    let tried = format!("repair {}", memory.served);
     let mut ready: Vec<Identity> = Vec::new();
     for identity in drifted {
+        if is_for_next_attempt(&identity, &memory.refused, &memory.freed, &view) {
+            keeping.again = Some(Duration::ZERO);
+            continue;
+        }
         let held = memory.fights.held(&identity, now);
-        let held =
-            held.and_then(|verdict| Duration::try_from(verdict.until.duration_since(now)).ok());
+        let held = held
+            .map(|verdict| verdict.until)
+            .max(memory.postponed.get(&identity).copied());
+        let held = held.and_then(|until| Duration::try_from(until.duration_since(now)).ok());
         let tries = memory.repairs.get(&identity);
         let waits = tries.and_then(|tries| tries.must_wait(&tried, now));
         match held.max(waits) {
@@ -182,7 +297,9 @@ async fn keep(
             None => ready.push(identity),
         }
     }
-    if ready.is_empty() {
+    // Some of the records cannot be used.
+    let is_listed = |number| status.revisions.iter().any(|other| other.number == number);
+    if ready.is_empty() && !memory.unread.is_some_and(is_listed) {
         return keeping;
     }
     let drift = Drift {
@@ -212,7 +329,7 @@ async fn keep(
 }
 
 /// Reports whether a condition still reports a failure that has ended.
-fn says_otherwise(instance: &BundleInstance, status: &BundleInstanceStatus) -> bool {
+pub(super) fn says_otherwise(instance: &BundleInstance, status: &BundleInstanceStatus) -> bool {
     let expected = match revisions::rollback(&instance.spec, status) {
         Some(_) => reason::ROLLED_BACK,
         None => reason::INSTALLATION_SUCCEEDED,
@@ -251,4 +368,33 @@ pub(super) async fn tell_failure(instance: &BundleInstance, shared: &Shared, ins
             &failure.message,
         )
         .await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deleted_objects_wait_for_one_attempt() {
+        let object = Identity {
+            group: String::new(),
+            kind: "ConfigMap".to_owned(),
+            namespace: "shop".to_owned(),
+            name: "fixed".to_owned(),
+        };
+        let set = |is_in: bool| BTreeSet::from_iter(is_in.then(|| object.clone()));
+        for (is_refused, was_freed, is_absent, expected) in [
+            (true, false, true, true),
+            (true, false, false, false),
+            (false, false, true, false),
+            (true, true, true, false),
+        ] {
+            let view = View {
+                absent: set(is_absent),
+                ..View::default()
+            };
+            let found = is_for_next_attempt(&object, &set(is_refused), &set(was_freed), &view);
+            assert_eq!(found, expected, "{is_refused} {was_freed} {is_absent}");
+        }
+    }
 }

@@ -9,6 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use jiff::Timestamp;
 use kube::{ResourceExt as _, core::GroupVersionKind, runtime::reflector::ObjectRef};
 use manifests::{
     api::{
@@ -91,6 +92,10 @@ pub(super) struct Memory {
     pub(super) said: Option<Instant>,
     /// Everything that belongs to it; `None` until it was read, and while the status says it all.
     pub(super) inventory: Option<Inventory>,
+    /// A revision whose record cannot be used, so that an inventory built from the records lacks its objects.
+    pub(super) unread: Option<i64>,
+    /// The objects in an inventory built from the records that the newest revision lacks.
+    pub(super) leftovers: Vec<Identity>,
     /// Since when its first Bundle is waited for, as long as nothing was said.
     pub(super) waiting_since: Option<Instant>,
     /// Whether the watches know about the inventory.
@@ -104,6 +109,8 @@ pub(super) struct Memory {
     /// The objects that the API server refused to change, and those that are being deleted. Once the deletion of
     /// one is complete, the rollout creates the object.
     pub(super) refused: BTreeSet<Identity>,
+    /// Those of them that were deleted before the last attempt began.
+    pub(super) freed: BTreeSet<Identity>,
     /// Objects that have left the bundle, as the status lists them: their health does not count.
     pub(super) removing: Vec<String>,
     /// The rollout whose next step follows.
@@ -121,6 +128,8 @@ pub(super) struct Memory {
     pub(super) tries: Tries,
     /// Repairing, by object.
     pub(super) repairs: HashMap<Identity, Tries>,
+    /// Objects that are not repaired before a time, since an upgrade is to create them in their new form.
+    pub(super) postponed: HashMap<Identity, Timestamp>,
     /// Pruning.
     pub(super) prunes: Tries,
     /// Recording what an older provisioner has installed.
@@ -309,12 +318,15 @@ impl Slot {
                 remedy: Remedy::World,
                 said: None,
                 inventory: None,
+                unread: None,
+                leftovers: Vec::new(),
                 waiting_since: None,
                 is_watched: false,
                 served: 0,
                 unserved: BTreeSet::new(),
                 waits: Arc::clone(&waits),
                 refused: BTreeSet::new(),
+                freed: BTreeSet::new(),
                 removing: Vec::new(),
                 progress: None,
                 platform: None,
@@ -323,6 +335,7 @@ impl Slot {
                 fights: Fights::default(),
                 tries: Tries::default(),
                 repairs: HashMap::new(),
+                postponed: HashMap::new(),
                 prunes: Tries::default(),
                 migrations: Tries::default(),
                 makings: Tries::default(),

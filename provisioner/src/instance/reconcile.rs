@@ -35,7 +35,7 @@ use apply::{backoff::spread, inventory, plan::Owner};
 /// Why a look at an instance could not be finished. What is wrong with the instance itself stands in its status.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
-    /// The apiserver did not take something that only concerns the instance itself.
+    /// The API server did not take something that only concerns the instance itself.
     #[error("failed to {what} of BundleInstance {name}: {source}")]
     Kube {
         /// What was tried.
@@ -149,6 +149,7 @@ async fn finish_rollout(
     again: &mut Option<Duration>,
 ) {
     let now = (shared.ctx.now)();
+    revisions::follow_clock(status, now);
     if revisions::is_rolled_out(&instance.spec, status, outcome, now) {
         revisions::promote(status);
         memory.excused = None;
@@ -249,10 +250,11 @@ async fn settle(
             (Valid::Unknown { message, remedy }, Some(*again))
         }
     };
+    let mut migration = None;
     if revisions::live(&status).next().is_none()
         && let Some(installed) = installed.trusted()
     {
-        install::migrate(instance, shared, memory, &mut status, installed).await;
+        migration = install::migrate(instance, shared, memory, &mut status, installed).await;
     }
     let choices = Choices {
         spec: &instance.spec,
@@ -269,6 +271,12 @@ async fn settle(
         // The condition goes on to tell of the other client.
         settled.kept = Some(Kept::of(done));
         settled.install = Install::Unchanged;
+    }
+    if let Some(migration) = migration {
+        settled.again = sooner(settled.again, Some(migration.again));
+        if let (Some(failure), Install::Unchanged) = (migration.failure, &settled.install) {
+            settled.install = Install::Failed(failure);
+        }
     }
     let again = sooner(settled.again, make_again);
     let outcome = Outcome {
@@ -294,44 +302,17 @@ async fn roll_out(
     choices: &Choices<'_>,
 ) -> Settled {
     let status = choices.status;
-    let given_up = choices.is_given_up().then(|| choices.hash.to_owned());
-    let target = match choices.goal() {
-        Goal::Bundle(bundle) => Some(Target {
-            source: Source::Bundle(bundle),
-            rollback: None,
-        }),
-        Goal::Revision(revision) => Some(Target {
-            source: Source::Revision(revision),
-            rollback: (given_up.is_some() || instance.spec.rollback_to.is_some()).then(|| {
-                RolledBack {
-                    why: why(memory, given_up.as_deref()),
-                    template_hash: given_up.clone(),
-                    to: revision.number,
-                }
-            }),
-        }),
-        Goal::Keep => {
-            let is_half_applied =
-                status.applied_digest.is_none() && revisions::rolling_out(status).is_some();
-            let goes_on = is_half_applied || install::has_api_at_last(shared, status).await;
-            revisions::live(status)
-                .next()
-                .filter(|_| goes_on)
-                .map(|newest| Target {
-                    source: Source::Newest(newest),
-                    rollback: revisions::rollback(&instance.spec, status).map(|back| RolledBack {
-                        why: why(memory, given_up.as_deref()),
-                        ..back
-                    }),
-                })
-        }
-        Goal::Unrecorded(number) => {
-            let settled = maintain::run(instance, shared, memory, status).await;
-            return unrecorded(instance, status, number, settled);
-        }
-    };
-    let Some(target) = target else {
-        return maintain::run(instance, shared, memory, status).await;
+    let goal = choices.goal();
+    let has_api = goal == Goal::Keep && install::has_api_at_last(shared, status).await;
+    let given_up = memory.gave_up.as_ref();
+    let given_up = given_up.map(|(hash, why)| (hash.as_str(), why.as_str()));
+    let Some(target) = choices.target(&goal, has_api, given_up) else {
+        memory.refused.clear();
+        let settled = maintain::run(instance, shared, memory, status).await;
+        return match goal {
+            Goal::Unrecorded(number) => unrecorded(instance, status, number, settled),
+            _ => settled,
+        };
     };
     let mut settled = install::run(instance, shared, memory, status, &target).await;
     let mut why = target.rollback.as_ref().and_then(|back| back.why.clone());
@@ -366,14 +347,8 @@ async fn roll_out(
     settled
 }
 
-/// Returns why a template was given up, if this process has seen it.
-fn why(memory: &Memory, hash: Option<&str>) -> Option<String> {
-    let (given_up, why) = memory.gave_up.as_ref()?;
-    (Some(given_up.as_str()) == hash).then(|| why.clone())
-}
-
 /// Reports that `spec.rollbackTo` names no recorded revision.
-fn unrecorded(
+pub(super) fn unrecorded(
     instance: &BundleInstance,
     status: &BundleInstanceStatus,
     number: i64,
@@ -411,7 +386,7 @@ fn unrecorded(
 }
 
 /// What there is to say of an instance that is left as it is.
-fn left_alone(instance: &BundleInstance) -> Option<(Valid, Install)> {
+pub(super) fn left_alone(instance: &BundleInstance) -> Option<(Valid, Install)> {
     if Class::parse(&instance.spec.provisioner_class_name).is_none() {
         // What was installed with another class is not kept any more; how it is can still be said.
         let class = instance.spec.provisioner_class_name.clone();
@@ -426,7 +401,7 @@ pub(super) fn sooner(one: Option<Duration>, other: Option<Duration>) -> Option<D
 }
 
 /// How it is with the wanted Bundle, by what it says itself.
-fn valid(bundle: &Bundle) -> Valid {
+pub(super) fn valid(bundle: &Bundle) -> Valid {
     let name = bundle.name_any();
     let status = bundle.status.clone().unwrap_or_default();
     let of = |type_| condition::find(&status.conditions, type_);
@@ -452,7 +427,7 @@ fn valid(bundle: &Bundle) -> Valid {
     }
 }
 
-/// Reads the inventory once; after that it is in memory.
+/// Reads the inventory once; after that it is in memory. One that is lost is built from the recorded revisions.
 pub(super) async fn read_inventory(
     instance: &BundleInstance,
     shared: &Shared,
@@ -463,12 +438,29 @@ pub(super) async fn read_inventory(
         let owner = owner(instance);
         let at = overflow(shared, &owner);
         let listed = status.inventory.clone().unwrap_or_default();
-        let read = if instance.metadata.deletion_timestamp.is_some() {
+        let is_deleted = instance.metadata.deletion_timestamp.is_some();
+        let read = if is_deleted {
             inventory::read_left(&at, &listed).await
         } else {
             inventory::read(&at, &listed).await
         };
-        memory.inventory = Some(read?);
+        let has_records = revisions::live(status).next().is_some();
+        let is_lost = match &read {
+            // A ConfigMap is missing.
+            Err(kube::Error::Api(answer)) => answer.code == 404 && has_records,
+            _ => revisions::is_index_lost(status),
+        };
+        if !is_lost {
+            memory.inventory = Some(read?);
+            return Ok(());
+        }
+        let mut rebuilt = revisions::rebuild_index(shared, &owner, status).await?;
+        if is_deleted && rebuilt.unread.is_some() {
+            inventory::find_unreferenced(&at, &mut rebuilt.inventory).await?;
+        }
+        memory.unread = rebuilt.unread;
+        memory.leftovers = rebuilt.leftovers;
+        memory.inventory = Some(rebuilt.inventory);
     }
     Ok(())
 }

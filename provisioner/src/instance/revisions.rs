@@ -9,22 +9,30 @@
 
 use std::time::Duration;
 
-use apply::revision::{self, Header, Revision, store};
+use apply::{
+    drift::Fingerprint,
+    inventory::Inventory,
+    plan::Plan,
+    revision::{self, Encoded, Header, Revision, store},
+};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
-use manifests::api::{
-    holder::Owner,
-    instance::{
-        BundleInstance, BundleInstanceSpec, BundleInstanceStatus, Cause, RevisionState,
-        RevisionStatus, ServiceAccountRef, ready,
+use manifests::{
+    api::{
+        holder::Owner,
+        instance::{
+            BundleInstance, BundleInstanceSpec, BundleInstanceStatus, Cause, RevisionState,
+            RevisionStatus, ServiceAccountRef, ready,
+        },
+        revision::RevisionDetails,
     },
-    revision::RevisionDetails,
+    object::{Identity, group_version},
 };
 use tracing::warn;
 
 use super::{
-    install::Rendered,
+    install::{Rendered, plan},
     memory::Shared,
     outcome::{Health, Outcome, RolledBack},
 };
@@ -33,6 +41,8 @@ use super::{
 const DEFAULT_HISTORY: i64 = 3;
 /// The number of more archived revisions are kept while objects of former revisions remain.
 const WITH_LEFTOVERS: usize = 5;
+/// The number of revision numbers that are skipped because other clients have taken the names of their Secrets.
+const MAX_TAKEN: i64 = 8;
 
 /// Returns the active revision.
 pub(super) fn active(status: &BundleInstanceStatus) -> Option<&RevisionStatus> {
@@ -46,10 +56,115 @@ pub(super) fn live(status: &BundleInstanceStatus) -> impl Iterator<Item = &Revis
     revisions.filter(|revision| revision.state != RevisionState::Archived)
 }
 
+/// Returns the newest live revision. An archived one may have a higher number, if the record of a newer one was lost.
+pub(super) fn newest(status: &BundleInstanceStatus) -> Option<&RevisionStatus> {
+    live(status).next()
+}
+
+/// Returns the newest live revision of a list.
+pub(super) fn newest_of(revisions: &mut [RevisionStatus]) -> Option<&mut RevisionStatus> {
+    let mut revisions = revisions.iter_mut().rev();
+    revisions.find(|revision| revision.state != RevisionState::Archived)
+}
+
 /// Returns the revision that is rolled out and not active yet.
 pub(super) fn rolling_out(status: &BundleInstanceStatus) -> Option<&RevisionStatus> {
-    let newest = status.revisions.last()?;
+    let newest = newest(status)?;
     (newest.state == RevisionState::RollingOut).then_some(newest)
+}
+
+/// Reports whether the status has lost the index of the installed objects.
+pub(super) fn is_index_lost(status: &BundleInstanceStatus) -> bool {
+    status.inventory.is_none() && live(status).next().is_some()
+}
+
+/// Returns the revisions that a lost index is built from, the newest first: those that are live, and while objects of former
+/// revisions remain, those that are archived.
+pub(super) fn indexed(status: &BundleInstanceStatus) -> impl Iterator<Item = &RevisionStatus> {
+    let has_leftovers = !status.removing.is_empty();
+    let revisions = status.revisions.iter().rev();
+    revisions.filter(move |revision| has_leftovers || revision.state != RevisionState::Archived)
+}
+
+/// Reports whether all objects of a revision were applied, and are still to be installed.
+pub(super) fn was_applied(status: &BundleInstanceStatus, revision: &RevisionStatus) -> bool {
+    match revision.state {
+        RevisionState::Active => true,
+        RevisionState::RollingOut => status.applied_digest.is_some(),
+        RevisionState::Archived => false,
+    }
+}
+
+/// Adds the objects of a revision to an index. Those that were applied are applied again.
+pub(super) fn index(inventory: &mut Inventory, plan: &Plan, is_applied: bool) {
+    let fields = is_applied.then_some(Fingerprint::UNKNOWN);
+    for step in &plan.steps {
+        let entry = inventory.entry(step.object.identity()).or_default();
+        group_version(step.object.api_version())
+            .1
+            .clone_into(&mut entry.version);
+        entry.fields = entry.fields.or(fields);
+    }
+}
+
+/// Returns the objects of a revision that a newer one, which is applied and indexed already, has no more.
+pub(super) fn leftovers(
+    rebuilt: &Rebuilt,
+    status: &BundleInstanceStatus,
+    revision: &RevisionStatus,
+    plan: &Plan,
+) -> Vec<Identity> {
+    let newest = newest(status).map(|newest| newest.number);
+    let is_older = newest != Some(revision.number);
+    if !is_older || status.applied_digest.is_none() || rebuilt.unread.is_some() {
+        return Vec::new();
+    }
+    let identities = plan.steps.iter().map(|step| step.object.identity());
+    identities
+        .filter(|identity| !rebuilt.inventory.contains_key(identity))
+        .collect()
+}
+
+/// An index that was built from the records.
+#[derive(Debug, Default)]
+pub(super) struct Rebuilt {
+    pub(super) inventory: Inventory,
+    /// A live revision whose record cannot be used.
+    pub(super) unread: Option<i64>,
+    /// The objects that the newest revision lacks. Some may have been pruned early.
+    pub(super) leftovers: Vec<Identity>,
+}
+
+/// Builds a lost index from the records.
+///
+/// # Errors
+/// Returns an error if the API server does not answer.
+pub(super) async fn rebuild_index(
+    shared: &Shared,
+    owner: &Owner,
+    status: &BundleInstanceStatus,
+) -> Result<Rebuilt, kube::Error> {
+    let mut rebuilt = Rebuilt::default();
+    for revision in indexed(status) {
+        let record = match read(shared, owner, revision).await {
+            Ok(record) => record,
+            Err(store::Error::Request { source, .. }) => return Err(*source),
+            Err(error) => {
+                warn!(number = revision.number, %error, "failed to read a revision; ignored in the inventory");
+                if revision.state != RevisionState::Archived {
+                    rebuilt.unread = Some(revision.number);
+                }
+                continue;
+            }
+        };
+        let namespace = &record.header.namespace;
+        let nothing = Inventory::new();
+        let plan = plan(&shared.ctx, record.objects, &nothing, owner, namespace).await?;
+        let leftovers = leftovers(&rebuilt, status, revision, &plan);
+        rebuilt.leftovers.extend(leftovers);
+        index(&mut rebuilt.inventory, &plan, was_applied(status, revision));
+    }
+    Ok(rebuilt)
 }
 
 /// Returns the account that the installed objects are watched and repaired with: a changed `spec.serviceAccount` counts once
@@ -73,7 +188,7 @@ pub(super) fn rollback(
     spec: &BundleInstanceSpec,
     status: &BundleInstanceStatus,
 ) -> Option<RolledBack> {
-    let newest = status.revisions.last()?;
+    let newest = newest(status)?;
     let to = newest
         .rollback_of
         .filter(|_| newest.cause == Cause::Rollback)?;
@@ -124,7 +239,8 @@ pub(super) enum RecordError {
     Store(#[from] store::Error),
 }
 
-/// Records a revision. Until the status names the revision, the record is of no consequence.
+/// Records a revision. Until the status names the revision, the record is of no consequence. The number of a revision whose
+/// Secrets have names that another client has taken is skipped.
 ///
 /// # Errors
 /// Returns an error if the record is too large, or a Secret cannot be written.
@@ -135,38 +251,73 @@ pub(super) async fn record(
     rendered: &Rendered,
     why: (Cause, Option<i64>),
 ) -> Result<RevisionStatus, RecordError> {
-    let number = status.revisions.last().map_or(0, |newest| newest.number) + 1;
-    let details = &rendered.details;
+    let store = store(shared, owner);
+    let first = status.revisions.last().map_or(0, |newest| newest.number) + 1;
+    let mut number = first;
+    loop {
+        let encoded = encode(owner, number, rendered)?;
+        match store.write(number, &encoded).await {
+            Ok(()) => return Ok(listed(number, rendered, &encoded, why, (shared.ctx.now)())),
+            Err(error @ store::Error::Taken { .. }) if number < first + MAX_TAKEN => {
+                warn!(number, %error, "the number of a revision is skipped");
+                let parts = i64::try_from(encoded.parts.len()).unwrap_or(i64::MAX);
+                store.delete(number, parts).await?;
+                number += 1;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Encodes the record of a revision.
+///
+/// # Errors
+/// Returns an error if the record is too large.
+pub(super) fn encode(
+    owner: &Owner,
+    number: i64,
+    rendered: &Rendered,
+) -> Result<Encoded, revision::EncodeError> {
     let header = Header {
         owner: owner.uid.clone(),
         number,
         namespace: rendered.namespace.clone(),
         account: rendered.account.clone(),
-        details,
+        details: &rendered.details,
     };
-    let encoded = revision::encode(&header, &rendered.objects)?;
-    store(shared, owner).write(number, &encoded).await?;
-    Ok(RevisionStatus {
+    revision::encode(&header, &rendered.objects)
+}
+
+/// Returns a recorded revision as the status lists it.
+pub(super) fn listed(
+    number: i64,
+    rendered: &Rendered,
+    encoded: &Encoded,
+    (cause, rollback_of): (Cause, Option<i64>),
+    now: Timestamp,
+) -> RevisionStatus {
+    let details = &rendered.details;
+    RevisionStatus {
         number,
         state: RevisionState::RollingOut,
-        cause: why.0,
-        rollback_of: why.1,
+        cause,
+        rollback_of,
         version: details.facts.version.clone(),
         max_open_shift_version: details.facts.max_open_shift_version.clone(),
         bundle: details.bundle.name.clone(),
         template_hash: details.template_hash.clone(),
         digest: rendered.digest.clone(),
-        checksum: encoded.checksum,
+        checksum: encoded.checksum.clone(),
         parts: i64::try_from(encoded.parts.len()).unwrap_or(i64::MAX),
         service_account: rendered.account.clone(),
-        created: Time((shared.ctx.now)()),
+        created: Time(now),
         applied: None,
-    })
+    }
 }
 
 /// Returns why a revision is created from a rendered Bundle.
 pub(super) fn cause(status: &BundleInstanceStatus, rendered: &Rendered) -> Cause {
-    let Some(newest) = status.revisions.last() else {
+    let Some(newest) = newest(status) else {
         return match &status.installed_bundle_name {
             None => Cause::Install,
             Some(name) if *name == rendered.details.bundle.name => Cause::Configuration,
@@ -197,7 +348,7 @@ pub(super) fn add(revisions: &mut Vec<RevisionStatus>, revision: RevisionStatus)
 
 /// Marks the newest revision as active, and the others as archived.
 pub(super) fn promote(status: &mut BundleInstanceStatus) {
-    let newest = status.revisions.last().map(|newest| newest.number);
+    let newest = newest(status).map(|newest| newest.number);
     for revision in &mut status.revisions {
         revision.state = if Some(revision.number) == newest {
             RevisionState::Active
@@ -230,6 +381,14 @@ pub(super) fn is_rolled_out(
     }
 }
 
+/// Starts the deadline of the newest revision again if the clock was set back since.
+pub(super) fn follow_clock(status: &mut BundleInstanceStatus, now: Timestamp) {
+    let newest = newest_of(&mut status.revisions);
+    if let Some(applied) = newest.and_then(|newest| newest.applied.as_mut()) {
+        applied.0 = applied.0.min(now);
+    }
+}
+
 /// Returns how long the objects of a rollout may still take; `None` without a limit.
 pub(super) fn time_left(
     spec: &BundleInstanceSpec,
@@ -238,7 +397,8 @@ pub(super) fn time_left(
 ) -> Option<Duration> {
     let deadline = SignedDuration::try_from(ready::deadline(spec)?).ok()?;
     let since = revision.applied.as_ref().unwrap_or(&revision.created);
-    let taken = now.duration_since(since.0);
+    // The clock may have been set back since.
+    let taken = now.duration_since(since.0).max(SignedDuration::ZERO);
     Some(Duration::try_from(deadline - taken).unwrap_or_default())
 }
 

@@ -2,13 +2,17 @@
 
 use std::collections::BTreeSet;
 
+use apply::{informers::View, revision::ObjectHash};
 use jiff::Timestamp;
+use kube::ResourceExt;
 use manifests::{
     api::instance::{BundleInstance, BundleInstanceStatus, Rollback},
-    object::Identity,
+    object::{Identity, Object},
 };
 
 use super::{
+    choice::Choices,
+    install::{Source, Target},
     outcome::{Failure, Health, Install, Retry},
     revisions,
 };
@@ -31,6 +35,49 @@ pub(super) struct Evidence<'a> {
     pub(super) found: &'a Unhealthy,
     /// Those of them that the rollout is not to blame for.
     pub(super) excused: &'a Unhealthy,
+}
+
+/// Reports whether failures of a rollout lead to a rollback: the spec asks for that, and the revision comes from the present
+/// template, while the active one comes from another.
+pub(super) fn is_possible(
+    choices: &Choices<'_>,
+    target: &Target<'_>,
+    status: &BundleInstanceStatus,
+) -> bool {
+    let is_wanted = match target.source {
+        Source::Bundle(bundle) => {
+            choices.wanted.map(ResourceExt::name_any) == Some(bundle.name_any())
+        }
+        Source::Newest(newest) => newest.template_hash.as_deref() == Some(choices.hash),
+        Source::Revision(_) => false,
+    };
+    // Another template than the one that does not work is not to blame.
+    if !is_wanted || choices.spec.rollback != Rollback::OnFailure {
+        return false;
+    }
+    // A change of the configuration or the account alone is not the fault of the template.
+    let (active, newest) = (revisions::active(status), revisions::rolling_out(status));
+    let (Some(active), Some(newest)) = (active, newest) else {
+        return false;
+    };
+    // The template may have been changed back while another one is rolled out.
+    active.template_hash != newest.template_hash
+        && active.template_hash.as_deref() != Some(choices.hash)
+}
+
+/// Returns the unhealthy objects that have the form in which the active revision records them: the rollout did not change
+/// these.
+pub(super) fn unchanged(active: &[Object], view: &View, found: &Unhealthy) -> Unhealthy {
+    let hashes: BTreeSet<ObjectHash> = active.iter().map(ObjectHash::new).collect();
+    let is_unchanged = |identity: &&Identity| {
+        let hash = view.objects.get(*identity).and_then(|seen| seen.hash);
+        hash.is_some_and(|hash| hashes.contains(&hash))
+    };
+    let unchanged = |all: &BTreeSet<Identity>| all.iter().filter(is_unchanged).cloned().collect();
+    Unhealthy {
+        failed: unchanged(&found.failed),
+        slow: unchanged(&found.slow),
+    }
 }
 
 /// Returns why the rollout of the newest revision is given up: the API server refuses an object after others were applied,

@@ -31,11 +31,11 @@ use super::{
     trust,
 };
 
-/// How many objects that wait are listed; the apiserver takes 512.
+/// How many objects that wait are listed; the API server takes 512.
 const MOST_LINES: usize = 500;
 /// The number of BundleInstances that a message names.
 const MOST_NAMED: usize = 10;
-/// The longest message; the apiserver takes 32 KiB. Missing rights, which somebody applies as they are told, take up to
+/// The longest message; the API server takes 32 KiB. Missing rights, which somebody applies as they are told, take up to
 /// half of that, and come last.
 const LONGEST: usize = 32_000;
 

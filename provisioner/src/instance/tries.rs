@@ -22,6 +22,8 @@ struct Pause {
     tried: String,
     /// When it is tried again.
     until: Timestamp,
+    /// The length of the pause: longer than that nothing waits, even if the clock is set back.
+    wait: Duration,
 }
 
 impl Tries {
@@ -43,7 +45,7 @@ impl Tries {
         };
         let wait = back_off(self.attempts, retry, fastrand::f64());
         let until = now.checked_add(wait).unwrap_or(now);
-        self.pause = Some(Pause { tried, until });
+        self.pause = Some(Pause { tried, until, wait });
         wait
     }
 
@@ -62,7 +64,7 @@ impl Tries {
         let pause = self.pause.as_ref().filter(|pause| pause.tried == tried)?;
         Duration::try_from(pause.until.duration_since(now))
             .ok()
-            .filter(|left| !left.is_zero())
+            .filter(|left| !left.is_zero() && *left <= pause.wait)
     }
 }
 
@@ -104,5 +106,19 @@ mod tests {
             );
         }
         assert!(back_off(1, Retry::Soon, 0.0) < back_off(1, Retry::Soon, 1.0));
+    }
+
+    #[test]
+    fn clock_that_is_set_back_ends_a_pause() {
+        let now = Timestamp::from_second(1_000_000).unwrap();
+        let mut tries = Tries::default();
+        let wait = tries.again("a".to_owned(), Retry::Slowly, now);
+        assert_eq!(tries.must_wait("a", now), Some(wait));
+        assert_eq!(tries.must_wait("b", now), None);
+        let later = now.checked_add(wait / 2).unwrap();
+        assert_eq!(tries.must_wait("a", later), wait.checked_sub(wait / 2));
+        assert_eq!(tries.must_wait("a", now.checked_add(wait).unwrap()), None);
+        let earlier = now.checked_sub(Duration::from_secs(1)).unwrap();
+        assert_eq!(tries.must_wait("a", earlier), None);
     }
 }

@@ -237,7 +237,7 @@ async fn finish(
 }
 
 /// What is deleted before what: a stage begins when the one before has gone.
-fn stages(inventory: &Inventory, policy: CrdDeletionPolicy) -> Vec<Vec<Leaving>> {
+pub(super) fn stages(inventory: &Inventory, policy: CrdDeletionPolicy) -> Vec<Vec<Leaving>> {
     // `<plural>.<group>` is the name of a definition.
     let groups: BTreeSet<&str> = inventory
         .keys()

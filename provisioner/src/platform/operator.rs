@@ -207,7 +207,7 @@ async fn control(ctx: &Context, stop: &CancellationToken) {
             if let Err(error) = event
                 && answer::is_outage(answer::code(error))
             {
-                // The apiserver may come back as another version.
+                // The API server may come back as another version.
                 shared.ctx.versions.doubt();
             }
             if let Ok(watcher::Event::Delete(operator)) = event {

@@ -13,7 +13,7 @@
 //! would be filled again for it.
 //!
 //! The next minor version of OpenShift has the next one of Kubernetes ([`convert::removal::kubernetes_of`]), so the
-//! apiserver's own version is all that has to be known.
+//! API server's own version is all that has to be known.
 
 mod counts;
 mod look;

@@ -18,15 +18,15 @@ use crate::{
 };
 use apply::{discovery::Kinds, informers::Watches};
 
-/// How long a connection to the apiserver may take to be there.
+/// How long a connection to the API server may take to be there.
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// How long the apiserver may be silent on a connection before that is taken for dead: then what was asked has failed, and
+/// How long the API server may be silent on a connection before that is taken for dead: then what was asked has failed, and
 /// watches are taken up again. Of watches it sends a bookmark every minute, so this does not end those that are just quiet.
 const SILENCE: Duration = Duration::from_secs(75);
 
 /// How many objects are applied or deleted at once, for all instances together: each takes a connection and the memory of
-/// its answer, and an apiserver that is slow becomes no faster by more.
+/// its answer, and an API server that is slow becomes no faster by more.
 const PERMITS: usize = 24;
 
 /// How many objects are repaired, or deleted with their instances, at once: rollouts that wait for a slow webhook do not hold

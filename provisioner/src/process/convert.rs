@@ -1,4 +1,4 @@
-//! Answers what apiservers ask about versions of CatalogSources: what the pods of the conversion webhook run.
+//! Answers what API servers ask about versions of CatalogSources: what the pods of the conversion webhook run.
 
 use std::time::Duration;
 

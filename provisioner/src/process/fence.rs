@@ -1,4 +1,4 @@
-//! Between the controllers and the apiserver: whoever leads no longer changes nothing.
+//! Between the controllers and the API server: whoever leads no longer changes nothing.
 //!
 //! A process that is put to sleep does not notice. When it wakes, what was under way goes on before anybody has looked at
 //! the Lease, and another replica may lead by then. So each request that changes something looks at the clock first.

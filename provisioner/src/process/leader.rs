@@ -20,7 +20,7 @@ use tracing::{info, warn};
 
 use apply::backoff::Pauses;
 
-/// How long the apiserver may take for one request.
+/// How long the API server may take for one request.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long to wait between changes, whether they were refused or not.
 const PAUSE: Duration = Duration::from_secs(1);

@@ -42,7 +42,7 @@ pub(super) enum Told {
 #[derive(Debug, Clone)]
 pub(super) struct Failure {
     pub(super) problem: String,
-    /// Whether it will not work by itself: the apiserver has refused it.
+    /// Whether it will not work by itself: the API server has refused it.
     pub(super) is_refusal: bool,
 }
 

@@ -51,7 +51,7 @@ pub(super) fn is_owned(object: &ObjectMeta, kind: &str, uid: Option<&str>) -> bo
     owner.is_some() && owner == uid
 }
 
-/// The uid of what an object is controlled by, if that is of this kind. The apiserver sees to it that it is one.
+/// The uid of what an object is controlled by, if that is of this kind. The API server sees to it that it is one.
 fn owner<'a>(object: &'a ObjectMeta, kind: &str) -> Option<&'a str> {
     let group = match kind {
         "Bundle" => GROUP,

@@ -27,7 +27,7 @@ const USER: u32 = 65532;
 const ACCESS: &str = "/var/run/rukpak";
 /// Where it is copied to, in images that are not ours.
 const PROGRAM: &str = "/.rukpak";
-/// How long a token lives: the least that the apiserver gives. The kubelet renews it.
+/// How long a token lives: the least that the API server gives. The kubelet renews it.
 const TOKEN: u32 = 600;
 /// How long what has ended stays to be looked at. Longer than the longest pause before the next Job.
 const KEPT: u32 = 900;

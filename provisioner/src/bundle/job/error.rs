@@ -7,7 +7,7 @@ use crate::bundle::fetch::ApiError;
 /// The reason why a node does not bring an image.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The apiserver refuses, or does not answer.
+    /// The API server refuses, or does not answer.
     #[error("failed to {what} Job {job}")]
     Api {
         /// What was asked for.

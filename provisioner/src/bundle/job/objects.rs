@@ -1,4 +1,4 @@
-//! What is asked of the apiserver for Jobs.
+//! What is asked of the API server for Jobs.
 
 use jiff::Timestamp;
 use k8s_openapi::api::{

@@ -81,7 +81,7 @@ pub enum Error {
         /// Why.
         source: unpacker::store::Error,
     },
-    /// The apiserver does not do what it should.
+    /// The API server does not do what it should.
     #[error("failed to {doing}")]
     Api {
         /// What it was asked.
@@ -89,7 +89,7 @@ pub enum Error {
         /// What it said.
         source: Box<kube::Error>,
     },
-    /// The apiserver does not answer.
+    /// The API server does not answer.
     #[error("the apiserver did not answer in time, asked to {doing}")]
     Silent {
         /// What it was asked.

@@ -60,7 +60,7 @@ enum Error {
 
 impl Following {
     /// Reads a ConfigMap, and waits until it changes. Ends when it cannot be watched: where it was watched before, that has
-    /// to last, for an apiserver that restarts is back by then.
+    /// to last, for an API server that restarts is back by then.
     pub(super) async fn config_map(
         &mut self,
         source: &Arc<CatalogSource>,

@@ -94,7 +94,7 @@ pub struct Objects {
     pub service: Service,
     /// Who may reach the pod, and what it may reach.
     pub policies: [NetworkPolicy; 2],
-    /// The pod, which gets its name from the apiserver.
+    /// The pod, which gets its name from the API server.
     pub pod: Pod,
 }
 

@@ -51,7 +51,7 @@ pub enum Error {
         kind: String,
         /// Its name, with the namespace.
         name: String,
-        /// What the apiserver says.
+        /// What the API server says.
         #[source]
         source: kube::Error,
     },

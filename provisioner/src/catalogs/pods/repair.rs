@@ -1,6 +1,6 @@
 //! What has to be changed about an object that is there, so that it is what was declared. No I/O.
 //!
-//! What the apiserver and others have added stays, as far as it does no harm: addresses, further labels, pull secrets of
+//! What the API server and others have added stays, as far as it does no harm: addresses, further labels, pull secrets of
 //! the platform. `None` says that nothing has to be changed.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -21,7 +21,7 @@ pub enum Error {
         /// Characters.
         length: usize,
     },
-    /// The CatalogSource is none that the apiserver has.
+    /// The CatalogSource is none that the API server has.
     #[error("CatalogSource {0} has no uid")]
     NoUid(String),
     /// Every port is taken.
@@ -107,10 +107,10 @@ pub enum Error {
     Forbidden {
         /// Where.
         namespace: String,
-        /// The apiserver's words.
+        /// The API server's words.
         said: String,
     },
-    /// The apiserver refuses something, or does not answer.
+    /// The API server refuses something, or does not answer.
     #[error("failed to {action} {object}")]
     Api {
         /// What was attempted.
@@ -121,7 +121,7 @@ pub enum Error {
         #[source]
         source: Box<kube::Error>,
     },
-    /// The apiserver does not answer.
+    /// The API server does not answer.
     #[error("failed to {action} {object}: the apiserver did not answer in time")]
     Silence {
         /// What was attempted.

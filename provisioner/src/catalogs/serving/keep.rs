@@ -25,11 +25,11 @@ use super::{
 };
 use crate::catalogs::Key;
 
-/// How long the apiserver may take for one request.
+/// How long the API server may take for one request.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The maximum number of requests at once.
 const MAX_CONCURRENT: usize = 8;
-/// How much of the apiserver's words is told, in characters.
+/// How much of the API server's words is told, in characters.
 const WORDS: usize = 400;
 
 /// Sends the requests for the objects of all catalogs.

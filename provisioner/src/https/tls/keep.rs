@@ -29,7 +29,7 @@ use apply::{backoff::Pauses, ssa::MANAGER};
 const PAUSE: Duration = Duration::from_secs(3600);
 /// The pause after a first failure, and the longest one.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(60));
-/// How long the apiserver may take.
+/// How long the API server may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Why the certificate cannot be kept.

@@ -1,4 +1,7 @@
-use manifests::api::bundle::{BundleSource, BundleSpec, BundleStatus, Phase};
+use manifests::api::{
+    bundle::{BundleSource, BundleSpec, BundleStatus, Phase},
+    instance::RevisionState,
+};
 use serde_json::json;
 
 use super::{super::revisions::tests::revision, *};
@@ -41,6 +44,8 @@ fn goal_follows_the_pin_the_failure_and_the_template() {
         (RevisionState::Archived, None),
         (Active, Some(1)),
     ];
+    // The record of revision 3 was lost.
+    let lost = &[(Active, None), (RevisionState::Archived, None)];
     for ((name, pin, failed, hash, wanted, revisions), expected) in ::tests::rows![
         ("first", None, None, "hash-1", Some(&ready), none) => "bundle new";
         ("unpacking", None, None, "hash-1", Some(&pending), none) => "bundle old";
@@ -58,6 +63,7 @@ fn goal_follows_the_pin_the_failure_and_the_template() {
         ("pinned, failed", Some(1), Some("hash-2"), "hash-2", Some(&ready), during) => "revision 1";
         ("pin reached", Some(1), None, "hash-2", Some(&ready), back) => "keep";
         ("pinned to the newest", Some(2), None, "hash-3", Some(&ready), during) => "keep";
+        ("pinned, newest lost", Some(2), None, "hash-3", Some(&ready), lost) => "revision 2";
         ("pinned to nothing", Some(7), None, "hash-2", Some(&ready), during) => "unrecorded 7";
     ] {
         let spec: BundleInstanceSpec = serde_json::from_value(json!({
@@ -87,5 +93,48 @@ fn goal_follows_the_pin_the_failure_and_the_template() {
             installed: Some(&old),
         };
         assert_eq!(decided(&choices.goal()), expected, "{name}");
+    }
+}
+
+#[test]
+fn half_applied_revision_is_rolled_out_again() {
+    use RevisionState::{Active, Archived, RollingOut};
+    let spec: BundleInstanceSpec = serde_json::from_value(json!({
+        "provisionerClassName": "core-rukpak-io-plain",
+        "template": {"spec": {"source": {"type": "upload"}}},
+    }))
+    .unwrap();
+    for (states, applied, expected) in [
+        (&[][..], None, None),
+        (&[Active], Some("key"), None),
+        (&[Active, RollingOut], None, Some(2)),
+        // The record of revision 2 was lost.
+        (&[Active], None, Some(1)),
+        (&[Archived, Active], None, Some(2)),
+    ] {
+        let revisions = states.iter().zip(1..);
+        let status = BundleInstanceStatus {
+            applied_digest: applied.map(str::to_owned),
+            revisions: revisions
+                .map(|(state, number)| RevisionStatus {
+                    state: *state,
+                    ..revision(number)
+                })
+                .collect(),
+            ..BundleInstanceStatus::default()
+        };
+        let choices = Choices {
+            spec: &spec,
+            status: &status,
+            hash: "hash-3",
+            wanted: None,
+            installed: None,
+        };
+        let target = choices.target(&Goal::Keep, false, None);
+        let number = target.map(|target| match target.source {
+            Source::Newest(newest) => newest.number,
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(number, expected, "{states:?} {applied:?}");
     }
 }

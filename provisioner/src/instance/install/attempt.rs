@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use apply::{
     health::Health,
+    informers::View,
     inventory::{self, Entry, Inventory},
     plan::{self, Leaving, Owner, Plan, Step},
     preflight::{self, Check, Findings, Problem},
@@ -72,10 +73,8 @@ pub(super) async fn attempt(
     if let Some(progress) = progress.filter(|progress| progress.is_of(key, before)) {
         return Box::pin(resume(instance, shared, memory, before, target, progress)).await;
     }
-    let rendered = rendered(instance, shared, target).await?;
-    let newest = revisions::live(before).next();
-    let is_recorded = newest.is_some_and(|newest| newest.digest == rendered.digest);
-    if is_recorded && before.applied_digest.is_some() && !has_api {
+    let rendered = rendered(instance, shared, before, target, key).await?;
+    if is_recorded(before, &rendered) && before.applied_digest.is_some() && !has_api {
         // Another release of the provisioner, or of Kubernetes, and the same objects.
         return Ok(Stepped::Done(Box::new(Done {
             digest: key.to_owned(),
@@ -94,19 +93,21 @@ pub(super) async fn attempt(
     let Prepared {
         owner,
         client,
-        rendered,
+        mut rendered,
         plan,
         mut warnings,
         left_out,
         claim,
     } = Box::pin(prepare(instance, shared, memory, before, target, rendered)).await?;
+    rendered.details.key = Some(key.to_owned());
     let apply = Apply {
         client: &client,
         kinds: &ctx.kinds,
         concurrency: ctx.settings.concurrency,
         permits: &shared.ctx.permits,
     };
-    let (current, changed) = partition(instance, shared, memory, &plan);
+    let view = ctx.watches.view(&instance.name_any());
+    let (current, changed) = partition(&plan, memory.inventory.as_ref(), &view);
     warnings.extend(recreate::warnings(&instance.spec, &plan.steps));
     let inventory = memory.inventory.get_or_insert_default();
     let is_installed = before.installed_bundle_name.is_some();
@@ -118,7 +119,7 @@ pub(super) async fn attempt(
         .permissions()
         .map_err(|(message, retry)| failing(target)(message, retry).with(remedy))?;
     let mut revisions = before.revisions.clone();
-    let is_same = newest.is_some_and(|newest| newest.digest == rendered.digest);
+    let is_same = is_recorded(before, &rendered);
     if is_same && matches!(target.source, Source::Revision(_)) {
         let message = "the rollback changes nothing: every object that differs is a CustomResourceDefinition that cannot return \
                        to its older form; change spec.template, or spec.rollbackTo";
@@ -128,18 +129,21 @@ pub(super) async fn attempt(
         let revision = record(shared, &owner, before, target, &rendered).await?;
         let current = current.iter().map(|step| step.object.identity());
         let leaving = plan.leaving.iter().map(|leaving| leaving.identity.clone());
-        let excused = unhealthy_now(shared, &owner, current.chain(leaving));
+        let excused = unhealthy_now(&ctx.watches.view(&owner.name), current.chain(leaving));
         memory.excused = Some((revision.number, excused));
         revisions::add(&mut revisions, revision);
     }
     let inventory = memory.inventory.get_or_insert_default();
     recreate::mark(inventory, &changed, &permissions);
-    if !changed.is_empty() {
+    // The status names the new revision before anything is applied or deleted.
+    let is_changed =
+        !changed.is_empty() || !prune_first(&plan, shared, &owner, before).await.is_empty();
+    if is_changed {
         note_intent(instance, shared, memory, before, target, &plan, &revisions).await?;
     }
     let progress = Progress {
         key: key.to_owned(),
-        number: revisions.last().map_or(0, |newest| newest.number),
+        number: revisions::newest_of(&mut revisions).map_or(0, |newest| newest.number),
         left_out,
         count: changed.len(),
         applied: BTreeSet::new(),
@@ -168,12 +172,16 @@ fn is_by_platform(before: &BundleInstanceStatus, target: &Target<'_>, rendered: 
 }
 
 /// Adds what the Bundle of the rendered objects is.
-pub(super) fn described(before: &BundleInstanceStatus, rendered: &Rendered, done: Done) -> Done {
+pub(in crate::instance) fn described(
+    before: &BundleInstanceStatus,
+    rendered: &Rendered,
+    done: Done,
+) -> Done {
     let details = &rendered.details;
     let digest = details.bundle.content_digest.clone();
     let is_same = before.installed_bundle_name.as_ref() == Some(&details.bundle.name);
     let mut revisions = done.revisions;
-    if let Some(newest) = revisions.last_mut() {
+    if let Some(newest) = revisions::newest_of(&mut revisions) {
         newest.bundle.clone_from(&details.bundle.name);
         newest.template_hash.clone_from(&details.template_hash);
     }
@@ -191,14 +199,25 @@ pub(super) fn described(before: &BundleInstanceStatus, rendered: &Rendered, done
     }
 }
 
-/// Renders the objects of the target, or reads them.
+/// Renders the objects of the target, or reads them. A rollout that was interrupted continues with the objects that its
+/// revision records, if the inputs are the same: the content may be lost.
 pub(super) async fn rendered(
     instance: &BundleInstance,
     shared: &Shared,
+    before: &BundleInstanceStatus,
     target: &Target<'_>,
+    key: &str,
 ) -> Result<Rendered, Failure> {
     let revision = match target.source {
-        Source::Bundle(bundle) => return render(instance, shared, bundle).await,
+        Source::Bundle(bundle) => {
+            if let Some(newest) = interrupted(before)
+                && let Ok(record) = revisions::read(shared, &owner(instance), newest).await
+                && record.header.details.key.as_deref() == Some(key)
+            {
+                return Ok(Rendered::of_record(record, instance));
+            }
+            return render(instance, shared, bundle).await;
+        }
         Source::Revision(revision) | Source::Newest(revision) => revision,
     };
     let record = revisions::read(shared, &owner(instance), revision).await;
@@ -218,6 +237,11 @@ pub(super) async fn rendered(
     Ok(rendered)
 }
 
+/// Returns the revision whose objects are applied only in part.
+pub(in crate::instance) fn interrupted(before: &BundleInstanceStatus) -> Option<&RevisionStatus> {
+    revisions::rolling_out(before).filter(|_| before.applied_digest.is_none())
+}
+
 /// Records a new revision.
 async fn record(
     shared: &Shared,
@@ -226,15 +250,7 @@ async fn record(
     target: &Target<'_>,
     rendered: &Rendered,
 ) -> Result<RevisionStatus, Failure> {
-    let why = match target.source {
-        Source::Revision(revision) if target.rollback.is_some() => {
-            (Cause::Rollback, Some(revision.number))
-        }
-        // A template that was reverted.
-        Source::Revision(_) => (Cause::Upgrade, None),
-        Source::Newest(newest) => (newest.cause, newest.rollback_of),
-        Source::Bundle(_) => (revisions::cause(before, rendered), None),
-    };
+    let why = cause(before, target, rendered);
     let recorded = revisions::record(shared, owner, before, rendered, why).await;
     recorded.map_err(|error| {
         let (retry, remedy) = match &error {
@@ -248,21 +264,39 @@ async fn record(
     })
 }
 
+/// Returns why a revision is created, and which revision a rollback leads to.
+pub(in crate::instance) fn cause(
+    before: &BundleInstanceStatus,
+    target: &Target<'_>,
+    rendered: &Rendered,
+) -> (Cause, Option<i64>) {
+    match target.source {
+        Source::Revision(revision) if target.rollback.is_some() => {
+            (Cause::Rollback, Some(revision.number))
+        }
+        // A template that was reverted.
+        Source::Revision(_) => (Cause::Upgrade, None),
+        Source::Newest(newest) => (newest.cause, newest.rollback_of),
+        Source::Bundle(_) => (revisions::cause(before, rendered), None),
+    }
+}
+
+/// Reports whether the newest live revision records these very objects.
+pub(in crate::instance) fn is_recorded(before: &BundleInstanceStatus, rendered: &Rendered) -> bool {
+    let newest = revisions::live(before).next();
+    newest.is_some_and(|newest| newest.digest == rendered.digest)
+}
+
 /// Splits the objects into those that exist in this very form and those that have to be applied.
-pub(super) fn partition(
-    instance: &BundleInstance,
-    shared: &Shared,
-    memory: &Memory,
+pub(in crate::instance) fn partition(
     plan: &Plan,
+    inventory: Option<&Inventory>,
+    view: &View,
 ) -> (Vec<Step>, Vec<Step>) {
-    let view = shared.ctx.watches.view(&instance.name_any());
     let steps = plan.steps.iter().cloned();
     steps.partition(|step| {
         let identity = step.object.identity();
-        let fields = memory
-            .inventory
-            .as_ref()
-            .and_then(|inventory| inventory.get(&identity)?.fields);
+        let fields = inventory.and_then(|inventory| inventory.get(&identity)?.fields);
         view.objects.get(&identity).is_some_and(|seen| {
             seen.hash == Some(step.hash)
                 && !seen.deleting
@@ -273,12 +307,10 @@ pub(super) fn partition(
 }
 
 /// Returns which of these objects are unhealthy already: a rollout that does not change an object is not to blame for it.
-fn unhealthy_now(
-    shared: &Shared,
-    owner: &Owner,
+pub(in crate::instance) fn unhealthy_now(
+    view: &View,
     identities: impl Iterator<Item = Identity>,
 ) -> Unhealthy {
-    let view = shared.ctx.watches.view(&owner.name);
     let mut unhealthy = Unhealthy::default();
     for identity in identities {
         match view.objects.get(&identity).map(|seen| &seen.health) {
@@ -294,31 +326,42 @@ fn unhealthy_now(
     unhealthy
 }
 
-/// Returns the prune candidates that would break the new version if they stayed until it is healthy: APIServices, and
-/// webhook configurations whose server leaves.
-pub(super) async fn early(
+/// Returns what is pruned before the new version is healthy.
+pub(super) async fn prune_first(
     plan: &Plan,
     shared: &Shared,
     owner: &Owner,
     before: &BundleInstanceStatus,
 ) -> Vec<Leaving> {
+    let mut leaving = plan.leaving.iter();
+    let has_webhooks = leaving.any(|leaving| is_webhook(&leaving.identity));
+    let record = match revisions::active(before).filter(|_| has_webhooks) {
+        Some(active) => revisions::read(shared, owner, active).await.ok(),
+        None => None,
+    };
+    // Without the record, webhook configurations leave with the rest.
+    early(
+        plan,
+        record
+            .as_ref()
+            .map_or(&[], |record| record.objects.as_slice()),
+    )
+}
+
+fn is_webhook(identity: &Identity) -> bool {
+    identity.group == "admissionregistration.k8s.io"
+        && identity.kind.ends_with("WebhookConfiguration")
+}
+
+/// Returns the prune candidates that would break the new version if they stayed until it is healthy: APIServices, and
+/// webhook configurations whose server leaves. `active` are the objects of the active revision.
+pub(in crate::instance) fn early(plan: &Plan, active: &[Object]) -> Vec<Leaving> {
     let group = |leaving: &&Leaving| leaving.identity.group.as_str() == "apiregistration.k8s.io";
     let mut early: Vec<Leaving> = plan.leaving.iter().filter(group).cloned().collect();
-    let is_webhook = |identity: &Identity| {
-        identity.group == "admissionregistration.k8s.io"
-            && identity.kind.ends_with("WebhookConfiguration")
-    };
     let webhooks = plan
         .leaving
         .iter()
         .filter(|leaving| is_webhook(&leaving.identity));
-    let webhooks: Vec<&Leaving> = webhooks.collect();
-    let Some(active) = revisions::active(before).filter(|_| !webhooks.is_empty()) else {
-        return early;
-    };
-    let Ok(record) = revisions::read(shared, owner, active).await else {
-        return early; // They leave with the rest.
-    };
     let leaves = |namespace: &str, name: &str| {
         plan.leaving.iter().any(|leaving| {
             let identity = &leaving.identity;
@@ -329,7 +372,7 @@ pub(super) async fn early(
         })
     };
     for leaving in webhooks {
-        let object = record.objects.iter().find(|object| {
+        let object = active.iter().find(|object| {
             object.kind() == leaving.identity.kind && object.name() == leaving.identity.name
         });
         let webhooks = object.and_then(|object| object.value().get("webhooks")?.as_array());
@@ -399,6 +442,7 @@ async fn prepare(
                 memory.await_objects(others.values().map(of));
                 fail(claims::refusal(&others), Retry::Soon)
             })?;
+        let had = observed(&had, &ctx.watches.view(&owner.name));
         let findings = check(
             instance, shared, &owner, &client, &rendered, &plan, &had, existing,
         );
@@ -413,7 +457,7 @@ async fn prepare(
         if !findings.unsafe_definitions.is_empty()
             && !has_kept_definitions
             && is_return(before, target, &rendered)
-            && let Some(newest) = before.revisions.last()
+            && let Some(newest) = revisions::newest(before)
             && let Ok(newest) = revisions::read(shared, &owner, newest).await
         {
             has_kept_definitions = true;
@@ -454,6 +498,18 @@ fn namespace(name: &str) -> Identity {
         namespace: String::new(),
         name: name.to_owned(),
     }
+}
+
+/// Returns an inventory in which objects that do not exist count as never applied: if another client creates one of them
+/// again, the object is not overwritten.
+pub(in crate::instance) fn observed(inventory: &Inventory, view: &View) -> Inventory {
+    let mut inventory = inventory.clone();
+    for identity in &view.absent {
+        if let Some(entry) = inventory.get_mut(identity) {
+            entry.fields = None;
+        }
+    }
+    inventory
 }
 
 /// Runs the preflight checks.
@@ -515,9 +571,17 @@ async fn check(
 }
 
 /// Reports whether the target is older than the newest revision.
-fn is_return(before: &BundleInstanceStatus, target: &Target<'_>, rendered: &Rendered) -> bool {
+pub(in crate::instance) fn is_return(
+    before: &BundleInstanceStatus,
+    target: &Target<'_>,
+    rendered: &Rendered,
+) -> bool {
     let hash = rendered.details.template_hash.as_ref();
-    let mut older = before.revisions.iter().rev().skip(1);
+    let newest = revisions::newest(before);
+    let mut older = before
+        .revisions
+        .iter()
+        .filter(|revision| newest.is_none_or(|newest| revision.number != newest.number));
     match target.source {
         Source::Revision(_) => true,
         Source::Newest(newest) => newest.cause == Cause::Rollback,
@@ -529,7 +593,7 @@ fn is_return(before: &BundleInstanceStatus, target: &Target<'_>, rendered: &Rend
 
 /// Puts the newer form of definitions into older objects. A definition that converts through a Service which the older
 /// objects lack cannot stay: its custom resources could not be read.
-fn keep_definitions(
+pub(in crate::instance) fn keep_definitions(
     rendered: &mut Rendered,
     names: &BTreeSet<String>,
     newer: &[Object],
@@ -620,7 +684,7 @@ fn has(problems: &[Problem], check: Check) -> bool {
 }
 
 /// The time to try again after problems.
-fn retry_after(problems: &[Problem]) -> Retry {
+pub(in crate::instance) fn retry_after(problems: &[Problem]) -> Retry {
     // Namespaces come and go without us, too.
     let passes = |problem: &Problem| matches!(problem.check, Check::Going | Check::Namespace);
     if problems.iter().all(passes) {
@@ -675,7 +739,7 @@ pub(in crate::instance) fn release_lines(pruned: &Pruned) -> impl Iterator<Item 
 }
 
 /// Returns the Bundle that was installed before.
-pub(super) fn previous(
+pub(in crate::instance) fn previous(
     before: &BundleInstanceStatus,
     target: &Target<'_>,
     rendered: &Rendered,
@@ -767,11 +831,7 @@ async fn note_intent(
     revisions: &[RevisionStatus],
 ) -> Result<(), Failure> {
     let inventory = memory.inventory.get_or_insert_default();
-    for step in &plan.steps {
-        let identity = step.object.identity();
-        let version = group_version(step.object.api_version()).1.to_owned();
-        inventory.entry(identity).or_default().version = version;
-    }
+    intend(inventory, plan);
     let fail = |error: &dyn std::fmt::Display| Failure {
         bundle: target.bundle_name(),
         message: format!("the inventory cannot be written: {error}"),
@@ -796,6 +856,15 @@ async fn note_intent(
         .await
         .map(drop)
         .map_err(|error| fail(&error))
+}
+
+/// Adds what is about to be applied to an inventory.
+pub(in crate::instance) fn intend(inventory: &mut Inventory, plan: &Plan) {
+    for step in &plan.steps {
+        let identity = step.object.identity();
+        let version = group_version(step.object.api_version()).1.to_owned();
+        inventory.entry(identity).or_default().version = version;
+    }
 }
 
 /// Remembers what is in place, and tells the watches, which hear of it later.

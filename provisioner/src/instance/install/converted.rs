@@ -170,6 +170,7 @@ pub(in crate::instance) async fn render(
             template_hash: bundle.labels().get(labels::TEMPLATE_HASH).cloned(),
             source: status.resolved_source,
             facts: status.facts,
+            key: None,
             provisioner: env!("CARGO_PKG_VERSION").to_owned(),
             kubernetes: format!("{}.{}", kube_version.major, kube_version.minor),
         },

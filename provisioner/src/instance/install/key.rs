@@ -9,14 +9,18 @@ use sha2::{Digest, Sha256};
 
 /// What of the cluster shapes objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Shape {
-    pub(super) version: KubeVersion,
+pub(in crate::instance) struct Shape {
+    pub(in crate::instance) version: KubeVersion,
     /// Whether operators get an OperatorCondition.
-    pub(super) has_conditions: bool,
+    pub(in crate::instance) has_conditions: bool,
 }
 
 /// Changes whenever the objects may.
-pub(super) fn of(spec: &BundleInstanceSpec, bundle: &Bundle, cluster: Shape) -> String {
+pub(in crate::instance) fn of(
+    spec: &BundleInstanceSpec,
+    bundle: &Bundle,
+    cluster: Shape,
+) -> String {
     let version = cluster.version;
     let mut shape = json!({
         "content": bundle.status.as_ref().and_then(|status| status.content_digest.as_ref()),

@@ -211,7 +211,7 @@ pub(super) fn warnings(spec: &BundleInstanceSpec, steps: &[Step]) -> Vec<String>
 
 /// Returns the objects whose deletion starts the next attempt at once: those that cannot be changed as the revision demands,
 /// as when an immutable field differs, and those that are being deleted.
-pub(super) fn awaited(failures: &[ssa::Failure]) -> BTreeSet<Identity> {
+pub(in crate::instance) fn awaited(failures: &[ssa::Failure]) -> BTreeSet<Identity> {
     let awaited = failures
         .iter()
         .filter(|failure| matches!(failure.cause, ssa::Cause::Invalid | ssa::Cause::Deleting));

@@ -11,7 +11,7 @@ use apply::{
     ssa::{self, Apply, Permission, Recreation},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::Client;
+use kube::{Client, ResourceExt as _};
 use manifests::{
     api::{
         holder::Owner,
@@ -23,7 +23,7 @@ use manifests::{
 use super::{
     Source, Target,
     attempt::{
-        described, early, failing, lines_of, partition, plan, previous, released, rendered,
+        described, failing, lines_of, partition, plan, previous, prune_first, released, rendered,
         settle_inventory, soon, take_over,
     },
     converted::Rendered,
@@ -117,7 +117,7 @@ pub(super) async fn resume(
         source: Source::Newest(newest),
         rollback: None,
     };
-    let rendered = rendered(instance, shared, &recorded).await?;
+    let rendered = rendered(instance, shared, before, &recorded, &progress.key).await?;
     let owner = owner(instance);
     let client = ctx
         .accounts
@@ -137,7 +137,8 @@ pub(super) async fn resume(
     }
     plan.steps
         .retain(|step| !progress.left_out.contains(&step.object.identity()));
-    let (_, mut changed) = partition(instance, shared, memory, &plan);
+    let view = ctx.watches.view(&instance.name_any());
+    let (_, mut changed) = partition(&plan, memory.inventory.as_ref(), &view);
     changed.retain(|step| !progress.applied.contains(&step.object.identity()));
     let rollout = Rollout {
         owner,
@@ -225,9 +226,11 @@ async fn check(
     next: &[Step],
 ) -> Result<(), Failure> {
     let inventory = memory.inventory.as_ref();
+    let view = shared.ctx.watches.view(&rollout.owner.name);
     let is_new = |step: &&Step| {
-        let entry = inventory.and_then(|inventory| inventory.get(&step.object.identity()));
-        entry.is_none_or(|entry| entry.fields.is_none())
+        let identity = step.object.identity();
+        let entry = inventory.and_then(|inventory| inventory.get(&identity));
+        entry.is_none_or(|entry| entry.fields.is_none()) || view.absent.contains(&identity)
     };
     let new: Vec<Step> = next.iter().filter(is_new).cloned().collect();
     let concurrency = shared.ctx.settings.concurrency;
@@ -278,10 +281,11 @@ async fn finish(
         concurrency: ctx.settings.concurrency,
         permits: &ctx.permits,
     };
-    let early = early(&plan, shared, &owner, before).await;
+    memory.unread = None;
+    let early = prune_first(&plan, shared, &owner, before).await;
     let policy = maintain::policy_of_upgrades(instance);
     let pruned = apply.prune(&early, &owner, policy).await;
-    if let Some(newest) = revisions.last_mut() {
+    if let Some(newest) = revisions::newest_of(&mut revisions) {
         newest.applied.get_or_insert_with(|| Time((ctx.now)()));
     }
     let inventory = settle_inventory(memory, &pruned);

@@ -10,14 +10,14 @@ use apply::{
 use manifests::object::Identity;
 
 /// The objects of a revision, ready to be applied.
-pub(super) type Steps = BTreeMap<Identity, Step>;
+pub(in crate::instance) type Steps = BTreeMap<Identity, Step>;
 
 /// The objects of the live revisions.
-pub(super) struct Forms {
+pub(in crate::instance) struct Forms {
     /// Those of the newest revision.
-    pub(super) newest: Steps,
+    pub(in crate::instance) newest: Steps,
     /// Those of the active revision, while a newer one is rolled out.
-    pub(super) older: Option<Steps>,
+    pub(in crate::instance) older: Option<Steps>,
     /// The waves of the rollout that have begun.
     started: BTreeSet<Wave>,
     is_applied: bool,
@@ -25,7 +25,7 @@ pub(super) struct Forms {
 
 /// The right form of an object.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Form<'a> {
+pub(in crate::instance) enum Form<'a> {
     /// That of the newest revision.
     Newest(&'a Step),
     /// That of the active revision, until the wave of the object begins or the object is pruned.
@@ -38,7 +38,12 @@ pub(super) enum Form<'a> {
 
 impl Forms {
     /// `is_applied` says that all objects of the newest revision were applied.
-    pub(super) fn new(newest: Steps, older: Option<Steps>, is_applied: bool, view: &View) -> Self {
+    pub(in crate::instance) fn new(
+        newest: Steps,
+        older: Option<Steps>,
+        is_applied: bool,
+        view: &View,
+    ) -> Self {
         let hash = |identity: &Identity| view.objects.get(identity).and_then(|seen| seen.hash);
         let is_new = |(identity, step): &(&Identity, &Step)| {
             let before = older.as_ref().and_then(|older| older.get(*identity));
@@ -61,7 +66,7 @@ impl Forms {
 
     /// Returns the right form of an object. `hash` is that of the live object; `is_deleted` says that the object is missing
     /// and that the rollout recreates it.
-    pub(super) fn form(
+    pub(in crate::instance) fn form(
         &self,
         identity: &Identity,
         hash: Option<ObjectHash>,

@@ -4,19 +4,21 @@ use std::{collections::BTreeMap, time::Duration};
 
 use apply::{
     plan::Plan,
+    revision::Revision,
     ssa::{Apply, Pruned},
 };
 use kube::ResourceExt as _;
-use manifests::api::instance::{
-    BundleInstance, BundleInstanceStatus, RevisionState, RevisionStatus,
+use manifests::api::{
+    instance::{BundleInstance, BundleInstanceStatus, RevisionState, RevisionStatus},
+    revision::RevisionDetails,
 };
 use tracing::warn;
 
-use super::policy_of_upgrades;
+use super::{policy_of_upgrades, unusable};
 use crate::instance::{
     install::{self, MAX_LISTED, lines_of, release_lines, removing, settle_inventory},
     memory::{Memory, Shared},
-    outcome::Retry,
+    outcome::{Failure, Retry},
     revisions::{self, owner},
 };
 
@@ -30,6 +32,9 @@ pub(super) struct Outcome {
     pub(super) done: Option<Lines>,
     /// The time to try again.
     pub(super) again: Option<Duration>,
+    /// The number of the active revision, if its record cannot be used, and the failure to report.
+    pub(super) lost: Option<i64>,
+    pub(super) failure: Option<Failure>,
 }
 
 /// What the status says of pruned objects.
@@ -47,28 +52,38 @@ pub(super) async fn run(
     memory: &mut Memory,
     status: &BundleInstanceStatus,
 ) -> Outcome {
-    let newest = status.revisions.last();
-    let Some(active) = newest.filter(|newest| newest.state == RevisionState::Active) else {
+    let Some(active) = due(status) else {
         return Outcome::default();
     };
-    if status.applied_digest.is_none() || status.removing.is_empty() {
-        return Outcome::default();
-    }
     let now = (shared.ctx.now)();
     let tried = attempted(memory, active);
     if let Some(left) = memory.prunes.must_wait(&tried, now) {
         return Outcome {
-            done: None,
             again: Some(left),
+            ..Outcome::default()
         };
     }
-    let (pruned, plan) = match prune(instance, shared, memory, active).await {
+    let record = match revisions::read(shared, &owner(instance), active).await {
+        Err(error) if !error.is_transient() => {
+            return Outcome {
+                lost: Some(active.number),
+                failure: Some(unusable(status, &error)),
+                ..Outcome::default()
+            };
+        }
+        record => record.map_err(|error| error.to_string()),
+    };
+    let pruned = match record {
+        Ok(record) => prune(instance, shared, memory, active, record).await,
+        Err(error) => Err(error),
+    };
+    let (pruned, plan) = match pruned {
         Ok(pruned) => pruned,
         Err(error) => {
             warn!(instance = %instance.name_any(), error, "failed to prune; retrying");
             return Outcome {
-                done: None,
                 again: Some(memory.prunes.again(tried, Retry::Soon, now)),
+                ..Outcome::default()
             };
         }
     };
@@ -76,20 +91,7 @@ pub(super) async fn run(
         shared.released(&instance.name_any());
     }
     settle_inventory(memory, &pruned);
-    let mut lines = removing(&pruned);
-    let has_ended = |identity: &_| {
-        pruned.deleted.contains(identity)
-            || pruned.released.contains_key(identity)
-            || pruned.going.contains(identity)
-            || pruned
-                .failed
-                .iter()
-                .any(|failure| failure.identity == *identity)
-    };
-    let unbegun = plan.leaving.iter().map(|leaving| &leaving.identity);
-    let unbegun = unbegun.filter(|identity| !has_ended(identity));
-    lines.extend(lines_of(unbegun));
-    lines.truncate(MAX_LISTED);
+    let lines = remaining(&pruned, &plan);
     let again = if lines.is_empty() {
         memory.prunes.succeeded();
         None
@@ -105,7 +107,16 @@ pub(super) async fn run(
             released: release_lines(&pruned).collect(),
         }),
         again,
+        ..Outcome::default()
     }
+}
+
+/// Returns the active revision, if objects of former revisions are to be pruned now.
+pub(in crate::instance) fn due(status: &BundleInstanceStatus) -> Option<&RevisionStatus> {
+    let newest = revisions::newest(status);
+    let active = newest.filter(|newest| newest.state == RevisionState::Active)?;
+    let is_due = status.applied_digest.is_some() && !status.removing.is_empty();
+    is_due.then_some(active)
 }
 
 /// Returns what distinguishes an attempt from the next: an object that is gone, or a revision, starts another one at once.
@@ -114,17 +125,35 @@ fn attempted(memory: &Memory, active: &RevisionStatus) -> String {
     format!("prune {} {count} {}", active.number, memory.turn())
 }
 
+/// Returns the lines of what is still in the cluster after an attempt.
+pub(in crate::instance) fn remaining(pruned: &Pruned, plan: &Plan) -> Vec<String> {
+    let mut lines = removing(pruned);
+    let has_ended = |identity: &_| {
+        pruned.deleted.contains(identity)
+            || pruned.released.contains_key(identity)
+            || pruned.going.contains(identity)
+            || pruned
+                .failed
+                .iter()
+                .any(|failure| failure.identity == *identity)
+    };
+    let unbegun = plan.leaving.iter().map(|leaving| &leaving.identity);
+    let unbegun = unbegun.filter(|identity| !has_ended(identity));
+    lines.extend(lines_of(unbegun));
+    lines.truncate(MAX_LISTED);
+    lines
+}
+
 /// Deletes, and returns what was to be deleted, too.
 async fn prune(
     instance: &BundleInstance,
     shared: &Shared,
     memory: &Memory,
     active: &RevisionStatus,
+    record: Revision<RevisionDetails>,
 ) -> Result<(Pruned, Plan), String> {
     let ctx = &shared.ctx;
     let owner = owner(instance);
-    let record = revisions::read(shared, &owner, active).await;
-    let record = record.map_err(|error| error.to_string())?;
     let had = memory.inventory.clone().unwrap_or_default();
     let namespace = &record.header.namespace;
     let plan = install::plan(ctx, record.objects, &had, &owner, namespace).await;

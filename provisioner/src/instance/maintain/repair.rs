@@ -15,12 +15,16 @@ use manifests::{
     api::{
         holder::Owner,
         instance::{BundleInstance, BundleInstanceStatus, RevisionStatus, ServiceAccountRef},
+        labels,
     },
     object::Identity,
 };
 use tracing::info;
 
-use super::form::{Form, Forms, Steps};
+use super::{
+    form::{Form, Forms, Steps},
+    unusable,
+};
 use crate::instance::{
     claims,
     install::{self, Retries as _},
@@ -172,15 +176,14 @@ enum Unread {
 
 impl Unread {
     fn repaired(self, drift: &Drift<'_>, revision: &RevisionStatus) -> Repaired {
-        let (message, is_lost) = match self {
-            Self::Record(error) if error.is_transient() => (error.to_string(), false),
-            Self::Record(error) => (
-                format!(
-                    "{error}; its objects are recorded again as soon as the installed Bundle is unpacked"
-                ),
-                true,
+        let later = |message| drift.failure(message, Retry::Soon);
+        let (failure, is_lost) = match self {
+            Self::Record(error) if error.is_transient() => (later(error.to_string()), false),
+            Self::Record(error) => (unusable(drift.status, &error), true),
+            Self::Discovery(error) => (
+                later(format!("the served APIs cannot be listed: {error}")),
+                false,
             ),
-            Self::Discovery(error) => (format!("the served APIs cannot be listed: {error}"), false),
         };
         let failed = drift
             .objects
@@ -188,7 +191,7 @@ impl Unread {
             .map(|identity| (identity.clone(), Retry::Soon));
         Repaired {
             failed: failed.collect(),
-            failure: Some(drift.failure(message, Retry::Soon)),
+            failure: Some(failure),
             lost: is_lost.then_some(revision.number),
             ..Repaired::default()
         }
@@ -275,7 +278,7 @@ async fn apply(
             let is_free = |step: &Step| !taken.contains_key(&step.object.identity());
             present.extend(absent.into_iter().filter(is_free));
             if !taken.is_empty() {
-                outcome.lines.push(given_away(&taken));
+                outcome.lines.push(given_away(&taken, owner));
             }
             let taken = taken.into_keys().map(|identity| (identity, Retry::Slowly));
             outcome.failed.extend(taken);
@@ -352,11 +355,17 @@ fn not_served(missing: &[Absent]) -> String {
     missing.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-fn given_away(taken: &BTreeMap<Identity, Holder>) -> String {
-    let line = |(identity, holder): (&Identity, &Holder)| {
-        format!(
+fn given_away(taken: &BTreeMap<Identity, Holder>, owner: &Owner) -> String {
+    let line = |(identity, holder): (&Identity, &Holder)| match holder {
+        Holder::Nobody => format!(
+            "{identity} was created again by another client, and belongs to no BundleInstance; delete the object, or annotate \
+             the object with {}={}",
+            labels::ADOPT,
+            owner.name
+        ),
+        _ => format!(
             "{identity} belongs to {holder} now; remove it from one of the bundles, or delete the one that should not have it"
-        )
+        ),
     };
     taken.iter().map(line).collect::<Vec<_>>().join("\n")
 }

@@ -21,7 +21,7 @@ use crate::instance::{
     revisions,
     rollback::Unhealthy,
 };
-use apply::{discovery::Kind, health};
+use apply::{discovery::Kind, health, informers::View, inventory::Inventory};
 
 /// How many unwell objects a condition names.
 const MOST_NAMED: usize = 20;
@@ -93,9 +93,18 @@ pub(in crate::instance) fn unhealthy(
     memory: &Memory,
 ) -> Unhealthy {
     let view = shared.ctx.watches.view(&instance.name_any());
+    unhealthy_of(memory.inventory.as_ref(), &view, &memory.removing)
+}
+
+/// Returns the objects of an inventory that are not healthy. What is being removed does not count.
+pub(in crate::instance) fn unhealthy_of(
+    inventory: Option<&Inventory>,
+    view: &View,
+    removing: &[String],
+) -> Unhealthy {
     let mut unhealthy = Unhealthy::default();
-    for (identity, entry) in memory.inventory.iter().flatten() {
-        if memory.removing.contains(&identity.to_string()) {
+    for (identity, entry) in inventory.into_iter().flatten() {
+        if removing.contains(&identity.to_string()) {
             continue;
         }
         let list = match view.objects.get(identity).map(|seen| &seen.health) {
@@ -116,10 +125,30 @@ pub(in crate::instance) fn health(
     memory: &Memory,
 ) -> Health {
     let view = shared.ctx.watches.view(&instance.name_any());
+    match memory.unread {
+        Some(number) => unknown(number),
+        None => health_of(memory.inventory.as_ref(), &view, &memory.removing),
+    }
+}
+
+/// Returns the health of an instance whose inventory was lost together with the record of a revision.
+pub(in crate::instance) fn unknown(number: i64) -> Health {
+    Health::Unknown(format!(
+        "the inventory and the record of revision {number} are lost; the objects are known again once the installed Bundle is \
+         unpacked"
+    ))
+}
+
+/// Returns the health of the objects of an inventory. What is being removed does not count.
+pub(in crate::instance) fn health_of(
+    inventory: Option<&Inventory>,
+    view: &View,
+    removing: &[String],
+) -> Health {
     if !view.failing.is_empty() {
         return Health::Unknown(view.failing.join("\n"));
     }
-    let Some(inventory) = memory.inventory.as_ref().filter(|_| view.synced) else {
+    let Some(inventory) = inventory.filter(|_| view.synced) else {
         return Health::NotLooked;
     };
     let mut failed = Vec::new();
@@ -133,7 +162,7 @@ pub(in crate::instance) fn health(
             None if entry.fields.is_none() => continue, // was never applied
             None => (&mut going, "does not exist"),
         };
-        if memory.removing.contains(&identity.to_string()) {
+        if removing.contains(&identity.to_string()) {
             continue;
         }
         list.push(listing::unwell(identity, &entry.version, message));

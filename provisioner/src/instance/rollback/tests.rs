@@ -1,6 +1,9 @@
 use serde_json::json;
 
-use manifests::api::instance::RevisionState;
+use manifests::api::{
+    bundle::{Bundle, BundleSource, BundleSpec},
+    instance::RevisionState,
+};
 
 use super::{
     super::{outcome::Remedy, revisions::tests::status},
@@ -125,4 +128,42 @@ fn slow_rollout_is_given_up_only_with_an_explicit_deadline() {
         let found = reason(&instance("OnFailure", deadline), &status, &evidence, now);
         assert_eq!(found.as_deref(), expected, "{name}");
     }
+}
+
+#[test]
+fn template_of_the_active_revision_is_never_given_up() {
+    use RevisionState::{Active, RollingOut};
+    let spec = instance("OnFailure", None).spec;
+    let status = status(&[Active, RollingOut]);
+    let newest = &status.revisions[1];
+    for (hash, source, expected) in [
+        ("hash-2", Source::Newest(newest), true),
+        ("hash-3", Source::Newest(newest), false),
+        ("hash-3", Source::Bundle(&bundle()), true),
+        ("hash-1", Source::Bundle(&bundle()), false),
+        ("hash-2", Source::Revision(newest), false),
+    ] {
+        let wanted = bundle();
+        let choices = Choices {
+            spec: &spec,
+            status: &status,
+            hash,
+            wanted: Some(&wanted),
+            installed: None,
+        };
+        let target = Target {
+            source,
+            rollback: None,
+        };
+        let found = is_possible(&choices, &target, &status);
+        assert_eq!(found, expected, "{hash} {source:?}");
+    }
+}
+
+fn bundle() -> Bundle {
+    let spec = BundleSpec {
+        provisioner_class_name: "core-rukpak-io-plain".to_owned(),
+        source: BundleSource::default(),
+    };
+    Bundle::new("new", spec)
 }

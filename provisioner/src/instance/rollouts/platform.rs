@@ -12,6 +12,7 @@ use manifests::api::{
 };
 
 use super::{MAX_PLATFORM_ROLLOUTS, MAX_UNHEALTHY, line::Line};
+use crate::instance::revisions;
 
 /// Whether a rollout that the platform caused may begin.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,8 +56,8 @@ impl Stage {
     /// Reads the stage of the newest revision; `None` unless the platform caused the revision, and it is rolled out or
     /// unhealthy. What was unhealthy before the revision was created is not its fault.
     fn of(status: &BundleInstanceStatus) -> Option<Self> {
-        let newest = status.revisions.last()?;
-        if newest.cause != Cause::Platform || newest.state == RevisionState::Archived {
+        let newest = revisions::newest(status)?;
+        if newest.cause != Cause::Platform {
             return None;
         }
         let find = |type_| status.conditions.iter().find(|c| c.type_ == type_);

@@ -1,8 +1,8 @@
 //! One watch, of all objects of a kind or of one, whenever the kind is served.
 //!
-//! What was listed is believed until the watch has not worked for a while, for an apiserver that restarts is back by then.
+//! What was listed is believed until the watch has not worked for a while, for an API server that restarts is back by then.
 //! The clock runs whenever nothing is listed and followed: from the beginning, from a failure, from a listing anew, whether
-//! the apiserver refuses, has no time or says nothing at all. After a failure everything is listed again, because a quiet
+//! the API server refuses, has no time or says nothing at all. After a failure everything is listed again, because a quiet
 //! watch that works again says nothing, and a listing does.
 
 use std::{collections::BTreeMap, fmt::Debug, pin::pin, time::Duration};
@@ -73,7 +73,7 @@ where
         loop {
             if let Err(error) = self.once(shared, &mut outage).await {
                 if answer::is_outage(code(&error)) {
-                    // The apiserver may come back as another version.
+                    // The API server may come back as another version.
                     shared.ctx.versions.doubt();
                 }
                 let outage = outage.get_or_insert_with(Outage::begins);
@@ -89,7 +89,7 @@ where
                 } else {
                     debug!(%kind, %error, "a watch failed; everything is listed again");
                 }
-                // Not before the apiserver wants it, unless that is for ever.
+                // Not before the API server wants it, unless that is for ever.
                 let asked = answer::wait(&error).unwrap_or_default().min(PATIENCE);
                 sleep(pauses.after(is_refusal).max(asked)).await;
             }

@@ -16,7 +16,7 @@ use manifests::{
 
 use super::subscribed::{Service, Subscription};
 
-/// How much is kept of what an apiserver says, in characters.
+/// How much is kept of what an API server says, in characters.
 const LONGEST_WORDS: usize = 400;
 
 /// All objects of a kind that count, by `namespace/name`.

@@ -45,7 +45,7 @@ pub(super) trait Reported:
     fn upgradeable(status: &Self::Status) -> Option<(&str, &str)>;
 }
 
-/// What was written last, and what the apiserver has made of it: a definition of others may drop what it does not know.
+/// What was written last, and what the API server has made of it: a definition of others may drop what it does not know.
 #[derive(Debug)]
 pub(super) struct Slot<S> {
     written: Option<S>,

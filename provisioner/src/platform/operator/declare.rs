@@ -71,7 +71,7 @@ pub fn instance(operator: &PlatformOperator, chosen: &Chosen) -> Value {
     })
 }
 
-/// Has the apiserver refuse to apply it over anything else than this.
+/// Has the API server refuse to apply it over anything else than this.
 pub fn only_over(wanted: &mut Value, instance: &BundleInstance) {
     if let Some(metadata) = wanted.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.insert("uid".to_owned(), json!(instance.uid()));

@@ -91,7 +91,7 @@ pub(super) fn chosen(version: &str, after: Option<&str>) -> Chosen {
     }
 }
 
-/// The BundleInstance of [`operator`], for what was chosen, as the apiserver has it with this status.
+/// The BundleInstance of [`operator`], for what was chosen, as the API server has it with this status.
 pub(super) fn instance(chosen: &Chosen, status: &Value) -> BundleInstance {
     let mut instance = declare::instance(&operator(&json!({})), chosen);
     instance["status"] = status.clone();

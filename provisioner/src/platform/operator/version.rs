@@ -1,4 +1,4 @@
-//! When the cluster's version may have changed: OpenShift's ClusterVersion is another one, or the apiserver was away.
+//! When the cluster's version may have changed: OpenShift's ClusterVersion is another one, or the API server was away.
 
 use futures::StreamExt as _;
 use kube::{Api, core::GroupVersionKind, runtime::watcher};
@@ -40,7 +40,7 @@ pub(super) async fn follow(ctx: &Context) {
                     Ok(watcher::Event::InitDone) => {
                         !std::mem::take(&mut is_listed) && known.take().is_some()
                     }
-                    // The apiserver may come back as another version.
+                    // The API server may come back as another version.
                     Err(error) => answer::is_outage(answer::code(&error)),
                 };
                 if is_news {

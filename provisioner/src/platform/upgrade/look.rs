@@ -31,7 +31,7 @@ const MOST_ACCOUNTS: usize = 256;
 /// Looks at an instance, if it is there.
 ///
 /// # Errors
-/// When the apiserver does not answer. That something must not be read is no error: it will not be the next time either.
+/// When the API server does not answer. That something must not be read is no error: it will not be the next time either.
 pub(super) async fn at(
     ctx: &Context,
     name: &str,

@@ -84,7 +84,7 @@ fn services_are_repaired_and_those_of_others_left_alone() {
     let judge = |change: fn(&mut Value)| declared.judge_service(Some(&service(change)));
     assert_eq!(declared.judge_service(None), Verdict::Absent);
     assert_eq!(judge(|_| {}), Verdict::AsDeclared);
-    // What the apiserver and others add is no harm.
+    // What the API server and others add is no harm.
     assert_eq!(
         judge(|it| {
             it["spec"]["clusterIP"] = "10.0.0.1".into();

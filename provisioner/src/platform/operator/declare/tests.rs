@@ -11,7 +11,7 @@ fn declared(spec: &Value) -> Value {
     instance(&operator(spec), &chosen("1.0.0", None))
 }
 
-/// As the apiserver has it once it was applied: with the fields that this applied, and what it adds by itself.
+/// As the API server has it once it was applied: with the fields that this applied, and what it adds by itself.
 fn applied(wanted: &Value) -> Value {
     fn fields(value: &Value) -> Value {
         match value {

@@ -1,0 +1,464 @@
+//! The controller of the model: the decisions of the engine in the order in which a reconcile makes them, with requests to
+//! the model of the API server in between.
+
+use std::collections::BTreeSet;
+
+use apply::{
+    informers::View,
+    inventory::{self, Inventory, MOST_LISTED},
+    plan::{self, Plan},
+};
+use jiff::Timestamp;
+use kube::ResourceExt as _;
+use manifests::{
+    api::{
+        bundle::Bundle,
+        instance::{
+            BundleInstanceStatus, Cause, Inventory as Listed, RevisionState, RevisionStatus,
+            ready::Declaration,
+        },
+    },
+    object::{Identity, Object},
+    version::KubeVersion,
+};
+
+use super::{
+    content::{self, NAMESPACE},
+    registry::Registry,
+    server::{Killed, Server},
+};
+use crate::instance::{
+    choice::{Choices, Goal},
+    install::{self, Rendered, Settled, Source, Target, attempt, key},
+    maintain,
+    outcome::{Done, Failure, Health, Install, Kept, Outcome, Remedy, Retry, RolledBack},
+    reconcile,
+    revisions::{self, Rebuilt},
+    rollback::{self, Evidence, Unhealthy},
+    status, template,
+    tries::Tries,
+    trust,
+};
+
+/// The result of something that takes requests.
+pub(super) type Run<T> = Result<T, Killed>;
+
+/// The memory of the controller.
+#[derive(Default)]
+pub(super) struct Controller {
+    pub(super) inventory: Option<Inventory>,
+    /// The objects that could not be changed.
+    pub(super) refused: BTreeSet<Identity>,
+    /// A revision whose record cannot be used, so that the inventory lacks its objects.
+    pub(super) unread: Option<i64>,
+    pub(super) leftovers: Vec<Identity>,
+    pub(super) removing: Vec<String>,
+    pub(super) excused: Option<(i64, Unhealthy)>,
+    /// The remedy of the last failure.
+    remedy: Option<Remedy>,
+    gave_up: Option<(String, String)>,
+    tries: Tries,
+}
+
+pub(super) fn failure(bundle: &str, message: &str, retry: Retry) -> Failure {
+    Failure {
+        bundle: bundle.to_owned(),
+        message: message.to_owned(),
+        touched: false,
+        retry,
+        remedy: Remedy::World,
+    }
+}
+
+/// Plans the objects of a revision.
+pub(super) fn planned(server: &Server, objects: Vec<Object>, inventory: &Inventory) -> Plan {
+    let found = content::found(&objects, server.has_definition());
+    let optional = BTreeSet::new();
+    plan::new(
+        objects,
+        &found,
+        inventory,
+        &server.owner(),
+        NAMESPACE,
+        &optional,
+    )
+}
+
+/// Returns an inventory as the status lists it.
+pub(super) fn listed(inventory: &Inventory) -> Listed {
+    Listed {
+        count: i64::try_from(inventory.len()).unwrap(),
+        kinds: inventory::list(inventory, MOST_LISTED).remove(0),
+        more: None,
+    }
+}
+
+impl Controller {
+    pub(super) fn now(server: &Server) -> Timestamp {
+        Timestamp::from_second(server.now).unwrap()
+    }
+
+    /// Reconciles the instance once.
+    pub(super) fn reconcile(&mut self, server: &mut Server, registry: &mut Registry) -> Run<()> {
+        let outcome = self.settle(server, registry)?;
+        let before = server.status();
+        let now = Self::now(server);
+        let declaration = Declaration::new(&server.instance);
+        let mut status = status::of(&before, &declaration, &outcome, now);
+        if reconcile::left_alone(&server.instance).is_none() {
+            let spec = &server.instance.spec;
+            revisions::follow_clock(&mut status, now);
+            if revisions::is_rolled_out(spec, &status, &outcome, now) {
+                revisions::promote(&mut status);
+                self.excused = None;
+            }
+            for revision in revisions::surplus(spec, &status) {
+                server.forget(revision.number)?;
+                let revisions = &mut status.revisions;
+                revisions.retain(|other| other.number != revision.number);
+            }
+        }
+        if status != before {
+            server.write_status(&status)?;
+        }
+        // At rest, the status says it all.
+        let kinds = status.inventory.map(|listed| listed.kinds);
+        let known: Inventory = inventory::parse(&kinds.unwrap_or_default()).collect();
+        self.inventory.take_if(|inventory| *inventory == known);
+        Ok(())
+    }
+
+    fn settle(&mut self, server: &mut Server, registry: &mut Registry) -> Run<Outcome> {
+        let mut status = server.status();
+        self.read_inventory(server, &status);
+        if let Some((valid, install)) = reconcile::left_alone(&server.instance) {
+            return Ok(Outcome {
+                install,
+                health: self.health(server),
+                ..Outcome::of_bundle(valid)
+            });
+        }
+        let instance = server.instance.clone();
+        let hash = template::hash(&instance);
+        let wanted = registry.wanted(server, &hash);
+        let name = status.installed_bundle_name.clone();
+        let mut bundles = registry.bundles.iter();
+        let found = bundles
+            .find(|bundle| Some(bundle.name_any()) == name)
+            .cloned();
+        let installed = trust::installed(&status, &instance, found.as_ref());
+        if revisions::live(&status).next().is_none()
+            && let Some(installed) = installed.trusted()
+        {
+            self.migrate(server, registry, &mut status, installed)?;
+        }
+        let choices = Choices {
+            spec: &instance.spec,
+            status: &status,
+            hash: &hash,
+            wanted: Some(&wanted),
+            installed: installed.trusted(),
+        };
+        let settled = self.roll_out(server, registry, &choices)?;
+        let outcome = Outcome {
+            valid: reconcile::valid(&wanted),
+            install: settled.install,
+            is_declared: choices.is_declared(),
+            health: settled.health,
+            fights: settled.fights,
+            kept: settled.kept,
+            replaced: None,
+        };
+        let is_done = match &outcome.install {
+            Install::Done(done) => done.rolled_back.is_none() && done.bundle == wanted.name_any(),
+            Install::Unchanged => status.installed_bundle_name == Some(wanted.name_any()),
+            _ => false,
+        };
+        if is_done && outcome.health == Health::Healthy {
+            let bundles = &mut registry.bundles;
+            bundles.retain(|bundle| bundle.name_any() == wanted.name_any());
+        }
+        Ok(outcome)
+    }
+
+    /// Reads the inventory once. One that the status has lost is built from the records again.
+    pub(super) fn read_inventory(&mut self, server: &Server, status: &BundleInstanceStatus) {
+        if self.inventory.is_some() {
+            return;
+        }
+        let kinds = status.inventory.as_ref().map(|listed| listed.kinds.clone());
+        let kinds = kinds.unwrap_or_default();
+        self.inventory = Some(if revisions::is_index_lost(status) {
+            let rebuilt = Self::rebuilt_index(server, status);
+            self.unread = rebuilt.unread;
+            self.leftovers = rebuilt.leftovers;
+            rebuilt.inventory
+        } else {
+            inventory::parse(&kinds).collect()
+        });
+    }
+
+    /// Builds an index from the records.
+    pub(super) fn rebuilt_index(server: &Server, status: &BundleInstanceStatus) -> Rebuilt {
+        let mut rebuilt = Rebuilt::default();
+        for revision in revisions::indexed(status) {
+            let Ok(record) = server.read(revision) else {
+                if revision.state != RevisionState::Archived {
+                    rebuilt.unread = Some(revision.number);
+                }
+                continue;
+            };
+            let plan = planned(server, record.objects, &Inventory::new());
+            let leftovers = revisions::leftovers(&rebuilt, status, revision, &plan);
+            rebuilt.leftovers.extend(leftovers);
+            let was_applied = revisions::was_applied(status, revision);
+            revisions::index(&mut rebuilt.inventory, &plan, was_applied);
+        }
+        rebuilt
+    }
+
+    pub(super) fn inventory(&self) -> Inventory {
+        self.inventory.clone().unwrap_or_default()
+    }
+
+    pub(super) fn health(&self, server: &Server) -> Health {
+        let inventory = self.inventory.as_ref();
+        let view = server.view(
+            inventory
+                .into_iter()
+                .flatten()
+                .map(|(identity, _)| identity),
+        );
+        match self.unread {
+            Some(number) => maintain::watched::unknown(number),
+            None => maintain::watched::health_of(inventory, &view, &self.removing),
+        }
+    }
+
+    /// Records the installed objects again, as `install::migrate` does.
+    fn migrate(
+        &mut self,
+        server: &mut Server,
+        registry: &Registry,
+        status: &mut BundleInstanceStatus,
+        installed: &Bundle,
+    ) -> Run<()> {
+        let key = Self::key(server, registry, &Source::Bundle(installed));
+        if status.applied_digest.as_deref().map(install::applied) != Some(&*key) {
+            return Ok(());
+        }
+        let Ok(rendered) = registry.render(server, installed) else {
+            return Ok(());
+        };
+        let plan = planned(server, rendered.objects.clone(), &self.inventory());
+        revisions::index(self.inventory.get_or_insert_default(), &plan, true);
+        self.unread = None;
+        let leaving = plan.leaving.iter().map(|leaving| &leaving.identity);
+        let leaving = attempt::lines_of(leaving);
+        let why = (Cause::Migration, None);
+        let mut revision = Self::record(server, status, &rendered, why)?;
+        revision.state = RevisionState::Active;
+        status.revisions.push(revision);
+        status.removing.extend(leaving);
+        status.inventory = Some(listed(&self.inventory()));
+        server.write_status(status)
+    }
+
+    pub(super) fn record(
+        server: &mut Server,
+        status: &BundleInstanceStatus,
+        rendered: &Rendered,
+        why: (Cause, Option<i64>),
+    ) -> Run<RevisionStatus> {
+        let number = status.revisions.last().map_or(0, |newest| newest.number) + 1;
+        let encoded = revisions::encode(&server.owner(), number, rendered).unwrap();
+        server.record(number, &encoded)?;
+        let now = Self::now(server);
+        Ok(revisions::listed(number, rendered, &encoded, why, now))
+    }
+
+    fn key(server: &Server, registry: &Registry, source: &Source<'_>) -> String {
+        match source {
+            Source::Bundle(bundle) => {
+                let cluster = key::Shape {
+                    version: KubeVersion::new(1, registry.minor),
+                    has_conditions: false,
+                };
+                key::of(&server.instance.spec, bundle, cluster)
+            }
+            Source::Revision(revision) | Source::Newest(revision) => {
+                format!("revision {}", revision.digest)
+            }
+        }
+    }
+
+    /// Does what `reconcile::roll_out` does.
+    fn roll_out(
+        &mut self,
+        server: &mut Server,
+        registry: &Registry,
+        choices: &Choices<'_>,
+    ) -> Run<Settled> {
+        let status = choices.status;
+        let goal = choices.goal();
+        let given_up = self.gave_up.clone();
+        let given_up = given_up.as_ref();
+        let given_up = given_up.map(|(hash, why)| (hash.as_str(), why.as_str()));
+        let Some(target) = choices.target(&goal, false, given_up) else {
+            let settled = self.maintain(server, status)?;
+            return Ok(match goal {
+                Goal::Unrecorded(number) => {
+                    reconcile::unrecorded(&server.instance, status, number, settled)
+                }
+                _ => settled,
+            });
+        };
+        let settled = self.install(server, registry, status, &target)?;
+        let mut current = server.status();
+        if target.rollback.is_some() || !rollback::is_possible(choices, &target, &current) {
+            return Ok(settled);
+        }
+        let inventory = self.inventory();
+        let view = server.view(inventory.keys());
+        let now = Self::now(server);
+        let mut found = maintain::watched::unhealthy_of(Some(&inventory), &view, &self.removing);
+        if !rollback::is_late(&server.instance, &current, now) {
+            found.slow.clear();
+        }
+        let evidence = Evidence {
+            install: &settled.install,
+            health: &settled.health,
+            found: &found,
+            excused: &self.excused(server, &current, &view, &found),
+        };
+        let reason = rollback::reason(&server.instance, &current, &evidence, now);
+        let Some(reason) = reason else {
+            return Ok(settled);
+        };
+        current.failed_template_hash = Some(choices.hash.to_owned());
+        let active = revisions::active(&current).cloned();
+        server.write_status(&current)?;
+        let Some(active) = active else {
+            return Ok(settled);
+        };
+        self.gave_up = Some((choices.hash.to_owned(), reason.clone()));
+        let target = Target {
+            source: Source::Revision(&active),
+            rollback: Some(RolledBack {
+                template_hash: Some(choices.hash.to_owned()),
+                why: Some(reason),
+                to: active.number,
+            }),
+        };
+        self.install(server, registry, &current, &target)
+    }
+
+    fn excused(
+        &self,
+        server: &Server,
+        status: &BundleInstanceStatus,
+        view: &View,
+        found: &Unhealthy,
+    ) -> Unhealthy {
+        let newest = revisions::newest(status).map(|newest| newest.number);
+        if let Some((number, excused)) = &self.excused
+            && Some(*number) == newest
+        {
+            return excused.clone();
+        }
+        let has_unhealthy = *found != Unhealthy::default();
+        let Some(active) = revisions::active(status).filter(|_| has_unhealthy) else {
+            return Unhealthy::default();
+        };
+        match server.read(active) {
+            Ok(record) => rollback::unchanged(&record.objects, view, found),
+            Err(_) => found.clone(),
+        }
+    }
+
+    /// Does what `install::run` does.
+    fn install(
+        &mut self,
+        server: &mut Server,
+        registry: &Registry,
+        status: &BundleInstanceStatus,
+        target: &Target<'_>,
+    ) -> Run<Settled> {
+        let now = Self::now(server);
+        let key = Self::key(server, registry, &target.source);
+        if install::is_up_to_date(status, &key) {
+            let mut settled = self.maintain(server, status)?;
+            if matches!(settled.install, Install::Unchanged)
+                && let Some(bundle) = target.bundle()
+                && !install::is_recorded(status, bundle)
+            {
+                let done = install::renamed(&server.instance, status, bundle);
+                settled.install = Install::Done(Box::new(done));
+            }
+            return Ok(settled);
+        }
+        let inventory = self.inventory();
+        let view = server.view(inventory.keys());
+        let freed = install::freed(&self.refused, &view);
+        let name = target.bundle_name();
+        let generation = server.instance.metadata.generation;
+        let tried = format!("{key} {name} {generation:?} {freed:?}");
+        if self.tries.must_wait(&tried, now).is_some() {
+            let settled = self.maintain(server, status)?;
+            return Ok(install::waiting_after(
+                settled,
+                self.remedy.unwrap_or(Remedy::World),
+            ));
+        }
+        match self.attempt(server, registry, status, target, &key)? {
+            Ok(done) => {
+                self.tries.succeeded();
+                self.removing.clone_from(&done.removing);
+                Ok(Settled {
+                    health: self.health(server),
+                    install: Install::Done(Box::new(done)),
+                    fights: Vec::new(),
+                    kept: None,
+                    again: None,
+                })
+            }
+            Err(mut failure) => {
+                failure.touched |=
+                    status.installed_bundle_name.is_some() && status.applied_digest.is_none();
+                self.tries.again(tried, failure.retry, now);
+                self.remedy = Some(failure.remedy);
+                let current = server.status();
+                let kept = self.maintain(server, &current)?;
+                Ok(Settled {
+                    again: None,
+                    kept: install::changes(kept.kept, &kept.install),
+                    install: Install::Failed(failure),
+                    health: kept.health,
+                    fights: Vec::new(),
+                })
+            }
+        }
+    }
+
+    pub(super) fn conclude(
+        &self,
+        server: &Server,
+        status: &BundleInstanceStatus,
+        done: Done,
+        failure: Option<Failure>,
+        change: Option<Kept>,
+        is_as_declared: bool,
+    ) -> Settled {
+        let is_over = is_as_declared
+            && status.applied_digest.is_some()
+            && maintain::says_otherwise(&server.instance, status);
+        let (install, kept) = maintain::concluded(status, done, failure, change, is_over);
+        Settled {
+            install,
+            health: self.health(server),
+            fights: Vec::new(),
+            kept,
+            again: None,
+        }
+    }
+}

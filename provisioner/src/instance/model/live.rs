@@ -1,0 +1,150 @@
+//! An object of the model, with its fields and their owners.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use apply::{
+    drift::Fingerprint,
+    health::Health,
+    plan::{Owner, Step},
+    revision::ObjectHash,
+    ssa::MANAGER,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use manifests::api::labels;
+use serde_json::{Map, Value, json};
+
+/// The names of fields, joined.
+pub(super) type Path = String;
+
+/// An object. Lists are values as a whole.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Live {
+    pub(super) fields: BTreeMap<Path, Value>,
+    /// The fields that the controller applied last and that no other client has changed since.
+    pub(super) ours: BTreeSet<Path>,
+    pub(super) is_terminating: bool,
+    pub(super) has_finalizer: bool,
+    pub(super) health: Health,
+}
+
+/// The separator of field names in a path.
+const SEPARATOR: char = '|';
+
+pub(super) fn leaves(prefix: &str, value: &Value, into: &mut BTreeMap<Path, Value>) {
+    match value {
+        Value::Object(map) => {
+            for (key, value) in map {
+                let path = if prefix.is_empty() {
+                    key.clone()
+                } else {
+                    format!("{prefix}{SEPARATOR}{key}")
+                };
+                leaves(&path, value, into);
+            }
+        }
+        other => {
+            into.insert(prefix.to_owned(), other.clone());
+        }
+    }
+}
+
+fn label(key: &str) -> Path {
+    format!("metadata{SEPARATOR}labels{SEPARATOR}{key}")
+}
+
+pub(super) fn annotation(key: &str) -> Path {
+    format!("metadata{SEPARATOR}annotations{SEPARATOR}{key}")
+}
+
+impl Live {
+    pub(super) fn new(object: &Value) -> Self {
+        let mut fields = BTreeMap::new();
+        leaves("", object, &mut fields);
+        Self {
+            fields,
+            ours: BTreeSet::new(),
+            is_terminating: false,
+            has_finalizer: false,
+            health: Health::Current,
+        }
+    }
+
+    /// Returns the object as the API server does, with its managed fields.
+    pub(super) fn value(&self) -> Value {
+        let mut root = Map::new();
+        for (path, value) in &self.fields {
+            let mut names: Vec<&str> = path.split(SEPARATOR).collect();
+            let last = names.pop().unwrap();
+            let mut map = &mut root;
+            for name in names {
+                let child = map.entry(name).or_insert_with(|| json!({}));
+                map = child.as_object_mut().unwrap();
+            }
+            map.insert(last.to_owned(), value.clone());
+        }
+        let metadata = root.entry("metadata").or_insert_with(|| json!({}));
+        if !self.ours.is_empty() {
+            let fields: Map<String, Value> = self
+                .ours
+                .iter()
+                .map(|path| (path.clone(), json!({})))
+                .collect();
+            metadata["managedFields"] =
+                json!([{"manager": MANAGER, "operation": "Apply", "fieldsV1": fields}]);
+        }
+        if self.is_terminating {
+            metadata["deletionTimestamp"] = json!("1970-01-01T00:00:00Z");
+        }
+        if self.has_finalizer {
+            metadata["finalizers"] = json!(["example.com/held"]);
+        }
+        Value::Object(root)
+    }
+
+    pub(super) fn metadata(&self) -> ObjectMeta {
+        let metadata = self.value()["metadata"].clone();
+        serde_json::from_value(metadata).unwrap()
+    }
+
+    pub(super) fn fingerprint(&self) -> Option<Fingerprint> {
+        Fingerprint::of(&self.value()["metadata"], MANAGER)
+    }
+
+    pub(super) fn hash(&self) -> Option<ObjectHash> {
+        let hash = self.fields.get(&annotation(labels::OBJECT_HASH))?;
+        hash.as_str()?.parse().ok()
+    }
+
+    pub(super) fn is_labelled(&self, owner: &Owner) -> bool {
+        let value = |key| self.fields.get(&label(key)).and_then(Value::as_str);
+        value(labels::OWNER_KIND) == Some("BundleInstance")
+            && value(labels::OWNER_NAME) == Some(owner.name.as_str())
+    }
+
+    /// Changes a field as another client.
+    pub(super) fn change(&mut self, path: &str, value: Option<Value>) {
+        if self.fields.get(path) != value.as_ref() {
+            self.ours.remove(path);
+        }
+        match value {
+            Some(value) => self.fields.insert(path.to_owned(), value),
+            None => self.fields.remove(path),
+        };
+    }
+
+    /// Removes the labels that say whose the object is, as another client.
+    pub(super) fn strip(&mut self) {
+        self.change(&label(labels::OWNER_KIND), None);
+        self.change(&label(labels::OWNER_NAME), None);
+    }
+}
+
+/// Reports whether an object has all fields of a step, each as it was applied.
+pub(super) fn is_as_applied(live: &Live, step: &Step) -> bool {
+    let mut incoming = BTreeMap::new();
+    leaves("", step.object.value(), &mut incoming);
+    let has = |(path, value): (&Path, &Value)| {
+        live.ours.contains(path) && live.fields.get(path) == Some(value)
+    };
+    incoming.iter().all(has)
+}

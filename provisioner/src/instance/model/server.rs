@@ -1,0 +1,376 @@
+//! A model of the API server: objects with fields, field owners and finalizers, the records of revisions, and what can go
+//! wrong with a request.
+//!
+//! The server knows which requests come from the controller under test, and reports each one that breaks a rule of the
+//! engine ([`Server::violations`]).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use apply::{
+    drift::Fingerprint,
+    health::Health,
+    informers::{Seen, View},
+    plan::{Owner, Step, Wave},
+    revision::{self, Encoded, ObjectHash, Revision},
+    ssa::{Cause, Failure},
+};
+use manifests::{
+    api::{
+        instance::{BundleInstance, BundleInstanceStatus, RevisionStatus},
+        labels,
+        revision::RevisionDetails,
+    },
+    object::{Identity, Object},
+};
+use serde_json::{Value, json};
+
+use super::{
+    content::{self, DEFINITION},
+    invariants,
+    live::{Live, Path, annotation, leaves},
+};
+use crate::instance::revisions;
+
+/// The process ended before a request.
+#[derive(Debug)]
+pub(super) struct Killed;
+
+/// The reason of a write of the controller.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Phase {
+    /// It applies the objects of this revision.
+    Rollout(i64),
+    Repair,
+    /// It deletes what would break the new revision.
+    Early,
+    Prune,
+    Uninstall,
+}
+
+/// The cluster.
+pub(super) struct Server {
+    pub(super) objects: BTreeMap<Identity, Live>,
+    pub(super) instance: BundleInstance,
+    /// The records, by revision.
+    pub(super) records: BTreeMap<i64, Vec<u8>>,
+    /// The number of requests until the process is killed.
+    pub(super) fuse: Option<u32>,
+    /// The objects whose writes fail.
+    pub(super) denied: BTreeMap<Identity, Cause>,
+    /// The forms in which objects do not work.
+    pub(super) broken: BTreeSet<(Identity, ObjectHash)>,
+    /// The versions in which custom resources may be stored.
+    stored_versions: BTreeSet<String>,
+    /// The forms that each revision records.
+    pub(super) truth: BTreeMap<i64, BTreeMap<Identity, ObjectHash>>,
+    /// The waves in which a rollout has changed an object.
+    pub(super) started: BTreeSet<(i64, Wave)>,
+    /// The revisions whose records were lost.
+    pub(super) lost: BTreeSet<i64>,
+    /// Whether a record and the index were lost at the same time.
+    pub(super) has_lost_both: bool,
+    /// The objects of the active revision that do not exist, and how many reconciles have ended since.
+    pub(super) missing: BTreeMap<Identity, u32>,
+    /// Whether the controller may have lost what it had applied, so that an unchanged object may be written.
+    pub(super) is_disturbed: bool,
+    pub(super) violations: Vec<String>,
+    /// The time, in seconds.
+    pub(super) now: i64,
+}
+
+impl Server {
+    pub(super) fn new(instance: BundleInstance) -> Self {
+        Self {
+            objects: BTreeMap::new(),
+            instance,
+            records: BTreeMap::new(),
+            fuse: None,
+            denied: BTreeMap::new(),
+            broken: BTreeSet::new(),
+            stored_versions: BTreeSet::new(),
+            truth: BTreeMap::new(),
+            started: BTreeSet::new(),
+            lost: BTreeSet::new(),
+            has_lost_both: false,
+            missing: BTreeMap::new(),
+            is_disturbed: false,
+            violations: Vec::new(),
+            now: 0,
+        }
+    }
+
+    pub(super) fn owner(&self) -> Owner {
+        revisions::owner(&self.instance)
+    }
+
+    pub(super) fn status(&self) -> BundleInstanceStatus {
+        self.instance.status.clone().unwrap_or_default()
+    }
+
+    pub(super) fn has_definition(&self) -> bool {
+        let mut identities = self.objects.keys();
+        identities.any(|identity| identity.name == DEFINITION)
+    }
+
+    /// Returns the definition as the API server does, if it exists.
+    pub(super) fn definition(&self) -> Option<Value> {
+        let mut objects = self.objects.iter();
+        let (_, live) = objects.find(|(identity, _)| identity.name == DEFINITION)?;
+        let mut value = live.value();
+        value["status"] = json!({"storedVersions": self.stored_versions});
+        Some(value)
+    }
+
+    /// Returns what the informers observe of these objects.
+    pub(super) fn view<'a>(&self, identities: impl Iterator<Item = &'a Identity>) -> View {
+        let owner = self.owner();
+        let mut view = View {
+            synced: true,
+            ..View::default()
+        };
+        for identity in identities {
+            match self.objects.get(identity) {
+                Some(live) if live.is_labelled(&owner) => {
+                    let seen = Seen {
+                        fields: live.fingerprint(),
+                        hash: live.hash(),
+                        deleting: live.is_terminating,
+                        health: live.health.clone(),
+                        ..Seen::default()
+                    };
+                    view.objects.insert(identity.clone(), seen);
+                }
+                _ => {
+                    view.absent.insert(identity.clone());
+                }
+            }
+        }
+        view
+    }
+
+    /// Counts a request of the controller.
+    fn request(&mut self) -> Result<(), Killed> {
+        match &mut self.fuse {
+            Some(0) => return Err(Killed),
+            Some(left) => *left -= 1,
+            None => {}
+        }
+        Ok(())
+    }
+
+    pub(super) fn violate(&mut self, what: impl Into<String>) {
+        self.violations.push(what.into());
+    }
+
+    /// Returns why applying would fail.
+    pub(super) fn try_out(&self, step: &Step) -> Option<Failure> {
+        let identity = step.object.identity();
+        let fail = |cause| {
+            Some(Failure {
+                message: format!("{identity} is rejected: {cause:?}"),
+                identity: identity.clone(),
+                cause,
+            })
+        };
+        if let Some(cause) = self.denied.get(&identity) {
+            return fail(*cause);
+        }
+        if content::is_widget(&identity) && !self.has_definition() {
+            return fail(Cause::NotServed);
+        }
+        match self.objects.get(&identity) {
+            Some(live) if live.is_terminating => fail(Cause::Deleting),
+            Some(live) if live.fields.get("immutable") == Some(&json!(true)) => {
+                let mut incoming = BTreeMap::new();
+                leaves("", step.object.value(), &mut incoming);
+                let data = |fields: &BTreeMap<Path, Value>| fields.get("data|value").cloned();
+                if data(&incoming) == data(&live.fields) {
+                    None
+                } else {
+                    fail(Cause::Invalid)
+                }
+            }
+            _ => None,
+        }
+    }
+
+    /// Applies an object for the controller.
+    pub(super) fn apply(
+        &mut self,
+        step: &Step,
+        phase: Phase,
+    ) -> Result<Result<Option<Fingerprint>, Failure>, Killed> {
+        self.request()?;
+        if let Some(failure) = self.try_out(step) {
+            return Ok(Err(failure));
+        }
+        let identity = step.object.identity();
+        self.check_write(&identity, step, phase);
+        let mut incoming = BTreeMap::new();
+        leaves("", step.object.value(), &mut incoming);
+        if let Phase::Rollout(number) = phase {
+            self.started.insert((number, step.wave));
+        }
+        let live = self
+            .objects
+            .entry(identity.clone())
+            .or_insert_with(|| Live::new(&json!({})));
+        if live.hash() != Some(step.hash) {
+            let is_broken = self.broken.contains(&(identity.clone(), step.hash));
+            live.health = if is_broken {
+                Health::Failed("broken".to_owned())
+            } else {
+                Health::Current
+            };
+        }
+        for path in &live.ours {
+            if !incoming.contains_key(path) {
+                live.fields.remove(path);
+            }
+        }
+        live.ours = incoming.keys().cloned().collect();
+        live.fields.extend(incoming);
+        let fingerprint = live.fingerprint();
+        if identity.name == DEFINITION {
+            let value = step.object.value();
+            for version in value["spec"]["versions"].as_array().unwrap() {
+                if version["storage"] == json!(true) {
+                    let name = version["name"].as_str().unwrap().to_owned();
+                    self.stored_versions.insert(name);
+                }
+            }
+        }
+        Ok(Ok(fingerprint))
+    }
+
+    /// Deletes an object for the controller; the answer says whether a finalizer holds it.
+    pub(super) fn delete(&mut self, identity: &Identity, phase: Phase) -> Result<bool, Killed> {
+        self.request()?;
+        self.check_deletion(identity, phase);
+        let Some(live) = self.objects.get_mut(identity) else {
+            return Ok(false);
+        };
+        live.is_terminating = true;
+        if live.has_finalizer {
+            return Ok(true);
+        }
+        self.objects.remove(identity);
+        if identity.name == DEFINITION {
+            self.stored_versions.clear();
+            let lost: Vec<Identity> = self
+                .objects
+                .keys()
+                .filter(|identity| content::is_widget(identity))
+                .cloned()
+                .collect();
+            if phase != Phase::Uninstall && !lost.is_empty() {
+                self.violate(format!("{phase:?} deletes custom resources: {lost:?}"));
+            }
+            for identity in lost {
+                self.objects.remove(&identity);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Takes the owner off an object for the controller.
+    pub(super) fn release(&mut self, identity: &Identity) -> Result<(), Killed> {
+        self.request()?;
+        let owner = self.owner();
+        if let Some(live) = self.objects.get_mut(identity) {
+            live.strip();
+            live.change("metadata|ownerReferences", None);
+            live.change(&annotation(labels::ADOPT), Some(json!(owner.name)));
+        }
+        Ok(())
+    }
+
+    /// Stores the record of a revision.
+    pub(super) fn record(&mut self, number: i64, encoded: &Encoded) -> Result<(), Killed> {
+        self.request()?;
+        self.records.insert(number, encoded.parts.concat());
+        let decoded = revision::decode::<RevisionDetails>(
+            &encoded.parts.concat(),
+            &encoded.checksum,
+            number,
+            &self.owner().uid,
+        );
+        let objects = decoded.unwrap().objects;
+        let found = content::found(&objects, true);
+        let nothing = apply::inventory::Inventory::new();
+        let plan = apply::plan::new(
+            objects,
+            &found,
+            &nothing,
+            &self.owner(),
+            content::NAMESPACE,
+            &BTreeSet::new(),
+        );
+        let forms = plan.steps.iter();
+        let forms = forms.map(|step| (step.object.identity(), step.hash));
+        self.truth.insert(number, forms.collect());
+        self.lost.remove(&number);
+        Ok(())
+    }
+
+    /// Reads the record of a revision, as the store does.
+    pub(super) fn read(
+        &self,
+        revision: &RevisionStatus,
+    ) -> Result<Revision<RevisionDetails>, String> {
+        let record = self.records.get(&revision.number).ok_or("not found")?;
+        let (checksum, uid) = (&revision.checksum, self.owner().uid);
+        revision::decode(record, checksum, revision.number, &uid).map_err(|error| error.to_string())
+    }
+
+    /// Deletes the record of a revision.
+    pub(super) fn forget(&mut self, number: i64) -> Result<(), Killed> {
+        self.request()?;
+        self.records.remove(&number);
+        Ok(())
+    }
+
+    /// Writes the status.
+    pub(super) fn write_status(&mut self, status: &BundleInstanceStatus) -> Result<(), Killed> {
+        self.request()?;
+        if invariants::claims_health(status)
+            && !invariants::claims_health(&self.status())
+            && let Some(identity) = invariants::unhealthy(self, status)
+        {
+            self.violate(format!("Healthy is True, and {identity} is not healthy"));
+        }
+        let mut status = status.clone();
+        let observed = &mut status.observed_generation;
+        observed.get_or_insert(BundleInstanceStatus::NOT_OBSERVED);
+        self.instance.status = Some(status);
+        Ok(())
+    }
+
+    /// Deletes the objects that refer to the instance as their owner, as the garbage collector does when it is gone.
+    pub(super) fn collect_garbage(&mut self) {
+        let uid = self.owner().uid;
+        let is_referred_to = |live: &Live| {
+            let references = live.fields.get("metadata|ownerReferences");
+            let mut references = references.and_then(Value::as_array).into_iter().flatten();
+            references.any(|reference| reference["uid"] == json!(uid))
+        };
+        self.objects.retain(|_, live| !is_referred_to(live));
+    }
+
+    /// Creates an object as another client, or changes it.
+    pub(super) fn create(&mut self, object: &Object) {
+        let identity = object.identity();
+        let live = Live::new(object.value());
+        self.objects.entry(identity).or_insert(live);
+    }
+
+    /// Deletes an object as another client.
+    pub(super) fn remove(&mut self, identity: &Identity) {
+        if let Some(live) = self.objects.get_mut(identity) {
+            live.is_terminating = true;
+            if !live.has_finalizer {
+                self.objects.remove(identity);
+            }
+        }
+    }
+}
