@@ -26,7 +26,7 @@ e2e-build: ## build the programs of a node and of OLM, and the image, for `make 
 coverage: ## run all tests with coverage, and print the covered lines of each crate
 	@CARGO="$(CARGO)" tests/coverage.sh
 
-faults: ## run the tests of faults that take minutes: a hundred kills, sleeping replicas, dead connections
+faults: ## run the tests of faults that take minutes: hundreds of kills, sleeping replicas, dead connections
 	@CARGO="$(CARGO)" tests/faults.sh
 
 generate: ## rewrite the generated files

@@ -22,7 +22,7 @@ use crate::{
     args::{CatalogSourceArgs, CatalogSourceCommand},
 };
 
-/// Bytes of a file: an apiserver takes far less of one object.
+/// Bytes of a file: an API server takes far less of one object.
 const LARGEST: u64 = 16 << 20;
 
 pub(crate) fn run(args: &CatalogSourceArgs) -> anyhow::Result<Exit> {

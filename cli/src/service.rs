@@ -2,7 +2,7 @@
 //! that the kubeconfig has or gets.
 //!
 //! ```text
-//! rukpak ── apiserver ── kubelet ── pod of the leader :8443      pods/portforward
+//! rukpak ── API server ── kubelet ── pod of the leader :8443      pods/portforward
 //!    └─ TLS, core.<system namespace>.svc, believed by ConfigMap rukpak-ca
 //! ```
 
@@ -52,7 +52,7 @@ pub(crate) enum Sent {
 
 /// How it is reached.
 enum Way {
-    /// Through the apiserver.
+    /// Through the API server.
     Forward,
     /// At an address.
     Direct { host: String, port: u16 },

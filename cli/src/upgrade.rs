@@ -1,7 +1,7 @@
 //! `rukpak upgrade-check`.
 //!
 //! ```text
-//!  ClusterVersion, apiserver ── target: from which release to which
+//!  ClusterVersion, API server ── target: from which release to which
 //!  BundleInstances, ClusterServiceVersions, roles, requests ── read ──┐
 //!  PlatformOperators, Subscriptions ── follow ────────────────────────┤
 //!  catalogs ── the newest version that can be reached ────────────────┴── judge ── a table, JSON, YAML

@@ -5,7 +5,7 @@ use manifests::yaml;
 /// Bytes of memory of an object besides its values: its place, its identity, its metadata.
 pub(crate) const OBJECT: usize = 2 << 10;
 
-/// The most bytes that an apiserver accepts in all annotations of an object.
+/// The most bytes that an API server accepts in all annotations of an object.
 pub(crate) const MAX_ANNOTATIONS: usize = 256 << 10;
 
 /// The remedy of every refusal that rests on the limit of values.

@@ -7,7 +7,7 @@
 //! | [`permissions`] | every permission becomes cluster-wide |
 //! | [`deployments`] | the install strategy's Deployments, with what OLM adds to their pods |
 //! | [`condition`] | the OperatorCondition, where the cluster has such objects |
-//! | [`pods`] | what every apiserver refuses in a Deployment |
+//! | [`pods`] | what every API server refuses in a Deployment |
 //! | [`extra`] | everything else the bundle ships |
 
 pub(crate) mod accounts;

@@ -1,8 +1,8 @@
 //! What is shown to the content service: the kubeconfig's own token, or one for a few minutes.
 //!
-//! The service asks the apiserver whose token it is. Client certificates are of no use there, as somebody else's TLS ends
+//! The service asks the API server whose token it is. Client certificates are of no use there, as somebody else's TLS ends
 //! in between, and neither is `--as`: a token of the ServiceAccount `content-client` stands in for them, which the
-//! apiserver gives to whoever may have it.
+//! API server gives to whoever may have it.
 
 use anyhow::{Context, bail};
 use http::{HeaderValue, Request, Response, header};
@@ -20,7 +20,7 @@ use tower::{Layer as _, ServiceExt as _};
 
 use crate::cluster::Cluster;
 
-/// The shortest time that apiservers give tokens for.
+/// The shortest time that API servers give tokens for.
 const SECONDS: i64 = 600;
 
 /// Ready for the header, and never printed.
@@ -75,7 +75,7 @@ pub(super) async fn get(cluster: &Cluster) -> anyhow::Result<Token> {
     Token::new(&token.context("the apiserver gives no token")?)
 }
 
-/// What would be sent to the apiserver, whatever it comes from: the kubeconfig, a file, a plugin.
+/// What would be sent to the API server, whatever it comes from: the kubeconfig, a file, a plugin.
 async fn own(cluster: &Cluster) -> anyhow::Result<Option<Token>> {
     let what = "the credentials of the kubeconfig cannot be used";
     let Some(layer) = cluster.config.auth_layer().context(what)? else {
@@ -89,7 +89,7 @@ async fn own(cluster: &Cluster) -> anyhow::Result<Option<Token>> {
     let sent = sent.map_err(|error| anyhow::anyhow!("{what}: {error}"))?;
     let sent = sent.into_body();
     let token = sent.as_ref().and_then(|sent| sent.to_str().ok());
-    // A password is for the apiserver alone.
+    // A password is for the API server alone.
     let token = token.and_then(|sent| sent.strip_prefix("Bearer "));
     token.map(Token::new).transpose()
 }

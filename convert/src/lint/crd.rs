@@ -1,4 +1,4 @@
-//! CustomResourceDefinitions, by the apiserver's own rules. Schemas are left to the apiserver.
+//! CustomResourceDefinitions, by the API server's own rules. Schemas are left to the API server.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -361,7 +361,7 @@ impl<'a> Crd<'a, '_> {
     }
 }
 
-/// Two definitions of one kind under different names: the apiserver accepts the names of only one.
+/// Two definitions of one kind under different names: the API server accepts the names of only one.
 fn duplicate_kinds(others: &[Item], findings: &mut Findings) {
     let mut seen: BTreeMap<(&str, &str), &Item> = BTreeMap::new();
     for item in others.iter().filter(|item| is_crd(item)) {

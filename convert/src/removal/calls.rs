@@ -1,7 +1,7 @@
 //! Which accounts were seen to call APIs that go, as OpenShift counts requests (`APIRequestCount`,
-//! `apiserver.openshift.io/v1`).
+//! `API server.openshift.io/v1`).
 //!
-//! Each such object is about one resource in one version: its name is `flowschemas.v1beta3.flowcontrol.apiserver.k8s.io`.
+//! Each such object is about one resource in one version: its name is `flowschemas.v1beta3.flowcontrol.API server.k8s.io`.
 //! It has the last 24 hours, and of each hour and node the ten users, or up to a hundred, with the most requests. So a call
 //! that is in there was made; one that is not may have been made, too.
 
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 const ACCOUNT: &str = "system:serviceaccount:";
 /// How many pairs of account and API are kept. A cluster has some hundreds of accounts, and few APIs that go.
 const MOST: usize = 20_000;
-/// The longest name that is kept, in characters: what the apiserver admits is shorter.
+/// The longest name that is kept, in characters: what the API server admits is shorter.
 const LONGEST: usize = 400;
 
 /// As much of the status of an `APIRequestCount` as is read here.
@@ -60,7 +60,7 @@ pub struct User {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Call {
-    /// Resource, version and group: `flowschemas.v1beta3.flowcontrol.apiserver.k8s.io`.
+    /// Resource, version and group: `flowschemas.v1beta3.flowcontrol.API server.k8s.io`.
     pub api: String,
     /// The first minor release of Kubernetes 1 that does not serve it.
     pub until: u64,

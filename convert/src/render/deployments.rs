@@ -122,7 +122,7 @@ impl Cost {
     }
 }
 
-/// The annotations of the CSV and the properties of the bundle; `None` if they exceed the limit of an apiserver. Those with
+/// The annotations of the CSV and the properties of the bundle; `None` if they exceed the limit of an API server. Those with
 /// which OLM describes an installation are left to [`deployment`].
 fn annotations(input: &Input<'_>, findings: &mut Findings) -> Option<Map<String, Value>> {
     let properties = input.properties.map(property::to_annotation);

@@ -15,7 +15,7 @@ use crate::{
     scope::{self, Scope, Scopes},
 };
 
-/// The objects, put where their kind belongs and freed from what an apiserver would refuse.
+/// The objects, put where their kind belongs and freed from what an API server would refuse.
 pub(crate) fn objects(others: Vec<Item>, namespace: &str, findings: &mut Findings) -> Vec<Item> {
     let places: Vec<Option<Scope>> = {
         let scopes = Scopes::of_crds(
@@ -150,7 +150,7 @@ fn tidy(item: &mut Item, findings: &mut Findings) {
         return;
     };
     let label = item.label();
-    // Peers decode CustomResourceDefinitions, so a wrong type there stops them; everything else is the apiserver's to judge.
+    // Peers decode CustomResourceDefinitions, so a wrong type there stops them; everything else is the API server's to judge.
     if item.kind() == "CustomResourceDefinition" {
         for problem in schema::conform(&mut item.value, kind.ty) {
             csv::report(&problem, |_| true, &item.place, &label, findings);

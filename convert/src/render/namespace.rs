@@ -117,7 +117,7 @@ pub(crate) fn object(csv: Csv<'_>, name: &str, findings: &mut Findings) -> Value
     namespace
 }
 
-/// Labels or annotations of the template. What an apiserver would refuse is left out or mended with a word.
+/// Labels or annotations of the template. What an API server would refuse is left out or mended with a word.
 fn texts(
     template: &Value,
     field: &str,

@@ -1,4 +1,4 @@
-//! What every apiserver refuses in a Deployment, said before it does: these are the bundle's own mistakes.
+//! What every API server refuses in a Deployment, said before it does: these are the bundle's own mistakes.
 
 use std::collections::BTreeSet;
 

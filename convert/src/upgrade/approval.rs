@@ -1,4 +1,4 @@
-//! Community groups: the apiserver refuses a v1 `CustomResourceDefinition` in them without a word on its approval.
+//! Community groups: the API server refuses a v1 `CustomResourceDefinition` in them without a word on its approval.
 
 use manifests::path::Path;
 
@@ -15,7 +15,7 @@ const ANNOTATION: &str = "api-approved.kubernetes.io";
 const UNAPPROVED: &str =
     "unapproved, shipped by an operator bundle that does not say where the API was approved";
 
-/// Annotates a definition in a community group unless it says already what the apiserver accepts.
+/// Annotates a definition in a community group unless it says already what the API server accepts.
 pub(super) fn annotate(object: &mut Object, notes: &mut Notes<'_>) {
     let Some(group) = json::object(object, "spec").and_then(|spec| filled(spec, "group")) else {
         return;

@@ -52,7 +52,7 @@ const UTILIZATION: Target = (
 const AVERAGE: Target = ("targetAverageValue", "AverageValue", "averageValue");
 const VALUE: Target = ("targetValue", "Value", "value");
 
-/// Gathers the targets; the first one that is set gives the type, as in the apiserver's own conversion.
+/// Gathers the targets; the first one that is set gives the type, as in the API server's own conversion.
 fn aim(source: &mut Object, targets: &[Target]) {
     let mut target = Object::new();
     for (old, kind, new) in targets {

@@ -7,7 +7,7 @@ use super::{
     schema::types,
 };
 
-/// What had to be repaired in a list of columns for the apiserver to accept them.
+/// What had to be repaired in a list of columns for the API server to accept them.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Repaired {
     /// Paths that were not simple ones, or types that do not exist.
@@ -16,7 +16,7 @@ pub(super) struct Repaired {
     pub(super) dropped: usize,
 }
 
-/// Renames the path of each column and mends what no apiserver accepted.
+/// Renames the path of each column and mends what no API server accepted.
 pub(super) fn reshape(columns: &mut Value) -> Repaired {
     let mut repaired = Repaired::default();
     let Value::Array(list) = columns else {
@@ -47,7 +47,7 @@ pub(super) fn reshape(columns: &mut Value) -> Repaired {
     repaired
 }
 
-/// The path as the apiserver wants it, with a leading dot and without braces; nothing when it is one already.
+/// The path as the API server wants it, with a leading dot and without braces; nothing when it is one already.
 fn simple(path: &str) -> Option<String> {
     if path.starts_with('.') {
         return None;

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{code::Code, report::Level};
 
-/// The largest request an apiserver takes; a definition beyond it cannot be installed.
+/// The largest request an API server takes; a definition beyond it cannot be installed.
 const REQUEST_LIMIT: usize = 3 << 20;
 
 /// The fields that the versions of a definition share.
@@ -106,7 +106,7 @@ fn convert(spec: &mut Object, notes: &mut Notes<'_>) {
     }
 }
 
-/// Generators wrote a line feed where the certificate was to go. While it stands there the apiserver does not establish
+/// Generators wrote a line feed where the certificate was to go. While it stands there the API server does not establish
 /// the definition; without it, it does, and whoever brings the certificate can still set it.
 fn drop_placeholder(client: &mut Object, notes: &mut Notes<'_>) {
     let placeholder =

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{json::Object, json::object_at, notes::Notes};
 use crate::{code::Code, report::Level};
 
-/// The label by which the apiserver itself tells the two meanings apart; pods never carry it.
+/// The label by which the API server itself tells the two meanings apart; pods never carry it.
 const NEVER: &str = "pdb.kubernetes.io/deprecated-v1beta1-empty-selector-match";
 
 /// Makes an empty selector select nothing in v1 too.

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::json::{self, Object, objects_in, take};
 
-/// Spreads the topology of each endpoint as the apiserver does.
+/// Spreads the topology of each endpoint as the API server does.
 pub(super) fn reshape(object: &mut Object) {
     for (_, endpoint) in objects_in(object, "endpoints") {
         let Some(Value::Object(mut topology)) = take(endpoint, "topology") else {

@@ -1,4 +1,4 @@
-//! Schemas as v1 wants them: structural, so that the apiserver can prune and default.
+//! Schemas as v1 wants them: structural, so that the API server can prune and default.
 //!
 //! v1beta1 also took schemas that only validate. Making one structural never prunes a field that was kept, and
 //! refuses no custom resource that was accepted, except for one that has, say, a text where the schema describes
@@ -147,7 +147,7 @@ impl Walk {
         for key in ["anyOf", "oneOf"] {
             if let Some(in_order) = schema.get(key).and_then(types::int_or_string_branches) {
                 found = true;
-                // The apiserver tolerates only this very form of what the keyword says already.
+                // The API server tolerates only this very form of what the keyword says already.
                 if key == "oneOf" || !in_order {
                     schema.remove(key);
                 }
@@ -165,7 +165,7 @@ impl Walk {
         }
     }
 
-    /// Without a type only `enum` kept null out, whatever allOf and the like say; with one, the apiserver drops it.
+    /// Without a type only `enum` kept null out, whatever allOf and the like say; with one, the API server drops it.
     fn admit_null(&self, schema: &mut Object) {
         if self.preserve && !schema.contains_key("enum") && !flag(schema, EMBEDDED) {
             schema.insert("nullable".into(), true.into());
@@ -221,7 +221,7 @@ impl Walk {
             *additional == Value::Bool(false),
         );
         if open && self.preserve {
-            // The apiserver would empty the objects in such a field: it prunes what no schema describes.
+            // The API server would empty the objects in such a field: it prunes what no schema describes.
             schema.remove("additionalProperties");
         } else if flag(schema, EMBEDDED) || (known && !open) {
             schema.remove("additionalProperties");
@@ -259,7 +259,7 @@ impl Walk {
                 types::stated(schema) == Some("object") && !types::is_int_or_string(schema);
             if object {
                 self.identity(schema);
-                // Without either the apiserver would prune all of it, and refuses it therefore.
+                // Without either the API server would prune all of it, and refuses it therefore.
                 if object_at(schema, &["properties"]).is_none_or(|properties| properties.is_empty())
                 {
                     schema.insert(PRESERVE.into(), true.into());

@@ -40,7 +40,7 @@ pub(super) fn take_from(spec: &mut Object, notes: &mut Notes<'_>) -> Option<Vec<
         };
         versions.push(version);
     }
-    // The apiserver wanted the two to agree, and looked at the list for everything else.
+    // The API server wanted the two to agree, and looked at the list for everything else.
     if let (Some(named), Some(first)) = (
         named,
         versions.first().and_then(|first| filled(first, "name")),

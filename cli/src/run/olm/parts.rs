@@ -9,7 +9,7 @@ use flate2::{Compression, write::GzEncoder};
 use manifests::names;
 use unpacker::Digest;
 
-/// What the apiserver takes as the data of a ConfigMap, less what is between the parts.
+/// What the API server takes as the data of a ConfigMap, less what is between the parts.
 const MOST: usize = (1 << 20) - (1 << 10);
 /// A group of documents is closed when it has so much.
 const GROUP: usize = 256 << 10;

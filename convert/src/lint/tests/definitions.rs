@@ -117,7 +117,7 @@ fn two_definitions_of_one_kind() {
     )]);
 }
 
-/// The short form of v1beta1 is read as the apiserver read it.
+/// The short form of v1beta1 is read as the API server read it.
 // parity: check-12
 #[test]
 fn old_definitions() {

@@ -239,7 +239,7 @@ fn versions_share_what_an_apiserver_takes() {
         "validation", schema(500 << 10), 5 => false;
         "additionalPrinterColumns", columns(1 << 10), 6 => false;
         "validation", schema(50), 100 => false;
-        // More than an apiserver takes.
+        // More than an API server takes.
         "validation", schema(1 << 20), 4 => true;
         "additionalPrinterColumns", columns(1 << 20), 4 => true;
         "subresources", json!({"scale": {"labelSelectorPath": text(40 << 10)}}), 100 => true;

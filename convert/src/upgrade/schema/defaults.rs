@@ -1,11 +1,11 @@
-//! Defaults: the apiserver refuses one that its own schema would refuse or prune.
+//! Defaults: the API server refuses one that its own schema would refuse or prune.
 
 use serde_json::{Number, Value};
 
 use super::{EMBEDDED, PRESERVE, types};
 use crate::upgrade::json::{Object, flag, object};
 
-/// What the apiserver makes of a default, as far as it can be told here.
+/// What the API server makes of a default, as far as it can be told here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Verdict {
     Valid,
@@ -14,7 +14,7 @@ enum Verdict {
     Invalid,
 }
 
-/// Removes a default that the apiserver refuses; whether there was one.
+/// Removes a default that the API server refuses; whether there was one.
 ///
 /// While unknown fields were preserved no default was ever accepted, so that a doubtful one is better removed;
 /// otherwise v1beta1 checked it as v1 does, so that a doubtful one was fine.

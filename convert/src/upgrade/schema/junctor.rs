@@ -64,7 +64,7 @@ fn put(schema: &mut Object, key: &str, junctor: Value) {
     }
 }
 
-/// The two places in which the apiserver lets "an integer or a string" be said again.
+/// The two places in which the API server lets "an integer or a string" be said again.
 fn tolerated(key: &str, junctor: &mut Object, node: &Object) -> bool {
     if !types::is_int_or_string(node) {
         return false;
@@ -153,7 +153,7 @@ fn says_nothing(branch: &Value) -> bool {
 
 /// Reduces one branch to restrictions of the node.
 ///
-/// The apiserver does not ask branches about null, but it asks what branches say of fields and items.
+/// The API server does not ask branches about null, but it asks what branches say of fields and items.
 fn reduce(branch: &mut Value, node: &Object, asked_about_null: bool) -> Loss {
     let Some(branch) = as_object(branch) else {
         return Loss::None;
@@ -304,7 +304,7 @@ impl Demand {
             return;
         };
         if let Some(properties) = object(branch, "properties") {
-            // The apiserver forbids reasoning about metadata here.
+            // The API server forbids reasoning about metadata here.
             for (name, field) in properties.iter().filter(|(name, _)| *name != "metadata") {
                 self.properties
                     .entry(name.clone())

@@ -25,7 +25,7 @@ pub(super) enum Repair {
     Declared,
     /// Keywords in allOf, anyOf, oneOf or not that the node itself has already.
     Tidied,
-    /// The root's metadata, which the apiserver checks itself.
+    /// The root's metadata, which the API server checks itself.
     Metadata,
     /// A keyword v1 forbids that validated nothing.
     Inert(&'static str),

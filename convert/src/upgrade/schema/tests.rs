@@ -119,7 +119,7 @@ fn structural_schemas_of_pruning_definitions_stay_as_they_are() {
             "size": {"type": "integer", "default": 3, "minimum": 1, "not": {"enum": [2]}},
         }},
     }});
-    // The one allOf that the apiserver tolerates only repeats the keyword.
+    // The one allOf that the API server tolerates only repeats the keyword.
     let mut same = schema.clone();
     same["properties"]["spec"]["properties"]["quantity"]["allOf"] = json!([{"pattern": "a"}]);
     assert_eq!(made(schema, false, true), (same, vec![]));

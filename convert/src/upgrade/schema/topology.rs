@@ -1,4 +1,4 @@
-//! List and map types: how server-side apply merges a node. One that the apiserver refuses goes, which leaves the
+//! List and map types: how server-side apply merges a node. One that the API server refuses goes, which leaves the
 //! node atomic or granular, as it is without one.
 
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ const LIST: &str = "x-kubernetes-list-type";
 const KEYS: &str = "x-kubernetes-list-map-keys";
 const MAP: &str = "x-kubernetes-map-type";
 
-/// Removes what the apiserver refuses; whether there was something.
+/// Removes what the API server refuses; whether there was something.
 pub(super) fn repair(schema: &mut Object) -> bool {
     let mut removed = false;
     if schema.contains_key(MAP) {

@@ -134,7 +134,7 @@ pub(super) fn is_int_or_string(schema: &Object) -> bool {
     crate::upgrade::json::flag(schema, "x-kubernetes-int-or-string")
 }
 
-/// Whether a list of branches says nothing but "an integer or a string", and in the order the apiserver wants.
+/// Whether a list of branches says nothing but "an integer or a string", and in the order the API server wants.
 pub(super) fn int_or_string_branches(branches: &Value) -> Option<bool> {
     let [first, second] = branches.as_array()?.as_slice() else {
         return None;
