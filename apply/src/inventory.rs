@@ -1,8 +1,8 @@
 //! Which objects belong to an instance, in memory and in its status.
 //!
-//! The status lists names, not contents, and the first [`MOST_LISTED`] of them; what exceeds that stands in ConfigMaps
-//! of the system namespace, in the same form. Each object has a fingerprint of the fields that are ours, so that a
-//! provisioner that was restarted knows without a request what has changed in the meantime.
+//! The status lists names, not contents, and [`MOST_LISTED`] of them at most: the recorded revisions have the others. Each
+//! object has a fingerprint of the fields of the owner, so that a provisioner that was restarted knows without a request what
+//! has changed in the meantime. Older provisioners listed further objects in ConfigMaps, which are still read ([`Overflow`]).
 //!
 //! ```text
 //! kinds:
@@ -24,7 +24,7 @@ use manifests::{
 };
 
 use crate::drift::Fingerprint;
-pub use overflow::{Overflow, find_unreferenced, read, read_left, trim, write};
+pub use overflow::{Overflow, find_unreferenced, read, read_left, trim};
 
 /// The objects of an instance.
 pub type Inventory = BTreeMap<Identity, Entry>;
@@ -48,53 +48,59 @@ const NEVER_APPLIED: &str = "-";
 /// Stands behind the fingerprint of an object that is recreated.
 const RECREATING: &str = "+recreate";
 
-/// Lists an inventory by kind, in pieces of at most so many objects.
-pub fn list(inventory: &Inventory, most: usize) -> Vec<Vec<InventoryKind>> {
-    let mut pieces = vec![Vec::new()];
-    let mut room = most;
-    let mut kinds: Vec<(String, &str, Vec<String>)> = Vec::new();
-    for (identity, entry) in inventory {
+/// Lists an inventory by kind: `most` objects of it at most. Objects that are being recreated come first, since no
+/// record of a revision tells that.
+pub fn list(inventory: &Inventory, most: usize) -> Listed {
+    let (first, others): (Vec<_>, Vec<_>) =
+        inventory.iter().partition(|(_, entry)| entry.recreating);
+    let mut chosen: Vec<_> = first.into_iter().chain(others).take(most).collect();
+    chosen.sort_unstable_by_key(|(identity, _)| *identity);
+    let mut kinds: Vec<InventoryKind> = Vec::new();
+    for (identity, entry) in chosen {
         let api_version = api_version(&identity.group, &entry.version);
-        let mut text = if identity.namespace.is_empty() {
-            identity.name.clone()
-        } else {
-            format!("{}/{}", identity.namespace, identity.name)
-        };
-        let fields = entry.fields.map(|fields| fields.to_string());
-        // Roles may have spaces in their names.
-        if fields.is_some() || entry.recreating || text.contains(' ') {
-            text.push(' ');
-            text.push_str(fields.as_deref().unwrap_or(NEVER_APPLIED));
-        }
-        if entry.recreating {
-            text.push_str(RECREATING);
-        }
+        let text = line(identity, entry);
         match kinds.last_mut() {
             // Sorted by group and kind; a kind that was applied in two versions has two entries.
-            Some((version, kind, objects)) if *version == api_version && *kind == identity.kind => {
-                objects.push(text);
+            Some(last) if last.api_version == api_version && last.kind == identity.kind => {
+                last.objects.push(text);
             }
-            _ => kinds.push((api_version, &identity.kind, vec![text])),
+            _ => kinds.push(InventoryKind {
+                api_version,
+                kind: identity.kind.clone(),
+                objects: vec![text],
+            }),
         }
     }
-    for (api_version, kind, mut objects) in kinds {
-        while !objects.is_empty() {
-            if room == 0 {
-                pieces.push(Vec::new());
-                room = most;
-            }
-            let rest = objects.split_off(objects.len().min(room));
-            room -= objects.len();
-            if let Some(piece) = pieces.last_mut() {
-                piece.push(InventoryKind {
-                    api_version: api_version.clone(),
-                    kind: kind.to_owned(),
-                    objects: std::mem::replace(&mut objects, rest),
-                });
-            }
-        }
+    Listed {
+        count: i64::try_from(inventory.len()).unwrap_or(i64::MAX),
+        kinds,
+        more: None,
     }
-    pieces
+}
+
+/// Reports whether a status lists every object of an inventory, in ConfigMaps of an older provisioner as well.
+pub fn is_whole(listed: &Listed) -> bool {
+    let count: usize = listed.kinds.iter().map(|kind| kind.objects.len()).sum();
+    listed.more.is_some_and(|more| more > 0)
+        || i64::try_from(count).is_ok_and(|count| count >= listed.count)
+}
+
+fn line(identity: &Identity, entry: &Entry) -> String {
+    let mut text = if identity.namespace.is_empty() {
+        identity.name.clone()
+    } else {
+        format!("{}/{}", identity.namespace, identity.name)
+    };
+    let fields = entry.fields.map(|fields| fields.to_string());
+    // Roles may have spaces in their names.
+    if fields.is_some() || entry.recreating || text.contains(' ') {
+        text.push(' ');
+        text.push_str(fields.as_deref().unwrap_or(NEVER_APPLIED));
+    }
+    if entry.recreating {
+        text.push_str(RECREATING);
+    }
+    text
 }
 
 /// Reads what [`list`] wrote. What cannot be read is left out: nothing of ours looks like that.
@@ -111,20 +117,6 @@ pub fn parse(kinds: &[InventoryKind]) -> impl Iterator<Item = (Identity, Entry)>
             (identity, entry)
         })
     })
-}
-
-/// What the status says of an inventory whose pieces are these.
-fn listed(count: usize, pieces: &mut Vec<Vec<InventoryKind>>) -> Listed {
-    let first = if pieces.is_empty() {
-        Vec::new()
-    } else {
-        pieces.remove(0)
-    };
-    Listed {
-        count: i64::try_from(count).unwrap_or(i64::MAX),
-        kinds: first,
-        more: i64::try_from(pieces.len()).ok().filter(|more| *more > 0),
-    }
 }
 
 fn api_version(group: &str, version: &str) -> String {

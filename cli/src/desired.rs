@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use anyhow::Context;
 use apply::revision::Revision;
 use convert::{Options, overlay::DeploymentConfig};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt as _;
 use manifests::{
     api::{
@@ -24,9 +23,9 @@ use serde_json::Value;
 
 use crate::{
     cluster::Cluster,
-    live::{Kind, Live},
+    inventory,
+    live::{Kind, Live, metadata},
     message::{self, count},
-    status,
 };
 
 /// Where plain manifests without a namespace go when nothing is said.
@@ -174,12 +173,6 @@ async fn place(
     Ok(desired)
 }
 
-/// The metadata of an object.
-pub(crate) fn metadata(object: &Value) -> anyhow::Result<ObjectMeta> {
-    let metadata = object.get("metadata").cloned().unwrap_or_default();
-    serde_json::from_value(metadata).context("the server sends an object without metadata")
-}
-
 async fn options(
     cluster: &Cluster,
     instance: Option<&BundleInstance>,
@@ -231,7 +224,8 @@ async fn inventory(
         .as_ref()
         .and_then(|it| it.inventory.as_ref());
     let kinds = listed.map_or(&[][..], |it| &it.kinds);
-    let rest = status::rest(cluster, instance).await?;
+    let rest = inventory::rest(cluster, instance).await?;
+    let rest = rest.into_iter().map(|listed| listed.identity);
     let entries = listing::entries(kinds).map(|(identity, _)| identity);
     Ok(entries.chain(rest).collect())
 }

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIGroupList, APIResourceList};
+use anyhow::Context as _;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIGroupList, APIResourceList, ObjectMeta};
 use kube::{
     Api,
     api::{Patch, PatchParams},
@@ -16,6 +17,12 @@ use manifests::{
 use serde_json::Value;
 
 use crate::cluster::Cluster;
+
+/// The metadata of an object.
+pub(crate) fn metadata(object: &Value) -> anyhow::Result<ObjectMeta> {
+    let metadata = object.get("metadata").cloned().unwrap_or_default();
+    serde_json::from_value(metadata).context("the server sends an object without metadata")
+}
 
 /// A kind, and how to address it.
 #[derive(Debug, Clone, PartialEq)]

@@ -40,6 +40,7 @@ mod history;
 mod inspection;
 mod installing;
 mod interrupt;
+mod inventory;
 mod live;
 mod message;
 mod output;

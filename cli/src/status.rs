@@ -7,25 +7,19 @@ mod text;
 use futures::StreamExt as _;
 use k8s_openapi::jiff::Timestamp;
 use kube::{ResourceExt as _, api::ListParams};
-use manifests::{
-    api::{
-        bundle::Bundle,
-        instance::{BundleInstance, BundleInstanceStatus, InventoryKind},
-        labels,
-    },
-    object::Identity,
+use manifests::api::{
+    bundle::Bundle,
+    instance::{BundleInstance, BundleInstanceStatus},
+    labels,
 };
 
 use crate::{
     Exit,
     args::StatusArgs,
     cluster::{self, Cluster},
-    output, watch,
+    inventory, output, watch,
 };
 pub(crate) use summary::{Summary, problem};
-
-/// The key of an inventory's ConfigMaps.
-const INVENTORY: &str = "inventory.json";
 
 pub(crate) fn run(args: &StatusArgs) -> anyhow::Result<Exit> {
     cluster::run(
@@ -43,7 +37,8 @@ async fn one(cluster: &Cluster, name: &str, args: &StatusArgs) -> anyhow::Result
     let instance = cluster.instance(name).await?;
     let bundles = bundles_of(cluster, &instance).await?;
     let rest = if args.all {
-        rest(cluster, &instance).await?
+        let rest = inventory::rest(cluster, &instance).await?;
+        rest.into_iter().map(|listed| listed.identity).collect()
     } else {
         Vec::new()
     };
@@ -150,54 +145,6 @@ fn is_of(bundle: &Bundle, instance: &BundleInstance) -> bool {
     let mut owners = bundle.owner_references().iter();
     owners.any(|owner| instance.is_in(owner))
         && (is_older || created.any(|created| bundle.metadata.uid.as_ref() == Some(&created.uid)))
-}
-
-/// The objects of an inventory that the status has no room for.
-pub(crate) async fn rest(
-    cluster: &Cluster,
-    instance: &BundleInstance,
-) -> anyhow::Result<Vec<Identity>> {
-    let kinds = more(cluster, instance).await?;
-    let rest = manifests::api::listing::entries(&kinds);
-    Ok(rest.map(|(identity, _)| identity).collect())
-}
-
-/// The part of an inventory that the status has no room for, as it is written.
-pub(crate) async fn more(
-    cluster: &Cluster,
-    instance: &BundleInstance,
-) -> anyhow::Result<Vec<InventoryKind>> {
-    let listed = instance
-        .status
-        .as_ref()
-        .and_then(|it| it.inventory.as_ref());
-    if listed.is_none_or(|listed| listed.more.unwrap_or_default() == 0) {
-        return Ok(Vec::new());
-    }
-    let name = instance.name_any();
-    let maps = kube::Api::<k8s_openapi::api::core::v1::ConfigMap>::namespaced(
-        cluster.client.clone(),
-        &cluster.system_namespace,
-    );
-    let selector = format!("{}={name}", labels::INVENTORY_OF);
-    let found = maps.list(&ListParams::default().labels(&selector)).await;
-    let found = found.map_err(|error| {
-        cluster.trouble(format!("failed to read the inventory of {name}"), error)
-    })?;
-    let mut more = Vec::new();
-    let uid = instance.uid().unwrap_or_default();
-    for map in found {
-        if !map.owner_references().iter().any(|it| it.uid == uid) {
-            continue; // of an instance that had the same name
-        }
-        let text = map.data.as_ref().and_then(|data| data.get(INVENTORY));
-        let kinds: Vec<InventoryKind> = text
-            .map(|text| serde_json::from_str(text))
-            .transpose()?
-            .unwrap_or_default();
-        more.extend(kinds);
-    }
-    Ok(more)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! The part of an inventory that a status has no room for.
+//! The ConfigMaps in which older provisioners listed what a status has no room for.
 
-use std::{collections::BTreeMap, fmt::Debug};
+use std::fmt::Debug;
 
 use k8s_openapi::{
     api::core::v1::{ConfigMap, Namespace},
@@ -8,8 +8,7 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Client, Resource, ResourceExt as _,
-    api::{DeleteParams, ListParams, Patch, PatchParams},
-    core::ObjectMeta,
+    api::{DeleteParams, ListParams},
 };
 use manifests::{
     api::{
@@ -22,69 +21,30 @@ use manifests::{
 use serde::de::DeserializeOwned;
 use tracing::warn;
 
-use super::{Entry, Inventory, MOST_LISTED, list, listed, parse};
-use crate::{plan::Owner, ssa::MANAGER};
-
-/// How many objects one ConfigMap lists: at most 350 bytes each, so that it stays below 1 MiB.
-const MOST_IN_ONE: usize = 2500;
+use super::{Entry, Inventory, parse};
+use crate::plan::Owner;
 
 const KEY: &str = "inventory.json";
 
-/// Where the rest is kept.
+/// The ConfigMaps of an owner.
 pub struct Overflow<'a> {
-    /// With the provisioner's own rights.
+    /// A client with the permissions of the provisioner.
     pub client: &'a Client,
-    /// Its namespace.
+    /// The system namespace.
     pub namespace: &'a str,
-    /// Whose inventory.
+    /// The owner of the inventory.
     pub owner: &'a Owner,
 }
 
-/// Writes what exceeds the status, and gives what the status has to say. Only a large inventory takes requests.
-///
-/// # Errors
-/// When the ConfigMaps cannot be written; the status must not be written then.
-pub async fn write(at: &Overflow<'_>, inventory: &Inventory) -> Result<Listed, kube::Error> {
-    let mut pieces = if inventory.len() <= MOST_LISTED {
-        list(inventory, MOST_LISTED)
-    } else {
-        let first: Inventory = inventory
-            .iter()
-            .take(MOST_LISTED)
-            .map(|(k, v)| (k.clone(), v.clone()))
-            .collect();
-        let rest: Inventory = inventory
-            .iter()
-            .skip(MOST_LISTED)
-            .map(|(k, v)| (k.clone(), v.clone()))
-            .collect();
-        let mut pieces = list(&first, MOST_LISTED);
-        pieces.extend(list(&rest, MOST_IN_ONE));
-        pieces
-    };
-    let listed = listed(inventory.len(), &mut pieces);
-    let api: Api<ConfigMap> = Api::namespaced(at.client.clone(), at.namespace);
-    for (index, kinds) in pieces.iter().enumerate() {
-        let map = config_map(at, index, kinds);
-        api.patch(
-            map.metadata.name.as_deref().unwrap_or_default(),
-            &PatchParams::apply(MANAGER).force(),
-            &Patch::Apply(&map),
-        )
-        .await?;
-    }
-    Ok(listed)
-}
-
-/// Deletes the ConfigMaps that a status needed and the one that was written after it does not. What fails goes with the
-/// instance.
+/// Deletes the ConfigMaps that a status needed, and that the status which was written after it does not need. The garbage
+/// collector deletes the rest with the instance.
 pub async fn trim(at: &Overflow<'_>, before: Option<&Listed>, after: Option<&Listed>) {
     let (before, after) = (before.map_or(0, pieces), after.map_or(0, pieces));
     let api: Api<ConfigMap> = Api::namespaced(at.client.clone(), at.namespace);
     for index in after..before {
         let name = name(&at.owner.name, index);
         if let Err(error) = api.delete(&name, &DeleteParams::default()).await {
-            warn!(%name, %error, "a ConfigMap of an inventory that has become shorter stays");
+            warn!(%name, %error, "failed to delete a ConfigMap of an inventory");
         }
     }
 }
@@ -185,30 +145,4 @@ fn name(instance: &str, index: usize) -> String {
         "{}-{index}",
         names::generated(instance, &[instance, "inventory"], names::SHORT)
     )
-}
-
-fn config_map(at: &Overflow<'_>, index: usize, kinds: &[InventoryKind]) -> ConfigMap {
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-    let text = serde_json::to_string(kinds).unwrap_or_default(); // texts only: cannot fail
-    ConfigMap {
-        metadata: ObjectMeta {
-            name: Some(name(&at.owner.name, index)),
-            namespace: Some(at.namespace.to_owned()),
-            labels: Some(BTreeMap::from([(
-                labels::INVENTORY_OF.to_owned(),
-                at.owner.name.clone(),
-            )])),
-            owner_references: Some(vec![OwnerReference {
-                api_version: "core.rukpak.io/v1alpha1".to_owned(),
-                kind: "BundleInstance".to_owned(),
-                name: at.owner.name.clone(),
-                uid: at.owner.uid.clone(),
-                controller: Some(true),
-                block_owner_deletion: None,
-            }]),
-            ..ObjectMeta::default()
-        },
-        data: Some(BTreeMap::from([(KEY.to_owned(), text)])),
-        ..ConfigMap::default()
-    }
 }

@@ -26,7 +26,7 @@ use crate::{
     cluster::Cluster,
     desired::{self, Choice, Wanted},
     diff::text::{Change, Origin},
-    live::{Kind, Live},
+    live::{self, Kind, Live},
     message::{clean, count},
     service::Service,
     status::{self, bundles_of},
@@ -155,11 +155,11 @@ async fn candidate(
     let Some(before) = &wanted.live else {
         return Ok(None);
     };
-    let metadata = desired::metadata(before)?;
+    let metadata = live::metadata(before)?;
     let after = live.applied(&wanted.kind, &wanted.object).await?;
     let ours = match &after {
         Some(after) => {
-            let entries = desired::metadata(after)?.managed_fields;
+            let entries = live::metadata(after)?.managed_fields;
             fields::of_provisioner(&entries.unwrap_or_default())
         }
         None => serde_json::Map::new(),

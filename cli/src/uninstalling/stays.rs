@@ -19,7 +19,7 @@ use manifests::{
     object::Identity,
 };
 
-use crate::{args::Cascade, cluster::Cluster, message::count, status};
+use crate::{args::Cascade, cluster::Cluster, inventory, message::count};
 
 /// A definition of the instance, and what there is of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,7 +64,7 @@ impl Definitions {
 /// The definitions that exist.
 pub(crate) async fn definitions(cluster: &Cluster, instance: &BundleInstance) -> Definitions {
     let mut names: BTreeSet<String> = of_kind(instance, "CustomResourceDefinition");
-    let (rest, unread) = match status::rest(cluster, instance).await {
+    let (rest, unread) = match inventory::rest(cluster, instance).await {
         Ok(rest) if rest.len() < missing(instance) => {
             let space = &cluster.system_namespace;
             (rest, Some(format!("it is not in namespace {space}")))
@@ -74,6 +74,7 @@ pub(crate) async fn definitions(cluster: &Cluster, instance: &BundleInstance) ->
     };
     names.extend(
         rest.into_iter()
+            .map(|listed| listed.identity)
             .filter(|it| it.kind == "CustomResourceDefinition")
             .map(|it| it.name),
     );

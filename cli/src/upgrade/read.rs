@@ -20,7 +20,7 @@ use manifests::{
     api::{
         config::{CLUSTER_VERSION, ClusterOperator, ClusterVersion},
         identity::identity,
-        instance::{BundleInstance, Constraint, InventoryKind},
+        instance::{BundleInstance, Constraint},
         labels, listing,
         operator_condition::OperatorCondition,
         platform_status::{self, Details, PlatformStatus},
@@ -38,7 +38,7 @@ use super::{
     olm::{self, Known},
     target::Releases,
 };
-use crate::{cluster::Cluster, live::Live, message, status};
+use crate::{cluster::Cluster, inventory, live::Live, message};
 
 /// The ClusterOperator in which the provisioner tells of all operators.
 const AGGREGATED: &str = "platform-operators-aggregated";
@@ -286,16 +286,22 @@ async fn look_at(
 ) -> anyhow::Result<Accounts> {
     let status = instance.status.as_ref();
     let listed = status.and_then(|status| status.inventory.as_ref());
-    let mut kinds: Vec<InventoryKind> = listed.map(|it| it.kinds.clone()).unwrap_or_default();
-    kinds.extend(status::more(cluster, instance).await?);
+    let kinds = listed.map_or(&[][..], |listed| &listed.kinds);
+    let rest = inventory::rest(cluster, instance).await?;
     let mut accounts = Accounts::new();
-    for kind in &kinds {
-        for (identity, _) in listing::entries(std::slice::from_ref(kind)) {
-            search.listed(&kind.api_version, || identity.clone(), &kind.kind);
-            if identity.group.is_empty() && identity.kind == "ServiceAccount" {
-                accounts.insert(format!("{}:{}", identity.namespace, identity.name));
-            }
+    let mut look = |api_version: &str, identity: &Identity| {
+        search.listed(api_version, || identity.clone(), &identity.kind);
+        if identity.group.is_empty() && identity.kind == "ServiceAccount" {
+            accounts.insert(format!("{}:{}", identity.namespace, identity.name));
         }
+    };
+    for kind in kinds {
+        for (identity, _) in listing::entries(std::slice::from_ref(kind)) {
+            look(&kind.api_version, &identity);
+        }
+    }
+    for listed in &rest {
+        look(&listed.api_version, &listed.identity);
     }
     Ok(accounts)
 }

@@ -461,7 +461,7 @@ pub struct CreatedBundle {
     pub template_hash: String,
 }
 
-/// The objects of an instance. What exceeds its bounds stands in ConfigMaps of the system namespace.
+/// The objects of an instance: 500 of them at most. The recorded revisions have the others.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Inventory {
@@ -471,7 +471,8 @@ pub struct Inventory {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = bounds::INVENTORY_KINDS))]
     pub kinds: Vec<InventoryKind>,
-    /// How many ConfigMaps hold the rest; they are in the system namespace, with the label core.rukpak.io/inventory-of.
+    /// The number of ConfigMaps in which an older provisioner listed the other objects, in the system namespace and with the
+    /// label core.rukpak.io/inventory-of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub more: Option<i64>,
 }

@@ -9,7 +9,10 @@ mod words;
 
 use std::{collections::BTreeSet, time::Duration};
 
-use apply::{informers::View, inventory};
+use apply::{
+    informers::View,
+    inventory::{self, MOST_LISTED},
+};
 use kube::{ResourceExt as _, core::GroupVersionKind};
 use manifests::{
     api::{
@@ -35,7 +38,7 @@ use super::{
     maintain,
     memory::{Memory, Shared},
     outcome::{Done, Failure, Health, Install, Kept, Remedy, Retry, RolledBack},
-    reconcile::{current_status, overflow, sooner},
+    reconcile::{current_status, sooner},
     revisions::{self, owner},
     rollouts::Turn,
     template, trust,
@@ -407,9 +410,8 @@ pub(super) async fn migrate(
             written.revisions.clone_from(&status.revisions);
             if memory.inventory != inventory
                 && let Some(added) = &memory.inventory
-                && let Ok(listed) = inventory::write(&overflow(shared, &owner), added).await
             {
-                status.inventory = Some(listed);
+                status.inventory = Some(inventory::list(added, MOST_LISTED));
                 written.inventory.clone_from(&status.inventory);
             }
             status.removing.extend(leftovers);

@@ -9,9 +9,9 @@ pub(super) mod watched;
 use std::{collections::BTreeSet, time::Duration};
 
 use apply::{
-    drift,
+    drift::{self, Fingerprint},
     informers::View,
-    inventory::{self, Inventory},
+    inventory::{self, Inventory, MOST_LISTED},
     revision::store,
 };
 use jiff::Timestamp;
@@ -19,10 +19,7 @@ use kube::{Resource as _, ResourceExt as _, runtime::events::EventType};
 use manifests::{
     api::{
         condition::{self, reason},
-        instance::{
-            BundleInstance, BundleInstanceStatus, CrdDeletionPolicy, Inventory as Listed,
-            RevisionStatus,
-        },
+        instance::{BundleInstance, BundleInstanceStatus, CrdDeletionPolicy, RevisionStatus},
     },
     object::{Identity, shortened},
 };
@@ -34,12 +31,18 @@ use super::{
     install::{self, Settled},
     memory::{Memory, Shared},
     outcome::{Done, Failure, Install, Kept, Remedy, Retry},
-    reconcile::{overflow, sooner},
+    reconcile::sooner,
     revisions::{self, owner},
 };
 
 /// The time that an admin has to delete the last of several objects that block an upgrade.
 const DELETION_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The number of objects that one reconcile applies again because their former state is unknown: a status that lists only a
+/// part of the objects leaves thousands of them after a restart.
+const MAX_UNKNOWN: usize = 50;
+/// The time until the next of them follow.
+const UNKNOWN_DELAY: Duration = Duration::from_secs(1);
 
 /// The outcome of repairing objects.
 struct Keeping {
@@ -101,8 +104,8 @@ pub(super) async fn run(
             restore_index(instance, shared, memory, &done.revisions, status).await;
         }
     }
-    if is_changed && let Some(inventory) = written(instance, shared, memory).await {
-        done.inventory = inventory;
+    if is_changed && let Some(inventory) = &memory.inventory {
+        done.inventory = inventory::list(inventory, MOST_LISTED);
     }
     let is_over =
         kept.is_as_declared && status.applied_digest.is_some() && says_otherwise(instance, status);
@@ -147,7 +150,7 @@ async fn restore_index(
         revisions: revisions.to_vec(),
         ..status.clone()
     };
-    match revisions::rebuild_index(shared, &owner(instance), &status).await {
+    match revisions::rebuild_index(&shared.ctx, &owner(instance), &status).await {
         Ok(rebuilt) => {
             let inventory = memory.inventory.get_or_insert_default();
             for (identity, entry) in rebuilt.inventory {
@@ -217,6 +220,13 @@ pub(super) fn postpone(memory: &mut Memory, deleted: Vec<Identity>, now: Timesta
     }
 }
 
+/// Reports whether it is unknown how an object was applied.
+fn is_unknown(memory: &Memory, object: &Identity) -> bool {
+    let inventory = memory.inventory.as_ref();
+    let entry = inventory.and_then(|inventory| inventory.get(object));
+    entry.is_some_and(|entry| entry.fields == Some(Fingerprint::UNKNOWN))
+}
+
 /// Reports whether the next attempt of an upgrade comes before the repair of an object: the upgrade was refused because of the
 /// object, and an admin has deleted the object since, so that the upgrade can create the new form. `freed` are the objects
 /// whose deletion the last attempt has observed.
@@ -280,6 +290,7 @@ async fn keep(
     };
     let tried = format!("repair {}", memory.served);
     let mut ready: Vec<Identity> = Vec::new();
+    let mut unknown = 0;
     for identity in drifted {
         if is_for_next_attempt(&identity, &memory.refused, &memory.freed, &view) {
             keeping.again = Some(Duration::ZERO);
@@ -294,6 +305,14 @@ async fn keep(
         let waits = tries.and_then(|tries| tries.must_wait(&tried, now));
         match held.max(waits) {
             Some(left) => keeping.again = sooner(keeping.again, Some(left)),
+            None if view.objects.contains_key(&identity) && is_unknown(memory, &identity) => {
+                unknown += 1;
+                if unknown <= MAX_UNKNOWN {
+                    ready.push(identity);
+                } else {
+                    keeping.again = sooner(keeping.again, Some(UNKNOWN_DELAY));
+                }
+            }
             None => ready.push(identity),
         }
     }
@@ -336,19 +355,6 @@ pub(super) fn says_otherwise(instance: &BundleInstance, status: &BundleInstanceS
     };
     let mut conditions = status.conditions.iter();
     conditions.any(|c| c.type_ == condition::INSTALLED && c.reason != expected)
-}
-
-/// Returns what the status says of the inventory after a repair; `None` if the inventory cannot be written.
-async fn written(instance: &BundleInstance, shared: &Shared, memory: &Memory) -> Option<Listed> {
-    let owner = owner(instance);
-    match inventory::write(&overflow(shared, &owner), memory.inventory.as_ref()?).await {
-        Ok(listed) => Some(listed),
-        Err(error) => {
-            // The old fingerprints are repaired once more after a restart, which does no harm.
-            warn!(%error, "failed to write the inventory");
-            None
-        }
-    }
 }
 
 /// Reports why installed objects could not be repaired, while the conditions are about another bundle.

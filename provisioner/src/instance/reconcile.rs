@@ -30,7 +30,7 @@ use super::{
     write::{Written, declaration, retry_token, write_status},
 };
 use crate::{metrics::Controller, overrides::Digests};
-use apply::{backoff::spread, inventory, plan::Owner};
+use apply::{backoff::spread, inventory};
 
 /// Why a look at an instance could not be finished. What is wrong with the instance itself stands in its status.
 #[derive(Debug, thiserror::Error)]
@@ -126,7 +126,12 @@ pub(super) async fn reconcile(
                 again = sooner(again, Some(Duration::from_secs(1)));
             }
             let (old, new) = (before.inventory.as_ref(), status.inventory.as_ref());
-            inventory::trim(&overflow(&shared, &owner(&instance)), old, new).await;
+            inventory::trim(
+                &revisions::overflow(&shared.ctx, &owner(&instance)),
+                old,
+                new,
+            )
+            .await;
             tell::changes(&instance, &shared, &before, &status).await;
         }
         memory.rest(&status);
@@ -427,51 +432,45 @@ pub(super) fn valid(bundle: &Bundle) -> Valid {
     }
 }
 
-/// Reads the inventory once; after that it is in memory. One that is lost is built from the recorded revisions.
+/// Reads the inventory once; after that it is in memory. What is lost, or has no room in the status, is built from the
+/// recorded revisions.
 pub(super) async fn read_inventory(
     instance: &BundleInstance,
     shared: &Shared,
     memory: &mut Memory,
     status: &BundleInstanceStatus,
 ) -> Result<(), kube::Error> {
-    if memory.inventory.is_none() {
-        let owner = owner(instance);
-        let at = overflow(shared, &owner);
-        let listed = status.inventory.clone().unwrap_or_default();
-        let is_deleted = instance.metadata.deletion_timestamp.is_some();
-        let read = if is_deleted {
-            inventory::read_left(&at, &listed).await
-        } else {
-            inventory::read(&at, &listed).await
-        };
-        let has_records = revisions::live(status).next().is_some();
-        let is_lost = match &read {
-            // A ConfigMap is missing.
-            Err(kube::Error::Api(answer)) => answer.code == 404 && has_records,
-            _ => revisions::is_index_lost(status),
-        };
-        if !is_lost {
-            memory.inventory = Some(read?);
-            return Ok(());
-        }
-        let mut rebuilt = revisions::rebuild_index(shared, &owner, status).await?;
-        if is_deleted && rebuilt.unread.is_some() {
-            inventory::find_unreferenced(&at, &mut rebuilt.inventory).await?;
-        }
+    if memory.inventory.is_some() {
+        return Ok(());
+    }
+    let owner = owner(instance);
+    let at = revisions::overflow(&shared.ctx, &owner);
+    let listed = status.inventory.clone().unwrap_or_default();
+    let is_deleted = instance.metadata.deletion_timestamp.is_some();
+    let read = if is_deleted {
+        inventory::read_left(&at, &listed).await
+    } else {
+        inventory::read(&at, &listed).await
+    };
+    let has_records = revisions::newest(status).is_some();
+    let is_missing = matches!(&read, Err(kube::Error::Api(answer)) if answer.code == 404);
+    let is_part = is_missing || status.inventory.is_none() || !inventory::is_whole(&listed);
+    let mut inventory = if is_part && has_records {
+        let rebuilt = revisions::rebuild_index(&shared.ctx, &owner, status).await?;
         memory.unread = rebuilt.unread;
         memory.leftovers = rebuilt.leftovers;
-        memory.inventory = Some(rebuilt.inventory);
+        rebuilt.inventory
+    } else {
+        if !inventory::is_whole(&listed) {
+            memory.unread = status.revisions.last().map(|last| last.number);
+        }
+        read?
+    };
+    if is_deleted && memory.unread.is_some() {
+        inventory::find_unreferenced(&at, &mut inventory).await?;
     }
+    memory.inventory = Some(inventory);
     Ok(())
-}
-
-/// Where large inventories are kept.
-pub(super) fn overflow<'a>(shared: &'a Shared, owner: &'a Owner) -> inventory::Overflow<'a> {
-    inventory::Overflow {
-        client: &shared.ctx.client,
-        namespace: &shared.ctx.settings.system_namespace,
-        owner,
-    }
 }
 
 async fn add_finalizer(instance: &BundleInstance, shared: &Shared) -> Result<(), Error> {

@@ -7,20 +7,20 @@
 //! The status lists the revisions; their objects are in Secrets ([`apply::revision::store`]), which are read when an object
 //! has to be repaired, pruned or rolled back, and never cached.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use apply::{
     drift::Fingerprint,
-    inventory::Inventory,
+    inventory::{self, Inventory},
     plan::Plan,
     revision::{self, Encoded, Header, Revision, store},
 };
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::ResourceExt as _;
+use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::Time};
+use kube::{Api, ResourceExt as _};
 use manifests::{
     api::{
-        holder::Owner,
+        holder::{Holder, Owner},
         instance::{
             BundleInstance, BundleInstanceSpec, BundleInstanceStatus, Cause, RevisionState,
             RevisionStatus, ServiceAccountRef, ready,
@@ -30,6 +30,8 @@ use manifests::{
     object::{Identity, group_version},
 };
 use tracing::warn;
+
+use crate::context::Context;
 
 use super::{
     install::{Rendered, plan},
@@ -78,12 +80,16 @@ pub(super) fn is_index_lost(status: &BundleInstanceStatus) -> bool {
     status.inventory.is_none() && live(status).next().is_some()
 }
 
-/// Returns the revisions that a lost index is built from, the newest first: those that are live, and while objects of former
-/// revisions remain, those that are archived.
+/// Returns the revisions that an index is built from, the newest first: those that are live, those whose rollout was not
+/// finished before a newer one began, and while objects of former revisions remain, all that are archived.
 pub(super) fn indexed(status: &BundleInstanceStatus) -> impl Iterator<Item = &RevisionStatus> {
     let has_leftovers = !status.removing.is_empty();
+    let active = active(status).map(|active| active.number);
     let revisions = status.revisions.iter().rev();
-    revisions.filter(move |revision| has_leftovers || revision.state != RevisionState::Archived)
+    revisions.filter(move |revision| {
+        let is_superseded = active < Some(revision.number);
+        has_leftovers || is_superseded || revision.state != RevisionState::Archived
+    })
 }
 
 /// Reports whether all objects of a revision were applied, and are still to be installed.
@@ -128,6 +134,7 @@ pub(super) fn leftovers(
 /// An index that was built from the records.
 #[derive(Debug, Default)]
 pub(super) struct Rebuilt {
+    /// The objects of the revisions, and those that the status lists.
     pub(super) inventory: Inventory,
     /// A live revision whose record cannot be used.
     pub(super) unread: Option<i64>,
@@ -135,18 +142,19 @@ pub(super) struct Rebuilt {
     pub(super) leftovers: Vec<Identity>,
 }
 
-/// Builds a lost index from the records.
+/// Builds an index that is lost, or of which the status lists only a part, from the records.
 ///
 /// # Errors
 /// Returns an error if the API server does not answer.
 pub(super) async fn rebuild_index(
-    shared: &Shared,
+    ctx: &Context,
     owner: &Owner,
     status: &BundleInstanceStatus,
 ) -> Result<Rebuilt, kube::Error> {
     let mut rebuilt = Rebuilt::default();
     for revision in indexed(status) {
-        let record = match read(shared, owner, revision).await {
+        let store = store(ctx, owner);
+        let record = match store.read::<RevisionDetails>(reference(revision)).await {
             Ok(record) => record,
             Err(store::Error::Request { source, .. }) => return Err(*source),
             Err(error) => {
@@ -159,12 +167,70 @@ pub(super) async fn rebuild_index(
         };
         let namespace = &record.header.namespace;
         let nothing = Inventory::new();
-        let plan = plan(&shared.ctx, record.objects, &nothing, owner, namespace).await?;
+        let mut plan = plan(ctx, record.objects, &nothing, owner, namespace).await?;
+        leave_out_namespaces(ctx, owner, &mut plan).await?;
         let leftovers = leftovers(&rebuilt, status, revision, &plan);
         rebuilt.leftovers.extend(leftovers);
         index(&mut rebuilt.inventory, &plan, was_applied(status, revision));
     }
+    add_listed(&mut rebuilt, status);
     Ok(rebuilt)
+}
+
+/// Removes the Namespaces of other clients from a plan: a rollout uses these as they are.
+async fn leave_out_namespaces(
+    ctx: &Context,
+    owner: &Owner,
+    plan: &mut Plan,
+) -> Result<(), kube::Error> {
+    let api = Api::<Namespace>::all(ctx.client.clone());
+    let mut others = BTreeSet::new();
+    for step in &plan.steps {
+        let object = &step.object;
+        if object.group().is_empty() && object.kind() == "Namespace" {
+            let live = api.get_metadata_opt(object.name()).await?;
+            if !live.is_some_and(|live| Holder::of(&live.metadata, owner) == Holder::Us) {
+                others.insert(object.identity());
+            }
+        }
+    }
+    plan.steps
+        .retain(|step| !others.contains(&step.object.identity()));
+    Ok(())
+}
+
+/// Adds what the status lists of an index that was built from the records.
+pub(super) fn add_listed(rebuilt: &mut Rebuilt, status: &BundleInstanceStatus) {
+    if let Some(listed) = &status.inventory {
+        rebuilt.inventory.extend(inventory::parse(&listed.kinds));
+    }
+}
+
+/// Reads the whole inventory of an instance: what the status does not list is recorded.
+///
+/// # Errors
+/// Returns an error if the API server does not answer.
+pub(crate) async fn inventory_of(
+    ctx: &Context,
+    instance: &BundleInstance,
+) -> Result<Inventory, kube::Error> {
+    let status = instance.status.clone().unwrap_or_default();
+    let owner = owner(instance);
+    match &status.inventory {
+        Some(listed) if inventory::is_whole(listed) => {
+            inventory::read(&overflow(ctx, &owner), listed).await
+        }
+        _ => Ok(rebuild_index(ctx, &owner, &status).await?.inventory),
+    }
+}
+
+/// Returns where older provisioners listed what the status has no room for.
+pub(super) fn overflow<'a>(ctx: &'a Context, owner: &'a Owner) -> inventory::Overflow<'a> {
+    inventory::Overflow {
+        client: &ctx.client,
+        namespace: &ctx.settings.system_namespace,
+        owner,
+    }
 }
 
 /// Returns the account that the installed objects are watched and repaired with: a changed `spec.serviceAccount` counts once
@@ -203,10 +269,10 @@ pub(super) fn rollback(
 }
 
 /// Returns where the records of an instance are.
-pub(super) fn store<'a>(shared: &'a Shared, owner: &'a Owner) -> store::Store<'a> {
+pub(super) fn store<'a>(ctx: &'a Context, owner: &'a Owner) -> store::Store<'a> {
     store::Store {
-        client: &shared.ctx.client,
-        namespace: &shared.ctx.settings.system_namespace,
+        client: &ctx.client,
+        namespace: &ctx.settings.system_namespace,
         owner,
     }
 }
@@ -220,12 +286,15 @@ pub(super) async fn read(
     owner: &Owner,
     revision: &RevisionStatus,
 ) -> Result<Revision<RevisionDetails>, store::Error> {
-    let reference = store::Reference {
+    store(&shared.ctx, owner).read(reference(revision)).await
+}
+
+fn reference(revision: &RevisionStatus) -> store::Reference<'_> {
+    store::Reference {
         number: revision.number,
         parts: revision.parts,
         checksum: &revision.checksum,
-    };
-    store(shared, owner).read(reference).await
+    }
 }
 
 /// The reason why a revision cannot be recorded.
@@ -251,7 +320,7 @@ pub(super) async fn record(
     rendered: &Rendered,
     why: (Cause, Option<i64>),
 ) -> Result<RevisionStatus, RecordError> {
-    let store = store(shared, owner);
+    let store = store(&shared.ctx, owner);
     let first = status.revisions.last().map_or(0, |newest| newest.number) + 1;
     let mut number = first;
     loop {
@@ -435,7 +504,7 @@ pub(super) async fn delete(
 ) -> Vec<i64> {
     let mut deleted = Vec::new();
     for revision in revisions {
-        match store(shared, owner)
+        match store(&shared.ctx, owner)
             .delete(revision.number, revision.parts)
             .await
         {
@@ -458,7 +527,7 @@ pub(super) async fn delete_all(
     owner: &Owner,
     status: &BundleInstanceStatus,
 ) -> Result<(), store::Error> {
-    let store = store(shared, owner);
+    let store = store(&shared.ctx, owner);
     for revision in &status.revisions {
         store.delete(revision.number, revision.parts).await?;
     }

@@ -33,7 +33,7 @@ use super::{
     install::{self, refusals},
     memory::{Memory, Shared},
     outcome::Retry,
-    reconcile::{Error, current_status, overflow, read_inventory},
+    reconcile::{Error, current_status, read_inventory},
     revisions::{self, owner},
     status,
     write::{declaration, write_status},
@@ -103,9 +103,8 @@ pub(super) async fn run(
         for failure in failed {
             warn!(name, message = failure.message, "not let go");
         }
-        inventory::write(&overflow(shared, &owner), &Inventory::new())
-            .await
-            .map_err(Error::on("remove the inventory", instance))?;
+        let at = revisions::overflow(&shared.ctx, &owner);
+        inventory::trim(&at, before.inventory.as_ref(), None).await;
         return finish(instance, shared, memory, tried).await;
     }
     let policy = instance.spec.crd_deletion_policy;

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashSet};
 use apply::{
     health::Health,
     informers::View,
-    inventory::{self, Entry, Inventory},
+    inventory::{self, Entry, Inventory, MOST_LISTED},
     plan::{self, Leaving, Owner, Plan, Step},
     preflight::{self, Check, Findings, Problem},
     revision,
@@ -38,7 +38,6 @@ use crate::{
         memory::{Memory, Shared},
         outcome::{Done, Failure, Remedy, Retry},
         policy,
-        reconcile::overflow,
         revisions::{self, RecordError, owner},
         rollback::Unhealthy,
         rollouts::Turn,
@@ -834,15 +833,12 @@ async fn note_intent(
     intend(inventory, plan);
     let fail = |error: &dyn std::fmt::Display| Failure {
         bundle: target.bundle_name(),
-        message: format!("the inventory cannot be written: {error}"),
+        message: format!("the status cannot be written: {error}"),
         touched: false,
         retry: Retry::Soon,
         remedy: Remedy::World,
     };
-    let owner = owner(instance);
-    let listed = inventory::write(&overflow(shared, &owner), inventory)
-        .await
-        .map_err(|error| fail(&error))?;
+    let listed = inventory::list(inventory, MOST_LISTED);
     let mut status = status::applying(
         before,
         &declaration(instance, memory),

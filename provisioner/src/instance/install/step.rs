@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use apply::{
-    inventory,
+    inventory::{self, MOST_LISTED},
     plan::{Plan, Step, Wave},
     preflight::ownership,
     ssa::{self, Apply, Permission, Recreation},
@@ -35,7 +35,6 @@ use crate::instance::{
     maintain,
     memory::{Memory, Shared},
     outcome::{Applying, Done, Failure, Retry},
-    reconcile::overflow,
     revisions::{self, owner},
     rollouts::Turn,
 };
@@ -202,9 +201,7 @@ pub(super) async fn step(
     progress.applied.extend(report.applied.into_keys());
     if !rest.is_empty() {
         let inventory = memory.inventory.get_or_insert_default();
-        let inventory = inventory::write(&overflow(shared, owner), inventory)
-            .await
-            .map_err(|error| soon(target, "the inventory cannot be written", &error))?;
+        let inventory = inventory::list(inventory, MOST_LISTED);
         let applying = Applying {
             bundle: target.bundle_name(),
             applied: progress.applied.len(),
@@ -289,9 +286,7 @@ async fn finish(
         newest.applied.get_or_insert_with(|| Time((ctx.now)()));
     }
     let inventory = settle_inventory(memory, &pruned);
-    let inventory = inventory::write(&overflow(shared, &owner), inventory)
-        .await
-        .map_err(|error| soon(target, "the inventory cannot be written", &error))?;
+    let inventory = inventory::list(inventory, MOST_LISTED);
     let left = plan.leaving.iter().filter(|leaving| {
         !pruned.deleted.contains(&leaving.identity)
             && !pruned.released.contains_key(&leaving.identity)

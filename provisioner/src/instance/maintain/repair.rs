@@ -23,7 +23,7 @@ use tracing::info;
 
 use super::{
     form::{Form, Forms, Steps},
-    unusable,
+    is_unknown, unusable,
 };
 use crate::instance::{
     claims,
@@ -292,16 +292,32 @@ async fn apply(
         concurrency: ctx.settings.concurrency,
         permits: &ctx.repair_permits,
     };
-    let report = apply.repair(&steps).await;
+    let mut report = apply.repair(&steps).await;
+    let is_confirmed = |identity: &Identity, applied: &Applied| {
+        let seen = drift.view.objects.get(identity);
+        is_unknown(memory, identity)
+            && applied.taken.is_empty()
+            && seen.is_some_and(|seen| seen.fields == applied.fields)
+    };
+    let applied = report.applied.iter();
+    let confirmed: BTreeSet<Identity> = applied
+        .filter(|(identity, applied)| is_confirmed(identity, applied))
+        .map(|(identity, _)| identity.clone())
+        .collect();
     install::take_over(drift.instance, shared, memory, &steps, &report);
     drop(claim); // held until here
+    let is_applied: BTreeSet<Identity> = report.applied.keys().cloned().collect();
+    // An object that was as declared is no news.
+    report
+        .applied
+        .retain(|identity, _| !confirmed.contains(identity));
     tell(drift, shared, memory, &report).await;
     if !report.failed.is_empty() {
         outcome.lines.push(install::refusals(&report.failed));
     }
     for step in &steps {
         let identity = step.object.identity();
-        if !report.applied.contains_key(&identity) {
+        if !is_applied.contains(&identity) {
             let failures = report.failed.iter();
             let own: Vec<_> = failures
                 .filter(|failure| failure.identity == identity)

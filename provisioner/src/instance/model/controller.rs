@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use apply::{
     informers::View,
-    inventory::{self, Inventory, MOST_LISTED},
+    inventory::{self, Inventory},
     plan::{self, Plan},
 };
 use jiff::Timestamp;
@@ -84,13 +84,12 @@ pub(super) fn planned(server: &Server, objects: Vec<Object>, inventory: &Invento
     )
 }
 
+/// The number of objects that a status lists.
+pub(super) const MOST_LISTED: usize = 4;
+
 /// Returns an inventory as the status lists it.
 pub(super) fn listed(inventory: &Inventory) -> Listed {
-    Listed {
-        count: i64::try_from(inventory.len()).unwrap(),
-        kinds: inventory::list(inventory, MOST_LISTED).remove(0),
-        more: None,
-    }
+    inventory::list(inventory, MOST_LISTED)
 }
 
 impl Controller {
@@ -181,19 +180,24 @@ impl Controller {
         Ok(outcome)
     }
 
-    /// Reads the inventory once. One that the status has lost is built from the records again.
+    /// Reads the inventory once. What the status does not list is built from the records.
     pub(super) fn read_inventory(&mut self, server: &Server, status: &BundleInstanceStatus) {
         if self.inventory.is_some() {
             return;
         }
-        let kinds = status.inventory.as_ref().map(|listed| listed.kinds.clone());
-        let kinds = kinds.unwrap_or_default();
-        self.inventory = Some(if revisions::is_index_lost(status) {
+        let listed = status.inventory.clone();
+        let is_whole = listed.as_ref().is_none_or(inventory::is_whole);
+        let is_part = listed.is_none() || !is_whole;
+        self.inventory = Some(if is_part && revisions::newest(status).is_some() {
             let rebuilt = Self::rebuilt_index(server, status);
             self.unread = rebuilt.unread;
             self.leftovers = rebuilt.leftovers;
             rebuilt.inventory
         } else {
+            if !is_whole {
+                self.unread = status.revisions.last().map(|last| last.number);
+            }
+            let kinds = listed.map(|listed| listed.kinds).unwrap_or_default();
             inventory::parse(&kinds).collect()
         });
     }
@@ -214,6 +218,7 @@ impl Controller {
             let was_applied = revisions::was_applied(status, revision);
             revisions::index(&mut rebuilt.inventory, &plan, was_applied);
         }
+        revisions::add_listed(&mut rebuilt, status);
         rebuilt
     }
 

@@ -223,7 +223,8 @@ impl Operation {
             Self::LoseRecord(index, is_altered) => lose(server, *index, *is_altered),
             Self::Restart => {
                 // What an unfinished rollout has applied is in memory only.
-                server.is_disturbed |= server.status().applied_digest.is_none();
+                server.is_disturbed |=
+                    server.status().applied_digest.is_none() || !server.lists_all();
                 *controller = Controller::default();
             }
             Self::Kill(requests) => {
@@ -331,7 +332,7 @@ fn lose(server: &mut Server, index: Index, is_altered: bool) {
         server.records.remove(&number);
     }
     server.lost.insert(number);
-    server.has_lost_both |= server.status().inventory.is_none();
+    server.has_lost_both |= !server.lists_all();
 }
 
 /// Removes all finalizers. What waited for one is deleted.

@@ -59,9 +59,11 @@ impl Server {
         let has_begun = newest.is_none_or(|newest| {
             status.applied_digest.is_some() || self.started.contains(&(newest.number, step.wave))
         });
+        // Without the record of the active revision, the newest form is the only one that is known.
+        let has_lost_active = revisions::active(&status).is_none() && !self.lost.is_empty();
         let problem = if Some(step.hash) != new && Some(step.hash) != old {
             "a form that no live revision records"
-        } else if Some(step.hash) != old && !has_begun {
+        } else if Some(step.hash) != old && !has_begun && !has_lost_active {
             "the newer form before its wave has begun"
         } else {
             return;

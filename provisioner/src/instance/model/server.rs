@@ -10,6 +10,7 @@ use apply::{
     drift::Fingerprint,
     health::Health,
     informers::{Seen, View},
+    inventory,
     plan::{Owner, Step, Wave},
     revision::{self, Encoded, ObjectHash, Revision},
     ssa::{Cause, Failure},
@@ -105,6 +106,12 @@ impl Server {
 
     pub(super) fn status(&self) -> BundleInstanceStatus {
         self.instance.status.clone().unwrap_or_default()
+    }
+
+    /// Reports whether the status lists every object.
+    pub(super) fn lists_all(&self) -> bool {
+        let inventory = self.status().inventory;
+        inventory.is_some_and(|listed| inventory::is_whole(&listed))
     }
 
     pub(super) fn has_definition(&self) -> bool {

@@ -15,11 +15,8 @@ use manifests::{
 use tracing::debug;
 
 use super::state::{Seen, Span};
-use crate::context::Context;
-use apply::{
-    inventory::{self, Inventory, Overflow},
-    plan::Owner,
-};
+use crate::{context::Context, instance::inventory_of};
+use apply::inventory::Inventory;
 
 /// How many roles of one instance are read: real bundles have a handful.
 const MOST_ROLES: usize = 256;
@@ -47,7 +44,7 @@ pub(super) async fn at(
 
 async fn what(ctx: &Context, instance: &BundleInstance, span: Span) -> Result<Seen, kube::Error> {
     let mut search = Search::new(span.from, span.to);
-    let inventory = match whole(ctx, instance).await {
+    let inventory = match inventory_of(ctx, instance).await {
         Ok(inventory) => inventory,
         Err(error) if is_refusal(&error) => {
             search.miss();
@@ -114,23 +111,6 @@ pub(super) fn accounts<'a>(objects: impl Iterator<Item = &'a Identity>) -> Vec<S
         .take(MOST_ACCOUNTS)
         .map(|it| format!("{}:{}", it.namespace, it.name))
         .collect()
-}
-
-async fn whole(ctx: &Context, instance: &BundleInstance) -> Result<Inventory, kube::Error> {
-    let status = instance.status.as_ref();
-    let Some(listed) = status.and_then(|status| status.inventory.as_ref()) else {
-        return Ok(Inventory::new());
-    };
-    let owner = Owner {
-        name: instance.name_any(),
-        uid: instance.uid().unwrap_or_default(),
-    };
-    let overflow = Overflow {
-        client: &ctx.client,
-        namespace: &ctx.settings.system_namespace,
-        owner: &owner,
-    };
-    inventory::read(&overflow, listed).await
 }
 
 /// A role; nothing if it is gone.

@@ -1,0 +1,136 @@
+//! The objects of a BundleInstance that its status has no room for.
+//!
+//! The recorded revisions have these objects. An older provisioner listed the objects in ConfigMaps of the system namespace.
+
+use std::collections::BTreeSet;
+
+use apply::inventory::is_whole;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{Api, ResourceExt as _, api::ListParams};
+use manifests::{
+    api::{
+        decorate,
+        holder::{Holder, Owner},
+        instance::{BundleInstance, Inventory, InventoryKind, RevisionState},
+        labels, listing,
+    },
+    object::{Identity, Object},
+};
+
+use crate::{
+    cluster::Cluster,
+    live::{Live, metadata},
+    revisions,
+};
+
+/// The key of the ConfigMaps.
+const KEY: &str = "inventory.json";
+
+/// An object and the version in which it is applied.
+#[derive(Debug)]
+pub(crate) struct Listed {
+    pub(crate) api_version: String,
+    pub(crate) identity: Identity,
+}
+
+/// Returns the objects of an instance that the status has no room for.
+///
+/// # Errors
+/// Returns an error if the records of the revisions, or the ConfigMaps of an older provisioner, cannot be read.
+pub(crate) async fn rest(
+    cluster: &Cluster,
+    instance: &BundleInstance,
+) -> anyhow::Result<Vec<Listed>> {
+    let status = instance.status.as_ref();
+    let Some(listed) = status.and_then(|status| status.inventory.as_ref()) else {
+        return Ok(Vec::new());
+    };
+    if listed.more.is_some_and(|more| more > 0) {
+        return in_config_maps(cluster, instance).await;
+    }
+    if is_whole(listed) {
+        return Ok(Vec::new());
+    }
+    recorded(cluster, instance, listed).await
+}
+
+/// Reads the records of the live revisions.
+async fn recorded(
+    cluster: &Cluster,
+    instance: &BundleInstance,
+    listed: &Inventory,
+) -> anyhow::Result<Vec<Listed>> {
+    let owner = Owner {
+        name: instance.name_any(),
+        uid: instance.uid().unwrap_or_default(),
+    };
+    let mut known: BTreeSet<Identity> = listing::entries(&listed.kinds)
+        .map(|(identity, _)| identity)
+        .collect();
+    let live = revisions::all(instance).iter();
+    let live = live.filter(|revision| revision.state != RevisionState::Archived);
+    let mut rest = Vec::new();
+    for revision in live {
+        let record = revisions::read(cluster, instance, revision.number).await?;
+        let mut kinds = Live::new(cluster, &record.objects);
+        for mut object in record.objects {
+            let kind = kinds.kind(object.api_version(), object.kind()).await?;
+            if let Some(kind) = &kind {
+                decorate::place(&mut object, kind.namespaced, &record.header.namespace);
+            }
+            let identity = object.identity();
+            if !known.insert(identity.clone()) {
+                continue;
+            }
+            // A Namespace of another client is recorded, and is not an object of the instance.
+            if let Some(kind) = kind.filter(|_| is_namespace(&object)) {
+                let found = kinds.get(&kind, &identity).await?;
+                let found = found.as_ref().map(metadata).transpose()?;
+                if !found.is_some_and(|found| Holder::of(&found, &owner) == Holder::Us) {
+                    continue;
+                }
+            }
+            rest.push(Listed {
+                api_version: object.api_version().to_owned(),
+                identity,
+            });
+        }
+    }
+    Ok(rest)
+}
+
+fn is_namespace(object: &Object) -> bool {
+    object.group().is_empty() && object.kind() == "Namespace"
+}
+
+/// Reads the ConfigMaps of an older provisioner.
+async fn in_config_maps(
+    cluster: &Cluster,
+    instance: &BundleInstance,
+) -> anyhow::Result<Vec<Listed>> {
+    let name = instance.name_any();
+    let maps = Api::<ConfigMap>::namespaced(cluster.client.clone(), &cluster.system_namespace);
+    let selector = format!("{}={name}", labels::INVENTORY_OF);
+    let found = maps.list(&ListParams::default().labels(&selector)).await;
+    let found = found.map_err(|error| {
+        cluster.trouble(format!("failed to read the inventory of {name}"), error)
+    })?;
+    let mut rest = Vec::new();
+    let uid = instance.uid().unwrap_or_default();
+    for map in found {
+        if !map.owner_references().iter().any(|owner| owner.uid == uid) {
+            continue; // of an instance that had the same name
+        }
+        let text = map.data.as_ref().and_then(|data| data.get(KEY));
+        let kinds: Option<Vec<InventoryKind>> =
+            text.map(|text| serde_json::from_str(text)).transpose()?;
+        for kind in kinds.unwrap_or_default() {
+            let entries = listing::entries(std::slice::from_ref(&kind));
+            rest.extend(entries.map(|(identity, _)| Listed {
+                api_version: kind.api_version.clone(),
+                identity,
+            }));
+        }
+    }
+    Ok(rest)
+}
