@@ -190,20 +190,6 @@ fn archives_and_images_are_catalogs_too() {
 }
 
 #[test]
-fn what_strangers_write_gives_a_terminal_no_orders() {
-    let place = Place::new();
-    place.write(
-        "c/\u{1b}x",
-        "{\"schema\": \"olm.package\", \"name\": \"\\u001b[31m\"}",
-    );
-    let run = place.fail("catalog validate c");
-    assert!(
-        !run.out.contains('\u{1b}') && !run.err.contains('\u{1b}'),
-        "{run:?}"
-    );
-}
-
-#[test]
 fn what_cannot_be_read_is_an_error_that_counts() {
     let place = place();
     let run = place.fail("catalog validate /nowhere");
@@ -223,7 +209,7 @@ fn a_deprecation_is_repeated_as_far_as_anybody_reads_it() {
 }
 
 #[test]
-fn names_of_strangers_give_a_terminal_no_orders() {
+fn catalogs_give_a_terminal_no_orders() {
     let place = place();
     let text = CATALOG.replace("tidewatch.v1.2.0", "tidewatch\u{202e}.v1.2.0");
     place.write("catalog/tidewatch/catalog.yaml", text);
@@ -239,4 +225,11 @@ fn names_of_strangers_give_a_terminal_no_orders() {
         run.out_has("1.2.0");
         assert!(!run.out.contains('\u{202e}'), "{args:?}: {run:?}");
     }
+    place.write(
+        "c/\u{1b}x",
+        "{\"schema\": \"olm.package\", \"name\": \"\\u001b[31m\"}",
+    );
+    let run = place.fail("catalog validate c");
+    run.out_lacks("\u{1b}");
+    run.err_lacks("\u{1b}");
 }

@@ -1,6 +1,11 @@
 //! Memory of the whole process over archives that are small and become much: no archive takes more than 256 MB.
 
-use std::{fs, process::Stdio, thread, time::Duration};
+use std::{
+    fs,
+    process::{Command, ExitStatus, Stdio},
+    thread,
+    time::Duration,
+};
 
 use serde_json::{Value, json};
 
@@ -177,32 +182,32 @@ fn registry() -> Vec<(&'static str, &'static str, String)> {
     ])
 }
 
-/// The most memory that a process had resident, which the kernel reports as long as it runs.
-fn peak(place: &Place, args: &[&str]) -> u64 {
-    let mut command = place.command(&binary());
-    command
-        .args(args)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    let mut child = command.spawn().unwrap();
+/// Runs a command; the most memory that it had in KiB, by a field that the kernel reports as long as it runs, and its end.
+pub(crate) fn peak(command: &mut Command, field: &str) -> (u64, ExitStatus) {
+    let mut child = command.stdout(Stdio::null()).spawn().unwrap();
     let status = format!("/proc/{}/status", child.id());
     let mut peak = 0;
-    loop {
+    let ended = loop {
         let text = fs::read_to_string(&status).unwrap_or_default();
-        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let line = text.lines().find_map(|line| line.strip_prefix(field));
         let now = line.and_then(|line| line.trim().strip_suffix(" kB"));
         peak = now.map_or(peak, |now| peak.max(now.trim().parse().unwrap()));
         if let Some(ended) = child.try_wait().unwrap() {
-            // Refused or converted, but never killed.
-            assert!(
-                ended.code().is_some_and(|code| code < 2),
-                "{args:?}: {ended}"
-            );
-            break;
+            break ended;
         }
         thread::sleep(Duration::from_millis(2));
-    }
+    };
     assert!(peak > 0, "the kernel reports nothing");
+    (peak, ended)
+}
+
+/// The most resident memory of a command that refuses or converts bundles.
+fn resident(place: &Place, args: &[&str]) -> u64 {
+    let mut command = place.command(&binary());
+    let (peak, ended) = peak(command.args(args).stderr(Stdio::null()), "VmHWM:");
+    // Never killed.
+    let is_code = ended.code().is_some_and(|code| code < 2);
+    assert!(is_code, "{args:?}: {ended}");
     peak
 }
 
@@ -216,7 +221,7 @@ fn assert_bounded(place: &Place, about: &str, bundle: &str) {
         &["validate"],
         &["inspect", "-o", "json"],
     ] {
-        let peak = peak(place, &[command, &[archive.as_str()]].concat());
+        let peak = resident(place, &[command, &[archive.as_str()]].concat());
         eprintln!("{about}: {command:?} took {peak} KiB");
         assert!(peak < MAX_RESIDENT, "{about}: {command:?} took {peak} KiB");
     }
@@ -273,8 +278,8 @@ fn reports_of_many_bundles_are_not_kept() {
     let bundles: Vec<&str> = bundles.iter().map(String::as_str).collect();
     for format in ["sarif", "json"] {
         let args = ["validate", "-o", format];
-        let one = peak(&place, &[&args[..], &["tide0"]].concat());
-        let all = peak(&place, &[&args[..], &bundles[..]].concat());
+        let one = resident(&place, &[&args[..], &["tide0"]].concat());
+        let all = resident(&place, &[&args[..], &bundles[..]].concat());
         assert!(
             all < one + 32_000,
             "{format}: {all} KiB of all, {one} KiB of one"

@@ -1,10 +1,11 @@
 //! What an image takes of memory, however large it is.
 
-use std::{fs, process::Stdio, thread, time::Duration};
+use std::fs;
 
 use tests::{Buildah, Registry};
 
 use super::Desk;
+use crate::memory;
 
 /// More than fits into what a command may take, many times over.
 const SIZE: usize = 200 << 20;
@@ -58,24 +59,11 @@ fn memory_does_not_grow_with_the_image() {
     assert!(size > SIZE as u64, "{size}");
 }
 
-/// The most that the process was seen to have in memory, which the kernel tells as long as it runs.
+/// The most memory of a command that succeeds, without that of files.
 pub(crate) fn peak(desk: &Desk, args: &[&str]) -> u64 {
     let mut command = desk.command();
     command.args(args).arg("--tls-verify=false");
-    let mut child = command.stdout(Stdio::null()).spawn().unwrap();
-    let status = format!("/proc/{}/status", child.id());
-    let mut peak = 0;
-    let ended = loop {
-        let text = fs::read_to_string(&status).unwrap_or_default();
-        let line = text.lines().find_map(|line| line.strip_prefix("RssAnon:"));
-        let now = line.and_then(|line| line.trim().strip_suffix(" kB"));
-        peak = now.map_or(peak, |now| peak.max(now.trim().parse().unwrap()));
-        if let Some(ended) = child.try_wait().unwrap() {
-            break ended;
-        }
-        thread::sleep(Duration::from_millis(5));
-    };
+    let (peak, ended) = memory::peak(&mut command, "RssAnon:");
     assert!(ended.success(), "{args:?}");
-    assert!(peak > 0, "the kernel told nothing");
     peak
 }
