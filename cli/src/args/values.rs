@@ -48,7 +48,7 @@ mod tests {
     use clap::Parser as _;
 
     use crate::{
-        args::{CleanupArgs, RunBundleArgs},
+        args::{CleanupArgs, Cli, RunBundleArgs},
         run::install_mode::Kind,
     };
 
@@ -121,14 +121,26 @@ mod tests {
         assert_eq!(registry.namespace.unwrap(), "tides");
         assert_eq!(registry.image_pull_policy.unwrap(), "Never");
         assert_eq!(registry.pull_secret_name.unwrap(), "s");
-        for (flag, told) in ::tests::rows![
-            "--mode=other" => "bundle add mode";
-            "--install-mode=Every" => "unknown install mode type";
-            "--namespace=A" => "lower";
-            "--image-pull-policy=never" => "[possible values: Always, IfNotPresent, Never]";
+    }
+
+    // parity: run-5, sdk-1, sdk-38
+    #[test]
+    fn wrong_command_lines_exit_with_2_and_the_reason() {
+        for (line, problem) in ::tests::rows![
+            "run bundle" => "BUNDLE-IMAGE";
+            "run bundle a.io/b:1 --mode=semver-skippatch"
+                => "bundle add mode \"semver-skippatch\" does not exist, must be one of: [\"semver\" \"replaces\"]";
+            "run bundle a.io/b:1 --install-mode=Every" => "unknown install mode type";
+            "run bundle a.io/b:1 --namespace=A" => "lower";
+            "run bundle a.io/b:1 --image-pull-policy=never" => "[possible values: Always, IfNotPresent, Never]";
+            "run bundle a.io/b:1 --security-context-config=open" => "must be one of \"legacy\", or \"restricted\"";
+            "run bundle-upgrade a.io/b:1 --index-image=a.io/c:1" => "--index-image";
+            "run packagemanifests" => "packagemanifests";
         ] {
-            let error = Run::try_parse_from(["run", "a.io/b:1", flag]).unwrap_err();
-            assert!(error.to_string().contains(told), "{error}");
+            let line = ["rukpak"].into_iter().chain(line.split(' '));
+            let error = Cli::try_parse_from(line).unwrap_err();
+            assert_eq!(error.exit_code(), 2, "{error}");
+            assert!(error.to_string().contains(problem), "{error}");
         }
     }
 

@@ -272,3 +272,95 @@ fn row(summary: &Summary) -> [String; 7] {
         manifests::object::shortened(message, LONGEST),
     ]
 }
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::jiff::Timestamp;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn summary(conditions: &[(&str, &str, &str)], more: &Value) -> Summary {
+        let conditions: Vec<_> = conditions
+            .iter()
+            .map(|(type_, reason, message)| {
+                json!({"type": type_, "status": "False", "reason": reason, "message": message,
+                       "lastTransitionTime": "2026-01-01T00:00:00Z"})
+            })
+            .collect();
+        let mut status = more.clone();
+        status["conditions"] = conditions.into();
+        let instance = serde_json::from_value(json!({
+            "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleInstance", "metadata": {"name": "tide"},
+            "spec": {"provisionerClassName": "example.com/own", "template": {"spec": {"source": {"type": "upload"}}}},
+            "status": status,
+        }));
+        Summary::of(&instance.unwrap(), &[], Vec::new(), Timestamp::UNIX_EPOCH)
+    }
+
+    /// Returns a text as a pipe gets it.
+    fn without_styles(text: String) -> String {
+        let styles = [GOOD, CHANGE, WARNING, ERROR];
+        styles.into_iter().fold(text, |text, style| {
+            let reset = style.render_reset().to_string();
+            text.replace(&style.render().to_string(), "")
+                .replace(&reset, "")
+        })
+    }
+
+    #[test]
+    fn no_text_of_a_cluster_moves_the_cursor() {
+        let evil = "\u{1b}[2J\u{7}\u{9b}31m evil\r\nsecond\u{8} line";
+        let kinds =
+            json!([{"apiVersion": "v1", "kind": "Config\u{1b}Map", "objects": ["a\u{1b}[1m/b"]}]);
+        let summary = summary(
+            &[
+                ("Installed", "InstallFailed", evil),
+                ("Healthy", "Unhealthy", "(v1, Kind=Pod)(a/b): \u{1b}[31m"),
+            ],
+            &json!({
+                "version": evil, "installedBundleName": "x\u{1b}c", "installNamespace": evil, "waiting": [evil],
+                "released": [evil], "inventory": {"count": 2, "kinds": kinds},
+            }),
+        );
+        for text in [
+            tree(&summary, false),
+            tree(&summary, true),
+            table(std::slice::from_ref(&summary)),
+            line(&summary),
+        ] {
+            let text = without_styles(text);
+            assert!(text.contains("evil"), "{text:?}");
+            let is_bad = |letter: char| letter.is_control() && letter != '\n';
+            assert!(!text.contains(is_bad), "{text:?}");
+        }
+        // Programs get every character.
+        assert_eq!(serde_json::to_value(&summary).unwrap()["version"], evil);
+    }
+
+    #[test]
+    fn huge_status_is_shortened_unless_all_is_asked_for() {
+        let objects: Vec<String> = (0..4000).map(|at| format!("default/map-{at} -")).collect();
+        let unwell = "(v1, Kind=ConfigMap)(default/map-77): is odd\nand 5 more objects";
+        let kinds = json!([{"apiVersion": "v1", "kind": "ConfigMap", "objects": objects}]);
+        let summary = summary(
+            &[("Healthy", "Unhealthy", unwell)],
+            &json!({
+                "installedBundleName": "x", "inventory": {"count": 9000, "more": 2, "kinds": kinds},
+                "waiting": vec!["Thing example.com/v1 a/b"; 500],
+            }),
+        );
+        let text = without_styles(tree(&summary, false));
+        assert!(text.lines().count() < 100, "{text}");
+        for part in [
+            "✗ ConfigMap default/map-77: is odd",
+            "? ConfigMap: 3999",
+            "and 5000 more",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert!(tree(&summary, true).lines().count() > 4000);
+        let objects = &serde_json::to_value(&summary).unwrap()["objects"];
+        assert_eq!(objects.as_array().unwrap().len(), 4000);
+    }
+}

@@ -37,12 +37,55 @@ fn wrong_usage_exits_with_2() {
         &["push", "tide", "Not/An/Image"],
         &["push", "quay.io/acme/tide:v1", "quay.io/acme/other:v1"],
         &["completion", "tcsh"],
+        &["install", "tide", "tide", "--pull-secret", "x"],
+        &["install", "tide", "git+https://example.com/tide"],
+        &["install", "tide", "quay.io/a/b:c", "--service-account", "x"],
+        &["install", "Not A Name", "tide"],
+        &["install", "a?b=c", "tide"],
+        &["run", "bundle"],
+        &["run", "packagemanifests"],
     ] {
         let run = place.run(args).exits(2);
         assert!(
             run.out.is_empty() && !run.err.is_empty(),
             "{args:?}: {run:?}"
         );
+    }
+}
+
+#[test]
+fn clusters_that_cannot_be_reached_are_reported() {
+    let place = Place::new();
+    let path = |name: &str| place.path(name).to_str().unwrap().to_owned();
+    // No server listens on the port.
+    let closed = "{apiVersion: v1, kind: Config, current-context: a, contexts: [{name: a, context: {cluster: a, user: a}}],
+                  clusters: [{name: a, cluster: {server: \"http://127.0.0.1:1\"}}], users: [{name: a, user: {token: t}}]}";
+    for (name, text) in [("closed", closed), ("empty", ""), ("bad", "contexts: 12\n")] {
+        place.write(name, text);
+    }
+    let (closed, empty, missing) = (path("closed"), path("empty"), path("missing"));
+    for (args, environment, problems) in tests::rows![
+        &[][..], "" => &["there is no kubeconfig"][..];
+        &[], &missing => &["$KUBECONFIG names no file that exists"];
+        &["--kubeconfig", &missing], "" => &["missing"];
+        &[], &empty => &["no current context"];
+        &[], &path("bad") => &["cannot be used"];
+        &[], &closed => &["cannot be reached", "Connection refused"];
+        &["--context", "b"], &closed => &["no context \"b\"", "it has a"];
+        // The first of several files wins, and a missing one is skipped.
+        &[], &format!("{missing}:{empty}:{closed}") => &["cannot be reached"];
+    ] {
+        let mut command = place.command(&binary());
+        command
+            .arg("status")
+            .args(args)
+            .env("KUBECONFIG", environment)
+            .env("HOME", place.path("."))
+            .env_remove("KUBERNETES_SERVICE_HOST");
+        let run = Run::from(command.output().unwrap()).exits(1);
+        for problem in problems {
+            run.err_has(problem);
+        }
     }
 }
 
@@ -128,21 +171,27 @@ fn kubectl_finds_it_as_a_plugin() {
 }
 
 #[test]
-fn pipes_get_no_colours() {
+fn pipes_get_neither_colors_nor_what_steers_a_terminal() {
     let place = Place::new();
-    place.bad("tide");
+    place.bad("bad");
+    place.good("other");
+    let mut csv = crate::bundle::csv("evil");
+    csv["metadata"]["name"] = "evil\u{1b}[2J.v1".into();
+    place.bundle("evil", &csv);
     for args in [
-        &["convert", "tide"][..],
-        &["validate", "tide"],
-        &["inspect", "tide"],
+        &["convert", "bad"][..],
+        &["validate", "bad"],
+        &["inspect", "bad"],
         &["--help"],
         &["convert"],
+        &["convert", "evil"],
+        &["convert", "evil", "other"],
+        &["validate", "evil"],
+        &["inspect", "evil"],
     ] {
         let run = place.run(args);
-        assert!(
-            !run.out.contains('\x1b') && !run.err.contains('\x1b'),
-            "{args:?}: {run:?}"
-        );
+        run.out_lacks("\x1b");
+        run.err_lacks("\x1b");
     }
 }
 
@@ -170,25 +219,4 @@ fn colors_can_be_asked_for_and_refused() {
         .unwrap()
         .into();
     assert!(!plain.out.contains('\x1b'));
-}
-
-#[test]
-fn what_a_bundle_says_cannot_steer_a_terminal() {
-    let place = Place::new();
-    let mut csv = crate::bundle::csv("tide");
-    csv["metadata"]["name"] = "tide\u{1b}[2J.v1".into();
-    place.bundle("tide", &csv);
-    place.good("other");
-    for args in [
-        &["convert", "tide"][..],
-        &["convert", "tide", "other"],
-        &["validate", "tide"],
-        &["inspect", "tide"],
-    ] {
-        let run = place.run(args);
-        assert!(
-            !run.out.contains('\x1b') && !run.err.contains('\x1b'),
-            "{args:?}: {run:?}"
-        );
-    }
 }

@@ -1,10 +1,6 @@
 //! `rukpak adopt`.
 
-use k8s_openapi::api::core::v1::ConfigMap;
-use kube::{
-    Api,
-    api::{Patch, PatchParams},
-};
+use kube::api::{Patch, PatchParams};
 use manifests::api::labels;
 use serde_json::json;
 
@@ -12,10 +8,10 @@ use crate::world::{eventually, plain, text, unique, world};
 
 // parity: rukpak-43
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_tool_has_left_is_handed_over_with_its_fields() {
+async fn objects_of_tools_are_adopted_with_their_fields() {
     let world = world().await;
     let name = unique("adopt");
-    let maps = Api::<ConfigMap>::namespaced(world.cluster.client().unwrap(), "default");
+    let maps = world.maps();
     let map = |data| {
         json!({
             "apiVersion": "v1",
@@ -56,12 +52,12 @@ async fn what_a_tool_has_left_is_handed_over_with_its_fields() {
         "-  text: old\n+  text: new\n".to_owned(),
         "1 object: handed over (server dry run)\n".to_owned(),
     ] {
-        assert!(run.out.contains(&line), "{line}: {}", run.out);
+        run.out_has(line);
     }
-    assert!(!run.out.contains(".data.injected"), "{}", run.out);
+    run.out_lacks(".data.injected");
     let named = format!("adopt {name} --dry-run=server --field-manager injector");
     let named = world.ok(&named);
-    assert!(named.out.contains(".data.injected"), "{named:?}");
+    named.out_has(".data.injected");
     world
         .fail(&format!("adopt {name}"))
         .says("agree with --yes");
@@ -85,28 +81,16 @@ async fn what_a_tool_has_left_is_handed_over_with_its_fields() {
         .ok(&format!("adopt {name}"))
         .says("there is nothing for BundleInstance");
     let instance = world.instances().get(&name).await.unwrap();
-    assert!(
-        instance
-            .metadata
-            .annotations
-            .unwrap()
-            .contains_key(labels::RETRY)
-    );
+    let annotations = instance.metadata.annotations.unwrap();
+    assert!(annotations.contains_key(labels::RETRY));
     assert_eq!(instance.metadata.generation, Some(1), "it was not paused");
-    world.remove(&name);
-}
 
-#[tokio::test(flavor = "multi_thread")]
-async fn what_another_instance_has_is_not_to_be_had() {
-    let world = world().await;
-    let (first, second) = (unique("first"), unique("second"));
-    let bundle = plain(&[&first], "one");
-    world.ok(&format!("install {first} {}", text(&bundle)));
-    world.fail(&format!("install {second} {}", text(&bundle)));
-    world.fail(&format!("adopt {second} --yes")).says(&format!(
-        "ConfigMap default/{first} belongs to BundleInstance {first}"
+    let other = unique("other");
+    world.fail(&format!("install {other} {}", text(&bundle)));
+    world.fail(&format!("adopt {other} --yes")).says(&format!(
+        "ConfigMap default/{name} belongs to BundleInstance {name}"
     ));
     world.fail("adopt no-such --yes").says("not found");
-    world.remove(&second);
-    world.remove(&first);
+    world.remove(&other);
+    world.remove(&name);
 }

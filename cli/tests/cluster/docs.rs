@@ -1,6 +1,6 @@
 //! The pages for users: each command in a `console` block of docs/cli.md, and before that of the first one in README, is
-//! run, in one folder and on one cluster, and has to print what the page shows; those of docs/platform-operators.md and of
-//! docs/run-bundle.md on others.
+//! run, in one folder and on one cluster, and has to print what the page shows; those of docs/run-bundle.md and of
+//! docs/platform-operators.md on another one.
 
 use std::{
     fs,
@@ -87,9 +87,18 @@ async fn the_pages_show_what_the_command_does() {
     stage.play(&Page::read("docs/cli.md", "console"), 9);
 }
 
+// parity: run-5
 #[tokio::test(flavor = "multi_thread")]
-async fn the_page_about_platform_operators_shows_what_the_command_does() {
+async fn pages_about_operators_show_what_the_command_does() {
     let stage = Stage::new().await;
+    let registry = Registry::plain();
+    let names = Names(vec![("localhost:5000", registry.host().to_owned())]);
+    let page = Page::read("docs/run-bundle.md", "console");
+    page.play(8, &names, |command| stage.run(command));
+    platform_operators_are_as_their_page_shows(&stage).await;
+}
+
+async fn platform_operators_are_as_their_page_shows(stage: &Stage) {
     let path = |name: &str| stage.folder.path().join(name);
     // It runs on this OpenShift at most, and may read what goes with the next one.
     let properties = path("tidewatch/metadata/properties.yaml");
@@ -134,16 +143,6 @@ async fn the_page_about_platform_operators_shows_what_the_command_does() {
     assert!(printed.contains("installed: version 1.4.0"), "{printed}");
 
     stage.play(&Page::read("docs/platform-operators.md", "console"), 4);
-}
-
-// parity: run-5
-#[tokio::test(flavor = "multi_thread")]
-async fn the_page_about_run_bundle_shows_what_the_command_does() {
-    let stage = Stage::new().await;
-    let registry = Registry::plain();
-    let names = Names(vec![("localhost:5000", registry.host().to_owned())]);
-    let page = Page::read("docs/run-bundle.md", "console");
-    page.play(8, &names, |command| stage.run(command));
 }
 
 fn replace(path: &Path, from: &str, to: &str) {

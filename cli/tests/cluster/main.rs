@@ -14,17 +14,13 @@
 mod access;
 mod adopt;
 mod catalog_source;
-mod content;
 mod diff;
 mod docs;
-mod hostile;
 mod install;
 mod migrate;
-mod pause;
 mod render;
 mod revisions;
 mod run;
-mod status;
 mod uninstall;
 mod upgrade;
 mod world;

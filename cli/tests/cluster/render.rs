@@ -114,9 +114,16 @@ async fn asked_for(cluster: &Cluster) -> (PlatformOperator, CatalogSource) {
     (operator, source)
 }
 
+// parity: platform-1
 #[tokio::test(flavor = "multi_thread")]
-async fn a_kubernetes_takes_what_is_rendered_for_it() {
-    let (installer, cluster) = (Installer::new(), bare().await);
+async fn a_kubernetes_and_an_openshift_take_what_is_rendered_for_them() {
+    let installer = Installer::new();
+    kubernetes_takes_what_is_rendered_for_it(&installer).await;
+    openshift_takes_what_is_rendered_for_it(&installer).await;
+}
+
+async fn kubernetes_takes_what_is_rendered_for_it(installer: &Installer) {
+    let cluster = bare().await;
     let args = [
         "--kubernetes-version",
         "1.36",
@@ -127,7 +134,7 @@ async fn a_kubernetes_takes_what_is_rendered_for_it() {
         "--catalog-secret",
         "pull",
     ];
-    let files = installer.render("manifests", &args);
+    let files = installer.render("kubernetes", &args);
     bootstrap(&cluster, &files).await;
     let (operator, source) = asked_for(&cluster).await;
     assert_eq!(operator.spec.channel.as_deref(), Some("stable"));
@@ -150,13 +157,11 @@ async fn a_kubernetes_takes_what_is_rendered_for_it() {
     assert_eq!(round(&cluster, &files).await, Vec::<String>::new());
 }
 
-// parity: platform-1
-#[tokio::test(flavor = "multi_thread")]
-async fn an_openshift_takes_what_is_rendered_for_it() {
-    let (installer, cluster) = (Installer::new(), bare().await);
+async fn openshift_takes_what_is_rendered_for_it(installer: &Installer) {
+    let cluster = bare().await;
     let version = ["--openshift-version", "4.20"];
     let files = installer.render(
-        "manifests",
+        "openshift",
         &[&version[..], &["--catalog-source", "tides"]].concat(),
     );
     // The bootstrap begins before the cluster's own parts have brought what they define.

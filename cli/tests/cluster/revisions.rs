@@ -32,6 +32,9 @@ const DIGEST: &str = "sha256:0123456789abcdef";
 /// Takes a control plane with the API of rukpak.
 async fn control_plane() -> Lease {
     let cluster = bare().await;
+    run(&cluster, "status")
+        .exits(1)
+        .says("rukpak is not installed there");
     for definition in definitions::all() {
         let name = definition.name_any();
         let definition = serde_json::to_value(definition).unwrap();
@@ -180,35 +183,46 @@ async fn roll_out(cluster: &Cluster, instance: &BundleInstance, revisions: &[Vec
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn history_lists_the_revisions() {
+async fn revisions_are_listed_compared_and_rolled_back_to() {
     let cluster = control_plane().await;
-    run(&cluster, "history tide")
+    history_lists_the_revisions(&cluster).await;
+    revision_is_compared_and_printed_without_secrets(&cluster);
+    record_that_is_not_the_recorded_one_is_refused(&cluster).await;
+    let ebb = rollback_sets_and_removes_the_pin(&cluster).await;
+    rollback_waits_until_its_revision_is_active(&cluster, &ebb).await;
+    rollout::status_counts_the_applied_objects(&cluster).await;
+}
+
+async fn history_lists_the_revisions(cluster: &Cluster) {
+    run(cluster, "history tide")
         .exits(1)
         .says("failed to read BundleInstance tide")
         .says("\"tide\" not found");
-    let instance = create(&cluster, "tide").await;
-    let empty = run(&cluster, "history tide").exits(0);
+    let instance = create(cluster, "tide").await;
+    let empty = run(cluster, "history tide").exits(0);
     assert_eq!(empty.out, "");
     empty.says("BundleInstance tide has no revision yet; run \"rukpak status tide\"");
     assert_eq!(
-        run(&cluster, "history tide -o json").exits(0).json(),
+        run(cluster, "history tide -o json").exits(0).json(),
         json!([])
     );
 
-    roll_out(
-        &cluster,
-        &instance,
-        &[
-            vec![config_map("tide", "one")],
-            vec![config_map("tide", "two")],
-        ],
-    )
-    .await;
+    let first = vec![
+        config_map("tide", "one"),
+        config_map("low", "one"),
+        secret("tide", "hunter2"),
+    ];
+    let second = vec![
+        config_map("tide", "two"),
+        config_map("high", "two"),
+        secret("tide", "other-one"),
+    ];
+    roll_out(cluster, &instance, &[first, second]).await;
     let pin = Patch::Merge(json!({"spec": {"rollbackTo": 1}}));
     let params = PatchParams::default();
-    let patched = instances(&cluster).patch("tide", &params, &pin).await;
+    let patched = instances(cluster).patch("tide", &params, &pin).await;
     patched.unwrap();
-    let table = run(&cluster, "history tide").exits(0);
+    let table = run(cluster, "history tide").exits(0);
     let lines: Vec<Vec<&str>> = table
         .out
         .lines()
@@ -222,39 +236,24 @@ async fn history_lists_the_revisions() {
     assert_eq!(lines[2][..4], ["2", "1.2.0", "Upgrade", "Active"]);
     assert_eq!(lines[1][5], "sha256:0123456789ab");
     table.says("pinned to revision 1; run \"rukpak rollback tide --undo\"");
-    let json = run(&cluster, "history tide -o json").exits(0).json();
+    let json = run(cluster, "history tide -o json").exits(0).json();
     let first = json!({
         "number": 1, "version": "1.1.0", "cause": "Upgrade", "state": "Archived", "pinned": true,
         "created": "2026-01-01T00:00:00Z", "digest": format!("{DIGEST}1"), "bundle": "tide-1",
     });
     assert_eq!(json[0], first);
-    let text = run(&cluster, "history tide -o yaml").exits(0).out;
+    let text = run(cluster, "history tide -o yaml").exits(0).out;
     assert_eq!(
         yaml::documents(text.as_bytes()).next().unwrap().unwrap(),
         json
     );
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn revision_is_compared_and_printed_without_secrets() {
-    let cluster = control_plane().await;
-    let instance = create(&cluster, "tide").await;
-    let first = vec![
-        config_map("tide", "one"),
-        config_map("low", "one"),
-        secret("tide", "hunter2"),
-    ];
-    let second = vec![
-        config_map("tide", "two"),
-        config_map("high", "two"),
-        secret("tide", "other-one"),
-    ];
-    roll_out(&cluster, &instance, &[first, second]).await;
-
+fn revision_is_compared_and_printed_without_secrets(cluster: &Cluster) {
     // The hash that the provisioner writes is no difference.
-    let same = run(&cluster, "diff tide --revision 2").exits(0);
+    let same = run(cluster, "diff tide --revision 2").exits(0);
     assert_eq!(same.out, "");
-    let diff = run(&cluster, "diff tide --revision 1").exits(1);
+    let diff = run(cluster, "diff tide --revision 1").exits(1);
     for line in [
         "1 object new, 2 changed, 1 not in revision 1:\n",
         "  ~ ConfigMap default/tide\n",
@@ -266,13 +265,13 @@ async fn revision_is_compared_and_printed_without_secrets() {
     ] {
         diff.out_has(line);
     }
-    let yaml = run(&cluster, "content tide --revision 1").exits(0);
+    let yaml = run(cluster, "content tide --revision 1").exits(0);
     let objects: Vec<Value> = yaml::documents(yaml.out.as_bytes())
         .map(Result::unwrap)
         .collect();
     assert_eq!(objects[0], *config_map("tide", "one").value());
     assert_eq!(objects[2]["stringData"]["password"], "***");
-    let json = run(&cluster, "content tide --revision 1 --format json").exits(0);
+    let json = run(cluster, "content tide --revision 1 --format json").exits(0);
     assert_eq!(json.json()["items"], Value::Array(objects));
     for run in [&diff, &yaml, &json] {
         for value in ["hunter2", "other-one", "aHVudGVyMg", "b3RoZXItb25l"] {
@@ -298,16 +297,14 @@ async fn revision_is_compared_and_printed_without_secrets() {
         ("content tide --format json", 2, "--revision"),
         ("content tide --revision 0", 2, "invalid value '0'"),
     ] {
-        run(&cluster, args).exits(code).says(problem);
+        run(cluster, args).exits(code).says(problem);
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn record_that_is_not_the_recorded_one_is_refused() {
-    let cluster = control_plane().await;
-    let instance = create(&cluster, "tide").await;
+async fn record_that_is_not_the_recorded_one_is_refused(cluster: &Cluster) {
+    let instance = create(cluster, "spring").await;
     let uid = instance.uid().unwrap();
-    let objects = [config_map("tide", "one")];
+    let objects = [config_map("spring", "one")];
     let record = |owner: &str, number| encoded(number, owner, &objects);
 
     // Part 2 of revision 1 does not exist, revision 2 was altered, 3 is the record of another instance, 4 of another number.
@@ -318,15 +315,15 @@ async fn record_that_is_not_the_recorded_one_is_refused() {
     };
     let mut missing = entry(1, "Archived", &complete);
     missing["parts"] = 2.into();
-    write_record(&cluster, &instance, 1, &half).await;
+    write_record(cluster, &instance, 1, &half).await;
     let recorded = record(&uid, 2);
     let mut altered = recorded.clone();
     *altered.parts[0].last_mut().unwrap() ^= 1;
-    write_record(&cluster, &instance, 2, &altered).await;
+    write_record(cluster, &instance, 2, &altered).await;
     let foreign = record("another-uid", 3);
-    write_record(&cluster, &instance, 3, &foreign).await;
+    write_record(cluster, &instance, 3, &foreign).await;
     let other = record(&uid, 9);
-    write_record(&cluster, &instance, 4, &other).await;
+    write_record(cluster, &instance, 4, &other).await;
     let revisions = json!([
         missing,
         entry(2, "Archived", &recorded),
@@ -335,12 +332,12 @@ async fn record_that_is_not_the_recorded_one_is_refused() {
         entry(5, "Archived", &complete),
         entry(6, "Active", &complete),
     ]);
-    write_status(&cluster, "tide", json!({"revisions": revisions})).await;
+    write_status(cluster, "spring", json!({"revisions": revisions})).await;
     // Nothing of a record that cannot be used is printed, and nothing is changed.
     for (number, problem) in [
         (
             1,
-            "Secret rukpak-system/tide-r1-2 of revision 1 not found; check --system-namespace",
+            "Secret rukpak-system/spring-r1-2 of revision 1 not found; check --system-namespace",
         ),
         (2, "and sha256:"),
         (
@@ -348,113 +345,101 @@ async fn record_that_is_not_the_recorded_one_is_refused() {
             "it records revision 3 of the owner with uid another-uid; choose another revision",
         ),
         (4, "it records revision 9 of the owner with uid"),
-        (5, "Secret rukpak-system/tide-r5-1 of revision 5 not found"),
+        (
+            5,
+            "Secret rukpak-system/spring-r5-1 of revision 5 not found",
+        ),
     ] {
         for (command, code) in [
-            (format!("diff tide --revision {number}"), 2),
-            (format!("content tide --revision {number}"), 1),
-            (format!("rollback tide --to {number} --dry-run=server"), 1),
+            (format!("diff spring --revision {number}"), 2),
+            (format!("content spring --revision {number}"), 1),
+            (format!("rollback spring --to {number} --dry-run=server"), 1),
         ] {
-            let refused = run(&cluster, &command).exits(code);
+            let refused = run(cluster, &command).exits(code);
             assert_eq!(refused.out, "", "{command}");
             refused
                 .says(&format!(
-                    "failed to read revision {number} of BundleInstance tide: "
+                    "failed to read revision {number} of BundleInstance spring: "
                 ))
                 .says(problem);
         }
     }
-    let after = instances(&cluster).get("tide").await.unwrap();
+    let after = instances(cluster).get("spring").await.unwrap();
     assert_eq!(after.spec.rollback_to, None);
     // What an unprivileged user is told names the Secret and the missing permission.
     run(
-        &cluster,
-        "content tide --revision 2 --as nobody --as-group readers",
+        cluster,
+        "content spring --revision 2 --as nobody --as-group readers",
     )
     .exits(1)
     .says("forbidden");
     let secrets = Api::<Secret>::namespaced(cluster.client().unwrap(), SYSTEM_NAMESPACE);
-    assert!(secrets.get_opt("tide-r2-1").await.unwrap().is_some());
+    assert!(secrets.get_opt("spring-r2-1").await.unwrap().is_some());
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn rollback_sets_and_removes_the_pin() {
-    let cluster = control_plane().await;
-    run(&cluster, "rollback tide")
+async fn rollback_sets_and_removes_the_pin(cluster: &Cluster) -> BundleInstance {
+    run(cluster, "rollback ebb")
         .exits(1)
-        .says("\"tide\" not found");
-    let instance = create(&cluster, "tide").await;
-    run(&cluster, "rollback tide")
+        .says("\"ebb\" not found");
+    let instance = create(cluster, "ebb").await;
+    run(cluster, "rollback ebb")
         .exits(1)
-        .says("BundleInstance tide has no revision yet; run \"rukpak status tide\"");
-    let revisions = ["one", "two", "three"].map(|text| vec![config_map("tide", text)]);
-    roll_out(&cluster, &instance, &revisions).await;
-    let told = "bundleinstance.core.rukpak.io/tide";
+        .says("BundleInstance ebb has no revision yet; run \"rukpak status ebb\"");
+    let revisions = ["one", "two", "three"].map(|text| vec![config_map("ebb", text)]);
+    roll_out(cluster, &instance, &revisions).await;
+    let told = "bundleinstance.core.rukpak.io/ebb";
     let pin = async || {
-        let instance = instances(&cluster).get("tide").await.unwrap();
+        let instance = instances(cluster).get("ebb").await.unwrap();
         instance.spec.rollback_to
     };
-    for (args, problem) in [
-        (
-            "rollback tide --to 3",
-            "revision 3 of BundleInstance tide is active already; choose one of 1, 2",
-        ),
-        (
-            "rollback tide --to 7",
-            "revision 7 of BundleInstance tide not found; choose one of 1, 2, 3",
-        ),
-    ] {
-        run(&cluster, args).exits(1).says(problem);
-    }
-    run(&cluster, "rollback tide --to 1 --undo").exits(2);
+    run(cluster, "rollback ebb --to 7")
+        .exits(1)
+        .says("revision 7 of BundleInstance ebb not found; choose one of 1, 2, 3");
+    run(cluster, "rollback ebb --to 1 --undo").exits(2);
 
     // Dry runs change nothing; the one of the server prints the difference.
-    let dry = run(&cluster, "rollback tide --dry-run=client").exits(0);
+    let dry = run(cluster, "rollback ebb --dry-run=client").exits(0);
     assert_eq!(dry.out, format!("{told} pinned to revision 2 (dry run)\n"));
-    let dry = run(&cluster, "rollback tide --dry-run=client -o json").exits(0);
+    let dry = run(cluster, "rollback ebb --dry-run=client -o json").exits(0);
     assert_eq!(dry.json()["spec"]["rollbackTo"], 2);
-    let dry = run(&cluster, "rollback tide --to 1 --dry-run=server").exits(0);
+    let dry = run(cluster, "rollback ebb --to 1 --dry-run=server").exits(0);
     dry.out_starts_with("0 objects new, 1 changed, 0 not in revision 1:\n");
     dry.out_has("-  text: three\n+  text: one\n");
     dry.out_has(format!("{told} pinned to revision 1 (server dry run)\n"));
-    let dry = run(&cluster, "rollback tide --dry-run=server -o yaml").exits(0);
+    let dry = run(cluster, "rollback ebb --dry-run=server -o yaml").exits(0);
     dry.out_has("  rollbackTo: 2\n");
     dry.out_lacks("new, ");
     assert_eq!(pin().await, None);
 
-    let set = run(&cluster, "rollback tide --wait=false").exits(0);
+    let set = run(cluster, "rollback ebb --wait=false").exits(0);
     assert_eq!(set.out, format!("{told} pinned to revision 2\n"));
     assert_eq!(pin().await, Some(2));
     // A repeated command does not go further back.
-    let again = run(&cluster, "rollback tide --wait=false").exits(0);
+    let again = run(cluster, "rollback ebb --wait=false").exits(0);
     assert_eq!(again.out, format!("{told} already pinned to revision 2\n"));
     // Nobody rolls it back here.
-    run(&cluster, "rollback tide --timeout 1s")
+    run(cluster, "rollback ebb --timeout 1s")
         .exits(1)
-        .says("BundleInstance tide is not rolled back to revision 2 after 1s")
-        .says("run \"rukpak status tide\"");
-    let undone = run(&cluster, "rollback tide --undo --wait=false").exits(0);
+        .says("BundleInstance ebb is not rolled back to revision 2 after 1s")
+        .says("run \"rukpak status ebb\"");
+    let undone = run(cluster, "rollback ebb --undo --wait=false").exits(0);
     assert_eq!(undone.out, format!("{told} pin to revision 2 removed\n"));
     assert_eq!(pin().await, None);
-    let undone = run(&cluster, "rollback tide --undo").exits(0);
+    let undone = run(cluster, "rollback ebb --undo").exits(0);
     assert_eq!(undone.out, format!("{told} not pinned\n"));
+    instance
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn rollback_waits_until_its_revision_is_active() {
-    let cluster = control_plane().await;
-    let instance = create(&cluster, "tide").await;
-    let revisions = ["one", "two"].map(|text| vec![config_map("tide", text)]);
-    roll_out(&cluster, &instance, &revisions).await;
-    let child = command(&cluster, "rollback tide")
+async fn rollback_waits_until_its_revision_is_active(cluster: &Cluster, instance: &BundleInstance) {
+    let child = command(cluster, "rollback ebb")
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
     let pinned = eventually("pinned", async || {
-        let instance = instances(&cluster).get("tide").await.unwrap();
+        let instance = instances(cluster).get("ebb").await.unwrap();
         match instance.spec.rollback_to {
-            Some(1) => Ok(instance),
+            Some(2) => Ok(instance),
             other => Err(format!("{other:?}")),
         }
     });
@@ -465,29 +450,30 @@ async fn rollback_waits_until_its_revision_is_active() {
             "observedGeneration": pinned.metadata.generation, "lastTransitionTime": "2026-01-01T00:00:00Z",
         })
     };
-    let record = encoded(3, &instance.uid().unwrap(), &revisions[0]);
-    let mut rollback = entry(3, "Active", &record);
+    let objects = [config_map("ebb", "two")];
+    let record = encoded(4, &instance.uid().unwrap(), &objects);
+    let mut rollback = entry(4, "Active", &record);
     rollback["cause"] = "Rollback".into();
-    rollback["rollbackOf"] = 1.into();
+    rollback["rollbackOf"] = 2.into();
     let status = json!({
         "conditions": [
             condition("Progressing", "False", "UpToDate"),
             condition("Installed", "True", "InstallationSucceeded"),
             condition("Healthy", "True", "Healthy"),
         ],
-        "revisions": [entry(1, "Archived", &record), entry(2, "Archived", &record), rollback],
+        "revisions": [entry(2, "Archived", &record), entry(3, "Archived", &record), rollback],
     });
-    write_status(&cluster, "tide", status).await;
+    write_status(cluster, "ebb", status).await;
     let ended: Run = child.wait_with_output().unwrap().into();
     let ended = ended.exits(0);
     assert_eq!(
         ended.out,
-        "bundleinstance.core.rukpak.io/tide rolled back to revision 1: 1 object, healthy\n"
+        "bundleinstance.core.rukpak.io/ebb rolled back to revision 2: 1 object, healthy\n"
     );
     ended
-        .says("bundleinstance.core.rukpak.io/tide pinned to revision 1")
-        .says("run \"rukpak rollback tide --undo\" to remove the pin");
-    run(&cluster, "history tide")
+        .says("bundleinstance.core.rukpak.io/ebb pinned to revision 2")
+        .says("run \"rukpak rollback ebb --undo\" to remove the pin");
+    run(cluster, "history ebb")
         .exits(0)
-        .out_has("Rollback to 1");
+        .out_has("Rollback to 2");
 }

@@ -11,9 +11,12 @@ use std::{
 use cluster::{Cluster, Controllers, DryRun, Lease, Options, Pool};
 use k8s_openapi::api::{
     authentication::v1::{TokenRequest, TokenRequestSpec},
-    core::v1::ServiceAccount,
+    core::v1::{ConfigMap, ServiceAccount},
 };
-use kube::{Api, api::PostParams};
+use kube::{
+    Api,
+    api::{Patch, PatchParams, PostParams},
+};
 use manifests::{
     api::{bundle::Bundle, install, instance::BundleInstance},
     yaml,
@@ -86,6 +89,16 @@ impl World {
         command.stdin(Stdio::null()).output().unwrap().into()
     }
 
+    /// Runs a command as the administrator with another address of the content service.
+    pub(crate) fn run_at(&self, address: &str, args: &(impl Args + ?Sized)) -> Run {
+        let mut command = Command::new(binary());
+        command
+            .args(args.words())
+            .args(["--content-address", address, "--kubeconfig"])
+            .arg(self.cluster.kubeconfig_path());
+        command.stdin(Stdio::null()).output().unwrap().into()
+    }
+
     /// The command with the way to the content service, where it needs one.
     pub(crate) fn command(&self, kubeconfig: &Path, args: &(impl Args + ?Sized)) -> Command {
         let (mut command, args) = (Command::new(binary()), args.words());
@@ -111,6 +124,24 @@ impl World {
 
     pub(crate) fn bundles(&self) -> Api<Bundle> {
         Api::all(self.cluster.client().unwrap())
+    }
+
+    /// The ConfigMaps of the namespace `default`.
+    pub(crate) fn maps(&self) -> Api<ConfigMap> {
+        Api::namespaced(self.cluster.client().unwrap(), "default")
+    }
+
+    /// The name of the Bundle that an instance has installed.
+    pub(crate) async fn installed(&self, name: &str) -> String {
+        let instance = self.instances().get(name).await.unwrap();
+        instance.status.unwrap().installed_bundle_name.unwrap()
+    }
+
+    /// Changes an instance as another client does.
+    pub(crate) async fn patch(&self, name: &str, patch: Value) {
+        let (instances, params) = (self.instances(), PatchParams::default());
+        let patched = instances.patch(name, &params, &Patch::Merge(patch)).await;
+        patched.unwrap();
     }
 
     pub(crate) async fn apply(&self, object: &Value) {
@@ -215,6 +246,24 @@ pub(crate) fn plain(names: &[&str], text: &str) -> TempDir {
     folder
 }
 
+/// A definition of Tides, in an API group of this name.
+pub(crate) fn definition(name: &str) -> Value {
+    let group = format!("{name}.example.com");
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("tides.{group}")},
+        "spec": {
+            "group": group,
+            "names": {"kind": "Tide", "listKind": "TideList", "plural": "tides", "singular": "tide"},
+            "scope": "Namespaced",
+            "versions": [{
+                "name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object"}},
+            }],
+        },
+    })
+}
+
 pub(crate) fn text(folder: &TempDir) -> &str {
     folder.path().to_str().unwrap()
 }
@@ -237,10 +286,26 @@ pub(crate) async fn eventually<T>(
 }
 
 /// Sends a process what Ctrl-C sends.
-pub(crate) fn interrupt(child: &Child) {
+fn interrupt(child: &Child) {
     let pid = child.id().to_string();
     let sent = Command::new("kill").args(["-INT", &pid]).status();
     assert!(sent.unwrap().success());
+}
+
+/// A command that is interrupted as soon as it listens for signals: it talks to the cluster then.
+pub(crate) async fn until_it_listens(child: Child) -> Run {
+    let path = format!("/proc/{}/status", child.id());
+    eventually("listening", async || {
+        let fields = fs::read_to_string(&path).unwrap();
+        let mut lines = fields.lines();
+        let caught = lines.find_map(|line| line.strip_prefix("SigCgt:\t"));
+        let caught = u64::from_str_radix(caught.unwrap(), 16).unwrap();
+        if caught & 2 == 0 { Err(fields) } else { Ok(()) }
+    })
+    .await;
+    interrupt(&child);
+    let run: Run = child.wait_with_output().unwrap().into();
+    run.exits(130)
 }
 
 /// A command that is interrupted as soon as it has said something: nobody brings about what it waits for then.

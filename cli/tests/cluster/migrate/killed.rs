@@ -21,7 +21,7 @@ use hyper::{
 use hyper_util::rt::TokioIo;
 use kube::{
     Client,
-    api::{ApiResource, DynamicObject, ListParams, PostParams},
+    api::{ApiResource, DeleteParams, DynamicObject, ListParams, PostParams},
 };
 use tokio::{net::TcpListener, sync::mpsc, task::AbortHandle, time::timeout};
 
@@ -183,20 +183,17 @@ async fn run_out(cluster: &Cluster) -> (Run, usize) {
     (run, relay.writes.load(Ordering::SeqCst))
 }
 
-// parity: source-12
-#[tokio::test(flavor = "multi_thread")]
-async fn a_run_that_is_killed_at_any_write_is_ended_by_the_next_one() {
-    let cluster = bare().await;
+pub(super) async fn every_run_is_ended_by_the_next_one(cluster: &Cluster) {
     // What contradicts itself can be stored again and again.
     let lax = definition(|spec| {
         let rules = spec.as_object_mut().unwrap();
         rules.remove("x-kubernetes-validations").unwrap();
     });
-    define(&cluster, &lax, &["v1alpha1"]).await;
+    define(cluster, &lax, &["v1alpha1"]).await;
     let resource = ApiResource::erase::<CatalogSource>(&());
     let client = cluster.client().unwrap();
     let stored = Stored {
-        cluster: &cluster,
+        cluster,
         sources: Api::namespaced_with(client, "default", &resource),
     };
     for (name, spec, _) in rows() {
@@ -209,15 +206,15 @@ async fn a_run_that_is_killed_at_any_write_is_ended_by_the_next_one() {
 
     // Undisturbed: each object once, and the definition.
     stored.reset().await;
-    let (run, all) = run_out(&cluster).await;
+    let (run, all) = run_out(cluster).await;
     run.exits(0);
     assert_eq!(all, rows().len() + 1);
     assert_eq!(stored.mended().await, rows().len());
-    assert_eq!(stored_versions(&cluster).await, ["v1alpha1"]);
+    assert_eq!(stored_versions(cluster).await, ["v1alpha1"]);
 
     for end in (1..=all).flat_map(|at| [End::Before(at), End::After(at)]) {
         stored.reset().await;
-        let mut relay = Relay::new(&cluster, end).await;
+        let mut relay = Relay::new(cluster, end).await;
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("kubeconfig");
         std::fs::write(&path, &relay.kubeconfig).unwrap();
@@ -228,20 +225,23 @@ async fn a_run_that_is_killed_at_any_write_is_ended_by_the_next_one() {
         child.wait().unwrap();
 
         // The definition comes last.
-        let is_forgotten = stored_versions(&cluster).await == ["v1alpha1"];
+        let is_forgotten = stored_versions(cluster).await == ["v1alpha1"];
         assert_eq!(is_forgotten, end == End::After(all), "{end:?}");
         if is_forgotten {
             assert_eq!(stored.mended().await, rows().len(), "{end:?}");
         }
-        let (run, writes) = run_out(&cluster).await;
+        let (run, writes) = run_out(cluster).await;
         run.exits(0);
         assert_eq!(stored.mended().await, rows().len(), "{end:?}");
-        assert_eq!(stored_versions(&cluster).await, ["v1alpha1"], "{end:?}");
+        assert_eq!(stored_versions(cluster).await, ["v1alpha1"], "{end:?}");
         assert_eq!(writes == 0, end == End::After(all), "{end:?}");
     }
     let all = stored.sources.list(&ListParams::default()).await.unwrap();
     assert_eq!(all.items.len(), rows().len());
     // And once it is done, it is done.
-    let (run, writes) = run_out(&cluster).await;
+    let (run, writes) = run_out(cluster).await;
     assert_eq!((run.exits(0).out.as_str(), writes), ("", 0));
+    let (delete, list) = (DeleteParams::default(), ListParams::default());
+    let deleted = stored.sources.delete_collection(&delete, &list).await;
+    deleted.unwrap();
 }

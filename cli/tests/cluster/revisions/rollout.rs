@@ -5,16 +5,14 @@ use k8s_openapi::{api::core::v1::ConfigMap, jiff::Timestamp};
 
 use super::*;
 
-#[tokio::test(flavor = "multi_thread")]
-async fn status_counts_the_applied_objects_of_a_rollout() {
-    let cluster = control_plane().await;
-    let instance = create(&cluster, "tide").await;
-    let phase = || run(&cluster, "status tide -o json").exits(0).json()["phase"].clone();
+pub(super) async fn status_counts_the_applied_objects(cluster: &Cluster) {
+    let instance = create(cluster, "flood").await;
+    let phase = || run(cluster, "status flood -o json").exits(0).json()["phase"].clone();
     assert_eq!(phase(), "Reconciling");
 
     let objects = [config_map("a", "one"), config_map("b", "two")];
     let record = encoded(1, &instance.uid().unwrap(), &objects);
-    write_record(&cluster, &instance, 1, &record).await;
+    write_record(cluster, &instance, 1, &record).await;
     let condition = |type_: &str, status: &str, reason: &str| {
         json!({"type": type_, "status": status, "reason": reason, "message": "applying 2 objects", "observedGeneration": 1,
                "lastTransitionTime": "2026-01-01T00:00:00Z"})
@@ -29,10 +27,10 @@ async fn status_counts_the_applied_objects_of_a_rollout() {
             condition("Reconciling", "True", "Progressing"),
         ],
     });
-    write_status(&cluster, "tide", status).await;
-    let found = run(&cluster, "status tide").exits(0).out;
+    write_status(cluster, "flood", status).await;
+    let found = run(cluster, "status flood").exits(0).out;
     for part in [
-        "BundleInstance tide: Reconciling, applying",
+        "BundleInstance flood: Reconciling, applying",
         "rollout of revision 1: 0 of 2 objects applied",
         "awaited: ConfigMap a\n",
         "until the progress deadline\n",
@@ -41,7 +39,7 @@ async fn status_counts_the_applied_objects_of_a_rollout() {
     }
 
     let owner = Owner {
-        name: "tide".to_owned(),
+        name: "flood".to_owned(),
         uid: instance.uid().unwrap(),
     };
     let mut applied = objects[0].clone();
@@ -53,7 +51,7 @@ async fn status_counts_the_applied_objects_of_a_rollout() {
     let params = PatchParams::apply(MANAGER).force();
     let patch = Patch::Apply(applied.value());
     maps.patch("a", &params, &patch).await.unwrap();
-    let found = run(&cluster, "status tide -o json").exits(0).json();
+    let found = run(cluster, "status flood -o json").exits(0).json();
     let rollout = &found["rollout"];
     assert_eq!(
         [
@@ -80,7 +78,7 @@ async fn status_counts_the_applied_objects_of_a_rollout() {
         let params = kube::api::DeleteParams::default();
         secrets.delete(&secret.name_any(), &params).await.unwrap();
     }
-    let found = run(&cluster, "status tide").exits(0).out;
+    let found = run(cluster, "status flood").exits(0).out;
     assert!(
         found.contains("rollout of revision 1: 2 objects\n"),
         "{found}"

@@ -5,7 +5,7 @@ use std::{fs, process::Command};
 use serde_json::{Value, json};
 use tests::{Buildah, DATABASE_LABEL, DATABASE_TABLES, Registry};
 
-use crate::world::binary;
+use crate::world::{Run, World, binary, definition};
 
 /// The label that names the folder of a catalog in its image.
 const CONFIGS: &str = "operators.operatorframework.io.index.configs.v1";
@@ -167,18 +167,14 @@ impl Operator {
         image
     }
 
-    /// An image with a catalog of another package, in a database.
+    /// An image with a catalog of another package, in a database that a label names.
     pub(super) fn publish_database(&self) -> String {
-        let label = format!("LABEL {DATABASE_LABEL}=/database/index.db\n");
-        self.publish_file("index.db", &label)
+        let label = format!("LABEL {DATABASE_LABEL}=/database/labeled.db\n");
+        self.publish_file("labeled.db", &label)
     }
 
-    /// The same without a label, by this name.
-    pub(super) fn publish_unlabelled(&self, name: &str) -> String {
-        self.publish_file(name, "")
-    }
-
-    fn publish_file(&self, name: &str, label: &str) -> String {
+    /// The same with a label or without one, by this name.
+    pub(super) fn publish_file(&self, name: &str, label: &str) -> String {
         let folder = tempfile::tempdir().unwrap();
         let database = rusqlite::Connection::open(folder.path().join(name)).unwrap();
         database
@@ -206,19 +202,18 @@ impl Operator {
 
     /// A definition of the operator's own.
     pub(super) fn definition(&self) -> Value {
-        let group = format!("{}.example.com", self.name);
-        json!({
-            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-            "metadata": {"name": format!("tides.{group}")},
-            "spec": {
-                "group": group,
-                "names": {"kind": "Tide", "listKind": "TideList", "plural": "tides", "singular": "tide"},
-                "scope": "Namespaced",
-                "versions": [{
-                    "name": "v1", "served": true, "storage": true,
-                    "schema": {"openAPIV3Schema": {"type": "object"}},
-                }],
-            },
-        })
+        definition(&self.name)
+    }
+}
+
+impl World {
+    /// Runs `run bundle` with an image of a registry without TLS.
+    pub(super) fn run_bundle(&self, image: &str, more: &[&str]) -> Run {
+        self.run(&[&["run", "bundle", image, "--use-http"], more].concat())
+    }
+
+    /// Runs `run bundle-upgrade` with an image of a registry without TLS.
+    pub(super) fn upgrade_bundle(&self, image: &str, more: &[&str]) -> Run {
+        self.run(&[&["run", "bundle-upgrade", image, "--use-http"], more].concat())
     }
 }

@@ -5,10 +5,7 @@ use serde_json::json;
 use super::{Operator, SPACE, Scene};
 use crate::world::unique;
 
-// parity: sdk-20, sdk-28
-#[tokio::test(flavor = "multi_thread")]
-async fn pod_is_hardened_on_request_and_told_if_not_ready() {
-    let scene = Scene::new().await;
+pub(super) async fn is_hardened_on_request_and_reported_if_not_ready(scene: &Scene) {
     let labels = json!({"pod-security.kubernetes.io/enforce": "restricted"});
     let metadata = json!({"name": SPACE, "labels": labels});
     scene
