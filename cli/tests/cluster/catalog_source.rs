@@ -1,9 +1,6 @@
 //! `rukpak catalogsource validate` beside the API server whose checks it repeats.
 
-use std::{
-    io::Write as _,
-    process::{Command, Stdio},
-};
+use std::{fs, process::Command};
 
 use cluster::{Cluster, DryRun};
 use http::Request;
@@ -59,31 +56,27 @@ async fn server(client: &Client, version: Version, object: &str) -> Vec<String> 
     said
 }
 
-/// Returns the errors of the command for the same object.
-fn command(object: &str) -> Vec<String> {
-    let mut child = Command::new(binary())
-        .args(["catalogsource", "validate", "-", "-o", "json"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    child
-        .stdin
-        .take()
-        .unwrap()
-        .write_all(object.as_bytes())
-        .unwrap();
-    let run: Run = child.wait_with_output().unwrap().into();
-    let read: Value = serde_json::from_str(&run.out).unwrap_or_else(|_| panic!("{run:?}"));
-    let errors: Vec<String> = serde_json::from_value(read[0]["errors"].clone()).unwrap();
-    assert_eq!(run.code, Some(i32::from(!errors.is_empty())), "{run:?}");
-    errors
+/// Returns the errors of the command for each object, which has a file of its own.
+fn command(objects: &[&str]) -> Vec<Vec<String>> {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(binary());
+    command.args(["catalogsource", "validate", "-o", "json"]);
+    for (number, object) in objects.iter().enumerate() {
+        let path = folder.path().join(number.to_string());
+        fs::write(&path, object).unwrap();
+        command.arg(path);
+    }
+    let run: Run = command.output().unwrap().into();
+    let errors = |source: &Value| serde_json::from_value(source["errors"].clone()).unwrap();
+    let all: Vec<Vec<String>> = run.json().as_array().unwrap().iter().map(errors).collect();
+    assert_eq!(all.len(), objects.len(), "{run:?}");
+    let is_invalid = all.iter().any(|errors| !errors.is_empty());
+    assert_eq!(run.code, Some(i32::from(is_invalid)), "{run:?}");
+    all
 }
 
-async fn assert_same(client: &Client, version: Version, object: &Value) {
-    let object = object.to_string();
-    let (mut theirs, mut ours) = (server(client, version, &object).await, command(&object));
+async fn assert_same(client: &Client, version: Version, object: &str, mut ours: Vec<String>) {
+    let mut theirs = server(client, version, object).await;
     // The API server stops at unknown fields.
     if theirs
         .iter()
@@ -196,6 +189,7 @@ async fn validate_reports_what_the_api_server_reports() {
     let cluster = bare().await;
     let client = cluster.client().unwrap();
     define(&cluster).await;
+    let mut objects = Vec::new();
     for version in [Version::V1alpha1, Version::V1] {
         let object = |spec: &Value| {
             json!({
@@ -203,28 +197,27 @@ async fn validate_reports_what_the_api_server_reports() {
                 "metadata": {"name": "mine", "namespace": "default"}, "spec": spec,
             })
         };
+        let mut add = |object: &Value| objects.push((version, object.to_string()));
         for spec in sources().iter().chain(&values()) {
-            assert_same(&client, version, &object(spec)).await;
+            add(&object(spec));
         }
         let good = object(&sources()[0]);
-        for (path, value) in [
-            ("/metadata/name", json!("A_b")),
-            ("/metadata/name", json!("x".repeat(254))),
-            ("/metadata/name", json!("A_".repeat(200))),
-            ("/metadata/name", json!("a..b-")),
-            ("/metadata/name", json!("")),
-        ] {
+        for name in ["A_b", &"x".repeat(254), &"A_".repeat(200), "a..b-", ""] {
             let mut bad = good.clone();
-            *bad.pointer_mut(path).unwrap() = value;
-            assert_same(&client, version, &bad).await;
+            bad["metadata"]["name"] = name.into();
+            add(&bad);
         }
         let mut unknown = good.clone();
         unknown["bogus"] = 1.into();
         unknown["metadata"]["bogus"] = 1.into();
-        assert_same(&client, version, &unknown).await;
+        add(&unknown);
         let mut nothing = good;
         nothing.as_object_mut().unwrap().remove("spec");
-        assert_same(&client, version, &nothing).await;
+        add(&nothing);
+    }
+    let texts: Vec<&str> = objects.iter().map(|(_, text)| text.as_str()).collect();
+    for ((version, text), ours) in objects.iter().zip(command(&texts)) {
+        assert_same(&client, *version, text, ours).await;
     }
     assert_same_duplicates(&client).await;
 }
@@ -240,7 +233,7 @@ async fn assert_same_duplicates(client: &Client) {
     }"#;
     let mut theirs = server(client, Version::V1alpha1, text).await;
     theirs.sort();
-    let ours = command(text);
+    let ours = command(&[text]).remove(0);
     let lines = [4, 5, 6];
     let mut unnumbered: Vec<String> = ours
         .iter()

@@ -173,7 +173,7 @@ async fn story_1_indexes_are_checked_and_remembered() {
     let name = &operator.name;
     let images = ["0.0.1", "0.0.2"].map(|version| operator.publish(version));
     let cleanup = format!("cleanup {name}");
-    let index = operator.publish_index(&["other"]);
+    let index = operator.publish_index("other", "1.0.0");
     let rendering =
         |index: &str| format!("Rendering a File-Based Catalog of the Index Image \"{index}\"");
     // An image is remembered without the transport.
@@ -193,7 +193,7 @@ async fn story_1_indexes_are_checked_and_remembered() {
     world.ok(&cleanup);
 
     // A bundle of the index is not added again, and a database in another place needs a label.
-    let own = operator.publish_index(&["0.0.1"]);
+    let own = operator.publish_index(name, "0.0.1");
     let other = operator.publish_file("other.db", "");
     for (image, index, mode, expected) in tests::rows![
         &images[0], &own, "--mode=" => format!("bundle \"{name}.v0.0.1\" already exists in the index image: {own}");

@@ -8,8 +8,8 @@ use cluster::{Cluster, DryRun, Lease};
 use manifests::api::definitions;
 use serde_json::{Value, json};
 
-use self::scene::{DIGEST, catalog, instance, package, run};
-pub(crate) use self::scene::{become_openshift, count, define, module, put};
+use self::scene::{DIGEST, instance, run};
+pub(crate) use self::scene::{become_openshift, catalog, count, define, module, package, put};
 use crate::world::{bare, text};
 
 /// A control plane with our definitions.

@@ -18,7 +18,7 @@ async fn what_cannot_be_run_is_refused_before_anything_is_made() {
     let own = operator.publish_spec("0.0.2", &own, &[]);
     let new = operator.publish_spec("0.0.3", &json!({"minKubeVersion": "1.99.0"}), &[]);
     let odd = operator.publish_spec("0.0.4", &json!({"version": "four"}), &[]);
-    let index = operator.publish_index(&["0.0.9"]);
+    let index = operator.publish_index(name, "0.0.9");
     let missing = operator.publish("0.0.5").replace(":v0.0.5", ":v9");
     for (args, expected) in tests::rows![
         &["run", "bundle", &missing][..] => "pull bundle image: ";

@@ -5,7 +5,10 @@ use std::{fs, process::Command};
 use serde_json::{Value, json};
 use tests::{Buildah, DATABASE_LABEL, DATABASE_TABLES, Registry};
 
-use crate::world::{Run, World, binary, definition};
+use crate::{
+    upgrade::{catalog, package},
+    world::{Run, World, binary, definition},
+};
 
 /// The label that names the folder of a catalog in its image.
 const CONFIGS: &str = "operators.operatorframework.io.index.configs.v1";
@@ -133,36 +136,13 @@ impl Operator {
         image
     }
 
-    /// An image with a catalog of these versions of the operator; "other" is another package.
-    pub(super) fn publish_index(&self, versions: &[&str]) -> String {
-        let mut text = String::new();
-        for version in versions {
-            let (package, version) = match *version {
-                "other" => ("other", "1.0.0"),
-                version => (self.name.as_str(), version),
-            };
-            let bundle = format!("{package}.v{version}");
-            for blob in [
-                json!({"schema": "olm.package", "name": package, "defaultChannel": "stable"}),
-                json!({"schema": "olm.channel", "package": package, "name": "stable", "entries": [{"name": bundle}]}),
-                json!({
-                    "schema": "olm.bundle", "package": package, "name": bundle, "image": "example.com/a/b:v1",
-                    "properties": [
-                        {"type": "olm.package", "value": {"packageName": package, "version": version}},
-                    ],
-                }),
-            ] {
-                text.push_str(&blob.to_string());
-            }
-        }
-        let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("catalog.json"), text).unwrap();
+    /// An image with a catalog of one version of a package.
+    pub(super) fn publish_index(&self, package: &str, version: &str) -> String {
+        let folder = catalog(&[self::package(package, &[(version, "")])]);
         let file = format!(
             "FROM scratch\nCOPY catalog.json /configs/catalog.json\nLABEL {CONFIGS}=/configs\n"
         );
-        let image = self
-            .registry
-            .image(&format!("index:{}", versions.join("-")));
+        let image = self.registry.image(&format!("index:{package}-{version}"));
         Buildah::new().publish(&file, folder.path(), &image, &[]);
         image
     }

@@ -187,7 +187,7 @@ pub(super) async fn instance(cluster: &Cluster, name: &str, maximum: Option<&str
 }
 
 /// A package whose versions replace one another, each with its maximum.
-pub(super) fn package(name: &str, versions: &[(&str, &str)]) -> String {
+pub(crate) fn package(name: &str, versions: &[(&str, &str)]) -> String {
     let mut text =
         json!({"schema": "olm.package", "name": name, "defaultChannel": "stable"}).to_string();
     let mut entries = Vec::new();
@@ -214,7 +214,7 @@ pub(super) fn package(name: &str, versions: &[(&str, &str)]) -> String {
     text + &channel.to_string()
 }
 
-pub(super) fn catalog(packages: &[String]) -> TempDir {
+pub(crate) fn catalog(packages: &[String]) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("catalog.json"), packages.concat()).unwrap();
     folder

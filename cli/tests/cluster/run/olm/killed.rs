@@ -23,7 +23,7 @@ async fn killed_upgrades_with_olm_are_continued() {
     let scene = Scene::new().await;
     let operator = Operator::new(&unique("olm"));
     let name = operator.name.as_str();
-    let index = operator.publish_index(&["0.0.1"]);
+    let index = operator.publish_index(name, "0.0.1");
     let image = operator.publish("0.0.2");
     let csv = |version: &str| format!("{name}.v{version}");
     let template = json!({"olm.catalogImageTemplate": "a.io/index:v{kube_major_version}"});
