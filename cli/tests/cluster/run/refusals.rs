@@ -52,6 +52,7 @@ async fn what_cannot_be_run_is_refused_before_anything_is_made() {
         .ok(&[
             "run", "bundle", &good, "--skip-tls", "--verbose", "--plugins=go/v4", "--service-account=x",
             "--image-pull-policy=Always", "--security-context-config=restricted", "--ca-secret-name=", "--timeout=3m0s",
+            "-n", &operator.namespace(),
         ])
         .says("warning: --image-pull-policy, --security-context-config, --service-account means nothing");
     world
