@@ -22,7 +22,7 @@ use std::{
     time::Duration,
 };
 
-use manifests::{api::instance::ServiceAccountRef, object::Identity};
+use manifests::object::Identity;
 use tokio::{
     runtime::Handle,
     sync::{Notify, mpsc},
@@ -30,6 +30,7 @@ use tokio::{
 };
 
 use crate::{
+    account::Account,
     discovery::Kind,
     drift::Fingerprint,
     health::Health,
@@ -126,7 +127,7 @@ impl Watches {
 
     /// Says which objects an instance has; replaces what was said before. An instance with an account is watched with
     /// that account's rights, a namespace at a time. Has to be called within a runtime, where the watches then live.
-    pub fn want(&self, instance: &str, account: Option<&ServiceAccountRef>, objects: &Wanted) {
+    pub fn want(&self, instance: &str, account: Option<&Account>, objects: &Wanted) {
         let mut state = self.shared.state();
         let change = state.known.want(instance, account, objects);
         for scope in &change.stopped {

@@ -65,6 +65,18 @@ pub struct Leaving {
     pub version: String,
 }
 
+/// The policy for CustomResourceDefinitions that leave.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum DefinitionPolicy {
+    /// The definition stays, without its owner.
+    Retain,
+    /// The definition is deleted, unless custom resources exist.
+    #[default]
+    DeleteIfUnused,
+    /// All custom resources are deleted, and then the definition.
+    Delete,
+}
+
 /// A kind that is not served.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]

@@ -14,15 +14,13 @@ use std::collections::{BTreeMap, BTreeSet};
 pub use self::rights::Mighty;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
-use manifests::{
-    api::instance::{CrdDeletionPolicy, Enforcement, ServiceAccountRef},
-    object::{Identity, Object},
-};
+use manifests::object::{Identity, Object};
 
 use crate::{
+    account::Account,
     discovery::Kinds,
     inventory::Inventory,
-    plan::{Owner, Plan},
+    plan::{DefinitionPolicy, Owner, Plan},
 };
 
 /// What the checks look at.
@@ -59,11 +57,11 @@ pub struct Input<'a> {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Policy {
     /// The account that objects are applied as; the provisioner's own for `None`.
-    pub account: Option<ServiceAccountRef>,
+    pub account: Option<Account>,
     /// What happens to CustomResourceDefinitions that leave.
-    pub crd_deletion: CrdDeletionPolicy,
+    pub crd_deletion: DefinitionPolicy,
     /// Whether a new version of a CustomResourceDefinition must be safe for existing custom resources.
-    pub crd_upgrade_safety: Enforcement,
+    pub crd_upgrade_safety: crd::UpgradeSafety,
 }
 
 /// Which check.

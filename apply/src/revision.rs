@@ -15,12 +15,13 @@ mod tests;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 
 use flate2::{Compression, read::GzDecoder, write::GzEncoder};
-use manifests::{api::instance::ServiceAccountRef, object::Object};
+use manifests::object::Object;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 pub use self::hash::{InvalidHash, ObjectHash};
+use crate::account::Account;
 
 /// The size of a part, in bytes: a Secret holds at most 1 MiB.
 pub const MAX_PART: usize = 900 << 10;
@@ -43,7 +44,7 @@ pub struct Header<D> {
     pub namespace: String,
     /// The account that the objects are applied as; the provisioner's own for `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub account: Option<ServiceAccountRef>,
+    pub account: Option<Account>,
     /// What the caller records.
     pub details: D,
 }
@@ -118,7 +119,7 @@ struct Versioned<H> {
 
 /// Returns the digest that identifies a revision, as `sha256:<hex>`: of its objects in apply order, the account and the
 /// install namespace. Two renderings with the same digest apply the same objects in the same way.
-pub fn digest(objects: &[Object], account: Option<&ServiceAccountRef>, namespace: &str) -> String {
+pub fn digest(objects: &[Object], account: Option<&Account>, namespace: &str) -> String {
     let mut hasher = Sha256::new();
     // Names have no line breaks, so that the fields cannot run into each other.
     hasher.update(namespace);

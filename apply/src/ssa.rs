@@ -17,16 +17,13 @@ use std::{
 
 use futures::{StreamExt, stream};
 use kube::Client;
-use manifests::{
-    api::instance::CrdDeletionPolicy,
-    object::{Identity, text},
-};
+use manifests::object::{Identity, text};
 use tokio::sync::Semaphore;
 
 use crate::{
     discovery::Kinds,
     drift::Fingerprint,
-    plan::{Leaving, Owner, Step, Wave, is_definition, is_namespace},
+    plan::{DefinitionPolicy, Leaving, Owner, Step, Wave, is_definition, is_namespace},
     revision::ObjectHash,
 };
 
@@ -245,7 +242,7 @@ impl Apply<'_> {
         &self,
         leaving: &[Leaving],
         owner: &Owner,
-        policy: CrdDeletionPolicy,
+        policy: DefinitionPolicy,
     ) -> Pruned {
         prune::run(self, leaving, owner, policy).await
     }

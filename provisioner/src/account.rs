@@ -5,6 +5,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
+use apply::account::Account;
 use kube::{Client, Config};
 use lru::LruCache;
 use manifests::api::instance::ServiceAccountRef;
@@ -14,13 +15,21 @@ use crate::{client, process::Fence};
 /// How many accounts have a client that waits for them, with its connections.
 const MOST: NonZeroUsize = NonZeroUsize::MIN.saturating_add(255);
 
+/// Returns the account that a reference of the API names.
+pub fn from_reference(reference: &ServiceAccountRef) -> Account {
+    Account {
+        name: reference.name.clone(),
+        namespace: reference.namespace.clone(),
+    }
+}
+
 /// Clients, one for each account.
 pub struct Accounts {
     config: Config,
     fence: Fence,
     own: Client,
     hasty: Client,
-    others: Mutex<LruCache<ServiceAccountRef, Client>>,
+    others: Mutex<LruCache<Account, Client>>,
 }
 
 impl Accounts {
@@ -68,23 +77,30 @@ impl Accounts {
     /// # Errors
     /// When no client can be made.
     pub fn client(&self, account: Option<&ServiceAccountRef>) -> Result<Client, kube::Error> {
-        let Some(account) = account else {
-            return Ok(self.own.clone());
-        };
+        match account {
+            Some(account) => self.client_of(from_reference(account)),
+            None => Ok(self.own.clone()),
+        }
+    }
+
+    fn client_of(&self, account: Account) -> Result<Client, kube::Error> {
         let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(client) = others.get(account) {
+        if let Some(client) = others.get(&account) {
             return Ok(client.clone());
         }
         let mut config = self.config.clone();
-        config.auth_info.impersonate = Some(apply::informers::accounts::user(account));
+        config.auth_info.impersonate = Some(account.user());
         let client = client::new(config, &self.fence)?;
-        others.put(account.clone(), client.clone());
+        others.put(account, client.clone());
         Ok(client)
     }
 }
 
 impl apply::informers::Accounts for Accounts {
-    fn client(&self, account: Option<&ServiceAccountRef>) -> Result<Client, kube::Error> {
-        Self::client(self, account)
+    fn client(&self, account: Option<&Account>) -> Result<Client, kube::Error> {
+        match account {
+            Some(account) => self.client_of(account.clone()),
+            None => Ok(self.own.clone()),
+        }
     }
 }

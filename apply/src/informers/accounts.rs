@@ -1,7 +1,8 @@
 //! Whose rights an informer reads with.
 
 use kube::Client;
-use manifests::api::instance::ServiceAccountRef;
+
+use crate::account::Account;
 
 /// Clients with the rights of the provisioner or of a ServiceAccount.
 pub trait Accounts: Send + Sync {
@@ -9,13 +10,5 @@ pub trait Accounts: Send + Sync {
     ///
     /// # Errors
     /// Returns an error if the client cannot be configured.
-    fn client(&self, account: Option<&ServiceAccountRef>) -> Result<Client, kube::Error>;
-}
-
-/// Returns the name of the user that a ServiceAccount is. The API server adds the groups of the account.
-pub fn user(account: &ServiceAccountRef) -> String {
-    format!(
-        "system:serviceaccount:{}:{}",
-        account.namespace, account.name
-    )
+    fn client(&self, account: Option<&Account>) -> Result<Client, kube::Error>;
 }

@@ -9,10 +9,11 @@ use std::{
     sync::Arc,
 };
 
-use manifests::{api::instance::ServiceAccountRef, object::Identity};
+use manifests::object::Identity;
 
 use self::entry::{Entry, number};
 use crate::{
+    account::Account,
     health::Health,
     informers::{
         View, Wanted,
@@ -78,7 +79,7 @@ impl Known {
     pub(super) fn want(
         &mut self,
         instance: &str,
-        account: Option<&ServiceAccountRef>,
+        account: Option<&Account>,
         objects: &Wanted,
     ) -> Change {
         let name = self.name(instance);

@@ -5,13 +5,13 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 use kube::core::{ApiResource, GroupVersionKind};
 use manifests::{
     api::{
-        instance::ServiceAccountRef,
+        holder::Owner,
         labels::{OWNER_KIND, OWNER_NAME},
     },
     object::Identity,
 };
 
-use crate::{discovery::Kind, health, informers::Wanted};
+use crate::{account::Account, discovery::Kind, health, informers::Wanted};
 
 /// A kind, and whose objects of it: everybody's with the provisioner's own rights, or those of one instance with the
 /// rights of its account, in one namespace.
@@ -34,7 +34,7 @@ pub(super) enum Depth {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Only {
     pub(super) instance: String,
-    pub(super) account: ServiceAccountRef,
+    pub(super) account: Account,
     /// Empty for cluster-scoped kinds.
     pub(super) namespace: String,
 }
@@ -49,7 +49,7 @@ pub(super) struct Key {
 /// The fate of wanted objects: each scope with its objects.
 pub(super) fn scopes(
     instance: &str,
-    account: Option<&ServiceAccountRef>,
+    account: Option<&Account>,
     objects: &Wanted,
 ) -> Vec<(Scope, Vec<Key>)> {
     let mut scopes = BTreeMap::<_, (Scope, Vec<Key>)>::new();
@@ -106,9 +106,10 @@ fn definition(resource: &ApiResource) -> Identity {
 impl Scope {
     /// Which objects belong to it.
     pub(super) fn selector(&self) -> String {
+        let owners = format!("{OWNER_KIND}={}", Owner::KIND);
         match &self.only {
-            None => format!("{OWNER_KIND}=BundleInstance"),
-            Some(only) => format!("{OWNER_KIND}=BundleInstance,{OWNER_NAME}={}", only.instance),
+            None => owners,
+            Some(only) => format!("{owners},{OWNER_NAME}={}", only.instance),
         }
     }
 

@@ -16,7 +16,7 @@ use tokio::{sync::Notify, time::timeout};
 
 use crate::backoff::{ROW, jittered, wait};
 use crate::informers::{
-    Shared, accounts,
+    Shared,
     known::Data,
     object::{self, Full, Observed},
     scope::{Depth, Scope},
@@ -251,7 +251,7 @@ impl Failure {
                 let who = match &scope.only {
                     Some(only) => format!(
                         "{} (and let the provisioner impersonate it)",
-                        accounts::user(&only.account)
+                        only.account.user()
                     ),
                     None => "the provisioner".to_owned(),
                 };

@@ -26,7 +26,7 @@ use std::time::Duration;
 use futures::{StreamExt, TryStreamExt, stream};
 use kube::core::Request;
 use manifests::{
-    api::{instance::Enforcement, labels},
+    api::labels,
     names,
     object::{Object, at, text},
 };
@@ -46,6 +46,16 @@ const MAX_TOLD: usize = 20;
 /// How long the API server may take for a definition.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Whether new versions of CustomResourceDefinitions are checked.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum UpgradeSafety {
+    /// A new version that is not safe for existing custom resources is a problem.
+    #[default]
+    Enforced,
+    /// New versions are not checked.
+    Off,
+}
+
 /// Compares every definition that is about to be applied with the one in the cluster.
 ///
 /// # Errors
@@ -59,7 +69,7 @@ pub(super) async fn check_those(
     input: &Input<'_>,
     may_exist: impl Fn(&Object) -> bool,
 ) -> Result<Findings, kube::Error> {
-    if input.policy.crd_upgrade_safety == Enforcement::Off {
+    if input.policy.crd_upgrade_safety == UpgradeSafety::Off {
         return Ok(Findings::default());
     }
     // Made before they are awaited: a closure that borrows, in a stream, would keep the whole from being Send.

@@ -4,11 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::{Api, Client};
-use manifests::{
-    api::{holder::adopted_by, instance::BundleInstance},
-    object::Identity,
-};
+use kube::Client;
+use manifests::{api::holder::adopted_by, object::Identity};
 
 pub use manifests::api::holder::Holder;
 
@@ -18,6 +15,7 @@ use super::{
     words,
 };
 use crate::{
+    discovery::Kind,
     inventory::Inventory,
     plan::{Owner, Step},
 };
@@ -214,14 +212,14 @@ async fn gone<'a>(
             _ => None,
         })
         .collect();
-    let api = Api::<BundleInstance>::all(own.clone());
+    let kind = &Kind {
+        resource: Owner::resource(),
+        namespaced: false,
+    };
     let found: Vec<(String, bool)> = stream::iter(names)
-        .map(|name| {
-            let api = api.clone();
-            async move {
-                let found = ask::or_none(ask::within(api.get_metadata(&name)).await)?;
-                Ok::<_, kube::Error>((name, found.is_none()))
-            }
+        .map(|name| async move {
+            let found = ask::metadata(own, kind, "", &name).await?;
+            Ok::<_, kube::Error>((name, found.is_none()))
         })
         .buffer_unordered(concurrency.max(1))
         .try_collect()

@@ -1,11 +1,9 @@
 //! What no bundle may touch: the provisioner's own objects.
 
-use manifests::object::Identity;
+use manifests::{api::GROUP, object::Identity};
 
 use super::{Check, Problem};
 use crate::plan::{Owner, Step};
-
-const GROUP: &str = "core.rukpak.io";
 
 /// Every step that would change something of the provisioner's own.
 pub(super) fn check<'a>(
@@ -38,10 +36,10 @@ fn why(
         name,
     } = identity;
     match (group.as_str(), kind.as_str()) {
-        (GROUP, "BundleInstance") if *name == owner.name => Some(
+        (GROUP, Owner::KIND) if *name == owner.name => Some(
             "is the BundleInstance that installs this bundle: remove it from the bundle".to_owned(),
         ),
-        (GROUP, "BundleInstance") if Some(name.as_str()) == parent => Some(format!(
+        (GROUP, Owner::KIND) if Some(name.as_str()) == parent => Some(format!(
             "installs BundleInstance {}, and two that install each other cannot be removed any more: remove one of them \
              from its bundle",
             owner.name

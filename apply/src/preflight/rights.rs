@@ -31,13 +31,11 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use kube::{Api, Client, api::PostParams};
-use manifests::api::{
-    instance::ServiceAccountRef,
-    rights::{Right, Rule, Scope, expand, not_covered},
-};
+use manifests::api::rights::{Right, Rule, Scope, expand, not_covered};
 
 use self::grant::Grant;
 use super::{Check, Findings, Input, Problem, ask};
+use crate::account::Account;
 
 /// No namespace has this name, so the rules in it are those of the whole cluster.
 const NOWHERE: &str = "-";
@@ -107,8 +105,8 @@ pub(super) async fn access(input: &Input<'_>) -> Result<Access, kube::Error> {
 }
 
 /// Impersonation does not ask whether there is such an account, but who deletes one wants its rights to end.
-async fn absent(own: &Client, account: &ServiceAccountRef) -> Result<Option<Problem>, kube::Error> {
-    let ServiceAccountRef { name, namespace } = account;
+async fn absent(own: &Client, account: &Account) -> Result<Option<Problem>, kube::Error> {
+    let Account { name, namespace } = account;
     let api = Api::<ServiceAccount>::namespaced(own.clone(), namespace);
     match ask::or_none(ask::within(api.get_metadata(name)).await) {
         Ok(None) => Ok(Some(Problem {
@@ -123,8 +121,8 @@ async fn absent(own: &Client, account: &ServiceAccountRef) -> Result<Option<Prob
     }
 }
 
-fn no_impersonation(account: &ServiceAccountRef, system: &str, refusal: &str) -> Problem {
-    let ServiceAccountRef { name, namespace } = account;
+fn no_impersonation(account: &Account, system: &str, refusal: &str) -> Problem {
+    let Account { name, namespace } = account;
     Problem {
         check: Check::Rights,
         message: format!(

@@ -317,8 +317,8 @@ impl Store<'_> {
                     self.owner.name.clone(),
                 )])),
                 owner_references: Some(vec![OwnerReference {
-                    api_version: "core.rukpak.io/v1alpha1".to_owned(),
-                    kind: "BundleInstance".to_owned(),
+                    api_version: Owner::API_VERSION.to_owned(),
+                    kind: Owner::KIND.to_owned(),
                     name: self.owner.name.clone(),
                     uid: self.owner.uid.clone(),
                     controller: Some(true),

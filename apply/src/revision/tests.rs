@@ -148,7 +148,7 @@ fn record_that_exceeds_the_limit_is_refused() {
 
 #[test]
 fn digest_covers_objects_account_and_namespace_only() {
-    let account = |name: &str| ServiceAccountRef {
+    let account = |name: &str| Account {
         name: name.into(),
         namespace: "accounts".into(),
     };

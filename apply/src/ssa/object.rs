@@ -39,7 +39,7 @@ pub(super) struct Refusal {
 
 /// Reports whether an object carries the labels of an owner.
 pub(super) fn is_owned(metadata: &Value, owner: &Owner) -> bool {
-    text(metadata, &["labels", labels::OWNER_KIND]) == Some("BundleInstance")
+    text(metadata, &["labels", labels::OWNER_KIND]) == Some(Owner::KIND)
         && text(metadata, &["labels", labels::OWNER_NAME]) == Some(owner.name.as_str())
 }
 

@@ -10,7 +10,7 @@ use kube::{
     core::GroupVersionKind,
 };
 use manifests::{
-    api::{instance::CrdDeletionPolicy, labels},
+    api::labels,
     object::{at, group_version, text},
 };
 use serde_json::Value;
@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     discovery::Kind,
-    plan::{Exit, Leaving, Owner, definition_groups, is_kept},
+    plan::{DefinitionPolicy, Exit, Leaving, Owner, definition_groups, is_kept},
 };
 
 /// How often an object that changes at the same time is looked at.
@@ -43,7 +43,7 @@ pub(super) async fn run(
     apply: &Apply<'_>,
     leaving: &[Leaving],
     owner: &Owner,
-    policy: CrdDeletionPolicy,
+    policy: DefinitionPolicy,
 ) -> Pruned {
     let groups = definition_groups(leaving);
     let mut stages: BTreeMap<Exit, Vec<&Leaving>> = BTreeMap::new();
@@ -93,7 +93,7 @@ pub(super) async fn orphan(apply: &Apply<'_>, leaving: &[Leaving], owner: &Owner
     let prune = Prune {
         apply,
         owner,
-        policy: CrdDeletionPolicy::Retain,
+        policy: DefinitionPolicy::Retain,
         orphans: true,
     };
     let leaving: Vec<&Leaving> = leaving.iter().collect();
@@ -125,12 +125,12 @@ pub enum Decision {
 }
 
 /// Decides what pruning does with an object, by its metadata. Pure; no I/O.
-pub fn decide(stage: Exit, owner: &Owner, policy: CrdDeletionPolicy, metadata: &Value) -> Decision {
+pub fn decide(stage: Exit, owner: &Owner, policy: DefinitionPolicy, metadata: &Value) -> Decision {
     if !is_owned(metadata, owner) {
         return Decision::Leave("does not carry the owner labels of this BundleInstance any more");
     }
     // A definition that somebody else deletes may wait for its custom resources for ever.
-    let is_retained = stage == Exit::Definitions && policy == CrdDeletionPolicy::Retain;
+    let is_retained = stage == Exit::Definitions && policy == DefinitionPolicy::Retain;
     if metadata.get("deletionTimestamp").is_some() && !is_retained {
         return Decision::Wait;
     }
@@ -165,7 +165,7 @@ fn is_referred_to(owner: &Owner, metadata: &Value) -> bool {
 struct Prune<'a> {
     apply: &'a Apply<'a>,
     owner: &'a Owner,
-    policy: CrdDeletionPolicy,
+    policy: DefinitionPolicy,
     /// Nothing is deleted, and everything let go.
     orphans: bool,
 }
@@ -199,7 +199,7 @@ impl Prune<'_> {
     /// Whoever cannot wait for a definition may leave it where it is.
     fn with_remedy(&self, stage: Exit, fate: Fate) -> Fate {
         const REMEDY: &str = "; or set spec.crdDeletionPolicy to Retain, so that it stays, with its custom resources";
-        if stage != Exit::Definitions || self.policy == CrdDeletionPolicy::Retain {
+        if stage != Exit::Definitions || self.policy == DefinitionPolicy::Retain {
             return fate;
         }
         match fate {

@@ -44,7 +44,7 @@ pub fn own(object: &mut Object, owner: &Owner) {
     let stays = is_definition(&identity) || is_namespace(&identity) || is_kept(object.value());
     let metadata = child(object.value_mut(), "metadata");
     let marks = mapping(child(metadata, "labels"));
-    marks.insert(labels::OWNER_KIND.to_owned(), "BundleInstance".into());
+    marks.insert(labels::OWNER_KIND.to_owned(), Owner::KIND.into());
     marks.insert(labels::OWNER_NAME.to_owned(), owner.name.as_str().into());
     let metadata = mapping(metadata);
     for field in FOREIGN {
@@ -52,8 +52,8 @@ pub fn own(object: &mut Object, owner: &Owner) {
     }
     if !stays {
         let reference = json!([{
-            "apiVersion": "core.rukpak.io/v1alpha1",
-            "kind": "BundleInstance",
+            "apiVersion": Owner::API_VERSION,
+            "kind": Owner::KIND,
             "name": owner.name,
             "uid": owner.uid,
             "controller": true,

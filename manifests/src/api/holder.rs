@@ -3,11 +3,10 @@
 use std::fmt;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use kube::core::ApiResource;
 
-use super::{MANAGER, labels};
-
-const INSTANCE: &str = "BundleInstance";
-const GROUP: &str = "core.rukpak.io/";
+use super::{GROUP, MANAGER, labels};
+use crate::object::group_version;
 
 /// What the install file writes on everything in it.
 const INSTALLED: [(&str, &str); 2] = [
@@ -22,6 +21,24 @@ pub struct Owner {
     pub name: String,
     /// Its uid.
     pub uid: String,
+}
+
+impl Owner {
+    /// The kind of every owner.
+    pub const KIND: &str = "BundleInstance";
+    /// The API version of that kind.
+    pub const API_VERSION: &str = "core.rukpak.io/v1alpha1";
+
+    /// Returns the resource of the owners: an owner can be looked up without its API type.
+    pub fn resource() -> ApiResource {
+        ApiResource {
+            group: GROUP.to_owned(),
+            version: "v1alpha1".to_owned(),
+            api_version: Self::API_VERSION.to_owned(),
+            kind: Self::KIND.to_owned(),
+            plural: "bundleinstances".to_owned(),
+        }
+    }
 }
 
 /// Whose an object is.
@@ -69,7 +86,7 @@ impl Holder {
         if let Some(controller) = controller {
             return Self::by_reference(controller, owner);
         }
-        if label(live, labels::OWNER_KIND) == Some(INSTANCE)
+        if label(live, labels::OWNER_KIND) == Some(Owner::KIND)
             && let Some(name) = label(live, labels::OWNER_NAME).filter(|name| !name.is_empty())
         {
             return if name == owner.name {
@@ -109,7 +126,7 @@ impl Holder {
         } = reference;
         if *uid == owner.uid {
             Self::Us
-        } else if kind != INSTANCE || !api_version.starts_with(GROUP) {
+        } else if kind != Owner::KIND || group_version(api_version).0 != GROUP {
             Self::Controller(format!("{kind} {name}"))
         } else if *name == owner.name {
             Self::Earlier
@@ -172,4 +189,15 @@ fn label<'a>(live: &'a ObjectMeta, key: &str) -> Option<&'a str> {
 
 fn annotation<'a>(live: &'a ObjectMeta, key: &str) -> Option<&'a str> {
     live.annotations.as_ref()?.get(key).map(String::as_str)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::instance::BundleInstance;
+
+    #[test]
+    fn resource_of_owners_is_that_of_the_api_type() {
+        assert_eq!(Owner::resource(), ApiResource::erase::<BundleInstance>(&()));
+    }
 }

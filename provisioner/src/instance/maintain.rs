@@ -12,6 +12,7 @@ use apply::{
     drift::{self, Fingerprint},
     informers::View,
     inventory::{self, Inventory, MOST_LISTED},
+    plan::DefinitionPolicy,
     revision::store,
 };
 use jiff::Timestamp;
@@ -19,7 +20,7 @@ use kube::{Resource as _, ResourceExt as _, runtime::events::EventType};
 use manifests::{
     api::{
         condition::{self, reason},
-        instance::{BundleInstance, BundleInstanceStatus, CrdDeletionPolicy, RevisionStatus},
+        instance::{BundleInstance, BundleInstanceStatus, RevisionStatus},
     },
     object::{Identity, shortened},
 };
@@ -31,6 +32,7 @@ use super::{
     install::{self, Settled},
     memory::{Memory, Shared},
     outcome::{Done, Failure, Install, Kept, Remedy, Retry},
+    policy,
     reconcile::sooner,
     revisions::{self, owner},
 };
@@ -59,9 +61,9 @@ struct Keeping {
 }
 
 /// Returns what prunes do with CustomResourceDefinitions: no upgrade deletes custom resources.
-pub(super) fn policy_of_upgrades(instance: &BundleInstance) -> CrdDeletionPolicy {
-    match instance.spec.crd_deletion_policy {
-        CrdDeletionPolicy::Delete => CrdDeletionPolicy::DeleteIfUnused,
+pub(super) fn policy_of_upgrades(instance: &BundleInstance) -> DefinitionPolicy {
+    match policy::definitions(instance.spec.crd_deletion_policy) {
+        DefinitionPolicy::Delete => DefinitionPolicy::DeleteIfUnused,
         policy => policy,
     }
 }

@@ -38,6 +38,7 @@ use super::{
     memory::Shared,
     outcome::{Health, Outcome, RolledBack},
 };
+use crate::account;
 
 /// How many archived revisions are kept unless the spec says otherwise.
 const DEFAULT_HISTORY: i64 = 3;
@@ -351,7 +352,7 @@ pub(super) fn encode(
         owner: owner.uid.clone(),
         number,
         namespace: rendered.namespace.clone(),
-        account: rendered.account.clone(),
+        account: rendered.account.as_ref().map(account::from_reference),
         details: &rendered.details,
     };
     revision::encode(&header, &rendered.objects)

@@ -20,7 +20,7 @@ use kube::{
 };
 use manifests::{
     api::{
-        instance::{BundleInstance, CrdDeletionPolicy, ServiceAccountRef},
+        instance::{BundleInstance, ServiceAccountRef},
         labels,
     },
     object::Identity,
@@ -33,6 +33,7 @@ use super::{
     install::{self, refusals},
     memory::{Memory, Shared},
     outcome::Retry,
+    policy,
     reconcile::{Error, current_status, read_inventory},
     revisions::{self, owner},
     status,
@@ -40,7 +41,7 @@ use super::{
 };
 use apply::{
     inventory::{self, Inventory},
-    plan::{self, Leaving},
+    plan::{self, DefinitionPolicy, Leaving},
     ssa::{Apply, Cause, Pruned},
 };
 
@@ -107,7 +108,7 @@ pub(super) async fn run(
         inventory::trim(&at, before.inventory.as_ref(), None).await;
         return finish(instance, shared, memory, tried).await;
     }
-    let policy = instance.spec.crd_deletion_policy;
+    let policy = policy::definitions(instance.spec.crd_deletion_policy);
     for stage in stages(
         memory.inventory.as_ref().unwrap_or(&Inventory::new()),
         policy,
@@ -236,7 +237,7 @@ async fn finish(
 }
 
 /// What is deleted before what: a stage begins when the one before has gone.
-pub(super) fn stages(inventory: &Inventory, policy: CrdDeletionPolicy) -> Vec<Vec<Leaving>> {
+pub(super) fn stages(inventory: &Inventory, policy: DefinitionPolicy) -> Vec<Vec<Leaving>> {
     // `<plural>.<group>` is the name of a definition.
     let groups: BTreeSet<&str> = inventory
         .keys()
@@ -255,8 +256,8 @@ pub(super) fn stages(inventory: &Inventory, policy: CrdDeletionPolicy) -> Vec<Ve
         }
     }
     match policy {
-        CrdDeletionPolicy::Delete => vec![resources, definitions, others],
-        CrdDeletionPolicy::Retain | CrdDeletionPolicy::DeleteIfUnused => {
+        DefinitionPolicy::Delete => vec![resources, definitions, others],
+        DefinitionPolicy::Retain | DefinitionPolicy::DeleteIfUnused => {
             vec![resources, others, definitions]
         }
     }

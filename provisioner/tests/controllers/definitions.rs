@@ -6,6 +6,7 @@ mod openshift;
 mod told;
 
 use apply::{
+    account::Account,
     discovery::{Kind, Kinds},
     inventory::Inventory,
     plan::{Owner, Plan, Step, Wave},
@@ -21,11 +22,12 @@ use kube::{
 };
 use manifests::{
     api::{
-        instance::{Enforcement, Preflight, ServiceAccountRef},
+        instance::{Enforcement, Preflight},
         labels,
     },
     object::Object,
 };
+use provisioner::instance::policy;
 use serde_json::{Value, json};
 
 use crate::support::{apply, delete, unique};
@@ -109,10 +111,10 @@ impl Definition {
         &self,
         incoming: &Value,
         preflight: Option<Preflight>,
-        account: Option<ServiceAccountRef>,
+        account: Option<Account>,
     ) -> Findings {
         let mut config = self.cluster.config().clone();
-        config.auth_info.impersonate = account.as_ref().map(apply::informers::accounts::user);
+        config.auth_info.impersonate = account.as_ref().map(Account::user);
         let client = Client::try_from(config).unwrap();
         let plan = Plan {
             steps: vec![step(incoming)],
@@ -127,7 +129,9 @@ impl Definition {
             parent: None,
             policy: &Policy {
                 account,
-                crd_upgrade_safety: preflight.unwrap_or_default().crd_upgrade_safety,
+                crd_upgrade_safety: policy::upgrade_safety(
+                    preflight.unwrap_or_default().crd_upgrade_safety,
+                ),
                 ..Policy::default()
             },
             plan: &plan,

@@ -2,7 +2,7 @@
 
 pub(crate) mod observer;
 
-use apply::{drift, informers::View, inventory::Entry};
+use apply::{account::Account, drift, informers::View, inventory::Entry};
 use cluster::Cluster;
 use k8s_openapi::{
     api::{
@@ -17,7 +17,6 @@ use kube::{
     api::{DeleteParams, Patch, PatchParams, PostParams},
     core::{ApiResource, GroupVersionKind},
 };
-use manifests::api::instance::ServiceAccountRef;
 use serde_json::{Value, json};
 
 use self::observer::{Observer, kind_of};
@@ -275,7 +274,7 @@ async fn an_account_sees_what_it_may_and_is_told_what_it_may_not() {
     let mut observer = Observer::new("account").await;
     let ours = unique("till");
     let namespace = observer.namespace.name().to_owned();
-    let account = ServiceAccountRef {
+    let account = Account {
         name: "installer".to_owned(),
         namespace: namespace.clone(),
     };

@@ -128,6 +128,55 @@ fn crates_that_compute_link_nothing_that_does_io() {
     }
 }
 
+/// The engine converts nothing of our API: callers do. Of `manifests::api`, modules without a resource are permitted.
+#[test]
+fn engine_names_no_type_of_our_resources() {
+    // The engine also reads and writes the inventory in the status.
+    const EXEMPT: &[&str] = &["inventory.rs", "inventory/overflow.rs"];
+    let api = root().join("manifests/src/api");
+    let modules: BTreeSet<String> = sources(&api)
+        .into_iter()
+        .filter(|path| fs::read_to_string(path).unwrap().contains("#[kube("))
+        .map(|path| path.file_stem().unwrap().to_string_lossy().into_owned())
+        .collect();
+    assert!(modules.contains("instance") && modules.contains("bundle"));
+    let engine = root().join("apply/src");
+    let names = |text: &str, module: &str| {
+        let path = format!("{module}::");
+        text.match_indices(&path).any(|(at, _)| {
+            let before = text[..at].chars().next_back();
+            !before.is_some_and(|letter| letter.is_alphanumeric() || letter == '_')
+        })
+    };
+    for path in sources(&engine) {
+        let place = path.strip_prefix(&engine).unwrap();
+        if EXEMPT.iter().any(|exempt| place == Path::new(exempt)) {
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        for module in &modules {
+            assert!(!names(&text, module), "{} names {module}::", path.display());
+        }
+    }
+}
+
+/// Returns the Rust files of a folder and of the folders in it.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut sources = Vec::new();
+    let mut open = vec![folder.to_owned()];
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                open.push(path);
+            } else if path.extension().is_some_and(|ext| ext == "rs") {
+                sources.push(path);
+            }
+        }
+    }
+    sources
+}
+
 /// A test file that no `mod` line names is never compiled, and looks like a passing one.
 #[test]
 fn every_test_file_is_compiled() {

@@ -163,7 +163,7 @@ fn each_kind_is_watched_once_and_no_longer_than_it_is_wanted() {
 
 #[test]
 fn an_account_has_watches_of_its_own_in_each_namespace() {
-    let account = ServiceAccountRef {
+    let account = Account {
         name: "installer".to_owned(),
         namespace: "shop".to_owned(),
     };

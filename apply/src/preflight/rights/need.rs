@@ -7,17 +7,14 @@ use std::{
 
 use kube::core::GroupVersionKind;
 use manifests::{
-    api::{
-        instance::{CrdDeletionPolicy, Enforcement},
-        rights::{Right, Scope},
-    },
+    api::rights::{Right, Scope},
     object::{Object, group_version, text},
 };
 
 use crate::{
     discovery::Kind,
-    plan::{Leaving, Plan, Step},
-    preflight::Policy,
+    plan::{DefinitionPolicy, Leaving, Plan, Step},
+    preflight::{Policy, crd::UpgradeSafety},
 };
 
 /// Rights by scope.
@@ -83,11 +80,11 @@ fn resources<'a>(definition: &'a Object, policy: &Policy, rights: &mut Rights<'a
     ) else {
         return;
     };
-    let is_checked = policy.crd_upgrade_safety == Enforcement::Enforce;
+    let is_checked = policy.crd_upgrade_safety == UpgradeSafety::Enforced;
     let verbs: &[&str] = match policy.crd_deletion {
-        CrdDeletionPolicy::Retain if !is_checked => &[],
-        CrdDeletionPolicy::Retain | CrdDeletionPolicy::DeleteIfUnused => &["list"],
-        CrdDeletionPolicy::Delete => &["list", "delete"],
+        DefinitionPolicy::Retain if !is_checked => &[],
+        DefinitionPolicy::Retain | DefinitionPolicy::DeleteIfUnused => &["list"],
+        DefinitionPolicy::Delete => &["list", "delete"],
     };
     let cluster = rights.entry(None).or_default();
     cluster.extend(verbs.iter().map(|verb| Right::Resource {
@@ -99,12 +96,12 @@ fn resources<'a>(definition: &'a Object, policy: &Policy, rights: &mut Rights<'a
 }
 
 /// What it takes to let go of an object, when it leaves or with the instance.
-fn end_of(group: &str, kind: &str, policy: CrdDeletionPolicy) -> &'static [&'static str] {
+fn end_of(group: &str, kind: &str, policy: DefinitionPolicy) -> &'static [&'static str] {
     match (group, kind) {
         ("", "Namespace") => &["patch"],
         _ if is_definition(group, kind) => match policy {
-            CrdDeletionPolicy::Retain => &["patch"],
-            CrdDeletionPolicy::DeleteIfUnused | CrdDeletionPolicy::Delete => &["patch", "delete"],
+            DefinitionPolicy::Retain => &["patch"],
+            DefinitionPolicy::DeleteIfUnused | DefinitionPolicy::Delete => &["patch", "delete"],
         },
         _ => &["delete"],
     }

@@ -4,10 +4,9 @@ use serde_json::{Value, json};
 use super::text;
 use std::collections::{BTreeMap, BTreeSet};
 
-use manifests::api::{
-    instance::ServiceAccountRef,
-    rights::{Right, Rule, expand, not_covered},
-};
+use manifests::api::rights::{Right, Rule, expand, not_covered};
+
+use crate::account::Account;
 
 fn held(rules: &Value, urls: &Value) -> Vec<Rule> {
     let review = json!({"resourceRules": rules, "nonResourceRules": urls, "incomplete": false});
@@ -126,7 +125,7 @@ fn rules_are_taken_apart_within_bounds() {
 
 #[test]
 fn what_is_missing_is_listed_as_objects_that_can_be_created() {
-    let account = ServiceAccountRef {
+    let account = Account {
         name: "installer".to_owned(),
         namespace: "tenant".to_owned(),
     };

@@ -5,11 +5,10 @@ use std::{
     fmt::Write,
 };
 
-use manifests::api::{
-    instance::ServiceAccountRef,
-    rights::{self, Right, Scope},
-};
+use manifests::api::rights::{self, Right, Scope};
 use sha2::{Digest, Sha256};
+
+use crate::account::Account;
 
 /// What fits into a condition, beside other problems.
 const MOST_BYTES: usize = 16 << 10;
@@ -17,12 +16,12 @@ const MOST_BYTES: usize = 16 << 10;
 /// Lists what is missing, as roles and bindings.
 pub(super) fn of(
     missing: &BTreeMap<Scope<'_>, BTreeSet<Right<'_>>>,
-    account: Option<&ServiceAccountRef>,
+    account: Option<&Account>,
     instance: &str,
     system_namespace: &str,
 ) -> String {
     let mut text = match account {
-        Some(ServiceAccountRef { name, namespace }) => format!(
+        Some(Account { name, namespace }) => format!(
             "ServiceAccount {namespace}/{name} lacks rights that this bundle takes: grant it all of them with kubectl create \
              -f - and this, or name another spec.serviceAccount"
         ),
@@ -32,7 +31,7 @@ pub(super) fn of(
              kubectl create -f - and this"
         ),
     };
-    let provisioner = ServiceAccountRef {
+    let provisioner = Account {
         name: "provisioner".to_owned(),
         namespace: system_namespace.to_owned(),
     };
@@ -77,7 +76,7 @@ fn by_scope<'a>(
         .collect()
 }
 
-fn role(scope: Scope<'_>, rules: &[String], subject: &ServiceAccountRef, instance: &str) -> String {
+fn role(scope: Scope<'_>, rules: &[String], subject: &Account, instance: &str) -> String {
     let rules = rules.join("\n");
     // What was granted before stays: other rules are a role of another name.
     let hash: String =

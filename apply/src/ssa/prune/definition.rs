@@ -7,7 +7,7 @@ use kube::{
     core::Request,
 };
 use manifests::{
-    api::{instance::CrdDeletionPolicy, labels},
+    api::labels,
     object::{Identity, shortened, text},
 };
 use serde::Deserialize;
@@ -20,7 +20,7 @@ use crate::{
         Kind,
         definition::{Definition, list},
     },
-    plan::is_kept,
+    plan::{DefinitionPolicy, is_kept},
     ssa::{
         Failure, failure,
         object::Partial,
@@ -52,7 +52,7 @@ impl Prune<'_> {
         address: &Address,
         metadata: &Value,
     ) -> Result<Fate, Trouble> {
-        if self.policy == CrdDeletionPolicy::Retain {
+        if self.policy == DefinitionPolicy::Retain {
             let why = "is kept by spec.crdDeletionPolicy Retain; delete it if nobody needs it";
             return self.release(address, metadata, why.to_owned()).await;
         }
@@ -63,13 +63,13 @@ impl Prune<'_> {
             .listed()
             .map(|version| definition.spec.kind(version));
         match (self.policy, kind) {
-            (CrdDeletionPolicy::Delete, Some(kind)) => match self.clear(&kind).await? {
+            (DefinitionPolicy::Delete, Some(kind)) => match self.clear(&kind).await? {
                 Cleared::Nothing => {}
                 Cleared::Going(what) => return Ok(Fate::Going(what)),
                 Cleared::Kept(why) => return self.release(address, metadata, why).await,
                 Cleared::Failed(failure) => return Ok(Fate::Failed(failure)),
             },
-            (CrdDeletionPolicy::Delete, None) => {}
+            (DefinitionPolicy::Delete, None) => {}
             (_, Some(kind)) => match self.used(&kind).await {
                 Ok(Used::No) => {}
                 Ok(Used::Going(what)) => return Ok(Fate::Going(what)),

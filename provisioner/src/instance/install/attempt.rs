@@ -8,7 +8,6 @@ use apply::{
     inventory::{self, Entry, Inventory, MOST_LISTED},
     plan::{self, Leaving, Owner, Plan, Step},
     preflight::{self, Check, Findings, Problem},
-    revision,
     ssa::{Apply, Pruned, Report},
 };
 use convert::facts::Facts;
@@ -25,13 +24,14 @@ use manifests::{
 
 use super::{
     Source, Target,
-    converted::{Rendered, render},
+    converted::{Rendered, digest, render},
     recreate,
     step::{Progress, Rollout, Stepped, resume, step},
     unchanged,
     words::{api, listed, remedy, remedy_of_problems},
 };
 use crate::{
+    account,
     catalogs::Catalogs,
     instance::{
         claims::{self, Claim},
@@ -542,7 +542,7 @@ async fn check(
         owner,
         parent: policy::parent(instance),
         policy: &preflight::Policy {
-            account: rendered.account.clone(),
+            account: rendered.account.as_ref().map(account::from_reference),
             ..policy::policy(instance)
         },
         plan,
@@ -628,7 +628,7 @@ pub(in crate::instance) fn keep_definitions(
             *older = newer.clone();
         }
     }
-    rendered.digest = revision::digest(
+    rendered.digest = digest(
         &rendered.objects,
         rendered.account.as_ref(),
         &rendered.namespace,

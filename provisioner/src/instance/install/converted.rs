@@ -19,7 +19,7 @@ use super::super::{
     memory::Shared,
     outcome::{Failure, Remedy, Retry},
 };
-use crate::bundle;
+use crate::{account, bundle};
 
 /// Where objects of plain bundles go that do not say it themselves: where kubectl would put them.
 const PLAIN_NAMESPACE: &str = "default";
@@ -42,6 +42,19 @@ pub(in crate::instance) struct Rendered {
     pub(in crate::instance) is_same_generation: bool,
 }
 
+/// Returns the digest that identifies a revision.
+pub(super) fn digest(
+    objects: &[Object],
+    reference: Option<&ServiceAccountRef>,
+    namespace: &str,
+) -> String {
+    revision::digest(
+        objects,
+        reference.map(account::from_reference).as_ref(),
+        namespace,
+    )
+}
+
 impl Rendered {
     /// Takes the objects of a record, with the account of the present spec.
     pub(in crate::instance) fn of_record(
@@ -52,7 +65,7 @@ impl Rendered {
         let facts = &header.details.facts;
         let account = instance.spec.service_account.clone();
         Self {
-            digest: revision::digest(&objects, account.as_ref(), &header.namespace),
+            digest: digest(&objects, account.as_ref(), &header.namespace),
             facts: Facts {
                 package: facts.package.clone().unwrap_or_default(),
                 name: facts.cluster_service_version.clone().unwrap_or_default(),
@@ -156,7 +169,7 @@ pub(in crate::instance) async fn render(
     let status = bundle.status.clone().unwrap_or_default();
     let account = spec.service_account.clone();
     Ok(Rendered {
-        digest: revision::digest(&objects, account.as_ref(), &namespace),
+        digest: digest(&objects, account.as_ref(), &namespace),
         objects,
         facts,
         namespace,

@@ -15,11 +15,14 @@ use manifests::{
 };
 use tracing::warn;
 
-use crate::instance::{
-    memory::{Memory, Shared},
-    outcome::Health,
-    revisions,
-    rollback::Unhealthy,
+use crate::{
+    account,
+    instance::{
+        memory::{Memory, Shared},
+        outcome::Health,
+        revisions,
+        rollback::Unhealthy,
+    },
 };
 use apply::{discovery::Kind, health, informers::View, inventory::Inventory};
 
@@ -69,11 +72,11 @@ pub(in crate::instance) async fn watch(
                     Some((identity.clone(), Arc::clone(kind)))
                 })
                 .collect();
-            let account = revisions::account(instance, status);
+            let account = revisions::account(instance, status).map(account::from_reference);
             shared
                 .ctx
                 .watches
-                .want(&instance.name_any(), account, &wanted);
+                .want(&instance.name_any(), account.as_ref(), &wanted);
             memory.unserved = inventory
                 .keys()
                 .filter(|identity| !wanted.contains_key(*identity))

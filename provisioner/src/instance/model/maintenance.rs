@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use apply::{
     inventory::Inventory,
-    plan::{Exit, Leaving, Plan, definition_groups, is_definition},
+    plan::{DefinitionPolicy, Exit, Leaving, Plan, definition_groups, is_definition},
     preflight::ownership,
     ssa::{
         Failure as Rejected, Pruned,
@@ -12,7 +12,7 @@ use apply::{
     },
 };
 use manifests::{
-    api::instance::{BundleInstanceStatus, CrdDeletionPolicy, RevisionStatus},
+    api::instance::{BundleInstanceStatus, RevisionStatus},
     object::Identity,
 };
 
@@ -30,7 +30,7 @@ use crate::instance::{
         prune,
     },
     outcome::{Kept, Retry},
-    revisions, uninstall,
+    policy, revisions, uninstall,
 };
 
 /// The outcome of repairs.
@@ -209,7 +209,7 @@ impl Controller {
         phase: Phase,
     ) -> Run<Pruned> {
         let policy = match phase {
-            Phase::Uninstall => server.instance.spec.crd_deletion_policy,
+            Phase::Uninstall => policy::definitions(server.instance.spec.crd_deletion_policy),
             _ => maintain::policy_of_upgrades(&server.instance),
         };
         let groups = definition_groups(leaving);
@@ -251,7 +251,7 @@ impl Controller {
             }
         }
         let inventory: Inventory = self.inventory();
-        let policy = server.instance.spec.crd_deletion_policy;
+        let policy = policy::definitions(server.instance.spec.crd_deletion_policy);
         for stage in uninstall::stages(&inventory, policy) {
             let pruned = self.prune(server, &stage, Phase::Uninstall)?;
             if !pruned.failed.is_empty() || !pruned.going.is_empty() {
@@ -271,7 +271,7 @@ impl Controller {
 fn prune_one(
     server: &mut Server,
     stage: Exit,
-    policy: CrdDeletionPolicy,
+    policy: DefinitionPolicy,
     identity: &Identity,
     phase: Phase,
     pruned: &mut Pruned,
@@ -290,7 +290,7 @@ fn prune_one(
     }
     let is_used = |server: &Server| server.objects.keys().any(content::is_widget);
     let decision = decide(stage, &server.owner(), policy, &live.value()["metadata"]);
-    let is_used = is_used(server) && policy != CrdDeletionPolicy::Delete;
+    let is_used = is_used(server) && policy != DefinitionPolicy::Delete;
     let release = match decision {
         Decision::Leave(why) => {
             pruned.released.insert(identity.clone(), why.to_owned());
@@ -305,7 +305,7 @@ fn prune_one(
             return Ok(());
         }
         Decision::Release(why) => Some(why),
-        Decision::DeleteDefinition if policy == CrdDeletionPolicy::Retain || is_used => {
+        Decision::DeleteDefinition if policy == DefinitionPolicy::Retain || is_used => {
             Some("custom resources are left".to_owned())
         }
         Decision::DeleteDefinition | Decision::Delete => None,

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use apply::revision;
 use convert::facts::Facts;
 use kube::ResourceExt as _;
 use manifests::api::{
@@ -16,10 +17,13 @@ use super::{
     controller::failure,
     server::Server,
 };
-use crate::instance::{
-    install::Rendered,
-    outcome::{Failure, Retry},
-    template,
+use crate::{
+    account,
+    instance::{
+        install::Rendered,
+        outcome::{Failure, Retry},
+        template,
+    },
 };
 
 /// The content that bundles are rendered from.
@@ -95,7 +99,11 @@ impl Registry {
         let account = spec.service_account.clone();
         let generation = server.status().observed_generation;
         Ok(Rendered {
-            digest: apply::revision::digest(&objects, account.as_ref(), NAMESPACE),
+            digest: revision::digest(
+                &objects,
+                account.as_ref().map(account::from_reference).as_ref(),
+                NAMESPACE,
+            ),
             objects,
             facts: Facts::default(),
             namespace: NAMESPACE.to_owned(),

@@ -49,7 +49,7 @@ fn custom_resources_go_first_and_definitions_as_the_policy_says() {
             .collect()
     };
     assert_eq!(
-        kinds(CrdDeletionPolicy::DeleteIfUnused),
+        kinds(DefinitionPolicy::DeleteIfUnused),
         own(vec![
             vec!["Etcd"],
             others.to_vec(),
@@ -57,7 +57,7 @@ fn custom_resources_go_first_and_definitions_as_the_policy_says() {
         ])
     );
     assert_eq!(
-        kinds(CrdDeletionPolicy::Delete),
+        kinds(DefinitionPolicy::Delete),
         own(vec![
             vec!["Etcd"],
             vec!["CustomResourceDefinition"],
@@ -65,7 +65,7 @@ fn custom_resources_go_first_and_definitions_as_the_policy_says() {
         ])
     );
     assert!(
-        stages(&Inventory::new(), CrdDeletionPolicy::Delete)
+        stages(&Inventory::new(), DefinitionPolicy::Delete)
             .iter()
             .all(Vec::is_empty)
     );

@@ -2,6 +2,7 @@
 
 use apply::{
     inventory::Inventory,
+    plan::DefinitionPolicy::{self, Delete, DeleteIfUnused, Retain},
     ssa::{Cause, Pruned},
 };
 use k8s_openapi::{
@@ -12,17 +13,14 @@ use kube::{
     Api, ResourceExt,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
-use manifests::api::{
-    instance::CrdDeletionPolicy::{self, Delete, DeleteIfUnused, Retain},
-    labels,
-};
+use manifests::api::labels;
 use serde_json::{Value, json};
 
 use super::{Scene, deployment, widget};
 use crate::support::{config_map, crd, gone, unique};
 
 impl Scene {
-    async fn prune(&self, inventory: &Inventory, policy: CrdDeletionPolicy) -> Pruned {
+    async fn prune(&self, inventory: &Inventory, policy: DefinitionPolicy) -> Pruned {
         let plan = self.plan(&[], inventory).await;
         let apply = self.apply(&self.client);
         apply.prune(&plan.leaving, &self.owner, policy).await

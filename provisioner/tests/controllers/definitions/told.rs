@@ -40,7 +40,7 @@ pub(super) async fn new_rules_are_reported_as_not_checked(definition: &Definitio
 
 /// An account that cannot list the custom resources is named with the remedy.
 pub(super) async fn missing_permission_to_list_is_reported(definition: &Definition) {
-    let account = ServiceAccountRef {
+    let account = Account {
         name: "tenant".into(),
         namespace: "default".into(),
     };

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use apply::{
+    account::Account,
     discovery::Kind,
     drift::Fingerprint,
     informers::{View, Watches},
@@ -14,7 +15,7 @@ use kube::{
     api::{DynamicObject, Patch, PatchParams},
     core::{ApiResource, GroupVersionKind, NamespaceResourceScope},
 };
-use manifests::{api::instance::ServiceAccountRef, object::Identity};
+use manifests::object::Identity;
 use provisioner::account::Accounts;
 use serde_json::{Value, json};
 use tokio::{sync::mpsc, time::timeout};
@@ -140,7 +141,7 @@ impl Observer {
     pub(crate) fn want_kinds(
         &self,
         instance: &str,
-        account: Option<&ServiceAccountRef>,
+        account: Option<&Account>,
         objects: &[(&Object, Arc<Kind>)],
     ) {
         let wanted = objects
