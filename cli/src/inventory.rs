@@ -4,7 +4,6 @@
 
 use std::collections::BTreeSet;
 
-use apply::inventory::is_whole;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, ResourceExt as _, api::ListParams};
 use manifests::{
@@ -48,7 +47,7 @@ pub(crate) async fn rest(
     if listed.more.is_some_and(|more| more > 0) {
         return in_config_maps(cluster, instance).await;
     }
-    if is_whole(listed) {
+    if listed.is_whole() {
         return Ok(Vec::new());
     }
     recorded(cluster, instance, listed).await

@@ -18,6 +18,7 @@ mod bundles;
 mod choice;
 mod claims;
 mod evidence;
+mod index;
 mod install;
 mod maintain;
 mod memory;

@@ -477,6 +477,15 @@ pub struct Inventory {
     pub more: Option<i64>,
 }
 
+impl Inventory {
+    /// Reports whether every object is listed, here or in ConfigMaps of an older provisioner.
+    pub fn is_whole(&self) -> bool {
+        let listed: usize = self.kinds.iter().map(|kind| kind.objects.len()).sum();
+        self.more.is_some_and(|more| more > 0)
+            || i64::try_from(listed).is_ok_and(|listed| listed >= self.count)
+    }
+}
+
 /// The objects of one kind.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

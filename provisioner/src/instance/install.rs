@@ -9,10 +9,7 @@ mod words;
 
 use std::{collections::BTreeSet, time::Duration};
 
-use apply::{
-    informers::View,
-    inventory::{self, MOST_LISTED},
-};
+use apply::informers::View;
 use kube::{ResourceExt as _, core::GroupVersionKind};
 use manifests::{
     api::{
@@ -35,6 +32,7 @@ pub(super) use self::{
 };
 use super::{
     choice::{Choices, Goal},
+    index::{self, MOST_LISTED},
     maintain,
     memory::{Memory, Shared},
     outcome::{Done, Failure, Health, Install, Kept, Remedy, Retry, RolledBack},
@@ -411,7 +409,7 @@ pub(super) async fn migrate(
             if memory.inventory != inventory
                 && let Some(added) = &memory.inventory
             {
-                status.inventory = Some(inventory::list(added, MOST_LISTED));
+                status.inventory = Some(index::list(added, MOST_LISTED));
                 written.inventory.clone_from(&status.inventory);
             }
             status.removing.extend(leftovers);

@@ -11,7 +11,7 @@ use std::{collections::BTreeSet, time::Duration};
 use apply::{
     drift::{self, Fingerprint},
     informers::View,
-    inventory::{self, Inventory, MOST_LISTED},
+    inventory::Inventory,
     plan::DefinitionPolicy,
     revision::store,
 };
@@ -29,6 +29,7 @@ use tracing::warn;
 use self::repair::{Drift, repair};
 pub(super) use self::watched::{health, unhealthy, watch};
 use super::{
+    index::{self, MOST_LISTED},
     install::{self, Settled},
     memory::{Memory, Shared},
     outcome::{Done, Failure, Install, Kept, Remedy, Retry},
@@ -107,7 +108,7 @@ pub(super) async fn run(
         }
     }
     if is_changed && let Some(inventory) = &memory.inventory {
-        done.inventory = inventory::list(inventory, MOST_LISTED);
+        done.inventory = index::list(inventory, MOST_LISTED);
     }
     let is_over =
         kept.is_as_declared && status.applied_digest.is_some() && says_otherwise(instance, status);

@@ -25,6 +25,7 @@ use super::{
     bundle_index::BundleIndex,
     bundles,
     claims::Claims,
+    index,
     install::Progress,
     outcome::{Health, Install, Outcome, Remedy, Valid},
     rollback::Unhealthy,
@@ -36,7 +37,7 @@ use super::{
 use crate::context::Context;
 use apply::{
     drift::fights::Fights,
-    inventory::{self, Inventory},
+    inventory::{Entry as Applied, Inventory},
 };
 
 /// A Bundle that takes no longer is not told to be waited for.
@@ -373,7 +374,7 @@ impl Memory {
             return;
         };
         self.inventory
-            .take_if(|inventory| inventory::parse(&listed.kinds).eq(entries(inventory)));
+            .take_if(|inventory| index::parse(&listed.kinds).eq(entries(inventory)));
     }
 
     /// Records the APIs that the instance waits for.
@@ -435,7 +436,7 @@ impl Memory {
 }
 
 /// The objects of an inventory in order.
-fn entries(inventory: &Inventory) -> impl Iterator<Item = (Identity, inventory::Entry)> {
+fn entries(inventory: &Inventory) -> impl Iterator<Item = (Identity, Applied)> {
     inventory
         .iter()
         .map(|(identity, entry)| (identity.clone(), entry.clone()))

@@ -20,7 +20,7 @@ use tracing::{Instrument as _, info_span, warn};
 use super::{
     bundles,
     choice::{Choices, Goal},
-    evidence,
+    evidence, index,
     install::{self, Settled, Source, Target},
     maintain,
     memory::{Memory, Shared},
@@ -30,7 +30,7 @@ use super::{
     write::{Written, declaration, retry_token, write_status},
 };
 use crate::{metrics::Controller, overrides::Digests};
-use apply::{backoff::spread, inventory};
+use apply::backoff::spread;
 
 /// Why a look at an instance could not be finished. What is wrong with the instance itself stands in its status.
 #[derive(Debug, thiserror::Error)]
@@ -126,7 +126,7 @@ pub(super) async fn reconcile(
                 again = sooner(again, Some(Duration::from_secs(1)));
             }
             let (old, new) = (before.inventory.as_ref(), status.inventory.as_ref());
-            inventory::trim(
+            index::trim(
                 &revisions::overflow(&shared.ctx, &owner(&instance)),
                 old,
                 new,
@@ -448,26 +448,26 @@ pub(super) async fn read_inventory(
     let listed = status.inventory.clone().unwrap_or_default();
     let is_deleted = instance.metadata.deletion_timestamp.is_some();
     let read = if is_deleted {
-        inventory::read_left(&at, &listed).await
+        index::read_left(&at, &listed).await
     } else {
-        inventory::read(&at, &listed).await
+        index::read(&at, &listed).await
     };
     let has_records = revisions::newest(status).is_some();
     let is_missing = matches!(&read, Err(kube::Error::Api(answer)) if answer.code == 404);
-    let is_part = is_missing || status.inventory.is_none() || !inventory::is_whole(&listed);
+    let is_part = is_missing || status.inventory.is_none() || !listed.is_whole();
     let mut inventory = if is_part && has_records {
         let rebuilt = revisions::rebuild_index(&shared.ctx, &owner, status).await?;
         memory.unread = rebuilt.unread;
         memory.leftovers = rebuilt.leftovers;
         rebuilt.inventory
     } else {
-        if !inventory::is_whole(&listed) {
+        if !listed.is_whole() {
             memory.unread = status.revisions.last().map(|last| last.number);
         }
         read?
     };
     if is_deleted && memory.unread.is_some() {
-        inventory::find_unreferenced(&at, &mut inventory).await?;
+        index::find_unreferenced(&at, &mut inventory).await?;
     }
     memory.inventory = Some(inventory);
     Ok(())

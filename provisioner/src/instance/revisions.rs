@@ -11,7 +11,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use apply::{
     drift::Fingerprint,
-    inventory::{self, Inventory},
+    inventory::Inventory,
     plan::Plan,
     revision::{self, Encoded, Header, Revision, store},
 };
@@ -34,6 +34,7 @@ use tracing::warn;
 use crate::context::Context;
 
 use super::{
+    index,
     install::{Rendered, plan},
     memory::Shared,
     outcome::{Health, Outcome, RolledBack},
@@ -203,7 +204,7 @@ async fn leave_out_namespaces(
 /// Adds what the status lists of an index that was built from the records.
 pub(super) fn add_listed(rebuilt: &mut Rebuilt, status: &BundleInstanceStatus) {
     if let Some(listed) = &status.inventory {
-        rebuilt.inventory.extend(inventory::parse(&listed.kinds));
+        rebuilt.inventory.extend(index::parse(&listed.kinds));
     }
 }
 
@@ -218,16 +219,14 @@ pub(crate) async fn inventory_of(
     let status = instance.status.clone().unwrap_or_default();
     let owner = owner(instance);
     match &status.inventory {
-        Some(listed) if inventory::is_whole(listed) => {
-            inventory::read(&overflow(ctx, &owner), listed).await
-        }
+        Some(listed) if listed.is_whole() => index::read(&overflow(ctx, &owner), listed).await,
         _ => Ok(rebuild_index(ctx, &owner, &status).await?.inventory),
     }
 }
 
 /// Returns where older provisioners listed what the status has no room for.
-pub(super) fn overflow<'a>(ctx: &'a Context, owner: &'a Owner) -> inventory::Overflow<'a> {
-    inventory::Overflow {
+pub(super) fn overflow<'a>(ctx: &'a Context, owner: &'a Owner) -> index::Overflow<'a> {
+    index::Overflow {
         client: &ctx.client,
         namespace: &ctx.settings.system_namespace,
         owner,

@@ -29,7 +29,7 @@ use serde_json::json;
 use tracing::{info, warn};
 
 use super::{
-    bundles,
+    bundles, index,
     install::{self, refusals},
     memory::{Memory, Shared},
     outcome::Retry,
@@ -40,7 +40,7 @@ use super::{
     write::{declaration, write_status},
 };
 use apply::{
-    inventory::{self, Inventory},
+    inventory::Inventory,
     plan::{self, DefinitionPolicy, Leaving},
     ssa::{Apply, Cause, Pruned},
 };
@@ -105,7 +105,7 @@ pub(super) async fn run(
             warn!(name, message = failure.message, "not let go");
         }
         let at = revisions::overflow(&shared.ctx, &owner);
-        inventory::trim(&at, before.inventory.as_ref(), None).await;
+        index::trim(&at, before.inventory.as_ref(), None).await;
         return finish(instance, shared, memory, tried).await;
     }
     let policy = policy::definitions(instance.spec.crd_deletion_policy);

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashSet};
 use apply::{
     health::Health,
     informers::View,
-    inventory::{self, Entry, Inventory, MOST_LISTED},
+    inventory::{Entry, Inventory},
     plan::{self, Leaving, Owner, Plan, Step},
     preflight::{self, Check, Findings, Problem},
     ssa::{Apply, Pruned, Report},
@@ -35,6 +35,7 @@ use crate::{
     catalogs::Catalogs,
     instance::{
         claims::{self, Claim},
+        index::{self, MOST_LISTED},
         memory::{Memory, Shared},
         outcome::{Done, Failure, Remedy, Retry},
         policy,
@@ -838,7 +839,7 @@ async fn note_intent(
         retry: Retry::Soon,
         remedy: Remedy::World,
     };
-    let listed = inventory::list(inventory, MOST_LISTED);
+    let listed = index::list(inventory, MOST_LISTED);
     let mut status = status::applying(
         before,
         &declaration(instance, memory),

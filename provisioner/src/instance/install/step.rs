@@ -5,7 +5,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use apply::{
-    inventory::{self, MOST_LISTED},
     plan::{Plan, Step, Wave},
     preflight::ownership,
     ssa::{self, Apply, Permission, Recreation},
@@ -32,6 +31,7 @@ use super::{
 };
 use crate::instance::{
     claims::Claim,
+    index::{self, MOST_LISTED},
     maintain,
     memory::{Memory, Shared},
     outcome::{Applying, Done, Failure, Retry},
@@ -201,7 +201,7 @@ pub(super) async fn step(
     progress.applied.extend(report.applied.into_keys());
     if !rest.is_empty() {
         let inventory = memory.inventory.get_or_insert_default();
-        let inventory = inventory::list(inventory, MOST_LISTED);
+        let inventory = index::list(inventory, MOST_LISTED);
         let applying = Applying {
             bundle: target.bundle_name(),
             applied: progress.applied.len(),
@@ -286,7 +286,7 @@ async fn finish(
         newest.applied.get_or_insert_with(|| Time((ctx.now)()));
     }
     let inventory = settle_inventory(memory, &pruned);
-    let inventory = inventory::list(inventory, MOST_LISTED);
+    let inventory = index::list(inventory, MOST_LISTED);
     let left = plan.leaving.iter().filter(|leaving| {
         !pruned.deleted.contains(&leaving.identity)
             && !pruned.released.contains_key(&leaving.identity)

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use apply::{
     informers::View,
-    inventory::{self, Inventory},
+    inventory::Inventory,
     plan::{self, Plan},
 };
 use jiff::Timestamp;
@@ -29,6 +29,7 @@ use super::{
 };
 use crate::instance::{
     choice::{Choices, Goal},
+    index,
     install::{self, Rendered, Settled, Source, Target, attempt, key},
     maintain,
     outcome::{Done, Failure, Health, Install, Kept, Outcome, Remedy, Retry, RolledBack},
@@ -89,7 +90,7 @@ pub(super) const MOST_LISTED: usize = 4;
 
 /// Returns an inventory as the status lists it.
 pub(super) fn listed(inventory: &Inventory) -> Listed {
-    inventory::list(inventory, MOST_LISTED)
+    index::list(inventory, MOST_LISTED)
 }
 
 impl Controller {
@@ -122,7 +123,7 @@ impl Controller {
         }
         // At rest, the status says it all.
         let kinds = status.inventory.map(|listed| listed.kinds);
-        let known: Inventory = inventory::parse(&kinds.unwrap_or_default()).collect();
+        let known: Inventory = index::parse(&kinds.unwrap_or_default()).collect();
         self.inventory.take_if(|inventory| *inventory == known);
         Ok(())
     }
@@ -186,7 +187,7 @@ impl Controller {
             return;
         }
         let listed = status.inventory.clone();
-        let is_whole = listed.as_ref().is_none_or(inventory::is_whole);
+        let is_whole = listed.as_ref().is_none_or(Listed::is_whole);
         let is_part = listed.is_none() || !is_whole;
         self.inventory = Some(if is_part && revisions::newest(status).is_some() {
             let rebuilt = Self::rebuilt_index(server, status);
@@ -198,7 +199,7 @@ impl Controller {
                 self.unread = status.revisions.last().map(|last| last.number);
             }
             let kinds = listed.map(|listed| listed.kinds).unwrap_or_default();
-            inventory::parse(&kinds).collect()
+            index::parse(&kinds).collect()
         });
     }
 

@@ -10,7 +10,6 @@ use apply::{
     drift::Fingerprint,
     health::Health,
     informers::{Seen, View},
-    inventory,
     plan::{Owner, Step, Wave},
     revision::{self, Encoded, ObjectHash, Revision},
     ssa::{Cause, Failure},
@@ -111,7 +110,7 @@ impl Server {
     /// Reports whether the status lists every object.
     pub(super) fn lists_all(&self) -> bool {
         let inventory = self.status().inventory;
-        inventory.is_some_and(|listed| inventory::is_whole(&listed))
+        inventory.is_some_and(|listed| listed.is_whole())
     }
 
     pub(super) fn has_definition(&self) -> bool {

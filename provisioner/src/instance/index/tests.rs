@@ -39,7 +39,7 @@ fn listed_objects_read_back() {
     for objects in [0, 1, 7, 100] {
         let inventory = sample(objects);
         let status = list(&inventory, MOST_LISTED);
-        assert!(is_whole(&status));
+        assert!(status.is_whole());
         let read: Inventory = parse(&status.kinds).collect();
         assert_eq!(read, inventory, "{objects}");
     }
@@ -57,17 +57,18 @@ fn status_lists_what_no_record_tells_first() {
     let status = list(&inventory, MOST_LISTED);
     assert_eq!(status.count, 510);
     assert_eq!(status.more, None);
-    assert!(!is_whole(&status));
+    assert!(!status.is_whole());
     let read: Inventory = parse(&status.kinds).collect();
     assert_eq!(read.len(), MOST_LISTED);
     assert_eq!(read.last_key_value(), inventory.last_key_value());
     let next = identity("", "ConfigMap", "etcd", "n0499");
     assert!(inventory.contains_key(&next) && !read.contains_key(&next));
     // An older provisioner listed the others in a ConfigMap.
-    assert!(is_whole(&Listed {
+    let older = Listed {
         more: Some(1),
         ..status
-    }));
+    };
+    assert!(older.is_whole());
 }
 
 #[test]

@@ -12,6 +12,7 @@ use kube::{
 };
 use manifests::{
     api::{
+        holder::Owner,
         instance::{Inventory as Listed, InventoryKind},
         labels,
     },
@@ -22,23 +23,26 @@ use serde::de::DeserializeOwned;
 use tracing::warn;
 
 use super::{Entry, Inventory, parse};
-use crate::plan::Owner;
 
 const KEY: &str = "inventory.json";
 
 /// The ConfigMaps of an owner.
-pub struct Overflow<'a> {
+pub(in crate::instance) struct Overflow<'a> {
     /// A client with the permissions of the provisioner.
-    pub client: &'a Client,
+    pub(in crate::instance) client: &'a Client,
     /// The system namespace.
-    pub namespace: &'a str,
+    pub(in crate::instance) namespace: &'a str,
     /// The owner of the inventory.
-    pub owner: &'a Owner,
+    pub(in crate::instance) owner: &'a Owner,
 }
 
 /// Deletes the ConfigMaps that a status needed, and that the status which was written after it does not need. The garbage
 /// collector deletes the rest with the instance.
-pub async fn trim(at: &Overflow<'_>, before: Option<&Listed>, after: Option<&Listed>) {
+pub(in crate::instance) async fn trim(
+    at: &Overflow<'_>,
+    before: Option<&Listed>,
+    after: Option<&Listed>,
+) {
     let (before, after) = (before.map_or(0, pieces), after.map_or(0, pieces));
     let api: Api<ConfigMap> = Api::namespaced(at.client.clone(), at.namespace);
     for index in after..before {
@@ -53,7 +57,10 @@ pub async fn trim(at: &Overflow<'_>, before: Option<&Listed>, after: Option<&Lis
 ///
 /// # Errors
 /// When a ConfigMap cannot be read. One that is missing is an error too: objects would be forgotten.
-pub async fn read(at: &Overflow<'_>, listed: &Listed) -> Result<Inventory, kube::Error> {
+pub(in crate::instance) async fn read(
+    at: &Overflow<'_>,
+    listed: &Listed,
+) -> Result<Inventory, kube::Error> {
     let mut inventory: Inventory = parse(&listed.kinds).collect();
     let api: Api<ConfigMap> = Api::namespaced(at.client.clone(), at.namespace);
     for index in 0..pieces(listed) {
@@ -69,7 +76,10 @@ pub async fn read(at: &Overflow<'_>, listed: &Listed) -> Result<Inventory, kube:
 ///
 /// # Errors
 /// When the API server cannot be asked.
-pub async fn read_left(at: &Overflow<'_>, listed: &Listed) -> Result<Inventory, kube::Error> {
+pub(in crate::instance) async fn read_left(
+    at: &Overflow<'_>,
+    listed: &Listed,
+) -> Result<Inventory, kube::Error> {
     let mut inventory: Inventory = parse(&listed.kinds).collect();
     let api: Api<ConfigMap> = Api::namespaced(at.client.clone(), at.namespace);
     let mut is_whole = true;
@@ -91,7 +101,7 @@ pub async fn read_left(at: &Overflow<'_>, listed: &Listed) -> Result<Inventory, 
 ///
 /// # Errors
 /// Returns an error if the API server does not answer.
-pub async fn find_unreferenced(
+pub(in crate::instance) async fn find_unreferenced(
     at: &Overflow<'_>,
     inventory: &mut Inventory,
 ) -> Result<(), kube::Error> {

@@ -1,0 +1,108 @@
+//! The inventory of an instance, as its status lists the objects.
+//!
+//! The status lists names, not contents, and [`MOST_LISTED`] of them at most: the recorded revisions have the others. Each
+//! object has a fingerprint of the fields of the owner, so that a provisioner that was restarted knows without a request what
+//! has changed in the meantime. Older provisioners listed further objects in ConfigMaps, which are still read ([`Overflow`]).
+//!
+//! ```text
+//! kinds:
+//! - apiVersion: apps/v1
+//!   kind: Deployment
+//!   objects: [etcd/etcd-operator 0f1e2d3c4b5a]
+//! ```
+
+mod overflow;
+
+use apply::inventory::{Entry, Inventory};
+use manifests::{
+    api::{
+        instance::{Inventory as Listed, InventoryKind},
+        listing,
+    },
+    object::{Identity, group_version},
+};
+
+pub(super) use overflow::{Overflow, find_unreferenced, read, read_left, trim};
+
+/// The number of objects that the status lists: some 50 KiB.
+pub(super) const MOST_LISTED: usize = 500;
+
+/// Stands where the fingerprint would.
+const NEVER_APPLIED: &str = "-";
+/// Stands behind the fingerprint of an object that is recreated.
+const RECREATING: &str = "+recreate";
+
+/// Lists an inventory by kind: `most` objects of it at most. Objects that are being recreated come first, since no
+/// record of a revision tells that.
+pub(super) fn list(inventory: &Inventory, most: usize) -> Listed {
+    let (first, others): (Vec<_>, Vec<_>) =
+        inventory.iter().partition(|(_, entry)| entry.recreating);
+    let mut chosen: Vec<_> = first.into_iter().chain(others).take(most).collect();
+    chosen.sort_unstable_by_key(|(identity, _)| *identity);
+    let mut kinds: Vec<InventoryKind> = Vec::new();
+    for (identity, entry) in chosen {
+        let api_version = api_version(&identity.group, &entry.version);
+        let text = line(identity, entry);
+        match kinds.last_mut() {
+            // Sorted by group and kind; a kind that was applied in two versions has two entries.
+            Some(last) if last.api_version == api_version && last.kind == identity.kind => {
+                last.objects.push(text);
+            }
+            _ => kinds.push(InventoryKind {
+                api_version,
+                kind: identity.kind.clone(),
+                objects: vec![text],
+            }),
+        }
+    }
+    Listed {
+        count: i64::try_from(inventory.len()).unwrap_or(i64::MAX),
+        kinds,
+        more: None,
+    }
+}
+
+fn line(identity: &Identity, entry: &Entry) -> String {
+    let mut text = if identity.namespace.is_empty() {
+        identity.name.clone()
+    } else {
+        format!("{}/{}", identity.namespace, identity.name)
+    };
+    let fields = entry.fields.map(|fields| fields.to_string());
+    // Roles may have spaces in their names.
+    if fields.is_some() || entry.recreating || text.contains(' ') {
+        text.push(' ');
+        text.push_str(fields.as_deref().unwrap_or(NEVER_APPLIED));
+    }
+    if entry.recreating {
+        text.push_str(RECREATING);
+    }
+    text
+}
+
+/// Reads what [`list`] wrote. What cannot be read is left out: nothing of ours looks like that.
+pub(super) fn parse(kinds: &[InventoryKind]) -> impl Iterator<Item = (Identity, Entry)> {
+    kinds.iter().flat_map(|kind| {
+        let (_, version) = group_version(&kind.api_version);
+        listing::entries(std::slice::from_ref(kind)).map(move |(identity, behind)| {
+            let marked = behind.and_then(|behind| behind.strip_suffix(RECREATING));
+            let entry = Entry {
+                version: version.to_owned(),
+                fields: marked.or(behind).and_then(|fields| fields.parse().ok()),
+                recreating: marked.is_some(),
+            };
+            (identity, entry)
+        })
+    })
+}
+
+fn api_version(group: &str, version: &str) -> String {
+    if group.is_empty() {
+        version.to_owned()
+    } else {
+        format!("{group}/{version}")
+    }
+}
+
+#[cfg(test)]
+mod tests;
