@@ -190,7 +190,7 @@ fn split(line: &str) -> Vec<&str> {
 }
 
 /// Reports whether a text has the parts between the stars of a pattern, in their order and from its start to its end.
-fn matches(pattern: &str, text: &str) -> bool {
+pub fn matches(pattern: &str, text: &str) -> bool {
     let Some((start, rest)) = pattern.split_once('*') else {
         return pattern == text;
     };

@@ -58,7 +58,7 @@ pub(crate) use objects::{apply, define, delete, merge, merge_status, namespace_o
 pub(crate) use planes::{with_audit, with_controllers, with_node, without_controllers};
 pub(crate) use play::{FAILING, Play};
 pub(crate) use relay::{Fault, Relay};
-pub(crate) use rights::{install_rights, own_kubeconfig};
+pub(crate) use rights::{grant, install_rights, own_kubeconfig};
 pub(crate) use wait::{PATIENCE, condition, eventually, gone, has, until, wait_for};
 
 /// Where the provisioner's own objects are.

@@ -13,7 +13,7 @@ use cluster::Cluster;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::wait::eventually;
+use super::wait::{eventually, until};
 
 /// How many lines of a log a failure quotes.
 const LINES: usize = 40;
@@ -210,6 +210,17 @@ impl Provisioner {
             found.ok_or_else(|| self.log())
         })
         .await
+    }
+
+    /// Waits until its metrics have a line.
+    pub(crate) async fn counts(&self, line: &str) {
+        let url = format!("{}/metrics", self.url("metrics"));
+        until(
+            line,
+            async || reqwest::get(&url).await.unwrap().text().await.unwrap(),
+            |text| text.lines().any(|other| other == line),
+        )
+        .await;
     }
 
     /// It logs where it listens, as the ports were its own choice.

@@ -36,6 +36,30 @@ pub(crate) async fn install_rights(cluster: &Cluster, file: &str) {
     delete(&bindings, "provisioner-install-anything").await;
 }
 
+/// Grants rules to a subject, in a namespace or in the whole cluster.
+pub(crate) async fn grant(
+    cluster: &Cluster,
+    subject: &Value,
+    namespace: Option<&str>,
+    name: &str,
+    rules: &Value,
+) {
+    let group = "rbac.authorization.k8s.io";
+    let (version, metadata) = (
+        format!("{group}/v1"),
+        json!({"name": name, "namespace": namespace}),
+    );
+    let kind = namespace.map_or("ClusterRole", |_| "Role");
+    let role = json!({"apiVersion": version, "kind": kind, "metadata": metadata, "rules": rules});
+    let binding = json!({
+        "apiVersion": version, "kind": format!("{kind}Binding"), "metadata": metadata,
+        "roleRef": {"apiGroup": group, "kind": kind, "name": name}, "subjects": [subject],
+    });
+    for object in [role, binding] {
+        apply(cluster, &object).await;
+    }
+}
+
 /// A kubeconfig with a token of the account.
 pub(crate) async fn own_kubeconfig(cluster: &Cluster) -> String {
     let accounts: Api<ServiceAccount> = Api::namespaced(cluster.client().unwrap(), SYSTEM);
