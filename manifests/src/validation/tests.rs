@@ -61,6 +61,7 @@ fn objects_follow_the_rules_of_their_crds() {
         rows::class_names(test).await;
         rows::platform_operators(test).await;
         rows::catalog_sources(test).await;
+        rows::catalog_fields(test).await;
         rows::pod_options(test).await;
         rows::changes(test).await;
     });

@@ -4,7 +4,7 @@
 mod admission;
 mod install;
 mod platform;
-mod rules;
+mod stored;
 mod targets;
 mod validation;
 
@@ -95,29 +95,44 @@ async fn run(line: &str) -> String {
 }
 
 fn api(client: Client, kind: &str) -> Api<DynamicObject> {
-    let kind = GroupVersionKind::gvk("core.rukpak.io", "v1alpha1", kind);
+    let group = match kind {
+        "PlatformOperator" => "platform.openshift.io",
+        _ => "core.rukpak.io",
+    };
+    let kind = GroupVersionKind::gvk(group, "v1alpha1", kind);
     Api::all_with(client, &ApiResource::from_gvk(&kind))
 }
 
-/// Offers an object to the apiserver, which stores nothing. `Err` is its message.
-async fn offer(object: &Value) -> Result<DynamicObject, String> {
-    let client = installed().await.client().unwrap();
-    create(client, object, true).await
+/// The API of an object's kind, in the object's namespace.
+fn api_of(client: Client, object: &Value) -> Api<DynamicObject> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (version, kind) = (text(&object["apiVersion"]), text(&object["kind"]));
+    let (group, version) = version.split_once('/').unwrap();
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, &kind));
+    match object["metadata"]["namespace"].as_str() {
+        Some(namespace) => Api::namespaced_with(client, namespace, &resource),
+        None => Api::all_with(client, &resource),
+    }
 }
 
-/// Stores an object.
+/// What the API server stores, or its message.
+fn answer<T>(result: kube::Result<T>) -> Result<T, String> {
+    match result {
+        Ok(stored) => Ok(stored),
+        Err(kube::Error::Api(status)) => Err(status.message.clone()),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Stores an object, or offers it only.
 async fn create(client: Client, object: &Value, dry_run: bool) -> Result<DynamicObject, String> {
     let params = PostParams {
         dry_run,
         ..PostParams::default()
     };
+    let api = api_of(client, object);
     let object: DynamicObject = serde_json::from_value(object.clone()).unwrap();
-    let kind = object.types.as_ref().unwrap().kind.clone();
-    match api(client, &kind).create(&params, &object).await {
-        Ok(object) => Ok(object),
-        Err(kube::Error::Api(status)) => Err(status.message.clone()),
-        Err(error) => panic!("{error}"),
-    }
+    answer(api.create(&params, &object).await)
 }
 
 fn bundle(name: &str, source: &Value) -> Value {

@@ -191,6 +191,29 @@ pub(crate) async fn catalog_sources(test: impl AsyncFn(Offer) -> String) {
     .await;
 }
 
+/// Fields beside sources of a catalog: a field that nothing reads is rejected with a remedy.
+pub(crate) async fn catalog_fields(test: impl AsyncFn(Offer) -> String) {
+    let values = tables::catalog_values();
+    check(tables::FIELDS, &values, async |[field]| {
+        let mut found = Vec::new();
+        for form in tables::CATALOG_FORMS {
+            let form = String::from_utf8_lossy(values.get(form));
+            let source = serde_json::from_str(&format!("{{{form}}}")).unwrap();
+            let spec = with(source, parsed(field));
+            let object = replaced("CatalogSource", "fields", "/spec", spec);
+            let outcome = test(Offer::Create(object)).await;
+            let has_remedy = outcome.contains("remove") || outcome.contains("unknown");
+            found.push(match outcome.as_str() {
+                "accepted" => "yes".to_owned(),
+                message if message.contains("spec") && has_remedy => "no".to_owned(),
+                _ => outcome,
+            });
+        }
+        found.join(" ")
+    })
+    .await;
+}
+
 /// The options of a catalog's pod, in both forms.
 pub(crate) async fn pod_options(test: impl AsyncFn(Offer) -> String) {
     let deep = || (0..200).fold(json!(1), |inner, _| json!({"a": inner}));

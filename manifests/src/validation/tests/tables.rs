@@ -343,6 +343,36 @@ pub(super) const CATALOG_SOURCES: &str = r#"
       | *spec.secrets: Forbidden: only for catalogImageSource, whose image is pulled with them: remove secrets*
 "#;
 
+/// The names of the values that a field of [`FIELDS`] is combined with, in the order of its outcomes.
+pub(super) const CATALOG_FORMS: [&str; 6] = [
+    "image",
+    "service",
+    "map",
+    "by-image",
+    "by-address",
+    "by-map",
+];
+
+/// A field beside each of the [`CATALOG_FORMS`].
+pub(super) const FIELDS: &str = r#"
+    type          | {"sourceType": "grpc"}    | no no no yes yes no
+    image         | {"image": "r/c:v1"}       | no no no yes no no
+    address       | {"address": "a:50051"}    | no no no no yes no
+    map           | {"configMap": "m"}        | no no no no no yes
+    pod           | {"grpcPodConfig": {}}     | no no no yes no no
+    image source  | {{image}}                 | yes no no no no no
+    address source | {{service}}              | no yes no no no no
+    map source    | {{map}}                   | no no yes no no no
+    polled        | {{polled}}                | yes no no yes yes yes
+    secrets       | {"secrets": ["s"]}        | yes no no yes yes yes
+    no secrets    | {"secrets": []}           | yes yes yes yes yes yes
+    priority      | {"priority": -1}          | yes yes yes yes yes yes
+    name          | {"displayName": "Mine"}   | yes yes yes yes yes yes
+    description   | {"description": "Mine"}   | yes yes yes yes yes yes
+    publisher     | {"publisher": "Me"}       | yes yes yes yes yes yes
+    icon          | {"icon": {"base64data": "AAAA", "mediatype": "image/png"}} | yes yes yes yes yes yes
+"#;
+
 /// Options of a catalog's pod; the paths are those of the deprecated form.
 pub(super) const POD_OPTIONS: &str = r#"
     text             | "none" | *spec.grpcPodConfig: *must be of type object: "string"*

@@ -1,31 +1,128 @@
-//! Naming an account takes the right to impersonate it, and the Bundles of an instance are the provisioner's.
+//! Naming an account takes the right to impersonate it, and the Bundles of an instance are the provisioner's: every attempt
+//! that a policy denies, beside what it must allow to the same users and to those that do upkeep.
 
-mod tables;
+mod accounts;
+mod bundles;
 
-use kube::Config;
-use serde_json::json;
+use kube::{
+    Config,
+    api::{DeleteParams, ListParams},
+};
 
 use super::*;
 use crate::support::{apply, eventually};
 
-/// A client of somebody who may do this in the whole cluster with BundleInstances, and nothing else.
-async fn somebody(name: &str) -> Client {
-    let cluster = installed().await;
-    let binding = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRoleBinding",
-        "metadata": {"name": format!("bundleinstances-admin-{name}")},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "bundleinstances-admin"},
-        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": name}],
-    });
-    apply(cluster, &binding).await;
+const PROVISIONER: &str = "system:serviceaccount:rukpak-system:provisioner";
+/// The garbage collector, where each controller has a ServiceAccount and where all share an identity.
+const COLLECTORS: [&str; 2] = [
+    "system:serviceaccount:kube-system:generic-garbage-collector",
+    "system:kube-controller-manager",
+];
+const INSTANCE: &str = "BundleInstance";
+const BUNDLE: &str = "Bundle";
+const OPERATOR: &str = "PlatformOperator";
+
+/// A request, sent as a dry run.
+enum Attempt<'a> {
+    Create(&'a Value),
+    Patch(&'a str, &'a str, Value),
+    Delete(&'a str, &'a str),
+    /// All objects with the label `table` of this value.
+    DeleteAll(&'a str, &'a str),
+}
+
+impl Attempt<'_> {
+    /// Sends it. `Err` is the API server's message.
+    async fn send(&self, client: &Client) -> Result<(), String> {
+        let create = PostParams {
+            dry_run: true,
+            ..PostParams::default()
+        };
+        let patched = PatchParams {
+            dry_run: true,
+            ..PatchParams::default()
+        };
+        let delete = DeleteParams {
+            dry_run: true,
+            ..DeleteParams::default()
+        };
+        let of = |kind: &str| api(client.clone(), kind);
+        let sent = match self {
+            Self::Create(object) => {
+                let object: DynamicObject = serde_json::from_value((*object).clone()).unwrap();
+                let kind = object.types.as_ref().unwrap().kind.clone();
+                of(&kind).create(&create, &object).await.map(drop)
+            }
+            Self::Patch(kind, name, patch) => {
+                let patch = Patch::Merge(patch);
+                of(kind).patch(name, &patched, &patch).await.map(drop)
+            }
+            Self::Delete(kind, name) => of(kind).delete(name, &delete).await.map(drop),
+            Self::DeleteAll(kind, label) => {
+                let listed = ListParams::default().labels(&format!("table={label}"));
+                of(kind).delete_collection(&delete, &listed).await.map(drop)
+            }
+        };
+        answer(sent)
+    }
+}
+
+/// Sends the attempts of a table: each is allowed, or its message has these parts.
+async fn check(table: &[(&str, &Client, Attempt<'_>, &[&str])]) {
+    for (what, client, attempt, expected) in table {
+        match attempt.send(client).await {
+            Ok(()) => assert!(expected.is_empty(), "allowed: {what}"),
+            Err(said) => {
+                assert!(!expected.is_empty(), "{what}: {said}");
+                for part in *expected {
+                    assert!(said.contains(part), "{what}: {part} is not in: {said}");
+                }
+            }
+        }
+    }
+}
+
+/// A client of a user in groups.
+fn client_of(cluster: &Cluster, user: &str, groups: &[&str]) -> Client {
     let mut config: Config = cluster.config().clone();
-    config.auth_info.impersonate = Some(name.to_owned());
+    config.auth_info.impersonate = Some(user.to_owned());
+    let groups = groups.iter().map(|group| (*group).to_owned()).collect();
+    config.auth_info.impersonate_groups = Some(groups);
     Client::try_from(config).unwrap()
 }
 
-fn with_account(name: &str, account: &str) -> Value {
-    let mut object = instance(name, &image());
-    object["spec"]["serviceAccount"] = json!({"name": account, "namespace": "default"});
-    object
+/// A user with the permissions of cluster admins: only its name distinguishes it from them.
+fn upkeep(cluster: &Cluster, user: &str) -> Client {
+    client_of(cluster, user, &["system:masters"])
+}
+
+/// Gives a user a ClusterRole, in the whole cluster or in the namespace `default`.
+async fn bind(user: &str, role: &str, kind: &str) {
+    let rbac = "rbac.authorization.k8s.io";
+    let namespace = (kind == "RoleBinding").then_some("default");
+    let binding = json!({
+        "apiVersion": format!("{rbac}/v1"), "kind": kind,
+        "metadata": {"name": format!("{user}-{role}"), "namespace": namespace},
+        "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": role},
+        "subjects": [{"apiGroup": rbac, "kind": "User", "name": user}],
+    });
+    let cluster = installed().await;
+    apply(cluster, &binding).await;
+}
+
+/// A client of a user who may do this in the whole cluster with BundleInstances, and nothing else.
+async fn somebody(name: &str) -> Client {
+    bind(name, "bundleinstances-admin", "ClusterRoleBinding").await;
+    client_of(installed().await, name, &[])
+}
+
+/// Waits until an attempt is denied by a policy: that, and new permissions, count a moment after they were stored.
+async fn denied(client: &Client, attempt: &Attempt<'_>, policy: &str) {
+    eventually(&format!("{policy} counts"), async || {
+        match attempt.send(client).await {
+            Err(said) if said.contains(policy) => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    })
+    .await;
 }

@@ -16,89 +16,13 @@ use crate::support::eventually;
 const PROVISIONER: &str = "system:serviceaccount:rukpak-system:provisioner";
 
 #[tokio::test]
-async fn get_shows_the_columns_of_bundles_and_instances() {
-    bundles_have_the_columns_of_rukpak().await;
-    let client = installed().await.client().unwrap();
-    create(client.clone(), &instance("columns", &image()), false)
-        .await
-        .unwrap();
-    let condition = |type_: &str, status: &str, reason: &str, message: &str| json!({"type": type_, "status": status, "reason": reason, "message": message, "lastTransitionTime": "2026-01-01T00:00:00Z"});
-    let status = json!({"status": {
-        "installedBundleName": "columns-abc", "version": "1.2.3", "package": "etcd",
-        "conditions": [
-            condition("Installed", "True", "InstallationSucceeded", ""),
-            condition("Healthy", "False", "Unhealthy", ""),
-            condition("Progressing", "True", "Applying", "2 of 3 objects"),
-            condition("Ready", "Unknown", "Applying", "2 of 3 objects"),
-        ],
-    }});
-    let patch = Patch::Merge(&status);
-    api(client, "BundleInstance")
-        .patch_status("columns", &PatchParams::default(), &patch)
-        .await
-        .unwrap();
-
-    assert_eq!(
-        columns(&run("get bi columns").await),
-        [
-            "NAME|READY|INSTALLED BUNDLE|VERSION|INSTALLED|INSTALL STATE|HEALTHY",
-            "columns|Unknown|columns-abc|1.2.3|True|InstallationSucceeded|False",
-        ]
-    );
-    let wide = run("get bis columns --output wide").await;
-    let lines: Vec<&str> = wide.lines().collect();
-    let more = |line: &str| cells(line)[8..].join("|");
-    assert!(cells(lines[0])[7..].starts_with(&["AGE"]), "{wide}");
-    assert_eq!(more(lines[0]), "PROVISIONER|PACKAGE|PROGRESSING|MESSAGE");
-    assert_eq!(
-        more(lines[1]),
-        "core-rukpak-io-plain|etcd|Applying|2 of 3 objects"
-    );
+async fn the_install_file_is_restricted_and_accepts_samples() {
+    fields_are_explained().await;
+    samples_are_accepted().await;
+    the_deployment_is_restricted_and_has_known_flags().await;
 }
 
-fn cells(line: &str) -> Vec<&str> {
-    let cells = line.split("  ").map(str::trim);
-    cells.filter(|cell| !cell.is_empty()).collect()
-}
-
-/// The columns before the age.
-fn columns(table: &str) -> Vec<String> {
-    table
-        .lines()
-        .map(|line| cells(line)[..7].join("|"))
-        .collect()
-}
-
-async fn bundles_have_the_columns_of_rukpak() {
-    let client = installed().await.client().unwrap();
-    create(client.clone(), &bundle("columns", &image()), false)
-        .await
-        .unwrap();
-    let status =
-        json!({"status": {"phase": "Unpacked", "version": "1.2.3", "resolvedSource": image()}});
-    let patch = Patch::Merge(&status);
-    api(client, "Bundle")
-        .patch_status("columns", &PatchParams::default(), &patch)
-        .await
-        .unwrap();
-    let shown = run("get bundles columns --output wide").await;
-    let heads: Vec<_> = shown.lines().next().unwrap().split_whitespace().collect();
-    assert_eq!(
-        heads.join(" "),
-        "NAME TYPE PHASE VERSION AGE RESOLVED SOURCE PROVISIONER PACKAGE MESSAGE"
-    );
-    for cell in [
-        "image",
-        "Unpacked",
-        "1.2.3",
-        r#""ref":"quay.io/example/bundle:v1""#,
-    ] {
-        assert!(shown.contains(cell), "{shown}");
-    }
-}
-
-#[tokio::test]
-async fn explain_tells_what_fields_are_for() {
+async fn fields_are_explained() {
     let cluster = installed().await;
     // What a new definition says is published a moment after it is established.
     let said = eventually("the fields are explained", async || {
@@ -113,8 +37,7 @@ async fn explain_tells_what_fields_are_for() {
     assert!(said.contains("ENUM:"), "{said}");
 }
 
-#[tokio::test]
-async fn every_sample_is_accepted() {
+async fn samples_are_accepted() {
     run("create namespace tenant-a").await;
     let mut kinds = Vec::new();
     for entry in fs::read_dir(manifests("samples")).unwrap() {
@@ -139,7 +62,6 @@ async fn every_sample_is_accepted() {
     }
 }
 
-#[tokio::test]
 async fn the_deployment_is_restricted_and_has_known_flags() {
     let cluster = installed().await;
     let text = run("get deployment core --namespace rukpak-system --output json").await;

@@ -7,8 +7,6 @@ use manifests::api::definitions;
 
 use super::*;
 
-mod options;
-mod unread;
 mod warned;
 
 pub(in crate::api) fn source(name: &str, spec: &Value) -> Value {
@@ -16,48 +14,6 @@ pub(in crate::api) fn source(name: &str, spec: &Value) -> Value {
         "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
         "metadata": {"name": name, "namespace": "default"}, "spec": spec,
     })
-}
-
-/// A spec with `more` in it.
-fn and(spec: &Value, more: &Value) -> Value {
-    let mut spec = spec.clone();
-    for (key, value) in more.as_object().unwrap() {
-        spec[key] = value.clone();
-    }
-    spec
-}
-
-fn image() -> Value {
-    json!({"catalogImageSource": {"catalogImage": "r/c:v1"}})
-}
-
-fn service() -> Value {
-    json!({"catalogServiceSource": {"address": "some.namespace.svc"}})
-}
-
-fn map() -> Value {
-    json!({"configMapSource": {"configMap": "m"}})
-}
-
-fn by_image() -> Value {
-    json!({"sourceType": "grpc", "image": "r/c:v1"})
-}
-
-fn by_address() -> Value {
-    json!({"sourceType": "grpc", "address": "a:50051"})
-}
-
-fn by_map() -> Value {
-    json!({"sourceType": "configmap", "configMap": "m"})
-}
-
-fn polled() -> Value {
-    json!({"updateStrategy": {"registryPoll": {"interval": "30m"}}})
-}
-
-/// Nested more often than clients read.
-pub(in crate::api) fn deep() -> Value {
-    (0..200).fold(json!(1), |inner, _| json!({"a": inner}))
 }
 
 const GROUP: &str = "stored.example.com";
@@ -208,36 +164,12 @@ async fn what_was_stored_before_can_still_be_written() {
     );
     for (name, spec, _) in &rows {
         let object = stored(name, spec);
-        let (api, params) = (api_of(&object).await, kube::api::DeleteParams::default());
+        let api = api_of(defined().await.client().unwrap(), &object);
+        let params = kube::api::DeleteParams::default();
         api.delete(name, &params).await.unwrap();
         alter(&object, json!({"metadata": {"finalizers": null}}))
             .await
             .unwrap();
         assert!(api.get_opt(name).await.unwrap().is_none(), "{name}");
-    }
-}
-
-/// Who says no type by itself is still to be told apart in a list.
-// parity: source-17
-#[tokio::test]
-async fn a_list_shows_where_catalogs_come_from() {
-    let rows = tests::rows![
-        "list-image", json!({"catalogImageSource": {"catalogImage": "r/c:v1"}}) => "r/c:v1";
-        "list-service", json!({"catalogServiceSource": {"address": "a:1"}}) => "a:1";
-        "list-map", json!({"configMapSource": {"configMap": "m"}}) => "m";
-        "list-old", json!({"sourceType": "grpc", "address": "b:2"}) => "b:2";
-    ];
-    for (name, spec, shown) in rows {
-        let object = source(name, &spec);
-        put(&object, false).await.unwrap();
-        let get = ["get", "catsrc", name, "--output", "wide"];
-        let lines = kubectl(defined().await, &get, "").await.unwrap();
-        let heads: Vec<_> = lines.lines().next().unwrap().split_whitespace().collect();
-        assert_eq!(
-            heads.join(" "),
-            "NAME DISPLAY TYPE PUBLISHER AGE SOURCE STATE REASON"
-        );
-        let row: Vec<_> = lines.lines().nth(1).unwrap().split_whitespace().collect();
-        assert!(row.contains(&shown), "{lines}");
     }
 }

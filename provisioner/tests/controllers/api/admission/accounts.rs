@@ -1,11 +1,25 @@
 //! BundleInstances that name an account.
 
 use super::*;
-use crate::support::merge_status;
+use crate::{
+    api::platform::{defined, operator},
+    support::{delete, merge_status},
+};
 
-// parity: rukpak-46
+fn with_account(name: &str, account: &str) -> Value {
+    let mut object = instance(name, &image());
+    object["spec"]["serviceAccount"] = json!({"name": account, "namespace": "default"});
+    object
+}
+
+// parity: rukpak-46, openshift-27
 #[tokio::test]
-async fn an_account_is_guarded_in_every_kind_of_request() {
+async fn named_accounts_are_guarded_in_every_kind_of_request() {
+    instances_are_guarded().await;
+    platform_operators_are_guarded().await;
+}
+
+async fn instances_are_guarded() {
     const POLICY: &str = "bundleinstance-service-account";
     const REFUSAL: &[&str] = &[
         "is forbidden",
@@ -87,4 +101,73 @@ async fn an_account_is_guarded_in_every_kind_of_request() {
     .await;
     let status = json!({"status": {"installedBundleName": "x"}});
     merge_status(&api(provisioner, INSTANCE), "annas", &status).await;
+}
+
+/// The provisioner makes the BundleInstance, so the user who names the account is asked here.
+async fn platform_operators_are_guarded() {
+    const REFUSAL: &[&str] = &[
+        "spec.bundle.serviceAccount: carol is not allowed to impersonate the ServiceAccount default/installer",
+    ];
+    let cluster = defined().await;
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "platform-admin"},
+        "rules": [{"apiGroups": ["platform.openshift.io"], "resources": ["*"], "verbs": ["*"]}],
+    });
+    apply(cluster, &role).await;
+    for user in ["carol", "dave"] {
+        bind(user, "platform-admin", "ClusterRoleBinding").await;
+    }
+    bind("dave", "bundle-instance-impersonator", "RoleBinding").await;
+    let [carol, dave] = ["carol", "dave"].map(|user| client_of(cluster, user, &[]));
+    let [provisioner, collector, shared] =
+        [PROVISIONER, COLLECTORS[0], COLLECTORS[1]].map(|user| upkeep(cluster, user));
+    let with = |name: &str, bundle: Value| {
+        operator(
+            name,
+            &json!({"package": {"name": "etcd"}, "bundle": bundle}),
+        )
+    };
+    let account = json!({"serviceAccount": {"name": "installer", "namespace": "default"}});
+    let named = with("named", account);
+    denied(&carol, &Attempt::Create(&named), REFUSAL[0]).await;
+    eventually("dave may name the account", async || {
+        create(dave.clone(), &named, true).await
+    })
+    .await;
+    create(dave.clone(), &named, false).await.unwrap();
+
+    let patch = |patch: Value| Attempt::Patch(OPERATOR, "named", patch);
+    let channel = || patch(json!({"spec": {"channel": "other"}}));
+    let no_account = || patch(json!({"spec": {"bundle": null}}));
+    let held = || patch(json!({"metadata": {"finalizers": ["example.com/held"]}}));
+    let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "1"});
+    let owned = || patch(json!({"metadata": {"ownerReferences": [owner]}}));
+    let annotated = || patch(json!({"metadata": {"annotations": {"a": "b"}}}));
+    let deleted = || Attempt::Delete(OPERATOR, "named");
+    let elsewhere = with("unnamed", json!({"installNamespace": "etcd"}));
+    check(&tests::rows![
+        "carol creates", &carol, Attempt::Create(&named) => REFUSAL;
+        "carol changes the spec", &carol, channel() => REFUSAL;
+        "carol takes the account away", &carol, no_account() => REFUSAL;
+        "carol deletes", &carol, deleted() => REFUSAL;
+        "carol adds a finalizer", &carol, held() => REFUSAL;
+        "carol adds an owner", &carol, owned() => REFUSAL;
+        "carol annotates", &carol, annotated() => &[];
+        "carol creates one without an account", &carol, Attempt::Create(&with("unnamed", json!({}))) => &[];
+        "carol names a namespace", &carol, Attempt::Create(&elsewhere) => &[];
+        "dave changes the spec", &dave, channel() => &[];
+        "dave takes the account away", &dave, no_account() => &[];
+    ])
+    .await;
+    for client in [&dave, &provisioner, &collector, &shared] {
+        check(&tests::rows![
+            "deletes", client, deleted() => &[];
+            "adds a finalizer", client, held() => &[];
+            "adds an owner", client, owned() => &[];
+            "annotates", client, annotated() => &[];
+        ])
+        .await;
+    }
+    let client = cluster.client().unwrap();
+    delete(&api(client, OPERATOR), "named").await;
 }

@@ -1,6 +1,9 @@
-//! What is told of platform operators, of the cluster, and of catalogs.
+//! The columns of each kind, with statuses that the API server stores as they are written.
 
-use manifests::api::{platform::PlatformOperatorStatus, platform_status::PlatformStatus};
+use manifests::api::{
+    platform::{PlatformOperator, PlatformOperatorStatus},
+    platform_status::PlatformStatus,
+};
 use provisioner::platform::{
     aggregate::{self, Input},
     gate,
@@ -8,10 +11,19 @@ use provisioner::platform::{
 
 use super::*;
 
-// parity: platform-13
+// parity: platform-13, source-17, source-19
 #[tokio::test]
-async fn get_shows_what_became_of_a_platform_operator() {
+async fn get_shows_the_columns_of_each_kind() {
     defined().await;
+    bundles_have_the_columns_of_rukpak().await;
+    instances_have_conditions_and_versions().await;
+    platform_operators_have_all_that_is_stored().await;
+    the_platform_status_is_stored_as_concluded().await;
+    catalog_sources_of_olm_are_stored_as_written().await;
+    catalog_sources_show_their_source().await;
+}
+
+async fn platform_operators_have_all_that_is_stored() {
     let object = operator("columns", &json!({"package": {"name": "etcd"}}));
     put(&object, false).await.unwrap();
     let condition = |type_: &str, status: &str, reason: &str| {
@@ -67,9 +79,8 @@ async fn get_shows_what_became_of_a_platform_operator() {
     );
 }
 
-#[tokio::test]
-async fn there_is_one_platform_status_and_what_is_concluded_is_what_it_keeps() {
-    defined().await;
+/// Another name than `cluster` is rejected.
+async fn the_platform_status_is_stored_as_concluded() {
     let named = |name: &str| json!({"apiVersion": "core.rukpak.io/v1alpha1", "kind": "PlatformStatus", "metadata": {"name": name}, "spec": {}});
     let said = put(&named("other"), true).await.unwrap_err();
     let words = r#"metadata.name: Unsupported value: "other": supported values: "cluster""#;
@@ -114,10 +125,7 @@ async fn there_is_one_platform_status_and_what_is_concluded_is_what_it_keeps() {
     );
 }
 
-// parity: source-19
-#[tokio::test]
-async fn catalog_sources_of_olm_are_kept_as_they_are_written() {
-    defined().await;
+async fn catalog_sources_of_olm_are_stored_as_written() {
     let object = json!({
         "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
         "metadata": {"name": "community", "namespace": "default"},
@@ -153,4 +161,107 @@ async fn catalog_sources_of_olm_are_kept_as_they_are_written() {
         .collect();
     assert_eq!(lines[0], ["NAME", "DISPLAY", "TYPE", "PUBLISHER", "AGE"]);
     assert_eq!(lines[1][..4], ["community", "Community", "grpc", "Us"]);
+}
+
+/// A CatalogSource without a type shows where its catalog is, too.
+async fn catalog_sources_show_their_source() {
+    let rows = tests::rows![
+        "list-image", json!({"catalogImageSource": {"catalogImage": "r/c:v1"}}) => "r/c:v1";
+        "list-service", json!({"catalogServiceSource": {"address": "a:1"}}) => "a:1";
+        "list-map", json!({"configMapSource": {"configMap": "m"}}) => "m";
+        "list-old", json!({"sourceType": "grpc", "address": "b:2"}) => "b:2";
+    ];
+    for (name, spec, shown) in rows {
+        let object = sources::source(name, &spec);
+        put(&object, false).await.unwrap();
+        let get = ["get", "catsrc", name, "--output", "wide"];
+        let lines = kubectl(defined().await, &get, "").await.unwrap();
+        let heads: Vec<_> = lines.lines().next().unwrap().split_whitespace().collect();
+        assert_eq!(
+            heads.join(" "),
+            "NAME DISPLAY TYPE PUBLISHER AGE SOURCE STATE REASON"
+        );
+        let row: Vec<_> = lines.lines().nth(1).unwrap().split_whitespace().collect();
+        assert!(row.contains(&shown), "{lines}");
+    }
+}
+
+async fn instances_have_conditions_and_versions() {
+    let client = installed().await.client().unwrap();
+    create(client.clone(), &instance("columns", &image()), false)
+        .await
+        .unwrap();
+    let condition = |type_: &str, status: &str, reason: &str, message: &str| json!({"type": type_, "status": status, "reason": reason, "message": message, "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    let status = json!({"status": {
+        "installedBundleName": "columns-abc", "version": "1.2.3", "package": "etcd",
+        "conditions": [
+            condition("Installed", "True", "InstallationSucceeded", ""),
+            condition("Healthy", "False", "Unhealthy", ""),
+            condition("Progressing", "True", "Applying", "2 of 3 objects"),
+            condition("Ready", "Unknown", "Applying", "2 of 3 objects"),
+        ],
+    }});
+    let patch = Patch::Merge(&status);
+    api(client, "BundleInstance")
+        .patch_status("columns", &PatchParams::default(), &patch)
+        .await
+        .unwrap();
+
+    assert_eq!(
+        columns(&run("get bi columns").await),
+        [
+            "NAME|READY|INSTALLED BUNDLE|VERSION|INSTALLED|INSTALL STATE|HEALTHY",
+            "columns|Unknown|columns-abc|1.2.3|True|InstallationSucceeded|False",
+        ]
+    );
+    let wide = run("get bis columns --output wide").await;
+    let lines: Vec<&str> = wide.lines().collect();
+    let more = |line: &str| cells(line)[8..].join("|");
+    assert!(cells(lines[0])[7..].starts_with(&["AGE"]), "{wide}");
+    assert_eq!(more(lines[0]), "PROVISIONER|PACKAGE|PROGRESSING|MESSAGE");
+    assert_eq!(
+        more(lines[1]),
+        "core-rukpak-io-plain|etcd|Applying|2 of 3 objects"
+    );
+}
+
+fn cells(line: &str) -> Vec<&str> {
+    let cells = line.split("  ").map(str::trim);
+    cells.filter(|cell| !cell.is_empty()).collect()
+}
+
+/// The columns before the age.
+fn columns(table: &str) -> Vec<String> {
+    table
+        .lines()
+        .map(|line| cells(line)[..7].join("|"))
+        .collect()
+}
+
+async fn bundles_have_the_columns_of_rukpak() {
+    let client = installed().await.client().unwrap();
+    create(client.clone(), &bundle("columns", &image()), false)
+        .await
+        .unwrap();
+    let status =
+        json!({"status": {"phase": "Unpacked", "version": "1.2.3", "resolvedSource": image()}});
+    let patch = Patch::Merge(&status);
+    api(client, "Bundle")
+        .patch_status("columns", &PatchParams::default(), &patch)
+        .await
+        .unwrap();
+    let shown = run("get bundles columns --output wide").await;
+    let heads: Vec<_> = shown.lines().next().unwrap().split_whitespace().collect();
+    assert_eq!(
+        heads.join(" "),
+        "NAME TYPE PHASE VERSION AGE RESOLVED SOURCE PROVISIONER PACKAGE MESSAGE"
+    );
+    for cell in [
+        "image",
+        "Unpacked",
+        "1.2.3",
+        r#""ref":"quay.io/example/bundle:v1""#,
+    ] {
+        assert!(shown.contains(cell), "{shown}");
+    }
 }

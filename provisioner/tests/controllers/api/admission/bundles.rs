@@ -16,8 +16,13 @@ fn owner_labels(name: &str) -> Value {
 
 // parity: rukpak-11
 #[tokio::test]
+async fn owned_bundles_are_guarded_in_every_kind_of_request() {
+    bundles_are_written_by_the_provisioner().await;
+    bundles_are_deleted_with_the_permission_of_the_instance().await;
+}
+
 #[expect(clippy::too_many_lines, reason = "a table")]
-async fn bundles_of_an_instance_are_written_by_the_provisioner() {
+async fn bundles_are_written_by_the_provisioner() {
     const POLICY: &str = "bundle-ownership";
     let cluster = installed().await;
     let admin = cluster.client().unwrap();
@@ -131,8 +136,7 @@ async fn bundles_of_an_instance_are_written_by_the_provisioner() {
     merge_status(&api(provisioner, BUNDLE), "doras-1", &status).await;
 }
 
-#[tokio::test]
-async fn bundles_of_an_instance_are_deleted_with_its_permission() {
+async fn bundles_are_deleted_with_the_permission_of_the_instance() {
     const POLICY: &str = "bundle-deletion";
     let cluster = installed().await;
     let admin = cluster.client().unwrap();

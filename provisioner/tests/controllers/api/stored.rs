@@ -1,0 +1,131 @@
+//! What the API server stores of an object.
+
+use manifests::api::{
+    bounds,
+    instance::BundleInstance,
+    platform::{PlatformOperator, RightsApproval, UpgradeApproval},
+};
+use serde_json::json;
+
+use super::{
+    platform::{defined, operator, put, sources::source},
+    *,
+};
+
+// parity: rukpak-49
+#[tokio::test]
+async fn objects_are_stored_as_written() {
+    objects_of_rukpak_are_read_as_they_were().await;
+    platform_operator_has_safe_defaults().await;
+    unknown_options_of_a_pod_are_dropped().await;
+    conditions_of_several_writers_live_side_by_side().await;
+}
+
+async fn objects_of_rukpak_are_read_as_they_were() {
+    // As `kubectl get -o yaml` shows them: the Go structs are no pointers.
+    let mut object = instance(
+        "old",
+        &json!({"type": "git", "git": {
+        "repository": "https://git.example.com/a", "ref": {"branch": "main"}, "auth": {"secret": {}}}}),
+    );
+    object["spec"]["template"]["metadata"] = json!({"labels": {"app": "a"}, "name": "ignored"});
+    let stored = put(&object, true).await.unwrap();
+    let stored: BundleInstance = serde_json::from_value(stored).unwrap();
+    let git = stored.spec.template.spec.source.git.unwrap();
+    assert_eq!(git.auth.unwrap().secret.unwrap().name, "");
+    assert!(stored.spec.service_account.is_none() && !stored.spec.paused);
+
+    // The API server stores what the types write.
+    let mut object = instance("round", &image());
+    object["spec"]["config"] = json!({"deploymentConfig": {"env": [{"name": "A", "value": "b"}], "anything": {"deep": [1, null]}}});
+    object["spec"]["preflight"] = json!({"crdUpgradeSafety": "Off"});
+    let ours: BundleInstance = serde_json::from_value(object).unwrap();
+    let stored = put(&serde_json::to_value(&ours).unwrap(), true)
+        .await
+        .unwrap();
+    let stored: BundleInstance = serde_json::from_value(stored).unwrap();
+    assert_eq!(stored.spec, ours.spec);
+}
+
+async fn platform_operator_has_safe_defaults() {
+    let spec = json!({"package": {"name": "etcd"}});
+    let stored = put(&operator("good", &spec), true).await.unwrap();
+    assert_eq!(stored["spec"]["upgradeApproval"], "WithCluster");
+    let stored: PlatformOperator = serde_json::from_value(stored).unwrap();
+    assert_eq!(stored.spec.upgrade_approval, UpgradeApproval::WithCluster);
+    assert_eq!(stored.spec.approve_new_rights, RightsApproval::Automatic);
+    assert_eq!(stored.check(), Ok(()));
+}
+
+/// The API server drops unknown options at any depth, in both forms, and kubectl names them.
+async fn unknown_options_of_a_pod_are_dropped() {
+    let deep = || (0..200).fold(json!(1), |inner, _| json!({"a": inner}));
+    let known = json!({"affinity": {"podAffinity": {}}, "tolerations": [{}], "memoryTarget": 5});
+    let more = json!({
+        "affinity": {"podAffinity": {"later": deep()}, "a": deep()}, "tolerations": [{"a": deep()}], "memoryTarget": 5,
+        "later": deep(),
+    });
+    let forms = |options: &Value| {
+        tests::rows![
+            json!({"catalogImageSource": {"catalogImage": "r/c:v1", "podSpecOverrides": options}})
+                => "spec.catalogImageSource.podSpecOverrides";
+            json!({"sourceType": "grpc", "image": "r/c:v1", "grpcPodConfig": options}) => "spec.grpcPodConfig";
+        ]
+    };
+    for ((spec, field), (taken, _)) in forms(&more).into_iter().zip(forms(&known)) {
+        let object = source("deep", &spec);
+        let stored = put(&object, true).await.unwrap();
+        assert_eq!(stored["spec"], taken);
+        let apply = ["apply", "--dry-run=server", "--filename", "-"];
+        let refused = kubectl(defined().await, &apply, &object.to_string()).await;
+        let (refused, words) = (
+            refused.unwrap_err(),
+            format!("unknown field \"{field}.later\""),
+        );
+        assert!(refused.contains(&words), "{refused}");
+    }
+}
+
+async fn conditions_of_several_writers_live_side_by_side() {
+    let client = installed().await.client().unwrap();
+    create(client.clone(), &bundle("conditions", &image()), false)
+        .await
+        .unwrap();
+    let write = |manager: &'static str, type_: &'static str, message: String| {
+        let api = api(client.clone(), "Bundle");
+        let status = json!({
+            "apiVersion": "core.rukpak.io/v1alpha1", "kind": "Bundle", "metadata": {"name": "conditions"},
+            "status": {"conditions": [{
+                "type": type_, "status": "True", "reason": "Because", "message": message,
+                "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": 1}]},
+        });
+        async move {
+            api.patch_status(
+                "conditions",
+                &PatchParams::apply(manager),
+                &Patch::Apply(&status),
+            )
+            .await
+        }
+    };
+    write("rukpak", "Unpacked", "a".repeat(bounds::MESSAGE as usize))
+        .await
+        .unwrap();
+    let bundle = write("somebody", "Seen", String::new()).await.unwrap();
+    let types: Vec<_> = bundle.data["status"]["conditions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["type"].clone())
+        .collect();
+    assert_eq!(types, ["Unpacked", "Seen"]);
+
+    let error = write(
+        "rukpak",
+        "Unpacked",
+        "a".repeat(bounds::MESSAGE as usize + 1),
+    )
+    .await
+    .unwrap_err();
+    assert!(error.to_string().contains("message: Too long"), "{error}");
+}
