@@ -21,7 +21,11 @@ use kube::{
     Api, Config,
     api::{DeleteParams, Patch, PatchParams},
 };
-use manifests::api::{catalog_source::CatalogSource, definitions, platform::CatalogRef};
+use manifests::api::{
+    catalog_source::{CatalogSource, CatalogSourceStatus},
+    definitions,
+    platform::CatalogRef,
+};
 use provisioner::{
     catalogs,
     context::Context,
@@ -186,6 +190,15 @@ impl Shelf {
             .await;
     }
 
+    /// Deletes catalogs of the first namespace, and waits until no catalog offers the package `tide`.
+    async fn forget(&self, names: &[&str]) {
+        let sources = self.sources(NAMESPACES[0]);
+        for name in names {
+            delete(&sources, name).await;
+        }
+        self.offers_become("tide", &[]).await;
+    }
+
     /// Declares a catalog, or changes it.
     async fn declare(&self, namespace: &str, name: &str, spec: Value) {
         self.declare_with(namespace, name, spec, json!({})).await;
@@ -215,6 +228,19 @@ impl Shelf {
     ) -> CatalogSource {
         let api = self.sources(NAMESPACES[0]);
         wait_for(api, name, what, |it| wanted(it).then_some(())).await
+    }
+
+    /// Waits until the status of a catalog has this part: null is an absent field, `*` is any text, and a list contains the
+    /// elements. A name without a namespace is one of the first namespace.
+    async fn reports(&self, source: &str, part: Value) -> CatalogSourceStatus {
+        let (namespace, name) = source.split_once('/').unwrap_or((NAMESPACES[0], source));
+        let is_reported = |source: &CatalogSource| {
+            let status = serde_json::to_value(&source.status).unwrap();
+            is_part(&part, &status).then_some(())
+        };
+        let api = self.sources(namespace);
+        let source = wait_for(api, name, &part.to_string(), is_reported).await;
+        source.status.unwrap_or_default()
     }
 
     /// An OLM that runs, as far as its Deployment tells, or one that has no pods.
@@ -295,6 +321,19 @@ impl Drop for Shelf {
         for task in &self.tasks {
             task.abort();
         }
+    }
+}
+
+fn is_part(part: &Value, whole: &Value) -> bool {
+    match (part, whole) {
+        (Value::Object(parts), Value::Object(_)) => {
+            parts.iter().all(|(name, part)| is_part(part, &whole[name]))
+        }
+        (Value::Array(parts), Value::Array(all)) => parts
+            .iter()
+            .all(|part| all.iter().any(|element| is_part(part, element))),
+        (Value::String(pattern), Value::String(text)) => tests::table::matches(pattern, text),
+        _ => part == whole,
     }
 }
 

@@ -5,11 +5,10 @@ use kube::api::ListParams;
 use manifests::api::install;
 
 use super::{
-    serving::{HERE, Leader, stage},
-    status::{message, reason, status},
+    serving::{BOTH, HERE, Leader, ONE, stage},
     *,
 };
-use crate::support::{apply, delete};
+use crate::support::{Line, apply, delete, until};
 
 const CSV: &str = "
 - metadata: {name: tide.v1.0.0}
@@ -33,112 +32,85 @@ fn map(csvs: &str, head: &str) -> Value {
     })
 }
 
-// parity: serve-6, serve-8
-#[tokio::test]
-async fn a_config_map_is_read_served_and_followed() {
-    let shelf = stage().await;
-    let secrets = install::catalog_secrets(&install::Options::default(), "catalogs");
-    apply(&shelf.cluster, &secrets).await;
-    let leader = Leader::start(&shelf.cluster, HERE);
-    let source = json!({
+fn source() -> Value {
+    json!({
         "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
         "metadata": {"name": "mine", "namespace": "catalogs"},
         "spec": {"sourceType": "internal", "configMap": "tides"},
-    });
-    apply(&shelf.cluster, &source).await;
-    let lacks = shelf
-        .becomes("mine", "without its ConfigMap", |it| {
-            reason(it) == "ConfigMapError"
-        })
-        .await;
-    let said = message(&lacks);
-    let begin = "failed to get catalog config map tides: configmaps \"tides\" not found";
-    assert!(said.starts_with(begin), "{said}");
+    })
+}
+
+// parity: serve-6, serve-8
+#[tokio::test]
+async fn config_maps_are_served_and_followed() {
+    let shelf = stage().await;
+    let secrets = install::catalog_secrets(&install::Options::default(), "catalogs");
+    apply(&shelf.cluster, &secrets).await;
+    let (leader, mut line) = Leader::behind_line(&shelf.cluster, HERE).await;
+    interruptions_of_a_watch_are_no_problem(&shelf, &leader, &mut line).await;
+    let maps: Api<ConfigMap> = Api::namespaced(shelf.cluster.client().unwrap(), "catalogs");
+    delete(&maps, "tides").await;
+    delete(&shelf.sources("catalogs"), "mine").await;
+    until("no catalog", async || leader.offers("tide"), Vec::is_empty).await;
+    shelf.clear("catalogs").await;
+    a_config_map_is_followed(&shelf, &leader).await;
+    leader.end().await;
+}
+
+async fn a_config_map_is_followed(shelf: &Shelf, leader: &Leader) {
+    apply(&shelf.cluster, &source()).await;
+    let words = "failed to get catalog config map tides: configmaps \"tides\" not found*";
+    let lacks = json!({"reason": "ConfigMapError", "message": words});
+    shelf.reports("mine", lacks).await;
 
     apply(&shelf.cluster, &map(CSV, "tide.v1.0.0")).await;
-    shelf
-        .hands_out(HERE, "catalogs/mine", &["tide.v1.0.0"])
-        .await;
-    let read = shelf
-        .becomes("mine", "READY", |it| {
-            let state = status(it).connection_state;
-            state.is_some_and(|it| it.last_observed_state == "READY") && reason(it).is_empty()
-        })
-        .await;
+    shelf.serves("mine", &ONE).await;
     let maps: Api<ConfigMap> = Api::namespaced(shelf.cluster.client().unwrap(), "catalogs");
     let there = maps.get("tides").await.unwrap().metadata;
-    let reference = status(&read).config_map_reference.unwrap();
-    assert_eq!(reference.uid, there.uid);
-    assert_eq!(reference.resource_version, there.resource_version);
-    assert_eq!(
-        (reference.name.as_str(), reference.namespace.as_str()),
-        ("tides", "catalogs")
-    );
-    assert!(reference.last_update_time.is_some());
+    let reference = json!({
+        "uid": there.uid, "resourceVersion": there.resource_version, "name": "tides", "namespace": "catalogs",
+        "lastUpdateTime": "*",
+    });
+    let ready = json!({"lastObservedState": "READY"});
+    let read = json!({"reason": null, "connectionState": ready, "configMapReference": reference});
+    shelf.reports("mine", read).await;
 
     // Of what it becomes, everybody gets the latest.
     let both = map(&format!("{CSV}{NEWER}"), "tide.v1.1.0");
     apply(&shelf.cluster, &both).await;
-    shelf
-        .hands_out(HERE, "catalogs/mine", &["tide.v1.0.0", "tide.v1.1.0"])
-        .await;
+    shelf.serves("mine", &BOTH).await;
 
     // What it may not become, and that it goes, is told, and what was read last stays.
     let mut damaged = both;
     damaged["data"]["packages"] = "{".into();
     apply(&shelf.cluster, &damaged).await;
-    shelf
-        .becomes("mine", "damaged", |it| {
-            reason(it) == "ConfigMapError"
-                && message(it).contains("the text of key packages cannot be read")
-        })
-        .await;
+    let words = "*the text of key packages cannot be read*";
+    let unread = json!({"reason": "ConfigMapError", "message": words});
+    shelf.reports("mine", unread).await;
     delete(&maps, "tides").await;
-    shelf
-        .becomes("mine", "gone", |it| message(it).contains("not found"))
-        .await;
-    shelf
-        .hands_out(HERE, "catalogs/mine", &["tide.v1.0.0", "tide.v1.1.0"])
-        .await;
+    let gone = json!({"message": "*not found*"});
+    shelf.reports("mine", gone).await;
+    shelf.serves("mine", &BOTH).await;
     // Platform operators choose from it as from any other.
     let offered = leader.offers("tide");
     assert_eq!(offered, ["catalogs/mine: tide.v1.0.0 tide.v1.1.0"]);
 
     // Another one of its name is another one.
     apply(&shelf.cluster, &map(CSV, "tide.v1.0.0")).await;
-    shelf
-        .hands_out(HERE, "catalogs/mine", &["tide.v1.0.0"])
-        .await;
+    shelf.serves("mine", &ONE).await;
     let replaced = maps.get("tides").await.unwrap().metadata;
     assert_ne!(replaced.uid, there.uid);
-    shelf
-        .becomes("mine", "of the other ConfigMap", |it| {
-            let reference = status(it).config_map_reference.unwrap_or_default();
-            reference.uid == replaced.uid && reason(it).is_empty()
-        })
-        .await;
-    leader.end().await;
+    let other = json!({"reason": null, "configMapReference": {"uid": replaced.uid}});
+    shelf.reports("mine", other).await;
 }
 
 /// Is told only where it lasts.
-#[tokio::test]
-async fn an_interruption_of_its_watch_is_no_broken_config_map() {
-    let shelf = stage().await;
-    let secrets = install::catalog_secrets(&install::Options::default(), "catalogs");
-    apply(&shelf.cluster, &secrets).await;
-    let (leader, mut line) = Leader::behind_line(&shelf.cluster, HERE).await;
-    let source = json!({
-        "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
-        "metadata": {"name": "mine", "namespace": "catalogs"},
-        "spec": {"sourceType": "internal", "configMap": "tides"},
-    });
+async fn interruptions_of_a_watch_are_no_problem(shelf: &Shelf, leader: &Leader, line: &mut Line) {
     let one = map(CSV, "tide.v1.0.0");
-    for object in [&one, &source] {
+    for object in [&one, &source()] {
         apply(&shelf.cluster, object).await;
     }
-    shelf
-        .hands_out(HERE, "catalogs/mine", &["tide.v1.0.0"])
-        .await;
+    shelf.serves("mine", &ONE).await;
     let warnings = async || {
         let events: Api<Event> = Api::namespaced(shelf.cluster.client().unwrap(), "catalogs");
         let all = events.list(&ListParams::default()).await.unwrap().items;
@@ -159,17 +131,12 @@ async fn an_interruption_of_its_watch_is_no_broken_config_map() {
     line.mend().await;
     let both = map(&format!("{CSV}{NEWER}"), "tide.v1.1.0");
     apply(&shelf.cluster, &both).await;
-    shelf
-        .hands_out(HERE, "catalogs/mine", &["tide.v1.0.0", "tide.v1.1.0"])
-        .await;
+    shelf.serves("mine", &BOTH).await;
     let maps: Api<ConfigMap> = Api::namespaced(shelf.cluster.client().unwrap(), "catalogs");
     let there = maps.get("tides").await.unwrap().metadata;
-    shelf
-        .becomes("mine", "of what is there now", |it| {
-            let reference = status(it).config_map_reference.unwrap_or_default();
-            reference.resource_version == there.resource_version && reason(it).is_empty()
-        })
-        .await;
+    let version = json!({"resourceVersion": there.resource_version});
+    let current = json!({"reason": null, "configMapReference": version});
+    shelf.reports("mine", current).await;
     assert_eq!(warnings().await, [""; 0]);
     assert_eq!(trouble(), None);
 
@@ -187,8 +154,5 @@ async fn an_interruption_of_its_watch_is_no_broken_config_map() {
         trouble.map_or(Ok(()), Err)
     })
     .await;
-    shelf
-        .hands_out(HERE, "catalogs/mine", &["tide.v1.0.0", "tide.v1.1.0"])
-        .await;
-    leader.end().await;
+    shelf.serves("mine", &BOTH).await;
 }

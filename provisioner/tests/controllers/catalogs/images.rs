@@ -71,11 +71,28 @@ const DATABASE: &str = "
     INSERT INTO channel_entry VALUES (1, 'stable', 'tide', 'tide.v1.0.0', NULL, 0);
 ";
 
-// parity: sqlite-4
+// parity: sqlite-4, platform-27, serve-12, serve-23, complaint-5
 #[tokio::test]
-async fn an_index_image_with_a_database_is_a_catalog() {
+async fn images_and_servers_are_read_and_reported() {
     let shelf = Shelf::new().await;
     let registry = Registry::plain();
+    status::a_poll_of_the_same_image_is_one_request(&shelf, &registry).await;
+    an_image_is_read_and_replaced(&shelf, &registry).await;
+    an_index_image_is_a_catalog(&shelf, &registry).await;
+    large_packages_do_not_hide_others(&shelf, &registry).await;
+    an_image_without_a_catalog_is_read_once(&shelf, &registry).await;
+    served::servers_are_asked_for_what_is_wanted_and_reported(&shelf).await;
+}
+
+// parity: serve-14, platform-12, openshift-25
+#[tokio::test]
+async fn each_catalog_is_pulled_with_its_own_secrets() {
+    let shelf = Shelf::new().await;
+    secrets_of_others_do_not_help(&shelf).await;
+    each_secret_fetches_an_image_once(&shelf).await;
+}
+
+async fn an_index_image_is_a_catalog(shelf: &Shelf, registry: &Registry) {
     let folder = tempfile::tempdir().unwrap();
     let database = rusqlite::Connection::open(folder.path().join("index.db")).unwrap();
     database.execute_batch(DATABASE).unwrap();
@@ -85,14 +102,11 @@ async fn an_index_image_with_a_database_is_a_catalog() {
     Buildah::new().publish(file, folder.path(), &image, &[]);
     shelf.image("old", &image).await;
     shelf.tide(&["old: 1.0.0"]).await;
+    shelf.forget(&["old"]).await;
 }
 
-// parity: platform-27, complaint-5
-#[tokio::test]
-async fn an_image_is_read_and_another_one_takes_its_place() {
-    let shelf = Shelf::new().await;
-    let registry = Registry::plain();
-    let first = push(&registry, "org/catalog:v1", &["1.0.0", "1.1.0"], None);
+async fn an_image_is_read_and_replaced(shelf: &Shelf, registry: &Registry) {
+    let first = push_tide(registry, "org/catalog:v1", &["1.0.0", "1.1.0"]);
     let image = |image: &str| json!({"image": image});
     shelf.declare("catalogs", "mine", image(&first)).await;
     shelf.tide(&["mine: 1.0.0 1.1.0"]).await;
@@ -118,7 +132,12 @@ async fn an_image_is_read_and_another_one_takes_its_place() {
     let events: Api<Event> = Api::namespaced(shelf.cluster.client().unwrap(), "catalogs");
     eventually("an event says so", async || {
         let all = events.list(&ListParams::default()).await.unwrap();
-        let reasons: Vec<_> = all.items.into_iter().filter_map(|it| it.reason).collect();
+        let is_about = |event: &Event| {
+            let about = event.regarding.as_ref();
+            about.is_some_and(|it| it.name.as_deref() == Some("mine"))
+        };
+        let events = all.items.into_iter().filter(is_about);
+        let reasons: Vec<_> = events.filter_map(|it| it.reason).collect();
         let has_both = ["CatalogRead", "CatalogUnavailable"]
             .iter()
             .all(|&reason| reasons.iter().any(|it| it == reason));
@@ -130,12 +149,7 @@ async fn an_image_is_read_and_another_one_takes_its_place() {
     shelf.declare("catalogs", "mine", image(&first)).await;
     shelf.tide(&["mine: 1.0.0 1.1.0"]).await;
 
-    let second = push(
-        &registry,
-        "org/catalog:v2",
-        &["1.0.0", "1.1.0", "1.2.0"],
-        None,
-    );
+    let second = push_tide(registry, "org/catalog:v2", &["1.0.0", "1.1.0", "1.2.0"]);
     shelf.declare("catalogs", "mine", image(&second)).await;
     shelf.tide(&["mine: 1.0.0 1.1.0 1.2.0"]).await;
     until(
@@ -145,16 +159,12 @@ async fn an_image_is_read_and_another_one_takes_its_place() {
     )
     .await;
 
-    let sources = shelf.sources("catalogs");
-    delete(&sources, "mine").await;
-    shelf.offers_become("tide", &[]).await;
+    shelf.forget(&["mine"]).await;
     assert_eq!(shelf.metric("catalogs", "mine"), None);
 }
 
-// parity: serve-14, openshift-25
-#[tokio::test]
-async fn each_catalog_is_pulled_with_its_own_secrets() {
-    let shelf = Shelf::new().await;
+/// Leaves no catalogs.
+async fn secrets_of_others_do_not_help(shelf: &Shelf) {
     let registry = Registry::start(Auth::Basic, None);
     let login = format!("--creds={}:{}", OWNER.name, OWNER.password);
     let image = push(&registry, "org/catalog:v1", &["1.0.0"], Some(&login));
@@ -181,14 +191,13 @@ async fn each_catalog_is_pulled_with_its_own_secrets() {
         )
         .await;
     assert_eq!(shelf.offers("tide")[0], "catalogs/may: tide.v1.0.0");
+    delete(&shelf.sources("more-catalogs"), "lost").await;
+    shelf.forget(&["may", "may-not"]).await;
 }
 
 /// What an image has does not change: it is asked for again as a good one is, and not as one whose registry is away.
-#[tokio::test]
-async fn an_image_that_can_be_no_catalog_is_looked_at_once() {
-    let shelf = Shelf::new().await;
-    let registry = Registry::plain();
-    let watched = Watched::new(&registry).await;
+async fn an_image_without_a_catalog_is_read_once(shelf: &Shelf, registry: &Registry) {
+    let watched = Watched::new(registry).await;
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("file"), "").unwrap();
     let buildah = Buildah::new();
@@ -229,7 +238,7 @@ async fn an_image_that_can_be_no_catalog_is_looked_at_once() {
     )
     .await;
     shelf.trouble("nothing", "has no catalog").await;
-    push(&registry, "org/nothing:v1", &["1.0.0"], None);
+    push_tide(registry, "org/nothing:v1", &["1.0.0"]);
     changed["priority"] = 2.into();
     shelf.declare("catalogs", "nothing", changed).await;
     until(
@@ -238,6 +247,7 @@ async fn an_image_that_can_be_no_catalog_is_looked_at_once() {
         |offers| offers.contains(&"catalogs/nothing: tide.v1.0.0".to_owned()),
     )
     .await;
+    shelf.forget(&["nothing", "odd", "missing"]).await;
 }
 
 /// A way to a registry on which it is seen what is asked for.
@@ -326,10 +336,7 @@ fn layer(registry: &Registry) -> String {
     found.remove(0)
 }
 
-// parity: serve-14, platform-12
-#[tokio::test]
-async fn what_is_here_is_fetched_again_only_for_another_secret() {
-    let shelf = Shelf::new().await;
+async fn each_secret_fetches_an_image_once(shelf: &Shelf) {
     let registry = Registry::start(Auth::Basic, None);
     let way = Watched::new(&registry).await;
     let login = format!("--creds={}:{}", OWNER.name, OWNER.password);
@@ -365,10 +372,7 @@ async fn what_is_here_is_fetched_again_only_for_another_secret() {
     }
 }
 
-#[tokio::test]
-async fn what_is_too_large_in_an_image_does_not_take_the_rest_down() {
-    let shelf = Shelf::new().await;
-    let registry = Registry::plain();
+async fn large_packages_do_not_hide_others(shelf: &Shelf, registry: &Registry) {
     let names: Vec<String> = (0..=5000).map(|at| format!("whale.v1.{at}.0")).collect();
     let entries: Vec<Value> = names
         .iter()
@@ -391,11 +395,12 @@ async fn what_is_too_large_in_an_image_does_not_take_the_rest_down() {
             "properties": [{"type": "olm.package", "value": {"packageName": "whale", "version": format!("1.{at}.0")}}],
         })
     }));
-    let image = push_documents(&registry, "org/catalog:v1", &documents, None);
+    let image = push_documents(registry, "org/large:v1", &documents, None);
     shelf.image("mine", &image).await;
     shelf.tide(&["mine: 1.0.0"]).await;
     assert_eq!(
         shelf.offers("whale"),
         ["catalogs/mine: unknown: it has more than 5000 bundles"]
     );
+    shelf.forget(&["mine"]).await;
 }

@@ -42,8 +42,14 @@ impl Place {
         let place = Self {
             cluster,
             client,
-            namespace: "shelf",
+            namespace: "",
         };
+        place.moved("shelf").await
+    }
+
+    /// Another namespace of the same cluster.
+    async fn moved(self, namespace: &'static str) -> Self {
+        let place = Self { namespace, ..self };
         place.namespace(json!({})).await;
         place.declare(json!([])).await;
         place
@@ -156,10 +162,18 @@ fn serving(digest: &str) -> State {
     State::Serving(Some(digest.to_owned()))
 }
 
-// parity: pod-3, pod-6, pod-13
+// parity: pod-3, pod-5, pod-6, pod-9, pod-13
 #[tokio::test]
-async fn a_catalog_gets_a_pod_and_what_belongs_to_it_and_both_are_repaired() {
+async fn a_catalog_gets_a_pod_that_is_repaired_and_followed() {
     let place = Place::new().await;
+    Box::pin(a_pod_and_what_belongs_to_it_are_repaired(&place)).await;
+    let place = place.moved("second").await;
+    changes_are_followed_without_a_gap(&place).await;
+    let place = place.moved("third").await;
+    pods_fit_into_restricted_namespaces(&place).await;
+}
+
+async fn a_pod_and_what_belongs_to_it_are_repaired(place: &Place) {
     // An account of that name which is not the catalog's is left alone.
     let account = json!({
         "apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": CATALOG, "namespace": place.namespace},
@@ -258,10 +272,7 @@ async fn a_catalog_gets_a_pod_and_what_belongs_to_it_and_both_are_repaired() {
     place.api::<Service>().get("tide-v1").await.unwrap();
 }
 
-// parity: pod-3, pod-5
-#[tokio::test]
-async fn what_changes_is_followed_without_a_gap() {
-    let place = Place::new().await;
+async fn changes_are_followed_without_a_gap(place: &Place) {
     place.keep().await;
     let first = place.names().await.remove(0);
     place.is_ready(&first, "sha256:11").await;
@@ -337,10 +348,7 @@ async fn what_changes_is_followed_without_a_gap() {
     assert_eq!(place.names().await, [fourth]);
 }
 
-// parity: pod-9
-#[tokio::test]
-async fn pods_fit_into_restricted_namespaces_and_what_does_not_is_told() {
-    let place = Place::new().await;
+async fn pods_fit_into_restricted_namespaces(place: &Place) {
     // Only one level is that, and only where it is enforced.
     for (labels, expected) in tests::rows![
         json!({}) => false;

@@ -1,25 +1,14 @@
 //! Namespaces whose catalogs may not be listed.
 
 use super::*;
-use crate::support::apply;
+use crate::support::grant;
 
 /// Lets the user of these tests read things.
 async fn allow(shelf: &Shelf, namespace: Option<&str>, name: &str, group: &str, resource: &str) {
-    let api = "rbac.authorization.k8s.io";
-    let kind = namespace.map_or("ClusterRole", |_| "Role");
-    let metadata = json!({"name": name, "namespace": namespace});
-    let role = json!({
-        "apiVersion": format!("{api}/v1"), "kind": kind, "metadata": metadata,
-        "rules": [{"apiGroups": [group], "resources": [resource], "verbs": ["get", "list", "watch"]}],
-    });
-    let binding = json!({
-        "apiVersion": format!("{api}/v1"), "kind": format!("{kind}Binding"), "metadata": metadata,
-        "roleRef": {"apiGroup": api, "kind": kind, "name": name},
-        "subjects": [{"apiGroup": api, "kind": "User", "name": USER}],
-    });
-    for object in [role, binding] {
-        apply(&shelf.cluster, &object).await;
-    }
+    let subject = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": USER});
+    let verbs = ["get", "list", "watch"];
+    let rules = json!([{"apiGroups": [group], "resources": [resource], "verbs": verbs}]);
+    grant(&shelf.cluster, &subject, namespace, name, &rules).await;
 }
 
 const USER: &str = "half-trusted";

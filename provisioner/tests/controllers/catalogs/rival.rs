@@ -14,7 +14,7 @@ use tests::Registry;
 
 use super::{
     images::push_tide,
-    serving::{HERE, Leader, bundles, stage},
+    serving::{HERE, Leader, ONE, bundles, stage},
     *,
 };
 use crate::support::{apply, merge_status, until};
@@ -55,7 +55,7 @@ fn serves(leader: &Leader) -> Option<String> {
 
 // parity: serve-10
 #[tokio::test]
-async fn an_olm_that_comes_takes_over_what_was_served_and_nobody_takes_it_back() {
+async fn an_olm_that_comes_takes_over_all_that_was_served() {
     let shelf = stage().await;
     let binding = install::catalog_pods(&install::Options::default(), "catalogs");
     apply(&shelf.cluster, &binding).await;
@@ -67,9 +67,7 @@ async fn an_olm_that_comes_takes_over_what_was_served_and_nobody_takes_it_back()
     let leader = Leader::start(&shelf.cluster, HERE);
     let plain = json!({"image": image});
     shelf.declare("catalogs", "tides", plain.clone()).await;
-    shelf
-        .hands_out(HERE, "catalogs/tides", &["tide.v1.0.0"])
-        .await;
+    shelf.serves("tides", &ONE).await;
     let own = json!({"image": image, "grpcPodConfig": {"memoryTarget": "1Gi"}});
     shelf.declare("catalogs", "own", own).await;
     let ours = ListParams::default().labels(labels::CATALOG_POD);
@@ -79,22 +77,28 @@ async fn an_olm_that_comes_takes_over_what_was_served_and_nobody_takes_it_back()
         |found| found.len() == 1,
     )
     .await;
+    shelf.declare("catalogs", "changed", plain.clone()).await;
+    let changed = shelf.serves("changed", &ONE).await;
     let service = services.get("tides").await.unwrap();
     let record = recorded(services.clone());
 
     // It is installed, and on its way: nobody else would serve meanwhile.
     shelf.olm(0).await;
     define(&shelf.cluster, "clusterserviceversions").await;
-    let port = shelf
-        .hands_out(HERE, "catalogs/tides", &["tide.v1.0.0"])
-        .await;
+    let port = shelf.serves("tides", &ONE).await;
     assert_eq!(serves(&leader).as_deref(), Some("0"));
 
     // It runs: nothing of ours is in its way any more.
     shelf.olm(1).await;
-    let until_closed = async { while bundles(port).await.is_ok() {} };
-    let closed = tokio::time::timeout(Duration::from_secs(180), until_closed).await;
-    closed.expect("nobody listens any more");
+    gone(services.clone(), "changed").await;
+    // OLM writes into the CatalogSource while the provisioner withdraws the catalog.
+    let olms = json!({"status": {"connectionState": {"lastObservedState": "CONNECTING"}}});
+    merge_status(&shelf.sources("catalogs"), "changed", &olms).await;
+    for port in [port, changed] {
+        let until_closed = async { while bundles(port).await.is_ok() {} };
+        let closed = tokio::time::timeout(Duration::from_secs(180), until_closed).await;
+        closed.expect("nobody listens any more");
+    }
     // Whoever is still led there is answered.
     assert_eq!(shelf.leads_to("catalogs", "tides").await, None);
     gone(services.clone(), "tides").await;
@@ -122,14 +126,14 @@ async fn an_olm_that_comes_takes_over_what_was_served_and_nobody_takes_it_back()
     shelf.declare("catalogs", "late", plain.clone()).await;
     shelf.olm(1).await;
     shelf.declare("catalogs", "later", plain).await;
-    eventually("those that came late wait for OLM", async || {
+    eventually("those that changed or came late wait for OLM", async || {
         let states = leader.ctx.catalogs.states();
         let waits = |name: &str| {
             let mut of = states.iter().filter(|it| it.catalog.name == name);
             let trouble = of.next().and_then(|it| it.trouble.clone());
             trouble.is_some_and(|it| it.starts_with("OLM does not serve it yet"))
         };
-        (waits("late") && waits("later"))
+        (waits("changed") && waits("late") && waits("later"))
             .then_some(())
             .ok_or(format!("{states:?}"))
     })
@@ -140,48 +144,13 @@ async fn an_olm_that_comes_takes_over_what_was_served_and_nobody_takes_it_back()
         words.collect()
     };
     assert_eq!(of("tides "), ["is ours", "goes", "is theirs"], "{record:?}");
-    assert_eq!(of("own "), ["is ours", "goes"], "{record:?}");
-    assert_eq!(record.len(), 5, "{record:?}");
+    for name in ["own ", "changed "] {
+        assert_eq!(of(name), ["is ours", "goes"], "{record:?}");
+    }
+    assert_eq!(record.len(), 7, "{record:?}");
     let after = services.get("tides").await.unwrap();
     assert_eq!(after.resource_version(), theirs.resource_version());
-    leader.end().await;
-}
-
-/// OLM writes into the CatalogSource just when what was served is being taken away.
-#[tokio::test]
-async fn a_catalog_that_changes_while_it_is_withdrawn_leaves_nothing_behind() {
-    let shelf = stage().await;
-    let (services, slices) = (shelf.services("catalogs"), shelf.slices("catalogs"));
-    let registry = Registry::plain();
-    let image = push_tide(&registry, "org/catalog:v1", &["1.0.0"]);
-    let leader = Leader::start(&shelf.cluster, HERE);
-    let spec = json!({"image": image});
-    shelf.declare("catalogs", "tides", spec).await;
-    let port = shelf
-        .hands_out(HERE, "catalogs/tides", &["tide.v1.0.0"])
-        .await;
-    let record = recorded(services.clone());
-
-    define(&shelf.cluster, "clusterserviceversions").await;
-    shelf.olm(1).await;
-    gone(services.clone(), "tides").await;
-    // What we have said before, it says not to be true any more.
-    let olms = json!({"status": {"connectionState": {"lastObservedState": "CONNECTING"}}});
-    let sources = shelf.sources("catalogs");
-    merge_status(&sources, "tides", &olms).await;
-    let until_closed = async { while bundles(port).await.is_ok() {} };
-    let closed = tokio::time::timeout(Duration::from_secs(180), until_closed).await;
-    closed.expect("nobody listens any more");
-    eventually("it waits for OLM", async || {
-        let states = leader.ctx.catalogs.states();
-        let trouble = states.first().and_then(|it| it.trouble.clone());
-        let waits = trouble.is_some_and(|it| it.starts_with("OLM does not serve it yet"));
-        waits.then_some(()).ok_or(format!("{states:?}"))
-    })
-    .await;
-    let record = record.lock().unwrap().clone();
-    assert_eq!(record, ["tides is ours", "tides goes"]);
-    assert!(services.get_opt("tides").await.unwrap().is_none());
+    let slices = shelf.slices("catalogs");
     let ours = ListParams::default().labels(labels::CATALOG);
     let left = slices.list(&ours).await.unwrap().items;
     assert!(left.is_empty(), "{left:?}");

@@ -59,6 +59,12 @@ impl Server {
         }
     }
 
+    /// Serves other documents at the same address.
+    pub(crate) async fn replaced(self, documents: &[Value]) -> Self {
+        let address = self.stop().await;
+        Self::of(Some(address), documents).await
+    }
+
     pub(crate) async fn stop(mut self) -> SocketAddr {
         self.stop.take().unwrap().send(()).unwrap();
         self.task.await.unwrap();
@@ -71,17 +77,15 @@ pub(super) fn want(shelf: &Shelf, packages: &[&str]) {
     shelf.ctx.catalogs.want(packages);
 }
 
-#[tokio::test]
-async fn a_server_is_asked_for_what_is_wanted_and_again_when_another_takes_its_place() {
-    let shelf = Shelf::new().await;
+/// Leaves no catalogs.
+pub(super) async fn servers_are_asked_for_what_is_wanted_and_reported(shelf: &Shelf) {
     let server = Server::start(None, &["1.0.0", "1.1.0"]).await;
     let address = server.address;
     let spec = json!({"address": address.to_string()});
     shelf.declare("catalogs", "mine", spec).await;
-    shelf
-        .offers_become("tide", &["catalogs/mine: pending"])
-        .await;
-    want(&shelf, &["tide", "none"]);
+    let pending = ["catalogs/mine: pending"];
+    shelf.offers_become("tide", &pending).await;
+    want(shelf, &["tide", "none"]);
     shelf.tide(&["mine: 1.0.0 1.1.0"]).await;
     assert_eq!(shelf.offers("none"), ["catalogs/mine: absent"]);
     {
@@ -99,17 +103,40 @@ async fn a_server_is_asked_for_what_is_wanted_and_again_when_another_takes_its_p
         let entries = &package.channels["stable"].entries;
         assert_eq!(entries[1].replaces.as_deref(), Some("tide.v1.0.0"));
     }
+    let ready = |address: SocketAddr| {
+        json!({
+            "reason": null, "message": null,
+            "connectionState": {"lastObservedState": "READY", "address": address.to_string()},
+            "registryService": {"protocol": "grpc", "serviceName": null, "createdAt": "*"},
+        })
+    };
+    let first = shelf.reports("mine", ready(address)).await;
 
     // A catalog changes by being served by another process.
     server.stop().await;
     shelf.trouble("mine", &address.to_string()).await;
-    assert_eq!(
-        shelf.offers("tide"),
-        ["catalogs/mine: tide.v1.0.0 tide.v1.1.0"]
-    );
+    let before = ["catalogs/mine: tide.v1.0.0 tide.v1.1.0"];
+    assert_eq!(shelf.offers("tide"), before);
+    let failing = json!({
+        "reason": "RegistryServerError", "message": "couldn't connect to registry - *",
+        "connectionState": {"lastObservedState": "TRANSIENT_FAILURE"},
+    });
+    shelf.reports("mine", failing).await;
     let server = Server::start(Some(address), &["1.0.0", "1.1.0", "1.2.0"]).await;
     shelf.tide(&["mine: 1.0.0 1.1.0 1.2.0"]).await;
+    let again = shelf.reports("mine", ready(address)).await;
+    assert_eq!(again.registry_service, first.registry_service);
+    let connected = |status: CatalogSourceStatus| status.connection_state.unwrap().last_connect;
+    assert!(connected(again) > connected(first));
+
+    // Another address is another connection.
+    let other = Server::start(None, &["1.0.0"]).await;
+    let spec = json!({"address": other.address.to_string()});
+    shelf.declare("catalogs", "mine", spec).await;
+    shelf.reports("mine", ready(other.address)).await;
     server.stop().await;
+    other.stop().await;
+    shelf.forget(&["mine"]).await;
 }
 
 // parity: platform-7, openshift-13

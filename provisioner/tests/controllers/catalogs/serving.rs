@@ -10,7 +10,7 @@ use kube::{ResourceExt as _, api::ListParams};
 use manifests::api::labels;
 use tests::Registry;
 
-pub(super) use self::stage::{HERE, Leader, bundles, stage};
+pub(super) use self::stage::{BOTH, HERE, Leader, ONE, bundles, stage};
 use self::stage::{THERE, grpc};
 use super::{
     images::{push_documents, push_tide},
@@ -18,47 +18,44 @@ use super::{
 };
 use crate::support::{apply, delete, merge};
 
-// parity: serve-1, serve-2
+// parity: serve-1, serve-2, serve-5, serve-25
 #[tokio::test]
-async fn a_catalog_is_served_behind_a_service_that_is_kept() {
+async fn catalogs_are_served_behind_services_within_a_share() {
     let shelf = stage().await;
     let registry = Registry::plain();
-    let image = push_tide(&registry, "org/catalog:v1", &["1.0.0"]);
+    a_catalog_is_served_behind_a_service_that_is_kept(&shelf, &registry).await;
+    shelf.clear("catalogs").await;
+    objects_of_others_are_not_touched(&shelf, &registry).await;
+    for namespace in ["catalogs", "more-catalogs"] {
+        shelf.clear(namespace).await;
+    }
+    another_leader_takes_over(&shelf, &registry).await;
+    for namespace in ["catalogs", "served"] {
+        shelf.clear(namespace).await;
+    }
+    share::a_namespace_takes_no_more_than_its_share(&shelf, &registry).await;
+}
+
+async fn a_catalog_is_served_behind_a_service_that_is_kept(shelf: &Shelf, registry: &Registry) {
+    let image = push_tide(registry, "org/catalog:v1", &["1.0.0"]);
     let leader = Leader::start(&shelf.cluster, HERE);
     shelf.declare("catalogs", "my.tides", grpc(&image)).await;
-    let port = shelf
-        .hands_out(HERE, "catalogs/my-tides", &["tide.v1.0.0"])
-        .await;
+    let port = shelf.serves("my-tides", &ONE).await;
     shelf
-        .is_told(
-            "catalogs",
-            "my.tides",
-            "CatalogServed",
-            "my-tides.catalogs.svc:50051",
-        )
+        .emits("my.tides", "CatalogServed", "my-tides.catalogs.svc:50051")
         .await;
     assert_eq!(
         leader.served(),
         ["{namespace=\"catalogs\",name=\"my.tides\"} 1"]
     );
-    shelf
-        .status_is("my.tides", |status| {
-            let service = status.registry_service.as_ref();
-            let connection = status.connection_state.as_ref();
-            status.message.is_none()
-                && service.is_some_and(|it| {
-                    it.service_name.as_deref() == Some("my-tides")
-                        && it.service_namespace.as_deref() == Some("catalogs")
-                        && it.port.as_deref() == Some("50051")
-                        && it.protocol.as_deref() == Some("grpc")
-                        && it.created_at.is_some()
-                })
-                && connection.is_some_and(|it| {
-                    it.last_observed_state == "READY"
-                        && it.address.as_deref() == Some("my-tides.catalogs.svc:50051")
-                })
-        })
-        .await;
+    let reported = json!({
+        "message": null,
+        "registryService": {
+            "serviceName": "my-tides", "serviceNamespace": "catalogs", "port": "50051", "protocol": "grpc", "createdAt": "*",
+        },
+        "connectionState": {"lastObservedState": "READY", "address": "my-tides.catalogs.svc:50051"},
+    });
+    shelf.reports("my.tides", reported).await;
     let services = shelf.services("catalogs");
     let service = services.get("my-tides").await.unwrap();
     let source = shelf.sources("catalogs").get("my.tides").await.unwrap();
@@ -67,10 +64,9 @@ async fn a_catalog_is_served_behind_a_service_that_is_kept() {
     assert_eq!(told.created_at, service.metadata.creation_timestamp);
 
     // Another image takes its place at the same port.
-    let newer = push_tide(&registry, "org/catalog:v2", &["1.0.0", "1.1.0"]);
+    let newer = push_tide(registry, "org/catalog:v2", &["1.0.0", "1.1.0"]);
     shelf.declare("catalogs", "my.tides", grpc(&newer)).await;
-    let both = ["tide.v1.0.0", "tide.v1.1.0"];
-    let same = shelf.hands_out(HERE, "catalogs/my-tides", &both).await;
+    let same = shelf.serves("my-tides", &BOTH).await;
     assert_eq!(port, same);
     let after = services.get("my-tides").await.unwrap();
     assert_eq!(service.uid(), after.uid(), "nothing of it had to change");
@@ -80,16 +76,11 @@ async fn a_catalog_is_served_behind_a_service_that_is_kept() {
     let missing = registry.image("org/catalog:none");
     shelf.declare("catalogs", "my.tides", grpc(&missing)).await;
     shelf
-        .is_told(
-            "catalogs",
-            "my.tides",
-            "CatalogUnavailable",
-            "org/catalog:none",
-        )
+        .emits("my.tides", "CatalogUnavailable", "org/catalog:none")
         .await;
-    assert_eq!(bundles(port).await.unwrap(), both);
+    assert_eq!(bundles(port).await.unwrap(), BOTH);
 
-    is_kept(&shelf, &both).await;
+    is_kept(shelf).await;
 
     let slices = shelf.slices("catalogs");
     let name = slices.list(&ListParams::default()).await.unwrap().items[0].name_any();
@@ -108,16 +99,17 @@ async fn a_catalog_is_served_behind_a_service_that_is_kept() {
     })
     .await;
     assert!(leader.served().is_empty());
+    leader.end().await;
 }
 
 /// Whatever is done to the objects is undone, and soon.
-async fn is_kept(shelf: &Shelf, both: &[&str]) {
+async fn is_kept(shelf: &Shelf) {
     let (services, slices) = (shelf.services("catalogs"), shelf.slices("catalogs"));
     delete(&services, "my-tides").await;
-    shelf.hands_out(HERE, "catalogs/my-tides", both).await;
+    shelf.serves("my-tides", &BOTH).await;
     let name = slices.list(&ListParams::default()).await.unwrap().items[0].name_any();
     delete(&slices, &name).await;
-    shelf.hands_out(HERE, "catalogs/my-tides", both).await;
+    shelf.serves("my-tides", &BOTH).await;
     let trap = json!({"spec": {"selector": {"app": "trap"}, "type": "NodePort"}});
     merge(&services, "my-tides", &trap).await;
     eventually("the selector is gone", async || {
@@ -129,7 +121,7 @@ async fn is_kept(shelf: &Shelf, both: &[&str]) {
     .await;
     let trap = json!({"endpoints": [{"addresses": ["198.51.100.1"]}]});
     merge(&slices, &name, &trap).await;
-    shelf.hands_out(HERE, "catalogs/my-tides", both).await;
+    shelf.serves("my-tides", &BOTH).await;
     let stripped = json!({"metadata": {"labels": {labels::CATALOG: null}}});
     merge(&services, "my-tides", &stripped).await;
     eventually("the label is back", async || {
@@ -142,12 +134,8 @@ async fn is_kept(shelf: &Shelf, both: &[&str]) {
     .await;
 }
 
-// parity: serve-2
-#[tokio::test]
-async fn what_is_somebody_elses_is_told_and_not_touched() {
-    let shelf = stage().await;
-    let registry = Registry::plain();
-    let image = push_tide(&registry, "org/catalog:v1", &["1.0.0"]);
+async fn objects_of_others_are_not_touched(shelf: &Shelf, registry: &Registry) {
+    let image = push_tide(registry, "org/catalog:v1", &["1.0.0"]);
     let foreign = json!({
         "apiVersion": "v1", "kind": "Service",
         "metadata": {"name": "mine", "namespace": "catalogs", "labels": {"olm.managed": "true"}},
@@ -159,12 +147,7 @@ async fn what_is_somebody_elses_is_told_and_not_touched() {
     let leader = Leader::start(&shelf.cluster, HERE);
     shelf.declare("catalogs", "mine", grpc(&image)).await;
     shelf
-        .is_told(
-            "catalogs",
-            "mine",
-            "CatalogNotServed",
-            "not the provisioner's",
-        )
+        .emits("mine", "CatalogNotServed", "not the provisioner's")
         .await;
     assert_eq!(
         leader.served(),
@@ -177,33 +160,22 @@ async fn what_is_somebody_elses_is_told_and_not_touched() {
     // Platform operators choose from it all the same.
     let states = leader.ctx.catalogs.states();
     assert!(states.iter().all(|it| it.is_read), "{states:?}");
-    shelf
-        .status_is("mine", |status| {
-            let says = status.message.as_deref().unwrap_or_default();
-            says.contains("not the provisioner's")
-                && status.reason.as_deref() == Some("RegistryServerError")
-                && status.registry_service.is_none()
-        })
-        .await;
+    let reported = json!({
+        "reason": "RegistryServerError", "message": "*not the provisioner's*", "registryService": null,
+    });
+    shelf.reports("mine", reported).await;
 
     // Two names that come to one Service.
     shelf.declare("catalogs", "a-b", grpc(&image)).await;
-    shelf
-        .hands_out(HERE, "catalogs/a-b", &["tide.v1.0.0"])
-        .await;
+    shelf.serves("a-b", &ONE).await;
     shelf.declare("catalogs", "a.b", grpc(&image)).await;
     shelf
-        .is_told(
-            "catalogs",
-            "a.b",
-            "CatalogNotServed",
-            "is that of CatalogSource a-b",
-        )
+        .emits("a.b", "CatalogNotServed", "is that of CatalogSource a-b")
         .await;
     let long = "long".repeat(16);
     shelf.declare("catalogs", &long, grpc(&image)).await;
     shelf
-        .is_told("catalogs", &long, "CatalogNotServed", "has 64 characters")
+        .emits(&long, "CatalogNotServed", "has 64 characters")
         .await;
     // Where nobody allows it, that is told; and in other namespaces than those that are served, nothing happens.
     shelf.declare("more-catalogs", "quiet", grpc(&image)).await;
@@ -222,31 +194,22 @@ async fn what_is_somebody_elses_is_told_and_not_touched() {
 
     // Once it is out of the way, the catalog's own one comes.
     delete(&services, "mine").await;
-    shelf
-        .hands_out(HERE, "catalogs/mine", &["tide.v1.0.0"])
-        .await;
-    shelf
-        .status_is("mine", |status| {
-            status.message.is_none() && status.registry_service.is_some()
-        })
-        .await;
+    shelf.serves("mine", &ONE).await;
+    let reported = json!({"message": null, "registryService": {}});
+    shelf.reports("mine", reported).await;
     // All of them have one image, and there is one file that they are served from.
     let files = leader.store.path().join("registries");
     assert_eq!(std::fs::read_dir(files).unwrap().count(), 1);
+    leader.end().await;
 }
 
-// parity: serve-5
-#[tokio::test]
-async fn another_leader_takes_over_and_other_namespaces_are_only_served() {
-    let shelf = stage().await;
-    let registry = Registry::plain();
-    let image = push_tide(&registry, "org/catalog:v1", &["1.0.0"]);
+async fn another_leader_takes_over(shelf: &Shelf, registry: &Registry) {
+    let image = push_tide(registry, "org/catalog:v1", &["1.0.0"]);
     let first = Leader::start(&shelf.cluster, HERE);
     shelf.declare("catalogs", "mine", grpc(&image)).await;
     shelf.declare("served", "tenants", grpc(&image)).await;
-    let tide = ["tide.v1.0.0"];
-    let port = shelf.hands_out(HERE, "catalogs/mine", &tide).await;
-    let tenants = shelf.hands_out(HERE, "served/tenants", &tide).await;
+    let port = shelf.serves("mine", &ONE).await;
+    let tenants = shelf.hands_out(HERE, "served/tenants", &ONE).await;
     assert_ne!(port, tenants);
     // It feeds nothing.
     let offers = first.ctx.catalogs.offers("tide", None);
@@ -263,13 +226,14 @@ async fn another_leader_takes_over_and_other_namespaces_are_only_served() {
     })
     .await;
     let second = Leader::start(&shelf.cluster, THERE);
-    shelf.hands_out(THERE, "catalogs/mine", &tide).await;
-    shelf.hands_out(THERE, "served/tenants", &tide).await;
+    shelf.hands_out(THERE, "catalogs/mine", &ONE).await;
+    shelf.hands_out(THERE, "served/tenants", &ONE).await;
     let after = shelf.services("catalogs").get("mine").await.unwrap();
     assert_eq!(service.resource_version(), after.resource_version());
     assert_eq!(second.served().len(), 2);
     // And an address of the other family takes the place of this one.
     second.end().await;
-    let _third = Leader::start(&shelf.cluster, "2001:db8::1");
-    shelf.hands_out("2001:db8::1", "catalogs/mine", &tide).await;
+    let third = Leader::start(&shelf.cluster, "2001:db8::1");
+    shelf.hands_out("2001:db8::1", "catalogs/mine", &ONE).await;
+    third.end().await;
 }

@@ -48,17 +48,23 @@ async fn openshift(shelf: &Shelf, channel: &str, history: &[&str]) {
 }
 
 /// The first user story of automatic catalog switching. Of two annotations, the next image is there only after the upgrade.
-// parity: switch-1, switch-12, switch-14, switch-15, switch-16, complaint-20
+// parity: switch-1, switch-6, switch-12, switch-14, switch-15, switch-16, switch-18, switch-olm-1, switch-olm-3, complaint-20
 #[tokio::test]
 async fn as_a_cluster_admin_i_upgrade_my_cluster_and_its_catalogs_are_upgraded() {
     let shelf = Shelf::new().await;
     let registry = Registry::plain();
+    the_architecture_is_that_of_all_nodes(&shelf, &registry).await;
+    annotations_are_written_into_the_image(&shelf, &registry).await;
+    catalogs_follow_an_upgrade(&shelf, &registry).await;
+}
+
+async fn catalogs_follow_an_upgrade(shelf: &Shelf, registry: &Registry) {
     let versions = ["1.0.0", "1.1.0"];
-    push_tide(&registry, "org/catalog:v1.36", &versions[..1]);
-    push_tide(&registry, "org/catalog:v1.37", &versions);
+    push_tide(registry, "org/catalog:v1.36", &versions[..1]);
+    push_tide(registry, "org/catalog:v1.37", &versions);
     let template = registry.image("org/catalog:v{kube_major_version}.{kube_minor_version}");
     shelf.image("dynamic", &template).await;
-    let old = push_tide(&registry, "org/catalog:v36", &versions[..1]);
+    let old = push_tide(registry, "org/catalog:v36", &versions[..1]);
     for (name, annotation) in [("ours", CATALOG_IMAGE_TEMPLATE), ("olms", ANNOTATION)] {
         let annotations = json!({annotation: registry.image("org/catalog:v{kube_minor_version}")});
         let spec = json!({"image": old});
@@ -101,7 +107,7 @@ async fn as_a_cluster_admin_i_upgrade_my_cluster_and_its_catalogs_are_upgraded()
     shelf
         .tide(&["dynamic: 1.0.0 1.1.0", "olms: 1.0.0", "ours: 1.0.0"])
         .await;
-    push_tide(&registry, "org/catalog:v37", &versions);
+    push_tide(registry, "org/catalog:v37", &versions);
     shelf
         .tide(&[
             "dynamic: 1.0.0 1.1.0",
@@ -197,12 +203,8 @@ async fn its_pod_is_kept_as_it_was(shelf: &Shelf, registry: &Registry, why: &str
     .await;
 }
 
-// parity: switch-6
-#[tokio::test]
-async fn the_architecture_is_that_of_all_nodes() {
-    let shelf = Shelf::new().await;
-    let registry = Registry::plain();
-    push_tide(&registry, "org/catalog:x86_64", &["1.0.0"]);
+async fn the_architecture_is_that_of_all_nodes(shelf: &Shelf, registry: &Registry) {
+    push_tide(registry, "org/catalog:x86_64", &["1.0.0"]);
     for (name, architecture) in [("a", "amd64"), ("b", "arm64")] {
         let labels = json!({"kubernetes.io/arch": architecture});
         let metadata = json!({"name": name, "labels": labels});
@@ -226,6 +228,7 @@ async fn the_architecture_is_that_of_all_nodes() {
     shelf
         .becomes("mine", "fine again", |it| reason(it).is_empty())
         .await;
+    shelf.forget(&["mine"]).await;
 }
 
 /// The second one. A catalog that has a pod of its own follows in the same way.
@@ -295,12 +298,8 @@ async fn as_a_catalog_creator_i_provide_catalogs_for_each_release_of_openshift()
     its_pod_is_kept_as_it_was(&shelf, &registry, why, &pod).await;
 }
 
-// parity: switch-18, switch-olm-1, switch-olm-3
-#[tokio::test]
-async fn a_template_in_an_annotation_is_written_into_the_image() {
-    let shelf = Shelf::new().await;
-    let registry = Registry::plain();
-    let wanted = push_tide(&registry, "org/catalog:v36", &["1.0.0"]);
+async fn annotations_are_written_into_the_image(shelf: &Shelf, registry: &Registry) {
+    let wanted = push_tide(registry, "org/catalog:v36", &["1.0.0"]);
     let any = registry.image("org/catalog:none");
     for (name, annotation) in [("ours", CATALOG_IMAGE_TEMPLATE), ("olms", ANNOTATION)] {
         let template = registry.image("org/catalog:v{kube_minor_version}");
@@ -353,165 +352,4 @@ async fn a_template_in_an_annotation_is_written_into_the_image() {
         assert_eq!(image(&source), wanted);
     }
     shelf.tide(&["olms: 1.0.0", "ours: 1.0.0"]).await;
-}
-
-// parity: switch-1, switch-olm-4, switch-olm-5
-#[tokio::test]
-async fn where_olm_runs_our_annotation_is_written_and_nothing_else() {
-    let shelf = Shelf::bare().await;
-    define(&shelf.cluster, "clusterserviceversions").await;
-    shelf.olm(1).await;
-    define(&shelf.cluster, "catalogsources").await;
-    let annotation = |text: &str| json!({CATALOG_IMAGE_TEMPLATE: text});
-    let spec = json!({"image": "example.com/catalog:any"});
-    let template = "example.com/catalog:v{kube_minor_version}";
-    shelf
-        .declare_with("catalogs", "mine", spec.clone(), annotation(template))
-        .await;
-    let source = shelf
-        .becomes("mine", "written", |it| {
-            let resolved = "core.rukpak.io/TemplateResolved True catalog image reference was successfully resolved";
-            conditions(it) == [resolved, "resolved_image True example.com/catalog:v36"]
-        })
-        .await;
-    assert_eq!(image(&source), "example.com/catalog:v36");
-    // What OLM says of it stays, and it may say it at any time.
-    let olms = json!({"status": {"message": "OLM's", "connectionState": {"address": "a:1", "lastObservedState": "CONNECTING"}}});
-    let sources = shelf.sources("catalogs");
-    merge_status(&sources, "mine", &olms).await;
-    let missing = json!({"metadata": {"annotations": {CATALOG_IMAGE_TEMPLATE: "example.com/catalog:v{ocp_minor_version}"}}});
-    merge(&sources, "mine", &missing).await;
-    let source = shelf
-        .becomes("mine", "unresolved", |it| {
-            let why = "core.rukpak.io/TemplateResolved False Cannot construct catalog image reference, variable \
-                       \"ocp_minor_version\" couldn't be resolved";
-            conditions(it) == [why, "resolved_image False example.com/catalog:v36"]
-        })
-        .await;
-    assert_eq!(
-        (image(&source), message(&source).as_str()),
-        ("example.com/catalog:v36", "OLM's")
-    );
-    let none = json!({"metadata": {"annotations": {CATALOG_IMAGE_TEMPLATE: null}}});
-    merge(&sources, "mine", &none).await;
-    let source = shelf
-        .becomes("mine", "plain", |it| conditions(it).is_empty())
-        .await;
-    assert_eq!(
-        (image(&source), message(&source).as_str()),
-        ("example.com/catalog:v36", "OLM's")
-    );
-
-    // A template where OLM cannot read it is told where it does no harm, and OLM's annotation is OLM's.
-    shelf
-        .declare_with("catalogs", "other", spec, json!({ANNOTATION: template}))
-        .await;
-    let in_place = json!({"image": template});
-    shelf.declare("catalogs", "braces", in_place).await;
-    let events: Api<k8s_openapi::api::events::v1::Event> =
-        Api::namespaced(shelf.cluster.client().unwrap(), "catalogs");
-    eventually("an event tells of the annotation", async || {
-        let all = events
-            .list(&kube::api::ListParams::default())
-            .await
-            .unwrap();
-        let notes: Vec<String> = all.into_iter().filter_map(|it| it.note).collect();
-        let is_told = notes.iter().any(|it| it.contains(CATALOG_IMAGE_TEMPLATE));
-        is_told.then_some(()).ok_or(format!("{notes:?}"))
-    })
-    .await;
-    let source = sources.get("other").await.unwrap();
-    assert_eq!(
-        (image(&source), &source.status),
-        ("example.com/catalog:any", &None)
-    );
-    let unsupported = format!(
-        "core.rukpak.io/TemplateResolved False OLM does not resolve a template in the image; move the template to the \
-         annotation {CATALOG_IMAGE_TEMPLATE}, and set any image in its place"
-    );
-    let source = shelf
-        .becomes("braces", "reported", |source| {
-            conditions(source) == [&*unsupported]
-        })
-        .await;
-    assert_eq!((image(&source), message(&source).as_str()), (template, ""));
-
-    nothing_is_lost_while_both_write(&shelf, &sources).await;
-}
-
-/// How often a template changes while OLM writes.
-const ROUNDS: u32 = 30;
-
-/// OLM and we write the same status, and we the image, all the time.
-async fn nothing_is_lost_while_both_write(shelf: &Shelf, sources: &Api<CatalogSource>) {
-    let template = |round: u32| format!("example.com/catalog:v{{kube_minor_version}}-{round}");
-    let spec = json!({"image": "example.com/catalog:any"});
-    let first = json!({CATALOG_IMAGE_TEMPLATE: template(0)});
-    shelf.declare_with("catalogs", "busy", spec, first).await;
-    let enough = CancellationToken::new();
-    let ours = async {
-        for round in 0..ROUNDS {
-            let patch =
-                json!({"metadata": {"annotations": {CATALOG_IMAGE_TEMPLATE: template(round)}}});
-            merge(sources, "busy", &patch).await;
-            let expected = format!("example.com/catalog:v36-{round}");
-            let resolved = format!("resolved_image True {expected}");
-            shelf
-                .becomes("busy", &expected, |it| {
-                    has(it, &resolved) && image(it) == expected
-                })
-                .await;
-        }
-        enough.cancel();
-    };
-    let ((), written) = tokio::join!(ours, write_as_olm(sources, "busy", &enough));
-    let source = sources.get("busy").await.unwrap();
-    assert!(
-        has(&source, &format!("OlmsOwn True {written}")),
-        "{source:?}"
-    );
-    assert_eq!(message(&source), written.to_string());
-    assert_eq!(conditions(&source).len(), 3, "{source:?}");
-}
-
-/// Writes a status as OLM does, whole and over what it has read, until it is enough; says how often. What it has written
-/// has to be there each time that it comes back.
-async fn write_as_olm(sources: &Api<CatalogSource>, name: &str, enough: &CancellationToken) -> u32 {
-    let mut written = 0;
-    let mut turn = tokio::time::interval(std::time::Duration::from_millis(5));
-    while !enough.is_cancelled() {
-        turn.tick().await;
-        let mut source = sources.get(name).await.unwrap();
-        let mut status = status(&source);
-        let olms = |it: &&mut Condition| it.type_ == "OlmsOwn";
-        let found = status.conditions.iter().find(|it| it.type_ == "OlmsOwn");
-        if written > 0 {
-            assert_eq!(found.unwrap().message, written.to_string());
-            assert_eq!(status.message, Some(written.to_string()));
-        }
-        let next = (written + 1).to_string();
-        match status.conditions.iter_mut().find(olms) {
-            Some(condition) => condition.message.clone_from(&next),
-            None => status.conditions.insert(
-                0,
-                Condition {
-                    type_: "OlmsOwn".to_owned(),
-                    status: "True".to_owned(),
-                    reason: "Counting".to_owned(),
-                    message: next.clone(),
-                    last_transition_time: Time(Timestamp::UNIX_EPOCH),
-                    observed_generation: None,
-                },
-            ),
-        }
-        status.message = Some(next);
-        source.status = Some(status);
-        let params = PostParams::default();
-        match sources.replace_status(name, &params, &source).await {
-            Ok(_) => written += 1,
-            Err(kube::Error::Api(status)) if status.code == 409 => {}
-            Err(error) => panic!("{error}"),
-        }
-    }
-    written
 }

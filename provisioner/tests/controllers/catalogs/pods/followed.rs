@@ -38,13 +38,24 @@ async fn digest(ctx: &Context, image: &str) -> String {
 
 // parity: pod-6, pod-11
 #[tokio::test]
-async fn a_pod_is_followed_and_a_tag_that_has_moved_is_noticed() {
+async fn a_pod_is_followed_through_moved_tags_and_deletions() {
     let place = Place::new().await;
     let registry = Registry::plain();
     let image = push_tide(&registry, "org/catalog:v1", &["1.0.0"]);
     let folder = tempfile::tempdir().unwrap();
     let config = place.cluster.config().clone();
     let ctx = context(config, folder.path(), None, settings());
+    deleted_pods_are_recreated_ever_more_slowly(&place, &ctx, &image).await;
+    let place = place.moved("second").await;
+    a_tag_that_has_moved_is_noticed(place, ctx, registry, image).await;
+}
+
+async fn a_tag_that_has_moved_is_noticed(
+    place: Place,
+    ctx: Context,
+    registry: Registry,
+    image: String,
+) {
     let (sources, source) = watch::channel(Arc::new(place.source().await));
     let (told, mut states) = watch::channel((State::Starting(String::new()), false));
     let watches = Arc::new(Watches::default());
@@ -136,15 +147,9 @@ async fn a_pod_is_followed_and_a_tag_that_has_moved_is_noticed() {
 }
 
 /// As a policy does that wants no such pods.
-#[tokio::test]
-async fn who_deletes_pods_again_and_again_finds_fewer_and_fewer() {
-    let place = Place::new().await;
-    let registry = Registry::plain();
-    let image = push_tide(&registry, "org/catalog:v1", &["1.0.0"]);
-    let folder = tempfile::tempdir().unwrap();
-    let config = place.cluster.config().clone();
-    let ctx = context(config, folder.path(), None, settings());
+async fn deleted_pods_are_recreated_ever_more_slowly(place: &Place, ctx: &Context, image: &str) {
     let (_sources, source) = watch::channel(Arc::new(place.source().await));
+    let (ctx, image) = (ctx.clone(), image.to_owned());
     let following = tokio::spawn(async move {
         let of = Of {
             source,

@@ -138,5 +138,5 @@ async fn a_thousand_catalog_sources_load_each_of_twenty_images_once() {
         .collect();
     assert!(others.is_empty(), "{others:?}");
     assert_asked_once(questions.len());
-    shelf.hands_out(HERE, "catalogs/c7", &["tide.v1.7.0"]).await;
+    shelf.serves("c7", &["tide.v1.7.0"]).await;
 }

@@ -19,70 +19,62 @@ async fn is_node_of(shelf: &Shelf, name: &str, architecture: &str) {
     apply(&shelf.cluster, &node).await;
 }
 
-// parity: serve-5
+// parity: serve-5, switch-6, switch-13
 #[tokio::test]
-async fn what_was_read_before_a_restart_is_served_while_the_registry_is_away() {
+async fn restarts_keep_catalogs_while_the_registry_is_away() {
     let shelf = stage().await;
+    read_catalogs_are_served_after_a_restart(&shelf).await;
+    for namespace in ["catalogs", "served"] {
+        shelf.clear(namespace).await;
+    }
+    resolved_templates_are_known_after_a_restart(&shelf).await;
+    shelf.clear("catalogs").await;
+    the_status_names_no_server_that_ended(&shelf).await;
+}
+
+async fn read_catalogs_are_served_after_a_restart(shelf: &Shelf) {
     let registry = Registry::plain();
     let image = push_tide(&registry, "org/catalog:v1", &["1.0.0"]);
-    let tide = ["tide.v1.0.0"];
     let first = Leader::start(&shelf.cluster, HERE);
     shelf.declare("catalogs", "mine", grpc(&image)).await;
     shelf.declare("served", "tenants", grpc(&image)).await;
-    shelf.hands_out(HERE, "catalogs/mine", &tide).await;
-    shelf.hands_out(HERE, "served/tenants", &tide).await;
+    shelf.serves("mine", &ONE).await;
+    shelf.hands_out(HERE, "served/tenants", &ONE).await;
     // One whose template names an image that is not there yet, once the provisioner has started anew.
-    is_node_of(&shelf, "a", "amd64").await;
+    is_node_of(shelf, "a", "amd64").await;
     push_tide(&registry, "org/catalog:x86_64", &["1.0.0"]);
     let template = registry.image("org/catalog:{platform_architecture}");
     shelf.declare("served", "dynamic", grpc(&template)).await;
-    shelf.hands_out(HERE, "served/dynamic", &tide).await;
+    shelf.hands_out(HERE, "served/dynamic", &ONE).await;
     let store = first.end().await;
-    is_node_of(&shelf, "a", "arm64").await;
+    is_node_of(shelf, "a", "arm64").await;
     let away = format!("failed to reach the registry {}", registry.host());
     drop(registry);
 
     let second = Leader::with(&shelf.cluster, THERE, store, Share::default());
-    shelf.hands_out(THERE, "catalogs/mine", &tide).await;
-    shelf.hands_out(THERE, "served/tenants", &tide).await;
-    shelf.hands_out(THERE, "served/dynamic", &tide).await;
-    shelf
-        .status_in("served", "dynamic", |it| {
-            let says = it.message.as_deref().unwrap_or_default();
-            let mut conditions = it.conditions.iter();
-            says.contains(&away)
-                && conditions.any(|it| {
-                    let message = it.message.as_str();
-                    it.type_ == "resolved_image"
-                        && it.status == "True"
-                        && message.ends_with("org/catalog:aarch64")
-                })
-        })
-        .await;
+    shelf.hands_out(THERE, "catalogs/mine", &ONE).await;
+    shelf.hands_out(THERE, "served/tenants", &ONE).await;
+    shelf.hands_out(THERE, "served/dynamic", &ONE).await;
+    let resolved =
+        json!({"type": "resolved_image", "status": "True", "message": "*org/catalog:aarch64"});
+    let reported = json!({"message": format!("*{away}*"), "conditions": [resolved]});
+    shelf.reports("served/dynamic", reported).await;
     assert_eq!(second.offers("tide"), ["catalogs/mine: tide.v1.0.0"]);
-    for (namespace, name) in [("catalogs", "mine"), ("served", "tenants")] {
-        shelf
-            .status_in(namespace, name, |it| {
-                let state = it.connection_state.clone().unwrap_or_default();
-                let says = it.message.as_deref().unwrap_or_default();
-                state.last_observed_state == "READY"
-                    && it.reason.as_deref() == Some("RegistryServerError")
-                    && says.contains("couldn't ensure registry server")
-                    && says.contains(&away)
-            })
-            .await;
+    let reported = json!({
+        "connectionState": {"lastObservedState": "READY"}, "reason": "RegistryServerError",
+        "message": format!("*couldn't ensure registry server*{away}*"),
+    });
+    for name in ["catalogs/mine", "served/tenants"] {
+        shelf.reports(name, reported.clone()).await;
     }
     // Another CatalogSource was never allowed to pull it: not one with this image, and not one that has taken a name.
     shelf.declare("catalogs", "other", grpc(&image)).await;
     let sources = shelf.sources("served");
     delete(&sources, "tenants").await;
     shelf.declare("served", "tenants", grpc(&image)).await;
-    for (namespace, name) in [("catalogs", "other"), ("served", "tenants")] {
-        shelf
-            .status_in(namespace, name, |it| {
-                it.reason.as_deref() == Some("RegistryServerError") && it.registry_service.is_none()
-            })
-            .await;
+    let reported = json!({"reason": "RegistryServerError", "registryService": null});
+    for name in ["catalogs/other", "served/tenants"] {
+        shelf.reports(name, reported.clone()).await;
     }
     assert!(
         second
@@ -104,7 +96,7 @@ async fn what_was_read_before_a_restart_is_served_while_the_registry_is_away() {
     .await;
     let service = shelf.services("catalogs").get_opt("mine").await.unwrap();
     assert!(service.is_some(), "its address stays");
-    drop(third);
+    third.end().await;
 }
 
 /// Gives a catalog another priority, and waits until its condition tells of that spec, with the image of before.
@@ -118,32 +110,24 @@ async fn is_kept_after_an_edit(
     let patch = json!({"spec": {"priority": priority}});
     let edited = merge(&sources, "mine", &patch).await;
     edits().await;
-    shelf
-        .status_is("mine", |it| {
-            let mut conditions = it.conditions.iter();
-            conditions.any(|it| {
-                it.type_ == "resolved_image"
-                    && (it.reason.as_str(), it.message.as_str()) == ("LastResolved", image)
-                    && it.observed_generation == edited.metadata.generation
-            })
-        })
-        .await;
+    let resolved = json!({
+        "type": "resolved_image", "reason": "LastResolved", "message": image,
+        "observedGeneration": edited.metadata.generation,
+    });
+    let reported = json!({"conditions": [resolved]});
+    shelf.reports("mine", reported).await;
 }
 
-// parity: switch-6, switch-13
-#[tokio::test]
-async fn what_a_template_was_last_is_known_after_edits_and_a_restart() {
-    let shelf = stage().await;
+async fn resolved_templates_are_known_after_a_restart(shelf: &Shelf) {
     let registry = Registry::plain();
     let image = push_tide(&registry, "org/catalog:x86_64", &["1.0.0"]);
-    is_node_of(&shelf, "a", "amd64").await;
+    is_node_of(shelf, "a", "amd64").await;
     let first = Leader::start(&shelf.cluster, HERE);
     let template = registry.image("org/catalog:{platform_architecture}");
     shelf.declare("catalogs", "mine", grpc(&template)).await;
-    let tide = ["tide.v1.0.0"];
-    shelf.hands_out(HERE, "catalogs/mine", &tide).await;
-    is_node_of(&shelf, "b", "arm64").await;
-    is_kept_after_an_edit(&shelf, 5, async || {}, &image).await;
+    shelf.serves("mine", &ONE).await;
+    is_node_of(shelf, "b", "arm64").await;
+    is_kept_after_an_edit(shelf, 5, async || {}, &image).await;
     let states = first.ctx.catalogs.states();
     let trouble = states[0].trouble.clone().unwrap_or_default();
     assert!(
@@ -159,48 +143,33 @@ async fn what_a_template_was_last_is_known_after_edits_and_a_restart() {
     let starts = async || {
         second = Some(Leader::with(&shelf.cluster, THERE, store, Share::default()));
     };
-    is_kept_after_an_edit(&shelf, 6, starts, &image).await;
-    shelf.hands_out(THERE, "catalogs/mine", &tide).await;
+    is_kept_after_an_edit(shelf, 6, starts, &image).await;
+    shelf.hands_out(THERE, "catalogs/mine", &ONE).await;
     let second = second.unwrap();
     assert_eq!(second.offers("tide"), ["catalogs/mine: tide.v1.0.0"]);
 
     // Another template was never anything.
     let other = template.replace("org/", "org/other-");
     shelf.declare("catalogs", "mine", grpc(&other)).await;
-    shelf
-        .status_is("mine", |it| {
-            let mut conditions = it.conditions.iter();
-            conditions.any(|it| it.reason == "UnableToResolve" && it.message == other)
-        })
-        .await;
+    let unresolved = json!({"conditions": [{"reason": "UnableToResolve", "message": other}]});
+    shelf.reports("mine", unresolved).await;
+    second.end().await;
 }
 
-// parity: serve-5
-#[tokio::test]
-async fn nobody_is_told_of_a_server_that_went_while_its_catalog_was_given_a_pod() {
-    let shelf = stage().await;
+async fn the_status_names_no_server_that_ended(shelf: &Shelf) {
     let registry = Registry::plain();
     let image = push_tide(&registry, "org/catalog:v1", &["1.0.0"]);
     let first = Leader::start(&shelf.cluster, HERE);
     shelf.declare("catalogs", "mine", grpc(&image)).await;
-    shelf
-        .status_is("mine", |it| {
-            let state = it.connection_state.as_ref();
-            state.is_some_and(|it| it.last_observed_state == "READY")
-        })
-        .await;
+    let ready = json!({"connectionState": {"lastObservedState": "READY"}});
+    shelf.reports("mine", ready).await;
     let store = first.end().await;
     // Which image that pod would have, nobody knows.
     let mut spec = grpc(&registry.image("org/catalog:v{ocp_minor_version}"));
     spec["grpcPodConfig"] = json!({"nodeSelector": {"a": "b"}});
     shelf.declare("catalogs", "mine", spec).await;
     let _second = Leader::with(&shelf.cluster, THERE, store, Share::default());
-    shelf
-        .status_is("mine", |it| {
-            let says = it.message.as_deref().unwrap_or_default();
-            says.contains("ocp_minor_version")
-                && it.connection_state.is_none()
-                && it.registry_service.is_none()
-        })
-        .await;
+    let reported =
+        json!({"message": "*ocp_minor_version*", "connectionState": null, "registryService": null});
+    shelf.reports("mine", reported).await;
 }

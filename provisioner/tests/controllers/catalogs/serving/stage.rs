@@ -2,16 +2,20 @@
 
 use catalog::registry::{Bounds, Client};
 use k8s_openapi::api::{core::v1::Service, discovery::v1::EndpointSlice, events::v1::Event};
-use kube::{Config, api::ListParams};
-use manifests::api::{catalog_source::CatalogSourceStatus, install};
+use kube::{Config, ResourceExt as _, api::ListParams};
+use manifests::api::install;
 use provisioner::settings::{Namespaces, Ports, Serving};
 
 use super::super::*;
-use crate::support::{Line, SYSTEM, apply, install_rights, namespace_object, until};
+use crate::support::{Line, SYSTEM, apply, install_rights, namespace_object};
 
 /// Addresses that nobody has: it is the control plane that is looked at, and no node.
 pub(in crate::catalogs) const HERE: &str = "192.0.2.1";
 pub(in crate::catalogs) const THERE: &str = "192.0.2.2";
+
+/// The bundles of catalogs with one version and with two.
+pub(in crate::catalogs) const ONE: [&str; 1] = ["tide.v1.0.0"];
+pub(in crate::catalogs) const BOTH: [&str; 2] = ["tide.v1.0.0", "tide.v1.1.0"];
 
 /// A provisioner that serves catalogs beside the one of the shelf, which does not.
 pub(in crate::catalogs) struct Leader {
@@ -129,6 +133,20 @@ impl Shelf {
         Api::namespaced(self.cluster.client().unwrap(), namespace)
     }
 
+    /// Deletes the CatalogSources of a namespace, and what was made for them, as the garbage collector would.
+    pub(in crate::catalogs) async fn clear(&self, namespace: &str) {
+        let (params, all) = (DeleteParams::default(), ListParams::default());
+        let sources = self.sources(namespace);
+        sources.delete_collection(&params, &all).await.unwrap();
+        let services = self.services(namespace);
+        for service in services.list(&all).await.unwrap() {
+            // A provisioner may have deleted it.
+            let _ = services.delete(&service.name_any(), &params).await;
+        }
+        let slices = self.slices(namespace);
+        slices.delete_collection(&params, &all).await.unwrap();
+    }
+
     /// Where a Service leads to: the one address, and the port.
     pub(in crate::catalogs) async fn leads_to(
         &self,
@@ -161,6 +179,12 @@ impl Shelf {
         Some((endpoint.addresses.first()?.clone(), port))
     }
 
+    /// The same of a Service in the first namespace that leads to the first address.
+    pub(in crate::catalogs) async fn serves(&self, service: &str, expected: &[&str]) -> u16 {
+        let service = format!("{}/{service}", NAMESPACES[0]);
+        self.hands_out(HERE, &service, expected).await
+    }
+
     /// Waits until clients of a Service get a catalog in which the package has these bundles.
     pub(in crate::catalogs) async fn hands_out(
         &self,
@@ -186,27 +210,12 @@ impl Shelf {
         .await
     }
 
-    /// Waits until a CatalogSource says this of itself.
-    pub(super) async fn status_is(&self, name: &str, is_it: impl Fn(&CatalogSourceStatus) -> bool) {
-        self.status_in("catalogs", name, is_it).await;
+    /// Waits for an event of a CatalogSource in the first namespace.
+    pub(super) async fn emits(&self, name: &str, reason: &str, words: &str) {
+        self.is_told(NAMESPACES[0], name, reason, words).await;
     }
 
-    pub(super) async fn status_in(
-        &self,
-        namespace: &str,
-        name: &str,
-        is_it: impl Fn(&CatalogSourceStatus) -> bool,
-    ) {
-        let sources = self.sources(namespace);
-        until(
-            &format!("{name} says so"),
-            async || sources.get(name).await.unwrap().status.unwrap_or_default(),
-            |status| is_it(status),
-        )
-        .await;
-    }
-
-    /// Waits for an event of a CatalogSource.
+    /// The same in any namespace.
     pub(super) async fn is_told(&self, namespace: &str, name: &str, reason: &str, words: &str) {
         let events: Api<Event> = Api::namespaced(self.cluster.client().unwrap(), namespace);
         eventually(&format!("{name}: {reason} {words}"), async || {

@@ -19,13 +19,17 @@ const CANNOT: &str =
 /// The number of writes that must not be answered.
 const ROUNDS: u32 = 10;
 
-/// A cluster in which OLM's Deployment runs, and nothing of OLM writes.
-async fn shelf() -> Shelf {
+// parity: switch-1, switch-5, switch-11, switch-olm-4, switch-olm-5
+#[tokio::test]
+async fn beside_olm_annotations_and_conditions_are_written() {
     let shelf = Shelf::bare().await;
     define(&shelf.cluster, "clusterserviceversions").await;
     shelf.olm(1).await;
     define(&shelf.cluster, "catalogsources").await;
-    shelf
+    Box::pin(our_annotation_is_written_and_nothing_else(&shelf)).await;
+    removed_conditions_are_applied_again(&shelf).await;
+    writes_of_others_are_not_answered(&shelf).await;
+    olm_variables_have_the_version_that_serves(&shelf).await;
 }
 
 impl Shelf {
@@ -58,17 +62,169 @@ fn applied(source: &CatalogSource) -> BTreeSet<String> {
     found
 }
 
-// parity: switch-11
-#[tokio::test]
-async fn conditions_removed_by_another_client_are_applied_again() {
-    let shelf = shelf().await;
+async fn our_annotation_is_written_and_nothing_else(shelf: &Shelf) {
+    let annotation = |text: &str| json!({CATALOG_IMAGE_TEMPLATE: text});
+    let spec = json!({"image": "example.com/catalog:any"});
+    let template = "example.com/catalog:v{kube_minor_version}";
     shelf
-        .declare_template("mine", "example.com/catalog:v{ocp_minor_version}")
+        .declare_with("catalogs", "mine", spec.clone(), annotation(template))
+        .await;
+    let source = shelf
+        .becomes("mine", "written", |it| {
+            let resolved = "core.rukpak.io/TemplateResolved True catalog image reference was successfully resolved";
+            conditions(it) == [resolved, "resolved_image True example.com/catalog:v36"]
+        })
+        .await;
+    assert_eq!(image(&source), "example.com/catalog:v36");
+    // What OLM says of it stays, and it may say it at any time.
+    let olms = json!({"status": {"message": "OLM's", "connectionState": {"address": "a:1", "lastObservedState": "CONNECTING"}}});
+    let sources = shelf.sources("catalogs");
+    merge_status(&sources, "mine", &olms).await;
+    let missing = json!({"metadata": {"annotations": {CATALOG_IMAGE_TEMPLATE: "example.com/catalog:v{ocp_minor_version}"}}});
+    merge(&sources, "mine", &missing).await;
+    let source = shelf
+        .becomes("mine", "unresolved", |it| {
+            let why = "core.rukpak.io/TemplateResolved False Cannot construct catalog image reference, variable \
+                       \"ocp_minor_version\" couldn't be resolved";
+            conditions(it) == [why, "resolved_image False example.com/catalog:v36"]
+        })
+        .await;
+    assert_eq!(
+        (image(&source), message(&source).as_str()),
+        ("example.com/catalog:v36", "OLM's")
+    );
+    let none = json!({"metadata": {"annotations": {CATALOG_IMAGE_TEMPLATE: null}}});
+    merge(&sources, "mine", &none).await;
+    let source = shelf
+        .becomes("mine", "plain", |it| conditions(it).is_empty())
+        .await;
+    assert_eq!(
+        (image(&source), message(&source).as_str()),
+        ("example.com/catalog:v36", "OLM's")
+    );
+
+    // A template where OLM cannot read it is told where it does no harm, and OLM's annotation is OLM's.
+    shelf
+        .declare_with("catalogs", "other", spec, json!({ANNOTATION: template}))
+        .await;
+    let in_place = json!({"image": template});
+    shelf.declare("catalogs", "braces", in_place).await;
+    let events: Api<k8s_openapi::api::events::v1::Event> =
+        Api::namespaced(shelf.cluster.client().unwrap(), "catalogs");
+    eventually("an event tells of the annotation", async || {
+        let all = events
+            .list(&kube::api::ListParams::default())
+            .await
+            .unwrap();
+        let notes: Vec<String> = all.into_iter().filter_map(|it| it.note).collect();
+        let is_told = notes.iter().any(|it| it.contains(CATALOG_IMAGE_TEMPLATE));
+        is_told.then_some(()).ok_or(format!("{notes:?}"))
+    })
+    .await;
+    let source = sources.get("other").await.unwrap();
+    assert_eq!(
+        (image(&source), &source.status),
+        ("example.com/catalog:any", &None)
+    );
+    let unsupported = format!(
+        "core.rukpak.io/TemplateResolved False OLM does not resolve a template in the image; move the template to the \
+         annotation {CATALOG_IMAGE_TEMPLATE}, and set any image in its place"
+    );
+    let source = shelf
+        .becomes("braces", "reported", |source| {
+            conditions(source) == [&*unsupported]
+        })
+        .await;
+    assert_eq!((image(&source), message(&source).as_str()), (template, ""));
+
+    nothing_is_lost_while_both_write(shelf, &sources).await;
+}
+
+/// How often a template changes while OLM writes.
+const TEMPLATES: u32 = 30;
+
+/// OLM and we write the same status, and we the image, all the time.
+async fn nothing_is_lost_while_both_write(shelf: &Shelf, sources: &Api<CatalogSource>) {
+    let template = |round: u32| format!("example.com/catalog:v{{kube_minor_version}}-{round}");
+    let spec = json!({"image": "example.com/catalog:any"});
+    let first = json!({CATALOG_IMAGE_TEMPLATE: template(0)});
+    shelf.declare_with("catalogs", "busy", spec, first).await;
+    let enough = CancellationToken::new();
+    let ours = async {
+        for round in 0..TEMPLATES {
+            let patch =
+                json!({"metadata": {"annotations": {CATALOG_IMAGE_TEMPLATE: template(round)}}});
+            merge(sources, "busy", &patch).await;
+            let expected = format!("example.com/catalog:v36-{round}");
+            let resolved = format!("resolved_image True {expected}");
+            shelf
+                .becomes("busy", &expected, |it| {
+                    has(it, &resolved) && image(it) == expected
+                })
+                .await;
+        }
+        enough.cancel();
+    };
+    let ((), written) = tokio::join!(ours, write_as_olm(sources, "busy", &enough));
+    let source = sources.get("busy").await.unwrap();
+    assert!(
+        has(&source, &format!("OlmsOwn True {written}")),
+        "{source:?}"
+    );
+    assert_eq!(message(&source), written.to_string());
+    assert_eq!(conditions(&source).len(), 3, "{source:?}");
+}
+
+/// Writes a status as OLM does, whole and over what it has read, until it is enough; says how often. What it has written
+/// has to be there each time that it comes back.
+async fn write_as_olm(sources: &Api<CatalogSource>, name: &str, enough: &CancellationToken) -> u32 {
+    let mut written = 0;
+    let mut turn = tokio::time::interval(std::time::Duration::from_millis(5));
+    while !enough.is_cancelled() {
+        turn.tick().await;
+        let mut source = sources.get(name).await.unwrap();
+        let mut status = status(&source);
+        let olms = |it: &&mut Condition| it.type_ == "OlmsOwn";
+        let found = status.conditions.iter().find(|it| it.type_ == "OlmsOwn");
+        if written > 0 {
+            assert_eq!(found.unwrap().message, written.to_string());
+            assert_eq!(status.message, Some(written.to_string()));
+        }
+        let next = (written + 1).to_string();
+        match status.conditions.iter_mut().find(olms) {
+            Some(condition) => condition.message.clone_from(&next),
+            None => status.conditions.insert(
+                0,
+                Condition {
+                    type_: "OlmsOwn".to_owned(),
+                    status: "True".to_owned(),
+                    reason: "Counting".to_owned(),
+                    message: next.clone(),
+                    last_transition_time: Time(Timestamp::UNIX_EPOCH),
+                    observed_generation: None,
+                },
+            ),
+        }
+        status.message = Some(next);
+        source.status = Some(status);
+        let params = PostParams::default();
+        match sources.replace_status(name, &params, &source).await {
+            Ok(_) => written += 1,
+            Err(kube::Error::Api(status)) if status.code == 409 => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+    written
+}
+
+async fn removed_conditions_are_applied_again(shelf: &Shelf) {
+    shelf
+        .declare_template("removed", "example.com/catalog:v{ocp_minor_version}")
         .await;
     let why = format!("core.rukpak.io/TemplateResolved False {CANNOT}");
     let kept = "resolved_image False example.com/catalog:any";
     let source = shelf
-        .becomes("mine", "reported", |source| {
+        .becomes("removed", "reported", |source| {
             conditions(source) == [&*why, kept]
         })
         .await;
@@ -89,15 +245,15 @@ async fn conditions_removed_by_another_client_are_applied_again() {
                 "lastTransitionTime": "2026-01-01T00:00:00Z",
             }],
         });
-        let mut source = sources.get("mine").await.unwrap();
+        let mut source = sources.get("removed").await.unwrap();
         source.status = serde_json::from_value(others).unwrap();
         sources
-            .replace_status("mine", &PostParams::default(), &source)
+            .replace_status("removed", &PostParams::default(), &source)
             .await
             .unwrap();
         let own = format!("OlmsOwn True {message}");
         let source = shelf
-            .becomes("mine", "reported again", |source| {
+            .becomes("removed", "reported again", |source| {
                 let all = conditions(source);
                 all.contains(&why) && all.contains(&own) && all.len() == 3
             })
@@ -107,19 +263,16 @@ async fn conditions_removed_by_another_client_are_applied_again() {
 }
 
 /// A client that reacts to each write of the provisioner would loop forever if the provisioner answered its writes.
-// parity: switch-olm-5
-#[tokio::test]
-async fn writes_of_others_are_not_answered() {
-    let shelf = shelf().await;
+async fn writes_of_others_are_not_answered(shelf: &Shelf) {
     let template = "example.com/catalog:v{kube_minor_version}";
-    shelf.declare_template("mine", template).await;
+    shelf.declare_template("watched", template).await;
     let resolved = "resolved_image True example.com/catalog:v36";
     let source = shelf
-        .becomes("mine", "resolved", |source| has(source, resolved))
+        .becomes("watched", "resolved", |source| has(source, resolved))
         .await;
 
     let sources = shelf.sources("catalogs");
-    let params = WatchParams::default().fields("metadata.name=mine");
+    let params = WatchParams::default().fields("metadata.name=watched");
     let version = source.resource_version().unwrap();
     let events = sources.watch(&params, &version).await.unwrap();
     let mut last = String::new();
@@ -127,9 +280,9 @@ async fn writes_of_others_are_not_answered() {
         let note = json!({"metadata": {"annotations": {"example.com/note": round.to_string()}}});
         let status = json!({"status": {"message": format!("OLM's {round}")}});
         let params = PatchParams::default();
-        merge(&sources, "mine", &note).await;
+        merge(&sources, "watched", &note).await;
         let written = sources
-            .patch_status("mine", &params, &Patch::Merge(status))
+            .patch_status("watched", &params, &Patch::Merge(status))
             .await
             .unwrap();
         last = written.resource_version().unwrap();
@@ -152,7 +305,7 @@ async fn writes_of_others_are_not_answered() {
         }
     }
     assert_eq!(seen, 2 * ROUNDS);
-    let rests = sources.get("mine").await.unwrap();
+    let rests = sources.get("watched").await.unwrap();
     assert_eq!(rests.resource_version(), Some(last));
 }
 
@@ -183,16 +336,13 @@ async fn report_version(shelf: &Shelf, version: &str) {
     merge_status(&api, "operator-lifecycle-manager", &status).await;
 }
 
-// parity: switch-5
-#[tokio::test]
-async fn olm_variables_have_the_version_of_the_olm_that_serves() {
-    let shelf = shelf().await;
+async fn olm_variables_have_the_version_that_serves(shelf: &Shelf) {
     let template =
         "example.com/catalog:v{olm_major_version}.{olm_minor_version}.{olm_patch_version}";
-    shelf.declare_template("mine", template).await;
+    shelf.declare_template("versions", template).await;
     // The tag of the image of its Deployment.
     shelf
-        .write_image("mine", "example.com/catalog:v0.38.0")
+        .write_image("versions", "example.com/catalog:v0.38.0")
         .await;
 
     let deployments: Api<Deployment> = Api::namespaced(shelf.cluster.client().unwrap(), "olm");
@@ -216,7 +366,7 @@ async fn olm_variables_have_the_version_of_the_olm_that_serves() {
          ClusterServiceVersion packageserver declares it; set label olm.version on Deployment catalog-operator"
     );
     let source = shelf
-        .becomes("mine", "unresolved", |source| has(source, &why))
+        .becomes("versions", "unresolved", |source| has(source, &why))
         .await;
     assert_eq!(image(&source), "example.com/catalog:v0.38.0");
 
@@ -228,17 +378,17 @@ async fn olm_variables_have_the_version_of_the_olm_that_serves() {
         apply(&shelf.cluster, &object).await;
     }
     shelf
-        .write_image("mine", "example.com/catalog:v0.39.1")
+        .write_image("versions", "example.com/catalog:v0.39.1")
         .await;
     let (name, _) = CLUSTER_OPERATOR;
     apply(&shelf.cluster, &definition(CLUSTER_OPERATOR)).await;
     shelf.cluster.wait_established(name).await.unwrap();
-    report_version(&shelf, "0.40.0").await;
+    report_version(shelf, "0.40.0").await;
     shelf
-        .write_image("mine", "example.com/catalog:v0.40.0")
+        .write_image("versions", "example.com/catalog:v0.40.0")
         .await;
     change(json!({"metadata": {"labels": {"olm.version": "0.41.0"}}})).await;
     shelf
-        .write_image("mine", "example.com/catalog:v0.41.0")
+        .write_image("versions", "example.com/catalog:v0.41.0")
         .await;
 }
