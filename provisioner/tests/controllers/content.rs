@@ -1,7 +1,6 @@
 //! The content service, in this process, against a control plane of its own: there is no Bundle controller that would
 //! have a say about these Bundles, and no garbage collector.
 
-mod access;
 mod bundles;
 mod kept;
 mod permissions;

@@ -1,4 +1,4 @@
-//! `/bundles/<name>.tgz`.
+//! `/bundles/<name>.tgz`: who may read what, and in which form.
 
 use kube::ResourceExt;
 use reqwest::Method;
@@ -7,37 +7,40 @@ use serde_json::json;
 use super::site::{Answer, Site, digest, files, image, saying};
 
 #[tokio::test]
-async fn plain_content_is_served_as_it_came_and_missing_content_explained() {
+async fn bundle_content_is_served_to_readers() {
     let site = Site::new().await;
     let token = site.token(&["bundle-reader"]).await;
+    invalid_tokens_and_unknown_routes_are_rejected(&site).await;
     missing_content_is_explained(&site, &token).await;
+    plain_content_is_served_as_it_came(&site, &token).await;
+    registry_content_is_served_in_both_forms(&site, &token).await;
+}
+
+async fn plain_content_is_served_as_it_came(site: &Site, token: &str) {
     let content = saying("hello");
     let bundle = site.bundle("plain", image()).await;
     site.unpacked(&bundle, &site.stored(&content)).await;
     let path = format!("/bundles/{}.tgz", bundle.name_any());
 
-    let answer = site.get(&path, &token).await;
+    let answer = site.get(&path, token).await;
     assert_eq!(answer.content(), content);
     assert_eq!(answer.header("content-type"), "application/gzip");
     let tag = format!("\"{}\"", digest(&content));
     assert_eq!(answer.header("etag"), tag);
 
-    let again = site.request(Method::GET, &path, &token).await;
+    let again = site.request(Method::GET, &path, token).await;
     let again = Answer::of(again.header("If-None-Match", &tag)).await;
     assert_eq!((again.status.as_u16(), again.body.len()), (304, 0));
 
-    let head = Answer::of(site.request(Method::HEAD, &path, &token).await).await;
+    let head = Answer::of(site.request(Method::HEAD, &path, token).await).await;
     assert_eq!((head.status.as_u16(), head.body.len()), (200, 0));
     assert_eq!(head.header("etag"), tag);
 
-    let odd = site.get(&format!("{path}?content=odd"), &token).await;
+    let odd = site.get(&format!("{path}?content=odd"), token).await;
     assert_eq!(odd.refusal().1, "UnknownQuery");
 }
 
-#[tokio::test]
-async fn registry_content_is_served_as_plain_objects_and_on_request_as_it_came() {
-    let site = Site::new().await;
-    let token = site.token(&["bundle-reader"]).await;
+async fn registry_content_is_served_in_both_forms(site: &Site, token: &str) {
     let csv = json!({
         "apiVersion": "operators.coreos.com/v1alpha1",
         "kind": "ClusterServiceVersion",
@@ -64,7 +67,7 @@ async fn registry_content_is_served_as_plain_objects_and_on_request_as_it_came()
     site.unpacked(&bundle, &site.stored(&content)).await;
     let path = format!("/bundles/{}.tgz", bundle.name_any());
 
-    let answer = site.get(&path, &token).await;
+    let answer = site.get(&path, token).await;
     let plain = answer.content();
     let text = plain.read("manifests/manifest.yaml").unwrap();
     let text = std::str::from_utf8(text).unwrap();
@@ -72,28 +75,81 @@ async fn registry_content_is_served_as_plain_objects_and_on_request_as_it_came()
     assert!(!text.contains("ClusterServiceVersion"), "{text}");
     assert_eq!(answer.header("etag"), format!("\"{}\"", digest(&plain)));
 
-    let again = site.get(&format!("{path}?content=plain"), &token).await;
+    let again = site.get(&format!("{path}?content=plain"), token).await;
     assert_eq!(again.body, answer.body);
-    let original = site.get(&format!("{path}?content=original"), &token).await;
+    let original = site.get(&format!("{path}?content=original"), token).await;
     assert_eq!(original.content(), content);
+}
+
+async fn invalid_tokens_and_unknown_routes_are_rejected(site: &Site) {
+    let browser = site.browser(&site.authority().await);
+    for (method, path) in [
+        (Method::GET, "/bundles/a.tgz"),
+        (Method::HEAD, "/bundles/a.tgz"),
+        (Method::GET, "/uploads/a.tgz"),
+        (Method::PUT, "/uploads/a.tgz"),
+    ] {
+        let answer = Answer::of(browser.request(method.clone(), site.url(path))).await;
+        assert_eq!(answer.status, 401, "{method} {path}");
+        assert_eq!(answer.header("www-authenticate"), "Bearer");
+        if method != Method::HEAD {
+            let (_, reason, message) = answer.refusal();
+            assert_eq!(reason, "Unauthorized");
+            let remedy = "Authorization: Bearer <token>";
+            assert!(message.contains(remedy), "{message}");
+        }
+    }
+
+    let token = site.token(&["bundle-reader", "bundle-uploader"]).await;
+    // The payload of a real token with the signature of nobody.
+    let mut parts: Vec<_> = token.split('.').collect();
+    parts[2] = "c2lnbmF0dXJl";
+    let forged = parts.join(".");
+    for bad in [forged.as_str(), "nonsense", "a.b.c"] {
+        let (status, reason, message) = site.get("/bundles/a.tgz", bad).await.refusal();
+        assert_eq!((status, &*reason), (401, "Unauthorized"));
+        assert!(message.contains("not valid for this cluster"), "{message}");
+        assert!(!message.contains(bad), "{message}");
+        let large = site.put("a", bad, vec![0; 8 << 20]).await;
+        assert_eq!(large.status, 401);
+    }
+
+    for path in [
+        "/",
+        "/bundles",
+        "/bundles/",
+        "/bundles/a",
+        "/bundles/..%2fa.tgz",
+        "/metrics",
+        "/bundles/a/b.tgz",
+    ] {
+        assert_eq!(
+            site.get(path, &token).await.refusal().1,
+            "NotFound",
+            "{path}"
+        );
+    }
+    for (method, path) in [
+        (Method::PUT, "/bundles/a.tgz"),
+        (Method::POST, "/uploads/a.tgz"),
+        (Method::DELETE, "/uploads/a.tgz"),
+    ] {
+        let request = site.request(method.clone(), path, &token).await;
+        assert_eq!(Answer::of(request).await.status, 405, "{method} {path}");
+    }
 }
 
 async fn missing_content_is_explained(site: &Site, token: &str) {
     let absent = site.get("/bundles/absent.tgz", token).await.refusal();
-    assert_eq!(
-        absent,
-        (
-            404,
-            "NotFound".to_owned(),
-            "there is no Bundle absent".to_owned()
-        )
-    );
+    let (status, reason, message) = absent;
+    assert_eq!((status, &*reason), (404, "NotFound"));
+    assert_eq!(message, "there is no Bundle absent");
 
     let bundle = site.bundle("plain", image()).await;
     let name = bundle.name_any();
     let path = format!("/bundles/{name}.tgz");
     let (status, reason, message) = site.get(&path, token).await.refusal();
-    assert_eq!((status, reason.as_str()), (404, "NotUnpacked"));
+    assert_eq!((status, &*reason), (404, "NotUnpacked"));
     assert_eq!(message, format!("Bundle {name} has no content yet"));
 
     let condition = json!({

@@ -12,7 +12,10 @@ use unpacker::{
     store::{Budget, Stored},
 };
 
-use super::site::{Site, digest, noise, saying};
+use super::{
+    site::{Site, digest, noise, packed, saying},
+    uploads::maps,
+};
 use crate::support::{delete, unique};
 
 fn stored(site: &Site, content: &manifests::content::Content) -> Stored {
@@ -42,13 +45,20 @@ async fn restore(site: &Site, bundle: &Bundle) -> Result<Option<upload::Upload>,
     upload::restore(&site.client, &site.settings, bundle).await
 }
 
-// parity: b19, rukpak-22
+// parity: b19, g5, rukpak-15, rukpak-22, complaint-16
 #[tokio::test]
-async fn an_upload_of_several_pieces_survives_the_loss_of_the_store() {
+async fn uploads_outlast_the_store_and_damage_is_noticed() {
     let site = Site::new().await;
+    an_upload_survives_the_loss_of_the_store(&site).await;
+    damage_is_noticed_and_another_upload_heals_it(&site).await;
+    config_maps_of_others_are_left_alone(&site).await;
+    Box::pin(large_uploads_are_kept_in_a_lasting_store()).await;
+}
+
+async fn an_upload_survives_the_loss_of_the_store(site: &Site) {
     let bundle = site.waiting().await;
     let content = noise(2 << 20);
-    assert_eq!(upload_of(&site, &bundle, &content).await, Kept::New);
+    assert_eq!(upload_of(site, &bundle, &content).await, Kept::New);
     for number in 0..3 {
         let name = format!("{}-upload-{number}", bundle.name_any());
         let map = site.config_maps().get(&name).await.unwrap();
@@ -66,15 +76,15 @@ async fn an_upload_of_several_pieces_survives_the_loss_of_the_store() {
         memory: 0,
     };
     let empty = Store::open(folder.path(), budget).unwrap();
-    let upload = restore(&site, &bundle).await.unwrap().unwrap();
+    let upload = restore(site, &bundle).await.unwrap().unwrap();
     let back = upload.store(&empty, &Options::default()).unwrap();
     assert_eq!(back.digest, digest(&content));
-    assert_eq!(upload_of(&site, &bundle, &content).await, Kept::Already);
+    assert_eq!(upload_of(site, &bundle, &content).await, Kept::Already);
 
     // Another upload replaces a longer or incomplete one.
     let short = saying("short");
-    upload_of(&site, &bundle, &short).await;
-    assert_eq!(restored(&site, &bundle).await, Some(digest(&short)));
+    upload_of(site, &bundle, &short).await;
+    assert_eq!(restored(site, &bundle).await, Some(digest(&short)));
     for number in 1..3 {
         let name = format!("{}-upload-{number}", bundle.name_any());
         let left = site.config_maps().get_opt(&name).await.unwrap();
@@ -86,10 +96,10 @@ async fn an_upload_of_several_pieces_survives_the_loss_of_the_store() {
         &format!("{}-upload", bundle.name_any()),
     )
     .await;
-    assert_eq!(restored(&site, &bundle).await, None);
+    assert_eq!(restored(site, &bundle).await, None);
     let second = saying("second");
-    assert_eq!(upload_of(&site, &bundle, &second).await, Kept::New);
-    assert_eq!(restored(&site, &bundle).await, Some(digest(&second)));
+    assert_eq!(upload_of(site, &bundle, &second).await, Kept::New);
+    assert_eq!(restored(site, &bundle).await, Some(digest(&second)));
 
     // Without a garbage collector, the ConfigMaps of a deleted Bundle stay. They are not those of its successor.
     let api = Api::<Bundle>::all(site.client.clone());
@@ -97,24 +107,21 @@ async fn an_upload_of_several_pieces_survives_the_loss_of_the_store() {
     let successor = Bundle::new(&bundle.name_any(), bundle.spec.clone());
     let successor = api.create(&PostParams::default(), &successor).await;
     let successor = successor.unwrap();
-    assert_eq!(restored(&site, &successor).await, None);
-    assert_eq!(upload_of(&site, &successor, &second).await, Kept::New);
-    assert_eq!(restored(&site, &successor).await, Some(digest(&second)));
+    assert_eq!(restored(site, &successor).await, None);
+    assert_eq!(upload_of(site, &successor, &second).await, Kept::New);
+    assert_eq!(restored(site, &successor).await, Some(digest(&second)));
 }
 
-// parity: g5
-#[tokio::test]
-async fn damage_is_noticed_and_another_upload_heals_it() {
-    let site = Site::new().await;
+async fn damage_is_noticed_and_another_upload_heals_it(site: &Site) {
     let bundle = site.waiting().await;
     let content = noise(1 << 20);
     let maps = site.config_maps();
     let chunk = format!("{}-upload-1", bundle.name_any());
 
-    upload_of(&site, &bundle, &content).await;
+    upload_of(site, &bundle, &content).await;
     let mut changed = maps.get(&chunk).await.unwrap();
     maps.delete(&chunk, &DeleteParams::default()).await.unwrap();
-    let error = restore(&site, &bundle).await.unwrap_err();
+    let error = restore(site, &bundle).await.unwrap_err();
     assert!(
         matches!(error, Error::Damaged { .. }) && error.to_string().contains(&chunk),
         "{error}"
@@ -129,7 +136,7 @@ async fn damage_is_noticed_and_another_upload_heals_it() {
         .unwrap();
     bytes.0[0] ^= 1;
     maps.create(&PostParams::default(), &changed).await.unwrap();
-    let error = restore(&site, &bundle).await.unwrap_err();
+    let error = restore(site, &bundle).await.unwrap_err();
     assert!(
         error.to_string().contains("not what was uploaded"),
         "{error}"
@@ -137,13 +144,11 @@ async fn damage_is_noticed_and_another_upload_heals_it() {
 
     // The index says that this very content is kept, so that only other content makes a difference.
     let other = saying("other");
-    upload_of(&site, &bundle, &other).await;
-    assert_eq!(restored(&site, &bundle).await, Some(digest(&other)));
+    upload_of(site, &bundle, &other).await;
+    assert_eq!(restored(site, &bundle).await, Some(digest(&other)));
 }
 
-#[tokio::test]
-async fn config_maps_of_others_are_left_alone() {
-    let site = Site::new().await;
+async fn config_maps_of_others_are_left_alone(site: &Site) {
     for suffix in ["upload", "upload-0"] {
         let bundle = site.waiting().await;
         let name = format!("{}-{suffix}", bundle.name_any());
@@ -154,12 +159,43 @@ async fn config_maps_of_others_are_left_alone() {
             .patch(&name, &params, &Patch::Apply(&theirs))
             .await
             .unwrap();
-        let error = keep(&site, &bundle, &stored(&site, &saying("x")))
+        let error = keep(site, &bundle, &stored(site, &saying("x")))
             .await
             .unwrap_err();
         let message = format!("ConfigMap {}/{name} is in the way", site.namespace);
         assert!(error.to_string().starts_with(&message), "{error}");
         assert_eq!(maps.get(&name).await.unwrap(), before);
-        assert_eq!(restored(&site, &bundle).await, None);
+        assert_eq!(restored(site, &bundle).await, None);
     }
+}
+
+async fn large_uploads_are_kept_in_a_lasting_store() {
+    let site = Site::with(|settings| settings.persistent_store = true).await;
+    let token = site.token(&["bundle-uploader"]).await;
+    let bundle = site.waiting().await;
+    let name = bundle.name_any();
+    let content = noise(9 << 20);
+    let answer = site.put(&name, &token, packed(&content)).await;
+    assert_eq!(answer.status, 201, "{:?}", answer.refusal());
+    assert_eq!(maps(&site).await, [format!("{name}-upload")]);
+    let restored = upload::restore(&site.client, &site.settings, &bundle).await;
+    let restored = restored.unwrap().unwrap();
+    assert_eq!(
+        (restored.digest(), restored.archive()),
+        (digest(&content), None)
+    );
+    let options = unpacker::Options::default();
+    let path = format!("/uploads/{name}.tgz");
+    assert_eq!(site.get(&path, &token).await.content(), content);
+    assert_eq!(
+        restored.store(&site.store, &options).unwrap().digest,
+        digest(&content)
+    );
+
+    site.store.remove(&digest(&content)).unwrap();
+    let lost = restored.store(&site.store, &options).unwrap_err();
+    assert!(
+        lost.is_terminal() && lost.to_string().contains("gone from the store"),
+        "{lost}"
+    );
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{
     site::{Site, digest, packed, saying},
-    uploads::maps,
+    uploads::{self, clear, maps},
 };
 
 /// The rule for the content of one Bundle.
@@ -20,8 +20,18 @@ fn content_of(bundle: &str, verbs: &[&str]) -> Value {
 
 // parity: b19-2
 #[tokio::test]
-async fn a_role_with_resource_names_allows_those_bundles_only() {
+async fn uploads_need_a_permission_and_an_unchanged_bundle() {
     let site = Site::new().await;
+    roles_with_resource_names_allow_those_bundles(&site).await;
+    the_permission_on_the_url_is_deprecated(&site).await;
+    clear(&site).await;
+    uploads::content_client_uploads_only_declared_content(&site).await;
+    clear(&site).await;
+    let token = site.token(&["bundle-uploader"]).await;
+    uploads::changes_during_uploads_leave_nothing(&site, &token).await;
+}
+
+async fn roles_with_resource_names_allow_those_bundles(site: &Site) {
     let content = saying("mine");
     let [mine, other] = [
         site.expecting(&digest(&content)).await.name_any(),
@@ -31,7 +41,7 @@ async fn a_role_with_resource_names_allows_those_bundles_only() {
     // The same digest in another Bundle does not extend the permission.
     for other in [other.as_str(), "absent"] {
         let (status, reason, message) = site.put(other, &token, packed(&content)).await.refusal();
-        assert_eq!((status, reason.as_str()), (403, "Forbidden"), "{message}");
+        assert_eq!((status, &*reason), (403, "Forbidden"), "{message}");
         let problem =
             format!("is not allowed to update bundles.core.rukpak.io/content of Bundle {other};");
         assert!(message.contains(&problem), "{message}");
@@ -40,7 +50,7 @@ async fn a_role_with_resource_names_allows_those_bundles_only() {
             "{message}"
         );
     }
-    assert_eq!(maps(&site).await, [""; 0]);
+    assert_eq!(maps(site).await, [""; 0]);
     assert!(site.store.digests().unwrap().is_empty());
 
     let answer = site.put(&mine, &token, packed(&content)).await;
@@ -67,9 +77,7 @@ async fn a_role_with_resource_names_allows_those_bundles_only() {
     );
 }
 
-#[tokio::test]
-async fn the_permission_on_the_url_still_counts_and_is_deprecated() {
-    let site = Site::new().await;
+async fn the_permission_on_the_url_is_deprecated(site: &Site) {
     let name = site.waiting().await.name_any();
     let rules = json!([{"nonResourceURLs": ["/uploads/*"], "verbs": ["get", "update"]}]);
     let token = site.token_with(&rules).await;

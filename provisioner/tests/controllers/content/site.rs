@@ -30,7 +30,7 @@ use tokio::{sync::OnceCell, task::JoinHandle, time};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use unpacker::{Digest, Format, Store, Tree, store::Budget};
 
-use crate::support::{PATIENCE, apply, define, eventually, merge_status, unique};
+use crate::support::{self, PATIENCE, apply, define, eventually, merge_status, unique};
 
 /// The control plane of these tests, with our definitions and the two roles of the install file.
 pub(super) async fn cluster() -> &'static Cluster {
@@ -66,15 +66,8 @@ pub(crate) async fn apply_roles(cluster: &Cluster) {
 
 /// Grants a ServiceAccount these rules in the whole cluster.
 pub(super) async fn grant(cluster: &Cluster, namespace: &str, account: &str, rules: &Value) {
-    let name = unique("granted");
-    let role = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRole",
-        "metadata": {"name": name},
-        "rules": rules,
-    });
-    apply(cluster, &role).await;
-    bind(cluster, namespace, account, &name).await;
+    let subject = json!({"kind": "ServiceAccount", "name": account, "namespace": namespace});
+    support::grant(cluster, &subject, None, &unique("granted"), rules).await;
 }
 
 async fn bind(cluster: &Cluster, namespace: &str, account: &str, role: &str) {

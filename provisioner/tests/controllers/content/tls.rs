@@ -9,7 +9,7 @@ use kube::{
     api::{ObjectMeta, PostParams},
 };
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, KeyUsagePurpose};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::site::{Site, namespace};
 use crate::support::{apply, delete, eventually, merge};
@@ -51,33 +51,23 @@ async fn another(site: &Site, first: &str) -> String {
     .await
 }
 
+/// Changes annotations of the authority's Secret.
+async fn annotate(site: &Site, annotations: Value) {
+    let patch = json!({"metadata": {"annotations": annotations}});
+    merge(&site.secrets(), NAME, &patch).await;
+}
+
 // parity: rukpak-23, rukpak-44
 #[tokio::test]
-async fn a_lost_or_damaged_authority_is_made_anew_without_a_restart() {
-    let site = Site::new().await;
-    let first = site.authority().await;
-    assert!(believes(&site, &first).await);
-    // What is published is there again after whatever wakes the service: here a change of the Secret.
-    delete(&site.config_maps(), NAME).await;
-    let note = json!({"metadata": {"annotations": {"example.com/note": "x"}}});
-    merge(&site.secrets(), NAME, &note).await;
-    assert_eq!(site.authority().await, first);
-    let secret = site.secrets().get(NAME).await.unwrap();
-    assert_eq!(secret.type_.as_deref(), Some("kubernetes.io/tls"));
-    delete(&site.secrets(), NAME).await;
-    let second = another(&site, &first).await;
-    assert!(believes(&site, &second).await);
-    assert!(!believes(&site, &first).await);
-    // A damaged one is replaced, too.
-    let damage = json!({"data": {"tls.key": "bm9uc2Vuc2U="}});
-    merge(&site.secrets(), NAME, &damage).await;
-    let third = another(&site, &second).await;
-    assert!(believes(&site, &third).await);
+async fn replicas_share_one_authority_that_is_replaced_and_succeeded() {
+    let site = replicas_share_one_authority().await;
+    a_lost_or_damaged_authority_is_made_anew(&site).await;
+    a_successor_is_published_before_it_signs(&site).await;
     site.stop().await;
 }
 
-#[tokio::test]
-async fn replicas_share_one_authority_and_each_has_its_own_certificate() {
+/// Each replica has its own certificate. Returns one replica; the others have ended.
+async fn replicas_share_one_authority() -> Site {
     let namespace = namespace().await;
     let mut sites = Vec::new();
     for _ in 0..3 {
@@ -93,44 +83,69 @@ async fn replicas_share_one_authority_and_each_has_its_own_certificate() {
     for site in &sites {
         until_believed(site, &published).await;
     }
+    let site = sites.pop().unwrap();
+    for other in sites {
+        other.stop().await;
+    }
+    site
 }
 
-// parity: rukpak-23
-#[tokio::test]
-async fn a_successor_is_published_before_it_signs() {
-    let site = Site::new().await;
+async fn a_lost_or_damaged_authority_is_made_anew(site: &Site) {
+    let first = site.authority().await;
+    assert!(believes(site, &first).await);
+    // What is published is there again after whatever wakes the service: here a change of the Secret.
+    delete(&site.config_maps(), NAME).await;
+    annotate(site, json!({"example.com/note": "x"})).await;
+    assert_eq!(site.authority().await, first);
+    let secret = site.secrets().get(NAME).await.unwrap();
+    assert_eq!(secret.type_.as_deref(), Some("kubernetes.io/tls"));
+    delete(&site.secrets(), NAME).await;
+    let second = another(site, &first).await;
+    assert!(believes(site, &second).await);
+    assert!(!believes(site, &first).await);
+    // A damaged one is replaced, too.
+    let damage = json!({"data": {"tls.key": "bm9uc2Vuc2U="}});
+    merge(&site.secrets(), NAME, &damage).await;
+    let third = another(site, &second).await;
+    assert!(believes(site, &third).await);
+}
+
+async fn a_successor_is_published_before_it_signs(site: &Site) {
     let first = site.authority().await;
     let secret = site.secrets().get(NAME).await.unwrap();
     let soon = Timestamp::now() + SignedDuration::from_hours(50 * 24);
     assert!(secret.annotations().contains_key("core.rukpak.io/ends"));
-    let ends = json!({"metadata": {"annotations": {"core.rukpak.io/ends": soon.to_string()}}});
-    merge(&site.secrets(), NAME, &ends).await;
-    let both = another(&site, &first).await;
+    annotate(site, json!({"core.rukpak.io/ends": soon.to_string()})).await;
+    let both = another(site, &first).await;
     assert_eq!(both.matches("BEGIN CERTIFICATE").count(), 2);
     assert!(both.starts_with(first.trim_end()));
-    assert!(believes(&site, &first).await && believes(&site, &both).await);
+    assert!(believes(site, &first).await && believes(site, &both).await);
 
     // A month before its end, and a month after its successor was published.
     let past = Timestamp::now() + SignedDuration::from_hours(330 * 24);
     let soon = Timestamp::now() + SignedDuration::from_hours(20 * 24);
-    let ends = json!({"metadata": {"annotations": {
-        "core.rukpak.io/ends": soon.to_string(),
-        "core.rukpak.io/successor-ends": past.to_string(),
-    }}});
-    merge(&site.secrets(), NAME, &ends).await;
+    let (soon, past) = (soon.to_string(), past.to_string());
+    let ends = json!({"core.rukpak.io/ends": soon, "core.rukpak.io/successor-ends": past});
+    annotate(site, ends).await;
     eventually("succession", async || {
-        let gone = !believes(&site, &first).await;
+        let gone = !believes(site, &first).await;
         gone.then_some(())
             .ok_or_else(|| "the first authority signs still".to_owned())
     })
     .await;
     // Whoever has read the ConfigMap in the month between still believes.
-    assert!(believes(&site, &both).await);
-    assert!(believes(&site, &site.authority().await).await);
+    assert!(believes(site, &both).await);
+    assert!(believes(site, &site.authority().await).await);
 }
 
+// parity: rukpak-44
 #[tokio::test]
-async fn a_secret_of_somebody_else_is_never_overwritten() {
+async fn secrets_of_others_are_followed_and_never_overwritten() {
+    secrets_of_others_are_never_overwritten().await;
+    the_secret_of_cert_manager_is_followed().await;
+}
+
+async fn secrets_of_others_are_never_overwritten() {
     let namespace = namespace().await;
     let mut theirs = serde_json::to_value(secret(NAME, &authority(&namespace))).unwrap();
     theirs["metadata"]["namespace"] = json!(namespace);
@@ -193,9 +208,7 @@ fn secret(name: &str, served: &Served) -> Secret {
     }
 }
 
-// parity: rukpak-44
-#[tokio::test]
-async fn the_secret_of_cert_manager_is_served_with_and_followed() {
+async fn the_secret_of_cert_manager_is_followed() {
     let namespace = namespace().await;
     // It is named, and not there yet.
     let mut site = Site::start(namespace.clone(), Some("given"), |_| {}).await;

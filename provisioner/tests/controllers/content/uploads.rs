@@ -18,7 +18,7 @@ use tokio::{sync::oneshot, task::JoinHandle};
 use super::site::{
     Answer, Site, digest, files, image, noise, packed, saying, upload as source, upload_of,
 };
-use crate::support::{eventually, unique};
+use crate::support::{delete, eventually, unique};
 
 /// The names of all ConfigMaps but the authority's.
 pub(super) async fn maps(site: &Site) -> Vec<String> {
@@ -31,20 +31,42 @@ pub(super) async fn maps(site: &Site) -> Vec<String> {
     names.filter(|name| name.contains("-upload")).collect()
 }
 
+/// Removes all uploads from the cluster and the store, so that the next step starts without any.
+pub(super) async fn clear(site: &Site) {
+    for name in maps(site).await {
+        delete(&site.config_maps(), &name).await;
+    }
+    for digest in site.store.digests().unwrap() {
+        site.store.remove(&digest).unwrap();
+    }
+}
+
+// parity: b19-2
 #[tokio::test]
-async fn an_upload_is_kept_and_told_to_the_bundle() {
+async fn uploads_are_kept_or_rejected_without_a_trace() {
     let site = Site::new().await;
     let token = site.token(&["bundle-uploader"]).await;
+    invalid_archives_leave_nothing(&site, &token).await;
+    an_upload_must_have_the_digest_of_the_bundle(&site, &token).await;
+    clear(&site).await;
+    rejected_uploads_take_no_content(&site, &token).await;
+    clear(&site).await;
+    an_upload_is_kept_and_told_to_the_bundle(&site, &token).await;
+    uploads_are_answered_as_rukpak_answers_them(&site, &token).await;
+    site.stop().await;
+}
+
+async fn an_upload_is_kept_and_told_to_the_bundle(site: &Site, token: &str) {
     let bundle = site.waiting().await;
     let name = bundle.name_any();
     let content = saying("hello");
 
-    let answer = site.put(&name, &token, packed(&content)).await;
+    let answer = site.put(&name, token, packed(&content)).await;
     assert_eq!(answer.status, 201, "{:?}", answer.refusal());
     let accepted: Value = serde_json::from_slice(&answer.body).unwrap();
     assert_eq!(accepted["digest"], digest(&content).to_string());
     assert_eq!(
-        maps(&site).await,
+        maps(site).await,
         [format!("{name}-upload"), format!("{name}-upload-0")]
     );
 
@@ -52,38 +74,31 @@ async fn an_upload_is_kept_and_told_to_the_bundle() {
     assert_eq!(status.phase, Some(Phase::Pending));
     let condition = &status.conditions[0];
     let told = (
-        condition.type_.as_str(),
-        condition.status.as_str(),
-        condition.reason.as_str(),
-        condition.message.as_str(),
+        &*condition.type_,
+        &*condition.status,
+        &*condition.reason,
+        &*condition.message,
     );
     let message = "received bundle upload, waiting for provisioner to unpack it.";
     assert_eq!(told, ("Unpacked", "False", "UnpackPending", message));
 
     let path = format!("/uploads/{name}.tgz");
-    assert_eq!(site.get(&path, &token).await.content(), content);
+    assert_eq!(site.get(&path, token).await.content(), content);
     let restored = upload::restore(&site.client, &site.settings, &bundle)
         .await
         .unwrap();
     assert_eq!(restored.unwrap().digest(), digest(&content));
-    site.stop().await;
 }
 
-#[tokio::test]
-async fn uploads_are_answered_as_rukpak_answers_them() {
-    let site = Site::new().await;
-    let token = site.token(&["bundle-uploader"]).await;
+async fn uploads_are_answered_as_rukpak_answers_them(site: &Site, token: &str) {
     let (first, second) = (saying("first"), saying("second"));
 
-    let (status, _, message) = site.put("absent", &token, packed(&first)).await.refusal();
-    assert_eq!(
-        (status, message.as_str()),
-        (404, "there is no Bundle absent")
-    );
+    let (status, _, message) = site.put("absent", token, packed(&first)).await.refusal();
+    assert_eq!((status, &*message), (404, "there is no Bundle absent"));
     let other = site.bundle("plain", image()).await.name_any();
-    let (status, _, message) = site.put(&other, &token, packed(&first)).await.refusal();
+    let (status, _, message) = site.put(&other, token, packed(&first)).await.refusal();
     assert_eq!(
-        (status, message.as_str()),
+        (status, &*message),
         (409, r#"bundle source type is "image"; expected "upload""#)
     );
 
@@ -94,23 +109,23 @@ async fn uploads_are_answered_as_rukpak_answers_them() {
     api.create(&PostParams::default(), &deleted).await.unwrap();
     let name = deleted.name_any();
     api.delete(&name, &DeleteParams::default()).await.unwrap();
-    let (status, reason, _) = site.put(&name, &token, packed(&first)).await.refusal();
-    assert_eq!((status, reason.as_str()), (409, "Deleting"));
+    let (status, reason, _) = site.put(&name, token, packed(&first)).await.refusal();
+    assert_eq!((status, &*reason), (409, "Deleting"));
 
     let bundle = site.waiting().await;
     let name = bundle.name_any();
-    let nothing = site.get(&format!("/uploads/{name}.tgz"), &token).await;
+    let nothing = site.get(&format!("/uploads/{name}.tgz"), token).await;
     assert_eq!(nothing.status, 404);
     for (content, status) in [(&first, 201), (&first, 204), (&second, 201), (&first, 201)] {
-        let answer = site.put(&name, &token, packed(content)).await;
+        let answer = site.put(&name, token, packed(content)).await;
         assert_eq!(answer.status, status, "{:?}", answer.refusal());
     }
     site.unpacked(&bundle, &digest(&first)).await;
-    assert_eq!(site.put(&name, &token, packed(&first)).await.status, 204);
+    assert_eq!(site.put(&name, token, packed(&first)).await.status, 204);
     site.store.remove(&digest(&second)).unwrap();
-    let (status, _, message) = site.put(&name, &token, packed(&second)).await.refusal();
+    let (status, _, message) = site.put(&name, token, packed(&second)).await.refusal();
     let late = "bundle has already been unpacked, cannot change content of existing bundle";
-    assert_eq!((status, message.as_str()), (409, late));
+    assert_eq!((status, &*message), (409, late));
     // What came for nothing is not left behind.
     assert!(site.store.hold(&digest(&second)).is_err());
     let kept = upload::restore(&site.client, &site.settings, &bundle)
@@ -119,10 +134,7 @@ async fn uploads_are_answered_as_rukpak_answers_them() {
     assert_eq!(kept.unwrap().digest(), digest(&first));
 }
 
-#[tokio::test]
-async fn what_cannot_be_taken_leaves_nothing_behind() {
-    let site = Site::new().await;
-    let token = site.token(&["bundle-uploader"]).await;
+async fn invalid_archives_leave_nothing(site: &Site, token: &str) {
     let bundle = site.waiting().await;
     let name = bundle.name_any();
     let half = packed(&noise(100_000));
@@ -132,64 +144,55 @@ async fn what_cannot_be_taken_leaves_nothing_behind() {
         half[..half.len() / 2].to_vec(), 422, "ArchiveTruncated" => "";
         packed(&noise(9 << 20)), 413, "TooLargeForCluster" => "--persistent-storage 8388608";
     ] {
-        let (found, told, message) = site.put(&name, &token, body).await.refusal();
-        assert_eq!((found, told.as_str()), (status, reason), "{message}");
+        let (found, told, message) = site.put(&name, token, body).await.refusal();
+        assert_eq!((found, &*told), (status, reason), "{message}");
         let mut words = words.split_whitespace();
         assert!(words.all(|word| message.contains(word)), "{message}");
     }
-    assert_eq!(maps(&site).await, Vec::<String>::new());
+    assert_eq!(maps(site).await, Vec::<String>::new());
     assert!(site.store.hold(&digest(&noise(9 << 20))).is_err());
     assert_eq!(site.fresh(&bundle).await.status, None);
 }
 
-// parity: b19-2
-#[tokio::test]
-async fn an_upload_must_have_the_digest_of_the_bundle() {
-    let site = Site::new().await;
-    let token = site.token(&["bundle-uploader"]).await;
+async fn an_upload_must_have_the_digest_of_the_bundle(site: &Site, token: &str) {
     let folded = files(&[("bundle/manifests/a.yaml", b"kind: A")]);
     let (content, other) = (folded.clone().into_folder("bundle"), saying("other"));
     let bundle = site.expecting(&digest(&content)).await;
     let name = bundle.name_any();
     for wrong in [&other, &noise(9 << 20)] {
-        let answer = site.put(&name, &token, packed(wrong)).await.refusal();
+        let answer = site.put(&name, token, packed(wrong)).await.refusal();
         let (status, reason, message) = answer;
-        assert_eq!((status, reason.as_str()), (422, "DigestMismatch"));
+        assert_eq!((status, &*reason), (422, "DigestMismatch"));
         for digest in [digest(wrong), digest(&content)] {
             assert!(message.contains(&digest.to_string()), "{message}");
         }
         assert!(message.contains("spec.source.upload.digest"), "{message}");
     }
     assert!(site.store.digests().unwrap().is_empty());
-    assert_eq!(maps(&site).await, [""; 0]);
+    assert_eq!(maps(site).await, [""; 0]);
     assert_eq!(site.fresh(&bundle).await.status, None);
 
     for (content, status) in [(&content, 201), (&content, 204), (&folded, 204)] {
-        let answer = site.put(&name, &token, packed(content)).await;
+        let answer = site.put(&name, token, packed(content)).await;
         assert_eq!(answer.status, status, "{:?}", answer.refusal());
     }
     assert_eq!(site.store.digests().unwrap(), [digest(&content)]);
 }
 
-#[tokio::test]
-async fn content_client_uploads_only_declared_content() {
-    let site = Site::new().await;
+pub(super) async fn content_client_uploads_only_declared_content(site: &Site) {
     let token = site.content_client().await;
     let content = saying("content");
     let name = site.waiting().await.name_any();
     let (status, reason, message) = site.put(&name, &token, packed(&content)).await.refusal();
-    assert_eq!((status, reason.as_str()), (403, "Forbidden"));
+    assert_eq!((status, &*reason), (403, "Forbidden"));
     assert!(message.contains("spec.source.upload.digest"), "{message}");
-    assert_eq!(maps(&site).await, [""; 0]);
+    assert_eq!(maps(site).await, [""; 0]);
 
     let name = site.expecting(&digest(&content)).await.name_any();
     assert_eq!(site.put(&name, &token, packed(&content)).await.status, 201);
 }
 
-#[tokio::test]
-async fn a_rejected_upload_takes_no_content_from_another_bundle() {
-    let site = Site::new().await;
-    let token = site.token(&["bundle-uploader"]).await;
+async fn rejected_uploads_take_no_content(site: &Site, token: &str) {
     let (content, other) = (saying("this"), saying("other"));
     let [first, second, third] = [
         site.expecting(&digest(&content)).await.name_any(),
@@ -202,49 +205,16 @@ async fn a_rejected_upload_takes_no_content_from_another_bundle() {
         (&third, &content, 422),
         (&second, &other, 422),
     ] {
-        let answer = site.put(name, &token, packed(content)).await;
+        let answer = site.put(name, token, packed(content)).await;
         assert_eq!(answer.status, status, "{:?}", answer.refusal());
     }
     assert_eq!(site.store.digests().unwrap(), [digest(&content)]);
     // It is unpacked from other content, and what is sent is what the others have.
     let fourth = site.waiting().await;
     site.unpacked(&fourth, &digest(&other)).await;
-    let late = site.put(&fourth.name_any(), &token, packed(&content)).await;
+    let late = site.put(&fourth.name_any(), token, packed(&content)).await;
     assert_eq!(late.refusal().1, "AlreadyUnpacked");
     assert_eq!(site.store.digests().unwrap(), [digest(&content)]);
-}
-
-// parity: rukpak-15, complaint-16
-#[tokio::test]
-async fn what_is_too_large_for_the_cluster_is_kept_where_the_store_lasts() {
-    let site = Site::with(|settings| settings.persistent_store = true).await;
-    let token = site.token(&["bundle-uploader"]).await;
-    let bundle = site.waiting().await;
-    let name = bundle.name_any();
-    let content = noise(9 << 20);
-    let answer = site.put(&name, &token, packed(&content)).await;
-    assert_eq!(answer.status, 201, "{:?}", answer.refusal());
-    assert_eq!(maps(&site).await, [format!("{name}-upload")]);
-    let restored = upload::restore(&site.client, &site.settings, &bundle).await;
-    let restored = restored.unwrap().unwrap();
-    assert_eq!(
-        (restored.digest(), restored.archive()),
-        (digest(&content), None)
-    );
-    let options = unpacker::Options::default();
-    let path = format!("/uploads/{name}.tgz");
-    assert_eq!(site.get(&path, &token).await.content(), content);
-    assert_eq!(
-        restored.store(&site.store, &options).unwrap().digest,
-        digest(&content)
-    );
-
-    site.store.remove(&digest(&content)).unwrap();
-    let lost = restored.store(&site.store, &options).unwrap_err();
-    assert!(
-        lost.is_terminal() && lost.to_string().contains("gone from the store"),
-        "{lost}"
-    );
 }
 
 /// A body that comes to its end only when it is told to.
@@ -288,14 +258,12 @@ async fn begin(
     (end, slow, refusal)
 }
 
-#[tokio::test]
-async fn changes_during_an_upload_leave_nothing_of_it() {
-    let site = Site::new().await;
-    let token = site.token(&["bundle-uploader"]).await;
+/// Afterwards, this replica does not lead.
+pub(super) async fn changes_during_uploads_leave_nothing(site: &Site, token: &str) {
     let content = saying("for the first Bundle");
     let bundle = site.expecting(&digest(&content)).await;
     let name = bundle.name_any();
-    let (end, slow, _) = begin(&site, &name, &token, &content).await;
+    let (end, slow, _) = begin(site, &name, token, &content).await;
 
     let api = Api::<Bundle>::all(site.client.clone());
     api.delete(&name, &DeleteParams::default()).await.unwrap();
@@ -304,26 +272,26 @@ async fn changes_during_an_upload_leave_nothing_of_it() {
     api.create(&PostParams::default(), &other).await.unwrap();
     end.send(()).unwrap();
     let (status, reason, message) = slow.await.unwrap().refusal();
-    assert_eq!((status, reason.as_str()), (409, "Deleting"), "{message}");
-    assert_eq!(maps(&site).await, [""; 0]);
+    assert_eq!((status, &*reason), (409, "Deleting"), "{message}");
+    assert_eq!(maps(site).await, [""; 0]);
     assert!(site.store.digests().unwrap().is_empty());
 
     // A second upload of a Bundle is rejected, and the first one is not affected.
     let name = site.waiting().await.name_any();
     let first = saying("the first one");
-    let (end, slow, refusal) = begin(&site, &name, &token, &first).await;
+    let (end, slow, refusal) = begin(site, &name, token, &first).await;
     assert_eq!(refusal.0, "UploadInProgress", "{}", refusal.1);
     end.send(()).unwrap();
     assert_eq!(slow.await.unwrap().status, 201);
 
-    let before = maps(&site).await;
+    let before = maps(site).await;
     let name = site.waiting().await.name_any();
-    let (end, slow, _) = begin(&site, &name, &token, &saying("too late")).await;
+    let (end, slow, _) = begin(site, &name, token, &saying("too late")).await;
     site.leading.set(false);
     end.send(()).unwrap();
     let (status, _, message) = slow.await.unwrap().refusal();
     assert_eq!(status, 503, "{message}");
     assert!(message.contains("does not lead"), "{message}");
-    assert_eq!(maps(&site).await, before);
+    assert_eq!(maps(site).await, before);
     assert_eq!(site.store.digests().unwrap(), [digest(&first)]);
 }
