@@ -88,14 +88,14 @@ async fn catalogs_come_in_any_order_and_nothing_worse_is_chosen_while_one_is_awa
     // Somebody new, while the better one is away and was never read for that package: it is not waited for.
     let surf = platform.bundles("surf", &["1.0.0"]).await;
     let both: [(&str, &[Value]); 2] = [("tide", &tide[..1]), ("surf", &surf)];
-    let lesser = replace(lesser, &packages(&both)).await;
+    let lesser = lesser.replaced(&packages(&both)).await;
     platform.want(json!({"package": {"name": "surf"}})).await;
     platform.has("surf", "1.0.0").await;
 
     // It comes back with more, and then without the package at all.
     let better = Server::of(Some(address), &package("tide", &tide)).await;
     platform.has("tide", "1.0.2").await;
-    let better = replace(better, &packages(&[("surf", &surf[..])])).await;
+    let better = better.replaced(&packages(&[("surf", &surf[..])])).await;
     let lost = "which what is installed was chosen from, is gone or has the package no more";
     platform.succeeds("tide", lost).await;
     platform
@@ -124,7 +124,7 @@ async fn only_who_is_named_takes_over(
     let other = platform.bundles("wave", &["1.0.0"]).await;
     let server = {
         let both: [(&str, &[Value]); 2] = [("tide", &tide[..1]), ("wave", &other)];
-        replace(server, &packages(&both)).await
+        server.replaced(&packages(&both)).await
     };
     platform.want(json!({"package": {"name": "wave"}})).await;
     platform.has("wave", "1.0.0").await;
@@ -135,9 +135,4 @@ async fn only_who_is_named_takes_over(
     platform.has("tide", "1.0.1").await;
     platform.edit("tide", name(Value::Null)).await;
     server
-}
-
-async fn replace(server: Server, documents: &[Value]) -> Server {
-    let address = server.stop().await;
-    Server::of(Some(address), documents).await
 }

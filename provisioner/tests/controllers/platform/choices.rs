@@ -4,7 +4,10 @@ use kube::ResourceExt as _;
 use manifests::api::{instance::BundleInstance, labels};
 use serde_json::{Value, json};
 
-use super::stage::{Platform, package};
+use super::{
+    pauses::refused_statuses_are_written_ever_more_slowly,
+    stage::{Platform, package},
+};
 use crate::{
     catalogs::served::Server,
     openshift::{PLATFORM_OPERATOR, definition},
@@ -23,11 +26,15 @@ struct Scene {
 
 impl Scene {
     async fn new(platform: Platform) -> Self {
+        let provisioner = platform.start().await;
+        Self::with(platform, provisioner).await
+    }
+
+    async fn with(platform: Platform, provisioner: Provisioner) -> Self {
         let bundles = platform.bundles("tide", &["1.0.0", "1.1.0"]).await;
         let server = Server::of(None, &package("tide", &bundles[..1])).await;
         platform.serve("mine", &server).await;
         platform.want(json!({"package": {"name": "tide"}})).await;
-        let provisioner = platform.start().await;
         platform.has("tide", "1.0.0").await;
         platform.succeeds("tide", "Successfully applied").await;
         let scene = Self {
@@ -41,9 +48,8 @@ impl Scene {
 
     /// Serves this many versions, at the same address.
     async fn offers(mut self, versions: usize) -> Self {
-        let address = self.server.stop().await;
         let documents = package("tide", &self.bundles[..versions]);
-        self.server = Server::of(Some(address), &documents).await;
+        self.server = self.server.replaced(&documents).await;
         self
     }
 
@@ -92,8 +98,16 @@ impl Scene {
 }
 
 #[tokio::test]
-async fn a_deleted_instance_is_recreated_at_the_recorded_bundle() {
-    let mut scene = Scene::new(Platform::new().await).await;
+async fn a_choice_is_written_and_its_deleted_instance_recreated() {
+    let platform = Platform::new().await;
+    let provisioner = refused_statuses_are_written_ever_more_slowly(&platform).await;
+    let mut scene = Scene::with(platform, provisioner).await;
+    let operators = scene.platform.operators();
+    wait_for(operators, "tide", "told", |it| {
+        let status = it.status.as_ref()?;
+        status.active_bundle_instance.as_ref().map(drop)
+    })
+    .await;
     let minor = "1.1.0 is a new minor version";
     scene.platform.waits("tide", "1.1.0", minor).await;
     let before = scene.uid().await;

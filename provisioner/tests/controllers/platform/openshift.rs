@@ -108,8 +108,8 @@ impl Sea {
 
     /// The catalog is served by another process, with this many versions of the tide.
     async fn served_anew(self, versions: usize) -> Self {
-        let address = self.server.stop().await;
-        let server = Server::of(Some(address), &begin(&self.packages, versions)).await;
+        let documents = begin(&self.packages, versions);
+        let server = self.server.replaced(&documents).await;
         Self { server, ..self }
     }
 

@@ -6,13 +6,10 @@ use kube::api::{Patch, PatchParams};
 use manifests::api::platform::PlatformOperator;
 use serde_json::json;
 
-use super::stage::{Platform, package};
+use super::stage::Platform;
 use crate::{
-    catalogs::{
-        denied::{allow, deny},
-        served::Server,
-    },
-    support::{Provisioner, eventually, wait_for},
+    catalogs::denied::{allow, deny},
+    support::{Provisioner, eventually},
 };
 
 const REFUSED: &str = "could not be finished; it is tried again";
@@ -41,9 +38,10 @@ async fn has_failed(provisioner: &Provisioner, times: usize) -> Vec<Duration> {
 
 const STATUS: (&str, &str) = ("platform.openshift.io", "platformoperators/status");
 
-#[tokio::test]
-async fn a_status_that_is_always_refused_is_written_ever_more_slowly() {
-    let platform = Platform::new().await;
+/// Starts a provisioner before the status can be written, and leaves the operator `tide` without a catalog.
+pub(super) async fn refused_statuses_are_written_ever_more_slowly(
+    platform: &Platform,
+) -> Provisioner {
     platform.want(json!({"package": {"name": "tide"}})).await;
     let operators = platform.operators();
     let patch = Patch::Merge(json!({"status": {"clusterMinor": "1.1"}}));
@@ -67,13 +65,7 @@ async fn a_status_that_is_always_refused_is_written_ever_more_slowly() {
     assert!(gaps[count] < Duration::from_secs(4), "{gaps:?}");
 
     allow(platform.world.cluster, STATUS.1).await;
-    let tide = platform.bundles("tide", &["1.0.0"]).await;
-    let server = Server::of(None, &package("tide", &tide)).await;
-    platform.serve("mine", &server).await;
-    wait_for(platform.operators(), "tide", "told", |it| {
-        let status = it.status.as_ref()?;
-        (status.active_bundle_instance.is_some()).then_some(())
-    })
-    .await;
-    server.stop().await;
+    let patch = json!({"spec": {"version": null}});
+    platform.patch::<PlatformOperator>("tide", patch).await;
+    provisioner
 }

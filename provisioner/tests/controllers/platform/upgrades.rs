@@ -5,7 +5,10 @@ use kube::ResourceExt as _;
 use manifests::api::{instance::BundleInstance, labels};
 use serde_json::{Value, json};
 
-use super::stage::{Platform, bundle, packages};
+use super::{
+    kubernetes::packages_follow_the_apiserver,
+    stage::{Platform, bundle, packages},
+};
 use crate::{
     catalogs::served::Server,
     support::{operator, wait_for},
@@ -13,15 +16,9 @@ use crate::{
 
 const LINE: [&str; 3] = ["1.0.0", "1.0.1", "1.0.2"];
 
-/// What replaces a catalog's server at the same address.
-async fn replace(server: Server, all: &[(&str, &[Value])]) -> Server {
-    let address = server.stop().await;
-    Server::of(Some(address), &packages(all)).await
-}
-
 // parity: platform-2
 #[tokio::test]
-async fn edges_are_followed_one_by_one_as_far_as_somebody_approves() {
+async fn edges_are_followed_one_by_one_as_far_as_approved() {
     let platform = Platform::new().await;
     let tide = platform.bundles("tide", &LINE).await;
     let surf = platform.bundles("surf", &["1.0.0", "1.1.0", "2.0.0"]).await;
@@ -65,7 +62,7 @@ async fn edges_are_followed_one_by_one_as_far_as_somebody_approves() {
         ("sand", &sand),
         ("reef", &reef),
     ];
-    let server = replace(server, &all).await;
+    let server = server.replaced(&packages(&all)).await;
     platform.waits("tide", "1.0.1", "not healthy yet").await;
     platform.has("surf", "2.0.0").await;
     assert_eq!(platform.choices("surf").await, ["1.0.0", "1.1.0", "2.0.0"]);
@@ -91,7 +88,7 @@ async fn edges_are_followed_one_by_one_as_far_as_somebody_approves() {
 
     new_rights_wait_for_their_digest(&platform).await;
     what_nobody_can_look_at_waits(&platform).await;
-    server.stop().await;
+    packages_follow_the_apiserver(&platform, server, &all).await;
 }
 
 async fn new_rights_wait_for_their_digest(platform: &Platform) {
