@@ -24,13 +24,13 @@ use manifests::{
 use super::*;
 use crate::support::{delete, eventually, has, merge, operator, until};
 
-const NAMESPACE: &str = "tide-system";
-const CONDITION: &str = "tide.v1.0.0";
+const NAMESPACE: &str = "wave-system";
+const CONDITION: &str = "wave.v1.0.0";
 
 /// What the operator's container is told.
 async fn told(client: &Client) -> Option<String> {
     let deployments = Api::<Deployment>::namespaced(client.clone(), NAMESPACE);
-    let deployment = deployments.get("tide-operator").await.unwrap();
+    let deployment = deployments.get("wave-operator").await.unwrap();
     let pod = deployment.spec.unwrap().template.spec.unwrap();
     let variables = pod.containers[0].env.clone().unwrap_or_default();
     let variable = variables
@@ -50,21 +50,18 @@ async fn gate_is(platform: &Platform, status: &str, reason: &str, words: &str) {
     .await;
 }
 
-// parity: max-olm-16, platform-3
-#[tokio::test]
-async fn an_operator_asks_not_to_be_upgraded_and_the_gate_closes() {
-    let platform = Platform::new().await;
+/// Leaves the operator installed.
+pub(super) async fn an_operator_closes_the_gate(platform: &Platform) {
     let cluster = platform.world.cluster;
     let client = cluster.client().unwrap();
-    let content = operator("tide", "1.0.0", &[]);
-    let bundle = platform.world.push("tide:v1.0.0", &content).await;
-    let _provisioner = platform.start().await;
-    platform.install("tide", &bundle).await;
+    let content = operator("wave", "1.0.0", &[]);
+    let bundle = platform.world.push("wave:v1.0.0", &content).await;
+    platform.install("wave", &bundle).await;
     // No node runs the operator, and permissions that leave are pruned all the same.
     let deadline = json!({"spec": {"progressDeadlineSeconds": 1}});
-    merge(&platform.world.api::<BundleInstance>(), "tide", &deadline).await;
+    merge(&platform.world.api::<BundleInstance>(), "wave", &deadline).await;
     assert_eq!(told(&client).await, None);
-    gate_is(&platform, "True", "AsExpected", "Ready for upgrade").await;
+    gate_is(platform, "True", "AsExpected", "Ready for upgrade").await;
 
     // The definition comes later: what is installed is looked at again.
     let name = define(cluster, "operatorconditions").await;
@@ -78,11 +75,11 @@ async fn an_operator_asks_not_to_be_upgraded_and_the_gate_closes() {
     )
     .await;
     assert!(conditions.get_opt(CONDITION).await.unwrap().is_some());
-    platform.installed("tide").await;
+    platform.installed("wave").await;
 
     // It says so with its own rights, as operator-lib does: it reads the object and sends it back whole.
     let mut config = cluster.config().clone();
-    config.auth_info.impersonate = Some(format!("system:serviceaccount:{NAMESPACE}:tide-operator"));
+    config.auth_info.impersonate = Some(format!("system:serviceaccount:{NAMESPACE}:wave-operator"));
     let operator = Client::try_from(config).unwrap();
     let own: Api<DynamicObject> = Api::namespaced_with(operator, NAMESPACE, &resource);
     let say = async |status: &str| {
@@ -96,43 +93,31 @@ async fn an_operator_asks_not_to_be_upgraded_and_the_gate_closes() {
         own.replace(CONDITION, &params, &condition).await.unwrap();
     };
     say("False").await;
-    let words = "The following operators ask not to be upgraded now: tide-system/tide\n- tide-system/tide: asks not to be \
+    let words = "The following operators ask not to be upgraded now: wave-system/wave\n- wave-system/wave: asks not to be \
                  upgraded: Busy: moving data";
-    gate_is(
-        &platform,
-        "False",
-        "OperatorConditionsNotUpgradeable",
-        words,
-    )
-    .await;
+    gate_is(platform, "False", "OperatorConditionsNotUpgradeable", words).await;
     // Nobody takes that for a change of what was applied.
     let instance = platform
         .world
         .api::<BundleInstance>()
-        .get("tide")
+        .get("wave")
         .await
         .unwrap();
     let status = instance.status.unwrap();
     assert!(has(&status.conditions, "Installed", "True"), "{status:?}");
     say("True").await;
-    gate_is(&platform, "True", "AsExpected", "Ready for upgrade").await;
+    gate_is(platform, "True", "AsExpected", "Ready for upgrade").await;
     say("False").await;
-    gate_is(
-        &platform,
-        "False",
-        "OperatorConditionsNotUpgradeable",
-        words,
-    )
-    .await;
+    gate_is(platform, "False", "OperatorConditionsNotUpgradeable", words).await;
     // An admin knows better.
     let overridden = json!({"spec": {"overrides": [{
         "type": "Upgradeable", "status": "True", "reason": "Admin", "message": "go on",
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     }]}});
     merge(&conditions, CONDITION, &overridden).await;
-    gate_is(&platform, "True", "AsExpected", "Ready for upgrade").await;
+    gate_is(platform, "True", "AsExpected", "Ready for upgrade").await;
 
-    goes_with_its_definition(&platform, &client, &name).await;
+    goes_with_its_definition(platform, &client, &name).await;
 }
 
 /// The definition goes, and everything that was there for it.
@@ -151,5 +136,5 @@ async fn goes_with_its_definition(platform: &Platform, client: &Client, name: &s
         (left == 0).then_some(()).ok_or(format!("{left} are left"))
     })
     .await;
-    platform.installed("tide").await;
+    platform.installed("wave").await;
 }

@@ -21,7 +21,7 @@ async fn status_becomes(
     .await
 }
 
-// parity: max-11
+// parity: max-11, max-olm-16, platform-3
 #[tokio::test]
 async fn a_cluster_without_cluster_operators_has_a_gate_as_well() {
     let platform = Platform::new().await;
@@ -36,6 +36,8 @@ async fn a_cluster_without_cluster_operators_has_a_gate_as_well() {
     assert_eq!(told.cluster_minor.as_deref(), Some("1.36"));
     assert_eq!((told.details.operators, told.details.installed), (0, 0));
     assert!(told.details.first_available.is_some());
+
+    asking::an_operator_closes_the_gate(&platform).await;
 
     // A maximum means nothing here.
     let mut bundles = platform.bundles("tide", &["1.0.0"]).await;

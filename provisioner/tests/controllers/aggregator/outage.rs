@@ -1,4 +1,4 @@
-//! An apiserver that has no time, or says nothing at all, for some of what is watched or written.
+//! An apiserver that has no time, or says nothing at all, for some of what is watched.
 
 use std::time::Duration;
 
@@ -6,29 +6,18 @@ use provisioner::platform::aggregate::CORE;
 use tokio::time::{Instant, sleep};
 
 use super::*;
-use crate::support::{Fault, Options, Provisioner, Relay, until};
+use crate::support::{Fault, Options, Relay};
 
 /// What closes the gate when something cannot be read.
 const ERROR: &str = "ErrorCheckingOperatorCompatibility";
-const NONE: &str = "No platform operators are present in the cluster";
 const READY: &str = "Ready for upgrade";
 
-fn through(relay: &Relay) -> Options {
+pub(super) fn through(relay: &Relay) -> Options {
     Options {
         flags: vec!["--controllers=aggregator".into()],
         kubeconfig: Some(relay.kubeconfig()),
         ..Options::default()
     }
-}
-
-async fn metric_is(provisioner: &Provisioner, line: &str) {
-    let url = format!("{}/metrics", provisioner.url("metrics"));
-    until(
-        line,
-        async || reqwest::get(&url).await.unwrap().text().await.unwrap(),
-        |text| text.lines().any(|other| other == line),
-    )
-    .await;
 }
 
 // parity: max-olm-10
@@ -89,44 +78,4 @@ async fn what_cannot_be_watched_for_a_while_closes_the_gate_and_nothing_shorter_
         becomes(&platform, "Upgradeable=True AsExpected", READY).await;
         drop(provisioner);
     }
-}
-
-#[tokio::test]
-async fn what_cannot_be_written_is_told_and_holds_nothing_else_up() {
-    let platform = Platform::new().await;
-    become_openshift(&platform).await;
-    history(platform.world.cluster, &["Completed 4.12.7"]).await;
-    let relay = Relay::new(platform.world.cluster).await;
-    relay.fails(Fault::Busy(&["/platform-operators-aggregated/status"]));
-    let provisioner = platform.start_with(through(&relay)).await;
-    operator_becomes(&platform, CORE, ("Available", "True"), "AsExpected", "").await;
-    let written = |name: &str, is: u8| format!("rukpak_report_written{{name=\"{name}\"}} {is}");
-    metric_is(&provisioner, &written(CORE, 1)).await;
-    metric_is(&provisioner, &written(AGGREGATED, 0)).await;
-    sleep(Duration::from_secs(5)).await;
-    let aggregated = platform.world.api::<ClusterOperator>();
-    let there = aggregated.get(AGGREGATED).await.unwrap();
-    assert!(
-        there
-            .status
-            .is_none_or(|status| status.conditions.is_empty())
-    );
-    // Once for one reason, however often it is tried.
-    let told = |line: &&Value| {
-        line.to_string()
-            .contains("what is concluded cannot be written")
-    };
-    let lines = provisioner.lines();
-    let warnings: Vec<_> = lines.iter().filter(told).collect();
-    assert_eq!(warnings.len(), 1, "{warnings:?}");
-    let warning = warnings[0].to_string();
-    for words in [
-        "WARN",
-        "write the status of ClusterOperator platform-operators-aggregated",
-    ] {
-        assert!(warning.contains(words), "{warning}");
-    }
-    relay.mend();
-    becomes(&platform, "Available=True AsExpected", NONE).await;
-    metric_is(&provisioner, &written(AGGREGATED, 1)).await;
 }

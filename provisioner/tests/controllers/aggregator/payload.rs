@@ -1,4 +1,5 @@
-//! As a part of OpenShift's release payload, whose manifests the cluster-version operator applies.
+//! Reports that the API server rejects for a while, and those of a part of OpenShift's release payload, whose manifests the
+//! cluster-version operator applies.
 
 use std::time::Duration;
 
@@ -6,14 +7,19 @@ use kube::api::PostParams;
 use manifests::api::config::ClusterOperatorSpec;
 use provisioner::platform::aggregate::CORE;
 
+use super::outage::through;
 use super::*;
-use crate::support::{Options, delete};
+use crate::support::{Fault, Options, Relay, delete};
+
+const NONE: &str = "No platform operators are present in the cluster";
 
 // parity: openshift-22
 #[tokio::test]
-async fn the_release_payload_makes_the_operators_and_names_the_release() {
+async fn reports_are_written_when_they_can_be() {
     let platform = Platform::new().await;
     become_openshift(&platform).await;
+    history(platform.world.cluster, &["Completed 4.12.7"]).await;
+    refused_reports_hold_nothing_up(&platform).await;
     history(
         platform.world.cluster,
         &["Partial 4.13.0", "Completed 4.12.9"],
@@ -57,14 +63,8 @@ async fn the_release_payload_makes_the_operators_and_names_the_release() {
     };
     let provisioner = platform.start_with(options).await;
     // Until somebody has made them, there is nothing; the gauge tells when all is known.
-    crate::support::eventually("concluded", async || {
-        let url = format!("{}/metrics", provisioner.url("metrics"));
-        let text = reqwest::get(url).await.unwrap().text().await.unwrap();
-        text.contains("rukpak_upgradeable{reason=\"AsExpected\"} 1")
-            .then_some(())
-            .ok_or(text)
-    })
-    .await;
+    let known = "rukpak_upgradeable{reason=\"AsExpected\"} 1";
+    provisioner.counts(known).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(
         api.list(&kube::api::ListParams::default())
@@ -86,8 +86,7 @@ async fn the_release_payload_makes_the_operators_and_names_the_release() {
         available,
     );
     assert_eq!(core.await.metadata.owner_references, None);
-    let none = "No platform operators are present in the cluster";
-    let aggregated = becomes(&platform, "Available=True AsExpected", none).await;
+    let aggregated = becomes(&platform, "Available=True AsExpected", NONE).await;
     assert_eq!(aggregated.metadata.owner_references, None);
     let status = aggregated.status.unwrap();
     assert_eq!(status.versions[0].version, "4.13.0");
@@ -97,4 +96,45 @@ async fn the_release_payload_makes_the_operators_and_names_the_release() {
             .iter()
             .all(|it| it.reason.as_ref().is_some_and(|it| !it.is_empty()))
     );
+}
+
+/// Leaves no ClusterOperators.
+async fn refused_reports_hold_nothing_up(platform: &Platform) {
+    let relay = Relay::new(platform.world.cluster).await;
+    relay.fails(Fault::Busy(&["/platform-operators-aggregated/status"]));
+    let provisioner = platform.start_with(through(&relay)).await;
+    operator_becomes(platform, CORE, ("Available", "True"), "AsExpected", "").await;
+    let written = |name: &str, is: u8| format!("rukpak_report_written{{name=\"{name}\"}} {is}");
+    provisioner.counts(&written(CORE, 1)).await;
+    provisioner.counts(&written(AGGREGATED, 0)).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let aggregated = platform.world.api::<ClusterOperator>();
+    let there = aggregated.get(AGGREGATED).await.unwrap();
+    assert!(
+        there
+            .status
+            .is_none_or(|status| status.conditions.is_empty())
+    );
+    // Once for one reason, however often it is tried.
+    let told = |line: &&Value| {
+        line.to_string()
+            .contains("what is concluded cannot be written")
+    };
+    let lines = provisioner.lines();
+    let warnings: Vec<_> = lines.iter().filter(told).collect();
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    let warning = warnings[0].to_string();
+    for words in [
+        "WARN",
+        "write the status of ClusterOperator platform-operators-aggregated",
+    ] {
+        assert!(warning.contains(words), "{warning}");
+    }
+    relay.mend();
+    becomes(platform, "Available=True AsExpected", NONE).await;
+    provisioner.counts(&written(AGGREGATED, 1)).await;
+    drop(provisioner);
+    for name in [AGGREGATED, CORE] {
+        delete(&aggregated, name).await;
+    }
 }
