@@ -57,8 +57,14 @@ async fn put(url: &str, body: &str) -> (StatusCode, String) {
 }
 
 #[tokio::test]
-async fn probes_metrics_and_log_level_answer() {
+async fn processes_answer_probes_and_end_on_signals() {
     let cluster = plane().await;
+    probes_metrics_and_log_level_answer(cluster).await;
+    a_second_signal_ends_the_process(cluster).await;
+    the_grace_period_is_limited(cluster).await;
+}
+
+async fn probes_metrics_and_log_level_answer(cluster: &Cluster) {
     let (system, _) = system(cluster).await;
     let provisioner = Provisioner::start(
         cluster,
@@ -124,7 +130,12 @@ async fn log_level_can_be_changed(provisioner: &Provisioner) {
 }
 
 #[tokio::test]
-async fn an_apiserver_that_is_not_there_is_waited_for() {
+async fn a_start_waits_for_the_apiserver_and_fails_for_settings() {
+    an_absent_apiserver_is_waited_for().await;
+    invalid_settings_end_the_process().await;
+}
+
+async fn an_absent_apiserver_is_waited_for() {
     let nowhere = tempfile::NamedTempFile::new().unwrap();
     let kubeconfig = json!({
         "apiVersion": "v1",
@@ -158,8 +169,7 @@ async fn an_apiserver_that_is_not_there_is_waited_for() {
     assert_eq!(provisioner.ended().await, 0, "{}", provisioner.log());
 }
 
-#[tokio::test]
-async fn what_cannot_begin_says_why() {
+async fn invalid_settings_end_the_process() {
     let cluster = plane().await;
     let file = tempfile::NamedTempFile::new().unwrap();
     let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -218,9 +228,7 @@ async fn connected(silent: TcpListener) {
         .unwrap();
 }
 
-#[tokio::test]
-async fn a_second_signal_ends_what_the_first_one_lets_finish() {
-    let cluster = plane().await;
+async fn a_second_signal_ends_the_process(cluster: &Cluster) {
     let (system, _) = system(cluster).await;
     let options = flags(&[&system, "--controllers=bundle", "--shutdown-grace=1h"]);
     let provisioner = Provisioner::start(cluster, options).await;
@@ -239,9 +247,7 @@ async fn a_second_signal_ends_what_the_first_one_lets_finish() {
     assert_eq!(provisioner.ended().await, 143, "{}", provisioner.log());
 }
 
-#[tokio::test]
-async fn what_does_not_end_in_time_is_not_waited_for() {
-    let cluster = plane().await;
+async fn the_grace_period_is_limited(cluster: &Cluster) {
     let (system, _) = system(cluster).await;
     let options = flags(&[&system, "--controllers=bundle", "--shutdown-grace=0s"]);
     let provisioner = Provisioner::start(cluster, options).await;

@@ -31,8 +31,14 @@ async fn holder(leases: &Api<Lease>) -> Option<String> {
 
 // parity: rukpak-24
 #[tokio::test]
-async fn one_leads_and_the_others_are_ready_to() {
+async fn one_leads_as_long_as_the_lease_is_held() {
     let cluster = plane().await;
+    others_are_ready_to_lead(cluster).await;
+    a_leader_that_slept_too_long_ends(cluster).await;
+    a_taken_lease_ends_the_leader(cluster).await;
+}
+
+async fn others_are_ready_to_lead(cluster: &Cluster) {
     let (flag, namespace) = system(cluster).await;
     let first = replica(cluster, &flag, "60s").await;
     first.says("leading").await;
@@ -55,9 +61,7 @@ async fn one_leads_and_the_others_are_ready_to() {
     assert_eq!(lease.lease_duration_seconds, Some(60));
 }
 
-#[tokio::test]
-async fn a_leader_that_has_slept_too_long_ends_when_it_wakes() {
-    let cluster = plane().await;
+async fn a_leader_that_slept_too_long_ends(cluster: &Cluster) {
     let (flag, _) = system(cluster).await;
     let first = replica(cluster, &flag, "3s").await;
     first.says("leading").await;
@@ -70,9 +74,7 @@ async fn a_leader_that_has_slept_too_long_ends_when_it_wakes() {
     assert!(leads(&second).await);
 }
 
-#[tokio::test]
-async fn a_deleted_lease_is_made_again_and_a_taken_one_ends_the_leader() {
-    let cluster = plane().await;
+async fn a_taken_lease_ends_the_leader(cluster: &Cluster) {
     let (flag, namespace) = system(cluster).await;
     let leader = replica(cluster, &flag, "6s").await;
     leader.says("leading").await;

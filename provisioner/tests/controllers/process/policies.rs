@@ -20,18 +20,6 @@ async fn notes(cluster: &Cluster) -> Vec<String> {
     ours.map(|event| event.note.unwrap_or_default()).collect()
 }
 
-/// Waits until the metric has a value.
-async fn counts(provisioner: &Provisioner, number: usize) {
-    let line = format!("rukpak_admission_policies_missing {number}");
-    let url = format!("{}/metrics", provisioner.url("metrics"));
-    eventually(&line, async || {
-        let (_, text) = get(&url).await;
-        let is_told = text.lines().any(|other| other == line);
-        is_told.then_some(()).ok_or(text)
-    })
-    .await;
-}
-
 #[tokio::test]
 async fn a_missing_binding_is_reported_and_existing_ones_are_not() {
     let cluster = support::without_controllers().await;
@@ -68,7 +56,9 @@ async fn a_missing_binding_is_reported_and_existing_ones_are_not() {
     assert_eq!(line["level"], "WARN");
     let object = "ValidatingAdmissionPolicyBinding bundle-deletion";
     assert_eq!(line["objects"], object);
-    counts(&provisioner, 1).await;
+    provisioner
+        .counts("rukpak_admission_policies_missing 1")
+        .await;
     let note = format!(
         "{object} not found: the API server does not enforce the policy; apply the install file of this version of the \
          provisioner again"
@@ -82,12 +72,16 @@ async fn a_missing_binding_is_reported_and_existing_ones_are_not() {
 
     apply(&cluster, &missing[0]).await;
     provisioner.says("all admission policies exist").await;
-    counts(&provisioner, 0).await;
+    provisioner
+        .counts("rukpak_admission_policies_missing 0")
+        .await;
     drop(provisioner);
 
     let provisioner = start().await;
     provisioner.says("checked the admission policies").await;
-    counts(&provisioner, 0).await;
+    provisioner
+        .counts("rukpak_admission_policies_missing 0")
+        .await;
     let lines = provisioner.lines();
     let reported = lines.iter().find(|line| line["message"] == MISSING);
     assert_eq!(reported, None);
