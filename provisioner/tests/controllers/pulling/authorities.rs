@@ -1,7 +1,6 @@
 //! Authorities of registries, and the credentials that nodes have.
 
 use super::*;
-use crate::support::until;
 
 fn base64(text: &str) -> String {
     use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -32,9 +31,15 @@ async fn private(authority: &Authority, name: &str) -> (Registry, String, String
 
 // parity: complaint-17
 #[tokio::test]
-async fn registries_are_believed_by_the_clusters_authorities_and_told_its_pull_secret() {
+async fn rights_authorities_and_proxy_of_the_cluster_are_used() {
     let lab = Lab::new().await;
     lab.openshift().await;
+    rights::rights_of_the_openshift_file_suffice(&lab).await;
+    authorities_and_pull_secret_are_used(&lab).await;
+    requests_go_through_the_proxy_and_around_it(&lab).await;
+}
+
+async fn authorities_and_pull_secret_are_used(lab: &Lab) {
     let authority = Authority::new("lab");
     let (registry, image, login) = private(&authority, "one").await;
     let provisioner = lab.provisioner(&[]).await;
@@ -45,16 +50,9 @@ async fn registries_are_believed_by_the_clusters_authorities_and_told_its_pull_s
     let mut settings = image_config(&json!({}));
     settings["spec"]["additionalTrustedCA"] = json!({"name": "registry-cas"});
     lab.apply(&settings).await;
-    let metrics = format!("{}/metrics", provisioner.url("metrics"));
-    let counts = async |line: &str| {
-        until(
-            line,
-            async || reqwest::get(&metrics).await.unwrap().text().await.unwrap(),
-            |text| text.lines().any(|other| other == line),
-        )
+    provisioner
+        .counts("rukpak_pull_configuration_problems{source=\"ImageAuthorities\"} 1")
         .await;
-    };
-    counts("rukpak_pull_configuration_problems{source=\"ImageAuthorities\"} 1").await;
     let events: Api<k8s_openapi::api::events::v1::Event> =
         Api::namespaced(lab.cluster.client().unwrap(), "openshift-config");
     eventually("an event", async || {
@@ -79,7 +77,9 @@ async fn registries_are_believed_by_the_clusters_authorities_and_told_its_pull_s
         &json!({key: authority.pem()}),
     ))
     .await;
-    counts("rukpak_pull_configuration_problems{source=\"ImageAuthorities\"} 0").await;
+    provisioner
+        .counts("rukpak_pull_configuration_problems{source=\"ImageAuthorities\"} 0")
+        .await;
     lab.fails(&bundle, "credentials").await;
     let mut secret = config(
         "Secret",
@@ -107,4 +107,40 @@ async fn registries_are_believed_by_the_clusters_authorities_and_told_its_pull_s
     });
     lab.apply(&proxy).await;
     lab.fails(&bundle, "credentials").await;
+}
+
+async fn requests_go_through_the_proxy_and_around_it(lab: &Lab) {
+    let (registry, proxy) = (Registry::plain(), HttpProxy::start());
+    push(&registry.image("app:v1"), &content("one"), &insecure()).await;
+    // An address of this machine that does not look like one: those are reached without proxies.
+    let host = registry.host().replace("127.0.0.1", "0.0.0.0");
+    lab.apply(&image_config(&json!({"insecureRegistries": [host]})))
+        .await;
+    let object = json!({
+        "apiVersion": CONFIG, "kind": "Proxy", "metadata": {"name": "cluster"},
+        "spec": {"trustedCA": {"name": ""}},
+    });
+    let status = |no_proxy: &str| json!({"httpProxy": proxy.url(), "httpsProxy": proxy.url(), "noProxy": no_proxy});
+    lab.apply(&object).await;
+    lab.status(&object, &status(".cluster.local,.svc")).await;
+    let _provisioner = lab.provisioner(&[]).await;
+    lab.unpacked(&lab.bundle(&format!("{host}/app:v1")).await)
+        .await;
+    let through = proxy.requests("0.0.0.0");
+    assert!(through > 0, "nothing went through the proxy");
+
+    lab.status(&object, &status(".cluster.local,0.0.0.0/8"))
+        .await;
+    push(&registry.image("next:v1"), &content("two"), &insecure()).await;
+    // It may take a moment until the provisioner knows.
+    eventually("around the proxy", async || {
+        let before = proxy.requests("0.0.0.0");
+        lab.unpacked(&lab.bundle(&format!("{host}/next:v1")).await)
+            .await;
+        let after = proxy.requests("0.0.0.0");
+        (before == after)
+            .then_some(())
+            .ok_or_else(|| format!("{before} {after}"))
+    })
+    .await;
 }

@@ -5,28 +5,23 @@ use super::*;
 use crate::support::namespace_object;
 use manifests::api::install;
 
-#[tokio::test]
-async fn the_rights_of_the_file_for_openshift_suffice_and_without_them_everything_else_works() {
-    let lab = Lab::new().await;
-    lab.openshift().await;
+/// Leaves no configuration of the cluster.
+pub(super) async fn rights_of_the_openshift_file_suffice(lab: &Lab) {
     let options = install::Options::default();
     support::install_rights(&lab.cluster, &install::file(&options)).await;
     let registry = Registry::start(Auth::Anonymous, None);
     push(&registry.image("app:v1"), &content("one"), &insecure()).await;
-    lab.apply(&image_config(
-        &json!({"insecureRegistries": [registry.host()]}),
-    ))
-    .await;
-    let options_of = |kubeconfig| Options {
-        flags: vec!["--controllers=bundle".to_owned()],
-        kubeconfig: Some(kubeconfig),
-        ..Options::default()
+    let config = image_config(&json!({"insecureRegistries": [registry.host()]}));
+    lab.apply(&config).await;
+    let start = async || {
+        let options = Options {
+            flags: vec!["--controllers=bundle".to_owned()],
+            kubeconfig: Some(support::own_kubeconfig(&lab.cluster).await),
+            ..Options::default()
+        };
+        Provisioner::start(&lab.cluster, options).await
     };
-    let provisioner = Provisioner::start(
-        &lab.cluster,
-        options_of(support::own_kubeconfig(&lab.cluster).await),
-    )
-    .await;
+    let provisioner = start().await;
     let line = provisioner
         .says("cannot follow the cluster in pulling")
         .await;
@@ -38,23 +33,13 @@ async fn the_rights_of_the_file_for_openshift_suffice_and_without_them_everythin
     let bundle = lab.bundle(&registry.image("app:v1")).await;
     lab.fails(&bundle, "TLS").await;
     // Everything else works.
-    let name = unique("trusting");
-    let source = support::image(&registry.image("app:v1"));
-    let trusting = json!({
-        "apiVersion": "core.rukpak.io/v1alpha1", "kind": "Bundle", "metadata": {"name": name},
-        "spec": {"provisionerClassName": "core-rukpak-io-plain", "source": source},
-    });
-    lab.apply(&trusting).await;
-    lab.unpacked(&name).await;
+    let trusting = support::image(&registry.image("app:v1"));
+    lab.unpacked(&lab.bundle_of(trusting).await).await;
     drop(provisioner);
 
     lab.apply(&namespace_object("openshift-marketplace")).await;
     support::install_rights(&lab.cluster, &install::openshift(&options)).await;
-    let provisioner = Provisioner::start(
-        &lab.cluster,
-        options_of(support::own_kubeconfig(&lab.cluster).await),
-    )
-    .await;
+    let provisioner = start().await;
     lab.unpacked(&bundle).await;
     provisioner.says("pulling follows the cluster").await;
     let refused = |line: &Value| line["message"] == "cannot follow the cluster in pulling";
@@ -63,4 +48,5 @@ async fn the_rights_of_the_file_for_openshift_suffice_and_without_them_everythin
         "{}",
         provisioner.log()
     );
+    lab.delete(&config).await;
 }
