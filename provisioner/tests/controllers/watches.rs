@@ -8,7 +8,6 @@ use k8s_openapi::{
     api::{
         apps::v1::Deployment,
         core::v1::{ConfigMap, ServiceAccount},
-        rbac::v1::{Role, RoleBinding},
     },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
@@ -20,7 +19,7 @@ use kube::{
 use serde_json::{Value, json};
 
 use self::observer::{Observer, kind_of};
-use crate::support::{Line, gone, unique};
+use crate::support::{Line, gone, grant, unique};
 
 fn config_map(name: &str) -> Value {
     json!({
@@ -51,8 +50,24 @@ fn merge(change: Value) -> Patch<Value> {
 }
 
 #[tokio::test]
-async fn fields_that_others_change_are_drift_and_what_others_add_is_not() {
-    let mut observer = Observer::new("drift").await;
+async fn changes_of_applied_objects_by_others_are_seen() {
+    let mut observer = Observer::new("changes").await;
+    changed_fields_are_drift_and_added_ones_are_not(&mut observer).await;
+    deleted_and_relabelled_objects_are_absent(&mut observer).await;
+    scaling_takes_replicas_once(&mut observer).await;
+}
+
+#[tokio::test]
+async fn objects_that_cannot_be_watched_are_reported_until_they_can() {
+    let config = Cluster::shared().await.unwrap().config().clone();
+    let (line, config) = Line::to(config).await;
+    let mut observer = Observer::through("reported", config).await;
+    a_deleted_kind_is_watched_again(&mut observer).await;
+    an_account_sees_objects_once_allowed(&mut observer).await;
+    changes_during_an_outage_are_seen(&mut observer, line).await;
+}
+
+async fn changed_fields_are_drift_and_added_ones_are_not(observer: &mut Observer) {
     let (ours, other) = (unique("till"), unique("shelf"));
     let map = observer.apply(&ours, config_map("ours")).await;
     let fence = observer.apply(&other, config_map("fence")).await;
@@ -125,9 +140,7 @@ fn entry(object: &observer::Object) -> Entry {
     }
 }
 
-#[tokio::test]
-async fn deleted_and_relabelled_objects_are_absent() {
-    let mut observer = Observer::new("absent").await;
+async fn deleted_and_relabelled_objects_are_absent(observer: &mut Observer) {
     let ours = unique("till");
     // One that waits for its finalizers is being deleted, and no drift.
     let mut held = config_map("one");
@@ -174,9 +187,7 @@ async fn deleted_and_relabelled_objects_are_absent() {
         .await;
 }
 
-#[tokio::test]
-async fn scaling_takes_replicas_from_us_and_nothing_once_they_are_yielded() {
-    let mut observer = Observer::new("scale").await;
+async fn scaling_takes_replicas_once(observer: &mut Observer) {
     let (ours, other) = (unique("till"), unique("shelf"));
     let workload = observer.apply(&ours, deployment("till", Some(0))).await;
     let fence = observer.apply(&other, deployment("fence", Some(0))).await;
@@ -217,9 +228,7 @@ async fn scaling_takes_replicas_from_us_and_nothing_once_they_are_yielded() {
     assert_eq!(drift::drifted(&inventory, &view), []);
 }
 
-#[tokio::test]
-async fn a_kind_that_goes_is_told_and_watched_again_when_its_definition_is_applied() {
-    let mut observer = Observer::new("kind").await;
+async fn a_deleted_kind_is_watched_again(observer: &mut Observer) {
     let ours = unique("till");
     let group = format!("{}.example.com", unique("watches"));
     let definition = observer::definition(&group);
@@ -269,9 +278,7 @@ async fn a_kind_that_goes_is_told_and_watched_again_when_its_definition_is_appli
     api.delete(&name, &DeleteParams::default()).await.unwrap();
 }
 
-#[tokio::test]
-async fn an_account_sees_what_it_may_and_is_told_what_it_may_not() {
-    let mut observer = Observer::new("account").await;
+async fn an_account_sees_objects_once_allowed(observer: &mut Observer) {
     let ours = unique("till");
     let namespace = observer.namespace.name().to_owned();
     let account = Account {
@@ -298,33 +305,17 @@ async fn an_account_sees_what_it_may_and_is_told_what_it_may_not() {
         "{words}"
     );
 
-    let role: Role = serde_json::from_value(json!({
-        "metadata": {"name": "reader"},
-        "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list", "watch"]}],
-    }))
-    .unwrap();
-    observer.namespaced().create(&create, &role).await.unwrap();
-    let binding: RoleBinding = serde_json::from_value(json!({
-        "metadata": {"name": "reader"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "reader"},
-        "subjects": [{"kind": "ServiceAccount", "name": "installer", "namespace": namespace}],
-    }))
-    .unwrap();
-    observer
-        .namespaced()
-        .create(&create, &binding)
-        .await
-        .unwrap();
+    let subject = json!({"kind": "ServiceAccount", "name": "installer", "namespace": namespace});
+    let rules =
+        json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list", "watch"]}]);
+    let namespace = Some(namespace.as_str());
+    grant(observer.cluster, &subject, namespace, "reader", &rules).await;
     let view = observer.wait(&ours, "allowed", |view| view.synced).await;
     assert_eq!(view.failing, [] as [String; 0]);
     assert_eq!(view.objects[&map.identity].fields, map.applied.fields);
 }
 
-#[tokio::test]
-async fn what_happens_while_the_apiserver_is_away_is_seen_when_it_is_back() {
-    let config = Cluster::shared().await.unwrap().config().clone();
-    let (mut line, config) = Line::to(config).await;
-    let mut observer = Observer::through("away", config).await;
+async fn changes_during_an_outage_are_seen(observer: &mut Observer, mut line: Line) {
     let ours = unique("till");
     let (kept, lost) = (
         observer.apply(&ours, config_map("kept")).await,
