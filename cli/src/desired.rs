@@ -23,8 +23,7 @@ use serde_json::Value;
 
 use crate::{
     cluster::Cluster,
-    inventory,
-    live::{Kind, Live, metadata},
+    live::{Kind, Live, inventory, metadata},
     message::{self, count},
 };
 

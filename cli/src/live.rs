@@ -1,5 +1,7 @@
 //! Objects of any kind, as they are in the cluster, and as they would be.
 
+pub(crate) mod inventory;
+
 use std::collections::HashMap;
 
 use anyhow::Context as _;

@@ -40,7 +40,6 @@ mod history;
 mod inspection;
 mod installing;
 mod interrupt;
-mod inventory;
 mod live;
 mod message;
 mod output;

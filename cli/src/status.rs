@@ -17,7 +17,8 @@ use crate::{
     Exit,
     args::StatusArgs,
     cluster::{self, Cluster},
-    inventory, output, watch,
+    live::inventory,
+    output, watch,
 };
 pub(crate) use summary::{Summary, problem};
 

@@ -19,7 +19,7 @@ use manifests::{
     object::Identity,
 };
 
-use crate::{args::Cascade, cluster::Cluster, inventory, message::count};
+use crate::{args::Cascade, cluster::Cluster, live::inventory, message::count};
 
 /// A definition of the instance, and what there is of it.
 #[derive(Debug, Clone, PartialEq, Eq)]

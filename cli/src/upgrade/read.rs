@@ -38,7 +38,11 @@ use super::{
     olm::{self, Known},
     target::Releases,
 };
-use crate::{cluster::Cluster, inventory, live::Live, message};
+use crate::{
+    cluster::Cluster,
+    live::{Live, inventory},
+    message,
+};
 
 /// The ClusterOperator in which the provisioner tells of all operators.
 const AGGREGATED: &str = "platform-operators-aggregated";

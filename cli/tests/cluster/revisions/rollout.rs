@@ -37,6 +37,11 @@ pub(super) async fn status_counts_the_applied_objects(cluster: &Cluster) {
     ] {
         assert!(found.contains(part), "{part}: {found}");
     }
+    // The status lists no object, but the record has both.
+    let found = run(cluster, "status flood --all -o json").exits(0).json();
+    let objects_of = found["objects"].as_array().unwrap().iter();
+    let names: Vec<_> = objects_of.map(|object| object["name"].clone()).collect();
+    assert_eq!(names, [json!("a"), json!("b")], "{found}");
 
     let owner = Owner {
         name: "flood".to_owned(),
@@ -82,5 +87,9 @@ pub(super) async fn status_counts_the_applied_objects(cluster: &Cluster) {
     assert!(
         found.contains("rollout of revision 1: 2 objects\n"),
         "{found}"
+    );
+    run(cluster, "status flood --all").exits(1).err_has(
+        "failed to read the objects of BundleInstance flood that its status does not list: Secret rukpak-system/flood-r1-1 of \
+         revision 1 not found",
     );
 }

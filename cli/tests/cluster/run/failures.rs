@@ -26,10 +26,10 @@ async fn failed_upgrades_leave_the_operator_and_can_be_rolled_back() {
         after
     };
     let run = world
-        .upgrade_bundle(&second, &["--timeout", "10s", "--rollback-on-failure"])
+        .upgrade_bundle(&second, &["--timeout", "20s", "--rollback-on-failure"])
         .exits(1)
         .says(&format!(
-            "Failed to run bundle upgrade: BundleInstance {name} is not ready after 10s"
+            "Failed to run bundle upgrade: BundleInstance {name} is not ready after 20s"
         ))
         .says(&format!(
             "Kind=Deployment)({}/{name})",
@@ -91,9 +91,9 @@ async fn interrupted_and_killed_runs_are_continued() {
     let name = &operator.name;
     let image = operator.publish_with("0.0.1", &[operator.deployment()]);
     world
-        .run_bundle(&image, &["--timeout", "10s"])
+        .run_bundle(&image, &["--timeout", "20s"])
         .exits(1)
-        .says(&format!("Failed to run bundle: BundleInstance {name} is not ready after 10s; its installation goes on"));
+        .says(&format!("Failed to run bundle: BundleInstance {name} is not ready after 20s; its installation goes on"));
     let args = ["run", "bundle", &image, "--use-http"];
     let run = until_it_listens(world.spawn(&args)).await;
     assert!(

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use anyhow::Context as _;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, ResourceExt as _, api::ListParams};
 use manifests::{
@@ -16,11 +17,8 @@ use manifests::{
     object::{Identity, Object},
 };
 
-use crate::{
-    cluster::Cluster,
-    live::{Live, metadata},
-    revisions,
-};
+use super::{Live, metadata};
+use crate::cluster::Cluster;
 
 /// The key of the ConfigMaps.
 const KEY: &str = "inventory.json";
@@ -66,11 +64,19 @@ async fn recorded(
     let mut known: BTreeSet<Identity> = listing::entries(&listed.kinds)
         .map(|(identity, _)| identity)
         .collect();
-    let live = revisions::all(instance).iter();
+    let status = instance.status.as_ref();
+    let revisions = status.map_or(&[][..], |status| &status.revisions);
+    let live = revisions.iter();
     let live = live.filter(|revision| revision.state != RevisionState::Archived);
     let mut rest = Vec::new();
     for revision in live {
-        let record = revisions::read(cluster, instance, revision.number).await?;
+        let record = cluster.record(instance, revision).await;
+        let record = record.with_context(|| {
+            let name = instance.name_any();
+            format!(
+                "failed to read the objects of BundleInstance {name} that its status does not list"
+            )
+        })?;
         let mut kinds = Live::new(cluster, &record.objects);
         for mut object in record.objects {
             let kind = kinds.kind(object.api_version(), object.kind()).await?;
