@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A ServiceAccount that objects are applied, watched and deleted as.
+/// A ServiceAccount that the engine impersonates to apply, watch and delete objects.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Account {
     /// The name of the ServiceAccount.

@@ -9,7 +9,8 @@
 //! The engine knows no controller. An [`plan::Owner`] names the object that everything applied belongs to; the caller keeps
 //! [`revision::Revision`]s and decides when to roll one out, repair it or prune what left it.
 //!
-//! The engine does not use the API types of this project either. Callers translate a spec into an [`account::Account`], a [`plan::DefinitionPolicy`] and a [`preflight::Policy`].
+//! The engine uses no resource type of this project. Callers translate a spec into an [`account::Account`], a
+//! [`plan::DefinitionPolicy`] and a [`preflight::Policy`].
 //!
 //! Decisions are plain functions over values ([`plan`], [`drift`], [`health`], [`revision`]); [`ssa`], [`preflight`],
 //! [`discovery`] and [`informers`] do the I/O.

@@ -65,10 +65,10 @@ pub struct Leaving {
     pub version: String,
 }
 
-/// The policy for CustomResourceDefinitions that leave.
+/// The policy for CustomResourceDefinitions that are pruned.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum DefinitionPolicy {
-    /// The definition stays, without its owner.
+    /// The definition is kept, and loses its ownership marks.
     Retain,
     /// The definition is deleted, unless custom resources exist.
     #[default]
@@ -211,7 +211,8 @@ pub enum Exit {
 }
 
 impl Exit {
-    /// Returns when an object is deleted. `groups` are those of the definitions that leave as well.
+    /// Returns the stage in which an object is deleted. `groups` are the API groups of the CustomResourceDefinitions that are
+    /// deleted as well.
     pub fn of(identity: &Identity, groups: &BTreeSet<String>) -> Self {
         let brought = groups.contains(&identity.group);
         match wave(&identity.group, &identity.kind, brought) {

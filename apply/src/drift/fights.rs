@@ -90,8 +90,8 @@ impl Fights {
         verdicts
     }
 
-    /// Returns the latest of the conflicts about an object that must not be repaired yet. A clock that is set back holds no
-    /// object for longer than the wait of the conflict.
+    /// Returns the field conflict that postpones the repair of an object the longest. If the clock is set back, the repair is
+    /// not postponed for longer than the conflict's original delay.
     pub fn held(&self, object: &Identity, now: Timestamp) -> Option<Verdict> {
         let is_held = |verdict: &Verdict| {
             let left = since(now, verdict.until);

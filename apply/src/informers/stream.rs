@@ -28,7 +28,7 @@ const FULL_PAGE: u32 = 50;
 const LISTING_TIMEOUT: Duration = Duration::from_secs(60);
 /// So many failures in a row are worth telling, and reason to begin anew.
 const TROUBLE: u32 = 3;
-/// The API server's words may be long; more of them help nobody.
+/// The maximum length of a reported message of the API server, in characters.
 const LONGEST_REASON: usize = 400;
 
 /// Watches until it is aborted.

@@ -106,7 +106,7 @@ fn is_exempt(object: &Object) -> bool {
     text(object.value(), annotation) == Some("false")
 }
 
-/// Compares two forms of a definition without a look at custom resources. Pure; no I/O.
+/// Compares two forms of a CustomResourceDefinition, without its custom resources. Pure; no I/O.
 pub fn compared(live: &Value, incoming: &Object) -> Findings {
     let (live, new) = (Definition::read(live), Definition::read(incoming.value()));
     let judgement = definition::judge(&live, &new);

@@ -116,8 +116,8 @@ pub async fn taken(
     Ok(taken)
 }
 
-/// Returns the holder of an object that a repair must not write: the object exists, was not released by an instance, and
-/// was not handed over to the owner. Pure; no I/O.
+/// Returns the holder of an existing object if a repair must not write the object: the object has another owner, or has no
+/// owner and no annotation that lets this owner adopt it. Pure; no I/O.
 pub fn other_holder(live: &ObjectMeta, owner: &Owner) -> Option<Holder> {
     match Holder::of(live, owner) {
         Holder::Us | Holder::Released => None,

@@ -112,13 +112,13 @@ pub(super) async fn orphan(apply: &Apply<'_>, leaving: &[Leaving], owner: &Owner
 /// What pruning does with an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
-    /// The object is not the owner's any more, for this reason: nothing is written.
+    /// The object no longer belongs to the owner, for this reason: nothing is written.
     Leave(&'static str),
     /// The object is being deleted already.
     Wait,
-    /// The object stays and loses its owner, for this reason.
+    /// The object is kept and loses its ownership marks, for this reason.
     Release(String),
-    /// The definition is deleted, if the policy permits that for the custom resources.
+    /// The CustomResourceDefinition is deleted, unless the policy keeps it.
     DeleteDefinition,
     /// The object is deleted.
     Delete,
@@ -127,7 +127,7 @@ pub enum Decision {
 /// Decides what pruning does with an object, by its metadata. Pure; no I/O.
 pub fn decide(stage: Exit, owner: &Owner, policy: DefinitionPolicy, metadata: &Value) -> Decision {
     if !is_owned(metadata, owner) {
-        return Decision::Leave("does not carry the owner labels of this BundleInstance any more");
+        return Decision::Leave("no longer carries the owner labels of this BundleInstance");
     }
     // A definition that somebody else deletes may wait for its custom resources for ever.
     let is_retained = stage == Exit::Definitions && policy == DefinitionPolicy::Retain;
@@ -141,12 +141,12 @@ pub fn decide(stage: Exit, owner: &Owner, policy: DefinitionPolicy, metadata: &V
     if !has_no_reference && !is_referred_to(owner, metadata) {
         // As the garbage collector leaves it when the owner is deleted with `--cascade=orphan`.
         return Decision::Leave(
-            "does not refer to this BundleInstance as its owner any more; delete it if nobody needs it",
+            "no longer refers to this BundleInstance as its owner; delete the object if it is not needed",
         );
     }
     match stage {
         Exit::Namespaces => Decision::Release(
-            "Namespaces are never deleted, since others may have put something into them; delete it if nobody needs it"
+            "is kept, because a Namespace may have objects of other clients; delete the Namespace if it is not needed"
                 .to_owned(),
         ),
         Exit::Definitions => Decision::DeleteDefinition,

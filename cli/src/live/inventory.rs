@@ -1,6 +1,6 @@
-//! The objects of a BundleInstance that its status has no room for.
+//! The objects of a BundleInstance that its status does not list.
 //!
-//! The recorded revisions have these objects. An older provisioner listed the objects in ConfigMaps of the system namespace.
+//! The recorded revisions have these objects. An older provisioner listed them in ConfigMaps of the system namespace.
 
 use std::collections::BTreeSet;
 

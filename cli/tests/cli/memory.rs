@@ -182,7 +182,7 @@ fn registry() -> Vec<(&'static str, &'static str, String)> {
     ])
 }
 
-/// Runs a command; the most memory that it had in KiB, by a field that the kernel reports as long as it runs, and its end.
+/// Runs a command, and returns its peak memory in KiB, from a field of `/proc/<pid>/status`, and its exit status.
 pub(crate) fn peak(command: &mut Command, field: &str) -> (u64, ExitStatus) {
     let mut child = command.stdout(Stdio::null()).spawn().unwrap();
     let status = format!("/proc/{}/status", child.id());

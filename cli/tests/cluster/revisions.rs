@@ -187,7 +187,7 @@ async fn revisions_are_listed_compared_and_rolled_back_to() {
     let cluster = control_plane().await;
     history_lists_the_revisions(&cluster).await;
     revision_is_compared_and_printed_without_secrets(&cluster);
-    record_that_is_not_the_recorded_one_is_refused(&cluster).await;
+    damaged_and_foreign_records_are_rejected(&cluster).await;
     let ebb = rollback_sets_and_removes_the_pin(&cluster).await;
     rollback_waits_until_its_revision_is_active(&cluster, &ebb).await;
     rollout::status_counts_the_applied_objects(&cluster).await;
@@ -301,7 +301,7 @@ fn revision_is_compared_and_printed_without_secrets(cluster: &Cluster) {
     }
 }
 
-async fn record_that_is_not_the_recorded_one_is_refused(cluster: &Cluster) {
+async fn damaged_and_foreign_records_are_rejected(cluster: &Cluster) {
     let instance = create(cluster, "spring").await;
     let uid = instance.uid().unwrap();
     let objects = [config_map("spring", "one")];

@@ -22,8 +22,9 @@ pub struct RevisionDetails {
     /// The bundle info: package, version, constraints, provided APIs.
     #[serde(default)]
     pub facts: Facts,
-    /// The digest of everything that the objects were rendered from. The same inputs lead to the same objects, so that a
-    /// rollout continues without the content.
+    /// The key of the inputs: a digest of the content and of everything else that shapes the objects, or the earlier revision
+    /// that has the objects. An interrupted rollout with the same key needs no content. `None`: an older provisioner recorded
+    /// the revision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
     /// The version of the provisioner that rendered the objects.

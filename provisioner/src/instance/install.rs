@@ -426,7 +426,7 @@ pub(super) async fn migrate(
             let failure = is_reported.then(|| Failure {
                 bundle: installed.name_any(),
                 message: format!(
-                    "the installed objects cannot be recorded, and are not repaired until they are: {error}"
+                    "failed to record the installed objects; retrying, and repairing no object before that: {error}"
                 ),
                 touched: false,
                 retry: Retry::Soon,

@@ -41,10 +41,10 @@ use super::{
 /// The time that an admin has to delete the last of several objects that block an upgrade.
 const DELETION_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The number of objects that one reconcile applies again because their former state is unknown: a status that lists only a
-/// part of the objects leaves thousands of them after a restart.
+/// The maximum number of objects without a known fingerprint that one reconcile applies again. After a restart, an inventory
+/// from the records can have thousands of them.
 const MAX_UNKNOWN: usize = 50;
-/// The time until the next of them follow.
+/// The delay until a reconcile applies further objects without a known fingerprint.
 const UNKNOWN_DELAY: Duration = Duration::from_secs(1);
 
 /// The outcome of repairing objects.
@@ -161,7 +161,9 @@ async fn restore_index(
             }
             memory.is_watched = false;
         }
-        Err(error) => warn!(%error, "failed to read the remaining revisions"),
+        Err(error) => {
+            warn!(%error, "failed to read the remaining revisions; the inventory may lack objects")
+        }
     }
 }
 
@@ -170,7 +172,7 @@ fn unusable(status: &BundleInstanceStatus, error: &store::Error) -> Failure {
     Failure {
         bundle: status.installed_bundle_name.clone().unwrap_or_default(),
         message: format!(
-            "{error}; its objects are recorded again as soon as the installed Bundle is unpacked"
+            "{error}; the provisioner records the objects again once the installed Bundle is unpacked"
         ),
         touched: false,
         retry: Retry::Soon,

@@ -110,7 +110,7 @@ pub(super) struct Memory {
     /// The objects that the API server refused to change, and those that are being deleted. Once the deletion of
     /// one is complete, the rollout creates the object.
     pub(super) refused: BTreeSet<Identity>,
-    /// Those of them that were deleted before the last attempt began.
+    /// The refused objects that were deleted before the last attempt started.
     pub(super) freed: BTreeSet<Identity>,
     /// Objects that have left the bundle, as the status lists them: their health does not count.
     pub(super) removing: Vec<String>,

@@ -3,7 +3,7 @@
 //! ```text
 //!  operations ──► Server (objects, records, status) ◄──requests── Controller (the decisions of the engine, in their order)
 //!                   │ reports requests that break a rule
-//!                   └─ after each reconcile: the installed objects exist, Healthy is true
+//!                   └─ after each reconcile: the installed objects exist, and Healthy does not claim more than is true
 //! ```
 //!
 //! The controller of the model calls the decisions that the controller of the process calls; only requests are simulated.

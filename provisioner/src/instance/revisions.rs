@@ -103,7 +103,7 @@ pub(super) fn was_applied(status: &BundleInstanceStatus, revision: &RevisionStat
     }
 }
 
-/// Adds the objects of a revision to an index. Those that were applied are applied again.
+/// Adds the objects of a revision to an inventory. A record has no fingerprints, so that applied objects are applied again.
 pub(super) fn index(inventory: &mut Inventory, plan: &Plan, is_applied: bool) {
     let fields = is_applied.then_some(Fingerprint::UNKNOWN);
     for step in &plan.steps {
@@ -144,7 +144,7 @@ pub(super) struct Rebuilt {
     pub(super) leftovers: Vec<Identity>,
 }
 
-/// Builds an index that is lost, or of which the status lists only a part, from the records.
+/// Builds an inventory from the records: the status has lost the inventory, or lists only a part of it.
 ///
 /// # Errors
 /// Returns an error if the API server does not answer.
@@ -160,7 +160,7 @@ pub(super) async fn rebuild_index(
             Ok(record) => record,
             Err(store::Error::Request { source, .. }) => return Err(*source),
             Err(error) => {
-                warn!(number = revision.number, %error, "failed to read a revision; ignored in the inventory");
+                warn!(number = revision.number, %error, "failed to read the record of a revision; the inventory lacks its objects");
                 if revision.state != RevisionState::Archived {
                     rebuilt.unread = Some(revision.number);
                 }
@@ -308,8 +308,8 @@ pub(super) enum RecordError {
     Store(#[from] store::Error),
 }
 
-/// Records a revision. Until the status names the revision, the record is of no consequence. The number of a revision whose
-/// Secrets have names that another client has taken is skipped.
+/// Records a revision. The record is ignored until the status names the revision. If another client has taken the name of a
+/// Secret, the number of the revision is skipped.
 ///
 /// # Errors
 /// Returns an error if the record is too large, or a Secret cannot be written.
@@ -328,7 +328,7 @@ pub(super) async fn record(
         match store.write(number, &encoded).await {
             Ok(()) => return Ok(listed(number, rendered, &encoded, why, (shared.ctx.now)())),
             Err(error @ store::Error::Taken { .. }) if number < first + MAX_TAKEN => {
-                warn!(number, %error, "the number of a revision is skipped");
+                warn!(number, %error, "skipped the number of a revision; another client has taken the name of a Secret");
                 let parts = i64::try_from(encoded.parts.len()).unwrap_or(i64::MAX);
                 store.delete(number, parts).await?;
                 number += 1;

@@ -22,7 +22,7 @@ struct Pause {
     tried: String,
     /// When it is tried again.
     until: Timestamp,
-    /// The length of the pause: longer than that nothing waits, even if the clock is set back.
+    /// The length of the pause. If the clock is set back, the pause does not become longer.
     wait: Duration,
 }
 

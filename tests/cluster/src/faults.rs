@@ -98,8 +98,8 @@ impl Cluster {
         self.start_again(Program::Apiserver).await
     }
 
-    /// Makes etcd deny writes, as etcd does whose database has reached its quota, or permit them again. Reads and deletions
-    /// work in both cases.
+    /// Raises or clears the etcd alarm `NOSPACE`: etcd denies writes, as if its database had reached the quota, and still
+    /// permits reads and deletions.
     ///
     /// # Errors
     ///

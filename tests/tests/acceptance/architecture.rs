@@ -128,7 +128,7 @@ fn crates_that_compute_link_nothing_that_does_io() {
     }
 }
 
-/// The engine converts nothing of our API: callers do. Of `manifests::api`, modules without a resource are permitted.
+/// `apply` uses only those modules of `manifests::api` that define no resource: callers translate the API types.
 #[test]
 fn engine_names_no_type_of_our_resources() {
     let api = root().join("manifests/src/api");

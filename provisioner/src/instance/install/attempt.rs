@@ -834,7 +834,7 @@ async fn note_intent(
     intend(inventory, plan);
     let fail = |error: &dyn std::fmt::Display| Failure {
         bundle: target.bundle_name(),
-        message: format!("the status cannot be written: {error}"),
+        message: format!("failed to write the status: {error}"),
         touched: false,
         retry: Retry::Soon,
         remedy: Remedy::World,

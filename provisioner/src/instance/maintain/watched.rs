@@ -134,11 +134,11 @@ pub(in crate::instance) fn health(
     }
 }
 
-/// Returns the health of an instance whose inventory was lost together with the record of a revision.
+/// Returns the health of an instance if neither the status nor a record lists some of its objects.
 pub(in crate::instance) fn unknown(number: i64) -> Health {
     Health::Unknown(format!(
-        "the inventory and the record of revision {number} are lost; the objects are known again once the installed Bundle is \
-         unpacked"
+        "the status does not list all objects, and the record of revision {number} cannot be used; the health of the objects \
+         is reported once the installed Bundle is unpacked"
     ))
 }
 

@@ -43,14 +43,17 @@ pub(super) enum Operation {
     Create(Index, bool),
     /// Such a client creates a custom resource.
     CreateResource,
-    /// A finalizer is added to an object, or removed from all.
+    /// An object gets a finalizer.
     Hold(Index),
+    /// All objects lose their finalizers.
     Release,
-    /// Writes of an object fail from now on, or of none.
+    /// Writes of an object fail from now on.
     Deny(Index, Cause),
+    /// Writes no longer fail.
     Permit,
-    /// An object stops working, or every object works.
+    /// An object becomes unhealthy: failed, or in progress.
     Fail(Index, bool),
+    /// All objects become healthy.
     Heal,
     /// The present form of an object of a bundle does not work.
     Break(Index, Index),

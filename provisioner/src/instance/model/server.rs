@@ -38,10 +38,10 @@ pub(super) struct Killed;
 /// The reason of a write of the controller.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Phase {
-    /// It applies the objects of this revision.
+    /// The rollout of the revision with this number.
     Rollout(i64),
     Repair,
-    /// It deletes what would break the new revision.
+    /// The deletion of objects that would break the new revision.
     Early,
     Prune,
     Uninstall,
@@ -363,7 +363,7 @@ impl Server {
         self.objects.retain(|_, live| !is_referred_to(live));
     }
 
-    /// Creates an object as another client, or changes it.
+    /// Creates an object as another client, unless the object exists.
     pub(super) fn create(&mut self, object: &Object) {
         let identity = object.identity();
         let live = Live::new(object.value());

@@ -51,12 +51,12 @@ async fn uploads_are_kept_or_rejected_without_a_trace() {
     clear(&site).await;
     rejected_uploads_take_no_content(&site, &token).await;
     clear(&site).await;
-    an_upload_is_kept_and_told_to_the_bundle(&site, &token).await;
+    an_upload_is_stored_and_reported_in_the_bundle(&site, &token).await;
     uploads_are_answered_as_rukpak_answers_them(&site, &token).await;
     site.stop().await;
 }
 
-async fn an_upload_is_kept_and_told_to_the_bundle(site: &Site, token: &str) {
+async fn an_upload_is_stored_and_reported_in_the_bundle(site: &Site, token: &str) {
     let bundle = site.waiting().await;
     let name = bundle.name_any();
     let content = saying("hello");
