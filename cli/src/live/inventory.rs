@@ -11,7 +11,7 @@ use manifests::{
     api::{
         decorate,
         holder::{Holder, Owner},
-        instance::{BundleInstance, Inventory, InventoryKind, RevisionState},
+        instance::{BundleInstance, BundleInstanceStatus, InventoryKind},
         labels, listing,
     },
     object::{Identity, Object},
@@ -38,38 +38,36 @@ pub(crate) async fn rest(
     cluster: &Cluster,
     instance: &BundleInstance,
 ) -> anyhow::Result<Vec<Listed>> {
-    let status = instance.status.as_ref();
-    let Some(listed) = status.and_then(|status| status.inventory.as_ref()) else {
+    let Some(status) = &instance.status else {
         return Ok(Vec::new());
     };
-    if listed.more.is_some_and(|more| more > 0) {
+    let more = status.inventory.as_ref().and_then(|listed| listed.more);
+    if more.is_some_and(|more| more > 0) {
         return in_config_maps(cluster, instance).await;
     }
-    if listed.is_whole() {
+    if status.lists_all() {
         return Ok(Vec::new());
     }
-    recorded(cluster, instance, listed).await
+    recorded(cluster, instance, status).await
 }
 
-/// Reads the records of the live revisions.
+/// Reads the records of the revisions whose objects may exist.
 async fn recorded(
     cluster: &Cluster,
     instance: &BundleInstance,
-    listed: &Inventory,
+    status: &BundleInstanceStatus,
 ) -> anyhow::Result<Vec<Listed>> {
     let owner = Owner {
         name: instance.name_any(),
         uid: instance.uid().unwrap_or_default(),
     };
-    let mut known: BTreeSet<Identity> = listing::entries(&listed.kinds)
+    let listed = status.inventory.as_ref();
+    let kinds = listed.map_or(&[][..], |listed| &listed.kinds);
+    let mut known: BTreeSet<Identity> = listing::entries(kinds)
         .map(|(identity, _)| identity)
         .collect();
-    let status = instance.status.as_ref();
-    let revisions = status.map_or(&[][..], |status| &status.revisions);
-    let live = revisions.iter();
-    let live = live.filter(|revision| revision.state != RevisionState::Archived);
     let mut rest = Vec::new();
-    for revision in live {
+    for revision in status.indexed() {
         let record = cluster.record(instance, revision).await;
         let record = record.with_context(|| {
             let name = instance.name_any();

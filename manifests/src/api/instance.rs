@@ -419,6 +419,28 @@ impl BundleInstanceStatus {
     /// default: without it kstatus takes a new object for a finished one.
     pub const NOT_OBSERVED: i64 = -1;
 
+    /// Returns the revisions that together record every object, the newest first: those that are live, those whose rollout was
+    /// not finished before a newer one began, and while objects of former revisions remain, all that are archived.
+    pub fn indexed(&self) -> impl Iterator<Item = &RevisionStatus> {
+        let has_leftovers = !self.removing.is_empty();
+        let revisions = self.revisions.iter().rev();
+        let mut states = revisions.clone();
+        let active = states.find(|revision| revision.state == RevisionState::Active);
+        let active = active.map(|active| active.number);
+        revisions.filter(move |revision| {
+            let is_superseded = active < Some(revision.number);
+            has_leftovers || is_superseded || revision.state != RevisionState::Archived
+        })
+    }
+
+    /// Reports whether the status lists every object of the recorded revisions.
+    pub fn lists_all(&self) -> bool {
+        match &self.inventory {
+            Some(inventory) => inventory.is_whole(),
+            None => self.revisions.is_empty(),
+        }
+    }
+
     /// Returns the generation that the provisioner has observed.
     pub fn observed(&self) -> Option<i64> {
         self.observed_generation

@@ -16,12 +16,13 @@ mod overflow;
 use apply::inventory::{Entry, Inventory};
 use manifests::{
     api::{
-        instance::{Inventory as Listed, InventoryKind},
+        instance::{BundleInstanceStatus, Inventory as Listed, InventoryKind, RevisionState},
         listing,
     },
     object::{Identity, group_version},
 };
 
+use super::revisions;
 pub(super) use overflow::{Overflow, find_unreferenced, read, read_left, trim};
 
 /// The number of objects that the status lists: some 50 KiB.
@@ -59,6 +60,40 @@ pub(super) fn list(inventory: &Inventory, most: usize) -> Listed {
         count: i64::try_from(inventory.len()).unwrap_or(i64::MAX),
         kinds,
         more: None,
+    }
+}
+
+/// Lists an inventory for the status.
+pub(super) fn of(
+    inventory: &Inventory,
+    unread: Option<i64>,
+    before: &BundleInstanceStatus,
+) -> Listed {
+    counted(list(inventory, MOST_LISTED), unread, before)
+}
+
+/// Counts objects that are unknown because the record of a revision cannot be read (`unread`), as the status counted these
+/// before.
+pub(super) fn counted(
+    mut listed: Listed,
+    unread: Option<i64>,
+    before: &BundleInstanceStatus,
+) -> Listed {
+    if let Some(before) = before.inventory.as_ref().filter(|_| unread.is_some()) {
+        listed.count = listed.count.max(before.count);
+    }
+    listed
+}
+
+/// Retains the ConfigMaps in which an older provisioner listed objects until the objects that have left the bundle are pruned:
+/// no record has these.
+pub(super) fn retain_config_maps(status: &mut BundleInstanceStatus, before: &BundleInstanceStatus) {
+    let newest = revisions::newest(status);
+    let is_active = newest.is_some_and(|newest| newest.state == RevisionState::Active);
+    let is_settled = is_active && status.removing.is_empty() && status.applied_digest.is_some();
+    let more = before.inventory.as_ref().and_then(|before| before.more);
+    if let Some(inventory) = status.inventory.as_mut().filter(|_| !is_settled) {
+        inventory.more = inventory.more.or(more);
     }
 }
 

@@ -257,14 +257,9 @@ async fn queued(
         Turn::Stopped(unhealthy) => Install::Stopped(unhealthy),
         Turn::Granted | Turn::Queued => Install::Queued,
     };
-    if is_freed {
-        return Settled {
-            install: waits,
-            health: maintain::health(instance, shared, memory),
-            fights: Vec::new(),
-            kept: None,
-            again: None,
-        };
+    if is_freed && matches!(waits, Install::Queued) {
+        // The rollout creates these objects.
+        memory.freed.clear();
     }
     let settled = maintain::run(instance, shared, memory, status).await;
     Settled {
@@ -454,7 +449,12 @@ async fn leaving(
 ) -> Vec<String> {
     let had = memory.inventory.clone().unwrap_or_default();
     let objects = rendered.objects.clone();
-    let plan = plan(&shared.ctx, objects, &had, owner, &rendered.namespace).await;
+    let mut plan = plan(&shared.ctx, objects, &had, owner, &rendered.namespace).await;
+    if let Ok(found) = &mut plan
+        && let Err(error) = revisions::leave_out_shared(&shared.ctx, owner, found).await
+    {
+        plan = Err(error);
+    }
     if let (Ok(plan), Some(inventory)) = (&plan, memory.inventory.as_mut()) {
         revisions::index(inventory, plan, true);
         memory.is_watched = false;

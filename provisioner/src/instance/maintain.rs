@@ -29,7 +29,7 @@ use tracing::warn;
 use self::repair::{Drift, repair};
 pub(super) use self::watched::{health, unhealthy, watch};
 use super::{
-    index::{self, MOST_LISTED},
+    index,
     install::{self, Settled},
     memory::{Memory, Shared},
     outcome::{Done, Failure, Install, Kept, Remedy, Retry},
@@ -46,6 +46,10 @@ const DELETION_TIMEOUT: Duration = Duration::from_secs(60);
 const MAX_UNKNOWN: usize = 50;
 /// The delay until a reconcile applies further objects without a known fingerprint.
 const UNKNOWN_DELAY: Duration = Duration::from_secs(1);
+/// The time until an attempt creates an object that an admin has deleted for the attempt.
+const ATTEMPT_DELAY: Duration = Duration::from_secs(1);
+/// The time until records that cannot be read are read again.
+const RECORD_DELAY: Duration = Duration::from_secs(15);
 
 /// The outcome of repairing objects.
 struct Keeping {
@@ -108,7 +112,7 @@ pub(super) async fn run(
         }
     }
     if is_changed && let Some(inventory) = &memory.inventory {
-        done.inventory = index::list(inventory, MOST_LISTED);
+        done.inventory = index::of(inventory, memory.unread, status);
     }
     let is_over =
         kept.is_as_declared && status.applied_digest.is_some() && says_otherwise(instance, status);
@@ -162,7 +166,7 @@ async fn restore_index(
             memory.is_watched = false;
         }
         Err(error) => {
-            warn!(%error, "failed to read the remaining revisions; the inventory may lack objects")
+            warn!(%error, "failed to read the remaining revisions; the inventory may lack objects");
         }
     }
 }
@@ -221,7 +225,7 @@ pub(super) fn fights(shared: &Shared, memory: &mut Memory) -> Vec<String> {
 pub(super) fn postpone(memory: &mut Memory, deleted: Vec<Identity>, now: Timestamp) {
     let until = now.checked_add(DELETION_TIMEOUT).unwrap_or(now);
     for identity in deleted {
-        memory.postponed.insert(identity, until);
+        memory.postponed.entry(identity).or_insert(until);
     }
 }
 
@@ -298,7 +302,7 @@ async fn keep(
     let mut unknown = 0;
     for identity in drifted {
         if is_for_next_attempt(&identity, &memory.refused, &memory.freed, &view) {
-            keeping.again = Some(Duration::ZERO);
+            keeping.again = sooner(keeping.again, Some(ATTEMPT_DELAY));
             continue;
         }
         let held = memory.fights.held(&identity, now);
@@ -348,6 +352,9 @@ async fn keep(
     keeping.is_as_declared = repaired.failed.is_empty() && keeping.again.is_none();
     keeping.changed = repaired.changed;
     keeping.lost = repaired.lost;
+    if ready.is_empty() && repaired.lost.is_none() && repaired.failure.is_some() {
+        keeping.again = sooner(keeping.again, Some(RECORD_DELAY));
+    }
     keeping.failure = repaired.failure;
     keeping
 }

@@ -125,13 +125,6 @@ pub(super) async fn reconcile(
             if written == Written::Withheld {
                 again = sooner(again, Some(Duration::from_secs(1)));
             }
-            let (old, new) = (before.inventory.as_ref(), status.inventory.as_ref());
-            index::trim(
-                &revisions::overflow(&shared.ctx, &owner(&instance)),
-                old,
-                new,
-            )
-            .await;
             tell::changes(&instance, &shared, &before, &status).await;
         }
         memory.rest(&status);
@@ -454,15 +447,20 @@ pub(super) async fn read_inventory(
     };
     let has_records = revisions::newest(status).is_some();
     let is_missing = matches!(&read, Err(kube::Error::Api(answer)) if answer.code == 404);
-    let is_part = is_missing || status.inventory.is_none() || !listed.is_whole();
+    // ConfigMaps of an older provisioner do not list what a revision has added since.
+    let is_part = is_missing || !status.lists_all() || listed.more.is_some();
     let mut inventory = if is_part && has_records {
-        let rebuilt = revisions::rebuild_index(&shared.ctx, &owner, status).await?;
+        let mut rebuilt = revisions::rebuild_index(&shared.ctx, &owner, status).await?;
         memory.unread = rebuilt.unread;
         memory.leftovers = rebuilt.leftovers;
+        if !is_missing {
+            rebuilt.inventory.extend(read?);
+        }
         rebuilt.inventory
     } else {
         if !listed.is_whole() {
-            memory.unread = status.revisions.last().map(|last| last.number);
+            let last = status.revisions.last();
+            memory.unread = Some(last.map_or(1, |last| last.number));
         }
         read?
     };

@@ -12,12 +12,15 @@ use std::{collections::BTreeSet, time::Duration};
 use apply::{
     drift::Fingerprint,
     inventory::Inventory,
-    plan::Plan,
+    plan::{Plan, Step},
     revision::{self, Encoded, Header, Revision, store},
 };
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::Time};
-use kube::{Api, ResourceExt as _};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::{
+    Api, ResourceExt as _,
+    core::{DynamicObject, ObjectMeta},
+};
 use manifests::{
     api::{
         holder::{Holder, Owner},
@@ -27,7 +30,8 @@ use manifests::{
         },
         revision::RevisionDetails,
     },
-    object::{Identity, group_version},
+    names,
+    object::{Identity, Object, group_version},
 };
 use tracing::warn;
 
@@ -35,7 +39,7 @@ use crate::context::Context;
 
 use super::{
     index,
-    install::{Rendered, plan},
+    install::{Rendered, attempt::leaves_early, plan},
     memory::Shared,
     outcome::{Health, Outcome, RolledBack},
 };
@@ -82,18 +86,6 @@ pub(super) fn is_index_lost(status: &BundleInstanceStatus) -> bool {
     status.inventory.is_none() && live(status).next().is_some()
 }
 
-/// Returns the revisions that an index is built from, the newest first: those that are live, those whose rollout was not
-/// finished before a newer one began, and while objects of former revisions remain, all that are archived.
-pub(super) fn indexed(status: &BundleInstanceStatus) -> impl Iterator<Item = &RevisionStatus> {
-    let has_leftovers = !status.removing.is_empty();
-    let active = active(status).map(|active| active.number);
-    let revisions = status.revisions.iter().rev();
-    revisions.filter(move |revision| {
-        let is_superseded = active < Some(revision.number);
-        has_leftovers || is_superseded || revision.state != RevisionState::Archived
-    })
-}
-
 /// Reports whether all objects of a revision were applied, and are still to be installed.
 pub(super) fn was_applied(status: &BundleInstanceStatus, revision: &RevisionStatus) -> bool {
     match revision.state {
@@ -112,6 +104,16 @@ pub(super) fn index(inventory: &mut Inventory, plan: &Plan, is_applied: bool) {
             .1
             .clone_into(&mut entry.version);
         entry.fields = entry.fields.or(fields);
+    }
+    // An API may be served again later.
+    for absent in plan.missing.iter().chain(&plan.waiting) {
+        for identity in &absent.needed_by {
+            let entry = inventory.entry(identity.clone()).or_default();
+            group_version(&absent.api_version)
+                .1
+                .clone_into(&mut entry.version);
+            entry.fields = entry.fields.or(fields);
+        }
     }
 }
 
@@ -154,7 +156,7 @@ pub(super) async fn rebuild_index(
     status: &BundleInstanceStatus,
 ) -> Result<Rebuilt, kube::Error> {
     let mut rebuilt = Rebuilt::default();
-    for revision in indexed(status) {
+    for revision in status.indexed() {
         let store = store(ctx, owner);
         let record = match store.read::<RevisionDetails>(reference(revision)).await {
             Ok(record) => record,
@@ -170,7 +172,10 @@ pub(super) async fn rebuild_index(
         let namespace = &record.header.namespace;
         let nothing = Inventory::new();
         let mut plan = plan(ctx, record.objects, &nothing, owner, namespace).await?;
-        leave_out_namespaces(ctx, owner, &mut plan).await?;
+        leave_out_shared(ctx, owner, &mut plan).await?;
+        if status.applied_digest.is_some() && !rebuilt.inventory.is_empty() {
+            leave_out_deleted(ctx, &rebuilt.inventory, &mut plan).await?;
+        }
         let leftovers = leftovers(&rebuilt, status, revision, &plan);
         rebuilt.leftovers.extend(leftovers);
         index(&mut rebuilt.inventory, &plan, was_applied(status, revision));
@@ -179,26 +184,68 @@ pub(super) async fn rebuild_index(
     Ok(rebuilt)
 }
 
-/// Removes the Namespaces of other clients from a plan: a rollout uses these as they are.
-async fn leave_out_namespaces(
+/// Removes objects from a plan that a rollout uses as they are: Namespaces and default ServiceAccounts of other clients.
+///
+/// # Errors
+/// Returns an error if the API server does not answer.
+pub(super) async fn leave_out_shared(
     ctx: &Context,
     owner: &Owner,
     plan: &mut Plan,
 ) -> Result<(), kube::Error> {
-    let api = Api::<Namespace>::all(ctx.client.clone());
-    let mut others = BTreeSet::new();
-    for step in &plan.steps {
-        let object = &step.object;
-        if object.group().is_empty() && object.kind() == "Namespace" {
-            let live = api.get_metadata_opt(object.name()).await?;
-            if !live.is_some_and(|live| Holder::of(&live.metadata, owner) == Holder::Us) {
-                others.insert(object.identity());
-            }
+    let mut shared = BTreeSet::new();
+    for step in plan.steps.iter().filter(|step| may_be_shared(&step.object)) {
+        let live = live_metadata(ctx, step).await?;
+        let holder = live.map(|live| Holder::of(&live, owner));
+        if holder.is_some_and(|holder| !matches!(holder, Holder::Us | Holder::Released)) {
+            shared.insert(step.object.identity());
         }
     }
     plan.steps
-        .retain(|step| !others.contains(&step.object.identity()));
+        .retain(|step| !shared.contains(&step.object.identity()));
     Ok(())
+}
+
+fn may_be_shared(object: &Object) -> bool {
+    object.group().is_empty()
+        && match object.kind() {
+            "Namespace" => true,
+            "ServiceAccount" => object.name() == "default",
+            _ => false,
+        }
+}
+
+/// Removes objects from the plan of an older revision that the rollout of a newer one deleted early.
+async fn leave_out_deleted(
+    ctx: &Context,
+    newer: &Inventory,
+    plan: &mut Plan,
+) -> Result<(), kube::Error> {
+    let mut deleted = BTreeSet::new();
+    for step in &plan.steps {
+        let identity = step.object.identity();
+        let may_leave = leaves_early(&identity) && !newer.contains_key(&identity);
+        if may_leave && live_metadata(ctx, step).await?.is_none() {
+            deleted.insert(identity);
+        }
+    }
+    plan.steps
+        .retain(|step| !deleted.contains(&step.object.identity()));
+    Ok(())
+}
+
+/// Reads the metadata of a live object.
+async fn live_metadata(ctx: &Context, step: &Step) -> Result<Option<ObjectMeta>, kube::Error> {
+    let (resource, identity) = (&step.kind.resource, step.object.identity());
+    let api: Api<DynamicObject> = if step.kind.namespaced {
+        Api::namespaced_with(ctx.client.clone(), &identity.namespace, resource)
+    } else {
+        Api::all_with(ctx.client.clone(), resource)
+    };
+    let found = api
+        .get_metadata_opt(&names::encoded(&identity.name))
+        .await?;
+    Ok(found.map(|found| found.metadata))
 }
 
 /// Adds what the status lists of an index that was built from the records.
@@ -208,20 +255,23 @@ pub(super) fn add_listed(rebuilt: &mut Rebuilt, status: &BundleInstanceStatus) {
     }
 }
 
-/// Reads the whole inventory of an instance: what the status does not list is recorded.
+/// Reads the whole inventory of an instance, and reports whether it is complete: what the status does not list is recorded.
 ///
 /// # Errors
 /// Returns an error if the API server does not answer.
 pub(crate) async fn inventory_of(
     ctx: &Context,
     instance: &BundleInstance,
-) -> Result<Inventory, kube::Error> {
+) -> Result<(Inventory, bool), kube::Error> {
     let status = instance.status.clone().unwrap_or_default();
     let owner = owner(instance);
-    match &status.inventory {
-        Some(listed) if listed.is_whole() => index::read(&overflow(ctx, &owner), listed).await,
-        _ => Ok(rebuild_index(ctx, &owner, &status).await?.inventory),
+    if status.lists_all() {
+        let listed = status.inventory.unwrap_or_default();
+        return Ok((index::read(&overflow(ctx, &owner), &listed).await?, true));
     }
+    let rebuilt = rebuild_index(ctx, &owner, &status).await?;
+    let is_complete = rebuilt.unread.is_none() && newest(&status).is_some();
+    Ok((rebuilt.inventory, is_complete))
 }
 
 /// Returns where older provisioners listed what the status has no room for.
@@ -471,8 +521,8 @@ pub(super) fn time_left(
     Some(Duration::try_from(deadline - taken).unwrap_or_default())
 }
 
-/// Returns the archived revisions that exceed the history, the oldest first. As long as objects of former revisions remain,
-/// some more are kept.
+/// Returns the archived revisions that exceed the history, the oldest first. As long as objects of former revisions may remain,
+/// some more are recorded.
 pub(super) fn surplus(
     spec: &BundleInstanceSpec,
     status: &BundleInstanceStatus,
@@ -483,10 +533,11 @@ pub(super) fn surplus(
         .revisions
         .iter()
         .filter(|revision| revision.state == RevisionState::Archived);
-    let limit = if status.removing.is_empty() {
-        limit
-    } else {
+    let may_have_leftovers = !status.removing.is_empty() || rolling_out(status).is_some();
+    let limit = if may_have_leftovers {
         limit + WITH_LEFTOVERS
+    } else {
+        limit
     };
     let surplus = archived.clone().count().saturating_sub(limit);
     archived

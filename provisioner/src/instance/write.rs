@@ -18,8 +18,10 @@ use manifests::api::{
 use serde_json::json;
 
 use super::{
+    index,
     memory::{Memory, Shared, version},
     reconcile::{Error, current_status},
+    revisions::{self, owner},
 };
 use apply::ssa::MANAGER;
 
@@ -66,6 +68,7 @@ pub(super) async fn write_status(
     let observed = &mut status.observed_generation;
     observed.get_or_insert(BundleInstanceStatus::NOT_OBSERVED);
     let before = current_status(instance, memory);
+    index::retain_config_maps(&mut status, &before);
     let mut outcome = Written::Whole;
     let mut condition = None;
     if is_ready(&status) && !is_ready(&before) {
@@ -100,6 +103,13 @@ pub(super) async fn write_status(
     };
     let version = version(&written);
     let name = instance.name_any();
+    let (old, new) = (before.inventory.as_ref(), status.inventory.as_ref());
+    index::trim(
+        &revisions::overflow(&shared.ctx, &owner(instance)),
+        old,
+        new,
+    )
+    .await;
     shared.rollouts.observe(&name, version, Some(&status));
     memory.status = Some((version, status));
     memory.written_generation = written.metadata.generation;

@@ -1,4 +1,4 @@
-use super::*;
+use super::{super::revisions::tests::status, *};
 
 fn identity(group: &str, kind: &str, namespace: &str, name: &str) -> Identity {
     Identity {
@@ -100,4 +100,51 @@ fn an_inventory_is_easy_to_read() {
             ]},
         ]})
     );
+}
+
+#[test]
+fn unknown_objects_are_counted_as_before() {
+    let inventory = sample(7);
+    let before = |count| BundleInstanceStatus {
+        inventory: Some(Listed {
+            count,
+            ..Listed::default()
+        }),
+        ..BundleInstanceStatus::default()
+    };
+    for (unread, count, expected) in [(None, 9, 7), (Some(1), 9, 9), (Some(1), 5, 7)] {
+        let listed = of(&inventory, unread, &before(count));
+        assert_eq!(listed.count, expected, "{unread:?} {count}");
+        assert_eq!(listed.is_whole(), expected == 7);
+    }
+}
+
+#[test]
+fn config_maps_are_read_until_former_objects_are_pruned() {
+    use RevisionState::{Active, Archived, RollingOut};
+    let listed = |more| Listed {
+        more,
+        ..Listed::default()
+    };
+    let before = BundleInstanceStatus {
+        inventory: Some(listed(Some(2))),
+        ..BundleInstanceStatus::default()
+    };
+    let leaving = vec!["ConfigMap a/b".to_owned()];
+    for (states, removing, expected) in [
+        (&[][..], &[][..], Some(2)),
+        (&[RollingOut], &[], Some(2)),
+        (&[Active, RollingOut], &[], Some(2)),
+        (&[Archived, Active], &leaving, Some(2)),
+        (&[Archived, Active], &[], None),
+    ] {
+        let mut status = BundleInstanceStatus {
+            inventory: Some(listed(None)),
+            removing: removing.to_vec(),
+            ..status(states)
+        };
+        retain_config_maps(&mut status, &before);
+        let more = status.inventory.unwrap().more;
+        assert_eq!(more, expected, "{states:?} {removing:?}");
+    }
 }

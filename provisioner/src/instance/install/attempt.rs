@@ -35,7 +35,7 @@ use crate::{
     catalogs::Catalogs,
     instance::{
         claims::{self, Claim},
-        index::{self, MOST_LISTED},
+        index,
         memory::{Memory, Shared},
         outcome::{Done, Failure, Remedy, Retry},
         policy,
@@ -346,6 +346,11 @@ pub(super) async fn prune_first(
             .as_ref()
             .map_or(&[], |record| record.objects.as_slice()),
     )
+}
+
+/// Reports whether a rollout may delete objects of a kind before the new version is healthy.
+pub(in crate::instance) fn leaves_early(identity: &Identity) -> bool {
+    identity.group == "apiregistration.k8s.io" || is_webhook(identity)
 }
 
 fn is_webhook(identity: &Identity) -> bool {
@@ -839,7 +844,7 @@ async fn note_intent(
         retry: Retry::Soon,
         remedy: Remedy::World,
     };
-    let listed = index::list(inventory, MOST_LISTED);
+    let listed = index::of(inventory, memory.unread, before);
     let mut status = status::applying(
         before,
         &declaration(instance, memory),

@@ -201,7 +201,7 @@ pub(super) async fn step(
     progress.applied.extend(report.applied.into_keys());
     if !rest.is_empty() {
         let inventory = memory.inventory.get_or_insert_default();
-        let inventory = index::list(inventory, MOST_LISTED);
+        let inventory = index::of(inventory, memory.unread, before);
         let applying = Applying {
             bundle: target.bundle_name(),
             applied: progress.applied.len(),

@@ -19,6 +19,7 @@ use super::{
     server::{Phase, Server},
 };
 use crate::instance::{
+    index,
     install::{self, Rendered, Source, Target, attempt, recreate},
     outcome::{Done, Failure, Retry},
     revisions, status,
@@ -87,7 +88,7 @@ impl Controller {
         if !changed.is_empty() || !early.is_empty() {
             let inventory = self.inventory.get_or_insert_default();
             attempt::intend(inventory, &plan);
-            let listed = listed(inventory);
+            let listed = index::counted(listed(inventory), self.unread, before);
             let declaration = Declaration::new(&server.instance);
             let (count, now) = (plan.steps.len(), Self::now(server));
             let mut status = status::applying(before, &declaration, &name, count, listed, now);
@@ -115,7 +116,7 @@ impl Controller {
             previous: attempt::previous(before, target, &rendered),
             namespace: rendered.namespace.clone(),
             digest: key.to_owned(),
-            inventory: listed(&self.inventory()),
+            inventory: index::counted(listed(&self.inventory()), self.unread, before),
             removing: attempt::lines_of(left),
             rolled_back: target.rollback.clone(),
             revisions,

@@ -196,7 +196,7 @@ impl Controller {
             rebuilt.inventory
         } else {
             if !is_whole {
-                self.unread = status.revisions.last().map(|last| last.number);
+                self.unread = Some(status.revisions.last().map_or(1, |last| last.number));
             }
             let kinds = listed.map(|listed| listed.kinds).unwrap_or_default();
             index::parse(&kinds).collect()
@@ -206,14 +206,23 @@ impl Controller {
     /// Builds an index from the records.
     pub(super) fn rebuilt_index(server: &Server, status: &BundleInstanceStatus) -> Rebuilt {
         let mut rebuilt = Rebuilt::default();
-        for revision in revisions::indexed(status) {
+        for revision in status.indexed() {
             let Ok(record) = server.read(revision) else {
                 if revision.state != RevisionState::Archived {
                     rebuilt.unread = Some(revision.number);
                 }
                 continue;
             };
-            let plan = planned(server, record.objects, &Inventory::new());
+            let mut plan = planned(server, record.objects, &Inventory::new());
+            if status.applied_digest.is_some() && !rebuilt.inventory.is_empty() {
+                let newer = &rebuilt.inventory;
+                plan.steps.retain(|step| {
+                    let identity = step.object.identity();
+                    let may_leave =
+                        attempt::leaves_early(&identity) && !newer.contains_key(&identity);
+                    !may_leave || server.objects.contains_key(&identity)
+                });
+            }
             let leftovers = revisions::leftovers(&rebuilt, status, revision, &plan);
             rebuilt.leftovers.extend(leftovers);
             let was_applied = revisions::was_applied(status, revision);

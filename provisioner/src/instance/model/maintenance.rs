@@ -23,6 +23,7 @@ use super::{
     server::{Phase, Server},
 };
 use crate::instance::{
+    index,
     install::{self, Settled, attempt},
     maintain::{
         self,
@@ -86,7 +87,7 @@ impl Controller {
             }
         }
         if is_changed {
-            done.inventory = listed(&self.inventory());
+            done.inventory = index::counted(listed(&self.inventory()), self.unread, status);
         }
         let change = is_changed.then(|| Kept {
             is_lost,

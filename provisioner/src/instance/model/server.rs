@@ -109,8 +109,8 @@ impl Server {
 
     /// Reports whether the status lists every object.
     pub(super) fn lists_all(&self) -> bool {
-        let inventory = self.status().inventory;
-        inventory.is_some_and(|listed| listed.is_whole())
+        let status = self.status();
+        status.inventory.is_some() && status.lists_all()
     }
 
     pub(super) fn has_definition(&self) -> bool {

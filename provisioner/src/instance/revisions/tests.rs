@@ -137,6 +137,12 @@ fn history_keeps_the_newest_archived_revisions() {
             &[Active, RollingOut],
             &[],
         ),
+        // Objects of revision 3 may exist.
+        (
+            json!({"revisionHistoryLimit": 1}),
+            &[Archived, Active, Archived, RollingOut],
+            &[],
+        ),
     ] {
         assert_eq!(numbers(&limit, &status(states)), expected, "{limit}");
     }
@@ -147,4 +153,25 @@ fn history_keeps_the_newest_archived_revisions() {
     let many = vec![Archived; 40];
     pruning.revisions = status(&many).revisions;
     assert_eq!(numbers(&json!({}), &pruning).len(), 32);
+}
+
+#[test]
+fn inventory_is_built_from_all_revisions_whose_objects_may_exist() {
+    use RevisionState::{Active, Archived, RollingOut};
+    let leaving = vec!["ConfigMap a/b".to_owned()];
+    for (states, removing, expected) in [
+        (&[Archived, Active][..], &[][..], &[2][..]),
+        (&[Archived, Active], &leaving, &[2, 1]),
+        (&[Archived, Active, RollingOut], &[], &[3, 2]),
+        // The rollout of revision 3 was not finished.
+        (&[Archived, Active, Archived, RollingOut], &[], &[4, 3, 2]),
+        (&[Archived, RollingOut], &[], &[2, 1]),
+    ] {
+        let status = BundleInstanceStatus {
+            removing: removing.to_vec(),
+            ..status(states)
+        };
+        let numbers: Vec<_> = status.indexed().map(|revision| revision.number).collect();
+        assert_eq!(numbers, expected, "{states:?} {removing:?}");
+    }
 }

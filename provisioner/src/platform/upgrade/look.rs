@@ -45,7 +45,12 @@ pub(super) async fn at(
 async fn what(ctx: &Context, instance: &BundleInstance, span: Span) -> Result<Seen, kube::Error> {
     let mut search = Search::new(span.from, span.to);
     let inventory = match inventory_of(ctx, instance).await {
-        Ok(inventory) => inventory,
+        Ok((inventory, is_complete)) => {
+            if !is_complete {
+                search.miss();
+            }
+            inventory
+        }
         Err(error) if is_refusal(&error) => {
             search.miss();
             Inventory::new()

@@ -179,7 +179,9 @@ async fn unusable_record_is_reported_and_written_again() {
     // Each object drifts once, so that no change looks like a field conflict.
     let drifting = |number: usize| [format!("before-{number}"), format!("after-{number}")];
     let names = (0..4).flat_map(drifting).chain(["other".to_owned()]);
-    let objects: Vec<Value> = names.map(|name| fixture.map(&name, "1")).collect();
+    // The Namespace of another client is recorded, and is not an object of the instance.
+    let mut objects = vec![namespace_object(fixture.namespace())];
+    objects.extend(names.map(|name| fixture.map(&name, "1")));
     fixture.install(&objects).await;
     let other = fixture.maps().get("other").await.unwrap();
     let cases = [
@@ -207,6 +209,10 @@ async fn unusable_record_is_reported_and_written_again() {
     }
     let found = fixture.maps().get("other").await.unwrap();
     assert_eq!(found.metadata, other.metadata);
+    let inventory = fixture.read().await.status.unwrap().inventory.unwrap();
+    assert_eq!(inventory.count, 9, "{inventory:?}");
+    let world = fixture.world;
+    world.wait_instance(&fixture.name, "Healthy", "True").await;
     fixture.leaves_nothing().await;
 }
 
@@ -330,6 +336,7 @@ async fn surplus_records_are_ignored() {
 async fn lost_inventory_is_built_from_the_records() {
     let fixture = Fixture::new(running().await, "unlisted").await;
     let objects = [
+        namespace_object(fixture.namespace()),
         crd(&fixture.group(), "Widget"),
         fixture.map("drifted", "1"),
         fixture.map("other", "1"),
@@ -351,6 +358,9 @@ async fn lost_inventory_is_built_from_the_records() {
     .await;
     fixture.alter("drifted").await;
     fixture.has_text(REPAIR_TIMEOUT, "drifted", "1").await;
+    fixture
+        .has_reason("Installed", "InstallationSucceeded")
+        .await;
     merge_status(
         &instances,
         &fixture.name,
