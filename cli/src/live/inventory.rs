@@ -42,13 +42,21 @@ pub(crate) async fn rest(
         return Ok(Vec::new());
     };
     let more = status.inventory.as_ref().and_then(|listed| listed.more);
-    if more.is_some_and(|more| more > 0) {
-        return in_config_maps(cluster, instance).await;
+    let mut rest = if more.is_some_and(|more| more > 0) {
+        in_config_maps(cluster, instance).await?
+    } else {
+        Vec::new()
+    };
+    if !status.lists_all() {
+        let recorded = recorded(cluster, instance, status).await?;
+        let known: BTreeSet<Identity> = rest.iter().map(|one| one.identity.clone()).collect();
+        rest.extend(
+            recorded
+                .into_iter()
+                .filter(|one| !known.contains(&one.identity)),
+        );
     }
-    if status.lists_all() {
-        return Ok(Vec::new());
-    }
-    recorded(cluster, instance, status).await
+    Ok(rest)
 }
 
 /// Reads the records of the revisions whose objects may exist.

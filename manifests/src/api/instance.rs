@@ -433,10 +433,12 @@ impl BundleInstanceStatus {
         })
     }
 
-    /// Reports whether the status lists every object of the recorded revisions.
+    /// Reports whether the status lists every object. ConfigMaps of an older provisioner lack what revisions have added.
     pub fn lists_all(&self) -> bool {
         match &self.inventory {
-            Some(inventory) => inventory.is_whole(),
+            Some(inventory) => {
+                inventory.is_whole() && (inventory.more.is_none() || self.revisions.is_empty())
+            }
             None => self.revisions.is_empty(),
         }
     }

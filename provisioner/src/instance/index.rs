@@ -64,12 +64,18 @@ pub(super) fn list(inventory: &Inventory, most: usize) -> Listed {
 }
 
 /// Lists an inventory for the status.
+///
+/// `absent` is the number of objects that the inventory lacks since their API is not served.
 pub(super) fn of(
     inventory: &Inventory,
+    absent: usize,
     unread: Option<i64>,
     before: &BundleInstanceStatus,
 ) -> Listed {
-    counted(list(inventory, MOST_LISTED), unread, before)
+    let mut listed = list(inventory, MOST_LISTED);
+    let absent = i64::try_from(absent).unwrap_or(i64::MAX);
+    listed.count = listed.count.saturating_add(absent);
+    counted(listed, unread, before)
 }
 
 /// Counts objects that are unknown because the record of a revision cannot be read (`unread`), as the status counted these
@@ -92,8 +98,8 @@ pub(super) fn retain_config_maps(status: &mut BundleInstanceStatus, before: &Bun
     let is_active = newest.is_some_and(|newest| newest.state == RevisionState::Active);
     let is_settled = is_active && status.removing.is_empty() && status.applied_digest.is_some();
     let more = before.inventory.as_ref().and_then(|before| before.more);
-    if let Some(inventory) = status.inventory.as_mut().filter(|_| !is_settled) {
-        inventory.more = inventory.more.or(more);
+    if let Some(inventory) = &mut status.inventory {
+        inventory.more = inventory.more.or(more).filter(|_| !is_settled);
     }
 }
 

@@ -387,10 +387,15 @@ pub(super) async fn migrate(
     let recorded = match rendered {
         Ok(rendered) => {
             let why = (Cause::Migration, None);
-            leftovers = leaving(shared, memory, &rendered, &owner).await;
-            let recorded = revisions::record(shared, &owner, status, &rendered, why).await;
-            is_reported = recorded.is_err();
-            recorded.map_err(|error| error.to_string())
+            match leaving(shared, memory, &rendered, &owner).await {
+                Ok(lines) => {
+                    leftovers = lines;
+                    let recorded = revisions::record(shared, &owner, status, &rendered, why).await;
+                    is_reported = recorded.is_err();
+                    recorded.map_err(|error| error.to_string())
+                }
+                Err(error) => Err(error.to_string()),
+            }
         }
         // The loss of content changes no condition.
         Err(failure) => Err(failure.message),
@@ -446,22 +451,19 @@ async fn leaving(
     memory: &mut Memory,
     rendered: &Rendered,
     owner: &Owner,
-) -> Vec<String> {
+) -> Result<Vec<String>, kube::Error> {
     let had = memory.inventory.clone().unwrap_or_default();
     let objects = rendered.objects.clone();
-    let mut plan = plan(&shared.ctx, objects, &had, owner, &rendered.namespace).await;
-    if let Ok(found) = &mut plan
-        && let Err(error) = revisions::leave_out_shared(&shared.ctx, owner, found).await
-    {
-        plan = Err(error);
-    }
-    if let (Ok(plan), Some(inventory)) = (&plan, memory.inventory.as_mut()) {
-        revisions::index(inventory, plan, true);
+    let mut plan = plan(&shared.ctx, objects, &had, owner, &rendered.namespace).await?;
+    let client = shared.ctx.accounts.client(rendered.account.as_ref())?;
+    revisions::leave_out_shared(&client, owner, &mut plan).await?;
+    if let Some(inventory) = memory.inventory.as_mut() {
+        revisions::index(inventory, &plan, true);
         memory.is_watched = false;
         memory.unread = None;
     }
-    let leaving = plan.map(|plan| plan.leaving).unwrap_or_default();
-    lines_of(leaving.iter().map(|leaving| &leaving.identity))
+    let leaving = plan.leaving.iter().map(|leaving| &leaving.identity);
+    Ok(lines_of(leaving))
 }
 
 /// Returns the digest without the mark that an older provisioner left while objects were pruned.

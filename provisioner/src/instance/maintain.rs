@@ -112,7 +112,7 @@ pub(super) async fn run(
         }
     }
     if is_changed && let Some(inventory) = &memory.inventory {
-        done.inventory = index::of(inventory, memory.unread, status);
+        done.inventory = index::of(inventory, memory.absent, memory.unread, status);
     }
     let is_over =
         kept.is_as_declared && status.applied_digest.is_some() && says_otherwise(instance, status);

@@ -95,6 +95,8 @@ pub(super) struct Memory {
     pub(super) inventory: Option<Inventory>,
     /// A revision whose record cannot be used, so that an inventory built from the records lacks its objects.
     pub(super) unread: Option<i64>,
+    /// The number of recorded objects that the inventory lacks since their API is not served.
+    pub(super) absent: usize,
     /// The objects in an inventory built from the records that the newest revision lacks.
     pub(super) leftovers: Vec<Identity>,
     /// Since when its first Bundle is waited for, as long as nothing was said.
@@ -320,6 +322,7 @@ impl Slot {
                 said: None,
                 inventory: None,
                 unread: None,
+                absent: 0,
                 leftovers: Vec::new(),
                 waiting_since: None,
                 is_watched: false,
@@ -370,7 +373,8 @@ impl Memory {
     /// Lets go of what the status says as well: an instance at rest has thousands beside it.
     pub(super) fn rest(&mut self, status: &BundleInstanceStatus) {
         let listed = status.inventory.as_ref();
-        let Some(listed) = listed.filter(|listed| listed.more.is_none()) else {
+        let listed = listed.filter(|listed| listed.more.is_none() && listed.is_whole());
+        let Some(listed) = listed else {
             return;
         };
         self.inventory

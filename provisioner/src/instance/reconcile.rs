@@ -433,6 +433,12 @@ pub(super) async fn read_inventory(
     memory: &mut Memory,
     status: &BundleInstanceStatus,
 ) -> Result<(), kube::Error> {
+    if memory.absent > 0 && memory.served != *shared.ctx.kinds.changes().borrow() {
+        // The API of an object that the inventory lacks may be served now.
+        memory.inventory = None;
+        memory.absent = 0;
+        memory.is_watched = false;
+    }
     if memory.inventory.is_some() {
         return Ok(());
     }
@@ -447,15 +453,14 @@ pub(super) async fn read_inventory(
     };
     let has_records = revisions::newest(status).is_some();
     let is_missing = matches!(&read, Err(kube::Error::Api(answer)) if answer.code == 404);
-    // ConfigMaps of an older provisioner do not list what a revision has added since.
-    let is_part = is_missing || !status.lists_all() || listed.more.is_some();
-    let mut inventory = if is_part && has_records {
+    let mut inventory = if (is_missing || !status.lists_all()) && has_records {
         let mut rebuilt = revisions::rebuild_index(&shared.ctx, &owner, status).await?;
         memory.unread = rebuilt.unread;
-        memory.leftovers = rebuilt.leftovers;
         if !is_missing {
-            rebuilt.inventory.extend(read?);
+            revisions::add_config_maps(&mut rebuilt, read?);
         }
+        memory.absent = rebuilt.absent;
+        memory.leftovers = rebuilt.leftovers;
         rebuilt.inventory
     } else {
         if !listed.is_whole() {

@@ -11,14 +11,14 @@ use std::{collections::BTreeSet, time::Duration};
 
 use apply::{
     drift::Fingerprint,
-    inventory::Inventory,
+    inventory::{Entry, Inventory},
     plan::{Plan, Step},
     revision::{self, Encoded, Header, Revision, store},
 };
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{
-    Api, ResourceExt as _,
+    Api, Client, ResourceExt as _,
     core::{DynamicObject, ObjectMeta},
 };
 use manifests::{
@@ -99,21 +99,14 @@ pub(super) fn was_applied(status: &BundleInstanceStatus, revision: &RevisionStat
 pub(super) fn index(inventory: &mut Inventory, plan: &Plan, is_applied: bool) {
     let fields = is_applied.then_some(Fingerprint::UNKNOWN);
     for step in &plan.steps {
-        let entry = inventory.entry(step.object.identity()).or_default();
-        group_version(step.object.api_version())
-            .1
-            .clone_into(&mut entry.version);
+        let (_, version) = group_version(step.object.api_version());
+        // A newer revision may have another version.
+        let entry = inventory.entry(step.object.identity());
+        let entry = entry.or_insert_with(|| Entry {
+            version: version.to_owned(),
+            ..Entry::default()
+        });
         entry.fields = entry.fields.or(fields);
-    }
-    // An API may be served again later.
-    for absent in plan.missing.iter().chain(&plan.waiting) {
-        for identity in &absent.needed_by {
-            let entry = inventory.entry(identity.clone()).or_default();
-            group_version(&absent.api_version)
-                .1
-                .clone_into(&mut entry.version);
-            entry.fields = entry.fields.or(fields);
-        }
     }
 }
 
@@ -142,6 +135,8 @@ pub(super) struct Rebuilt {
     pub(super) inventory: Inventory,
     /// A live revision whose record cannot be used.
     pub(super) unread: Option<i64>,
+    /// The number of recorded objects whose API is not served: the inventory lacks these.
+    pub(super) absent: usize,
     /// The objects that the newest revision lacks. Some may have been pruned early.
     pub(super) leftovers: Vec<Identity>,
 }
@@ -172,10 +167,13 @@ pub(super) async fn rebuild_index(
         let namespace = &record.header.namespace;
         let nothing = Inventory::new();
         let mut plan = plan(ctx, record.objects, &nothing, owner, namespace).await?;
-        leave_out_shared(ctx, owner, &mut plan).await?;
+        let client = ctx.accounts.client(revision.service_account.as_ref())?;
+        leave_out_shared(&client, owner, &mut plan).await?;
         if status.applied_digest.is_some() && !rebuilt.inventory.is_empty() {
-            leave_out_deleted(ctx, &rebuilt.inventory, &mut plan).await?;
+            leave_out_deleted(&client, &rebuilt.inventory, &mut plan).await?;
         }
+        let needing = plan.missing.iter().map(|absent| absent.needed_by.len());
+        rebuilt.absent += needing.sum::<usize>();
         let leftovers = leftovers(&rebuilt, status, revision, &plan);
         rebuilt.leftovers.extend(leftovers);
         index(&mut rebuilt.inventory, &plan, was_applied(status, revision));
@@ -189,15 +187,22 @@ pub(super) async fn rebuild_index(
 /// # Errors
 /// Returns an error if the API server does not answer.
 pub(super) async fn leave_out_shared(
-    ctx: &Context,
+    client: &Client,
     owner: &Owner,
     plan: &mut Plan,
 ) -> Result<(), kube::Error> {
     let mut shared = BTreeSet::new();
     for step in plan.steps.iter().filter(|step| may_be_shared(&step.object)) {
-        let live = live_metadata(ctx, step).await?;
-        let holder = live.map(|live| Holder::of(&live, owner));
-        if holder.is_some_and(|holder| !matches!(holder, Holder::Us | Holder::Released)) {
+        let is_shared = match live_metadata(client, step).await? {
+            Live::Found(live) => {
+                let holder = Holder::of(&live, owner);
+                !matches!(holder, Holder::Us | Holder::Released)
+            }
+            // An account that may not read the object has not created the object either.
+            Live::Forbidden => true,
+            Live::Absent => false,
+        };
+        if is_shared {
             shared.insert(step.object.identity());
         }
     }
@@ -217,7 +222,7 @@ fn may_be_shared(object: &Object) -> bool {
 
 /// Removes objects from the plan of an older revision that the rollout of a newer one deleted early.
 async fn leave_out_deleted(
-    ctx: &Context,
+    client: &Client,
     newer: &Inventory,
     plan: &mut Plan,
 ) -> Result<(), kube::Error> {
@@ -225,7 +230,7 @@ async fn leave_out_deleted(
     for step in &plan.steps {
         let identity = step.object.identity();
         let may_leave = leaves_early(&identity) && !newer.contains_key(&identity);
-        if may_leave && live_metadata(ctx, step).await?.is_none() {
+        if may_leave && matches!(live_metadata(client, step).await?, Live::Absent) {
             deleted.insert(identity);
         }
     }
@@ -234,18 +239,27 @@ async fn leave_out_deleted(
     Ok(())
 }
 
+/// The answer to a request for an object.
+enum Live {
+    Found(Box<ObjectMeta>),
+    Absent,
+    Forbidden,
+}
+
 /// Reads the metadata of a live object.
-async fn live_metadata(ctx: &Context, step: &Step) -> Result<Option<ObjectMeta>, kube::Error> {
+async fn live_metadata(client: &Client, step: &Step) -> Result<Live, kube::Error> {
     let (resource, identity) = (&step.kind.resource, step.object.identity());
     let api: Api<DynamicObject> = if step.kind.namespaced {
-        Api::namespaced_with(ctx.client.clone(), &identity.namespace, resource)
+        Api::namespaced_with(client.clone(), &identity.namespace, resource)
     } else {
-        Api::all_with(ctx.client.clone(), resource)
+        Api::all_with(client.clone(), resource)
     };
-    let found = api
-        .get_metadata_opt(&names::encoded(&identity.name))
-        .await?;
-    Ok(found.map(|found| found.metadata))
+    match api.get_metadata_opt(&names::encoded(&identity.name)).await {
+        Ok(Some(found)) => Ok(Live::Found(Box::new(found.metadata))),
+        Ok(None) => Ok(Live::Absent),
+        Err(kube::Error::Api(answer)) if answer.code == 403 => Ok(Live::Forbidden),
+        Err(error) => Err(error),
+    }
 }
 
 /// Adds what the status lists of an index that was built from the records.
@@ -269,9 +283,22 @@ pub(crate) async fn inventory_of(
         let listed = status.inventory.unwrap_or_default();
         return Ok((index::read(&overflow(ctx, &owner), &listed).await?, true));
     }
-    let rebuilt = rebuild_index(ctx, &owner, &status).await?;
-    let is_complete = rebuilt.unread.is_none() && newest(&status).is_some();
+    let mut rebuilt = rebuild_index(ctx, &owner, &status).await?;
+    let is_complete = rebuilt.unread.is_none() && rebuilt.absent == 0 && newest(&status).is_some();
+    if let Some(listed) = status.inventory.filter(|listed| listed.more.is_some()) {
+        add_config_maps(
+            &mut rebuilt,
+            index::read(&overflow(ctx, &owner), &listed).await?,
+        );
+    }
     Ok((rebuilt.inventory, is_complete))
+}
+
+/// Adds objects that only ConfigMaps of an older provisioner list.
+pub(super) fn add_config_maps(rebuilt: &mut Rebuilt, read: Inventory) {
+    for (identity, entry) in read {
+        rebuilt.inventory.entry(identity).or_insert(entry);
+    }
 }
 
 /// Returns where older provisioners listed what the status has no room for.

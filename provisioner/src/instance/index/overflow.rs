@@ -121,9 +121,16 @@ where
         at.owner.name
     );
     let api = Api::<K>::all(at.client.clone());
-    let found = api
-        .list_metadata(&ListParams::default().labels(&selector))
-        .await?;
+    let params = ListParams::default().labels(&selector);
+    let found = match api.list_metadata(&params).await {
+        Ok(found) => found,
+        // The removal of the other objects does not depend on this permission.
+        Err(kube::Error::Api(answer)) if answer.code == 403 => {
+            warn!(kind = %K::kind(&()), error = answer.message, "failed to list objects that remain");
+            return Ok(());
+        }
+        Err(error) => return Err(error),
+    };
     for object in found {
         let identity = Identity {
             group: K::group(&()).into_owned(),

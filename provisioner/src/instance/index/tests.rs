@@ -113,10 +113,13 @@ fn unknown_objects_are_counted_as_before() {
         ..BundleInstanceStatus::default()
     };
     for (unread, count, expected) in [(None, 9, 7), (Some(1), 9, 9), (Some(1), 5, 7)] {
-        let listed = of(&inventory, unread, &before(count));
+        let listed = of(&inventory, 0, unread, &before(count));
         assert_eq!(listed.count, expected, "{unread:?} {count}");
         assert_eq!(listed.is_whole(), expected == 7);
     }
+    let listed = of(&inventory, 2, None, &before(7));
+    assert_eq!(listed.count, 9);
+    assert!(!listed.is_whole());
 }
 
 #[test]

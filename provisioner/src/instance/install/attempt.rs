@@ -844,7 +844,7 @@ async fn note_intent(
         retry: Retry::Soon,
         remedy: Remedy::World,
     };
-    let listed = index::of(inventory, memory.unread, before);
+    let listed = index::of(inventory, memory.absent, memory.unread, before);
     let mut status = status::applying(
         before,
         &declaration(instance, memory),

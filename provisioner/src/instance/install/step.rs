@@ -31,8 +31,7 @@ use super::{
 };
 use crate::instance::{
     claims::Claim,
-    index::{self, MOST_LISTED},
-    maintain,
+    index, maintain,
     memory::{Memory, Shared},
     outcome::{Applying, Done, Failure, Retry},
     revisions::{self, owner},
@@ -201,7 +200,7 @@ pub(super) async fn step(
     progress.applied.extend(report.applied.into_keys());
     if !rest.is_empty() {
         let inventory = memory.inventory.get_or_insert_default();
-        let inventory = index::of(inventory, memory.unread, before);
+        let inventory = index::of(inventory, memory.absent, memory.unread, before);
         let applying = Applying {
             bundle: target.bundle_name(),
             applied: progress.applied.len(),
@@ -285,8 +284,9 @@ async fn finish(
     if let Some(newest) = revisions::newest_of(&mut revisions) {
         newest.applied.get_or_insert_with(|| Time((ctx.now)()));
     }
+    let absent = memory.absent;
     let inventory = settle_inventory(memory, &pruned);
-    let inventory = index::list(inventory, MOST_LISTED);
+    let inventory = index::of(inventory, absent, None, before);
     let left = plan.leaving.iter().filter(|leaving| {
         !pruned.deleted.contains(&leaving.identity)
             && !pruned.released.contains_key(&leaving.identity)
