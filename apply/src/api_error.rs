@@ -1,4 +1,4 @@
-//! What the API server has answered a watch.
+//! Errors of the API server: their status code, the delay that it requests, and whether it is unavailable.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ pub fn code(error: &watcher::Error) -> Option<u16> {
     status(error).map(|status| status.code)
 }
 
-/// How long to wait before the next request, where the API server asks for that.
+/// Returns the delay that the API server requests before the next attempt.
 pub fn wait(error: &watcher::Error) -> Option<Duration> {
     let seconds = status(error)?.details.as_ref()?.retry_after_seconds;
     Some(Duration::from_secs(seconds.into()))
@@ -30,8 +30,8 @@ pub fn is_refusal(code: u16) -> bool {
     (400..500).contains(&code) && !matches!(code, 408 | 410 | 429)
 }
 
-/// Whether the API server may come back as another version: nobody has answered, or something is wrong with it. One that says
-/// no is the one that it was.
+/// Reports whether the API server is unavailable: the request got no response, or a server error. After an outage, the API
+/// server may have another version.
 pub fn is_outage(code: Option<u16>) -> bool {
     code.is_none_or(|code| code >= 500)
 }

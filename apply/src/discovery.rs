@@ -1,4 +1,4 @@
-//! Which kinds the API server serves: asked once, forgotten when definitions change.
+//! The kinds that the API server serves, cached until a CustomResourceDefinition or an APIService changes.
 
 mod appear;
 mod ask;
@@ -110,7 +110,7 @@ impl Kinds {
     /// Looks several kinds up, asking only for what is not known. `None` is not served.
     ///
     /// # Errors
-    /// When the API server cannot be asked.
+    /// Returns an error if the API server does not answer.
     pub async fn find(
         &self,
         wanted: impl IntoIterator<Item = GroupVersionKind> + Send,
@@ -187,7 +187,7 @@ impl Kinds {
     /// still there in another.
     ///
     /// # Errors
-    /// When the API server cannot be asked, or does not tell of a version because the server behind it is not there.
+    /// Returns an error if the API server does not answer, or if the server of an aggregated API is unavailable.
     pub async fn find_any(
         &self,
         wanted: GroupVersionKind,

@@ -1,6 +1,6 @@
 //! Whether an object is still as it was applied: told by our own entry in its managedFields.
 //!
-//! The API server takes a field out of our entry as soon as somebody else changes or removes it. Defaults, status and
+//! The API server removes a field from our entry as soon as another client changes or removes the field. Defaults, status and
 //! fields of others never come in. So the entry says what comparing values could only guess, and it is part of the
 //! metadata that watches bring anyway.
 
@@ -54,7 +54,7 @@ const APPLY: &str = "Apply";
 const DIGITS: usize = 12;
 
 impl Fingerprint {
-    /// Stands for fields that were applied and are no longer known: the object is applied again.
+    /// The fingerprint of fields that were applied and whose former state is unknown: the object is applied again.
     pub const UNKNOWN: Self = Self(0);
 
     /// Of an object's metadata; `None` when no field is ours.

@@ -23,7 +23,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 /// The kinds of a group version; `None` when there is none such.
 type Shown = Option<HashMap<String, Arc<Kind>>>;
 
-/// What was asked, and the answer, unless the API server gave none.
+/// The requested group version and the kinds in the response; `None` if the API server did not answer.
 type Answer = (GroupVersion, Option<Shown>);
 
 /// Everything that discovery does not show yet.

@@ -28,7 +28,7 @@ use crate::backoff::Pauses;
 /// Definitions are large.
 const PAGE: u32 = 50;
 
-/// What an object makes the API server serve: the kinds (`None`: any) of group versions.
+/// The kinds (`None`: any) and versions of a group that the API server serves because of an object.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Served {
     group: String,
@@ -36,7 +36,7 @@ struct Served {
     versions: BTreeSet<String>,
 }
 
-/// What an object makes the API server serve from now on, or no longer.
+/// A change of the kinds that the API server serves because of an object.
 #[derive(Debug)]
 struct Change {
     group: String,

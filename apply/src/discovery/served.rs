@@ -21,8 +21,8 @@ use super::{Kind, Kinds};
 use crate::backoff::Pauses;
 
 impl Kinds {
-    /// Tells what is served of a kind: at once, and then whenever that is something else. An API server that does not answer
-    /// says nothing, and is asked again.
+    /// Returns a stream of the served forms of a kind: the present one, and then each change. The stream retries while the API
+    /// server does not answer.
     pub fn served<'k>(
         &'k self,
         wanted: &'k GroupVersionKind,

@@ -126,7 +126,7 @@ fn stateful_set(object: &Value, _: &Conditions<'_>) -> Health {
         object,
         &["spec", "updateStrategy", "rollingUpdate", "partition"],
     );
-    // The API server fills in 0, which is no partition.
+    // The default of the API server, 0, means that the StatefulSet has no partition.
     if let Some(partition) = partition.filter(|&partition| partition > 0) {
         let updated = (
             status(object, "updatedReplicas"),

@@ -105,7 +105,7 @@ impl<'de> Visitor<'de> for Judged {
     }
 }
 
-/// Longer names of field managers than the API server takes are nobody's.
+/// The maximum length of the name of a field manager, as the API server limits it.
 const LONGEST_MANAGER: usize = 128;
 
 pub(super) fn of_metadata(object: PartialObjectMeta<DynamicObject>) -> Observed {

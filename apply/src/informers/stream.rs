@@ -239,7 +239,7 @@ impl Failure {
         }
     }
 
-    /// Whether the API server will go on to say no: we may not, or there is no such kind, or none that can be watched.
+    /// Reports whether a retry fails in the same way: the permission is missing, or the kind is not served or not watchable.
     fn is_refusal(&self) -> bool {
         matches!(self.code, Some(401 | 403 | 404 | 405))
     }

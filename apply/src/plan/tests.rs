@@ -31,7 +31,7 @@ fn definition(group: &str, kind: &str, plural: &str) -> Object {
     Object::try_from(value).unwrap()
 }
 
-/// What an API server without custom kinds serves.
+/// The kinds of an API server without custom resources.
 fn built_in() -> Found {
     [
         ("v1", "Namespace", "namespaces", false),

@@ -35,7 +35,7 @@ pub(super) fn code(error: &kube::Error) -> Option<u16> {
     }
 }
 
-/// Takes "there is none" for an answer. Of a group that is not served the API server says so in plain text.
+/// Maps a 404 response to `None`. For a group that is not served, the body of the response is plain text.
 pub(super) fn or_none<T>(answer: Result<T, kube::Error>) -> Result<Option<T>, kube::Error> {
     match answer {
         Ok(answer) => Ok(Some(answer)),

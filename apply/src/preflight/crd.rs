@@ -43,7 +43,7 @@ use super::{Check, Findings, Input, Problem};
 const CONCURRENCY: usize = 4;
 /// How many differences of one definition are told.
 const MAX_TOLD: usize = 20;
-/// How long the API server may take for a definition.
+/// The timeout of the requests about one CustomResourceDefinition.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Whether new versions of CustomResourceDefinitions are checked.
@@ -59,7 +59,7 @@ pub enum UpgradeSafety {
 /// Compares every definition that is about to be applied with the one in the cluster.
 ///
 /// # Errors
-/// When the API server cannot be asked; to be tried again.
+/// Returns an error if the API server does not answer.
 pub async fn check(input: &Input<'_>) -> Result<Findings, kube::Error> {
     check_those(input, |_| true).await
 }

@@ -23,7 +23,7 @@ pub(super) struct Comparison {
     pub(super) narrowed: Vec<String>,
     /// How many there are in all.
     pub(super) narrowed_in_all: usize,
-    /// What may reject custom resources and can only be evaluated by the API server.
+    /// Rules that may reject custom resources and that only the API server can evaluate.
     pub(super) unchecked: Vec<String>,
     /// What changes for whoever does not set a field.
     pub(super) notes: Vec<String>,

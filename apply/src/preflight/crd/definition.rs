@@ -76,7 +76,7 @@ pub(super) struct Judgement {
     pub(super) problems: Vec<String>,
     /// How many more there are.
     pub(super) more: usize,
-    /// What only the API server can evaluate.
+    /// Rules that only the API server can evaluate.
     pub(super) unchecked: Vec<String>,
     /// What is no longer served, and defaults that are new.
     pub(super) notes: Vec<String>,

@@ -1,4 +1,4 @@
-//! What the API server makes of a stored custom resource when it reads it: unknown fields go, defaults come.
+//! Stored custom resources in the form in which the API server reads them: without unknown fields, and with defaults.
 
 use serde_json::{Map, Value};
 

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::pattern::Pattern;
 
-/// How deep a schema may be; what is below accepts everything. JSON that the API server reads is not as deep.
+/// The maximum depth of a schema; deeper levels accept every value. The API server reads no JSON of this depth.
 const MAX_DEPTH: usize = 100;
 
 /// A structural schema, without what only explains.

@@ -1,4 +1,4 @@
-//! Whether a schema accepts a custom resource, in the API server's words. CEL is not evaluated.
+//! The validation of custom resources by a schema, with the messages of the API server. CEL rules are not evaluated.
 
 use std::{collections::BTreeSet, fmt::Display};
 
