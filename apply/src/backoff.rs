@@ -9,6 +9,7 @@ use std::{
 };
 
 use futures::{Stream, TryStreamExt as _};
+use jiff::Timestamp;
 use kube::runtime::{
     WatchStreamExt as _,
     utils::Backoff,
@@ -46,6 +47,13 @@ pub fn spread(time: Duration) -> Duration {
     time.mul_f64(0.9 + fastrand::f64() / 5.0)
 }
 
+/// Returns how long a pause still takes that ends at `until`; `None` if the pause is over. A pause never takes longer than
+/// `wait`, its length from the start: a clock that is set back ends the pause.
+pub fn left(until: Timestamp, wait: Duration, now: Timestamp) -> Option<Duration> {
+    let left = Duration::try_from(until.duration_since(now)).ok()?;
+    (!left.is_zero() && left <= wait).then_some(left)
+}
+
 /// From a fifth of a second to ten seconds; where we are refused, from two seconds to a minute.
 pub(crate) fn wait(count: u32, refused: bool) -> Duration {
     let (first, longest) = if refused {
@@ -65,7 +73,7 @@ pub(crate) fn jittered(wait: Duration) -> Duration {
 // === impl Pauses ===
 
 impl Pauses {
-    /// How long to wait after a failure; longer where the API server will go on to say no.
+    /// Returns the pause after a failure. The pause is longer if the API server refuses the request.
     pub fn after(&mut self, is_refused: bool) -> Duration {
         self.at(is_refused, Instant::now())
     }

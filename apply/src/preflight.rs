@@ -124,7 +124,7 @@ impl Findings {
 /// Runs all checks. What they find is in a stable order and bounded, so that it can be compared and written down.
 ///
 /// # Errors
-/// When the API server cannot be asked; to be tried again.
+/// Returns an error if the API server does not answer.
 pub async fn run(input: &Input<'_>) -> Result<Findings, kube::Error> {
     let (mut findings, out_of_reach) = at_once(input);
     let (access, namespaces) = futures::join!(rights::access(input), namespaces::find(input));

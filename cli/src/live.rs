@@ -14,7 +14,7 @@ use kube::{
 use manifests::{
     api::MANAGER,
     names,
-    object::{Identity, Object, group_version, text},
+    object::{Identity, Object, api_version, group_version, text},
 };
 use serde_json::Value;
 
@@ -115,11 +115,7 @@ impl<'a> Live<'a> {
     /// An object whose version nobody has said, as it is.
     pub(crate) async fn look_up(&mut self, identity: &Identity) -> anyhow::Result<Option<Value>> {
         for version in self.versions(&identity.group).await? {
-            let api_version = if identity.group.is_empty() {
-                version
-            } else {
-                format!("{}/{version}", identity.group)
-            };
+            let api_version = api_version(&identity.group, &version);
             if let Some(kind) = self.kind(&api_version, &identity.kind).await? {
                 return self.get(&kind, identity).await;
             }

@@ -36,6 +36,15 @@ pub fn group_version(api_version: &str) -> (&str, &str) {
     api_version.split_once('/').unwrap_or(("", api_version))
 }
 
+/// Joins a group and a version to `apiVersion`; the core group is empty.
+pub fn api_version(group: &str, version: &str) -> String {
+    if group.is_empty() {
+        version.to_owned()
+    } else {
+        format!("{group}/{version}")
+    }
+}
+
 /// An object as a tree of values. It has an `apiVersion` and a `kind`, nothing else is promised.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Object(Value);

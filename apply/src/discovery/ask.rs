@@ -8,7 +8,7 @@ use std::{
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;
 use kube::{Client, core::ApiResource};
-use manifests::names;
+use manifests::{names, object};
 
 use super::{GroupVersion, Kind};
 
@@ -27,11 +27,7 @@ pub(super) async fn kinds(
     {
         return Ok(None);
     }
-    let api_version = if group.is_empty() {
-        version.clone()
-    } else {
-        format!("{group}/{version}")
-    };
+    let api_version = object::api_version(group, version);
     let answer = in_time(async {
         if group.is_empty() {
             client.list_core_api_resources(version).await
@@ -43,7 +39,7 @@ pub(super) async fn kinds(
         Ok(list) => Ok(Some(read(list, group, version, &api_version))),
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
         Err(kube::Error::Api(status)) if status.code == 503 && !group.is_empty() => {
-            // The server behind an aggregated API is not there; or there is no API server at all, which the list tells.
+            // The server of the aggregated API is unavailable; the list of groups fails if the API server is, too.
             groups(client).await?;
             Ok(None)
         }

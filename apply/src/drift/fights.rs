@@ -12,6 +12,8 @@ use std::{collections::HashMap, fmt, time::Duration};
 use jiff::Timestamp;
 use manifests::object::Identity;
 
+use crate::backoff::left;
+
 /// How many repairs make a fight.
 pub const REPAIRS: u32 = 3;
 /// Within what time; also the longest wait between repairs, and the peace that ends a fight.
@@ -93,10 +95,7 @@ impl Fights {
     /// Returns the field conflict that postpones the repair of an object the longest. If the clock is set back, the repair is
     /// not postponed for longer than the conflict's original delay.
     pub fn held(&self, object: &Identity, now: Timestamp) -> Option<Verdict> {
-        let is_held = |verdict: &Verdict| {
-            let left = since(now, verdict.until);
-            !left.is_zero() && left <= verdict.wait
-        };
+        let is_held = |verdict: &Verdict| left(verdict.until, verdict.wait, now).is_some();
         self.going_on(now)
             .filter(|verdict| verdict.opponent.object == *object && is_held(verdict))
             .max_by_key(|verdict| verdict.until)

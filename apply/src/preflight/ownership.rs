@@ -92,28 +92,17 @@ pub(super) async fn check(
     Ok(outcome)
 }
 
-/// Looks at objects that are about to be created again, because they are gone from an instance's view: what belongs to
-/// somebody else by now is not to be fought for.
+/// Returns the objects that a repair must not create again, with their holders: another client has created them since.
 ///
 /// # Errors
-/// When the API server cannot be asked; to be tried again.
+/// Returns an error if the API server does not answer.
 pub async fn taken(
     client: &Client,
     steps: &[Step],
     owner: &Owner,
     concurrency: usize,
 ) -> Result<BTreeMap<Identity, Holder>, kube::Error> {
-    let steps: Vec<&Step> = steps.iter().collect();
-    let mut taken = BTreeMap::new();
-    for (step, found) in read(client, &steps, concurrency).await? {
-        // Applying will say what the account may not do.
-        if let Ok(Some(live)) = found
-            && let Some(holder) = other_holder(&live, owner)
-        {
-            taken.insert(step.object.identity(), holder);
-        }
-    }
-    Ok(taken)
+    holders(client, steps, concurrency, |live| other_holder(live, owner)).await
 }
 
 /// Returns the holder of an existing object if a repair must not write the object: the object has another owner, or has no
@@ -150,18 +139,70 @@ pub async fn appeared(
     owner: &Owner,
     concurrency: usize,
 ) -> Result<BTreeMap<Identity, Holder>, kube::Error> {
+    let foreign = |live: &ObjectMeta| {
+        let holder = Holder::of(live, owner);
+        let is_adopted = adopted_by(live) == Some(owner.name.as_str());
+        (!is_adopted && !is_own(&holder)).then_some(holder)
+    };
+    holders(client, steps, concurrency, foreign).await
+}
+
+/// Returns the objects for which `holder` finds a holder in the metadata of the live object.
+async fn holders(
+    client: &Client,
+    steps: &[Step],
+    concurrency: usize,
+    holder: impl Fn(&ObjectMeta) -> Option<Holder>,
+) -> Result<BTreeMap<Identity, Holder>, kube::Error> {
     let steps: Vec<&Step> = steps.iter().collect();
-    let mut appeared = BTreeMap::new();
-    for (step, found) in read(client, &steps, concurrency).await? {
-        // The apply request reports missing permissions.
-        let Ok(Some(live)) = found else { continue };
-        let holder = Holder::of(&live, owner);
-        let is_adopted = adopted_by(&live) == Some(owner.name.as_str());
-        if !is_adopted && !matches!(holder, Holder::Us | Holder::Released) {
-            appeared.insert(step.object.identity(), holder);
-        }
-    }
-    Ok(appeared)
+    let found = read(client, &steps, concurrency).await?.into_iter();
+    // The apply request reports missing permissions.
+    let found = found.filter_map(|(step, found)| {
+        let holder = holder(&found.ok()??)?;
+        Some((step.object.identity(), holder))
+    });
+    Ok(found.collect())
+}
+
+/// Returns the objects that a rollout uses as they are: Namespaces and default ServiceAccounts that another client holds, or
+/// that the account may not read. An account that may not read an object has not created the object either.
+///
+/// # Errors
+/// Returns an error if the API server does not answer.
+pub async fn shared(
+    client: &Client,
+    steps: &[Step],
+    owner: &Owner,
+    concurrency: usize,
+) -> Result<BTreeSet<Identity>, kube::Error> {
+    let may_be_shared = |step: &&Step| is_namespace(step) || is_default_account(step);
+    let steps: Vec<&Step> = steps.iter().filter(may_be_shared).collect();
+    let found = read(client, &steps, concurrency).await?.into_iter();
+    let found = found.filter(|(_, found)| match found {
+        Ok(found) => found
+            .as_ref()
+            .is_some_and(|live| !is_own(&Holder::of(live, owner))),
+        Err(_) => true,
+    });
+    Ok(found.map(|(step, _)| step.object.identity()).collect())
+}
+
+/// Returns which of these objects do not exist.
+///
+/// # Errors
+/// Returns an error if the API server does not answer.
+pub async fn absent(
+    client: &Client,
+    steps: &[&Step],
+    concurrency: usize,
+) -> Result<BTreeSet<Identity>, kube::Error> {
+    let found = read(client, steps, concurrency).await?.into_iter();
+    let absent = found.filter(|(_, found)| matches!(found, Ok(None)));
+    Ok(absent.map(|(step, _)| step.object.identity()).collect())
+}
+
+fn is_own(holder: &Holder) -> bool {
+    matches!(holder, Holder::Us | Holder::Released)
 }
 
 /// The inventory is written before objects are applied: what has no fingerprint yet, or is recreated, may have been made by

@@ -13,7 +13,7 @@ use manifests::{
     api::{
         condition::{self, find, reason},
         instance::{
-            BundleInstance, BundleInstanceStatus, RevisionState, RevisionStatus,
+            BundleInstance,
             ready::{self, Phase},
         },
         labels, listing,
@@ -62,7 +62,7 @@ impl Rollout {
         if !matches!(phase, Phase::Reconciling | Phase::Stalled) {
             return None;
         }
-        let revision = rolling_out(status);
+        let revision = status.rolling_out();
         let count = status.inventory.as_ref().map_or(0, |all| all.count);
         let objects = usize::try_from(count).ok();
         let is_applied = revision.is_some_and(|revision| revision.applied.is_some());
@@ -123,19 +123,10 @@ impl Rollout {
     }
 }
 
-/// Returns the newest revision, if it is being rolled out.
-fn rolling_out(status: &BundleInstanceStatus) -> Option<&RevisionStatus> {
-    let newest = status
-        .revisions
-        .iter()
-        .max_by_key(|revision| revision.number);
-    newest.filter(|revision| revision.state == RevisionState::RollingOut)
-}
-
 /// Counts the objects of the revision that is being applied, by the hashes that the live objects carry. `None` if no
 /// revision is being applied, or if the account may read neither the record nor the objects.
 pub(crate) async fn count(cluster: &Cluster, instance: &BundleInstance) -> Option<Count> {
-    let newest = rolling_out(instance.status.as_ref()?)?;
+    let newest = instance.status.as_ref()?.rolling_out()?;
     if newest.applied.is_some() {
         return None;
     }

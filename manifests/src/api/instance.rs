@@ -419,15 +419,35 @@ impl BundleInstanceStatus {
     /// default: without it kstatus takes a new object for a finished one.
     pub const NOT_OBSERVED: i64 = -1;
 
+    /// Returns the revisions whose objects are in the cluster, the newest first.
+    pub fn live(&self) -> impl Iterator<Item = &RevisionStatus> {
+        let revisions = self.revisions.iter().rev();
+        revisions.filter(|revision| revision.state != RevisionState::Archived)
+    }
+
+    /// Returns the newest live revision. An archived one may have a higher number, if the record of a newer one was lost.
+    pub fn newest(&self) -> Option<&RevisionStatus> {
+        self.live().next()
+    }
+
+    /// Returns the active revision.
+    pub fn active(&self) -> Option<&RevisionStatus> {
+        self.live()
+            .find(|revision| revision.state == RevisionState::Active)
+    }
+
+    /// Returns the revision that is rolled out and not active yet.
+    pub fn rolling_out(&self) -> Option<&RevisionStatus> {
+        self.newest()
+            .filter(|newest| newest.state == RevisionState::RollingOut)
+    }
+
     /// Returns the revisions that together record every object, the newest first: those that are live, those whose rollout was
     /// not finished before a newer one began, and while objects of former revisions remain, all that are archived.
     pub fn indexed(&self) -> impl Iterator<Item = &RevisionStatus> {
         let has_leftovers = !self.removing.is_empty();
-        let revisions = self.revisions.iter().rev();
-        let mut states = revisions.clone();
-        let active = states.find(|revision| revision.state == RevisionState::Active);
-        let active = active.map(|active| active.number);
-        revisions.filter(move |revision| {
+        let active = self.active().map(|active| active.number);
+        self.revisions.iter().rev().filter(move |revision| {
             let is_superseded = active < Some(revision.number);
             has_leftovers || is_superseded || revision.state != RevisionState::Archived
         })

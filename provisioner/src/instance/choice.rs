@@ -45,7 +45,7 @@ impl<'a> Choices<'a> {
             return self.pinned(number);
         }
         if self.is_given_up() {
-            return match revisions::active(self.status) {
+            return match self.status.active() {
                 // The rollback was decided and not begun.
                 Some(active) if self.newest_is_failed() => Goal::Revision(active),
                 _ => Goal::Keep,
@@ -114,7 +114,7 @@ impl<'a> Choices<'a> {
             Goal::Keep => {
                 // The newest revision may be active: the record of a newer one was lost.
                 let is_half_applied = self.status.applied_digest.is_none();
-                let newest = revisions::live(self.status).next();
+                let newest = self.status.newest();
                 newest
                     .filter(|_| is_half_applied || has_api)
                     .map(|newest| Target {
@@ -129,7 +129,7 @@ impl<'a> Choices<'a> {
 
     fn pinned(&self, number: i64) -> Goal<'a> {
         let all = &self.status.revisions;
-        let newest = revisions::newest(self.status);
+        let newest = self.status.newest();
         if newest
             .is_some_and(|newest| newest.number == number || newest.rollback_of == Some(number))
         {
@@ -143,14 +143,14 @@ impl<'a> Choices<'a> {
     }
 
     fn newest_is_failed(&self) -> bool {
-        let newest = revisions::rolling_out(self.status);
+        let newest = self.status.rolling_out();
         newest.is_some_and(|newest| newest.cause != Cause::Rollback)
     }
 
     /// Returns the revision of a template that was reverted while a newer revision is rolled out, and whose Bundle is not
     /// no longer unpacked.
     fn reverted_to(&self) -> Option<&'a RevisionStatus> {
-        let newest = revisions::rolling_out(self.status)?;
+        let newest = self.status.rolling_out()?;
         if newest.template_hash.as_deref() == Some(self.hash) {
             return None;
         }

@@ -50,13 +50,13 @@ async fn excused(
     status: &BundleInstanceStatus,
     found: &Unhealthy,
 ) -> Unhealthy {
-    let newest = revisions::newest(status).map(|newest| newest.number);
+    let newest = status.newest().map(|newest| newest.number);
     if let Some((number, excused)) = &memory.excused
         && Some(*number) == newest
     {
         return excused.clone();
     }
-    let active = revisions::active(status).filter(|_| *found != Unhealthy::default());
+    let active = status.active().filter(|_| *found != Unhealthy::default());
     let Some(active) = active else {
         return Unhealthy::default();
     };

@@ -19,14 +19,13 @@ use manifests::{
         instance::{BundleInstanceStatus, Inventory as Listed, InventoryKind, RevisionState},
         listing,
     },
-    object::{Identity, group_version},
+    object::{Identity, api_version, group_version},
 };
 
-use super::revisions;
 pub(super) use overflow::{Overflow, find_unreferenced, read, read_left, trim};
 
 /// The number of objects that the status lists: some 50 KiB.
-pub(super) const MOST_LISTED: usize = 500;
+const MOST_LISTED: usize = 500;
 
 /// Stands where the fingerprint would.
 const NEVER_APPLIED: &str = "-";
@@ -94,7 +93,7 @@ pub(super) fn counted(
 /// Retains the ConfigMaps in which an older provisioner listed objects until the objects that have left the bundle are pruned:
 /// no record has these.
 pub(super) fn retain_config_maps(status: &mut BundleInstanceStatus, before: &BundleInstanceStatus) {
-    let newest = revisions::newest(status);
+    let newest = status.newest();
     let is_active = newest.is_some_and(|newest| newest.state == RevisionState::Active);
     let is_settled = is_active && status.removing.is_empty() && status.applied_digest.is_some();
     let more = before.inventory.as_ref().and_then(|before| before.more);
@@ -135,14 +134,6 @@ pub(super) fn parse(kinds: &[InventoryKind]) -> impl Iterator<Item = (Identity, 
             (identity, entry)
         })
     })
-}
-
-fn api_version(group: &str, version: &str) -> String {
-    if group.is_empty() {
-        version.to_owned()
-    } else {
-        format!("{group}/{version}")
-    }
 }
 
 #[cfg(test)]

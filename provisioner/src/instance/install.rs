@@ -32,7 +32,6 @@ pub(super) use self::{
 };
 use super::{
     choice::{Choices, Goal},
-    index::{self, MOST_LISTED},
     maintain,
     memory::{Memory, Shared},
     outcome::{Done, Failure, Health, Install, Kept, Remedy, Retry, RolledBack},
@@ -204,7 +203,7 @@ pub(super) async fn run(
 
 /// Reports whether a target is rolled out already, by its key.
 pub(super) fn is_up_to_date(status: &BundleInstanceStatus, key: &str) -> bool {
-    status.applied_digest.as_deref() == Some(key) && revisions::live(status).next().is_some()
+    status.applied_digest.as_deref() == Some(key) && status.newest().is_some()
 }
 
 /// Returns the objects that could not be changed and were deleted, or whose deletion is complete: the next attempt creates
@@ -406,10 +405,8 @@ pub(super) async fn migrate(
             status.revisions.push(revision);
             let mut written = current_status(instance, memory);
             written.revisions.clone_from(&status.revisions);
-            if memory.inventory != inventory
-                && let Some(added) = &memory.inventory
-            {
-                status.inventory = Some(index::list(added, MOST_LISTED));
+            if memory.inventory != inventory && memory.inventory.is_some() {
+                status.inventory = Some(memory.listed(status));
                 written.inventory.clone_from(&status.inventory);
             }
             status.removing.extend(leftovers);
@@ -456,7 +453,7 @@ async fn leaving(
     let objects = rendered.objects.clone();
     let mut plan = plan(&shared.ctx, objects, &had, owner, &rendered.namespace).await?;
     let client = shared.ctx.accounts.client(rendered.account.as_ref())?;
-    revisions::leave_out_shared(&client, owner, &mut plan).await?;
+    revisions::leave_out_shared(&shared.ctx, &client, owner, &mut plan).await?;
     if let Some(inventory) = memory.inventory.as_mut() {
         revisions::index(inventory, &plan, true);
         memory.is_watched = false;
@@ -533,7 +530,7 @@ fn is_as_declared(
     let installed = condition::find(&status.conditions, condition::INSTALLED);
     bundle.is_some_and(|bundle| is_recorded(status, bundle))
         && status.applied_digest.is_some()
-        && revisions::live(status).next().is_some()
+        && status.newest().is_some()
         && installed.is_some_and(|installed| {
             let reason = installed.reason.as_str();
             installed.observed_generation == instance.metadata.generation

@@ -9,6 +9,7 @@ pub(super) mod watched;
 use std::{collections::BTreeSet, time::Duration};
 
 use apply::{
+    backoff::left,
     drift::{self, Fingerprint},
     informers::View,
     inventory::Inventory,
@@ -29,7 +30,6 @@ use tracing::warn;
 use self::repair::{Drift, repair};
 pub(super) use self::watched::{health, unhealthy, watch};
 use super::{
-    index,
     install::{self, Settled},
     memory::{Memory, Shared},
     outcome::{Done, Failure, Install, Kept, Remedy, Retry},
@@ -111,8 +111,8 @@ pub(super) async fn run(
             restore_index(instance, shared, memory, &done.revisions, status).await;
         }
     }
-    if is_changed && let Some(inventory) = &memory.inventory {
-        done.inventory = index::of(inventory, memory.absent, memory.unread, status);
+    if is_changed && memory.inventory.is_some() {
+        done.inventory = memory.listed(status);
     }
     let is_over =
         kept.is_as_declared && status.applied_digest.is_some() && says_otherwise(instance, status);
@@ -204,13 +204,13 @@ pub(super) fn concluded(
 
 /// Reports whether the loss of a record leaves only an older live revision, which is not what the status says is applied.
 pub(super) fn is_rolled_back_by_loss(status: &BundleInstanceStatus, lost: i64) -> bool {
-    let mut live = revisions::live(status);
+    let mut live = status.live();
     live.next().is_some_and(|newest| newest.number == lost) && live.next().is_some()
 }
 
 /// Reports whether the newest live revision remains after the loss of a record: all objects of that revision are known.
 pub(super) fn is_newest_left(status: &BundleInstanceStatus, lost: i64) -> bool {
-    let newest = revisions::live(status).next();
+    let newest = status.newest();
     newest.is_some_and(|newest| newest.number != lost)
 }
 
@@ -285,11 +285,9 @@ async fn keep(
     memory
         .repairs
         .retain(|identity, _| drifted.contains(identity));
-    // A clock that is set back postpones nothing further.
-    let latest = now.checked_add(DELETION_TIMEOUT).unwrap_or(now);
-    memory
-        .postponed
-        .retain(|identity, until| (now..=latest).contains(until) && drifted.contains(identity));
+    memory.postponed.retain(|identity, until| {
+        left(*until, DELETION_TIMEOUT, now).is_some() && drifted.contains(identity)
+    });
     let mut keeping = Keeping {
         changed: None,
         failure: None,

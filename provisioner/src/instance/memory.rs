@@ -15,7 +15,7 @@ use manifests::{
     api::{
         bundle::Bundle,
         condition,
-        instance::{BundleInstance, BundleInstanceStatus, CreatedBundle},
+        instance::{BundleInstance, BundleInstanceStatus, CreatedBundle, Inventory as Listed},
     },
     object::Identity,
 };
@@ -379,6 +379,13 @@ impl Memory {
         };
         self.inventory
             .take_if(|inventory| index::parse(&listed.kinds).eq(entries(inventory)));
+    }
+
+    /// Lists the inventory for the status.
+    pub(super) fn listed(&self, before: &BundleInstanceStatus) -> Listed {
+        let nothing = Inventory::new();
+        let inventory = self.inventory.as_ref().unwrap_or(&nothing);
+        index::of(inventory, self.absent, self.unread, before)
     }
 
     /// Records the APIs that the instance waits for.

@@ -156,7 +156,7 @@ async fn finish_rollout(
         if !status.removing.is_empty() {
             *again = Some(Duration::ZERO);
         }
-    } else if let Some(revision) = revisions::rolling_out(status)
+    } else if let Some(revision) = status.rolling_out()
         && (status.applied_digest.is_some() || instance.spec.progress_deadline_seconds.is_some())
     {
         let left = revisions::time_left(&instance.spec, revision, now);
@@ -249,7 +249,7 @@ async fn settle(
         }
     };
     let mut migration = None;
-    if revisions::live(&status).next().is_none()
+    if status.newest().is_none()
         && let Some(installed) = installed.trusted()
     {
         migration = install::migrate(instance, shared, memory, &mut status, installed).await;
@@ -321,7 +321,7 @@ async fn roll_out(
         // The attempt has changed it. From now on this template is not tried again, whatever becomes of the rollback.
         let mut status = current_status(instance, memory);
         status.failed_template_hash = Some(choices.hash.to_owned());
-        let active = revisions::active(&status).cloned();
+        let active = status.active().cloned();
         if let Err(error) = write_status(instance, shared, memory, &status).await {
             warn!(%error, "failed to begin the rollback; retrying");
             settled.again = sooner(settled.again, Some(Duration::from_secs(1)));
@@ -451,7 +451,7 @@ pub(super) async fn read_inventory(
     } else {
         index::read(&at, &listed).await
     };
-    let has_records = revisions::newest(status).is_some();
+    let has_records = status.newest().is_some();
     let is_missing = matches!(&read, Err(kube::Error::Api(answer)) if answer.code == 404);
     let mut inventory = if (is_missing || !status.lists_all()) && has_records {
         let mut rebuilt = revisions::rebuild_index(&shared.ctx, &owner, status).await?;

@@ -7,35 +7,30 @@
 //! The status lists the revisions; their objects are in Secrets ([`apply::revision::store`]), which are read when an object
 //! has to be repaired, pruned or rolled back, and never cached.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::time::Duration;
 
 use apply::{
     drift::Fingerprint,
     inventory::{Entry, Inventory},
     plan::{Plan, Step},
+    preflight::ownership,
     revision::{self, Encoded, Header, Revision, store},
 };
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::{
-    Api, Client, ResourceExt as _,
-    core::{DynamicObject, ObjectMeta},
-};
+use kube::{Client, ResourceExt as _};
 use manifests::{
     api::{
-        holder::{Holder, Owner},
+        holder::Owner,
         instance::{
             BundleInstance, BundleInstanceSpec, BundleInstanceStatus, Cause, RevisionState,
             RevisionStatus, ServiceAccountRef, ready,
         },
         revision::RevisionDetails,
     },
-    names,
-    object::{Identity, Object, group_version},
+    object::{Identity, group_version},
 };
 use tracing::warn;
-
-use crate::context::Context;
 
 use super::{
     index,
@@ -43,7 +38,7 @@ use super::{
     memory::Shared,
     outcome::{Health, Outcome, RolledBack},
 };
-use crate::account;
+use crate::{account, context::Context};
 
 /// How many archived revisions are kept unless the spec says otherwise.
 const DEFAULT_HISTORY: i64 = 3;
@@ -52,38 +47,15 @@ const WITH_LEFTOVERS: usize = 5;
 /// The number of revision numbers that are skipped because other clients have taken the names of their Secrets.
 const MAX_TAKEN: i64 = 8;
 
-/// Returns the active revision.
-pub(super) fn active(status: &BundleInstanceStatus) -> Option<&RevisionStatus> {
-    let mut revisions = status.revisions.iter().rev();
-    revisions.find(|revision| revision.state == RevisionState::Active)
-}
-
-/// Returns the revisions whose objects are in the cluster, the newest first.
-pub(super) fn live(status: &BundleInstanceStatus) -> impl Iterator<Item = &RevisionStatus> {
-    let revisions = status.revisions.iter().rev();
-    revisions.filter(|revision| revision.state != RevisionState::Archived)
-}
-
-/// Returns the newest live revision. An archived one may have a higher number, if the record of a newer one was lost.
-pub(super) fn newest(status: &BundleInstanceStatus) -> Option<&RevisionStatus> {
-    live(status).next()
-}
-
 /// Returns the newest live revision of a list.
 pub(super) fn newest_of(revisions: &mut [RevisionStatus]) -> Option<&mut RevisionStatus> {
     let mut revisions = revisions.iter_mut().rev();
     revisions.find(|revision| revision.state != RevisionState::Archived)
 }
 
-/// Returns the revision that is rolled out and not active yet.
-pub(super) fn rolling_out(status: &BundleInstanceStatus) -> Option<&RevisionStatus> {
-    let newest = newest(status)?;
-    (newest.state == RevisionState::RollingOut).then_some(newest)
-}
-
 /// Reports whether the status has lost the index of the installed objects.
 pub(super) fn is_index_lost(status: &BundleInstanceStatus) -> bool {
-    status.inventory.is_none() && live(status).next().is_some()
+    status.inventory.is_none() && status.newest().is_some()
 }
 
 /// Reports whether all objects of a revision were applied, and are still to be installed.
@@ -117,7 +89,7 @@ pub(super) fn leftovers(
     revision: &RevisionStatus,
     plan: &Plan,
 ) -> Vec<Identity> {
-    let newest = newest(status).map(|newest| newest.number);
+    let newest = status.newest().map(|newest| newest.number);
     let is_older = newest != Some(revision.number);
     if !is_older || status.applied_digest.is_none() || rebuilt.unread.is_some() {
         return Vec::new();
@@ -168,9 +140,9 @@ pub(super) async fn rebuild_index(
         let nothing = Inventory::new();
         let mut plan = plan(ctx, record.objects, &nothing, owner, namespace).await?;
         let client = ctx.accounts.client(revision.service_account.as_ref())?;
-        leave_out_shared(&client, owner, &mut plan).await?;
+        leave_out_shared(ctx, &client, owner, &mut plan).await?;
         if status.applied_digest.is_some() && !rebuilt.inventory.is_empty() {
-            leave_out_deleted(&client, &rebuilt.inventory, &mut plan).await?;
+            leave_out_deleted(ctx, &client, &rebuilt.inventory, &mut plan).await?;
         }
         let needing = plan.missing.iter().map(|absent| absent.needed_by.len());
         rebuilt.absent += needing.sum::<usize>();
@@ -187,79 +159,34 @@ pub(super) async fn rebuild_index(
 /// # Errors
 /// Returns an error if the API server does not answer.
 pub(super) async fn leave_out_shared(
+    ctx: &Context,
     client: &Client,
     owner: &Owner,
     plan: &mut Plan,
 ) -> Result<(), kube::Error> {
-    let mut shared = BTreeSet::new();
-    for step in plan.steps.iter().filter(|step| may_be_shared(&step.object)) {
-        let is_shared = match live_metadata(client, step).await? {
-            Live::Found(live) => {
-                let holder = Holder::of(&live, owner);
-                !matches!(holder, Holder::Us | Holder::Released)
-            }
-            // An account that may not read the object has not created the object either.
-            Live::Forbidden => true,
-            Live::Absent => false,
-        };
-        if is_shared {
-            shared.insert(step.object.identity());
-        }
-    }
+    let concurrency = ctx.settings.concurrency;
+    let shared = ownership::shared(client, &plan.steps, owner, concurrency).await?;
     plan.steps
         .retain(|step| !shared.contains(&step.object.identity()));
     Ok(())
 }
 
-fn may_be_shared(object: &Object) -> bool {
-    object.group().is_empty()
-        && match object.kind() {
-            "Namespace" => true,
-            "ServiceAccount" => object.name() == "default",
-            _ => false,
-        }
-}
-
 /// Removes objects from the plan of an older revision that the rollout of a newer one deleted early.
 async fn leave_out_deleted(
+    ctx: &Context,
     client: &Client,
     newer: &Inventory,
     plan: &mut Plan,
 ) -> Result<(), kube::Error> {
-    let mut deleted = BTreeSet::new();
-    for step in &plan.steps {
+    let may_leave = |step: &&Step| {
         let identity = step.object.identity();
-        let may_leave = leaves_early(&identity) && !newer.contains_key(&identity);
-        if may_leave && matches!(live_metadata(client, step).await?, Live::Absent) {
-            deleted.insert(identity);
-        }
-    }
-    plan.steps
-        .retain(|step| !deleted.contains(&step.object.identity()));
-    Ok(())
-}
-
-/// The answer to a request for an object.
-enum Live {
-    Found(Box<ObjectMeta>),
-    Absent,
-    Forbidden,
-}
-
-/// Reads the metadata of a live object.
-async fn live_metadata(client: &Client, step: &Step) -> Result<Live, kube::Error> {
-    let (resource, identity) = (&step.kind.resource, step.object.identity());
-    let api: Api<DynamicObject> = if step.kind.namespaced {
-        Api::namespaced_with(client.clone(), &identity.namespace, resource)
-    } else {
-        Api::all_with(client.clone(), resource)
+        leaves_early(&identity) && !newer.contains_key(&identity)
     };
-    match api.get_metadata_opt(&names::encoded(&identity.name)).await {
-        Ok(Some(found)) => Ok(Live::Found(Box::new(found.metadata))),
-        Ok(None) => Ok(Live::Absent),
-        Err(kube::Error::Api(answer)) if answer.code == 403 => Ok(Live::Forbidden),
-        Err(error) => Err(error),
-    }
+    let steps: Vec<&Step> = plan.steps.iter().filter(may_leave).collect();
+    let absent = ownership::absent(client, &steps, ctx.settings.concurrency).await?;
+    plan.steps
+        .retain(|step| !absent.contains(&step.object.identity()));
+    Ok(())
 }
 
 /// Adds what the status lists of an index that was built from the records.
@@ -284,7 +211,7 @@ pub(crate) async fn inventory_of(
         return Ok((index::read(&overflow(ctx, &owner), &listed).await?, true));
     }
     let mut rebuilt = rebuild_index(ctx, &owner, &status).await?;
-    let is_complete = rebuilt.unread.is_none() && rebuilt.absent == 0 && newest(&status).is_some();
+    let is_complete = rebuilt.unread.is_none() && rebuilt.absent == 0 && status.newest().is_some();
     if let Some(listed) = status.inventory.filter(|listed| listed.more.is_some()) {
         add_config_maps(
             &mut rebuilt,
@@ -316,9 +243,11 @@ pub(super) fn account<'a>(
     instance: &'a BundleInstance,
     status: &'a BundleInstanceStatus,
 ) -> Option<&'a ServiceAccountRef> {
-    let rolled = rolling_out(status).filter(|_| status.applied_digest.is_some());
+    let rolled = status
+        .rolling_out()
+        .filter(|_| status.applied_digest.is_some());
     match rolled
-        .or_else(|| active(status))
+        .or_else(|| status.active())
         .or_else(|| status.revisions.last())
     {
         Some(revision) => revision.service_account.as_ref(),
@@ -331,7 +260,7 @@ pub(super) fn rollback(
     spec: &BundleInstanceSpec,
     status: &BundleInstanceStatus,
 ) -> Option<RolledBack> {
-    let newest = newest(status)?;
+    let newest = status.newest()?;
     let to = newest
         .rollback_of
         .filter(|_| newest.cause == Cause::Rollback)?;
@@ -463,7 +392,7 @@ pub(super) fn listed(
 
 /// Returns why a revision is created from a rendered Bundle.
 pub(super) fn cause(status: &BundleInstanceStatus, rendered: &Rendered) -> Cause {
-    let Some(newest) = newest(status) else {
+    let Some(newest) = status.newest() else {
         return match &status.installed_bundle_name {
             None => Cause::Install,
             Some(name) if *name == rendered.details.bundle.name => Cause::Configuration,
@@ -494,7 +423,7 @@ pub(super) fn add(revisions: &mut Vec<RevisionStatus>, revision: RevisionStatus)
 
 /// Marks the newest revision as active, and the others as archived.
 pub(super) fn promote(status: &mut BundleInstanceStatus) {
-    let newest = newest(status).map(|newest| newest.number);
+    let newest = status.newest().map(|newest| newest.number);
     for revision in &mut status.revisions {
         revision.state = if Some(revision.number) == newest {
             RevisionState::Active
@@ -515,7 +444,7 @@ pub(super) fn is_rolled_out(
 ) -> bool {
     // Whatever became of an attempt at a newer one.
     let is_applied = status.applied_digest.is_some();
-    let Some(revision) = rolling_out(status).filter(|_| is_applied) else {
+    let Some(revision) = status.rolling_out().filter(|_| is_applied) else {
         return false;
     };
     match &outcome.health {
@@ -541,11 +470,8 @@ pub(super) fn time_left(
     revision: &RevisionStatus,
     now: Timestamp,
 ) -> Option<Duration> {
-    let deadline = SignedDuration::try_from(ready::deadline(spec)?).ok()?;
     let since = revision.applied.as_ref().unwrap_or(&revision.created);
-    // The clock may have been set back since.
-    let taken = now.duration_since(since.0).max(SignedDuration::ZERO);
-    Some(Duration::try_from(deadline - taken).unwrap_or_default())
+    Some(ready::left(since.0, ready::deadline(spec)?, now))
 }
 
 /// Returns the archived revisions that exceed the history, the oldest first. As long as objects of former revisions may remain,
@@ -560,7 +486,7 @@ pub(super) fn surplus(
         .revisions
         .iter()
         .filter(|revision| revision.state == RevisionState::Archived);
-    let may_have_leftovers = !status.removing.is_empty() || rolling_out(status).is_some();
+    let may_have_leftovers = !status.removing.is_empty() || status.rolling_out().is_some();
     let limit = if may_have_leftovers {
         limit + WITH_LEFTOVERS
     } else {

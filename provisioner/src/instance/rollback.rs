@@ -56,7 +56,7 @@ pub(super) fn is_possible(
         return false;
     }
     // A change of the configuration or the account alone is not the fault of the template.
-    let (active, newest) = (revisions::active(status), revisions::rolling_out(status));
+    let (active, newest) = (status.active(), status.rolling_out());
     let (Some(active), Some(newest)) = (active, newest) else {
         return false;
     };
@@ -92,8 +92,8 @@ pub(super) fn reason(
     if instance.spec.rollback != Rollback::OnFailure {
         return None;
     }
-    revisions::active(status)?;
-    revisions::rolling_out(status)?;
+    status.active()?;
+    status.rolling_out()?;
     let Evidence {
         install,
         health,
@@ -149,7 +149,7 @@ pub(super) fn is_late(
     now: Timestamp,
 ) -> bool {
     let is_set = instance.spec.progress_deadline_seconds.is_some();
-    let revision = revisions::rolling_out(status).filter(|_| is_set);
+    let revision = status.rolling_out().filter(|_| is_set);
     let left = revision.and_then(|newest| revisions::time_left(&instance.spec, newest, now));
     left.is_some_and(|left| left.is_zero())
 }

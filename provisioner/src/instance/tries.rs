@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use apply::backoff::left;
 use jiff::Timestamp;
 
 use super::outcome::Retry;
@@ -62,9 +63,7 @@ impl Tries {
     /// How long the same thing is not tried again.
     pub(super) fn must_wait(&self, tried: &str, now: Timestamp) -> Option<Duration> {
         let pause = self.pause.as_ref().filter(|pause| pause.tried == tried)?;
-        Duration::try_from(pause.until.duration_since(now))
-            .ok()
-            .filter(|left| !left.is_zero() && *left <= pause.wait)
+        left(pause.until, pause.wait, now)
     }
 }
 

@@ -153,10 +153,14 @@ pub fn time_left(
     now: Timestamp,
 ) -> Option<Duration> {
     let since = status.progressing_since.as_ref()?;
-    // The clock may have been set back since.
-    let taken = now.duration_since(since.0).max(SignedDuration::ZERO);
-    let left = SignedDuration::try_from(deadline?).ok()? - taken;
-    Some(Duration::try_from(left).unwrap_or_default())
+    Some(left(since.0, deadline?, now))
+}
+
+/// Returns how much of a deadline is left that counts from a time. If the clock is set back, no more than the whole deadline is
+/// left.
+pub fn left(since: Timestamp, deadline: Duration, now: Timestamp) -> Duration {
+    let taken = Duration::try_from(now.duration_since(since)).unwrap_or_default();
+    deadline.saturating_sub(taken)
 }
 
 /// Sets Ready, Reconciling, Stalled and `progressingSince` in a status that has the other conditions already.

@@ -4,7 +4,10 @@ use manifests::api::{
 };
 use serde_json::json;
 
-use super::{super::revisions::tests::revision, *};
+use super::{
+    super::revisions::tests::{revision, status},
+    *,
+};
 
 fn bundle(name: &str, phase: Phase) -> Bundle {
     let spec = BundleSpec {
@@ -112,16 +115,9 @@ fn half_applied_revision_is_rolled_out_again() {
         (&[Active], None, Some(1)),
         (&[Archived, Active], None, Some(2)),
     ] {
-        let revisions = states.iter().zip(1..);
         let status = BundleInstanceStatus {
             applied_digest: applied.map(str::to_owned),
-            revisions: revisions
-                .map(|(state, number)| RevisionStatus {
-                    state: *state,
-                    ..revision(number)
-                })
-                .collect(),
-            ..BundleInstanceStatus::default()
+            ..status(states)
         };
         let choices = Choices {
             spec: &spec,

@@ -35,7 +35,6 @@ use crate::{
     catalogs::Catalogs,
     instance::{
         claims::{self, Claim},
-        index,
         memory::{Memory, Shared},
         outcome::{Done, Failure, Remedy, Retry},
         policy,
@@ -165,7 +164,7 @@ pub(super) async fn attempt(
 
 /// Reports whether a new revision is due because the provisioner or Kubernetes has another version.
 fn is_by_platform(before: &BundleInstanceStatus, target: &Target<'_>, rendered: &Rendered) -> bool {
-    let newest = revisions::live(before).next();
+    let newest = before.newest();
     matches!(target.source, Source::Bundle(_))
         && newest.is_some_and(|newest| newest.digest != rendered.digest)
         && revisions::cause(before, rendered) == Cause::Platform
@@ -239,7 +238,9 @@ pub(super) async fn rendered(
 
 /// Returns the revision whose objects are applied only in part.
 pub(in crate::instance) fn interrupted(before: &BundleInstanceStatus) -> Option<&RevisionStatus> {
-    revisions::rolling_out(before).filter(|_| before.applied_digest.is_none())
+    before
+        .rolling_out()
+        .filter(|_| before.applied_digest.is_none())
 }
 
 /// Records a new revision.
@@ -283,7 +284,7 @@ pub(in crate::instance) fn cause(
 
 /// Reports whether the newest live revision records these very objects.
 pub(in crate::instance) fn is_recorded(before: &BundleInstanceStatus, rendered: &Rendered) -> bool {
-    let newest = revisions::live(before).next();
+    let newest = before.newest();
     newest.is_some_and(|newest| newest.digest == rendered.digest)
 }
 
@@ -335,7 +336,7 @@ pub(super) async fn prune_first(
 ) -> Vec<Leaving> {
     let mut leaving = plan.leaving.iter();
     let has_webhooks = leaving.any(|leaving| is_webhook(&leaving.identity));
-    let record = match revisions::active(before).filter(|_| has_webhooks) {
+    let record = match before.active().filter(|_| has_webhooks) {
         Some(active) => revisions::read(shared, owner, active).await.ok(),
         None => None,
     };
@@ -462,7 +463,7 @@ async fn prepare(
         if !findings.unsafe_definitions.is_empty()
             && !has_kept_definitions
             && is_return(before, target, &rendered)
-            && let Some(newest) = revisions::newest(before)
+            && let Some(newest) = before.newest()
             && let Ok(newest) = revisions::read(shared, &owner, newest).await
         {
             has_kept_definitions = true;
@@ -582,7 +583,7 @@ pub(in crate::instance) fn is_return(
     rendered: &Rendered,
 ) -> bool {
     let hash = rendered.details.template_hash.as_ref();
-    let newest = revisions::newest(before);
+    let newest = before.newest();
     let mut older = before
         .revisions
         .iter()
@@ -837,14 +838,7 @@ async fn note_intent(
 ) -> Result<(), Failure> {
     let inventory = memory.inventory.get_or_insert_default();
     intend(inventory, plan);
-    let fail = |error: &dyn std::fmt::Display| Failure {
-        bundle: target.bundle_name(),
-        message: format!("failed to write the status: {error}"),
-        touched: false,
-        retry: Retry::Soon,
-        remedy: Remedy::World,
-    };
-    let listed = index::of(inventory, memory.absent, memory.unread, before);
+    let listed = memory.listed(before);
     let mut status = status::applying(
         before,
         &declaration(instance, memory),
@@ -857,7 +851,10 @@ async fn note_intent(
     write_status(instance, shared, memory, &status)
         .await
         .map(drop)
-        .map_err(|error| fail(&error))
+        .map_err(|error| {
+            let message = format!("failed to write the status: {error}");
+            failing(target)(message, Retry::Soon)
+        })
 }
 
 /// Adds what is about to be applied to an inventory.
@@ -894,16 +891,12 @@ pub(in crate::instance) fn take_over(
 }
 
 /// Forgets what has left, and gives what remains: also what has not been begun, or could not be deleted.
-pub(in crate::instance) fn settle_inventory<'a>(
-    memory: &'a mut Memory,
-    pruned: &Pruned,
-) -> &'a Inventory {
+pub(in crate::instance) fn settle_inventory(memory: &mut Memory, pruned: &Pruned) {
     memory.is_watched = false;
     let inventory = memory.inventory.get_or_insert_default();
     inventory.retain(|identity, _| {
         !pruned.deleted.contains(identity) && !pruned.released.contains_key(identity)
     });
-    inventory
 }
 
 #[cfg(test)]

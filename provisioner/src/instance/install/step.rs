@@ -31,7 +31,7 @@ use super::{
 };
 use crate::instance::{
     claims::Claim,
-    index, maintain,
+    maintain,
     memory::{Memory, Shared},
     outcome::{Applying, Done, Failure, Retry},
     revisions::{self, owner},
@@ -75,7 +75,7 @@ pub(in crate::instance) struct Progress {
 impl Progress {
     /// Reports whether this is about the revision that is rolled out for a target.
     pub(super) fn is_of(&self, key: &str, status: &BundleInstanceStatus) -> bool {
-        let newest = revisions::rolling_out(status);
+        let newest = status.rolling_out();
         self.key == key
             && status.applied_digest.is_none()
             && newest.is_some_and(|newest| newest.number == self.number)
@@ -107,7 +107,7 @@ pub(super) async fn resume(
 ) -> Result<Stepped, Failure> {
     let ctx = &shared.ctx;
     let fail = failing(target);
-    let Some(newest) = revisions::rolling_out(before) else {
+    let Some(newest) = before.rolling_out() else {
         let message = "the revision is not rolled out any more; the objects are checked again";
         return Err(fail(message.to_owned(), Retry::Soon));
     };
@@ -199,13 +199,11 @@ pub(super) async fn step(
     }
     progress.applied.extend(report.applied.into_keys());
     if !rest.is_empty() {
-        let inventory = memory.inventory.get_or_insert_default();
-        let inventory = index::of(inventory, memory.absent, memory.unread, before);
         let applying = Applying {
             bundle: target.bundle_name(),
             applied: progress.applied.len(),
             count: progress.count,
-            inventory,
+            inventory: memory.listed(before),
         };
         memory.progress = Some(rollout.progress);
         return Ok(Stepped::Next(applying));
@@ -284,9 +282,7 @@ async fn finish(
     if let Some(newest) = revisions::newest_of(&mut revisions) {
         newest.applied.get_or_insert_with(|| Time((ctx.now)()));
     }
-    let absent = memory.absent;
-    let inventory = settle_inventory(memory, &pruned);
-    let inventory = index::of(inventory, absent, None, before);
+    settle_inventory(memory, &pruned);
     let left = plan.leaving.iter().filter(|leaving| {
         !pruned.deleted.contains(&leaving.identity)
             && !pruned.released.contains_key(&leaving.identity)
@@ -295,7 +291,7 @@ async fn finish(
         previous: previous(before, target, &rendered),
         namespace: rendered.namespace.clone(),
         digest: key,
-        inventory,
+        inventory: memory.listed(before),
         waiting: plan.waiting.iter().flat_map(waiting).take(500).collect(),
         released: released(before, &rendered, &pruned),
         removing: lines_of(left.map(|leaving| &leaving.identity)),

@@ -113,7 +113,7 @@ pub(super) async fn run(
 
 /// Returns the active revision, if objects of former revisions are to be pruned now.
 pub(in crate::instance) fn due(status: &BundleInstanceStatus) -> Option<&RevisionStatus> {
-    let newest = revisions::newest(status);
+    let newest = status.newest();
     let active = newest.filter(|newest| newest.state == RevisionState::Active)?;
     let is_due = status.applied_digest.is_some() && !status.removing.is_empty();
     is_due.then_some(active)

@@ -140,13 +140,13 @@ async fn read(
     memory: &Memory,
     owner: &Owner,
 ) -> Result<Option<Live>, Box<Repaired>> {
-    let mut live = revisions::live(drift.status);
+    let mut live = drift.status.live();
     let Some(newest) = live.next() else {
         // An older provisioner recorded no revision, and the installed Bundle is not there to record one.
         return Ok(None);
     };
     let older = live.find(|revision| {
-        Some(revision.number) == revisions::active(drift.status).map(|active| active.number)
+        Some(revision.number) == drift.status.active().map(|active| active.number)
     });
     let mut plans = Vec::new();
     for revision in [Some(newest), older].into_iter().flatten() {
@@ -292,7 +292,7 @@ async fn apply(
         concurrency: ctx.settings.concurrency,
         permits: &ctx.repair_permits,
     };
-    let mut report = apply.repair(&steps).await;
+    let report = apply.repair(&steps).await;
     let is_confirmed = |identity: &Identity, applied: &Applied| {
         let seen = drift.view.objects.get(identity);
         is_unknown(memory, identity)
@@ -306,18 +306,13 @@ async fn apply(
         .collect();
     install::take_over(drift.instance, shared, memory, &steps, &report);
     drop(claim); // held until here
-    let is_applied: BTreeSet<Identity> = report.applied.keys().cloned().collect();
-    // An object that was as declared is no news.
-    report
-        .applied
-        .retain(|identity, _| !confirmed.contains(identity));
-    tell(drift, shared, memory, &report).await;
+    tell(drift, shared, memory, &report, &confirmed).await;
     if !report.failed.is_empty() {
         outcome.lines.push(install::refusals(&report.failed));
     }
     for step in &steps {
         let identity = step.object.identity();
-        if !is_applied.contains(&identity) {
+        if !report.applied.contains_key(&identity) {
             let failures = report.failed.iter();
             let own: Vec<_> = failures
                 .filter(|failure| failure.identity == identity)
@@ -336,11 +331,21 @@ async fn apply(
 }
 
 /// Counts repairs, remembers who made them necessary, and tells people.
-async fn tell(drift: &Drift<'_>, shared: &Shared, memory: &mut Memory, report: &Report) {
+///
+/// The objects in `confirmed` were as declared already, so that nothing is reported about these.
+async fn tell(
+    drift: &Drift<'_>,
+    shared: &Shared,
+    memory: &mut Memory,
+    report: &Report,
+    confirmed: &BTreeSet<Identity>,
+) {
     let ctx = &shared.ctx;
     let now = (ctx.now)();
-    ctx.metrics.repaired(report.applied.len() as u64);
-    for (identity, applied) in &report.applied {
+    let repaired = report.applied.iter();
+    let repaired = repaired.filter(|(identity, _)| !confirmed.contains(*identity));
+    ctx.metrics.repaired(repaired.clone().count() as u64);
+    for (identity, applied) in repaired {
         info!(object = %identity, taken = applied.taken.len(), "repaired");
         let seen = drift.view.objects.get(identity);
         let writer = seen.and_then(|seen| seen.writer.as_deref());

@@ -82,7 +82,7 @@ impl Controller {
             self.excused = Some((revision.number, excused));
             revisions::add(&mut revisions, revision);
         }
-        let active = revisions::active(before).and_then(|active| server.read(active).ok());
+        let active = before.active().and_then(|active| server.read(active).ok());
         let active = active.map(|record| record.objects).unwrap_or_default();
         let early = attempt::early(&plan, &active);
         if !changed.is_empty() || !early.is_empty() {
@@ -171,7 +171,7 @@ impl Controller {
             if !findings.unsafe_definitions.is_empty()
                 && !has_kept_definitions
                 && attempt::is_return(before, target, &rendered)
-                && let Some(newest) = revisions::newest(before)
+                && let Some(newest) = before.newest()
                 && let Ok(newest) = server.read(newest)
             {
                 has_kept_definitions = true;

@@ -147,7 +147,7 @@ impl Controller {
             .find(|bundle| Some(bundle.name_any()) == name)
             .cloned();
         let installed = trust::installed(&status, &instance, found.as_ref());
-        if revisions::live(&status).next().is_none()
+        if status.newest().is_none()
             && let Some(installed) = installed.trusted()
         {
             self.migrate(server, registry, &mut status, installed)?;
@@ -189,7 +189,7 @@ impl Controller {
         let listed = status.inventory.clone();
         let is_whole = listed.as_ref().is_none_or(Listed::is_whole);
         let is_part = listed.is_none() || !is_whole;
-        self.inventory = Some(if is_part && revisions::newest(status).is_some() {
+        self.inventory = Some(if is_part && status.newest().is_some() {
             let rebuilt = Self::rebuilt_index(server, status);
             self.unread = rebuilt.unread;
             self.leftovers = rebuilt.leftovers;
@@ -351,7 +351,7 @@ impl Controller {
             return Ok(settled);
         };
         current.failed_template_hash = Some(choices.hash.to_owned());
-        let active = revisions::active(&current).cloned();
+        let active = current.active().cloned();
         server.write_status(&current)?;
         let Some(active) = active else {
             return Ok(settled);
@@ -375,14 +375,14 @@ impl Controller {
         view: &View,
         found: &Unhealthy,
     ) -> Unhealthy {
-        let newest = revisions::newest(status).map(|newest| newest.number);
+        let newest = status.newest().map(|newest| newest.number);
         if let Some((number, excused)) = &self.excused
             && Some(*number) == newest
         {
             return excused.clone();
         }
         let has_unhealthy = *found != Unhealthy::default();
-        let Some(active) = revisions::active(status).filter(|_| has_unhealthy) else {
+        let Some(active) = status.active().filter(|_| has_unhealthy) else {
             return Unhealthy::default();
         };
         match server.read(active) {

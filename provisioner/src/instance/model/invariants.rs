@@ -17,7 +17,7 @@ use super::{
     operations::{self, heal, release_finalizers, remove_foreign},
     server::Server,
 };
-use crate::instance::{revisions, template};
+use crate::instance::template;
 
 /// The number of reconciles until an instance without faults has converged.
 const MAX_RECONCILES: usize = 40;
@@ -35,10 +35,10 @@ pub(super) fn check_installed(server: &mut Server) {
     if server.instance.spec.paused {
         return;
     }
-    let Some(active) = revisions::active(&status) else {
+    let Some(active) = status.active() else {
         return;
     };
-    let newest = revisions::live(&status).next().unwrap();
+    let newest = status.newest().unwrap();
     // An object whose record cannot be read cannot be repaired.
     let is_readable = |number: i64| !server.lost.contains(&number);
     if !is_readable(active.number) || !is_readable(newest.number) {
@@ -70,7 +70,7 @@ pub(super) fn check_installed(server: &mut Server) {
 /// Checks that the status does not claim more than is true.
 pub(super) fn check_status(server: &mut Server) {
     let status = server.status();
-    let live = revisions::live(&status).count();
+    let live = status.live().count();
     if live > 2 {
         server.violate(format!("{live} revisions are live"));
     }
@@ -78,7 +78,7 @@ pub(super) fn check_status(server: &mut Server) {
     if !numbers.is_sorted() {
         server.violate("the revisions are not in order");
     }
-    let lost = revisions::live(&status).find(|revision| {
+    let lost = status.live().find(|revision| {
         !server.records.contains_key(&revision.number) && !server.lost.contains(&revision.number)
     });
     if let Some(lost) = lost {
@@ -90,7 +90,7 @@ pub(super) fn check_status(server: &mut Server) {
 /// Returns an unhealthy object of the newest live revision, or an applied object of the inventory that is unhealthy.
 pub(super) fn unhealthy(server: &Server, status: &BundleInstanceStatus) -> Option<Identity> {
     let owner = server.owner();
-    let newest = revisions::live(status).next()?;
+    let newest = status.newest()?;
     let truth = server.truth.get(&newest.number)?;
     let mut identities = truth.keys();
     identities
@@ -154,8 +154,8 @@ fn revert(world: &mut World) {
     let status = world.server.status();
     // A template that failed and was given up is not tried again.
     let newest = match &status.failed_template_hash {
-        Some(_) => revisions::active(&status).cloned(),
-        None => revisions::live(&status).next().cloned(),
+        Some(_) => status.active().cloned(),
+        None => status.newest().cloned(),
     };
     let spec = &mut world.server.instance.spec;
     spec.rollback_to = None;
@@ -176,7 +176,7 @@ fn revert(world: &mut World) {
 /// Reports whether nothing is left to do.
 fn is_settled(world: &World) -> bool {
     let status = world.server.status();
-    let newest = revisions::newest(&status);
+    let newest = status.newest();
     let is_active = newest.is_some_and(|newest| newest.state == RevisionState::Active);
     let installed = status
         .conditions
@@ -208,7 +208,7 @@ fn is_settled(world: &World) -> bool {
 fn complete(server: &Server) -> Result<(), String> {
     let status = server.status();
     let owner = server.owner();
-    let active = revisions::active(&status).unwrap();
+    let active = status.active().unwrap();
     let expected = &server.truth[&active.number];
     let found: BTreeMap<Identity, Option<ObjectHash>> = server
         .objects

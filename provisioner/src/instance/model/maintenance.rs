@@ -129,11 +129,11 @@ impl Controller {
                 ..Repaired::default()
             });
         }
-        let mut live = revisions::live(status);
+        let mut live = status.live();
         let Some(newest) = live.next() else {
             return Ok(Repaired::default());
         };
-        let active = revisions::active(status).map(|active| active.number);
+        let active = status.active().map(|active| active.number);
         let older = live.find(|revision| Some(revision.number) == active);
         let mut plans = Vec::new();
         for revision in [Some(newest), older].into_iter().flatten() {

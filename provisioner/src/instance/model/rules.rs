@@ -11,7 +11,6 @@ use super::{
     live::{Live, annotation, is_as_applied},
     server::{Phase, Server},
 };
-use crate::instance::revisions;
 
 impl Server {
     /// Checks a write of the controller.
@@ -40,7 +39,9 @@ impl Server {
     /// Notes the waves whose objects have the form of a new revision already: an interrupted rollout applied that form.
     pub(super) fn begin(&mut self, number: i64, current: &[Step]) {
         let status = self.status();
-        let active = revisions::active(&status).and_then(|active| self.truth.get(&active.number));
+        let active = status
+            .active()
+            .and_then(|active| self.truth.get(&active.number));
         let active = active.cloned().unwrap_or_default();
         let is_new = |step: &&Step| active.get(&step.object.identity()) != Some(&step.hash);
         let begun = current.iter().filter(is_new).map(|step| step.wave);
@@ -54,13 +55,13 @@ impl Server {
             let truth = self.truth.get(&revision?.number)?;
             truth.get(identity).copied()
         };
-        let newest = revisions::live(&status).next();
-        let (new, old) = (of(newest), of(revisions::active(&status)));
+        let newest = status.newest();
+        let (new, old) = (of(newest), of(status.active()));
         let has_begun = newest.is_none_or(|newest| {
             status.applied_digest.is_some() || self.started.contains(&(newest.number, step.wave))
         });
         // Without the record of the active revision, the newest form is the only one that is known.
-        let has_lost_active = revisions::active(&status).is_none() && !self.lost.is_empty();
+        let has_lost_active = status.active().is_none() && !self.lost.is_empty();
         let problem = if Some(step.hash) != new && Some(step.hash) != old {
             "a form that no live revision records"
         } else if Some(step.hash) != old && !has_begun && !has_lost_active {
@@ -85,8 +86,8 @@ impl Server {
             let truth = revision.and_then(|revision| self.truth.get(&revision.number));
             truth.cloned().unwrap_or_default()
         };
-        let new = truth(revisions::live(&status).next());
-        let old = truth(revisions::active(&status));
+        let new = truth(status.newest());
+        let old = truth(status.active());
         let is_service = |identity: &&Identity| identity.kind == "Service";
         let owned = self.objects.iter().filter(|(_, live)| is_owned(live));
         let service_leaves = owned

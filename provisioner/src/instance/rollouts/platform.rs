@@ -12,7 +12,6 @@ use manifests::api::{
 };
 
 use super::{MAX_PLATFORM_ROLLOUTS, MAX_UNHEALTHY, line::Line};
-use crate::instance::revisions;
 
 /// Whether a rollout that the platform caused may begin.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,7 +55,7 @@ impl Stage {
     /// Reads the stage of the newest revision; `None` unless the platform caused the revision, and it is rolled out or
     /// unhealthy. What was unhealthy before the revision was created is not its fault.
     fn of(status: &BundleInstanceStatus) -> Option<Self> {
-        let newest = revisions::newest(status)?;
+        let newest = status.newest()?;
         if newest.cause != Cause::Platform {
             return None;
         }

@@ -10,7 +10,7 @@ use kube::{
 use manifests::{
     api::instance::BundleInstance,
     names,
-    object::{Identity, Object},
+    object::{Identity, Object, api_version},
 };
 use tracing::debug;
 
@@ -63,10 +63,7 @@ async fn what(ctx: &Context, instance: &BundleInstance, span: Span) -> Result<Se
     };
     let mut roles = Vec::new();
     for (identity, entry) in &inventory {
-        let api_version = match identity.group.as_str() {
-            "" => entry.version.clone(),
-            group => format!("{group}/{}", entry.version),
-        };
+        let api_version = api_version(&identity.group, &entry.version);
         search.listed(&api_version, || identity.clone(), &identity.kind);
         if is_role(&identity.group, &identity.kind) {
             roles.push(identity.clone());
