@@ -30,14 +30,14 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, interval};
 
 use crate::support::{
-    World, condition, config_map, delete, gone, image, instance, merge, merge_status,
+    PATIENCE, World, condition, config_map, delete, gone, image, instance, merge, merge_status,
     namespace_object, plain, unique, world,
 };
 
-/// How long a repair may take. A repair that waits for a back-off after a denied write takes longer.
-const REPAIR_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a rollout of a few objects may take.
-const ROLLOUT_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long a test waits for a repair. A repair that waits for a back-off after a denied write takes longer.
+const REPAIR_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a test waits for a rollout of a few objects.
+const ROLLOUT_TIMEOUT: Duration = PATIENCE;
 /// How long a test looks for a change that must not happen.
 const OBSERVATION: Duration = Duration::from_secs(5);
 /// The message of every [`Policy`].

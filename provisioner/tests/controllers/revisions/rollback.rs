@@ -46,7 +46,7 @@ async fn earlier_failure_causes_no_rollback() {
 
     fixture.upgrade("v2", &objects("2")).await;
     let mut is_upgraded = false;
-    observe(ROLLOUT_TIMEOUT / 2, async || {
+    observe(2 * OBSERVATION, async || {
         is_upgraded |= fixture.text("changed").await.as_deref() == Some("2");
         let (reason, message) = fixture.condition("Installed").await;
         let failed = fixture.read().await.status.unwrap().failed_template_hash;
