@@ -14,6 +14,8 @@ pub const ADOPT: &str = "core.rukpak.io/adopt";
 pub const RETRY: &str = "core.rukpak.io/retry";
 /// On a BundleInstance: its objects are removed, as its policies say, before it goes.
 pub const UNINSTALL: &str = "core.rukpak.io/uninstall";
+/// On a BundleInstance that is deleted with `--cascade=orphan`: its objects stay in the cluster.
+pub const ORPHANED: &str = "core.rukpak.io/orphaned";
 /// On an object of a bundle: it is not deleted when it leaves the bundle, or with the BundleInstance.
 pub const KEEP: &str = "core.rukpak.io/keep";
 /// On an object of a bundle, `Never` or `WhenImmutable`: precedes `spec.upgrade.recreate` of the BundleInstance.

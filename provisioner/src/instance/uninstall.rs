@@ -42,7 +42,7 @@ use super::{
 use apply::{
     inventory::Inventory,
     plan::{self, DefinitionPolicy, Leaving},
-    ssa::{Apply, Cause, Pruned},
+    ssa::{Apply, Cause, Failure, Pruned},
 };
 
 /// The garbage collector's mark on what is deleted with `--cascade=orphan`: what belongs to it stays.
@@ -88,21 +88,17 @@ pub(super) async fn run(
         concurrency: shared.ctx.settings.concurrency,
         permits: &shared.ctx.repair_permits,
     };
-    // The mark goes last, when all references are off, and perhaps nobody saw it, as when no provisioner ran.
+    // The garbage collector removes its finalizer last, perhaps while no provisioner runs.
     if is_orphaned(instance) || memory.is_orphaned() || shared.bundles.are_released(instance) {
+        // The Bundles and the finalizer do not show this any more once they are deleted.
+        record_orphaned(instance, shared).await?;
         let nothing = Inventory::new();
         let left = memory.inventory.as_ref().unwrap_or(&nothing);
         let left = plan::leaving(left, &BTreeSet::new());
-        // What the garbage collector has not seen yet it would delete once the instance is gone.
+        // The garbage collector deletes objects that it has not observed yet once the instance is gone.
         let failed = apply.orphan(&left, &owner).await;
-        if failed
-            .iter()
-            .any(|failure| failure.cause == Cause::Transient)
-        {
-            return Ok(Action::requeue(memory.tries.again(tried, Retry::Soon, now)));
-        }
-        for failure in failed {
-            warn!(name, message = failure.message, "not let go");
+        if !failed.is_empty() {
+            return fail(instance, shared, memory, tried, &failed).await;
         }
         let at = revisions::overflow(&shared.ctx, &owner);
         index::trim(&at, before.inventory.as_ref(), None).await;
@@ -122,35 +118,57 @@ pub(super) async fn run(
         if pruned.failed.is_empty() && pruned.going.is_empty() {
             continue;
         }
-        let message = if pruned.failed.is_empty() {
-            waits(&pruned)
-        } else {
-            refusals(&pruned.failed)
-        };
-        let is_refused = pruned
-            .failed
-            .iter()
-            .any(|failure| failure.cause == Cause::Forbidden);
-        if is_refused && applied != instance.spec.service_account.as_ref() {
-            memory.is_refused_as_applied = !memory.is_refused_as_applied;
+        if !pruned.failed.is_empty() {
+            return fail(instance, shared, memory, tried, &pruned.failed).await;
         }
-        let failed = !pruned.failed.is_empty();
-        let declaration = declaration(instance, memory);
-        let status = status::uninstalling(&before, &declaration, &message, failed, now);
-        if status != before {
-            write_status(instance, shared, memory, &status).await?;
-        }
-        let when = if failed {
-            install::retry(&pruned.failed)
-        } else {
-            Retry::Soon
-        };
-        memory.tries.again(tried, when, now);
+        report(instance, shared, memory, &waits(&pruned), false).await?;
+        memory.tries.again(tried, Retry::Soon, now);
         // Nothing tells when it goes on: the watches are forgotten.
-        let most = if failed { LONGEST_PAUSE } else { LONGEST_WAIT };
-        return Ok(Action::requeue(memory.tries.wait_at_most(most, now)));
+        let left = memory.tries.wait_at_most(LONGEST_WAIT, now);
+        return Ok(Action::requeue(left));
     }
     finish(instance, shared, memory, tried).await
+}
+
+/// Reports failures, and tries again.
+async fn fail(
+    instance: &BundleInstance,
+    shared: &Shared,
+    memory: &mut Memory,
+    tried: String,
+    failed: &[Failure],
+) -> Result<Action, Error> {
+    let before = current_status(instance, memory);
+    let applied = revisions::account(instance, &before);
+    let is_refused = failed
+        .iter()
+        .any(|failure| failure.cause == Cause::Forbidden);
+    if is_refused && applied != instance.spec.service_account.as_ref() {
+        memory.is_refused_as_applied = !memory.is_refused_as_applied;
+    }
+    report(instance, shared, memory, &refusals(failed), true).await?;
+    let now = (shared.ctx.now)();
+    memory.tries.again(tried, install::retry(failed), now);
+    let left = memory.tries.wait_at_most(LONGEST_PAUSE, now);
+    Ok(Action::requeue(left))
+}
+
+/// Reports the progress of a removal in the status.
+async fn report(
+    instance: &BundleInstance,
+    shared: &Shared,
+    memory: &mut Memory,
+    message: &str,
+    failed: bool,
+) -> Result<(), Error> {
+    let before = current_status(instance, memory);
+    let declaration = declaration(instance, memory);
+    let now = (shared.ctx.now)();
+    let status = status::uninstalling(&before, &declaration, message, failed, now);
+    if status != before {
+        write_status(instance, shared, memory, &status).await?;
+    }
+    Ok(())
 }
 
 /// Returns a client of the account that the objects were applied as; if that is not permitted to delete them, of the account
@@ -170,10 +188,35 @@ fn client(
     client.map_err(Error::on("make a client for the account", instance))
 }
 
-/// Reports whether what belongs to an instance is to stay when it goes, as far as can still be seen.
+/// Reports whether the objects of an instance stay in the cluster after its removal, as the instance shows.
 pub(super) fn is_orphaned(instance: &BundleInstance) -> bool {
     instance.metadata.deletion_timestamp.is_some()
-        && instance.finalizers().iter().any(|f| f == ORPHAN)
+        && (instance.finalizers().iter().any(|f| f == ORPHAN) || is_recorded_orphaned(instance))
+}
+
+fn is_recorded_orphaned(instance: &BundleInstance) -> bool {
+    instance.annotations().contains_key(labels::ORPHANED)
+}
+
+/// Records that the objects of an instance stay in the cluster, for a provisioner that continues the removal.
+async fn record_orphaned(instance: &BundleInstance, shared: &Shared) -> Result<(), Error> {
+    if is_recorded_orphaned(instance) {
+        return Ok(());
+    }
+    // The API server rejects a uid that is not the one of the object.
+    let patch = json!({"metadata": {
+        "uid": instance.uid(),
+        "annotations": {labels::ORPHANED: "true"},
+    }});
+    let api = Api::<BundleInstance>::all(shared.ctx.client.clone());
+    let patch = Patch::Merge(patch);
+    match api
+        .patch_metadata(&instance.name_any(), &PatchParams::default(), &patch)
+        .await
+    {
+        Ok(_) => Ok(()),
+        Err(error) => Err(Error::on("record the orphaned objects", instance)(error)),
+    }
 }
 
 /// Reports whether an instance cannot go before its objects are removed.
@@ -194,14 +237,9 @@ async fn finish(
     bundles::delete_all(instance, shared).await;
     let status = current_status(instance, memory);
     if let Err(error) = revisions::delete_all(shared, &owner(instance), &status).await {
-        let now = (shared.ctx.now)();
         warn!(name, %error, "failed to delete the revisions; retrying");
-        let message = error.to_string();
-        let declaration = declaration(instance, memory);
-        let uninstalling = status::uninstalling(&status, &declaration, &message, true, now);
-        if uninstalling != status {
-            write_status(instance, shared, memory, &uninstalling).await?;
-        }
+        report(instance, shared, memory, &error.to_string(), true).await?;
+        let now = (shared.ctx.now)();
         return Ok(Action::requeue(memory.tries.again(tried, Retry::Soon, now)));
     }
     let mut finalizers = instance.finalizers().iter();

@@ -1,5 +1,8 @@
 //! Removals that began while no provisioner ran.
 
+use k8s_openapi::api::admissionregistration::v1::{
+    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+};
 use kube::{Client, Resource};
 
 use super::*;
@@ -67,6 +70,49 @@ async fn orphan(instances: &Api<BundleInstance>, installed: &Installed) {
     .await;
 }
 
+/// Denies the removal of the finalizer of an instance, and waits until the policy is in force.
+async fn retain_finalizer(client: &Client, name: &str) -> Api<ValidatingAdmissionPolicyBinding> {
+    let resources = json!([{
+        "apiGroups": ["core.rukpak.io"], "apiVersions": ["*"], "resources": ["bundleinstances"],
+        "operations": ["UPDATE"],
+    }]);
+    let expression = format!(
+        "object.metadata.name != '{name}' || '{}' in object.metadata.?finalizers.orValue([])",
+        labels::UNINSTALL
+    );
+    let policy = json!({
+        "metadata": {"name": name},
+        "spec": {
+            "failurePolicy": "Fail", "matchConstraints": {"resourceRules": resources},
+            "validations": [{"expression": expression}],
+        },
+    });
+    let binding = json!({
+        "metadata": {"name": name}, "spec": {"policyName": name, "validationActions": ["Deny"]},
+    });
+    let params = kube::api::PostParams::default();
+    let policies: Api<ValidatingAdmissionPolicy> = api(client);
+    let policy = serde_json::from_value(policy).unwrap();
+    policies.create(&params, &policy).await.unwrap();
+    let bindings: Api<ValidatingAdmissionPolicyBinding> = api(client);
+    let binding = serde_json::from_value(binding).unwrap();
+    bindings.create(&params, &binding).await.unwrap();
+    let instances: Api<BundleInstance> = api(client);
+    let dry_run = kube::api::PatchParams {
+        dry_run: true,
+        ..kube::api::PatchParams::default()
+    };
+    let removal = kube::api::Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    support::eventually("the policy denies the removal", async || {
+        match instances.patch(name, &dry_run, &removal).await {
+            Err(kube::Error::Api(status)) if status.message.contains(name) => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    })
+    .await;
+    bindings
+}
+
 #[tokio::test]
 async fn instances_deleted_during_an_outage_are_removed_or_orphaned() {
     let cluster = support::with_controllers().await;
@@ -87,7 +133,8 @@ async fn instances_deleted_during_an_outage_are_removed_or_orphaned() {
     let waiting = instances.get(&deleted.name).await.unwrap();
     assert!(waiting.metadata.deletion_timestamp.is_some());
 
-    // The second process begins with the removal, and is killed before the end.
+    // The second process begins with both removals, and is killed before the end.
+    let bindings = retain_finalizer(&client, &orphaned.name).await;
     let second = Provisioner::start(&cluster, support::Options::default()).await;
     support::wait_for(
         instances.clone(),
@@ -100,7 +147,17 @@ async fn instances_deleted_during_an_outage_are_removed_or_orphaned() {
     )
     .await;
     assert_eq!(deleted.maps.get_opt("free").await.unwrap(), None);
+    let bundles: Api<Bundle> = api(&client);
+    let has_prefix = |bundle: &Bundle| bundle.name_any().starts_with(&orphaned.name);
+    support::eventually("the orphaned instance has no Bundle", async || {
+        let found = bundles.list(&ListParams::default()).await.unwrap().items;
+        let left = found.iter().find(|bundle| has_prefix(bundle));
+        left.map_or(Ok(()), |left| Err(format!("{left:?}")))
+    })
+    .await;
     kill(second).await;
+    let params = DeleteParams::default();
+    bindings.delete(&orphaned.name, &params).await.unwrap();
     let released = json!({"metadata": {"finalizers": null}});
     meddle(&deleted.maps, "held", released).await;
 
@@ -119,7 +176,6 @@ async fn instances_deleted_during_an_outage_are_removed_or_orphaned() {
     }
     let left = definitions.get(&orphaned.definition).await.unwrap();
     assert_eq!(left.metadata.deletion_timestamp, None);
-    let bundles: Api<Bundle> = api(&client);
     support::eventually("there are no Bundles", async || {
         let left = bundles.list(&ListParams::default()).await.unwrap().items;
         left.is_empty()
