@@ -508,6 +508,11 @@ fn progress(
                 reason::WAITING_FOR_HEALTH,
                 text("all objects are applied, and not all of them are ready; see Healthy"),
             ),
+            Health::NotLooked if matches!(outcome.install, Install::Unchanged) => (
+                None,
+                reason::WAITING_FOR_HEALTH,
+                text("all objects are applied, and have not been observed yet"),
+            ),
             _ if !removing.is_empty() => (
                 Some("True"),
                 reason::RETRYING,

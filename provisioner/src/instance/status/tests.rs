@@ -255,6 +255,18 @@ fn a_pause_keeps_what_was_said() {
 }
 
 #[test]
+fn restarts_keep_the_progress_until_the_objects_are_observed() {
+    let waiting = Health::Progressing(vec!["Deployment etcd/operator: 0 of 1 ready".to_owned()]);
+    let waiting = after(
+        &installed(),
+        &outcome(unpacked("old"), Install::Unchanged, waiting),
+    );
+    let restarted = outcome(unpacked("old"), Install::Unchanged, Health::NotLooked);
+    assert_eq!(lines(&after(&waiting, &restarted)), lines(&waiting));
+    assert_eq!(lines(&after(&installed(), &restarted)), lines(&installed()));
+}
+
+#[test]
 fn times_move_with_the_status_alone() {
     let later = NOW.checked_add(Duration::from_secs(60)).unwrap();
     let unwell = outcome(
