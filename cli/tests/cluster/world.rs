@@ -27,7 +27,7 @@ pub(crate) use tests::Run;
 use tests::{Args, Provisioner, Registry};
 use tokio::{
     sync::OnceCell,
-    time::{Instant, interval},
+    time::{Instant, sleep},
 };
 
 /// How long anything may take on a machine with a lot to do.
@@ -274,13 +274,11 @@ pub(crate) async fn eventually<T>(
     mut attempt: impl AsyncFnMut() -> Result<T, String>,
 ) -> T {
     let end = Instant::now() + PATIENCE;
-    let mut tick = interval(Duration::from_millis(50));
     loop {
-        tick.tick().await;
         match attempt().await {
             Ok(result) => return result,
             Err(reason) if Instant::now() > end => panic!("not {what}: {reason}"),
-            Err(_) => {}
+            Err(_) => sleep(Duration::from_millis(50)).await,
         }
     }
 }

@@ -27,11 +27,11 @@ use kube::{
 use manifests::api::{MANAGER, instance::BundleInstance};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tokio::time::{Instant, interval};
+use tokio::time::{Instant, sleep};
 
 use crate::support::{
-    PATIENCE, World, condition, config_map, delete, gone, image, instance, merge, merge_status,
-    namespace_object, plain, unique, world,
+    PATIENCE, Pauses, World, condition, config_map, delete, gone, image, instance, merge,
+    merge_status, namespace_object, plain, unique, world,
 };
 
 /// How long a test waits for a repair. A repair that waits for a back-off after a denied write takes longer.
@@ -169,10 +169,11 @@ impl<'w> Fixture<'w> {
     /// Waits until a condition has this reason.
     async fn has_reason(&self, type_: &str, reason: &str) {
         within(ROLLOUT_TIMEOUT, &format!("{type_} {reason}"), async || {
-            let found = self.condition(type_).await;
-            (found.0 == reason)
-                .then_some(())
-                .ok_or(format!("{found:?}"))
+            let conditions = self.read().await.status.unwrap_or_default().conditions;
+            condition(&conditions, type_)
+                .filter(|found| found.reason == reason)
+                .map(drop)
+                .ok_or(format!("{conditions:?}"))
         })
         .await;
     }
@@ -300,13 +301,12 @@ async fn within<T>(
     mut attempt: impl AsyncFnMut() -> Result<T, String>,
 ) -> T {
     let end = Instant::now() + limit;
-    let mut tick = interval(Duration::from_millis(50));
+    let mut pauses = Pauses::new();
     loop {
-        tick.tick().await;
         match attempt().await {
             Ok(result) => return result,
             Err(reason) if Instant::now() > end => panic!("no {what} after {limit:?}: {reason}"),
-            Err(_) => {}
+            Err(_) => pauses.next().await,
         }
     }
 }
@@ -314,10 +314,9 @@ async fn within<T>(
 /// Calls a function again and again for a while.
 async fn observe(time: Duration, mut look: impl AsyncFnMut()) {
     let end = Instant::now() + time;
-    let mut tick = interval(Duration::from_millis(50));
     while Instant::now() < end {
-        tick.tick().await;
         look().await;
+        sleep(Duration::from_millis(50)).await;
     }
 }
 

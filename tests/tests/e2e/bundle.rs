@@ -95,7 +95,7 @@ impl<'a> Operator<'a> {
         let is_well = self.image == IMAGE && self.flags.is_empty();
         let deployment = json!({
             "replicas": 1,
-            "progressDeadlineSeconds": if is_well { 120 } else { 10 },
+            "progressDeadlineSeconds": if is_well { 300 } else { 10 },
             "selector": {"matchLabels": labels},
             "template": {"metadata": {"labels": labels}, "spec": pod},
         });

@@ -346,10 +346,12 @@ async fn annotations_precede_the_spec() {
 async fn finished_jobs_are_recreated_without_permission() {
     let fixture = Fixture::new(running().await, "job").await;
     let job = |image: &str| {
-        // No node runs its pod.
-        let containers = json!([{"name": "main", "image": image}]);
-        let spec =
-            json!({"template": {"spec": {"restartPolicy": "Never", "containers": containers}}});
+        // Its pod runs on no node, not even on the stand-in that other tests start.
+        let pod = json!({
+            "restartPolicy": "Never", "schedulingGates": [{"name": "example.com/never"}],
+            "containers": [{"name": "main", "image": image}],
+        });
+        let spec = json!({"template": {"spec": pod}});
         fixture.object("batch/v1", "Job", "job", &json!({"spec": spec}))
     };
     let jobs: Api<Job> = fixture.api();

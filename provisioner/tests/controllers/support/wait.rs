@@ -6,12 +6,28 @@ use futures::StreamExt as _;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{Api, Resource, runtime::watcher};
 use serde::{Serialize, de::DeserializeOwned};
-use tokio::time::{Instant, interval, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::child;
 
 /// How long anything may take on a machine with a lot to do.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
+
+/// The pauses between attempts: short at first, as most waits are. Attempts without a pause keep a busy API server from the
+/// requests that they wait for.
+pub(crate) struct Pauses(Duration);
+
+impl Pauses {
+    pub(crate) fn new() -> Self {
+        Self(Duration::from_millis(20))
+    }
+
+    pub(crate) async fn next(&mut self) {
+        const LONGEST: Duration = Duration::from_millis(100);
+        sleep(self.0).await;
+        self.0 = (self.0 * 3 / 2).min(LONGEST);
+    }
+}
 
 /// Waits until an object is as wanted, and returns it. `what` is said when that does not happen, with the object as it
 /// was then, and what the provisioners had to say about it.
@@ -74,9 +90,8 @@ pub(crate) async fn eventually<T>(
     mut attempt: impl AsyncFnMut() -> Result<T, String>,
 ) -> T {
     let end = Instant::now() + PATIENCE;
-    let mut tick = interval(Duration::from_millis(50));
+    let mut pauses = Pauses::new();
     loop {
-        tick.tick().await;
         match attempt().await {
             Ok(result) => return result,
             Err(reason) if Instant::now() > end => {
@@ -85,7 +100,7 @@ pub(crate) async fn eventually<T>(
                     child::logs(what)
                 )
             }
-            Err(_) => {}
+            Err(_) => pauses.next().await,
         }
     }
 }
