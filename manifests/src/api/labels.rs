@@ -14,7 +14,7 @@ pub const ADOPT: &str = "core.rukpak.io/adopt";
 pub const RETRY: &str = "core.rukpak.io/retry";
 /// On a BundleInstance: its objects are removed, as its policies say, before it goes.
 pub const UNINSTALL: &str = "core.rukpak.io/uninstall";
-/// On a BundleInstance that is deleted with `--cascade=orphan`: its objects stay in the cluster.
+/// On a BundleInstance that is deleted with `--cascade=orphan`, with its uid as the value: its objects stay in the cluster.
 pub const ORPHANED: &str = "core.rukpak.io/orphaned";
 /// On an object of a bundle: it is not deleted when it leaves the bundle, or with the BundleInstance.
 pub const KEEP: &str = "core.rukpak.io/keep";

@@ -40,6 +40,7 @@ use super::{
     write::{declaration, write_status},
 };
 use apply::{
+    backoff::spread,
     inventory::Inventory,
     plan::{self, DefinitionPolicy, Leaving},
     ssa::{Apply, Cause, Failure, Pruned},
@@ -69,6 +70,16 @@ pub(super) async fn run(
     if memory.is_let_go {
         return Ok(Action::await_change());
     }
+    // The garbage collector removes its finalizer last, perhaps while no provisioner runs.
+    let is_orphaned =
+        is_orphaned(instance) || memory.is_orphaned() || shared.bundles.are_released(instance);
+    if is_orphaned && let Err(error) = record_orphaned(instance, shared).await {
+        // The Bundles and the finalizer do not show it any more once they are deleted.
+        warn!(name, %error, "failed to record that the objects are orphaned; retrying");
+        let message = format!("failed to annotate BundleInstance {name}: {error}");
+        report(instance, shared, memory, &message, true).await?;
+        return Ok(Action::requeue(spread(LONGEST_WAIT)));
+    }
     let now = (shared.ctx.now)();
     // Another policy is another try.
     let tried = format!("uninstall {:?}", instance.metadata.generation);
@@ -88,10 +99,7 @@ pub(super) async fn run(
         concurrency: shared.ctx.settings.concurrency,
         permits: &shared.ctx.repair_permits,
     };
-    // The garbage collector removes its finalizer last, perhaps while no provisioner runs.
-    if is_orphaned(instance) || memory.is_orphaned() || shared.bundles.are_released(instance) {
-        // The Bundles and the finalizer do not show this any more once they are deleted.
-        record_orphaned(instance, shared).await?;
+    if is_orphaned {
         let nothing = Inventory::new();
         let left = memory.inventory.as_ref().unwrap_or(&nothing);
         let left = plan::leaving(left, &BTreeSet::new());
@@ -195,27 +203,30 @@ pub(super) fn is_orphaned(instance: &BundleInstance) -> bool {
 }
 
 fn is_recorded_orphaned(instance: &BundleInstance) -> bool {
-    instance.annotations().contains_key(labels::ORPHANED)
+    let recorded = instance.annotations().get(labels::ORPHANED);
+    recorded.is_some() && recorded == instance.metadata.uid.as_ref()
 }
 
 /// Records that the objects of an instance stay in the cluster, for a provisioner that continues the removal.
-async fn record_orphaned(instance: &BundleInstance, shared: &Shared) -> Result<(), Error> {
+async fn record_orphaned(instance: &BundleInstance, shared: &Shared) -> Result<(), kube::Error> {
     if is_recorded_orphaned(instance) {
         return Ok(());
     }
     // The API server rejects a uid that is not the one of the object.
     let patch = json!({"metadata": {
         "uid": instance.uid(),
-        "annotations": {labels::ORPHANED: "true"},
+        "annotations": {labels::ORPHANED: instance.uid()},
     }});
     let api = Api::<BundleInstance>::all(shared.ctx.client.clone());
-    let patch = Patch::Merge(patch);
+    let params = PatchParams::default();
+    let name = instance.name_any();
     match api
-        .patch_metadata(&instance.name_any(), &PatchParams::default(), &patch)
+        .patch_metadata(&name, &params, &Patch::Merge(patch))
         .await
     {
         Ok(_) => Ok(()),
-        Err(error) => Err(Error::on("record the orphaned objects", instance)(error)),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        Err(error) => Err(error),
     }
 }
 

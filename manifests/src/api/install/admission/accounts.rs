@@ -3,15 +3,15 @@
 use serde_json::{Value, json};
 
 use super::{METADATA_LISTS, Policy, metadata_list, upkeep};
-use crate::api::{GROUP, install::Options};
+use crate::api::{GROUP, install::Options, labels};
 
 /// Resources in which an account can be named.
 const NAMING: [Naming; 2] = [
     Naming {
         policy: "bundleinstance-service-account",
         kind: "BundleInstance",
-        comment: "A user that creates or deletes a BundleInstance with a ServiceAccount, or changes its spec, finalizers or\n\
-                  ownerReferences, needs permission to impersonate that account.",
+        comment: "A user that creates or deletes a BundleInstance with a ServiceAccount, or changes its spec, finalizers,\n\
+                  ownerReferences or the record of orphaned objects, needs permission to impersonate that account.",
         group: GROUP,
         resource: "bundleinstances",
         path: &["serviceAccount"],
@@ -19,8 +19,8 @@ const NAMING: [Naming; 2] = [
     Naming {
         policy: "platformoperator-service-account",
         kind: "PlatformOperator",
-        comment: "A user that creates or deletes a PlatformOperator with a ServiceAccount, or changes its spec, finalizers or\n\
-                  ownerReferences, needs permission to impersonate that account.",
+        comment: "A user that creates or deletes a PlatformOperator with a ServiceAccount, or changes its spec, finalizers,\n\
+                  ownerReferences or the record of orphaned objects, needs permission to impersonate that account.",
         group: "platform.openshift.io",
         resource: "platformoperators",
         path: &["bundle", "serviceAccount"],
@@ -50,11 +50,18 @@ impl Naming {
             let [now, before] = ["object", "oldObject"].map(|object| metadata_list(object, list));
             format!("{now} != {before}")
         });
+        let [now, before] = ["object", "oldObject"].map(|object| {
+            format!(
+                "{object}.metadata.?annotations[?'{}'].orValue('')",
+                labels::ORPHANED
+            )
+        });
+        let is_orphaned = format!("{now} != {before}");
         // The garbage collector and the provisioner delete objects, and change finalizers and ownerReferences. A spec that
         // the provisioner writes comes from a bundle or a PlatformOperator, so it is checked.
         let changes = format!(
             "oldObject == null || (object != null && object.spec != oldObject.spec) || (!(request.userInfo.username in {}) \
-             && (object == null || {}))",
+             && (object == null || {} || {is_orphaned}))",
             upkeep(options),
             is_changed.join(" || ")
         );

@@ -58,6 +58,7 @@ async fn instances_are_guarded() {
     let label = json!({"spec": {"template": {"metadata": {"labels": {"a": "b"}}}}});
     let away = json!({"spec": {"serviceAccount": null}});
     let annotated = || json!({"annotations": {"core.rukpak.io/retry": "1"}});
+    let orphaned = || json!({"annotations": {"core.rukpak.io/orphaned": "1"}});
     let bens_refusal = &[
         "is forbidden",
         POLICY,
@@ -78,6 +79,7 @@ async fn instances_are_guarded() {
         "an admin creates", &admin, Attempt::Create(&with_account("more", "keeper")) => &[];
         "ben labels", &ben, metadata(json!({"labels": {"table": "accounts", "a": "b"}})) => &[];
         "ben annotates", &ben, metadata(annotated()) => &[];
+        "ben records orphaned objects", &ben, metadata(orphaned()) => REFUSAL;
         "ben adds a finalizer", &ben, metadata(finalizers()) => REFUSAL;
         "ben takes the finalizer off", &ben, metadata(json!({"finalizers": null})) => REFUSAL;
         "ben adds an owner", &ben, metadata(owned()) => REFUSAL;
@@ -89,6 +91,7 @@ async fn instances_are_guarded() {
         "anna adds an owner", &anna, metadata(owned()) => &[];
         "anna deletes", &anna, Attempt::Delete(INSTANCE, "annas") => &[];
         "anna deletes all", &anna, Attempt::DeleteAll(INSTANCE, "accounts") => &[];
+        "the provisioner records orphaned objects", &provisioner, metadata(orphaned()) => &[];
         "the provisioner sets its finalizer", &provisioner, metadata(finalizers()) => &[];
         "the provisioner prunes", &provisioner, Attempt::Delete(INSTANCE, "annas") => &[];
         "the collector deletes", &collector, Attempt::Delete(INSTANCE, "annas") => &[];
