@@ -418,10 +418,23 @@ fn health(conditions: &mut Conditions<'_>, health: &Health, is_installed: bool) 
 }
 
 fn progressing(conditions: &mut Conditions<'_>, outcome: &Outcome, removing: &[String]) {
+    const TYPE: &str = condition::PROGRESSING;
     let (status, reason, message) = progress(outcome, removing);
+    // After a restart, the former condition about applied objects counts until the objects are observed again.
+    let is_unobserved = status.is_none() && reason == reason::WAITING_FOR_HEALTH;
+    let is_about_objects = [
+        reason::FIGHTING,
+        reason::UP_TO_DATE,
+        reason::WAITING_FOR_HEALTH,
+    ]
+    .iter()
+    .any(|reason| conditions.has_reason(TYPE, reason));
     match status {
-        Some(status) => conditions.set(condition::PROGRESSING, status, reason, &message),
-        None => conditions.keep(condition::PROGRESSING, ("True", reason, &message)),
+        Some(status) => conditions.set(TYPE, status, reason, &message),
+        None if is_unobserved && !is_about_objects => {
+            conditions.set(TYPE, "True", reason, &message);
+        }
+        None => conditions.keep(TYPE, ("True", reason, &message)),
     }
 }
 
@@ -508,7 +521,7 @@ fn progress(
                 reason::WAITING_FOR_HEALTH,
                 text("all objects are applied, and not all of them are ready; see Healthy"),
             ),
-            Health::NotLooked if matches!(outcome.install, Install::Unchanged) => (
+            Health::NotLooked => (
                 None,
                 reason::WAITING_FOR_HEALTH,
                 text("all objects are applied, and have not been observed yet"),

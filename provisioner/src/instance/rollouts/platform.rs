@@ -70,13 +70,9 @@ impl Stage {
                 condition::INSTALLED,
                 &[reason::UPGRADE_FAILED, reason::RECONCILE_FAILED],
             );
-        // Before the revision is active, which it is at the deadline at last, only a failed object is a failure: no object that
-        // is not ready yet, and no former condition of an instance whose objects are not observed again.
-        let waits = is_rolling_out
-            && !has_reason(
-                condition::PROGRESSING,
-                &[reason::UP_TO_DATE, reason::FIGHTING, reason::BLOCKED],
-            );
+        // An object that is not ready yet is no failure before the revision is active, which it is at the deadline at last.
+        let waits =
+            is_rolling_out && has_reason(condition::PROGRESSING, &[reason::WAITING_FOR_HEALTH]);
         let became_unhealthy = find(condition::HEALTHY)
             .is_some_and(|c| c.status == "False" && c.last_transition_time.0 >= newest.created.0);
         let is_unhealthy = is_refused || became_unhealthy && !waits;

@@ -255,15 +255,34 @@ fn a_pause_keeps_what_was_said() {
 }
 
 #[test]
-fn restarts_keep_the_progress_until_the_objects_are_observed() {
+fn progress_until_the_objects_are_observed() {
     let waiting = Health::Progressing(vec!["Deployment etcd/operator: 0 of 1 ready".to_owned()]);
     let waiting = after(
         &installed(),
         &outcome(unpacked("old"), Install::Unchanged, waiting),
     );
-    let restarted = outcome(unpacked("old"), Install::Unchanged, Health::NotLooked);
-    assert_eq!(lines(&after(&waiting, &restarted)), lines(&waiting));
-    assert_eq!(lines(&after(&installed(), &restarted)), lines(&installed()));
+    let paused = after(
+        &installed(),
+        &outcome(Valid::Unchanged, Install::Paused, Health::NotLooked),
+    );
+    let unobserved =
+        "Progressing True WaitingForHealth all objects are applied, and have not been observed yet";
+    let up_to_date = lines(&installed())[3].clone();
+    // The status before, and the condition after a restart or an attempt that found nothing to apply.
+    for (before, expected) in ::tests::rows![
+        &waiting => lines(&waiting)[3].as_str();
+        &installed() => up_to_date.as_str();
+        &paused => unobserved;
+        &BundleInstanceStatus::default() => unobserved;
+    ] {
+        for install in [Install::Unchanged, Install::Done(Box::new(done("old")))] {
+            let status = after(
+                before,
+                &outcome(unpacked("old"), install, Health::NotLooked),
+            );
+            assert_eq!(lines(&status)[3], expected);
+        }
+    }
 }
 
 #[test]

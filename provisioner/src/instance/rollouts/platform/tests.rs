@@ -37,7 +37,8 @@ fn the_stage_of_a_revision_follows_from_the_status() {
     const ILL: &str = "Healthy False Unhealthy 12:01";
     const ILL_BEFORE: &str = "Healthy False Unhealthy 11:00";
     const WAITS: &str = "Progressing True WaitingForHealth 12:01";
-    const QUEUED: &str = "Progressing True Retrying 12:01";
+    const RETRIES: &str = "Progressing True Retrying 12:01";
+    const PAUSED: &str = "Progressing False Paused 12:01";
     const DONE: &str = "Progressing False UpToDate 12:01";
     const REFUSED: &str = "Installed True ReconcileFailed 11:00";
     let stage = |is_rolling_out, is_unhealthy| {
@@ -52,7 +53,9 @@ fn the_stage_of_a_revision_follows_from_the_status() {
         "Platform", "RollingOut", false, &[WELL, REFUSED][..] => stage(true, true);
         "Platform", "RollingOut", true, &[WELL, REFUSED][..] => stage(true, false);
         "Platform", "RollingOut", true, &[ILL, WAITS][..] => stage(true, false);
-        "Platform", "RollingOut", true, &[ILL, QUEUED][..] => stage(true, false);
+        // A failed object, while an attempt is repeated or the instance is paused.
+        "Platform", "RollingOut", true, &[ILL, RETRIES][..] => stage(true, true);
+        "Platform", "RollingOut", true, &[ILL, PAUSED][..] => stage(true, true);
         "Platform", "RollingOut", true, &[ILL, DONE][..] => stage(true, true);
         "Platform", "RollingOut", true, &[ILL_BEFORE, DONE][..] => stage(true, false);
         "Platform", "Active", true, &[WELL, DONE][..] => None;
