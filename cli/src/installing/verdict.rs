@@ -67,7 +67,9 @@ pub(crate) fn evaluate(
             let valid = find(condition::HAS_VALID_BUNDLE);
             Verdict::Wait(valid.unwrap_or(progressing).message.clone())
         }
-        reason::WAITING_FOR_HEALTH => Verdict::Wait(ready(instance, healthy)),
+        reason::WAITING_FOR_HEALTH if healthy.is_some_and(|it| it.status == "False") => {
+            Verdict::Wait(ready(instance, healthy))
+        }
         _ => Verdict::Wait(progressing.message.clone()),
     }
 }
@@ -190,6 +192,8 @@ mod tests {
             vec![progressing("True", "Applying", "applying 3 objects")] => wait("applying 3 objects");
             vec![progressing("True", "WaitingForHealth", ""), ("Healthy", "False", "Unhealthy", unwell)]
                 => wait("2 of 3 objects are ready: Deployment a/b: 0 of 1");
+            vec![progressing("True", "WaitingForHealth", "not observed yet"), ("Healthy", "Unknown", "HealthUnknown", "")]
+                => wait("not observed yet");
             vec![progressing("True", "Retrying", "again")] => wait("again");
         ] {
             let verdict = of(&instance(&conditions), Some(2));

@@ -420,8 +420,7 @@ fn health(conditions: &mut Conditions<'_>, health: &Health, is_installed: bool) 
 fn progressing(conditions: &mut Conditions<'_>, outcome: &Outcome, removing: &[String]) {
     const TYPE: &str = condition::PROGRESSING;
     let (status, reason, message) = progress(outcome, removing);
-    // After a restart, the former condition about applied objects counts until the objects are observed again.
-    let is_unobserved = status.is_none() && reason == reason::WAITING_FOR_HEALTH;
+    // Until objects are observed, the former condition about applied objects counts.
     let is_about_objects = [
         reason::FIGHTING,
         reason::UP_TO_DATE,
@@ -429,11 +428,13 @@ fn progressing(conditions: &mut Conditions<'_>, outcome: &Outcome, removing: &[S
     ]
     .iter()
     .any(|reason| conditions.has_reason(TYPE, reason));
+    let status = status.or(match reason {
+        reason::UP_TO_DATE if !is_about_objects => Some("False"),
+        reason::WAITING_FOR_HEALTH if !is_about_objects => Some("True"),
+        _ => None,
+    });
     match status {
         Some(status) => conditions.set(TYPE, status, reason, &message),
-        None if is_unobserved && !is_about_objects => {
-            conditions.set(TYPE, "True", reason, &message);
-        }
         None => conditions.keep(TYPE, ("True", reason, &message)),
     }
 }
@@ -521,11 +522,6 @@ fn progress(
                 reason::WAITING_FOR_HEALTH,
                 text("all objects are applied, and not all of them are ready; see Healthy"),
             ),
-            Health::NotLooked => (
-                None,
-                reason::WAITING_FOR_HEALTH,
-                text("all objects are applied, and have not been observed yet"),
-            ),
             _ if !removing.is_empty() => (
                 Some("True"),
                 reason::RETRYING,
@@ -534,8 +530,13 @@ fn progress(
                     removing.join("\n")
                 ),
             ),
-            _ => (
-                Some("False"),
+            Health::NotLooked if matches!(outcome.install, Install::Unchanged) => (
+                None,
+                reason::WAITING_FOR_HEALTH,
+                text("all objects are applied, and have not been observed yet"),
+            ),
+            health => (
+                Some("False").filter(|_| *health != Health::NotLooked),
                 reason::UP_TO_DATE,
                 text("all objects are applied, and watched"),
             ),

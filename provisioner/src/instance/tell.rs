@@ -1,5 +1,6 @@
 //! Which changes of a status are news, and are published as events.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{Resource as _, runtime::events::EventType};
 use manifests::api::{
     condition,
@@ -28,8 +29,11 @@ pub(super) async fn changes(
         };
         let old = find(before, type_);
         let was = |status| old.as_ref().is_some_and(|old| old.status == status);
-        let is_on_its_way = type_ == condition::HEALTHY && waits_for_health(after);
-        let was_on_its_way = type_ == condition::HEALTHY && waits_for_health(before);
+        let waits = |status: &BundleInstanceStatus, found: &Condition| {
+            type_ == condition::HEALTHY && found.status != "True" && waits_for_health(status)
+        };
+        let is_on_its_way = waits(after, &new);
+        let was_on_its_way = old.as_ref().is_some_and(|old| waits(before, old));
         let same = is_on_its_way == was_on_its_way
             && old
                 .as_ref()

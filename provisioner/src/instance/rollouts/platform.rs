@@ -71,8 +71,15 @@ impl Stage {
                 &[reason::UPGRADE_FAILED, reason::RECONCILE_FAILED],
             );
         // An object that is not ready yet is no failure before the revision is active, which it is at the deadline at last.
-        let waits =
-            is_rolling_out && has_reason(condition::PROGRESSING, &[reason::WAITING_FOR_HEALTH]);
+        let waits = is_rolling_out
+            && has_reason(
+                condition::PROGRESSING,
+                &[
+                    reason::WAITING_FOR_HEALTH,
+                    reason::APPLYING,
+                    reason::UNPACK_PENDING,
+                ],
+            );
         let became_unhealthy = find(condition::HEALTHY)
             .is_some_and(|c| c.status == "False" && c.last_transition_time.0 >= newest.created.0);
         let is_unhealthy = is_refused || became_unhealthy && !waits;

@@ -268,14 +268,17 @@ fn progress_until_the_objects_are_observed() {
     let unobserved =
         "Progressing True WaitingForHealth all objects are applied, and have not been observed yet";
     let up_to_date = lines(&installed())[3].clone();
-    // The status before, and the condition after a restart or an attempt that found nothing to apply.
-    for (before, expected) in ::tests::rows![
-        &waiting => lines(&waiting)[3].as_str();
-        &installed() => up_to_date.as_str();
-        &paused => unobserved;
-        &BundleInstanceStatus::default() => unobserved;
+    // The status before, the condition after a restart, and after an attempt.
+    for (before, [unchanged, applied]) in ::tests::rows![
+        &waiting => [lines(&waiting)[3].as_str(); 2];
+        &installed() => [up_to_date.as_str(); 2];
+        &paused => [unobserved, &up_to_date];
+        &BundleInstanceStatus::default() => [unobserved, &up_to_date];
     ] {
-        for install in [Install::Unchanged, Install::Done(Box::new(done("old")))] {
+        for (install, expected) in [
+            (Install::Unchanged, unchanged),
+            (Install::Done(Box::new(done("old"))), applied),
+        ] {
             let status = after(
                 before,
                 &outcome(unpacked("old"), install, Health::NotLooked),

@@ -37,6 +37,7 @@ fn the_stage_of_a_revision_follows_from_the_status() {
     const ILL: &str = "Healthy False Unhealthy 12:01";
     const ILL_BEFORE: &str = "Healthy False Unhealthy 11:00";
     const WAITS: &str = "Progressing True WaitingForHealth 12:01";
+    const APPLIES: &str = "Progressing True Applying 12:01";
     const RETRIES: &str = "Progressing True Retrying 12:01";
     const PAUSED: &str = "Progressing False Paused 12:01";
     const DONE: &str = "Progressing False UpToDate 12:01";
@@ -53,6 +54,7 @@ fn the_stage_of_a_revision_follows_from_the_status() {
         "Platform", "RollingOut", false, &[WELL, REFUSED][..] => stage(true, true);
         "Platform", "RollingOut", true, &[WELL, REFUSED][..] => stage(true, false);
         "Platform", "RollingOut", true, &[ILL, WAITS][..] => stage(true, false);
+        "Platform", "RollingOut", false, &[ILL, APPLIES][..] => stage(true, false);
         // A failed object, while an attempt is repeated or the instance is paused.
         "Platform", "RollingOut", true, &[ILL, RETRIES][..] => stage(true, true);
         "Platform", "RollingOut", true, &[ILL, PAUSED][..] => stage(true, true);
