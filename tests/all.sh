@@ -55,7 +55,7 @@ else
 	step "tests, without a corpus: set RUKPAK_CORPUS to a directory with bundles/, outcomes.tsv and expected/"
 fi
 # Most tests wait most of the time, so several binaries run at once (tests/runner.sh), the longest first.
-export RUST_TEST_THREADS="${RUST_TEST_THREADS:-$((3 * $(nproc)))}"
+export RUST_TEST_THREADS="${RUST_TEST_THREADS:-$((2 * $(nproc)))}"
 export RUKPAK_TEST_RUN=$work/tests
 mkdir "$RUKPAK_TEST_RUN"
 mkfifo "$RUKPAK_TEST_RUN/places"

@@ -46,6 +46,11 @@ async fn read_catalogs_are_served_after_a_restart(shelf: &Shelf) {
     let template = registry.image("org/catalog:{platform_architecture}");
     shelf.declare("served", "dynamic", grpc(&template)).await;
     shelf.hands_out(HERE, "served/dynamic", &ONE).await;
+    // Only then the store has the record of each image.
+    let ready = json!({"connectionState": {"lastObservedState": "READY"}});
+    for name in ["catalogs/mine", "served/tenants", "served/dynamic"] {
+        shelf.reports(name, ready.clone()).await;
+    }
     let store = first.end().await;
     is_node_of(shelf, "a", "arm64").await;
     let away = format!("failed to reach the registry {}", registry.host());
