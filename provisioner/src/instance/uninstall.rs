@@ -40,7 +40,6 @@ use super::{
     write::{declaration, write_status},
 };
 use apply::{
-    backoff::spread,
     inventory::Inventory,
     plan::{self, DefinitionPolicy, Leaving},
     ssa::{Apply, Cause, Failure, Pruned},
@@ -48,6 +47,8 @@ use apply::{
 
 /// The garbage collector's mark on what is deleted with `--cascade=orphan`: what belongs to it stays.
 const ORPHAN: &str = "orphan";
+/// The name of attempts to record that the objects are orphaned.
+const RECORD: &str = "record orphaned";
 /// The longest time between two looks at what has finalizers.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// The longest time until what failed is tried again.
@@ -73,14 +74,23 @@ pub(super) async fn run(
     // The garbage collector removes its finalizer last, perhaps while no provisioner runs.
     let is_orphaned =
         is_orphaned(instance) || memory.is_orphaned() || shared.bundles.are_released(instance);
-    if is_orphaned && let Err(error) = record_orphaned(instance, shared).await {
-        // The Bundles and the finalizer do not show it any more once they are deleted.
-        warn!(name, %error, "failed to record that the objects are orphaned; retrying");
-        let message = format!("failed to annotate BundleInstance {name}: {error}");
-        report(instance, shared, memory, &message, true).await?;
-        return Ok(Action::requeue(spread(LONGEST_WAIT)));
-    }
     let now = (shared.ctx.now)();
+    if is_orphaned {
+        // The message of the API server may be another one each time, and its write wakes the instance.
+        if let Some(left) = memory.tries.must_wait(RECORD, now) {
+            return Ok(Action::requeue(left));
+        }
+        // The Bundles and the finalizer do not show it any more once they are deleted.
+        if let Err(error) = record_orphaned(instance, shared).await {
+            warn!(name, %error, "failed to record that the objects are orphaned; retrying");
+            let message = format!("failed to annotate BundleInstance {name}: {error}");
+            report(instance, shared, memory, &message, true).await?;
+            memory.tries.again(RECORD.to_owned(), Retry::Soon, now);
+            return Ok(Action::requeue(
+                memory.tries.wait_at_most(LONGEST_PAUSE, now),
+            ));
+        }
+    }
     // Another policy is another try.
     let tried = format!("uninstall {:?}", instance.metadata.generation);
     if let Some(left) = memory.tries.must_wait(&tried, now) {
