@@ -30,14 +30,14 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::support::{
-    PATIENCE, Pauses, World, condition, config_map, delete, gone, image, instance, merge,
-    merge_status, namespace_object, plain, unique, world,
+    World, condition, config_map, delete, gone, image, instance, merge, merge_status,
+    namespace_object, plain, unique, within, world,
 };
 
-/// How long a test waits for a repair. A repair that waits for a back-off after a denied write takes longer.
-const REPAIR_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a test waits for a rollout of a few objects.
-const ROLLOUT_TIMEOUT: Duration = PATIENCE;
+/// The limit of a repair. A repair that waits for a back-off after a denied write takes longer.
+const REPAIR_TIMEOUT: Duration = Duration::from_secs(10);
+/// The limit of a rollout of a few objects.
+const ROLLOUT_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long a test looks for a change that must not happen.
 const OBSERVATION: Duration = Duration::from_secs(5);
 /// The message of every [`Policy`].
@@ -291,23 +291,6 @@ impl<'w> Policy<'w> {
         let policies: Api<k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy> =
             self.world.api();
         delete(&policies, &self.name).await;
-    }
-}
-
-/// Tries until there is a result, for a limited time.
-async fn within<T>(
-    limit: Duration,
-    what: &str,
-    mut attempt: impl AsyncFnMut() -> Result<T, String>,
-) -> T {
-    let end = Instant::now() + limit;
-    let mut pauses = Pauses::new();
-    loop {
-        match attempt().await {
-            Ok(result) => return result,
-            Err(reason) if Instant::now() > end => panic!("no {what} after {limit:?}: {reason}"),
-            Err(_) => pauses.next().await,
-        }
     }
 }
 

@@ -59,7 +59,7 @@ pub(crate) use planes::{with_audit, with_controllers, with_node, without_control
 pub(crate) use play::{FAILING, Play};
 pub(crate) use relay::{Fault, Relay};
 pub(crate) use rights::{grant, install_rights, own_kubeconfig};
-pub(crate) use wait::{PATIENCE, Pauses, condition, eventually, gone, has, until, wait_for};
+pub(crate) use wait::{PATIENCE, condition, eventually, gone, has, until, wait_for, within};
 
 /// Where the provisioner's own objects are.
 pub(crate) const SYSTEM: &str = "rukpak-system";

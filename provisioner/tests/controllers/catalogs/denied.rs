@@ -15,6 +15,17 @@ pub(crate) async fn deny<T>(
     (group, resource): (&str, &str),
     attempt: impl AsyncFn() -> kube::Result<T>,
 ) {
+    deny_unless("false", cluster, operation, (group, resource), attempt).await;
+}
+
+/// Denies an operation for which a CEL expression is false.
+pub(crate) async fn deny_unless<T>(
+    expression: &str,
+    cluster: &Cluster,
+    operation: &str,
+    (group, resource): (&str, &str),
+    attempt: impl AsyncFn() -> kube::Result<T>,
+) {
     let (version, name) = (
         "admissionregistration.k8s.io/v1",
         resource.replace('/', "."),
@@ -26,7 +37,7 @@ pub(crate) async fn deny<T>(
             "matchConstraints": {"resourceRules": [{
                 "apiGroups": [group], "apiVersions": ["*"], "operations": [operation], "resources": [resource],
             }]},
-            "validations": [{"expression": "false", "message": "nothing is done here"}],
+            "validations": [{"expression": expression, "message": "nothing is done here"}],
         },
     });
     let binding = json!({

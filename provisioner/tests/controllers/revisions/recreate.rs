@@ -378,7 +378,7 @@ async fn finished_jobs_are_recreated_without_permission() {
 
     let finish = json!({"spec": {"activeDeadlineSeconds": 1}});
     patch(&jobs, "job", "another-client", &finish).await;
-    within(ROLLOUT_TIMEOUT, "recreated Job", async || {
+    within(4 * ROLLOUT_TIMEOUT, "recreated Job", async || {
         let found = jobs.get_opt("job").await.unwrap();
         let found = found.filter(|found| found.uid() != before);
         let message = fixture.condition("Installed").await.1;

@@ -13,22 +13,6 @@ use super::child;
 /// How long anything may take on a machine with a lot to do.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 
-/// The pauses between attempts: short at first, as most waits are. Attempts without a pause keep a busy API server from the
-/// requests that they wait for.
-pub(crate) struct Pauses(Duration);
-
-impl Pauses {
-    pub(crate) fn new() -> Self {
-        Self(Duration::from_millis(20))
-    }
-
-    pub(crate) async fn next(&mut self) {
-        const LONGEST: Duration = Duration::from_millis(100);
-        sleep(self.0).await;
-        self.0 = (self.0 * 3 / 2).min(LONGEST);
-    }
-}
-
 /// Waits until an object is as wanted, and returns it. `what` is said when that does not happen, with the object as it
 /// was then, and what the provisioners had to say about it.
 pub(crate) async fn wait_for<K>(
@@ -84,24 +68,35 @@ where
     .await;
 }
 
-/// Tries until there is a result; the last reason why there was none is said when there never is.
+/// Repeats an attempt until the attempt succeeds, and returns the result. The panic message has the reason of the last failure.
 pub(crate) async fn eventually<T>(
+    what: &str,
+    attempt: impl AsyncFnMut() -> Result<T, String>,
+) -> T {
+    within(PATIENCE, what, attempt).await
+}
+
+/// Like [`eventually`], with another limit. Attempts without a pause would delay the requests of the provisioner.
+pub(crate) async fn within<T>(
+    limit: Duration,
     what: &str,
     mut attempt: impl AsyncFnMut() -> Result<T, String>,
 ) -> T {
-    let end = Instant::now() + PATIENCE;
-    let mut pauses = Pauses::new();
+    const MAX_PAUSE: Duration = Duration::from_millis(100);
+    let end = Instant::now() + limit;
+    let mut pause = Duration::from_millis(20);
     loop {
         match attempt().await {
             Ok(result) => return result,
             Err(reason) if Instant::now() > end => {
                 panic!(
-                    "not {what} after {PATIENCE:?}: {reason}\n{}",
+                    "not {what} after {limit:?}: {reason}\n{}",
                     child::logs(what)
                 )
             }
-            Err(_) => pauses.next().await,
+            Err(_) => sleep(pause).await,
         }
+        pause = (pause * 3 / 2).min(MAX_PAUSE);
     }
 }
 

@@ -1,12 +1,18 @@
 //! Removals that began while no provisioner ran.
 
-use k8s_openapi::api::admissionregistration::v1::{
-    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+use cluster::Cluster;
+use kube::{
+    Client, Resource,
+    api::{Patch, PatchParams},
 };
-use kube::{Client, Resource};
 
 use super::*;
-use crate::support::Provisioner;
+use crate::{
+    catalogs::denied::{allow, deny_unless},
+    support::Provisioner,
+};
+
+const RESOURCE: (&str, &str) = ("core.rukpak.io", "bundleinstances");
 
 fn api<K: Resource<DynamicType = ()>>(client: &Client) -> Api<K> {
     Api::all(client.clone())
@@ -70,47 +76,19 @@ async fn orphan(instances: &Api<BundleInstance>, installed: &Installed) {
     .await;
 }
 
-/// Denies the removal of the finalizer of an instance, and waits until the policy is in force.
-async fn retain_finalizer(client: &Client, name: &str) -> Api<ValidatingAdmissionPolicyBinding> {
-    let resources = json!([{
-        "apiGroups": ["core.rukpak.io"], "apiVersions": ["*"], "resources": ["bundleinstances"],
-        "operations": ["UPDATE"],
-    }]);
+/// Denies the removal of the finalizer of an instance.
+async fn retain_finalizer(cluster: &Cluster, instances: &Api<BundleInstance>, name: &str) {
     let expression = format!(
         "object.metadata.name != '{name}' || '{}' in object.metadata.?finalizers.orValue([])",
         labels::UNINSTALL
     );
-    let policy = json!({
-        "metadata": {"name": name},
-        "spec": {
-            "failurePolicy": "Fail", "matchConstraints": {"resourceRules": resources},
-            "validations": [{"expression": expression}],
-        },
-    });
-    let binding = json!({
-        "metadata": {"name": name}, "spec": {"policyName": name, "validationActions": ["Deny"]},
-    });
-    let params = kube::api::PostParams::default();
-    let policies: Api<ValidatingAdmissionPolicy> = api(client);
-    let policy = serde_json::from_value(policy).unwrap();
-    policies.create(&params, &policy).await.unwrap();
-    let bindings: Api<ValidatingAdmissionPolicyBinding> = api(client);
-    let binding = serde_json::from_value(binding).unwrap();
-    bindings.create(&params, &binding).await.unwrap();
-    let instances: Api<BundleInstance> = api(client);
-    let dry_run = kube::api::PatchParams {
+    let dry_run = PatchParams {
         dry_run: true,
-        ..kube::api::PatchParams::default()
+        ..PatchParams::default()
     };
-    let removal = kube::api::Patch::Merge(json!({"metadata": {"finalizers": null}}));
-    support::eventually("the policy denies the removal", async || {
-        match instances.patch(name, &dry_run, &removal).await {
-            Err(kube::Error::Api(status)) if status.message.contains(name) => Ok(()),
-            other => Err(format!("{other:?}")),
-        }
-    })
-    .await;
-    bindings
+    let removal = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    let attempt = async || instances.patch(name, &dry_run, &removal).await;
+    deny_unless(&expression, cluster, "UPDATE", RESOURCE, attempt).await;
 }
 
 #[tokio::test]
@@ -134,7 +112,7 @@ async fn instances_deleted_during_an_outage_are_removed_or_orphaned() {
     assert!(waiting.metadata.deletion_timestamp.is_some());
 
     // The second process begins with both removals, and is killed before the end.
-    let bindings = retain_finalizer(&client, &orphaned.name).await;
+    retain_finalizer(&cluster, &instances, &orphaned.name).await;
     let second = Provisioner::start(&cluster, support::Options::default()).await;
     support::wait_for(
         instances.clone(),
@@ -156,8 +134,7 @@ async fn instances_deleted_during_an_outage_are_removed_or_orphaned() {
     })
     .await;
     kill(second).await;
-    let params = DeleteParams::default();
-    bindings.delete(&orphaned.name, &params).await.unwrap();
+    allow(&cluster, RESOURCE.1).await;
     let released = json!({"metadata": {"finalizers": null}});
     meddle(&deleted.maps, "held", released).await;
 
