@@ -419,21 +419,19 @@ fn health(conditions: &mut Conditions<'_>, health: &Health, is_installed: bool) 
 
 fn progressing(conditions: &mut Conditions<'_>, outcome: &Outcome, removing: &[String]) {
     const TYPE: &str = condition::PROGRESSING;
-    let (status, reason, message) = progress(outcome, removing);
-    // Until objects are observed, the former condition about applied objects counts.
-    let is_about_objects = [
+    const ABOUT_OBJECTS: [&str; 3] = [
         reason::FIGHTING,
         reason::UP_TO_DATE,
         reason::WAITING_FOR_HEALTH,
-    ]
-    .iter()
-    .any(|reason| conditions.has_reason(TYPE, reason));
-    let status = status.or(match reason {
-        reason::UP_TO_DATE if !is_about_objects => Some("False"),
-        reason::WAITING_FOR_HEALTH if !is_about_objects => Some("True"),
-        _ => None,
-    });
-    match status {
+    ];
+    let (status, reason, message) = progress(outcome, removing);
+    // Until the objects are observed, the former condition about them counts.
+    let is_kept = outcome.health == Health::NotLooked
+        && matches!(reason, reason::UP_TO_DATE | reason::WAITING_FOR_HEALTH)
+        && ABOUT_OBJECTS
+            .iter()
+            .any(|former| conditions.has_reason(TYPE, former));
+    match status.filter(|_| !is_kept) {
         Some(status) => conditions.set(TYPE, status, reason, &message),
         None => conditions.keep(TYPE, ("True", reason, &message)),
     }
@@ -531,12 +529,12 @@ fn progress(
                 ),
             ),
             Health::NotLooked if matches!(outcome.install, Install::Unchanged) => (
-                None,
+                Some("True"),
                 reason::WAITING_FOR_HEALTH,
                 text("all objects are applied, and have not been observed yet"),
             ),
-            health => (
-                Some("False").filter(|_| *health != Health::NotLooked),
+            _ => (
+                Some("False"),
                 reason::UP_TO_DATE,
                 text("all objects are applied, and watched"),
             ),
