@@ -7,6 +7,7 @@ use convert::{
     facts::Api,
     rights::{Grant, Rights, Rule, Scope},
 };
+use manifests::object::api_version;
 
 use super::Inspection;
 use crate::{
@@ -145,11 +146,7 @@ fn apis(text: &mut Text, inspection: &Inspection<'_>) {
         } else {
             ""
         };
-        let version = if api.group.is_empty() {
-            api.version.clone()
-        } else {
-            format!("{}/{}", api.group, api.version)
-        };
+        let version = api_version(&api.group, &api.version);
         [api.kind.clone(), version, service.to_owned()]
     };
     text.section(

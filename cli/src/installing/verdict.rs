@@ -67,7 +67,7 @@ pub(crate) fn evaluate(
             let valid = find(condition::HAS_VALID_BUNDLE);
             Verdict::Wait(valid.unwrap_or(progressing).message.clone())
         }
-        reason::WAITING_FOR_HEALTH if healthy.is_some_and(|it| it.status == "False") => {
+        reason::WAITING_FOR_HEALTH if healthy.is_some_and(|healthy| healthy.status == "False") => {
             Verdict::Wait(ready(instance, healthy))
         }
         _ => Verdict::Wait(progressing.message.clone()),

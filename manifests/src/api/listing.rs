@@ -6,7 +6,7 @@
 //! ```
 
 use super::instance::InventoryKind;
-use crate::object::{Identity, group_version};
+use crate::object::{Identity, api_version, group_version};
 
 /// An entry of an inventory: the object, and what stands behind its name.
 pub fn entries(kinds: &[InventoryKind]) -> impl Iterator<Item = (Identity, Option<&str>)> {
@@ -31,17 +31,13 @@ pub fn entries(kinds: &[InventoryKind]) -> impl Iterator<Item = (Identity, Optio
 
 /// The line of an object that is not well (rukpak parity).
 pub fn unwell(identity: &Identity, version: &str, message: &str) -> String {
-    let group = if identity.group.is_empty() {
-        version.to_owned()
-    } else {
-        format!("{}/{version}", identity.group)
-    };
+    let api_version = api_version(&identity.group, version);
     let name = if identity.namespace.is_empty() {
         identity.name.clone()
     } else {
         format!("{}/{}", identity.namespace, identity.name)
     };
-    format!("({group}, Kind={})({name}): {message}", identity.kind)
+    format!("({api_version}, Kind={})({name}): {message}", identity.kind)
 }
 
 /// Reads a line of [`unwell`]; `None` is a line that speaks of something else.

@@ -82,7 +82,7 @@ fn paired(all: &[Figures]) {
     row("a deleted object back", all, |it| {
         spread(&it.repairs.deleted)
     });
-    row("a changed field put right", all, |it| {
+    row("a changed field repaired", all, |it| {
         spread(&it.repairs.changed)
     });
     row("repairs that did not come in 30 s", all, |it| {

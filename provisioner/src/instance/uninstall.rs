@@ -80,7 +80,7 @@ pub(super) async fn run(
         if let Some(left) = memory.tries.must_wait(RECORD, now) {
             return Ok(Action::requeue(left));
         }
-        // The Bundles and the finalizer do not show it any more once they are deleted.
+        // After their deletion, the Bundles and the finalizer do not show that the objects are orphaned.
         if let Err(error) = record_orphaned(instance, shared).await {
             warn!(name, %error, "failed to record that the objects are orphaned; retrying");
             let message = format!("failed to annotate BundleInstance {name}: {error}");
@@ -113,7 +113,7 @@ pub(super) async fn run(
         let nothing = Inventory::new();
         let left = memory.inventory.as_ref().unwrap_or(&nothing);
         let left = plan::leaving(left, &BTreeSet::new());
-        // The garbage collector deletes objects that it has not observed yet once the instance is gone.
+        // After the deletion of the instance, the garbage collector deletes objects that it had not observed before.
         let failed = apply.orphan(&left, &owner).await;
         if !failed.is_empty() {
             return fail(instance, shared, memory, tried, &failed).await;

@@ -306,7 +306,7 @@ async fn apply(
         .collect();
     install::take_over(drift.instance, shared, memory, &steps, &report);
     drop(claim); // held until here
-    tell(drift, shared, memory, &report, &confirmed).await;
+    publish_repairs(drift, shared, memory, &report, &confirmed).await;
     if !report.failed.is_empty() {
         outcome.lines.push(install::refusals(&report.failed));
     }
@@ -330,10 +330,10 @@ async fn apply(
     outcome
 }
 
-/// Counts repairs, remembers who made them necessary, and tells people.
+/// Counts the repairs, records the field managers that made them necessary, and publishes Events.
 ///
 /// The objects in `confirmed` were as declared already, so that nothing is reported about these.
-async fn tell(
+async fn publish_repairs(
     drift: &Drift<'_>,
     shared: &Shared,
     memory: &mut Memory,

@@ -96,9 +96,9 @@ fn rollout_ends_when_objects_are_healthy_or_late() {
 fn promotion_archives_all_older_revisions() {
     use RevisionState::{Active, Archived, RollingOut};
     let mut status = status(&[Archived, Active, RollingOut, RollingOut]);
-    assert_eq!(status.active().map(|it| it.number), Some(2));
+    assert_eq!(status.active().map(|active| active.number), Some(2));
     assert_eq!(
-        status.live().map(|it| it.number).collect::<Vec<_>>(),
+        status.live().map(|live| live.number).collect::<Vec<_>>(),
         [4, 3, 2]
     );
     promote(&mut status);
