@@ -27,6 +27,7 @@ use std::{
     io::Write as _,
     net::{IpAddr, Ipv4Addr},
     path::Path,
+    process::{Command, Stdio},
 };
 
 use flate2::{Compression, write::GzEncoder};
@@ -89,6 +90,21 @@ pub fn write(root: &Path, path: &str, bytes: impl AsRef<[u8]>) {
     let path = root.join(path);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, bytes).unwrap();
+}
+
+/// Writes an executable script. A shell writes the file: a child that another test starts meanwhile would inherit the open
+/// file from this process, and the kernel runs no file that is open for writing (`ETXTBSY`).
+pub fn write_program(path: &Path, script: &str) {
+    let mut shell = Command::new("sh")
+        .args(["-c", r#"cat >"$0" && chmod 755 "$0""#])
+        .arg(path)
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = shell.stdin.take().unwrap();
+    stdin.write_all(script.as_bytes()).unwrap();
+    drop(stdin);
+    assert!(shell.wait().unwrap().success(), "{}", path.display());
 }
 
 /// Bytes that do not compress, the same for the same seed.

@@ -3,7 +3,7 @@
 use std::{
     fs,
     net::{SocketAddr, TcpListener, TcpStream},
-    os::{fd::OwnedFd, unix::fs::PermissionsExt as _},
+    os::fd::OwnedFd,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::{
@@ -15,7 +15,7 @@ use std::{
 
 use tempfile::TempDir;
 
-use crate::{Repository, address, git::isolate, process::program};
+use crate::{Repository, address, git::isolate, process::program, write_program};
 
 /// OpenSSH's server, which knows one key and lets it do nothing but fetch from its repositories. Dropping it ends its
 /// connections and removes its repositories.
@@ -130,8 +130,7 @@ fn configure(folder: &Path, key_type: &str, setting: &str) -> PathBuf {
         fs::write(&path, content).unwrap();
         path
     };
-    let command = write("command", COMMAND.replace("FOLDER", text));
-    fs::set_permissions(&command, fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(&folder.join("command"), &COMMAND.replace("FOLDER", text));
     let key = fs::read_to_string(folder.join("client.pub")).unwrap();
     write(
         "authorized_keys",

@@ -2,18 +2,13 @@
 //! run, in one folder and on one cluster, and has to print what the page shows; those of docs/run-bundle.md and of
 //! docs/platform-operators.md on another one.
 
-use std::{
-    fs,
-    os::unix::fs::{PermissionsExt as _, symlink},
-    path::Path,
-    process::Command,
-};
+use std::{fs, os::unix::fs::symlink, path::Path, process::Command};
 
 use cluster::Cluster;
 use manifests::api::install;
 use serde_json::json;
 use tempfile::TempDir;
-use tests::{Names, Page, Provisioner, Registry, root};
+use tests::{Names, Page, Provisioner, Registry, root, write_program};
 
 use crate::{upgrade, world::binary};
 
@@ -46,8 +41,7 @@ impl Stage {
             provisioner.content(),
             binary().display()
         );
-        fs::write(path("bin/rukpak"), wrapper).unwrap();
-        fs::set_permissions(path("bin/rukpak"), fs::Permissions::from_mode(0o755)).unwrap();
+        write_program(&path("bin/rukpak"), &wrapper);
         let tools = cluster.tools().unwrap().display();
         let system = std::env::var("PATH").unwrap();
         let programs = format!("{}:{tools}:{system}", path("bin").display());

@@ -1,8 +1,8 @@
 //! The places where users keep their passwords for registries.
 
-use std::{fs, os::unix::fs::PermissionsExt as _};
+use std::fs;
 
-use tests::{Auth, OWNER, Registry, TENANT, User};
+use tests::{Auth, OWNER, Registry, TENANT, User, write_program};
 
 use super::{Desk, says};
 
@@ -129,8 +129,8 @@ fn credential_helpers_are_asked() {
     let script = format!(
         "#!/bin/sh\nread -r server\n[ \"$1 $server\" = 'get {host}' ] || {{ echo 'credentials not found in native keychain'; exit 1; }}\ncat <<'END'\n{answer}\nEND\n"
     );
-    let path = desk.file("bin/docker-credential-drawer", &script);
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = desk.file("bin/docker-credential-drawer", "");
+    write_program(path.as_ref(), &script);
     for config in [
         serde_json::json!({"credsStore": "drawer"}),
         serde_json::json!({"credHelpers": {host: "drawer"}}),

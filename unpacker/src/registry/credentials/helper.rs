@@ -145,16 +145,13 @@ fn understood(status: ExitStatus, answer: &[u8]) -> Result<Option<Credential>, S
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, os::unix::fs::PermissionsExt as _};
-
     use super::*;
 
     /// Runs a shell script as a helper; what it reads from standard input is `$host`.
     async fn answer(script: &str) -> Result<Option<Credential>, String> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("helper");
-        fs::write(&path, format!("#!/bin/sh\nhost=$(cat)\n{script}\n")).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        ::tests::write_program(&path, &format!("#!/bin/sh\nhost=$(cat)\n{script}\n"));
         let answer = run(path.as_ref(), "docker.io", Duration::from_millis(1500)).await;
         answer.map_err(|failure| match failure {
             Failure::Start(problem) => panic!("{problem}"),
