@@ -19,7 +19,7 @@ step "packages"
 . tests/needs.sh servers
 
 # Go and Rust build at the same time, because each of them sometimes leaves a processor idle.
-tests/programs.sh tools opm promtool >"$work/programs.log" 2>&1 &
+tests/programs.sh tools opm >"$work/programs.log" 2>&1 &
 programs=$!
 
 step "format and generated files"
@@ -42,7 +42,7 @@ fi
 step "the static binary of unpack Jobs"
 tests/static.sh
 
-step "control plane, opm and promtool"
+step "control plane and opm"
 wait "$programs" || {
 	cat "$work/programs.log" >&2
 	exit 1

@@ -5,5 +5,5 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . tests/needs.sh node
 renice --priority 10 $$ >/dev/null
-tests/programs.sh tools opm promtool node runtime pods olm
+tests/programs.sh tools opm node runtime pods olm
 RUKPAK_IMAGE_PROFILE=ci image/build.sh >/dev/null

@@ -28,6 +28,7 @@ install() ( # packages
 	if [ -d /run/systemd/system ]; then
 		case " $* " in *" docker-registry "*) systemctl --quiet disable docker-registry ;; esac
 		case " $* " in *" openssh-server "*) systemctl --quiet disable ssh ;; esac
+		case " $* " in *" prometheus "*) systemctl --quiet disable prometheus ;; esac
 	fi
 )
 
@@ -44,6 +45,7 @@ servers | node)
 	need skopeo skopeo "install skopeo, which copies images for the tests"
 	need tinyproxy tinyproxy-bin "install tinyproxy, which tests send requests through (Debian: tinyproxy-bin)"
 	need zstd zstd "install zstd, which compresses for the tests"
+	need promtool prometheus "install promtool, which tests the alerts (Debian: prometheus)"
 	need sshd openssh-server "install OpenSSH's server, which tests fetch git repositories from (Debian: openssh-server)"
 	;;
 esac

@@ -15,8 +15,7 @@ fn project(path: &str) -> PathBuf {
 }
 
 fn promtool(args: &[&str]) -> Output {
-    let script = project("tests/cluster/promtool/promtool.sh");
-    Command::new(script).args(args).output().unwrap()
+    Command::new("promtool").args(args).output().unwrap()
 }
 
 fn told(output: &Output) -> String {
