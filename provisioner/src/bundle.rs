@@ -16,7 +16,7 @@ mod config_maps;
 mod controller;
 mod conversions;
 mod fetch;
-mod held;
+mod held_uploads;
 mod index;
 pub mod job;
 mod load;

@@ -12,12 +12,12 @@ use manifests::api::{
     condition::reason::ENTRY_REFUSED,
 };
 use tokio::{sync::Semaphore, task::spawn_blocking, time::timeout};
-use unpacker::{Digest, job::chain};
+use unpacker::{Digest, job::chain, store::Hold};
 
 use super::{
     check, class_of,
     fetch::{self, ApiError, Brought, Fetched},
-    held::Held,
+    held_uploads::HeldUploads,
     index::Index,
     job, source,
     status::{Outcome, Unpacked, is_lost, is_unpacked},
@@ -57,7 +57,7 @@ pub(super) struct Shared {
     /// What was said last.
     pub(super) written: Written,
     backoff: Backoff,
-    held: Held,
+    held: HeldUploads,
     fetches: Semaphore,
 }
 
@@ -68,7 +68,7 @@ impl Shared {
             index: Arc::default(),
             written: Written::default(),
             backoff: Backoff::default(),
-            held: Held::default(),
+            held: HeldUploads::default(),
             fetches: Semaphore::new(FETCHES),
         }
     }
@@ -172,6 +172,7 @@ async fn settle(seen: Arc<Bundle>, shared: &Shared) -> Result<Action, Error> {
     if let Some(outcome) = &work.outcome {
         write(shared, &bundle, outcome).await?;
     }
+    drop(work.hold);
     if matches!(
         work.outcome,
         Some(Outcome::Failed(_) | Outcome::Refused(_) | Outcome::Rejected(_))
@@ -216,14 +217,12 @@ async fn is_settled(shared: &Shared, bundle: &Bundle) -> bool {
     if !is_unpacked(bundle) || class_of(bundle).is_none() {
         return false;
     }
-    // Held or not: somebody may have emptied the folder.
     let store = shared.ctx.store.clone();
     let Ok(Ok(hold)) = spawn_blocking(move || store.hold(&digest)).await else {
         return false;
     };
-    if !shared.held.has(uid(bundle), &digest) {
-        let can_be_fetched = !source::is_upload(&bundle.spec.source);
-        shared.held.keep(uid(bundle), hold, can_be_fetched);
+    if source::is_upload(&bundle.spec.source) {
+        shared.held.keep(uid(bundle), hold);
     }
     true
 }
@@ -246,6 +245,8 @@ struct Work {
     outcome: Option<Outcome>,
     reason: &'static str,
     again: Again,
+    /// Keeps the content in the store until the status names the content.
+    hold: Option<Hold>,
 }
 
 /// The time to look again.
@@ -263,6 +264,7 @@ impl Work {
             outcome: Some(outcome),
             reason: "",
             again: Again::Sooner(false),
+            hold: None,
         }
     }
 
@@ -276,6 +278,7 @@ impl Work {
             outcome: Some(outcome),
             reason,
             again: Again::Sooner(is_terminal),
+            hold: None,
         }
     }
 }
@@ -342,7 +345,6 @@ async fn bring(shared: &Shared, bundle: &Bundle, class: Class) -> Result<Work, E
         }
     };
     let digest = stored.digest;
-    let can_be_fetched = !source::is_upload(&bundle.spec.source);
     let before = bundle.status.as_ref();
     let facts = match before.filter(|status| status.content_digest == Some(digest.to_string())) {
         // It was checked when it was pinned.
@@ -352,13 +354,19 @@ async fn bring(shared: &Shared, bundle: &Bundle, class: Class) -> Result<Work, E
             Err(work) => return Ok(work),
         },
     };
-    shared.held.keep(uid(bundle), stored.hold, can_be_fetched);
-    Ok(Work::done(Outcome::Unpacked(Box::new(Unpacked {
+    if source::is_upload(&bundle.spec.source) {
+        shared.held.keep(uid(bundle), stored.hold.clone());
+    }
+    let unpacked = Unpacked {
         resolved,
         digest,
         skipped,
         facts,
-    }))))
+    };
+    Ok(Work {
+        hold: Some(stored.hold),
+        ..Work::done(Outcome::Unpacked(Box::new(unpacked)))
+    })
 }
 
 /// What is waited for, until something tells.
@@ -367,6 +375,7 @@ fn waits(ctx: &Context, outcome: Option<Outcome>, again: Option<Duration>) -> Wo
         outcome,
         reason: "",
         again: Again::After(again.unwrap_or(ctx.settings.resync)),
+        hold: None,
     }
 }
 
