@@ -26,11 +26,13 @@ use crate::{
 /// The instances to look at.
 pub(super) type Wakes = BTreeSet<Arc<str>>;
 
+/// The objects of an instance, sorted, by the scope that covers them.
+type Objects = HashMap<Arc<Scope>, Box<[Key]>>;
+
 /// Everything that is known.
 #[derive(Debug, Default)]
 pub(super) struct Known {
-    /// By instance: its objects, by the scope that covers them.
-    instances: HashMap<Arc<str>, HashMap<Arc<Scope>, HashSet<Key>>>,
+    instances: HashMap<Arc<str>, Objects>,
     tables: HashMap<Arc<Scope>, Table>,
     /// The scopes whose watches do not work.
     failing: HashSet<Arc<Scope>>,
@@ -41,7 +43,8 @@ pub(super) struct Known {
 /// The objects of a scope.
 #[derive(Debug, Default)]
 struct Table {
-    objects: HashMap<Key, Entry>,
+    /// Boxed, because up to half of the places in a table are empty.
+    objects: HashMap<Key, Box<Entry>>,
     /// Whether everything was listed.
     synced: bool,
     failing: Option<String>,
@@ -86,7 +89,8 @@ impl Known {
         let mut before = self.instances.remove(&name).unwrap_or_default();
         let mut change = Change::default();
         let mut wanted = HashMap::new();
-        for (scope, keys) in scope::scopes(instance, account, objects) {
+        for (scope, mut keys) in scope::scopes(instance, account, objects) {
+            keys.sort_unstable();
             let scope = match self.tables.get_key_value(&scope) {
                 Some((scope, _)) => Arc::clone(scope),
                 None => Arc::new(scope),
@@ -97,7 +101,7 @@ impl Known {
                 Table::default()
             });
             table.users.insert(Arc::clone(&name));
-            wanted.insert(scope, keys.into_iter().collect());
+            wanted.insert(scope, keys.into_boxed_slice());
         }
         self.instances.insert(Arc::clone(&name), wanted);
         change.stopped = self.leave(&name, before.into_keys());
@@ -154,8 +158,8 @@ impl Known {
             let entry = match old {
                 Some(old) if old.is_newer_note_than(&new) => old,
                 old => {
-                    new.concern(old.as_ref(), &key, &mut concerned);
-                    new
+                    new.concern(old.as_deref(), &key, &mut concerned);
+                    Box::new(new)
                 }
             };
             table.objects.insert(key, entry);
@@ -201,13 +205,13 @@ impl Known {
             return Wakes::new();
         };
         table.horizon = table.horizon.max(number(&new.resource_version));
-        let old = table.objects.get(&key);
+        let old = table.objects.get(&key).map(AsRef::as_ref);
         if old.is_some_and(|old| old.is_newer_note_than(&new)) {
             return Wakes::new();
         }
         let mut concerned = HashSet::new();
         new.concern(old, &key, &mut concerned);
-        table.objects.insert(key, new);
+        table.objects.insert(key, Box::new(new));
         self.concerned(scope, concerned)
     }
 
@@ -267,10 +271,10 @@ impl Known {
         self.notes += 1;
         for (identity, applied) in applied {
             let key = Key::of(identity);
-            let covers = |(scope, keys): &(&Arc<Scope>, &HashSet<Key>)| {
-                scope.has(identity) && keys.contains(&key)
-            };
-            let Some((scope, _)) = scopes.iter().find(covers) else {
+            let mut scopes = scopes.iter();
+            let covering = scopes
+                .find(|(scope, keys)| scope.has(identity) && keys.binary_search(&key).is_ok());
+            let Some((scope, _)) = covering else {
                 continue;
             };
             let Some(table) = self.tables.get_mut(scope) else {
@@ -293,7 +297,7 @@ impl Known {
                 writer: old.and_then(|old| old.writer.clone()),
                 note: Some(self.notes),
             };
-            table.objects.insert(key.clone(), entry);
+            table.objects.insert(key.clone(), Box::new(entry));
             places.push((Arc::clone(scope), key));
         }
         (!places.is_empty()).then_some(Noted {
@@ -366,7 +370,7 @@ impl Known {
         self.instances
             .get(instance)
             .and_then(|scopes| scopes.get(scope))
-            .is_some_and(|keys| keys.contains(key))
+            .is_some_and(|keys| keys.binary_search(key).is_ok())
     }
 
     fn name(&self, instance: &str) -> Arc<str> {

@@ -40,7 +40,7 @@ pub(super) struct Only {
 }
 
 /// What tells objects of a scope apart.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Key {
     pub(super) namespace: Box<str>,
     pub(super) name: Box<str>,

@@ -2,7 +2,7 @@
 //! Bundles of its instance, however many Bundles the cluster has. No I/O.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::HashMap,
     sync::{Arc, PoisonError, RwLock},
 };
 
@@ -26,7 +26,8 @@ struct State {
 #[derive(Debug, Default)]
 struct Bundles {
     by_name: HashMap<String, Arc<Bundle>>,
-    names: HashMap<Key, BTreeSet<String>>,
+    /// Sorted.
+    names: HashMap<Key, Vec<String>>,
 }
 
 /// The instance that a Bundle belongs to.
@@ -103,7 +104,10 @@ impl Bundles {
         let name = bundle.name_any();
         self.remove(&name);
         for key in keys(&bundle) {
-            self.names.entry(key).or_default().insert(name.clone());
+            let names = self.names.entry(key).or_default();
+            if let Err(at) = names.binary_search(&name) {
+                names.insert(at, name.clone());
+            }
         }
         self.by_name.insert(name, Arc::new(bundle));
     }
@@ -114,7 +118,7 @@ impl Bundles {
         };
         for key in keys(&bundle) {
             if let Some(names) = self.names.get_mut(&key) {
-                names.remove(name);
+                names.retain(|other| other != name);
                 if names.is_empty() {
                     self.names.remove(&key);
                 }

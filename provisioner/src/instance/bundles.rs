@@ -228,8 +228,11 @@ pub(super) async fn adopt(instance: &BundleInstance, shared: &Shared, memory: &m
     memory.bundles = Some(adopted.bundles.clone());
     if let Err(error) = write_status(instance, shared, memory, &adopted).await {
         warn!(%error, "failed to record the installed Bundle; retrying");
-        let written = memory.status.as_ref().map(|(written, _)| *written);
-        memory.status = Some((written.unwrap_or_else(|| version(instance)), adopted));
+        let written = memory.status.as_ref().map(|known| known.0);
+        memory.status = Some(Box::new((
+            written.unwrap_or_else(|| version(instance)),
+            adopted,
+        )));
     }
 }
 

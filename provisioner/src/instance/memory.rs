@@ -82,7 +82,7 @@ pub(super) struct Waits {
 pub(super) struct Memory {
     /// As it was last written, with its resourceVersion, until the watch delivers it: what that shows may be older, and
     /// nobody else writes it.
-    pub(super) status: Option<(u64, BundleInstanceStatus)>,
+    pub(super) status: Option<Box<(u64, BundleInstanceStatus)>>,
     /// The generation that the instance had after that write.
     pub(super) written_generation: Option<i64>,
     /// The annotation that asks for another attempt, at the time of the last write; empty if there was none.
@@ -117,7 +117,7 @@ pub(super) struct Memory {
     /// Objects that have left the bundle, as the status lists them: their health does not count.
     pub(super) removing: Vec<String>,
     /// The rollout whose next step follows.
-    pub(super) progress: Option<Progress>,
+    pub(super) progress: Option<Box<Progress>>,
     /// The key of a target that the platform caused and whose rollout waits.
     pub(super) platform: Option<String>,
     /// The hash of the template that was given up, and why.
@@ -367,7 +367,7 @@ impl Memory {
     pub(super) fn has_seen(&mut self, instance: &BundleInstance) {
         let seen = version(instance);
         self.status
-            .take_if(|(written, _)| *written <= seen && seen < u64::MAX);
+            .take_if(|known| known.0 <= seen && seen < u64::MAX);
     }
 
     /// Lets go of what the status says as well: an instance at rest has thousands beside it.

@@ -185,7 +185,7 @@ pub(super) fn failed(instance: Arc<BundleInstance>, error: &Error, shared: Arc<S
 
 /// What is known of the status: what was written last, or else what the watch delivered.
 pub(super) fn current_status(instance: &BundleInstance, memory: &Memory) -> BundleInstanceStatus {
-    let written = memory.status.as_ref().map(|(_, status)| status);
+    let written = memory.status.as_ref().map(|known| &known.1);
     written
         .or(instance.status.as_ref())
         .cloned()

@@ -111,7 +111,7 @@ pub(super) async fn write_status(
     )
     .await;
     shared.rollouts.observe(&name, version, Some(&status));
-    memory.status = Some((version, status));
+    memory.status = Some(Box::new((version, status)));
     memory.written_generation = written.metadata.generation;
     memory.retry = Some(retry_token(instance));
     memory.bundles = None;
@@ -145,7 +145,8 @@ async fn patch(
 /// Returns the newest known resourceVersion; `None` if a response of the API server has another generation.
 fn newest_version(instance: &BundleInstance, memory: &Memory) -> Option<String> {
     match &memory.status {
-        Some((written, _)) => {
+        Some(known) => {
+            let (written, _) = known.as_ref();
             let is_same = memory.written_generation == instance.metadata.generation;
             is_same.then(|| written.to_string())
         }

@@ -70,7 +70,7 @@ pub(super) async fn attempt(
     let ctx = &shared.ctx;
     let progress = memory.progress.take();
     if let Some(progress) = progress.filter(|progress| progress.is_of(key, before)) {
-        return Box::pin(resume(instance, shared, memory, before, target, progress)).await;
+        return Box::pin(resume(instance, shared, memory, before, target, *progress)).await;
     }
     let rendered = rendered(instance, shared, before, target, key).await?;
     if is_recorded(before, &rendered) && before.applied_digest.is_some() && !has_api {

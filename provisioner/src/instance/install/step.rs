@@ -205,7 +205,7 @@ pub(super) async fn step(
             count: progress.count,
             inventory: memory.listed(before),
         };
-        memory.progress = Some(rollout.progress);
+        memory.progress = Some(Box::new(rollout.progress));
         return Ok(Stepped::Next(applying));
     }
     finish(instance, shared, memory, before, target, rollout).await

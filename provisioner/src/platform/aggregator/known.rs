@@ -23,7 +23,8 @@ const LONGEST_WORDS: usize = 400;
 #[derive(Debug)]
 pub(super) struct Known<T> {
     told: Told,
-    objects: BTreeMap<String, T>,
+    /// Boxed, because a node of a tree has room for eleven of them.
+    objects: BTreeMap<String, Box<T>>,
 }
 
 /// What the watch has told.
@@ -74,6 +75,10 @@ impl<T> Default for Known<T> {
 impl<T: PartialEq> Known<T> {
     /// These are all there are. Tells whether that is news, as all of these do.
     pub(super) fn list(&mut self, objects: BTreeMap<String, T>) -> bool {
+        let objects = objects.into_iter();
+        let objects = objects
+            .map(|(name, object)| (name, Box::new(object)))
+            .collect();
         let is_news = self.told != Told::Listed || self.objects != objects;
         self.told = Told::Listed;
         self.objects = objects;
@@ -82,9 +87,9 @@ impl<T: PartialEq> Known<T> {
 
     /// There is such an object.
     pub(super) fn put(&mut self, name: String, object: T) -> bool {
-        let is_news = self.objects.get(&name) != Some(&object);
+        let is_news = self.get(&name) != Some(&object);
         if is_news {
-            self.objects.insert(name, object);
+            self.objects.insert(name, Box::new(object));
         }
         is_news
     }
@@ -137,11 +142,11 @@ impl<T> Known<T> {
 
     /// All of them, also those that were listed before the watch failed.
     pub(super) fn all(&self) -> impl Iterator<Item = &T> {
-        self.objects.values()
+        self.objects.values().map(AsRef::as_ref)
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&T> {
-        self.objects.get(name)
+        self.objects.get(name).map(AsRef::as_ref)
     }
 }
 
