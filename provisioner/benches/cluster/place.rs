@@ -6,10 +6,11 @@ use cluster::{Cluster, Options};
 use futures::{StreamExt as _, stream};
 use http::HeaderValue;
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
 use kube::{
     Api, Client,
     api::{ListParams, PostParams},
-    core::DynamicObject,
+    core::{ApiResource, DynamicObject},
     discovery::{Discovery, verbs},
 };
 use manifests::content::Content;
@@ -20,7 +21,7 @@ use tokio::time::sleep;
 use crate::{
     bundles::{self, Bundle, Class},
     calls::{Audit, Calls, Mark},
-    contender::{Contender, Provisioner, namespace},
+    contender::{Contender, Provisioner, SYSTEM, namespace},
     verdicts::Verdicts,
 };
 
@@ -34,6 +35,15 @@ pub(crate) struct Place {
     storage: TempDir,
     cluster: Cluster,
     audit: Audit,
+}
+
+/// The size of records, in bytes.
+#[derive(Debug)]
+pub(crate) struct Recorded {
+    pub(crate) instances: usize,
+    pub(crate) bundles: usize,
+    /// The recorded revisions.
+    pub(crate) secrets: usize,
 }
 
 impl Place {
@@ -134,6 +144,36 @@ impl Place {
             }
             assert!(Instant::now() < end, "{left} instances are not healthy");
             sleep(Duration::from_secs(3)).await;
+        }
+    }
+
+    /// Returns the size of the objects by which the provisioner records the instances, as etcd stores them: custom resources
+    /// as JSON, and of Secrets the data. Not counted are the metadata of Secrets, and former versions before a compaction.
+    pub(crate) async fn recorded(&self) -> Recorded {
+        let size = async |plural: &str, kind: &str| {
+            let resource = ApiResource {
+                group: "core.rukpak.io".into(),
+                version: "v1alpha1".into(),
+                api_version: "core.rukpak.io/v1alpha1".into(),
+                kind: kind.into(),
+                plural: plural.into(),
+            };
+            let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
+            let all = api.list(&ListParams::default()).await.unwrap();
+            let sizes = all
+                .iter()
+                .map(|object| serde_json::to_vec(object).unwrap().len());
+            sizes.sum()
+        };
+        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), SYSTEM);
+        let secrets = secrets.list(&ListParams::default()).await.unwrap();
+        let data = secrets
+            .iter()
+            .flat_map(|secret| secret.data.iter().flatten());
+        Recorded {
+            instances: size("bundleinstances", "BundleInstance").await,
+            bundles: size("bundles", "Bundle").await,
+            secrets: data.map(|(_, data)| data.0.len()).sum(),
         }
     }
 

@@ -9,7 +9,7 @@ use crate::{
     bundles::{self, Class},
     calls::Calls,
     contender::Contender,
-    place::Place,
+    place::{Place, Recorded},
     process::Memory,
 };
 
@@ -26,6 +26,8 @@ pub(crate) struct Scale {
     pub(crate) cpu: Duration,
     /// With all of them, right after.
     pub(crate) memory: Memory,
+    /// With all of them, in etcd.
+    pub(crate) recorded: Recorded,
     pub(crate) rest: Calls,
     /// From the start of a process that finds them all until it is ready.
     pub(crate) ready: Duration,
@@ -75,6 +77,7 @@ pub(crate) async fn measure() -> Scale {
     sleep(Duration::from_secs(15)).await;
     let cpu = place.provisioner.process.cpu();
     let memory = place.provisioner.process.memory();
+    let recorded = place.recorded().await;
     let rest = place.rest(REST).await;
 
     let mark = place.mark();
@@ -92,6 +95,7 @@ pub(crate) async fn measure() -> Scale {
         steps,
         cpu,
         memory,
+        recorded,
         rest,
         ready,
         looked,

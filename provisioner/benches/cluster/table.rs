@@ -134,6 +134,16 @@ fn thousand(scale: &Scale) {
         ),
         ("memory then", memory(scale.memory)),
         (
+            "in etcd: BundleInstances, Bundles, recorded revisions",
+            [
+                scale.recorded.instances,
+                scale.recorded.bundles,
+                scale.recorded.secrets,
+            ]
+            .map(|bytes| format!("{} kB", bytes / 1000))
+            .join(", "),
+        ),
+        (
             "API calls in a minute at rest",
             format!("{}, and {lease} for the Lease", scale.rest.count() - lease),
         ),
