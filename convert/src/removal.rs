@@ -137,6 +137,22 @@ pub fn between<'a>(
     search.end()
 }
 
+/// Returns the uses of APIs that each later minor version of Kubernetes no longer serves, as far as removals are announced.
+/// Minor versions that remove nothing that the objects use are left out.
+pub fn later(objects: &[Object], running: KubeVersion) -> Vec<(u64, Removals)> {
+    let announced = ANNOUNCED.iter().map(|announced| announced.until);
+    let last = announced.chain([KubeVersion::NEWEST.minor]).max();
+    let minors = running.minor.saturating_add(1)..=last.unwrap_or_default();
+    let removals = minors.map(|minor| {
+        let from = KubeVersion::new(running.major, minor - 1);
+        let to = KubeVersion::new(running.major, minor);
+        (minor, between(objects, from, to))
+    });
+    removals
+        .filter(|(_, removals)| !removals.found.is_empty())
+        .collect()
+}
+
 /// A search for uses, object by object.
 #[derive(Debug)]
 pub struct Search {

@@ -41,8 +41,6 @@ mod write;
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
-pub(crate) use self::revisions::inventory_of;
-
 use futures::{Stream, StreamExt as _, future};
 use kube::{
     Api, Client, ResourceExt as _,

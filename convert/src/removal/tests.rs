@@ -35,6 +35,27 @@ fn brief(removals: &Removals) -> Vec<(&str, u64, Option<&str>)> {
     removals.found.iter().map(brief).collect()
 }
 
+#[test]
+fn later_removals_are_found_by_minor_version() {
+    let addresses = json!([{"apiGroups": ["networking.k8s.io"], "resources": ["ipaddresses"], "verbs": ["get"]}]);
+    let objects = [
+        object("policy/v1beta1", "PodDisruptionBudget"),
+        object("resource.k8s.io/v1beta1", "ResourceClaim"),
+        role(&addresses),
+    ];
+    let found = |running| {
+        let found = later(&objects, kube(running));
+        let brief = found
+            .iter()
+            .map(|(minor, removals)| (*minor, removals.found.len()));
+        brief.collect::<Vec<_>>()
+    };
+    assert_eq!(found(24), [(25, 1), (37, 1), (38, 1)]);
+    assert_eq!(found(36), [(37, 1), (38, 1)]);
+    assert_eq!(found(60), []);
+    assert_eq!(later(&objects, KubeVersion::new(2, u64::MAX)), []);
+}
+
 // parity: check-18
 #[test]
 fn objects_in_apis_that_go_are_found_between_the_releases() {

@@ -384,6 +384,30 @@ pub struct RevisionStatus {
     /// The time at which all objects had been applied; the progress deadline starts then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub applied: Option<Time>,
+    /// The uses of APIs that a later minor version of Kubernetes removes, the earliest removal first. Not set if an older
+    /// provisioner recorded the revision.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = RemovedApi::MAX))]
+    pub removed_apis: Option<Vec<RemovedApi>>,
+}
+
+/// A use of an API that a later minor version of Kubernetes removes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RemovedApi {
+    /// The first minor version of Kubernetes that does not serve the API, such as `1.37`.
+    #[schemars(length(max = bounds::WORD))]
+    pub removed_in: String,
+    /// The object that uses the API, the API, and its replacement.
+    #[schemars(length(max = RemovedApi::MAX_MESSAGE))]
+    pub message: String,
+}
+
+impl RemovedApi {
+    /// The maximum number of uses that a revision lists.
+    pub const MAX: usize = 64;
+    /// The maximum length of a message, in characters.
+    pub const MAX_MESSAGE: usize = 1024;
 }
 
 /// The state of a revision.

@@ -196,31 +196,6 @@ pub(super) fn add_listed(rebuilt: &mut Rebuilt, status: &BundleInstanceStatus) {
     }
 }
 
-/// Reads the whole inventory of an instance, and reports whether it is complete: what the status does not list is recorded.
-///
-/// # Errors
-/// Returns an error if the API server does not answer.
-pub(crate) async fn inventory_of(
-    ctx: &Context,
-    instance: &BundleInstance,
-) -> Result<(Inventory, bool), kube::Error> {
-    let status = instance.status.clone().unwrap_or_default();
-    let owner = owner(instance);
-    if status.lists_all() {
-        let listed = status.inventory.unwrap_or_default();
-        return Ok((index::read(&overflow(ctx, &owner), &listed).await?, true));
-    }
-    let mut rebuilt = rebuild_index(ctx, &owner, &status).await?;
-    let is_complete = rebuilt.unread.is_none() && rebuilt.absent == 0 && status.newest().is_some();
-    if let Some(listed) = status.inventory.filter(|listed| listed.more.is_some()) {
-        add_config_maps(
-            &mut rebuilt,
-            index::read(&overflow(ctx, &owner), &listed).await?,
-        );
-    }
-    Ok((rebuilt.inventory, is_complete))
-}
-
 /// Adds objects that only ConfigMaps of an older provisioner list.
 pub(super) fn add_config_maps(rebuilt: &mut Rebuilt, read: Inventory) {
     for (identity, entry) in read {
@@ -387,6 +362,7 @@ pub(super) fn listed(
         service_account: rendered.account.clone(),
         created: Time(now),
         applied: None,
+        removed_apis: details.removed_apis.clone(),
     }
 }
 

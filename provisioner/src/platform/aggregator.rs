@@ -20,6 +20,7 @@ mod read;
 mod subscribed;
 
 use std::{
+    cell::Cell,
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -31,7 +32,7 @@ use manifests::{
         config::CLUSTER_VERSION, instance::BundleInstance, platform::PlatformOperator,
         platform_status::NAME,
     },
-    version::Version,
+    version::{KubeVersion, Version},
 };
 use tokio::{
     sync::Notify,
@@ -276,7 +277,13 @@ impl Shared {
         let remedy = |instance: &BundleInstance, owner: Option<&PlatformOperator>, release| {
             upgrade::remedy(instance, owner, catalogs, (release, kubernetes))
         };
-        let removed = |instance: &BundleInstance| self.ctx.uses.of(instance);
+        let running = kubernetes.map(|version| KubeVersion::new(version.major, version.minor));
+        let users = Cell::new(0);
+        let removed = |instance: &BundleInstance| {
+            let removed = self.ctx.uses.of(instance, running?)?;
+            users.set(users.get() + usize::from(!removed.is_empty()));
+            Some(removed)
+        };
         let outside = Outside {
             release: settings.release.as_deref(),
             system_namespace: &settings.system_namespace,
@@ -289,11 +296,9 @@ impl Shared {
             minor: kubernetes.map(|it| format!("{}.{}", it.major, it.minor)),
             now,
         };
-        let facts = self.facts();
-        self.ctx
-            .uses
-            .retain(|name| facts.instances.get(name).is_some());
-        decide(&facts, &outside)
+        let decided = decide(&self.facts(), &outside);
+        self.ctx.metrics.instances_with_apis_that_go(users.get());
+        decided
     }
 
     fn count(&self, decided: &Decided) {

@@ -2,150 +2,81 @@
 //! and which upgrade of an operator comes before.
 //!
 //! ```text
-//!  inventory: every object, in which API ──┐
-//!  roles of the inventory, read once ──────┼── what goes with the next Kubernetes ──► a sentence each
-//!  APIRequestCounts, every half an hour ───┘
+//!  status.revisions[].removedApis ────────┐
+//!  ServiceAccounts of status.inventory ───┼──► messages about the next minor version of Kubernetes
+//!  APIRequestCounts, every half an hour ──┘
 //! ```
 //!
-//! The inventory is in the status, and tells in which API an object was applied; only roles have to be read, with the rights
-//! of the instance's own account. That is done by one task, one instance at a time, and kept until what is applied is
-//! something else, or the cluster another one; nobody waits for it. The bundle itself is not asked: a store that was lost
-//! would be filled again for it.
-//!
+//! A revision lists the uses of removed APIs by its objects and roles when it is created, so nothing is read here.
 //! The next minor version of OpenShift has the next one of Kubernetes ([`convert::removal::kubernetes_of`]), so the
 //! API server's own version is all that has to be known.
 
 mod counts;
-mod look;
-mod state;
+mod removed;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{PoisonError, RwLock};
 
 use catalog::{
     choose::{self, Ahead, Followed, Installed, Offer, Request},
     model::{PLAIN_V0, REGISTRY_V1, Release as Packed},
 };
+use convert::removal::calls::Calls;
 use manifests::{
     api::{instance::BundleInstance, platform::PlatformOperator},
     openshift::Release,
     range::Range,
-    version::Version,
+    version::{KubeVersion, Version},
 };
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use tracing::debug;
 
-use self::state::{State, Step};
 use super::{
     gate::{self, Remedy},
     operator::{here, plan},
 };
 use crate::{catalogs::Catalogs, context::Context};
-use apply::backoff::Pauses;
 
-/// What installed instances use of APIs that go with the next minor version of Kubernetes.
+pub use self::removed::lists_accounts;
+
+/// The calls to removed APIs that the cluster counted.
 #[derive(Debug, Default)]
 pub struct Uses {
-    state: Mutex<State>,
+    calls: RwLock<Calls>,
     changes: watch::Sender<u64>,
-    /// There is something to look at.
-    work: Notify,
 }
 
 // === impl Uses ===
 
 impl Uses {
-    /// What an instance uses, a sentence each; nothing before it was looked at for the first time. What is not known yet is
-    /// looked at from now on, and `changes` tells when it is known; until then, what was known last is what counts.
-    ///
-    /// Of the instance no more is looked at than what tells whether it is known: what is needed besides is asked for then.
-    pub fn of(&self, instance: &BundleInstance) -> Option<Arc<[String]>> {
-        let (told, is_known) = self.state().of(instance);
-        if !is_known {
-            self.work.notify_one();
-        }
-        told
+    /// Returns a message for each use of an API that the next minor version of Kubernetes removes, by an instance on a cluster
+    /// that runs `running`; `None` if an older provisioner recorded a live revision.
+    pub fn of(&self, instance: &BundleInstance, running: KubeVersion) -> Option<Vec<String>> {
+        let calls = self.calls.read().unwrap_or_else(PoisonError::into_inner);
+        removed::messages(instance, &calls, running)
     }
 
-    /// Counts the changes of what is known.
+    /// Counts the changes of the counted calls.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
 
-    /// Forgets instances that are gone.
-    pub fn retain(&self, is_there: impl Fn(&str) -> bool) {
-        self.state().retain(is_there);
-    }
-
-    /// How many instances use something that goes.
-    pub fn count(&self) -> usize {
-        self.state().count()
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Changes what is known.
-    fn change(&self, change: impl FnOnce(&mut State) -> bool) {
-        if change(&mut self.state()) {
-            self.changes.send_modify(|it| *it = it.wrapping_add(1));
-        }
-    }
-
-    /// Looks at one instance after the other.
-    async fn look(&self, ctx: &Context) {
-        let mut versions = ctx.versions.changes();
-        let mut pauses = Pauses::default();
-        loop {
-            versions.mark_unchanged();
-            let step = match ctx.versions.kubernetes().await {
-                Ok(version) => {
-                    self.change(|state| state.runs(version));
-                    self.state().next()
-                }
-                Err(error) => {
-                    debug!(%error, "the version of the cluster is not known, and so not what goes with the next one");
-                    Some(Step::Later)
-                }
-            };
-            match step {
-                Some(Step::Look(name, span)) => match look::at(ctx, &name, span).await {
-                    Ok(seen) => {
-                        if let Some((instance, seen)) = seen {
-                            self.change(|state| state.learn(&instance, span, seen));
-                        }
-                        ctx.metrics.instances_with_apis_that_go(self.count());
-                        pauses = Pauses::default();
-                        continue;
-                    }
-                    Err(error) => {
-                        debug!(%error, "an instance could not be looked at for APIs that go; it is tried again");
-                        self.state().ask(name);
-                    }
-                },
-                Some(Step::Later) => {}
-                None => {
-                    tokio::select! {
-                        () = self.work.notified() => {}
-                        changed = versions.changed() => if changed.is_err() { return },
-                    }
-                    continue;
-                }
-            }
-            tokio::time::sleep(pauses.next().unwrap_or_default()).await;
+    /// Replaces the counted calls.
+    fn count(&self, counted: Calls) {
+        let mut calls = self.calls.write().unwrap_or_else(PoisonError::into_inner);
+        if *calls != counted {
+            *calls = counted;
+            self.changes
+                .send_modify(|changes| *changes = changes.wrapping_add(1));
         }
     }
 }
 
-/// Finds out what is asked for, until `stop`.
+/// Follows the counts of API calls until `stop` is cancelled.
 pub async fn run(ctx: Context, stop: CancellationToken) {
-    let uses = &ctx.uses;
     tokio::select! {
-        () = uses.look(&ctx) => {}
-        () = counts::follow(&ctx, uses) => {}
+        () = counts::follow(&ctx, &ctx.uses) => {}
         () = stop.cancelled() => {}
     }
 }

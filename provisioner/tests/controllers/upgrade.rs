@@ -1,5 +1,4 @@
-//! What installed instances use of APIs that go, with real roles, and with OpenShift's own definition of what counts
-//! requests.
+//! The calls to removed APIs that a cluster counts, with the definition of OpenShift.
 
 use std::{fs, path::Path, sync::Arc};
 
@@ -10,9 +9,9 @@ use kube::{
     api::{Patch, PatchParams},
     core::{ApiResource, DynamicObject},
 };
-use manifests::{api::instance::BundleInstance, yaml};
+use manifests::{api::instance::BundleInstance, version::KubeVersion, yaml};
 use provisioner::{context::Context, platform::upgrade, process, settings::Settings};
-use serde_json::{Value, json};
+use serde_json::json;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 use unpacker::{Store, store::Budget};
@@ -37,39 +36,6 @@ fn context(cluster: &Cluster) -> (Context, TempDir) {
     };
     let (ctx, _) = process::context(cluster.config().clone(), settings, store).unwrap();
     (ctx, folder)
-}
-
-/// Makes an instance with these objects, as the provisioner lists them.
-async fn instance(
-    cluster: &Cluster,
-    name: &str,
-    account: Option<&str>,
-    kinds: &Value,
-) -> BundleInstance {
-    let mut object = json!({
-        "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleInstance",
-        "metadata": {"name": name},
-        "spec": {
-            "provisionerClassName": "core-rukpak-io-plain",
-            "template": {"spec": {"source": {"type": "image", "image": {"ref": "a"}}}},
-        },
-    });
-    if let Some(account) = account {
-        object["spec"]["serviceAccount"] = json!({"name": account, "namespace": "default"});
-    }
-    apply(cluster, &object).await;
-    object["status"] = json!({
-        "installedBundleName": "a", "appliedDigest": "sha256:a", "installNamespace": "default",
-        "inventory": {"count": 3, "kinds": kinds},
-    });
-    let api: Api<BundleInstance> = Api::all(cluster.client().unwrap());
-    let params = PatchParams::apply("tests").force();
-    let written = api.patch_status(name, &params, &Patch::Apply(object)).await;
-    written.unwrap()
-}
-
-fn roles(name: &str) -> Value {
-    json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "objects": [format!("{name} 0f1e2d3c4b5a")]})
 }
 
 async fn count(cluster: &Cluster, account: &str) {
@@ -110,28 +76,10 @@ async fn count(cluster: &Cluster, account: &str) {
     }
 }
 
-async fn becomes(ctx: &Context, instance: &BundleInstance, expected: &[&str]) {
-    eventually("what is used is told", async || {
-        let told = ctx.uses.of(instance).ok_or("nobody has looked")?;
-        let is = told.len() == expected.len()
-            && told
-                .iter()
-                .zip(expected)
-                .all(|(told, words)| told.contains(words));
-        is.then_some(()).ok_or(format!("{told:?}"))
-    })
-    .await;
-}
-
 // parity: max-21
 #[tokio::test]
-async fn what_goes_with_the_next_kubernetes_is_found_once_and_told() {
+async fn counted_calls_to_removed_apis_are_followed_while_the_cluster_serves_them() {
     let cluster = without_controllers().await;
-    let role = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "tide:reader"},
-        "rules": [{"apiGroups": ["networking.k8s.io"], "resources": ["ipaddresses"], "verbs": ["get"]}],
-    });
-    apply(&cluster, &role).await;
     prepare(&cluster).await;
     count(&cluster, "default:tide").await;
     let (ctx, _folder) = context(&cluster);
@@ -141,54 +89,45 @@ async fn what_goes_with_the_next_kubernetes_is_found_once_and_told() {
         let (kinds, stop) = (Arc::clone(&ctx.kinds), stop.clone());
         tokio::spawn(async move { kinds.run(stop).await })
     };
-
-    let account =
-        json!({"apiVersion": "v1", "kind": "ServiceAccount", "objects": ["default/tide"]});
-    let cidr = json!({"apiVersion": "networking.k8s.io/v1beta1", "kind": "ServiceCIDR", "objects": ["mine"]});
-    let tide = instance(
-        &cluster,
-        "tide",
-        None,
-        &json!([roles("tide:reader"), account, cidr]),
-    )
-    .await;
-    // An account that may read no roles, and a role that is gone: that is no use of anything, and holds nobody up.
-    let tenant = instance(
-        &cluster,
-        "tenant",
-        Some("nobody"),
-        &json!([roles("tide:reader")]),
-    )
-    .await;
-    let gone = instance(&cluster, "gone", None, &json!([roles("gone")])).await;
+    let instance: BundleInstance = serde_json::from_value(json!({
+        "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleInstance", "metadata": {"name": "tide"},
+        "spec": {
+            "provisionerClassName": "core-rukpak-io-plain",
+            "template": {"spec": {"source": {"type": "image", "image": {"ref": "a"}}}},
+        },
+        "status": {
+            "installedBundleName": "a",
+            "inventory": {"count": 1, "kinds": [{"apiVersion": "v1", "kind": "ServiceAccount", "objects": ["default/tide"]}]},
+            "revisions": [{
+                "number": 1, "state": "Active", "cause": "Install", "bundle": "a", "digest": "d", "checksum": "c", "parts": 1,
+                "created": "2026-01-01T00:00:00Z", "removedApis": [],
+            }],
+        },
+    }))
+    .unwrap();
     let mut changes = ctx.uses.changes();
-    for it in [&tenant, &gone, &tide] {
-        assert_eq!(ctx.uses.of(it), None);
-    }
-    let words = [
-        "ServiceAccount default/tide called servicecidrs.v1beta29.networking.k8s.io 3 times within a day, which Kubernetes 1.37",
-        "ClusterRole tide:reader names the resource of IPAddress, of which Kubernetes 1.37 does not serve",
-        "ServiceCIDR mine is in networking.k8s.io/v1beta1, which Kubernetes 1.37 does not serve; it is applied in \
-         networking.k8s.io/v1 then",
-    ];
-    becomes(&ctx, &tide, &[words[0], words[1], words[2]]).await;
+    let becomes = async |expected: &[&str]| {
+        eventually("the messages about removed APIs", async || {
+            let found = ctx.uses.of(&instance, KubeVersion::new(1, 36)).unwrap();
+            if found == expected {
+                Ok(())
+            } else {
+                Err(format!("{found:?}"))
+            }
+        })
+        .await;
+    };
+    becomes(&[
+        "ServiceAccount default/tide called servicecidrs.v1beta29.networking.k8s.io 3 times within a day, which Kubernetes 1.37 \
+         does not serve",
+    ])
+    .await;
     changes.changed().await.unwrap();
-    becomes(&ctx, &tenant, &[]).await;
-    becomes(&ctx, &gone, &[]).await;
-    assert_eq!(ctx.uses.count(), 1);
-    let metrics = ctx.metrics.render();
-    assert!(
-        metrics.contains("rukpak_instances_with_apis_that_go 1"),
-        "{metrics}"
-    );
 
-    // Requests are counted no longer.
+    // The cluster no longer counts calls.
     let definitions: Api<CustomResourceDefinition> = Api::all(cluster.client().unwrap());
     delete(&definitions, COUNTS).await;
-    becomes(&ctx, &tide, &[words[1], words[2]]).await;
-
-    ctx.uses.retain(|name| name != "tide");
-    assert_eq!(ctx.uses.count(), 0);
+    becomes(&[]).await;
     stop.cancel();
     running.await.unwrap();
     kinds.await.unwrap();

@@ -1,18 +1,19 @@
 //! From a Bundle's stored content to objects for this cluster.
 
 use apply::revision::{self, Revision};
-use convert::{Class as Format, Options, facts::Facts, overlay::DeploymentConfig};
+use convert::{Class as Format, Options, facts::Facts, overlay::DeploymentConfig, removal};
 use kube::ResourceExt as _;
 use manifests::{
     api::{
         Class,
         bundle::Bundle,
-        instance::{BundleInstance, InstalledBundle, ServiceAccountRef},
+        instance::{BundleInstance, InstalledBundle, RemovedApi, ServiceAccountRef},
         labels,
         revision::RevisionDetails,
     },
-    object::Object,
+    object::{Object, shortened},
     openshift::{MaxOpenShiftVersion, Spelling},
+    version::KubeVersion,
 };
 
 use super::super::{
@@ -110,19 +111,8 @@ pub(in crate::instance) async fn render(
             Remedy::World,
         )
     })?;
-    let deployment_config = spec
-        .config
-        .as_ref()
-        .and_then(|config| config.deployment_config.clone())
-        .map(DeploymentConfig::try_from)
-        .transpose()
-        .map_err(|error| {
-            let message = format!(
-                "spec.config of BundleInstance {}: {error}",
-                instance.name_any()
-            );
-            fail(message, Retry::Slowly, Remedy::Own)
-        })?;
+    let deployment_config =
+        deployment_config(instance).map_err(|message| fail(message, Retry::Slowly, Remedy::Own))?;
     let class = Class::parse(&bundle.spec.provisioner_class_name);
     let options = Options {
         class: Some(match class {
@@ -135,7 +125,12 @@ pub(in crate::instance) async fn render(
         operator_condition: shared.has_conditions(),
         ..Options::default()
     };
-    let work = move |content: &_, limits| convert::plain(content, &Options { limits, ..options });
+    let work = move |content: &_, limits| {
+        let conversion = convert::plain(content, &Options { limits, ..options });
+        let objects = conversion.objects.as_deref().unwrap_or_default();
+        let removed_apis = removed_apis(objects, kube_version);
+        (conversion, removed_apis)
+    };
     let converted = bundle::convert(ctx, bundle, work).await.map_err(|error| {
         // A panic in there is ours to mend, and ends neither the process nor the old installation.
         fail(
@@ -147,7 +142,7 @@ pub(in crate::instance) async fn render(
             Remedy::Own,
         )
     })?;
-    let conversion =
+    let (conversion, removed_apis) =
         converted.map_err(|error| fail(error.to_string(), Retry::Soon, Remedy::World))?;
     let Some(objects) = conversion.objects else {
         return Err(fail(
@@ -184,6 +179,7 @@ pub(in crate::instance) async fn render(
             source: status.resolved_source,
             facts: status.facts,
             key: None,
+            removed_apis: Some(removed_apis),
             provisioner: env!("CARGO_PKG_VERSION").to_owned(),
             kubernetes: format!("{}.{}", kube_version.major, kube_version.minor),
         },
@@ -193,4 +189,77 @@ pub(in crate::instance) async fn render(
             .and_then(|status| status.observed_generation)
             == instance.metadata.generation,
     })
+}
+
+/// Returns the configuration of Deployments in the spec.
+fn deployment_config(instance: &BundleInstance) -> Result<Option<DeploymentConfig>, String> {
+    let config = instance.spec.config.as_ref();
+    config
+        .and_then(|config| config.deployment_config.clone())
+        .map(DeploymentConfig::try_from)
+        .transpose()
+        .map_err(|error| {
+            let name = instance.name_any();
+            format!("spec.config of BundleInstance {name}: {error}")
+        })
+}
+
+/// Returns the uses of APIs that a later minor version of Kubernetes removes.
+fn removed_apis(objects: &[Object], running: KubeVersion) -> Vec<RemovedApi> {
+    let rest = || "more uses exist; this list is incomplete".to_owned();
+    let found = removal::later(objects, running);
+    let uses = found.iter().flat_map(|(minor, removals)| {
+        let removed_in = format!("{}.{minor}", running.major);
+        let messages = removals.found.iter().map(ToString::to_string);
+        let messages = messages.chain(removals.is_incomplete.then(rest));
+        messages.map(move |message| RemovedApi {
+            removed_in: removed_in.clone(),
+            message: shortened(&message, RemovedApi::MAX_MESSAGE - 1),
+        })
+    });
+    let mut uses: Vec<RemovedApi> = uses.take(RemovedApi::MAX + 1).collect();
+    if uses.len() > RemovedApi::MAX {
+        uses.truncate(RemovedApi::MAX);
+        if let Some(last) = uses.last_mut() {
+            last.message = rest();
+        }
+    }
+    uses
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn removed_apis_are_listed_up_to_a_maximum() {
+        let budget = |number: usize| {
+            let value = json!({
+                "apiVersion": "policy/v1beta1", "kind": "PodDisruptionBudget",
+                "metadata": {"name": format!("{number:03}{}", "x".repeat(2000)), "namespace": "tide"},
+            });
+            Object::try_from(value).unwrap()
+        };
+        let budgets: Vec<Object> = (0..100).map(budget).collect();
+        let running = KubeVersion::new(1, 24);
+        for (count, last) in ::tests::rows![
+            1 => "PodDisruptionBudget tide/000xxx";
+            64 => "PodDisruptionBudget tide/063xxx";
+            65 => "more uses exist";
+            100 => "more uses exist";
+        ] {
+            let found = removed_apis(&budgets[..count], running);
+            assert_eq!(found.len(), count.min(RemovedApi::MAX));
+            assert!(found.iter().all(|found| found.removed_in == "1.25"));
+            assert!(
+                found
+                    .iter()
+                    .all(|found| found.message.chars().count() <= RemovedApi::MAX_MESSAGE)
+            );
+            assert!(found[found.len() - 1].message.starts_with(last), "{count}");
+        }
+        assert_eq!(removed_apis(&budgets, KubeVersion::new(1, 25)), []);
+    }
 }

@@ -20,6 +20,7 @@ pub(in crate::instance) fn revision(number: i64) -> RevisionStatus {
         service_account: None,
         created: Time(Timestamp::UNIX_EPOCH),
         applied: Some(Time(Timestamp::UNIX_EPOCH)),
+        removed_apis: None,
     }
 }
 

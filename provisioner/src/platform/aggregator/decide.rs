@@ -50,7 +50,7 @@ pub(super) struct Outside<'a> {
     pub(super) remedy: &'a Remedies<'a>,
     /// What an instance uses of APIs that Kubernetes' next minor version does not serve, each in a sentence; nothing before
     /// it was looked at.
-    pub(super) removed: &'a dyn Fn(&BundleInstance) -> Option<Arc<[String]>>,
+    pub(super) removed: &'a dyn Fn(&BundleInstance) -> Option<Vec<String>>,
     /// What was written last.
     pub(super) written: &'a Written,
     /// The minor version of Kubernetes, where it is known.
@@ -261,7 +261,7 @@ fn instances(
         let condition = facts.cluster_service_version.as_deref();
         operator.refusal = condition.and_then(|name| refusal(known, &operator.namespace, name));
         operator.removed = match (outside.removed)(instance) {
-            Some(removed) => removed.to_vec(),
+            Some(removed) => removed,
             // What was told of it before counts until it was looked at.
             None => warned(concerns, &operator),
         };

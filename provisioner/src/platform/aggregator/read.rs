@@ -17,7 +17,7 @@ use manifests::{
     api::{
         bounds, condition,
         config::{ClusterOperator, ClusterVersion, ObjectReference},
-        instance::BundleInstance,
+        instance::{BundleInstance, RevisionState},
         labels,
         operator_condition::{OperatorCondition, OperatorConditionSpec, OperatorConditionStatus},
         platform::PlatformOperator,
@@ -33,7 +33,7 @@ use crate::{
     catalogs::Key,
     platform::{
         aggregate::{AGGREGATED, CORE},
-        gate,
+        gate, upgrade,
     },
 };
 
@@ -195,10 +195,14 @@ pub(super) fn instance(mut instance: BundleInstance) -> Option<BundleInstance> {
     instance.spec.template = manifests::api::instance::BundleTemplate::default();
     instance.spec.config = None;
     if let Some(status) = &mut instance.status {
-        // Its number tells whether what was installed is something else.
+        // The ServiceAccounts are looked up in the calls that the cluster counts.
         if let Some(inventory) = &mut status.inventory {
-            (inventory.kinds, inventory.more) = (Vec::new(), None);
+            inventory.kinds.retain(upgrade::lists_accounts);
+            inventory.more = None;
         }
+        status
+            .revisions
+            .retain(|revision| revision.state != RevisionState::Archived);
         status.waiting = Vec::new();
         status.released = Vec::new();
         let needed = [

@@ -73,7 +73,7 @@ struct Said {
     /// The lowest value of all catalogs; `None` if there is only the catalog of the Subscription.
     lowest: Option<maxima::Said>,
     kept: Option<Arc<Maxima>>,
-    removed: Option<Arc<[String]>>,
+    removed: Option<Vec<String>>,
     release: Option<&'static str>,
     written: Written,
 }
@@ -85,7 +85,7 @@ impl Default for Said {
             subscribed: None,
             lowest: None,
             kept: None,
-            removed: Some(Arc::default()),
+            removed: Some(Vec::new()),
             release: None,
             written: Written::default(),
         }
@@ -349,7 +349,7 @@ fn what_upgrades_break_is_a_warning_of_the_gate() {
     let uses = |removed: &[&str], written: &Written| {
         let removed: Vec<String> = removed.iter().map(|&it| it.to_owned()).collect();
         Said {
-            removed: Some(removed.into()),
+            removed: Some(removed),
             written: written.clone(),
             ..Said::default()
         }

@@ -34,14 +34,13 @@ pub(super) async fn follow(ctx: &Context, uses: &Uses) {
     ctx.kinds
         .while_served(&wanted, |served| async move {
             let Some(served) = served else {
-                uses.change(|state| state.counted(Calls::default()));
+                uses.count(Calls::default());
                 return;
             };
             loop {
                 let pause = match read(&ctx.client, &served.resource).await {
                     Ok(calls) => {
-                        uses.change(|state| state.counted(calls));
-                        ctx.metrics.instances_with_apis_that_go(uses.count());
+                        uses.count(calls);
                         EVERY
                     }
                     Err(error) => {

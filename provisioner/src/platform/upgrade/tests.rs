@@ -1,135 +1,44 @@
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use catalog::{
     choose::{Answer, Offer},
     model::{Bundle, Channel, Entry, Package},
 };
-use convert::removal::{
-    Search,
-    calls::{Calls, RequestCount},
-};
+use convert::removal::calls::RequestCount;
 use manifests::{
-    api::labels,
-    object::Identity,
+    api::{instance::RemovedApi, labels},
     openshift::{MaxOpenShiftVersion, Release, Spelling},
-    version::KubeVersion,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::{
-    look,
-    state::{Seen, Span, State, Step},
-    *,
-};
+use super::{removed::messages, *};
 
-fn instance(name: &str, uid: &str, applied: &str) -> Arc<BundleInstance> {
+fn instance() -> Arc<BundleInstance> {
+    with_revisions(&json!([]))
+}
+
+fn with_revisions(revisions: &Value) -> Arc<BundleInstance> {
+    let accounts: Vec<String> = (0..100)
+        .map(|number| format!("tide/a{number} 0f1e2d3c4b5a"))
+        .collect();
     let value = json!({
         "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleInstance",
-        "metadata": {"name": name, "uid": uid},
+        "metadata": {"name": "tide", "uid": "1"},
         "spec": {
             "provisionerClassName": "core-rukpak-io-plain",
             "template": {"spec": {"source": {"type": "image", "image": {"ref": "a"}}}},
         },
         "status": {
-            "installedBundleName": "a-1", "appliedDigest": applied, "inventory": {"count": 2, "kinds": []},
+            "installedBundleName": "a-1", "appliedDigest": "x",
+            "inventory": {"count": 200, "kinds": [
+                {"apiVersion": "v1", "kind": "Secret", "objects": ["tide/operator 0f1e2d3c4b5a"]},
+                {"apiVersion": "v1", "kind": "ServiceAccount", "objects": accounts},
+            ]},
             "package": "tide", "clusterServiceVersion": "tide.v1.0.0", "version": "1.0.0",
+            "revisions": revisions,
         },
     });
     Arc::new(serde_json::from_value(value).unwrap())
-}
-
-fn span(minor: u64) -> Span {
-    Span {
-        from: KubeVersion::new(1, minor),
-        to: KubeVersion::new(1, minor + 1),
-    }
-}
-
-/// As if it had so many budgets in an API that goes with 1.25.
-fn budgets(number: usize) -> Seen {
-    let mut search = Search::new(span(24).from, span(24).to);
-    for n in 0..number {
-        let identity = Identity {
-            group: "policy".into(),
-            kind: "PodDisruptionBudget".into(),
-            namespace: "tide".into(),
-            name: format!("budget-{n:04}"),
-        };
-        search.listed("policy/v1beta1", || identity, "PodDisruptionBudget");
-    }
-    Seen {
-        removals: search.end(),
-        accounts: vec!["tide:operator".into()],
-    }
-}
-
-fn looked_at(state: &mut State) -> Option<String> {
-    match state.next()? {
-        Step::Look(name, _) => Some(name),
-        Step::Later => None,
-    }
-}
-
-#[test]
-fn an_instance_is_looked_at_once_for_what_is_applied_and_the_cluster() {
-    let mut state = State::default();
-    let tide = instance("tide", "1", "sha256:a");
-    // Nothing is known, which is not the same as nothing being used.
-    assert_eq!(state.of(&tide), (None, false));
-    // The version is not known yet.
-    assert_eq!(looked_at(&mut state), None);
-    assert!(!state.runs(span(24).from));
-    assert!(!state.of(&tide).1);
-    assert_eq!(looked_at(&mut state).as_deref(), Some("tide"));
-    assert_eq!(looked_at(&mut state), None);
-    assert!(state.learn(&tide, span(24), budgets(1)));
-    let (told, is_known) = state.of(&tide);
-    assert!(is_known);
-    let told = told.unwrap();
-    assert_eq!(told.len(), 1);
-    let budget = "PodDisruptionBudget tide/budget-0000 is in policy/v1beta1, which Kubernetes 1.25";
-    assert!(told[0].starts_with(budget), "{told:?}");
-    assert_eq!(state.count(), 1);
-
-    // Other content: the last word stays until there is another one.
-    let other = instance("tide", "1", "sha256:b");
-    let (stays, is_known) = state.of(&other);
-    assert_eq!((stays.unwrap().len(), is_known), (1, false));
-    assert_eq!(looked_at(&mut state).as_deref(), Some("tide"));
-    assert!(state.learn(&other, span(24), budgets(0)));
-    assert!(!state.learn(&other, span(24), budgets(0)));
-    assert_eq!(state.count(), 0);
-
-    // Another cluster.
-    assert!(!state.runs(span(24).from));
-    assert!(state.runs(span(25).from));
-    assert!(!state.of(&other).1);
-
-    // Another one of the same name; and one that has nothing yet.
-    assert!(state.learn(&other, span(25), budgets(1)));
-    assert_eq!(state.of(&instance("tide", "2", "sha256:b")).0, None);
-    let mut waiting = BundleInstance::clone(&tide);
-    waiting.status.as_mut().unwrap().installed_bundle_name = None;
-    let (told, is_known) = state.of(&Arc::new(waiting));
-    assert!(told.unwrap().is_empty() && is_known);
-}
-
-#[test]
-fn what_fails_is_tried_after_the_others_and_what_is_gone_is_forgotten() {
-    let mut state = State::default();
-    state.runs(span(24).from);
-    let all: Vec<_> = ["a", "b", "c"].map(|name| instance(name, name, "x")).into();
-    for it in all.iter().chain(&all) {
-        state.of(it);
-    }
-    assert_eq!(looked_at(&mut state).as_deref(), Some("a"));
-    state.ask("a".to_owned());
-    assert_eq!(looked_at(&mut state).as_deref(), Some("b"));
-    state.learn(&all[1], span(24), budgets(1));
-    state.retain(|name| name == "a");
-    assert_eq!(state.count(), 0);
-    assert_eq!(looked_at(&mut state).as_deref(), Some("a"));
-    assert_eq!(looked_at(&mut state), None);
 }
 
 fn counted(account: &str, until: &str) -> Calls {
@@ -142,51 +51,77 @@ fn counted(account: &str, until: &str) -> Calls {
 }
 
 #[test]
-fn what_accounts_called_is_told_as_soon_as_it_is_counted() {
-    let mut state = State::default();
-    state.runs(span(24).from);
-    let tide = instance("tide", "1", "x");
-    state.learn(&tide, span(24), budgets(0));
-    assert!(!state.counted(counted("other:operator", "1.25")));
-    assert!(!state.counted(counted("tide:operator", "1.26")));
-    assert!(state.counted(counted("tide:operator", "1.25")));
-    let told = state.of(&tide).0.unwrap();
+fn live_revisions_and_counted_calls_use_removed_apis() {
+    let revision = |number: i64, state: &str, uses: &[(&str, &str)]| {
+        let uses = uses
+            .iter()
+            .map(|(removed_in, message)| json!({"removedIn": removed_in, "message": message}));
+        json!({
+            "number": number, "state": state, "cause": "Upgrade", "bundle": "a-1", "digest": "d", "checksum": "c", "parts": 1,
+            "created": "2026-01-01T00:00:00Z", "removedApis": uses.collect::<Vec<_>>(),
+        })
+    };
+    let budget = ("1.25", "PodDisruptionBudget tide/a");
+    let cron = ("1.26", "CronJob tide/a");
+    let role = ("1.25", "ClusterRole tide");
+    let unknown = || {
+        let mut revision = revision(1, "Active", &[]);
+        revision.as_object_mut().unwrap().remove("removedApis");
+        revision
+    };
+    let active = |uses: &[(&str, &str)]| revision(1, "Active", uses);
+    let call = "ServiceAccount tide/a1 called cronjobs.v1beta1.batch 7 times within a day, which Kubernetes 1.25 does not serve";
+    let none = Calls::default;
+    for (revisions, calls, expected) in ::tests::rows![
+        json!([]), none() => None;
+        json!([unknown()]), none() => None;
+        json!([active(&[budget]), revision(2, "RollingOut", &[])]), none() => Some(vec![budget.1]);
+        json!([active(&[]), revision(2, "RollingOut", &[budget, role, cron])]), none() => Some(vec![role.1, budget.1]);
+        json!([active(&[budget]), revision(2, "RollingOut", &[budget])]), none() => Some(vec![budget.1]);
+        json!([revision(0, "Archived", &[budget]), active(&[])]), none() => Some(vec![]);
+        json!([active(&[cron])]), none() => Some(vec![]);
+        json!([active(&[budget])]), counted("tide:a1", "1.25") => Some(vec![call, budget.1]);
+        json!([active(&[])]), counted("tide:a1", "1.26") => Some(vec![]);
+        json!([active(&[])]), counted("tide:operator", "1.25") => Some(vec![]);
+        json!([active(&[])]), counted("other:a1", "1.25") => Some(vec![]);
+    ] {
+        let found = messages(&with_revisions(&revisions), &calls, KubeVersion::new(1, 24));
+        let found = found
+            .as_ref()
+            .map(|found| found.iter().map(String::as_str).collect());
+        assert_eq!(found, expected, "{revisions}");
+    }
+    let mut absent = BundleInstance::clone(&instance());
+    absent.status.as_mut().unwrap().installed_bundle_name = None;
     assert_eq!(
-        told.as_ref(),
-        [
-            "ServiceAccount tide/operator called cronjobs.v1beta1.batch 7 times within a day, which Kubernetes 1.25 does not serve"
-        ]
+        messages(&absent, &none(), KubeVersion::new(1, 24)),
+        Some(vec![])
     );
-    assert!(!state.counted(counted("tide:operator", "1.25")));
-    assert!(state.counted(Calls::default()));
-    assert!(state.of(&tide).0.unwrap().is_empty());
 }
 
 #[test]
-fn what_is_told_is_bounded() {
-    let mut state = State::default();
-    state.runs(span(24).from);
-    let tide = instance("tide", "1", "x");
-    state.learn(&tide, span(24), budgets(2000));
-    let told = state.of(&tide).0.unwrap();
-    assert_eq!(told.len(), 66);
+fn messages_about_removed_apis_are_bounded() {
+    let uses: Vec<RemovedApi> = (0..100)
+        .map(|number| RemovedApi {
+            removed_in: "1.25".to_owned(),
+            message: format!("Role tide/{number}"),
+        })
+        .collect();
+    let revisions = json!([{
+        "number": 1, "state": "Active", "cause": "Install", "bundle": "a-1", "digest": "d", "checksum": "c", "parts": 1,
+        "created": "2026-01-01T00:00:00Z", "removedApis": uses,
+    }]);
+    let found = messages(
+        &with_revisions(&revisions),
+        &Calls::default(),
+        KubeVersion::new(1, 24),
+    )
+    .unwrap();
+    assert_eq!(found.len(), 65);
     assert_eq!(
-        told[64],
-        "448 more uses of APIs that go with Kubernetes 1.25"
+        found[64],
+        "36 more uses of APIs that Kubernetes 1.25 does not serve"
     );
-    assert!(told[65].starts_with("it may use more"));
-    let identity = |kind: &str, name: String| Identity {
-        group: String::new(),
-        kind: kind.into(),
-        namespace: "tide".into(),
-        name,
-    };
-    let kinds = [("ServiceAccount", "a"), ("Secret", "s")];
-    let many =
-        (0..1000).flat_map(|n| kinds.map(|(kind, name)| identity(kind, format!("{name}{n}"))));
-    let many: Vec<Identity> = many.collect();
-    let accounts = look::accounts(many.iter());
-    assert_eq!((accounts.len(), accounts[0].as_str()), (256, "tide:a0"));
 }
 
 fn offer(answer: Answer<'_>) -> Offer<'_> {
@@ -233,7 +168,7 @@ fn the_version_that_unblocks_is_one_that_can_be_installed_today() {
     };
     let whole = Answer::Package(&package);
     let upgrade = Remedy::Upgrade("1.1.0".to_owned());
-    let tide = instance("tide", "1", "x");
+    let tide = instance();
     assert_eq!(found(&tide, whole, 20), upgrade);
     assert_eq!(found(&tide, whole, 21), Remedy::None);
     assert_eq!(found(&tide, Answer::Absent, 20), Remedy::None);
@@ -273,7 +208,7 @@ fn the_version_that_unblocks_is_one_that_can_be_installed_today() {
 fn a_catalog_that_was_not_listed_yet_may_have_one() {
     let catalogs = Catalogs::default();
     let running = (Release::new(4, 20), None);
-    let found = remedy(&instance("tide", "1", "x"), None, &catalogs, running);
+    let found = remedy(&instance(), None, &catalogs, running);
     assert_eq!(
         found,
         Remedy::Unread("which catalogs there are is not known yet".to_owned())

@@ -1,7 +1,7 @@
 //! Back to an earlier revision: for failures of the rollout alone, and without loss of custom resources.
 
 use kube::api::PostParams;
-use manifests::api::instance::Rollback;
+use manifests::api::instance::{RemovedApi, Rollback};
 
 use super::*;
 use crate::support::crd;
@@ -92,6 +92,53 @@ async fn slow_rollout_is_rolled_back_after_an_explicit_deadline() {
         .observe("operand", json!({"observedGeneration": 3}))
         .await;
     fixture.has_reason("Stalled", "RolledBack").await;
+    fixture.uninstall().await;
+}
+
+// Each revision lists the uses of APIs that later versions of Kubernetes remove, and a rollback keeps the list.
+// parity: max-21
+#[tokio::test]
+async fn revisions_list_the_uses_of_removed_apis() {
+    let fixture = Fixture::new(running().await, "removed").await;
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
+        "metadata": {"name": "addresses", "namespace": fixture.namespace()},
+        "rules": [{"apiGroups": ["networking.k8s.io"], "resources": ["ipaddresses"], "verbs": ["get"]}],
+    });
+    fixture.install(&[role, fixture.map("changed", "1")]).await;
+    let listed = async || {
+        let revisions = fixture.read().await.status.unwrap().revisions;
+        let newest = revisions.into_iter().next_back().unwrap();
+        (newest.number, newest.removed_apis.unwrap())
+    };
+    let (number, first) = listed().await;
+    let text = format!(
+        "Role {}/addresses names the resource of IPAddress, of which Kubernetes 1.37 does not serve networking.k8s.io/v1beta1",
+        fixture.name
+    );
+    let found: Vec<_> = first
+        .iter()
+        .map(|used| (used.removed_in.as_str(), used.message.starts_with(&text)))
+        .collect();
+    assert_eq!((number, found), (1, vec![("1.37", true)]), "{first:?}");
+
+    fixture.upgrade("v2", &[fixture.map("changed", "2")]).await;
+    let becomes = async |expected: (i64, Vec<RemovedApi>)| {
+        within(
+            ROLLOUT_TIMEOUT,
+            "the list of the newest revision",
+            async || {
+                let found = listed().await;
+                (found == expected)
+                    .then_some(())
+                    .ok_or(format!("{found:?}"))
+            },
+        )
+        .await;
+    };
+    becomes((2, vec![])).await;
+    fixture.change(json!({"rollbackTo": 1})).await;
+    becomes((3, first)).await;
     fixture.uninstall().await;
 }
 

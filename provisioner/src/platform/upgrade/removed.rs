@@ -1,0 +1,65 @@
+//! The uses of APIs that the next minor version of Kubernetes removes, by one instance.
+
+use std::collections::BTreeSet;
+
+use convert::removal::calls::Calls;
+use manifests::{
+    api::{
+        instance::{BundleInstance, BundleInstanceStatus, InventoryKind, RemovedApi},
+        listing,
+    },
+    version::KubeVersion,
+};
+
+/// The maximum number of messages about one instance.
+const MAX_MESSAGES: usize = RemovedApi::MAX;
+
+/// Returns a message for each use; `None` if an older provisioner recorded a live revision.
+pub(super) fn messages(
+    instance: &BundleInstance,
+    calls: &Calls,
+    running: KubeVersion,
+) -> Option<Vec<String>> {
+    let Some(status) = &instance.status else {
+        return Some(Vec::new());
+    };
+    let next = KubeVersion::new(running.major, running.minor.saturating_add(1));
+    if status.live().next().is_none() && status.installed_bundle_name.is_some() {
+        return None;
+    }
+    let removed_in = format!("{}.{}", next.major, next.minor);
+    let mut uses = BTreeSet::new();
+    for revision in status.live() {
+        let removed = revision.removed_apis.as_ref()?.iter();
+        let removed = removed.filter(|removed| removed.removed_in == removed_in);
+        uses.extend(removed.map(|removed| removed.message.clone()));
+    }
+    let accounts = accounts(status, calls);
+    let called = calls.of(accounts.iter().map(String::as_str), running, next);
+    let messages = called.iter().map(ToString::to_string).chain(uses);
+    let mut messages: Vec<String> = messages.collect();
+    if messages.len() > MAX_MESSAGES {
+        let more = messages.len() - MAX_MESSAGES;
+        messages.truncate(MAX_MESSAGES);
+        messages.push(format!(
+            "{more} more uses of APIs that Kubernetes {removed_in} does not serve"
+        ));
+    }
+    Some(messages)
+}
+
+/// Returns the ServiceAccounts of an instance, as `namespace:name`, if any calls were counted.
+fn accounts(status: &BundleInstanceStatus, calls: &Calls) -> Vec<String> {
+    let inventory = status.inventory.as_ref().filter(|_| !calls.is_empty());
+    let kinds = inventory.map_or(&[][..], |inventory| &inventory.kinds);
+    let accounts = kinds.iter().filter(|kind| lists_accounts(kind));
+    accounts
+        .flat_map(|kind| listing::entries(std::slice::from_ref(kind)))
+        .map(|(identity, _)| format!("{}:{}", identity.namespace, identity.name))
+        .collect()
+}
+
+/// Reports whether a part of an inventory lists ServiceAccounts.
+pub fn lists_accounts(kind: &InventoryKind) -> bool {
+    kind.api_version == "v1" && kind.kind == "ServiceAccount"
+}
