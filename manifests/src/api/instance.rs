@@ -438,6 +438,13 @@ pub enum Cause {
     Migration,
 }
 
+impl RevisionStatus {
+    /// Reports whether the objects of the revision are in the cluster.
+    pub fn is_live(&self) -> bool {
+        self.state != RevisionState::Archived
+    }
+}
+
 impl BundleInstanceStatus {
     /// The value of `observedGeneration` before the provisioner has observed a generation, which the definition has as a
     /// default: without it kstatus takes a new object for a finished one.
@@ -446,7 +453,7 @@ impl BundleInstanceStatus {
     /// Returns the revisions whose objects are in the cluster, the newest first.
     pub fn live(&self) -> impl Iterator<Item = &RevisionStatus> {
         let revisions = self.revisions.iter().rev();
-        revisions.filter(|revision| revision.state != RevisionState::Archived)
+        revisions.filter(|revision| revision.is_live())
     }
 
     /// Returns the newest live revision. An archived one may have a higher number, if the record of a newer one was lost.
@@ -473,7 +480,7 @@ impl BundleInstanceStatus {
         let active = self.active().map(|active| active.number);
         self.revisions.iter().rev().filter(move |revision| {
             let is_superseded = active < Some(revision.number);
-            has_leftovers || is_superseded || revision.state != RevisionState::Archived
+            has_leftovers || is_superseded || revision.is_live()
         })
     }
 

@@ -50,7 +50,7 @@ const MAX_TAKEN: i64 = 8;
 /// Returns the newest live revision of a list.
 pub(super) fn newest_of(revisions: &mut [RevisionStatus]) -> Option<&mut RevisionStatus> {
     let mut revisions = revisions.iter_mut().rev();
-    revisions.find(|revision| revision.state != RevisionState::Archived)
+    revisions.find(|revision| revision.is_live())
 }
 
 /// Reports whether the status has lost the index of the installed objects.
@@ -130,7 +130,7 @@ pub(super) async fn rebuild_index(
             Err(store::Error::Request { source, .. }) => return Err(*source),
             Err(error) => {
                 warn!(number = revision.number, %error, "failed to read the record of a revision; the inventory lacks its objects");
-                if revision.state != RevisionState::Archived {
+                if revision.is_live() {
                     rebuilt.unread = Some(revision.number);
                 }
                 continue;

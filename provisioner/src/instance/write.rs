@@ -146,9 +146,8 @@ async fn patch(
 fn newest_version(instance: &BundleInstance, memory: &Memory) -> Option<String> {
     match &memory.status {
         Some(known) => {
-            let (written, _) = known.as_ref();
             let is_same = memory.written_generation == instance.metadata.generation;
-            is_same.then(|| written.to_string())
+            is_same.then(|| known.0.to_string())
         }
         None => instance.resource_version(),
     }

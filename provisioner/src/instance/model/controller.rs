@@ -208,7 +208,7 @@ impl Controller {
         let mut rebuilt = Rebuilt::default();
         for revision in status.indexed() {
             let Ok(record) = server.read(revision) else {
-                if revision.state != RevisionState::Archived {
+                if revision.is_live() {
                     rebuilt.unread = Some(revision.number);
                 }
                 continue;

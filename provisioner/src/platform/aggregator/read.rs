@@ -17,7 +17,7 @@ use manifests::{
     api::{
         bounds, condition,
         config::{ClusterOperator, ClusterVersion, ObjectReference},
-        instance::{BundleInstance, RevisionState},
+        instance::{BundleInstance, RevisionStatus},
         labels,
         operator_condition::{OperatorCondition, OperatorConditionSpec, OperatorConditionStatus},
         platform::PlatformOperator,
@@ -200,9 +200,7 @@ pub(super) fn instance(mut instance: BundleInstance) -> Option<BundleInstance> {
             inventory.kinds.retain(upgrade::lists_accounts);
             inventory.more = None;
         }
-        status
-            .revisions
-            .retain(|revision| revision.state != RevisionState::Archived);
+        status.revisions.retain(RevisionStatus::is_live);
         status.waiting = Vec::new();
         status.released = Vec::new();
         let needed = [

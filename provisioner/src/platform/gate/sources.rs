@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt as _;
 pub use manifests::api::identity::{Identity, identity, key};
 use manifests::api::{
-    instance::{BundleInstance, Constraint, RevisionState, RevisionStatus},
+    instance::{BundleInstance, Constraint, RevisionStatus},
     operator_condition::OperatorCondition,
 };
 use manifests::openshift::{INSTALLED_PROPERTIES_ANNOTATION, Release, maximum};
@@ -19,8 +19,8 @@ impl Operator {
     /// one with the lowest release counts.
     pub fn of_instance(instance: &BundleInstance, maxima: &Maxima) -> Option<Self> {
         let status = instance.status.as_ref()?;
-        let is_live = |revision: &&RevisionStatus| revision.state != RevisionState::Archived;
-        let live: Vec<&RevisionStatus> = status.revisions.iter().filter(is_live).collect();
+        let revisions = status.revisions.iter();
+        let live: Vec<&RevisionStatus> = revisions.filter(|it| it.is_live()).collect();
         let installed = status.installed_bundle_name.as_ref();
         if installed.is_none() && live.is_empty() {
             return None;
