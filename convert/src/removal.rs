@@ -139,14 +139,13 @@ pub fn between<'a>(
 
 /// Returns the uses of APIs that each later minor version of Kubernetes no longer serves, as far as removals are announced.
 /// Minor versions that remove nothing that the objects use are left out.
-pub fn later(objects: &[Object], running: KubeVersion) -> Vec<(u64, Removals)> {
+pub fn later(objects: &[Object], running: KubeVersion) -> Vec<(KubeVersion, Removals)> {
     let announced = ANNOUNCED.iter().map(|announced| announced.until);
     let last = announced.chain([KubeVersion::NEWEST.minor]).max();
-    let minors = running.minor.saturating_add(1)..=last.unwrap_or_default();
+    let minors = running.minor..last.unwrap_or_default();
     let removals = minors.map(|minor| {
-        let from = KubeVersion::new(running.major, minor - 1);
-        let to = KubeVersion::new(running.major, minor);
-        (minor, between(objects, from, to))
+        let from = KubeVersion::new(running.major, minor);
+        (from.next(), between(objects, from, from.next()))
     });
     removals
         .filter(|(_, removals)| !removals.found.is_empty())

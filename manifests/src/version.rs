@@ -93,6 +93,12 @@ impl KubeVersion {
     pub const fn new(major: u64, minor: u64) -> Self {
         Self { major, minor }
     }
+
+    /// Returns the next minor version.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self::new(self.major, self.minor.saturating_add(1))
+    }
 }
 
 impl Default for KubeVersion {

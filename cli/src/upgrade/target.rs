@@ -44,7 +44,7 @@ impl Releases {
             openshift,
             kubernetes,
         } = self;
-        let following = KubeVersion::new(kubernetes.major, kubernetes.minor.saturating_add(1));
+        let following = kubernetes.next();
         let openshift = openshift.map(Release::next);
         Self {
             openshift,

@@ -47,7 +47,7 @@ fn later_removals_are_found_by_minor_version() {
         let found = later(&objects, kube(running));
         let brief = found
             .iter()
-            .map(|(minor, removals)| (*minor, removals.found.len()));
+            .map(|(version, removals)| (version.minor, removals.found.len()));
         brief.collect::<Vec<_>>()
     };
     assert_eq!(found(24), [(25, 1), (37, 1), (38, 1)]);

@@ -181,7 +181,7 @@ pub(in crate::instance) async fn render(
             key: None,
             removed_apis: Some(removed_apis),
             provisioner: env!("CARGO_PKG_VERSION").to_owned(),
-            kubernetes: format!("{}.{}", kube_version.major, kube_version.minor),
+            kubernetes: kube_version.to_string(),
         },
         is_same_generation: instance
             .status
@@ -209,7 +209,7 @@ fn removed_apis(objects: &[Object], running: KubeVersion) -> Vec<RemovedApi> {
     let rest = || "more uses exist; this list is incomplete".to_owned();
     let found = removal::later(objects, running);
     let uses = found.iter().flat_map(|(minor, removals)| {
-        let removed_in = format!("{}.{minor}", running.major);
+        let removed_in = minor.to_string();
         let messages = removals.found.iter().map(ToString::to_string);
         let messages = messages.chain(removals.is_incomplete.then(rest));
         messages.map(move |message| RemovedApi {
