@@ -5,17 +5,22 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
+use manifests::api::bundle::Bundle;
 use unpacker::store::Hold;
+
+use super::{source, uid};
 
 /// The holds of uploads, by the uid of the Bundle.
 #[derive(Debug, Default)]
 pub(super) struct HeldUploads(Mutex<HashMap<String, Hold>>);
 
 impl HeldUploads {
-    /// Holds the upload of a Bundle until the Bundle is gone.
-    pub(super) fn keep(&self, uid: &str, hold: Hold) {
-        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        held.insert(uid.to_owned(), hold);
+    /// Holds the content of a Bundle until the Bundle is deleted, if the content is an upload.
+    pub(super) fn insert(&self, bundle: &Bundle, hold: Hold) {
+        if source::is_upload(&bundle.spec.source) {
+            let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            held.insert(uid(bundle).to_owned(), hold);
+        }
     }
 
     /// Releases the upload of a Bundle.

@@ -3,9 +3,12 @@
 use kube::ResourceExt;
 use manifests::{api::bundle::Bundle, content::Content, yaml};
 use tokio::task::{JoinError, spawn_blocking};
-use unpacker::{Digest, store};
+use unpacker::store::{self, Hold};
 
-use super::fetch::{self, Brought, Fetched};
+use super::{
+    fetch::{self, Brought, Fetched},
+    index::content,
+};
 use crate::context::Context;
 
 /// The reason why content cannot be had.
@@ -62,9 +65,7 @@ pub async fn convert<T: Send + 'static>(
     convert: impl FnOnce(&Content, yaml::Limits) -> T + Clone + Send + 'static,
 ) -> Result<Result<T, LoadError>, JoinError> {
     let name = || bundle.name_any();
-    let status = bundle.status.as_ref();
-    let digest = status.and_then(|status| status.content_digest.as_ref());
-    let Some(digest) = digest.and_then(|digest| digest.parse::<Digest>().ok()) else {
+    let Some(digest) = content(bundle) else {
         return Ok(Err(LoadError::NotUnpacked { bundle: name() }));
     };
     let failed = |source| LoadError::Store {
@@ -95,14 +96,15 @@ pub async fn convert<T: Send + 'static>(
 
 /// Reports whether the content store has the content of a Bundle.
 pub async fn is_stored(ctx: &Context, bundle: &Bundle) -> bool {
-    let status = bundle.status.as_ref();
-    let digest = status.and_then(|status| status.content_digest.as_ref());
-    let Some(digest) = digest.and_then(|digest| digest.parse::<Digest>().ok()) else {
-        return false;
-    };
+    hold(ctx, bundle).await.is_some()
+}
+
+/// Holds the content of a Bundle, if the content store has it.
+pub(super) async fn hold(ctx: &Context, bundle: &Bundle) -> Option<Hold> {
+    let digest = content(bundle)?;
     let store = ctx.store.clone();
     let hold = spawn_blocking(move || store.hold(&digest)).await;
-    matches!(hold, Ok(Ok(_)))
+    hold.ok()?.ok()
 }
 
 /// Fetches a Bundle's content once more for a store that does not have it on its disk.

@@ -11,7 +11,7 @@ use manifests::api::{
     bundle::{Bundle, Facts, Phase},
     condition::reason::ENTRY_REFUSED,
 };
-use tokio::{sync::Semaphore, task::spawn_blocking, time::timeout};
+use tokio::{sync::Semaphore, time::timeout};
 use unpacker::{Digest, job::chain, store::Hold};
 
 use super::{
@@ -19,7 +19,7 @@ use super::{
     fetch::{self, ApiError, Brought, Fetched},
     held_uploads::HeldUploads,
     index::Index,
-    job, source,
+    job, load, source,
     status::{Outcome, Unpacked, is_lost, is_unpacked},
     uid,
     write::write,
@@ -207,23 +207,13 @@ async fn is_settled(shared: &Shared, bundle: &Bundle) -> bool {
     if bundle.metadata.deletion_timestamp.is_some() {
         return true;
     }
-    let digest = bundle
-        .status
-        .as_ref()
-        .and_then(|status| status.content_digest.as_ref());
-    let Some(digest) = digest.and_then(|digest| digest.parse::<Digest>().ok()) else {
-        return false;
-    };
     if !is_unpacked(bundle) || class_of(bundle).is_none() {
         return false;
     }
-    let store = shared.ctx.store.clone();
-    let Ok(Ok(hold)) = spawn_blocking(move || store.hold(&digest)).await else {
+    let Some(hold) = load::hold(&shared.ctx, bundle).await else {
         return false;
     };
-    if source::is_upload(&bundle.spec.source) {
-        shared.held.keep(uid(bundle), hold);
-    }
+    shared.held.insert(bundle, hold);
     true
 }
 
@@ -354,9 +344,7 @@ async fn bring(shared: &Shared, bundle: &Bundle, class: Class) -> Result<Work, E
             Err(work) => return Ok(work),
         },
     };
-    if source::is_upload(&bundle.spec.source) {
-        shared.held.keep(uid(bundle), stored.hold.clone());
-    }
+    shared.held.insert(bundle, stored.hold.clone());
     let unpacked = Unpacked {
         resolved,
         digest,
