@@ -92,9 +92,10 @@ pub fn write(root: &Path, path: &str, bytes: impl AsRef<[u8]>) {
     fs::write(path, bytes).unwrap();
 }
 
-/// Writes an executable script. A shell writes the file: a child that another test starts meanwhile would inherit the open
-/// file from this process, and the kernel runs no file that is open for writing (`ETXTBSY`).
+/// Writes an executable script, and the directories above it. A shell writes the file: a child of another test would inherit
+/// the open file from this process, and the kernel runs no file that is open for writing (`ETXTBSY`).
 pub fn write_program(path: &Path, script: &str) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
     let mut shell = Command::new("sh")
         .args(["-c", r#"cat >"$0" && chmod 755 "$0""#])
         .arg(path)

@@ -35,7 +35,6 @@ impl Stage {
         crate::world::install(&cluster, &install::Options::default()).await;
         let account = crate::world::provisioner_account(&cluster).await;
         let provisioner = Provisioner::beside(&binary(), &account.1);
-        fs::create_dir(path("bin")).unwrap();
         let wrapper = format!(
             "#!/bin/sh\ncase $1 in install | content | adopt) set -- \"$@\" --content-address {} ;; esac\nexec {} \"$@\"\n",
             provisioner.content(),

@@ -13,7 +13,10 @@ use kube::{
     core::{ApiResource, DynamicObject},
     discovery::{Discovery, verbs},
 };
-use manifests::content::Content;
+use manifests::{
+    api::{self, instance::BundleInstance},
+    content::Content,
+};
 use tempfile::TempDir;
 use tests::Registry;
 use tokio::time::sleep;
@@ -150,14 +153,7 @@ impl Place {
     /// Returns the size of the objects by which the provisioner records the instances, as etcd stores them: custom resources
     /// as JSON, and of Secrets the data. Not counted are the metadata of Secrets, and former versions before a compaction.
     pub(crate) async fn recorded(&self) -> Recorded {
-        let size = async |plural: &str, kind: &str| {
-            let resource = ApiResource {
-                group: "core.rukpak.io".into(),
-                version: "v1alpha1".into(),
-                api_version: "core.rukpak.io/v1alpha1".into(),
-                kind: kind.into(),
-                plural: plural.into(),
-            };
+        let size = async |resource: ApiResource| {
             let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
             let all = api.list(&ListParams::default()).await.unwrap();
             let sizes = all
@@ -171,8 +167,8 @@ impl Place {
             .iter()
             .flat_map(|secret| secret.data.iter().flatten());
         Recorded {
-            instances: size("bundleinstances", "BundleInstance").await,
-            bundles: size("bundles", "Bundle").await,
+            instances: size(ApiResource::erase::<BundleInstance>(&())).await,
+            bundles: size(ApiResource::erase::<api::bundle::Bundle>(&())).await,
             secrets: data.map(|(_, data)| data.0.len()).sum(),
         }
     }

@@ -129,8 +129,7 @@ fn credential_helpers_are_asked() {
     let script = format!(
         "#!/bin/sh\nread -r server\n[ \"$1 $server\" = 'get {host}' ] || {{ echo 'credentials not found in native keychain'; exit 1; }}\ncat <<'END'\n{answer}\nEND\n"
     );
-    let path = desk.file("bin/docker-credential-drawer", "");
-    write_program(path.as_ref(), &script);
+    write_program(&desk.place.path("bin/docker-credential-drawer"), &script);
     for config in [
         serde_json::json!({"credsStore": "drawer"}),
         serde_json::json!({"credHelpers": {host: "drawer"}}),
