@@ -50,7 +50,7 @@ pub struct Context {
     pub pulling: Arc<Pulling>,
     /// What catalogs offer.
     pub catalogs: Arc<Catalogs>,
-    /// What instances use of APIs that go.
+    /// The calls to removed APIs that the cluster counted.
     pub uses: Arc<Uses>,
     /// Counters.
     pub metrics: Arc<Metrics>,

@@ -11,8 +11,8 @@
 //! ```
 //!
 //! These are plain functions over values: nothing is asked of anybody. What acts on them is in [`operator`], for each
-//! platform operator, and in the aggregator, for all of them; what is used of APIs that go, and so has to be asked for, is
-//! in [`upgrade`].
+//! platform operator, and in the aggregator, for all of them; [`upgrade`] follows the calls to removed APIs that a cluster
+//! counts.
 
 pub mod aggregate;
 pub(crate) mod aggregator;

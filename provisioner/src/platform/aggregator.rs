@@ -20,7 +20,6 @@ mod read;
 mod subscribed;
 
 use std::{
-    cell::Cell,
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -278,12 +277,7 @@ impl Shared {
             upgrade::remedy(instance, owner, catalogs, (release, kubernetes))
         };
         let running = kubernetes.map(|version| KubeVersion::new(version.major, version.minor));
-        let users = Cell::new(0);
-        let removed = |instance: &BundleInstance| {
-            let removed = self.ctx.uses.of(instance, running?)?;
-            users.set(users.get() + usize::from(!removed.is_empty()));
-            Some(removed)
-        };
+        let removed = |instance: &BundleInstance| self.ctx.uses.messages(instance, running?);
         let outside = Outside {
             release: settings.release.as_deref(),
             system_namespace: &settings.system_namespace,
@@ -296,14 +290,13 @@ impl Shared {
             minor: kubernetes.map(|it| format!("{}.{}", it.major, it.minor)),
             now,
         };
-        let decided = decide(&self.facts(), &outside);
-        self.ctx.metrics.instances_with_apis_that_go(users.get());
-        decided
+        decide(&self.facts(), &outside)
     }
 
     fn count(&self, decided: &Decided) {
         let metrics = &self.ctx.metrics;
         metrics.gate(&decided.verdict);
+        metrics.instances_with_apis_that_go(decided.users);
         if let Some(tally) = decided.tally {
             metrics.platform_operators(tally, &decided.operators);
         }

@@ -16,8 +16,6 @@ mod removed;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{PoisonError, RwLock};
-
 use catalog::{
     choose::{self, Ahead, Followed, Installed, Offer, Request},
     model::{PLAIN_V0, REGISTRY_V1, Release as Packed},
@@ -43,33 +41,30 @@ pub use self::removed::lists_accounts;
 /// The calls to removed APIs that the cluster counted.
 #[derive(Debug, Default)]
 pub struct Uses {
-    calls: RwLock<Calls>,
-    changes: watch::Sender<u64>,
+    calls: watch::Sender<Calls>,
 }
 
 // === impl Uses ===
 
 impl Uses {
     /// Returns a message for each use of an API that the next minor version of Kubernetes removes, by an instance on a cluster
-    /// that runs `running`; `None` if an older provisioner recorded a live revision.
-    pub fn of(&self, instance: &BundleInstance, running: KubeVersion) -> Option<Vec<String>> {
-        let calls = self.calls.read().unwrap_or_else(PoisonError::into_inner);
-        removed::messages(instance, &calls, running)
+    /// that runs `running`; `None` if a live revision does not list its uses, because an older provisioner recorded it.
+    pub fn messages(&self, instance: &BundleInstance, running: KubeVersion) -> Option<Vec<String>> {
+        removed::messages(instance, &self.calls.borrow(), running)
     }
 
-    /// Counts the changes of the counted calls.
-    pub fn changes(&self) -> watch::Receiver<u64> {
-        self.changes.subscribe()
+    /// Notifies of other counted calls.
+    pub fn changes(&self) -> watch::Receiver<Calls> {
+        self.calls.subscribe()
     }
 
     /// Replaces the counted calls.
     fn count(&self, counted: Calls) {
-        let mut calls = self.calls.write().unwrap_or_else(PoisonError::into_inner);
-        if *calls != counted {
+        self.calls.send_if_modified(|calls| {
+            let is_other = *calls != counted;
             *calls = counted;
-            self.changes
-                .send_modify(|changes| *changes = changes.wrapping_add(1));
-        }
+            is_other
+        });
     }
 }
 

@@ -227,7 +227,7 @@ fn begin(
         let run = aggregator::run(ctx.clone(), stop.clone());
         part(&mut parts.work, "the aggregator", run);
         let run = upgrade::run(ctx.clone(), stop.clone());
-        part(&mut parts.work, "the look at APIs that go", run);
+        part(&mut parts.work, "the counts of API calls", run);
     }
     if controllers.platform {
         let run = operator::run(ctx.clone(), stop.clone());

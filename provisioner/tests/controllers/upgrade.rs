@@ -78,7 +78,7 @@ async fn count(cluster: &Cluster, account: &str) {
 
 // parity: max-21
 #[tokio::test]
-async fn counted_calls_to_removed_apis_are_followed_while_the_cluster_serves_them() {
+async fn counted_calls_are_followed() {
     let cluster = without_controllers().await;
     prepare(&cluster).await;
     count(&cluster, "default:tide").await;
@@ -108,7 +108,10 @@ async fn counted_calls_to_removed_apis_are_followed_while_the_cluster_serves_the
     let mut changes = ctx.uses.changes();
     let becomes = async |expected: &[&str]| {
         eventually("the messages about removed APIs", async || {
-            let found = ctx.uses.of(&instance, KubeVersion::new(1, 36)).unwrap();
+            let found = ctx
+                .uses
+                .messages(&instance, KubeVersion::new(1, 36))
+                .unwrap();
             if found == expected {
                 Ok(())
             } else {

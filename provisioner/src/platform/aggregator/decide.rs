@@ -48,8 +48,8 @@ pub(super) struct Outside<'a> {
     pub(super) kept: Option<Arc<Maxima>>,
     /// What can be done about an instance, of this platform operator, that runs on a release and not on the next one.
     pub(super) remedy: &'a Remedies<'a>,
-    /// What an instance uses of APIs that Kubernetes' next minor version does not serve, each in a sentence; nothing before
-    /// it was looked at.
+    /// Returns a message for each use of an API that the next minor version of Kubernetes removes; `None` if a live revision
+    /// does not list its uses.
     pub(super) removed: &'a dyn Fn(&BundleInstance) -> Option<Vec<String>>,
     /// What was written last.
     pub(super) written: &'a Written,
@@ -70,6 +70,8 @@ pub(super) struct Written {
 #[derive(Debug)]
 pub(super) struct Decided {
     pub(super) verdict: Verdict,
+    /// The number of instances that use removed APIs.
+    pub(super) users: usize,
     /// How many platform operators there are, unless they cannot be listed.
     pub(super) tally: Option<Tally>,
     /// Which there are, and whether each is installed.
@@ -116,6 +118,7 @@ pub(super) fn decide(facts: &Facts, outside: &Outside<'_>) -> Option<Decided> {
     let keeps = is_read && cluster != Cluster::Kubernetes;
     let maxima = keeps.then(|| keeping.clone());
     let mut installed = instances(facts, &cluster, &counting, &before.concerns, outside);
+    let users = installed.iter().filter(|it| !it.removed.is_empty()).count();
     installed.extend(services(facts, &entries, &counting));
     let verdict = judge(&cluster, &installed, &errors(facts));
     let known = facts.version.get(CLUSTER_VERSION);
@@ -147,6 +150,7 @@ pub(super) fn decide(facts: &Facts, outside: &Outside<'_>) -> Option<Decided> {
         report,
         recheck,
         verdict,
+        users,
     })
 }
 
@@ -262,7 +266,7 @@ fn instances(
         operator.refusal = condition.and_then(|name| refusal(known, &operator.namespace, name));
         operator.removed = match (outside.removed)(instance) {
             Some(removed) => removed,
-            // What was told of it before counts until it was looked at.
+            // The last published warnings count.
             None => warned(concerns, &operator),
         };
         if let Cluster::OpenShift(Ok(release)) = cluster

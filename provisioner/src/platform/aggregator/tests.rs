@@ -361,7 +361,7 @@ fn what_upgrades_break_is_a_warning_of_the_gate() {
     let line = format!("Ready for upgrade\n- ns/etcd: Warning: {word}");
     assert_eq!(found.verdict.message, line);
 
-    // Another process has not looked at it yet: what was told of it counts until then.
+    // A live revision does not list its uses: the last published warnings count.
     let mut operator = ClusterOperator::new(AGGREGATED, ClusterOperatorSpec {});
     operator.status = Some(aggregated(found));
     facts.aggregated.put(AGGREGATED.into(), operator);

@@ -14,7 +14,7 @@ use manifests::{
 /// The maximum number of messages about one instance.
 const MAX_MESSAGES: usize = RemovedApi::MAX;
 
-/// Returns a message for each use; `None` if an older provisioner recorded a live revision.
+/// Returns a message for each use; `None` if a live revision does not list its uses.
 pub(super) fn messages(
     instance: &BundleInstance,
     calls: &Calls,
@@ -23,11 +23,11 @@ pub(super) fn messages(
     let Some(status) = &instance.status else {
         return Some(Vec::new());
     };
-    let next = KubeVersion::new(running.major, running.minor.saturating_add(1));
+    let next = running.next();
     if status.live().next().is_none() && status.installed_bundle_name.is_some() {
         return None;
     }
-    let removed_in = format!("{}.{}", next.major, next.minor);
+    let removed_in = next.to_string();
     let mut uses = BTreeSet::new();
     for revision in status.live() {
         let removed = revision.removed_apis.as_ref()?.iter();

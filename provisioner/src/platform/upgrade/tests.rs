@@ -1,4 +1,4 @@
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
 use catalog::{
     choose::{Answer, Offer},
@@ -13,11 +13,11 @@ use serde_json::{Value, json};
 
 use super::{removed::messages, *};
 
-fn instance() -> Arc<BundleInstance> {
+fn instance() -> BundleInstance {
     with_revisions(&json!([]))
 }
 
-fn with_revisions(revisions: &Value) -> Arc<BundleInstance> {
+fn with_revisions(revisions: &Value) -> BundleInstance {
     let accounts: Vec<String> = (0..100)
         .map(|number| format!("tide/a{number} 0f1e2d3c4b5a"))
         .collect();
@@ -38,7 +38,7 @@ fn with_revisions(revisions: &Value) -> Arc<BundleInstance> {
             "revisions": revisions,
         },
     });
-    Arc::new(serde_json::from_value(value).unwrap())
+    serde_json::from_value(value).unwrap()
 }
 
 fn counted(account: &str, until: &str) -> Calls {
@@ -91,7 +91,7 @@ fn live_revisions_and_counted_calls_use_removed_apis() {
             .map(|found| found.iter().map(String::as_str).collect());
         assert_eq!(found, expected, "{revisions}");
     }
-    let mut absent = BundleInstance::clone(&instance());
+    let mut absent = instance();
     absent.status.as_mut().unwrap().installed_bundle_name = None;
     assert_eq!(
         messages(&absent, &none(), KubeVersion::new(1, 24)),
@@ -175,7 +175,7 @@ fn the_version_that_unblocks_is_one_that_can_be_installed_today() {
     let unread = Remedy::Unread("catalog ours/mine cannot be read now".to_owned());
     assert_eq!(found(&tide, Answer::Pending, 20), unread);
     assert_eq!(found(&tide, Answer::Unknown("away"), 20), unread);
-    let mut nameless = BundleInstance::clone(&tide);
+    let mut nameless = tide.clone();
     let facts = &mut nameless.status.as_mut().unwrap().facts;
     (facts.package, facts.cluster_service_version) = (None, None);
     assert_eq!(found(&nameless, whole, 20), Remedy::None);

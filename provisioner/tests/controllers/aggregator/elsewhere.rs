@@ -71,11 +71,11 @@ async fn a_cluster_without_cluster_operators_has_a_gate_as_well() {
     let words = "Ready for upgrade\n- moon-system/moon: Warning: ClusterRole moon-reader names the resource of IPAddress, of which \
                  Kubernetes 1.37 does not serve";
     let warned = |it: &PlatformStatus| {
-        let told = condition(&it.status.as_ref()?.conditions, "Upgradeable")?;
-        let is_told = told.status == "True"
-            && told.reason == "RemovedAPIsInUse"
-            && told.message.starts_with(words);
-        is_told.then_some(())
+        let upgradeable = condition(&it.status.as_ref()?.conditions, "Upgradeable")?;
+        let has_warning = upgradeable.status == "True"
+            && upgradeable.reason == "RemovedAPIsInUse"
+            && upgradeable.message.starts_with(words);
+        has_warning.then_some(())
     };
     wait_for(platform.world.api(), NAME, "warned", warned).await;
 
