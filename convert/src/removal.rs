@@ -138,7 +138,7 @@ pub fn between<'a>(
 }
 
 /// Returns the uses of APIs that each later minor version of Kubernetes no longer serves, as far as removals are announced.
-/// Minor versions that remove nothing that the objects use are left out.
+/// Minor versions without a known or possible use are left out.
 pub fn later(objects: &[Object], running: KubeVersion) -> Vec<(KubeVersion, Removals)> {
     let announced = ANNOUNCED.iter().map(|announced| announced.until);
     let last = announced.chain([KubeVersion::NEWEST.minor]).max();
@@ -148,7 +148,7 @@ pub fn later(objects: &[Object], running: KubeVersion) -> Vec<(KubeVersion, Remo
         (from.next(), between(objects, from, from.next()))
     });
     removals
-        .filter(|(_, removals)| !removals.found.is_empty())
+        .filter(|(_, removals)| !removals.found.is_empty() || removals.is_incomplete)
         .collect()
 }
 

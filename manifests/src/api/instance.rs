@@ -384,8 +384,8 @@ pub struct RevisionStatus {
     /// The time at which all objects had been applied; the progress deadline starts then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub applied: Option<Time>,
-    /// The uses of APIs that a later minor version of Kubernetes removes, the earliest removal first. Not set if an older
-    /// provisioner recorded the revision.
+    /// The uses of APIs that a later minor version of Kubernetes removes, the earliest removal first. Not set while the uses
+    /// are unknown, and for archived revisions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = RemovedApi::MAX))]
     pub removed_apis: Option<Vec<RemovedApi>>,
@@ -407,7 +407,7 @@ impl RemovedApi {
     /// The maximum number of uses that a revision lists.
     pub const MAX: usize = 64;
     /// The maximum length of a message, in characters.
-    pub const MAX_MESSAGE: usize = 1024;
+    pub const MAX_MESSAGE: usize = 512;
 }
 
 /// The state of a revision.
@@ -442,6 +442,12 @@ impl RevisionStatus {
     /// Reports whether the objects of the revision are in the cluster.
     pub fn is_live(&self) -> bool {
         self.state != RevisionState::Archived
+    }
+
+    /// Marks the revision as archived. The uses of removed APIs go: only those of live revisions count.
+    pub fn archive(&mut self) {
+        self.state = RevisionState::Archived;
+        self.removed_apis = None;
     }
 }
 

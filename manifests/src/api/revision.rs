@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     bundle::{BundleSource, Facts},
-    instance::{InstalledBundle, RemovedApi},
+    instance::InstalledBundle,
 };
 
 /// The origin of the objects of a revision.
@@ -27,9 +27,6 @@ pub struct RevisionDetails {
     /// the revision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// The uses of APIs that a later minor version of Kubernetes removes. `None`: an older provisioner recorded the revision.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub removed_apis: Option<Vec<RemovedApi>>,
     /// The version of the provisioner that rendered the objects.
     pub provisioner: String,
     /// The version of Kubernetes that the objects were rendered for, as `1.36`.

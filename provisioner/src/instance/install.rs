@@ -4,6 +4,7 @@ pub(super) mod attempt;
 mod converted;
 pub(super) mod key;
 pub(super) mod recreate;
+pub(super) mod removed_apis;
 mod step;
 mod words;
 

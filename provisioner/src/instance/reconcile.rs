@@ -120,6 +120,9 @@ pub(super) async fn reconcile(
         {
             return Ok(Action::requeue(sooner(Some(left), again).unwrap_or(left)));
         }
+        if is_ours {
+            install::removed_apis::complete(&instance, &shared, &mut status).await;
+        }
         if status != before || memory.bundles.is_some() {
             let written = write_status(&instance, &shared, &mut memory, &status).await?;
             if written == Written::Withheld {

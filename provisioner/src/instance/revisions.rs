@@ -362,7 +362,7 @@ pub(super) fn listed(
         service_account: rendered.account.clone(),
         created: Time(now),
         applied: None,
-        removed_apis: details.removed_apis.clone(),
+        removed_apis: rendered.removed_apis.clone(),
     }
 }
 
@@ -391,7 +391,7 @@ pub(super) fn cause(status: &BundleInstanceStatus, rendered: &Rendered) -> Cause
 pub(super) fn add(revisions: &mut Vec<RevisionStatus>, revision: RevisionStatus) {
     for older in revisions.iter_mut() {
         if older.state == RevisionState::RollingOut {
-            older.state = RevisionState::Archived;
+            older.archive();
         }
     }
     revisions.push(revision);
@@ -401,11 +401,11 @@ pub(super) fn add(revisions: &mut Vec<RevisionStatus>, revision: RevisionStatus)
 pub(super) fn promote(status: &mut BundleInstanceStatus) {
     let newest = status.newest().map(|newest| newest.number);
     for revision in &mut status.revisions {
-        revision.state = if Some(revision.number) == newest {
-            RevisionState::Active
+        if Some(revision.number) == newest {
+            revision.state = RevisionState::Active;
         } else {
-            RevisionState::Archived
-        };
+            revision.archive();
+        }
     }
     status.previous_bundle_name = None;
     status.previous = None;

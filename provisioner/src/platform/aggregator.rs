@@ -277,7 +277,7 @@ impl Shared {
             upgrade::remedy(instance, owner, catalogs, (release, kubernetes))
         };
         let running = kubernetes.map(|version| KubeVersion::new(version.major, version.minor));
-        let removed = |instance: &BundleInstance| self.ctx.uses.messages(instance, running?);
+        let removed = |instance: &BundleInstance| self.ctx.uses.removed(instance, running);
         let outside = Outside {
             release: settings.release.as_deref(),
             system_namespace: &settings.system_namespace,

@@ -36,7 +36,7 @@ use super::{
 };
 use crate::{catalogs::Catalogs, context::Context};
 
-pub use self::removed::lists_accounts;
+pub use self::removed::{Removed, lists_accounts};
 
 /// The calls to removed APIs that the cluster counted.
 #[derive(Debug, Default)]
@@ -47,10 +47,11 @@ pub struct Uses {
 // === impl Uses ===
 
 impl Uses {
-    /// Returns a message for each use of an API that the next minor version of Kubernetes removes, by an instance on a cluster
-    /// that runs `running`; `None` if a live revision does not list its uses, because an older provisioner recorded it.
-    pub fn messages(&self, instance: &BundleInstance, running: KubeVersion) -> Option<Vec<String>> {
-        removed::messages(instance, &self.calls.borrow(), running)
+    /// Returns the uses of APIs that the next minor version of Kubernetes removes, by an instance on a cluster that runs
+    /// `running`, if the version is known.
+    pub fn removed(&self, instance: &BundleInstance, running: Option<KubeVersion>) -> Removed {
+        let of = |running| removed::removed(instance, &self.calls.borrow(), running);
+        running.map_or_else(Removed::unknown, of)
     }
 
     /// Notifies of other counted calls.

@@ -108,10 +108,8 @@ async fn counted_calls_are_followed() {
     let mut changes = ctx.uses.changes();
     let becomes = async |expected: &[&str]| {
         eventually("the messages about removed APIs", async || {
-            let found = ctx
-                .uses
-                .messages(&instance, KubeVersion::new(1, 36))
-                .unwrap();
+            let removed = ctx.uses.removed(&instance, Some(KubeVersion::new(1, 36)));
+            let found = removed.messages;
             if found == expected {
                 Ok(())
             } else {

@@ -183,7 +183,9 @@ pub(in crate::instance) fn described(
     if let Some(newest) = revisions::newest_of(&mut revisions) {
         newest.bundle.clone_from(&details.bundle.name);
         newest.template_hash.clone_from(&details.template_hash);
-        newest.removed_apis.clone_from(&details.removed_apis);
+        if rendered.removed_apis.is_some() {
+            newest.removed_apis.clone_from(&rendered.removed_apis);
+        }
     }
     Done {
         bundle: details.bundle.name.clone(),

@@ -1,7 +1,7 @@
 //! From a Bundle's stored content to objects for this cluster.
 
 use apply::revision::{self, Revision};
-use convert::{Class as Format, Options, facts::Facts, overlay::DeploymentConfig, removal};
+use convert::{Class as Format, Options, facts::Facts, overlay::DeploymentConfig};
 use kube::ResourceExt as _;
 use manifests::{
     api::{
@@ -11,14 +11,16 @@ use manifests::{
         labels,
         revision::RevisionDetails,
     },
-    object::{Object, shortened},
+    object::Object,
     openshift::{MaxOpenShiftVersion, Spelling},
-    version::KubeVersion,
 };
 
-use super::super::{
-    memory::Shared,
-    outcome::{Failure, Remedy, Retry},
+use super::{
+    super::{
+        memory::Shared,
+        outcome::{Failure, Remedy, Retry},
+    },
+    removed_apis,
 };
 use crate::{account, bundle};
 
@@ -39,6 +41,8 @@ pub(in crate::instance) struct Rendered {
     pub(in crate::instance) account: Option<ServiceAccountRef>,
     /// The details that are recorded beside the objects.
     pub(in crate::instance) details: RevisionDetails,
+    /// The uses of APIs that a later minor version of Kubernetes removes; `None` for the objects of a record.
+    pub(in crate::instance) removed_apis: Option<Vec<RemovedApi>>,
     /// Whether the spec is that of the last status, so that another digest comes from the provisioner or the cluster.
     pub(in crate::instance) is_same_generation: bool,
 }
@@ -81,6 +85,7 @@ impl Rendered {
             namespace: header.namespace,
             account,
             details: header.details,
+            removed_apis: None,
             is_same_generation: true,
         }
     }
@@ -128,7 +133,7 @@ pub(in crate::instance) async fn render(
     let work = move |content: &_, limits| {
         let conversion = convert::plain(content, &Options { limits, ..options });
         let objects = conversion.objects.as_deref().unwrap_or_default();
-        let removed_apis = removed_apis(objects, kube_version);
+        let removed_apis = removed_apis::uses(objects, kube_version);
         (conversion, removed_apis)
     };
     let converted = bundle::convert(ctx, bundle, work).await.map_err(|error| {
@@ -179,10 +184,10 @@ pub(in crate::instance) async fn render(
             source: status.resolved_source,
             facts: status.facts,
             key: None,
-            removed_apis: Some(removed_apis),
             provisioner: env!("CARGO_PKG_VERSION").to_owned(),
             kubernetes: kube_version.to_string(),
         },
+        removed_apis: Some(removed_apis),
         is_same_generation: instance
             .status
             .as_ref()
@@ -202,64 +207,4 @@ fn deployment_config(instance: &BundleInstance) -> Result<Option<DeploymentConfi
             let name = instance.name_any();
             format!("spec.config of BundleInstance {name}: {error}")
         })
-}
-
-/// Returns the uses of APIs that a later minor version of Kubernetes removes.
-fn removed_apis(objects: &[Object], running: KubeVersion) -> Vec<RemovedApi> {
-    let rest = || "more uses exist; this list is incomplete".to_owned();
-    let found = removal::later(objects, running);
-    let uses = found.iter().flat_map(|(minor, removals)| {
-        let removed_in = minor.to_string();
-        let messages = removals.found.iter().map(ToString::to_string);
-        let messages = messages.chain(removals.is_incomplete.then(rest));
-        messages.map(move |message| RemovedApi {
-            removed_in: removed_in.clone(),
-            message: shortened(&message, RemovedApi::MAX_MESSAGE - 1),
-        })
-    });
-    let mut uses: Vec<RemovedApi> = uses.take(RemovedApi::MAX + 1).collect();
-    if uses.len() > RemovedApi::MAX {
-        uses.truncate(RemovedApi::MAX);
-        if let Some(last) = uses.last_mut() {
-            last.message = rest();
-        }
-    }
-    uses
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn removed_apis_are_listed_up_to_a_maximum() {
-        let budget = |number: usize| {
-            let value = json!({
-                "apiVersion": "policy/v1beta1", "kind": "PodDisruptionBudget",
-                "metadata": {"name": format!("{number:03}{}", "x".repeat(2000)), "namespace": "tide"},
-            });
-            Object::try_from(value).unwrap()
-        };
-        let budgets: Vec<Object> = (0..100).map(budget).collect();
-        let running = KubeVersion::new(1, 24);
-        for (count, last) in ::tests::rows![
-            1 => "PodDisruptionBudget tide/000xxx";
-            64 => "PodDisruptionBudget tide/063xxx";
-            65 => "more uses exist";
-            100 => "more uses exist";
-        ] {
-            let found = removed_apis(&budgets[..count], running);
-            assert_eq!(found.len(), count.min(RemovedApi::MAX));
-            assert!(found.iter().all(|found| found.removed_in == "1.25"));
-            assert!(
-                found
-                    .iter()
-                    .all(|found| found.message.chars().count() <= RemovedApi::MAX_MESSAGE)
-            );
-            assert!(found[found.len() - 1].message.starts_with(last), "{count}");
-        }
-        assert_eq!(removed_apis(&budgets, KubeVersion::new(1, 25)), []);
-    }
 }

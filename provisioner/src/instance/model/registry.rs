@@ -117,6 +117,7 @@ impl Registry {
                 template_hash: bundle.labels().get(labels::TEMPLATE_HASH).cloned(),
                 ..RevisionDetails::default()
             },
+            removed_apis: Some(Vec::new()),
             is_same_generation: generation == server.instance.metadata.generation,
         })
     }

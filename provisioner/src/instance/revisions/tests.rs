@@ -102,7 +102,12 @@ fn promotion_archives_all_older_revisions() {
         status.live().map(|live| live.number).collect::<Vec<_>>(),
         [4, 3, 2]
     );
+    for revision in &mut status.revisions {
+        revision.removed_apis = Some(Vec::new());
+    }
     promote(&mut status);
+    let listed = status.revisions.iter().map(|it| it.removed_apis.is_some());
+    assert_eq!(listed.collect::<Vec<_>>(), [false, false, false, true]);
     let states: Vec<RevisionState> = status.revisions.iter().map(|it| it.state).collect();
     assert_eq!(states, [Archived, Archived, Archived, Active]);
 }

@@ -28,6 +28,7 @@ use crate::{
     platform::{
         aggregate::{self, AGGREGATED, Input, Output, Tally},
         gate::{self, Cluster, Identity, Operator, Remedy, Verdict, judge, olm::Reading},
+        upgrade::Removed,
     },
 };
 
@@ -48,9 +49,8 @@ pub(super) struct Outside<'a> {
     pub(super) kept: Option<Arc<Maxima>>,
     /// What can be done about an instance, of this platform operator, that runs on a release and not on the next one.
     pub(super) remedy: &'a Remedies<'a>,
-    /// Returns a message for each use of an API that the next minor version of Kubernetes removes; `None` if a live revision
-    /// does not list its uses.
-    pub(super) removed: &'a dyn Fn(&BundleInstance) -> Option<Vec<String>>,
+    /// Returns the uses of APIs that the next minor version of Kubernetes removes.
+    pub(super) removed: &'a dyn Fn(&BundleInstance) -> Removed,
     /// What was written last.
     pub(super) written: &'a Written,
     /// The minor version of Kubernetes, where it is known.
@@ -264,11 +264,13 @@ fn instances(
         let facts = &instance.status.as_ref()?.facts;
         let condition = facts.cluster_service_version.as_deref();
         operator.refusal = condition.and_then(|name| refusal(known, &operator.namespace, name));
-        operator.removed = match (outside.removed)(instance) {
-            Some(removed) => removed,
-            // The last published warnings count.
-            None => warned(concerns, &operator),
-        };
+        let removed = (outside.removed)(instance);
+        operator.removed = removed.messages;
+        if removed.is_incomplete {
+            // The last published warnings count, too.
+            let warned = warned(concerns, &operator);
+            operator.removed.extend(warned);
+        }
         if let Cluster::OpenShift(Ok(release)) = cluster
             && operator.blocks(*release)
         {

@@ -25,6 +25,7 @@ use crate::{
     platform::{
         aggregate::AGGREGATED,
         gate::{Identity, Remedy},
+        upgrade::Removed,
     },
 };
 
@@ -73,7 +74,7 @@ struct Said {
     /// The lowest value of all catalogs; `None` if there is only the catalog of the Subscription.
     lowest: Option<maxima::Said>,
     kept: Option<Arc<Maxima>>,
-    removed: Option<Vec<String>>,
+    removed: Removed,
     release: Option<&'static str>,
     written: Written,
 }
@@ -85,7 +86,7 @@ impl Default for Said {
             subscribed: None,
             lowest: None,
             kept: None,
-            removed: Some(Vec::new()),
+            removed: Removed::default(),
             release: None,
             written: Written::default(),
         }
@@ -347,9 +348,12 @@ fn what_upgrades_break_is_a_warning_of_the_gate() {
     let mut facts = facts_with_etcd("4.13");
     let word = "ClusterRole etcd names the resource of IPAddress";
     let uses = |removed: &[&str], written: &Written| {
-        let removed: Vec<String> = removed.iter().map(|&it| it.to_owned()).collect();
+        let messages = removed.iter().map(|&it| it.to_owned()).collect();
         Said {
-            removed: Some(removed),
+            removed: Removed {
+                messages,
+                is_incomplete: false,
+            },
             written: written.clone(),
             ..Said::default()
         }
@@ -367,12 +371,31 @@ fn what_upgrades_break_is_a_warning_of_the_gate() {
     facts.aggregated.put(AGGREGATED.into(), operator);
     let other = instance("other", "4.13");
     facts.instances.put("other".into(), other);
-    let unknown = Said {
-        removed: None,
-        ..Said::default()
-    };
-    let (reason, message) = gate(&facts, &unknown);
-    assert_eq!((reason, message), ("RemovedAPIsInUse", line));
+    let call = "ServiceAccount ns/etcd called cronjobs.v1beta1.batch";
+    let both =
+        |message: &str| format!("\n- ns/etcd: Warning: {message}\n- ns/other: Warning: {message}");
+    for (known, expected) in [
+        (vec![], line.clone()),
+        (
+            vec![word.to_owned()],
+            format!("Ready for upgrade{}", both(word)),
+        ),
+        (vec![call.to_owned()], format!("{line}{}", both(call))),
+    ] {
+        let unknown = Said {
+            removed: Removed {
+                messages: known.clone(),
+                is_incomplete: true,
+            },
+            ..Said::default()
+        };
+        let (reason, message) = gate(&facts, &unknown);
+        assert_eq!(
+            (reason, message),
+            ("RemovedAPIsInUse", expected),
+            "{known:?}"
+        );
+    }
     let (reason, message) = gate(&facts, &uses(&[], &nothing));
     let ready = "Ready for upgrade".to_owned();
     assert_eq!((reason, message), ("AsExpected", ready));

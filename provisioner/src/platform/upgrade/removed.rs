@@ -14,23 +14,38 @@ use manifests::{
 /// The maximum number of messages about one instance.
 const MAX_MESSAGES: usize = RemovedApi::MAX;
 
-/// Returns a message for each use; `None` if a live revision does not list its uses.
-pub(super) fn messages(
-    instance: &BundleInstance,
-    calls: &Calls,
-    running: KubeVersion,
-) -> Option<Vec<String>> {
+/// The uses by one instance.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Removed {
+    /// A message for each known use.
+    pub messages: Vec<String>,
+    /// Whether more uses may exist: a live revision does not list its uses.
+    pub is_incomplete: bool,
+}
+
+impl Removed {
+    /// Returns no uses, of which more may exist.
+    pub(super) fn unknown() -> Self {
+        Self {
+            messages: Vec::new(),
+            is_incomplete: true,
+        }
+    }
+}
+
+/// Returns the uses by an instance.
+pub(super) fn removed(instance: &BundleInstance, calls: &Calls, running: KubeVersion) -> Removed {
     let Some(status) = &instance.status else {
-        return Some(Vec::new());
+        return Removed::default();
     };
     let next = running.next();
-    if status.live().next().is_none() && status.installed_bundle_name.is_some() {
-        return None;
-    }
     let removed_in = next.to_string();
+    let mut is_incomplete =
+        status.live().next().is_none() && status.installed_bundle_name.is_some();
     let mut uses = BTreeSet::new();
     for revision in status.live() {
-        let removed = revision.removed_apis.as_ref()?.iter();
+        is_incomplete |= revision.removed_apis.is_none();
+        let removed = revision.removed_apis.iter().flatten();
         let removed = removed.filter(|removed| removed.removed_in == removed_in);
         uses.extend(removed.map(|removed| removed.message.clone()));
     }
@@ -45,7 +60,10 @@ pub(super) fn messages(
             "{more} more uses of APIs that Kubernetes {removed_in} does not serve"
         ));
     }
-    Some(messages)
+    Removed {
+        messages,
+        is_incomplete,
+    }
 }
 
 /// Returns the ServiceAccounts of an instance, as `namespace:name`, if any calls were counted.

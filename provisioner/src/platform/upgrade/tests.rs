@@ -11,7 +11,7 @@ use manifests::{
 };
 use serde_json::{Value, json};
 
-use super::{removed::messages, *};
+use super::{removed::removed, *};
 
 fn instance() -> BundleInstance {
     with_revisions(&json!([]))
@@ -73,29 +73,29 @@ fn live_revisions_and_counted_calls_use_removed_apis() {
     let call = "ServiceAccount tide/a1 called cronjobs.v1beta1.batch 7 times within a day, which Kubernetes 1.25 does not serve";
     let none = Calls::default;
     for (revisions, calls, expected) in ::tests::rows![
-        json!([]), none() => None;
-        json!([unknown()]), none() => None;
-        json!([active(&[budget]), revision(2, "RollingOut", &[])]), none() => Some(vec![budget.1]);
-        json!([active(&[]), revision(2, "RollingOut", &[budget, role, cron])]), none() => Some(vec![role.1, budget.1]);
-        json!([active(&[budget]), revision(2, "RollingOut", &[budget])]), none() => Some(vec![budget.1]);
-        json!([revision(0, "Archived", &[budget]), active(&[])]), none() => Some(vec![]);
-        json!([active(&[cron])]), none() => Some(vec![]);
-        json!([active(&[budget])]), counted("tide:a1", "1.25") => Some(vec![call, budget.1]);
-        json!([active(&[])]), counted("tide:a1", "1.26") => Some(vec![]);
-        json!([active(&[])]), counted("tide:operator", "1.25") => Some(vec![]);
-        json!([active(&[])]), counted("other:a1", "1.25") => Some(vec![]);
+        json!([]), none() => (vec![], true);
+        json!([unknown()]), none() => (vec![], true);
+        json!([unknown()]), counted("tide:a1", "1.25") => (vec![call], true);
+        json!([unknown(), revision(2, "RollingOut", &[budget])]), none() => (vec![budget.1], true);
+        json!([active(&[budget]), revision(2, "RollingOut", &[])]), none() => (vec![budget.1], false);
+        json!([active(&[]), revision(2, "RollingOut", &[budget, role, cron])]), none() => (vec![role.1, budget.1], false);
+        json!([active(&[budget]), revision(2, "RollingOut", &[budget])]), none() => (vec![budget.1], false);
+        json!([revision(0, "Archived", &[budget]), active(&[])]), none() => (vec![], false);
+        json!([active(&[cron])]), none() => (vec![], false);
+        json!([active(&[budget])]), counted("tide:a1", "1.25") => (vec![call, budget.1], false);
+        json!([active(&[])]), counted("tide:a1", "1.26") => (vec![], false);
+        json!([active(&[])]), counted("tide:operator", "1.25") => (vec![], false);
+        json!([active(&[])]), counted("other:a1", "1.25") => (vec![], false);
     ] {
-        let found = messages(&with_revisions(&revisions), &calls, KubeVersion::new(1, 24));
-        let found = found
-            .as_ref()
-            .map(|found| found.iter().map(String::as_str).collect());
-        assert_eq!(found, expected, "{revisions}");
+        let found = removed(&with_revisions(&revisions), &calls, KubeVersion::new(1, 24));
+        let messages = found.messages.iter().map(String::as_str).collect();
+        assert_eq!((messages, found.is_incomplete), expected, "{revisions}");
     }
     let mut absent = instance();
     absent.status.as_mut().unwrap().installed_bundle_name = None;
     assert_eq!(
-        messages(&absent, &none(), KubeVersion::new(1, 24)),
-        Some(vec![])
+        removed(&absent, &none(), KubeVersion::new(1, 24)),
+        Removed::default()
     );
 }
 
@@ -111,12 +111,12 @@ fn messages_about_removed_apis_are_bounded() {
         "number": 1, "state": "Active", "cause": "Install", "bundle": "a-1", "digest": "d", "checksum": "c", "parts": 1,
         "created": "2026-01-01T00:00:00Z", "removedApis": uses,
     }]);
-    let found = messages(
+    let found = removed(
         &with_revisions(&revisions),
         &Calls::default(),
         KubeVersion::new(1, 24),
     )
-    .unwrap();
+    .messages;
     assert_eq!(found.len(), 65);
     assert_eq!(
         found[64],

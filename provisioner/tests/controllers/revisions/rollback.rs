@@ -4,7 +4,7 @@ use kube::api::PostParams;
 use manifests::api::instance::{RemovedApi, Rollback};
 
 use super::*;
-use crate::support::crd;
+use crate::support::{crd, merge_status};
 
 /// The status of a Widget that failed.
 fn stalled(generation: i64) -> Value {
@@ -95,7 +95,7 @@ async fn slow_rollout_is_rolled_back_after_an_explicit_deadline() {
     fixture.uninstall().await;
 }
 
-// Each revision lists the uses of APIs that later versions of Kubernetes remove, and a rollback keeps the list.
+// Each live revision lists the uses of APIs that later versions of Kubernetes remove. The record completes a missing list.
 // parity: max-21
 #[tokio::test]
 async fn revisions_list_the_uses_of_removed_apis() {
@@ -109,7 +109,7 @@ async fn revisions_list_the_uses_of_removed_apis() {
     let listed = async || {
         let revisions = fixture.read().await.status.unwrap().revisions;
         let newest = revisions.into_iter().next_back().unwrap();
-        (newest.number, newest.removed_apis.unwrap())
+        (newest.number, newest.removed_apis)
     };
     let (number, first) = listed().await;
     let text = format!(
@@ -118,12 +118,13 @@ async fn revisions_list_the_uses_of_removed_apis() {
     );
     let found: Vec<_> = first
         .iter()
+        .flatten()
         .map(|used| (used.removed_in.as_str(), used.message.starts_with(&text)))
         .collect();
     assert_eq!((number, found), (1, vec![("1.37", true)]), "{first:?}");
 
     fixture.upgrade("v2", &[fixture.map("changed", "2")]).await;
-    let becomes = async |expected: (i64, Vec<RemovedApi>)| {
+    let becomes = async |expected: (i64, Option<Vec<RemovedApi>>)| {
         within(
             ROLLOUT_TIMEOUT,
             "the list of the newest revision",
@@ -136,8 +137,31 @@ async fn revisions_list_the_uses_of_removed_apis() {
         )
         .await;
     };
-    becomes((2, vec![])).await;
+    becomes((2, Some(vec![]))).await;
     fixture.change(json!({"rollbackTo": 1})).await;
+    becomes((3, first.clone())).await;
+
+    // An older provisioner created the revision, and the instance is paused.
+    let only_newest = async || {
+        let revisions = fixture.read().await.status.unwrap().revisions;
+        let lists = revisions.iter().map(|it| it.removed_apis.is_some());
+        let lists: Vec<bool> = lists.collect();
+        (lists == [false, false, true])
+            .then_some(revisions)
+            .ok_or(format!("{lists:?}"))
+    };
+    let mut revisions = within(
+        ROLLOUT_TIMEOUT,
+        "no list of an archived revision",
+        only_newest,
+    )
+    .await;
+    fixture.change(json!({"paused": true})).await;
+    fixture.has_reason("Progressing", "Paused").await;
+    revisions[2].removed_apis = None;
+    let instances: Api<BundleInstance> = fixture.world.api();
+    let patch = json!({"status": {"revisions": revisions}});
+    merge_status(&instances, &fixture.name, &patch).await;
     becomes((3, first)).await;
     fixture.uninstall().await;
 }
