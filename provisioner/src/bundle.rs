@@ -13,10 +13,10 @@
 mod access;
 mod check;
 mod config_maps;
+mod contents;
 mod controller;
 mod conversions;
 mod fetch;
-mod held_uploads;
 mod index;
 pub mod job;
 mod load;
@@ -34,10 +34,11 @@ use manifests::api::{Class, bundle::Bundle};
 pub(crate) use access::{Error as AccessError, pull as pull_secret};
 pub(crate) use check::cut;
 pub use check::refusal;
+pub use contents::Contents;
 pub use controller::run;
 pub use conversions::Conversions;
 pub use job::Tries;
-pub use load::{LoadError, convert, fetch_again, is_stored};
+pub use load::{LoadError, convert, fetch_again, find_or_demand};
 pub use status::is_unpacked;
 
 /// The class of a Bundle; `None` is a class of somebody else.

@@ -10,7 +10,7 @@ use unpacker::Store;
 use crate::{
     account::Accounts,
     bundle::{
-        Conversions,
+        Contents, Conversions,
         job::{Tries, Turns},
     },
     catalogs::Catalogs,
@@ -58,6 +58,8 @@ pub struct Context {
     pub events: Arc<Events>,
     /// Whether this process works, or another one does.
     pub leading: Leading,
+    /// The Bundles whose content this process has had in the content store.
+    pub contents: Arc<Contents>,
     /// When Jobs of Bundles may follow each other.
     pub tries: Arc<Tries>,
     /// How many of these Jobs work at once.

@@ -78,7 +78,9 @@ pub async fn convert<T: Send + 'static>(
     };
     match ctx.conversions.run(load(), convert.clone()).await? {
         // What was damaged has been removed, too.
-        Err(store::Error::Missing { .. } | store::Error::Damaged { .. }) => {}
+        Err(store::Error::Missing { .. } | store::Error::Damaged { .. }) => {
+            ctx.contents.demand(bundle);
+        }
         converted => return Ok(converted.map_err(failed)),
     }
     let fetched = match fetched(ctx, bundle).await {
@@ -94,9 +96,13 @@ pub async fn convert<T: Send + 'static>(
     Ok(converted?.map_err(failed))
 }
 
-/// Reports whether the content store has the content of a Bundle.
-pub async fn is_stored(ctx: &Context, bundle: &Bundle) -> bool {
-    hold(ctx, bundle).await.is_some()
+/// Reports whether the content store has the content of a Bundle. If not, the Bundle controller fetches the content.
+pub async fn find_or_demand(ctx: &Context, bundle: &Bundle) -> bool {
+    let is_stored = hold(ctx, bundle).await.is_some();
+    if !is_stored {
+        ctx.contents.demand(bundle);
+    }
+    is_stored
 }
 
 /// Holds the content of a Bundle, if the content store has it.

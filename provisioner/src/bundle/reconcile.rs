@@ -17,7 +17,6 @@ use unpacker::{Digest, job::chain, store::Hold};
 use super::{
     check, class_of,
     fetch::{self, ApiError, Brought, Fetched},
-    held_uploads::HeldUploads,
     index::Index,
     job, load, source,
     status::{Outcome, Unpacked, is_lost, is_unpacked},
@@ -57,7 +56,6 @@ pub(super) struct Shared {
     /// What was said last.
     pub(super) written: Written,
     backoff: Backoff,
-    held: HeldUploads,
     fetches: Semaphore,
 }
 
@@ -68,7 +66,6 @@ impl Shared {
             index: Arc::default(),
             written: Written::default(),
             backoff: Backoff::default(),
-            held: HeldUploads::default(),
             fetches: Semaphore::new(FETCHES),
         }
     }
@@ -91,7 +88,7 @@ impl Shared {
     pub(super) fn forget(&self, uid: &str) {
         self.written.forget(uid);
         self.backoff.forget(uid);
-        self.held.release(uid);
+        self.ctx.contents.forget(uid);
         self.ctx.tries.forget(uid);
         self.ctx.turns.leave(uid);
     }
@@ -100,7 +97,7 @@ impl Shared {
     pub(super) fn retain(&self, exists: impl Fn(&str) -> bool) {
         self.written.retain(&exists);
         self.backoff.retain(&exists);
-        self.held.retain(&exists);
+        self.ctx.contents.retain(&exists);
         self.ctx.tries.retain(&exists);
         self.ctx.turns.retain(&exists);
     }
@@ -202,7 +199,7 @@ async fn tidied(ctx: &Context, bundle: &Bundle) -> Result<Action, Error> {
     Ok(Action::requeue(ctx.settings.resync))
 }
 
-/// Reports whether nothing is left to do: it is unpacked, or leaving, and the store has its content.
+/// Reports whether nothing is left to do: the Bundle is being deleted, or it is unpacked, and the store has or had its content.
 async fn is_settled(shared: &Shared, bundle: &Bundle) -> bool {
     if bundle.metadata.deletion_timestamp.is_some() {
         return true;
@@ -210,10 +207,11 @@ async fn is_settled(shared: &Shared, bundle: &Bundle) -> bool {
     if !is_unpacked(bundle) || class_of(bundle).is_none() {
         return false;
     }
-    let Some(hold) = load::hold(&shared.ctx, bundle).await else {
-        return false;
-    };
-    shared.held.insert(bundle, hold);
+    let contents = &shared.ctx.contents;
+    match load::hold(&shared.ctx, bundle).await {
+        Some(hold) => contents.insert(bundle, hold),
+        None => return contents.may_be_evicted(bundle),
+    }
     true
 }
 
@@ -344,7 +342,7 @@ async fn bring(shared: &Shared, bundle: &Bundle, class: Class) -> Result<Work, E
             Err(work) => return Ok(work),
         },
     };
-    shared.held.insert(bundle, stored.hold.clone());
+    ctx.contents.insert(bundle, stored.hold.clone());
     let unpacked = Unpacked {
         resolved,
         digest,

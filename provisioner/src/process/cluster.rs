@@ -97,6 +97,7 @@ pub fn context(
         settings: Arc::new(settings),
         store: Arc::new(store),
         leading: Leading::default(),
+        contents: Arc::default(),
         tries: Arc::default(),
         turns: Arc::default(),
         ready: Ready::default(),

@@ -1,0 +1,51 @@
+//! The Bundles whose content this process has had in the content store.
+//!
+//! The Bundle controller fetches the content of an unpacked Bundle once after a start of the process, so that conversions find
+//! the content. Content that the store evicts later is fetched when a conversion needs the content: a store that is too small
+//! for all Bundles would otherwise evict and fetch without end. Uploads cannot be fetched, and are held in the store.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+};
+
+use manifests::api::bundle::Bundle;
+use unpacker::store::Hold;
+
+use super::{source, uid};
+
+/// Bundles by uid, with the hold of an upload.
+#[derive(Debug, Default)]
+pub struct Contents(Mutex<HashMap<String, Option<Hold>>>);
+
+impl Contents {
+    /// Records that the store has the content of a Bundle. An upload is held until the Bundle is deleted.
+    pub(super) fn insert(&self, bundle: &Bundle, hold: Hold) {
+        let hold = source::is_upload(&bundle.spec.source).then_some(hold);
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.insert(uid(bundle).to_owned(), hold);
+    }
+
+    /// Reports whether the content of a Bundle was in the store, and may be fetched again when a conversion needs the content.
+    pub(super) fn may_be_evicted(&self, bundle: &Bundle) -> bool {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        matches!(known.get(uid(bundle)), Some(None))
+    }
+
+    /// Makes the Bundle controller fetch the content at the next reconcile of the Bundle: a conversion needs the content.
+    pub(super) fn demand(&self, bundle: &Bundle) {
+        self.forget(uid(bundle));
+    }
+
+    /// Forgets a Bundle.
+    pub(super) fn forget(&self, uid: &str) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.remove(uid);
+    }
+
+    /// Forgets Bundles that do not exist.
+    pub(super) fn retain(&self, exists: impl Fn(&str) -> bool) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|uid, _| exists(uid));
+    }
+}
