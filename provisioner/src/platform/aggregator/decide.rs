@@ -266,10 +266,9 @@ fn instances(
         operator.refusal = condition.and_then(|name| refusal(known, &operator.namespace, name));
         let removed = (outside.removed)(instance);
         operator.removed = removed.messages;
-        if removed.is_incomplete {
-            // The last published warnings count, too.
-            let warned = warned(concerns, &operator);
-            operator.removed.extend(warned);
+        if removed.is_incomplete && operator.removed.is_empty() {
+            // The last published warnings count.
+            operator.removed = warned(concerns, &operator);
         }
         if let Cluster::OpenShift(Ok(release)) = cluster
             && operator.blocks(*release)

@@ -380,7 +380,10 @@ fn what_upgrades_break_is_a_warning_of_the_gate() {
             vec![word.to_owned()],
             format!("Ready for upgrade{}", both(word)),
         ),
-        (vec![call.to_owned()], format!("{line}{}", both(call))),
+        (
+            vec![call.to_owned()],
+            format!("Ready for upgrade{}", both(call)),
+        ),
     ] {
         let unknown = Said {
             removed: Removed {
