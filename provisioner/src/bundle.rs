@@ -38,7 +38,7 @@ pub use contents::Contents;
 pub use controller::run;
 pub use conversions::Conversions;
 pub use job::Tries;
-pub use load::{LoadError, convert, fetch_again, find_or_demand};
+pub use load::{LoadError, convert, fetch_again, is_available};
 pub use status::is_unpacked;
 
 /// The class of a Bundle; `None` is a class of somebody else.

@@ -10,26 +10,28 @@ use std::{
 };
 
 use manifests::api::bundle::Bundle;
-use unpacker::store::Hold;
+use unpacker::{Digest, store::Hold};
 
-use super::{source, uid};
+use super::{index::content, source, uid};
 
-/// Bundles by uid, with the hold of an upload.
+/// Digests of contents by the uid of the Bundle, with the hold of an upload.
 #[derive(Debug, Default)]
-pub struct Contents(Mutex<HashMap<String, Option<Hold>>>);
+pub struct Contents(Mutex<HashMap<String, (Digest, Option<Hold>)>>);
 
 impl Contents {
     /// Records that the store has the content of a Bundle. An upload is held until the Bundle is deleted.
     pub(super) fn insert(&self, bundle: &Bundle, hold: Hold) {
+        let digest = hold.digest();
         let hold = source::is_upload(&bundle.spec.source).then_some(hold);
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.insert(uid(bundle).to_owned(), hold);
+        known.insert(uid(bundle).to_owned(), (digest, hold));
     }
 
     /// Reports whether the content of a Bundle was in the store, and may be fetched again when a conversion needs the content.
     pub(super) fn may_be_evicted(&self, bundle: &Bundle) -> bool {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        matches!(known.get(uid(bundle)), Some(None))
+        let found = known.get(uid(bundle));
+        found.is_some_and(|(digest, hold)| hold.is_none() && content(bundle) == Some(*digest))
     }
 
     /// Makes the Bundle controller fetch the content at the next reconcile of the Bundle: a conversion needs the content.

@@ -140,16 +140,20 @@ pub enum ApiError {
     Silent,
 }
 
+/// Waits for the answer to a request, but not for ever.
+pub(super) async fn ask<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, ApiError> {
+    match time::timeout(PATIENCE, request).await {
+        Ok(answer) => Ok(answer?),
+        Err(_) => Err(ApiError::Silent),
+    }
+}
+
 /// An object, if there is one.
 pub(super) async fn get<K>(api: &Api<K>, name: &str) -> Result<Option<K>, ApiError>
 where
     K: Clone + DeserializeOwned + Debug,
 {
-    match time::timeout(PATIENCE, api.get(name)).await {
-        Err(_) => Err(ApiError::Silent),
-        Ok(Err(kube::Error::Api(status))) if status.code == 404 => Ok(None),
-        Ok(found) => Ok(Some(found?)),
-    }
+    ask(api.get_opt(name)).await
 }
 
 /// What a Bundle is known to hold, once it has been unpacked.

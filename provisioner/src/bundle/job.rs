@@ -39,7 +39,7 @@ use unpacker::{Digest, Source, job::chain, source::Image};
 
 use super::{
     access,
-    fetch::{self, ApiError, Fetched},
+    fetch::{self, ApiError, Fetched, ask},
     source, uid,
 };
 use crate::{
@@ -61,8 +61,6 @@ const IMAGE_VOLUMES: KubeVersion = KubeVersion::new(1, 35);
 const RESOLVE: Duration = Duration::from_secs(10);
 /// Which events tell that a Job could not make a pod.
 pub(super) const REFUSALS: &str = "involvedObject.kind=Job,reason=FailedCreate";
-/// How long the API server may take for one request.
-const PATIENCE: Duration = Duration::from_secs(30);
 /// How long after a Job has failed another one is made at the earliest, if nothing is known of those before.
 const PAUSE: Duration = Duration::from_secs(15);
 
@@ -127,12 +125,12 @@ pub(super) async fn bring(
                 Ok(Fetched::brought(resolved, stored, skipped(&job)))
             }
             // The store has lost it, and perhaps more than once.
-            None => work.again(&job, Duration::ZERO).await,
+            None => work.again(&job).await,
         };
     }
     let declared = work.declare(&declare::image(&job, image)).await?;
     if job.annotations().get(labels::DECLARED) != declared.annotations().get(labels::DECLARED) {
-        return work.again(&job, Duration::ZERO).await;
+        return work.again(&job).await;
     }
     if let Some(message) = job.annotations().get(labels::REJECTED) {
         let message = message.clone();
@@ -156,7 +154,7 @@ pub(super) async fn bring(
             let least = PAUSE.saturating_sub(passed);
             let wait = ctx.tries.wait(uid(bundle), Instant::now()).max(least);
             if wait.is_zero() {
-                return work.again(&job, wait).await;
+                return work.again(&job).await;
             }
             let again = wait;
             Err(Error::Failed { message, again }.into())
@@ -235,19 +233,18 @@ impl Work<'_> {
         let (ctx, bundle) = (self.ctx, self.bundle);
         let declared = self.declare(&self.resolve(image).await?).await?;
         let params = PostParams::default();
-        let creating = self.jobs.create(&params, &declared);
-        let created = time::timeout(PATIENCE, creating).await;
+        let created = ask(self.jobs.create(&params, &declared)).await;
         // What was denied was not made. Whatever else is answered, or not, it may have been.
-        if !matches!(&created, Ok(Err(kube::Error::Api(status))) if is_denial(status.code)) {
+        if !matches!(&created, Err(ApiError::Kube(kube::Error::Api(status))) if is_denial(status.code))
+        {
             ctx.tries.made(uid(bundle), Instant::now());
         }
         let created = match created {
-            Ok(Ok(created)) => created,
-            Ok(Err(kube::Error::Api(status))) if status.code == 409 => {
+            Ok(created) => created,
+            Err(ApiError::Kube(kube::Error::Api(status))) if status.code == 409 => {
                 return Ok(begun(&format!("Job {} is there already", self.full)));
             }
-            Ok(Err(source)) => return Err(self.failed("create", source.into()).into()),
-            Err(_) => return Err(self.failed("create", ApiError::Silent).into()),
+            Err(source) => return Err(self.failed("create", source).into()),
         };
         info!(
             bundle = bundle.name_any(),
@@ -265,9 +262,8 @@ impl Work<'_> {
     }
 
     /// Removes a Job that another one has to follow, which is made when this one is gone.
-    async fn again(&self, job: &Job, least: Duration) -> Result<Fetched, fetch::Error> {
+    async fn again(&self, job: &Job) -> Result<Fetched, fetch::Error> {
         let wait = self.ctx.tries.wait(uid(self.bundle), Instant::now());
-        let wait = wait.max(least);
         if !wait.is_zero() {
             return Ok(Fetched::Waits {
                 message: format!("another Job follows {}", self.full),

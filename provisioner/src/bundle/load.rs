@@ -8,6 +8,7 @@ use unpacker::store::{self, Hold};
 use super::{
     fetch::{self, Brought, Fetched},
     index::content,
+    job,
 };
 use crate::context::Context;
 
@@ -78,14 +79,15 @@ pub async fn convert<T: Send + 'static>(
     };
     match ctx.conversions.run(load(), convert.clone()).await? {
         // What was damaged has been removed, too.
-        Err(store::Error::Missing { .. } | store::Error::Damaged { .. }) => {
-            ctx.contents.demand(bundle);
-        }
+        Err(store::Error::Missing { .. } | store::Error::Damaged { .. }) => {}
         converted => return Ok(converted.map_err(failed)),
     }
     let fetched = match fetched(ctx, bundle).await {
         Ok(fetched) => fetched,
-        Err(error) => return Ok(Err(error)),
+        Err(error) => {
+            ctx.contents.demand(bundle);
+            return Ok(Err(error));
+        }
     };
     if let Err(source) = fetch::same(bundle, digest, fetched.stored.digest) {
         let bundle = name();
@@ -96,13 +98,16 @@ pub async fn convert<T: Send + 'static>(
     Ok(converted?.map_err(failed))
 }
 
-/// Reports whether the content store has the content of a Bundle. If not, the Bundle controller fetches the content.
-pub async fn find_or_demand(ctx: &Context, bundle: &Bundle) -> bool {
-    let is_stored = hold(ctx, bundle).await.is_some();
-    if !is_stored {
+/// Reports whether a conversion of a Bundle may begin: the content store has the content, or has evicted content that the
+/// conversion fetches again. Otherwise the Bundle controller fetches the content.
+pub async fn is_available(ctx: &Context, bundle: &Bundle) -> bool {
+    let is_pulled = job::pulls(&ctx.settings, &bundle.spec.source);
+    let is_available =
+        hold(ctx, bundle).await.is_some() || !is_pulled && ctx.contents.may_be_evicted(bundle);
+    if !is_available {
         ctx.contents.demand(bundle);
     }
-    is_stored
+    is_available
 }
 
 /// Holds the content of a Bundle, if the content store has it.

@@ -115,15 +115,9 @@ pub(super) fn read(source: &BundleSource) -> Result<Wanted<'_>, Error> {
 
 fn read_git(git: &GitSource) -> Result<Git, Error> {
     let field = "git.repository";
-    let repository = match scp(&git.repository) {
-        Some(text) => address(&text, field, "git.auth.secret", &["https", "http", "ssh"])?,
-        None => address(
-            &git.repository,
-            field,
-            "git.auth.secret",
-            &["https", "http", "ssh"],
-        )?,
-    };
+    let text = scp(&git.repository);
+    let text = text.as_deref().unwrap_or(&git.repository);
+    let repository = address(text, field, "git.auth.secret", &["https", "http", "ssh"])?;
     let GitRef {
         branch,
         tag,

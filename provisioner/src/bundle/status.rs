@@ -127,29 +127,31 @@ pub(super) fn of(
             ),
         ),
     };
+    let condition = |type_: &str, holds: bool, message: &str| {
+        let condition = Condition {
+            type_: type_.to_owned(),
+            status: if holds { "True" } else { "False" }.to_owned(),
+            reason: reason.to_owned(),
+            message: cut(message, MESSAGE),
+            observed_generation: bundle.metadata.generation,
+            last_transition_time: Time(now),
+        };
+        with_time_of(&before.conditions, condition)
+    };
     if !holds && is_unpacked(bundle) && !matches!(outcome, Outcome::UnknownClass) {
         // The content store is a cache: what was unpacked stays unpacked, and the failing fetch is reported beside it.
         let kept = before.conditions.iter().filter(|one| one.type_ == UNPACKED);
-        let lost = condition(
-            CONTENT_AVAILABLE,
-            bundle,
-            &before,
-            false,
-            reason,
-            &message,
-            now,
-        );
+        let lost = condition(CONTENT_AVAILABLE, false, &message);
         return BundleStatus {
             conditions: kept.cloned().chain([lost]).collect(),
             ..before
         };
     }
-    let unpacked = condition(UNPACKED, bundle, &before, holds, reason, &message, now);
+    let unpacked = condition(UNPACKED, holds, &message);
     // Of an unknown class another provisioner may take care, which would not remove the condition.
     let is_stalled = matches!(outcome, Outcome::Refused(_) | Outcome::Rejected(_));
     let message = cut(&message, STALLED_MESSAGE);
-    let stalled =
-        is_stalled.then(|| condition(STALLED, bundle, &before, true, reason, &message, now));
+    let stalled = is_stalled.then(|| condition(STALLED, true, &message));
     let status = BundleStatus {
         phase: Some(phase),
         observed_generation: bundle.metadata.generation,
@@ -184,26 +186,6 @@ fn unpinned(resolved: &BundleSource) -> &'static str {
 /// Reports entries that are not part of the content although the bundle does not need them.
 fn skipped(skipped: &SkippedEntries) -> String {
     format!("; skipped entries that are not regular files: {skipped}")
-}
-
-fn condition(
-    type_: &str,
-    bundle: &Bundle,
-    before: &BundleStatus,
-    holds: bool,
-    reason: &str,
-    message: &str,
-    now: Timestamp,
-) -> Condition {
-    let condition = Condition {
-        type_: type_.to_owned(),
-        status: if holds { "True" } else { "False" }.to_owned(),
-        reason: reason.to_owned(),
-        message: cut(message, MESSAGE),
-        observed_generation: bundle.metadata.generation,
-        last_transition_time: Time(now),
-    };
-    with_time_of(&before.conditions, condition)
 }
 
 /// Reports whether a Bundle has this status already. Conditions of others do not count.

@@ -99,9 +99,9 @@ async fn unnamed(shared: &Shared, reader: &Reader<Bundle>) -> BTreeSet<Digest> {
     for bundle in &bundles {
         if source::is_upload(&bundle.spec.source) && content(bundle).is_none() {
             let ctx = &shared.ctx;
-            match upload::digest(&ctx.client, &ctx.settings, bundle).await {
+            match upload::find(&ctx.client, &ctx.settings, bundle).await {
                 Ok(uploaded) => {
-                    uploaded.map(|digest| unnamed.remove(&digest));
+                    uploaded.map(|(digest, _)| unnamed.remove(&digest));
                 }
                 Err(upload::Error::Damaged { .. }) => {}
                 Err(error) => {

@@ -194,19 +194,6 @@ pub fn check(bundle: &Bundle, found: Digest) -> Result<(), Error> {
     }
 }
 
-/// The digest of what was uploaded for a Bundle, if anything was; without reading all of it.
-///
-/// # Errors
-/// When it is damaged, or the API server cannot be asked.
-pub async fn digest(
-    client: &Client,
-    settings: &Settings,
-    bundle: &Bundle,
-) -> Result<Option<Digest>, Error> {
-    let found = find(client, settings, bundle).await?;
-    Ok(found.map(|(digest, _)| digest))
-}
-
 /// Returns the digest of the content that was uploaded for a Bundle, and the entries that were skipped; `None` if nothing
 /// was uploaded.
 ///

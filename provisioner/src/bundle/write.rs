@@ -1,7 +1,5 @@
 //! Writing a Bundle's status, and telling people.
 
-use std::time::Duration;
-
 use kube::{
     Api, Resource, ResourceExt,
     api::{Patch, PatchParams},
@@ -12,20 +10,16 @@ use manifests::api::{
     condition::STALLED,
 };
 use serde_json::json;
-use tokio::time;
 use tracing::info;
 
 use super::{
-    fetch::ApiError,
+    fetch::{ApiError, ask},
     reconcile::{Error, Shared},
     status::{self, Outcome},
     uid,
 };
 use crate::context::Context;
 use apply::ssa::MANAGER;
-
-/// How long the API server may take for one request.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Writes the status, if it says something new, and tells people.
 pub(super) async fn write(
@@ -90,6 +84,5 @@ async fn patch(ctx: &Context, bundle: &Bundle, status: &BundleStatus) -> Result<
     });
     let params = PatchParams::apply(MANAGER).force();
     let patch = Patch::Apply(&patch);
-    let patched = time::timeout(PATIENCE, api.patch_status(&name, &params, &patch)).await;
-    Ok(patched.map_err(|_| ApiError::Silent)??)
+    ask(api.patch_status(&name, &params, &patch)).await
 }

@@ -515,7 +515,7 @@ async fn lacks_content(
 ) -> bool {
     is_as_declared(instance, status, target)
         && match target.bundle() {
-            Some(bundle) => !bundle::find_or_demand(&shared.ctx, bundle).await,
+            Some(bundle) => !bundle::is_available(&shared.ctx, bundle).await,
             None => false,
         }
 }

@@ -11,10 +11,12 @@ use kube::{
 };
 use manifests::api::labels;
 use serde::de::DeserializeOwned;
-use tokio::time;
 
-use super::{PATIENCE, REFUSALS, admit};
-use crate::{bundle::fetch::ApiError, context::Context};
+use super::{REFUSALS, admit};
+use crate::{
+    bundle::fetch::{ApiError, ask},
+    context::Context,
+};
 
 /// The pods that a Job has made.
 pub(super) async fn pods(ctx: &Context, job: &Job) -> Result<Vec<Pod>, ApiError> {
@@ -66,8 +68,7 @@ pub(super) async fn list<K>(api: &Api<K>, params: &ListParams) -> Result<Vec<K>,
 where
     K: Clone + DeserializeOwned + std::fmt::Debug,
 {
-    let listed = time::timeout(PATIENCE, api.list(params)).await;
-    Ok(listed.map_err(|_| ApiError::Silent)??.items)
+    Ok(ask(api.list(params)).await?.items)
 }
 
 /// Removes this very Job, and its pods.
@@ -77,11 +78,9 @@ pub(super) async fn delete(api: &Api<Job>, job: &Job) -> Result<(), ApiError> {
         resource_version: None,
     });
     let name = job.name_any();
-    match time::timeout(PATIENCE, api.delete(&name, &params)).await {
-        Ok(Ok(_)) => Ok(()),
+    match ask(api.delete(&name, &params)).await {
         // It is gone, or another one has its name.
-        Ok(Err(kube::Error::Api(status))) if matches!(status.code, 404 | 409) => Ok(()),
-        Ok(Err(error)) => Err(error.into()),
-        Err(_) => Err(ApiError::Silent),
+        Err(ApiError::Kube(kube::Error::Api(status))) if matches!(status.code, 404 | 409) => Ok(()),
+        deleted => deleted.map(drop),
     }
 }

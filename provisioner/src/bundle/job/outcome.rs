@@ -141,8 +141,8 @@ fn why(job: &Job, failed: &JobCondition, pods: &[Pod], before: Option<&str>) -> 
     let stay = pods
         .iter()
         .filter(|pod| pod.metadata.deletion_timestamp.is_none());
-    let stay: Vec<Pod> = stay.cloned().collect();
-    if let Some(words) = pods::newest_failed(&stay).and_then(pods::words) {
+    let telling = stay.filter(|pod| pods::words(pod).is_some());
+    if let Some(words) = pods::newest(telling).and_then(pods::words) {
         return words;
     }
     let spec = job.spec.as_ref();

@@ -3,15 +3,16 @@
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
-    future::poll_fn,
     sync::{Mutex, MutexGuard, PoisonError},
-    task::{Poll, Waker},
     time::Duration,
 };
 
 use k8s_openapi::api::batch::v1::Job;
 use kube::runtime::watcher::Event;
-use tokio::{sync::watch, time};
+use tokio::{
+    sync::{Notify, watch},
+    time,
+};
 
 use super::{admit, outcome};
 
@@ -25,6 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub struct Turns {
     known: Mutex<Known>,
     listed: watch::Sender<bool>,
+    changed: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -36,7 +38,6 @@ struct Known {
     order: VecDeque<String>,
     /// What the watch lists at this moment.
     listing: HashSet<String>,
-    waker: Option<Waker>,
 }
 
 impl Turns {
@@ -64,7 +65,7 @@ impl Turns {
             known.waiting.insert(uid.to_owned(), name.to_owned());
             known.order.push_back(uid.to_owned());
         }
-        known.wake();
+        self.changed.notify_one();
         false
     }
 
@@ -73,7 +74,7 @@ impl Turns {
         let mut known = self.lock();
         known.waiting.remove(uid);
         known.taken.remove(uid);
-        known.wake();
+        self.changed.notify_one();
     }
 
     /// Forgets Bundles that do not exist.
@@ -81,7 +82,7 @@ impl Turns {
         let mut known = self.lock();
         known.waiting.retain(|uid, _| exists(uid));
         known.taken.retain(|uid| exists(uid));
-        known.wake();
+        self.changed.notify_one();
     }
 
     /// The watch of Jobs tells something.
@@ -113,26 +114,18 @@ impl Turns {
                 }
             }
         }
-        known.wake();
+        self.changed.notify_one();
     }
 
     /// Waits for the next Bundle whose turn it is, which has it from then on, and tells its uid and its name. One may ask
     /// at a time.
     pub(in crate::bundle) async fn next(&self) -> (String, String) {
-        poll_fn(|context| {
-            let mut known = self.lock();
-            while known.taken.len() < MOST
-                && let Some(uid) = known.order.pop_front()
-            {
-                if let Some(name) = known.waiting.remove(&uid) {
-                    known.taken.insert(uid.clone());
-                    return Poll::Ready((uid, name));
-                }
+        loop {
+            if let Some(next) = self.lock().pop() {
+                return next;
             }
-            known.waker = Some(context.waker().clone());
-            Poll::Pending
-        })
-        .await
+            self.changed.notified().await;
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {
@@ -141,13 +134,15 @@ impl Turns {
 }
 
 impl Known {
-    fn wake(&mut self) {
-        if self.taken.len() < MOST
-            && !self.waiting.is_empty()
-            && let Some(waker) = self.waker.take()
-        {
-            waker.wake();
+    fn pop(&mut self) -> Option<(String, String)> {
+        while self.taken.len() < MOST {
+            let uid = self.order.pop_front()?;
+            if let Some(name) = self.waiting.remove(&uid) {
+                self.taken.insert(uid.clone());
+                return Some((uid, name));
+            }
         }
+        None
     }
 }
 

@@ -25,23 +25,12 @@ pub(super) const UNREADABLE: &str = "the node cannot read the name of the image"
 const SAID: [i32; 2] = [1, 2];
 
 /// The last pod that was made.
-pub(super) fn newest(pods: &[Pod]) -> Option<&Pod> {
+pub(super) fn newest<'a>(pods: impl IntoIterator<Item = &'a Pod>) -> Option<&'a Pod> {
     let age = |pod: &&Pod| {
         let created = pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
         (created, pod.name_any())
     };
-    pods.iter().max_by_key(age)
-}
-
-/// The last pod that knows why it failed.
-pub(super) fn newest_failed(pods: &[Pod]) -> Option<&Pod> {
-    let failed: Vec<Pod> = pods
-        .iter()
-        .filter(|pod| words(pod).is_some())
-        .cloned()
-        .collect();
-    let name = newest(&failed)?.name_any();
-    pods.iter().find(|pod| pod.name_any() == name)
+    pods.into_iter().max_by_key(age)
 }
 
 /// How a Job whose last pod this is is getting on, of which that was known before.
