@@ -149,11 +149,8 @@ pub async fn run(ctx: Context, woken: mpsc::UnboundedReceiver<String>, stop: Can
         )
         .trigger_backoff(NoPause)
         .graceful_shutdown_on(stop.clone().cancelled_owned());
-    beside.spawn(retry_when_apis_change(Arc::clone(&shared), stop.clone()));
-    beside.spawn(retry_when_versions_change(
-        Arc::clone(&shared),
-        stop.clone(),
-    ));
+    beside.spawn(retry_when_apis_change(Arc::clone(&shared)));
+    beside.spawn(retry_when_versions_change(Arc::clone(&shared)));
     controller
         .run(reconcile::reconcile, reconcile::failed, shared)
         .for_each(|result| {
@@ -228,25 +225,20 @@ fn received<T: Send + 'static>(from: mpsc::UnboundedReceiver<T>) -> impl Stream<
 }
 
 /// Wakes the instances that miss an API whenever APIs come.
-async fn retry_when_apis_change(shared: Arc<Shared>, stop: CancellationToken) {
+async fn retry_when_apis_change(shared: Arc<Shared>) {
     let mut changes = shared.ctx.kinds.changes();
-    loop {
-        tokio::select! {
-            () = stop.cancelled() => return,
-            changed = changes.changed() => if changed.is_err() { return },
-        }
+    while changes.changed().await.is_ok() {
         shared.wake_those_missing_apis().await;
     }
 }
 
 /// Wakes the instances that were refused whenever the cluster may be another one, or catalogs say something new of how long
 /// bundles run.
-async fn retry_when_versions_change(shared: Arc<Shared>, stop: CancellationToken) {
+async fn retry_when_versions_change(shared: Arc<Shared>) {
     let mut catalogs = shared.ctx.catalogs.changes();
     let mut versions = shared.ctx.versions.changes();
     loop {
         let changed = tokio::select! {
-            () = stop.cancelled() => return,
             changed = catalogs.changed() => changed,
             changed = versions.changed() => changed,
         };

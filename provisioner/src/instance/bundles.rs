@@ -42,25 +42,9 @@ impl Problem {
     }
 }
 
-/// Finds or creates the Bundle of the template. A new one is recorded in `status`, and in the cluster by the next write of the
+/// Finds or creates the Bundle of the template. A new one is recorded in `memory`, and in the cluster by the next write of the
 /// status: at the end of the reconcile, or before anything is applied.
 pub(super) async fn wanted(
-    instance: &BundleInstance,
-    shared: &Shared,
-    memory: &mut Memory,
-    bundles: &[Arc<Bundle>],
-    hash: &str,
-    status: &mut BundleInstanceStatus,
-) -> Result<Arc<Bundle>, (Problem, Duration)> {
-    let wanted = find_or_make(instance, shared, memory, bundles, hash, status).await;
-    if let Some(created) = &memory.bundles {
-        status.bundles.clone_from(created);
-    }
-    wanted
-}
-
-/// The Bundle of the template; it is made when there is none. Otherwise why there is none, and when to try again.
-async fn find_or_make(
     instance: &BundleInstance,
     shared: &Shared,
     memory: &mut Memory,
@@ -205,10 +189,7 @@ pub(super) async fn clean_up(
 /// Records the Bundle that an older provisioner, which recorded names alone, has installed. If the record cannot be
 /// written, it counts for this reconcile alone, so that what is installed is repaired and watched.
 pub(super) async fn adopt(instance: &BundleInstance, shared: &Shared, memory: &mut Memory) {
-    let mut status = current_status(instance, memory);
-    if let Some(created) = &memory.bundles {
-        status.bundles.clone_from(created);
-    }
+    let status = current_status(instance, memory);
     let name = status.installed_bundle_name.as_ref();
     let Some(name) = name.filter(|_| status.installed.is_none()) else {
         return;

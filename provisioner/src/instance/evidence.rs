@@ -27,7 +27,7 @@ pub(super) async fn failure(
         return None;
     }
     let now = (shared.ctx.now)();
-    let mut found = maintain::unhealthy(instance, shared, memory);
+    let mut found = maintain::unhealthy(instance, shared, memory, &status.removing);
     if !rollback::is_late(instance, &status, now) {
         found.slow.clear();
     }

@@ -22,7 +22,7 @@ use manifests::{
     object::{Identity, api_version, group_version},
 };
 
-pub(super) use overflow::{Overflow, find_unreferenced, read, read_left, trim};
+pub(super) use overflow::{find_unreferenced, read, trim};
 
 /// The number of objects that the status lists: some 50 KiB.
 const MOST_LISTED: usize = 500;

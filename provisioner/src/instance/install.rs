@@ -24,12 +24,12 @@ use manifests::{
 };
 use tracing::{info, warn};
 
-use self::{attempt::attempt, key::Shape, step::Stepped};
+use self::{attempt::attempt, step::Stepped};
 pub(super) use self::{
     attempt::{MAX_LISTED, lines_of, plan, release_lines, removing, settle_inventory, take_over},
     converted::{Rendered, render},
     step::Progress,
-    words::{Retries, api, refusals, retry, waiting},
+    words::{api, refusals, retry, waiting},
 };
 use super::{
     choice::{Choices, Goal},
@@ -103,7 +103,9 @@ pub(super) async fn run(
     let now = (shared.ctx.now)();
     let key = match key(instance, shared, target).await {
         Ok(key) => key,
-        Err(failure) => return failed(shared, memory, instance, failure, "version".to_owned()),
+        Err(failure) => {
+            return failed(instance, shared, memory, failure, "version".to_owned()).await;
+        }
     };
     let has_api = has_api_at_last(shared, status).await;
     if is_up_to_date(status, &key) && !has_api {
@@ -151,7 +153,7 @@ pub(super) async fn run(
         Ok(Stepped::Next(applying)) => {
             memory.tries.succeeded();
             Settled {
-                health: maintain::health(instance, shared, memory),
+                health: maintain::health(instance, shared, memory, &status.removing),
                 install: Install::Applying(applying),
                 fights: Vec::new(),
                 kept: repaired,
@@ -168,10 +170,9 @@ pub(super) async fn run(
             memory.is_watched = false;
             memory.tries.succeeded();
             memory.await_apis(awaited(&done.waiting));
-            // An object that left an earlier revision may be back.
-            memory.removing.clone_from(&done.removing);
             Settled {
-                health: maintain::health(instance, shared, memory),
+                // An object that left an earlier revision may be back.
+                health: maintain::health(instance, shared, memory, &done.removing),
                 install: Install::Done(done),
                 fights: Vec::new(),
                 kept: None,
@@ -182,22 +183,11 @@ pub(super) async fn run(
             // After an earlier attempt that began, the old bundle exists only in part.
             failure.touched |=
                 status.installed_bundle_name.is_some() && status.applied_digest.is_none();
-            let failed = failed(shared, memory, instance, failure, tried);
             if !memory.refused.is_empty() && freed.iter().all(|one| !memory.refused.contains(one)) {
                 // Other objects have to be deleted as well.
                 maintain::postpone(memory, freed, now);
             }
-            // The attempt has changed the status, if it began.
-            let status = current_status(instance, memory);
-            let kept = maintain::run(instance, shared, memory, &status).await;
-            maintain::tell_failure(instance, shared, &kept.install).await;
-            Settled {
-                again: sooner(failed.again, kept.again),
-                kept: changes(kept.kept, &kept.install),
-                install: failed.install,
-                health: kept.health,
-                fights: kept.fights,
-            }
+            failed(instance, shared, memory, failure, tried).await
         }
     }
 }
@@ -309,11 +299,8 @@ async fn key(
         retry: Retry::Soon,
         remedy: Remedy::World,
     })?;
-    let cluster = Shape {
-        version,
-        has_conditions: shared.has_conditions(),
-    };
-    Ok(key::of(&instance.spec, bundle, cluster))
+    let has_conditions = shared.has_conditions();
+    Ok(key::of(&instance.spec, bundle, version, has_conditions))
 }
 
 /// Reports whether everything is applied that the spec of a paused instance declares. Nothing is written.
@@ -469,10 +456,11 @@ pub(super) fn applied(digest: &str) -> &str {
     digest.strip_suffix(" (removing)").unwrap_or(digest)
 }
 
-fn failed(
+/// Records a failed attempt, and repairs what is installed.
+async fn failed(
+    instance: &BundleInstance,
     shared: &Shared,
     memory: &mut Memory,
-    instance: &BundleInstance,
     failure: Failure,
     tried: String,
 ) -> Settled {
@@ -484,12 +472,16 @@ fn failed(
     );
     let again = memory.tries.again(tried, failure.retry, now);
     memory.remedy = failure.remedy;
+    // The attempt has changed the status, if it began.
+    let status = current_status(instance, memory);
+    let kept = maintain::run(instance, shared, memory, &status).await;
+    maintain::tell_failure(instance, shared, &kept.install).await;
     Settled {
+        again: sooner(Some(again), kept.again),
+        kept: changes(kept.kept, &kept.install),
         install: Install::Failed(failure),
-        health: maintain::health(instance, shared, memory),
-        fights: Vec::new(),
-        kept: None,
-        again: Some(again),
+        health: kept.health,
+        fights: kept.fights,
     }
 }
 

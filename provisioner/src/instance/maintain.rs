@@ -80,7 +80,6 @@ pub(super) async fn run(
     memory: &mut Memory,
     status: &BundleInstanceStatus,
 ) -> Settled {
-    memory.removing.clone_from(&status.removing);
     let kept = keep(instance, shared, memory, status).await;
     let pruned = prune::run(instance, shared, memory, status).await;
     let mut done = install::unchanged(instance, status);
@@ -127,7 +126,7 @@ pub(super) async fn run(
     }
     Settled {
         install,
-        health: health(instance, shared, memory),
+        health: health(instance, shared, memory, &status.removing),
         fights: fights(shared, memory),
         kept: changes,
         again: sooner(kept.again, pruned.again),

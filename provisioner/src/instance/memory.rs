@@ -69,7 +69,7 @@ struct Slot {
 }
 
 /// What is known of an instance beside the lock.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Waits {
     name: String,
     all: Arc<Waiting>,
@@ -79,6 +79,7 @@ pub(super) struct Waits {
 }
 
 /// What is known of one instance.
+#[derive(Default)]
 pub(super) struct Memory {
     /// As it was last written, with its resourceVersion, until the watch delivers it: what that shows may be older, and
     /// nobody else writes it.
@@ -89,7 +90,7 @@ pub(super) struct Memory {
     pub(super) retry: Option<String>,
     /// The remedy of the failure after which the next attempt waits.
     pub(super) remedy: Remedy,
-    /// When that was.
+    /// The time of the last write of the status.
     pub(super) said: Option<Instant>,
     /// Everything that belongs to it; `None` until it was read, and while the status says it all.
     pub(super) inventory: Option<Inventory>,
@@ -114,8 +115,6 @@ pub(super) struct Memory {
     pub(super) refused: BTreeSet<Identity>,
     /// The refused objects that were deleted before the last attempt started.
     pub(super) freed: BTreeSet<Identity>,
-    /// Objects that have left the bundle, as the status lists them: their health does not count.
-    pub(super) removing: Vec<String>,
     /// The rollout whose next step follows.
     pub(super) progress: Option<Box<Progress>>,
     /// The key of a target that the platform caused and whose rollout waits.
@@ -315,39 +314,8 @@ impl Slot {
         Self {
             uid,
             memory: Arc::new(tokio::sync::Mutex::new(Memory {
-                status: None,
-                written_generation: None,
-                retry: None,
-                remedy: Remedy::World,
-                said: None,
-                inventory: None,
-                unread: None,
-                absent: 0,
-                leftovers: Vec::new(),
-                waiting_since: None,
-                is_watched: false,
-                served: 0,
-                unserved: BTreeSet::new(),
                 waits: Arc::clone(&waits),
-                refused: BTreeSet::new(),
-                freed: BTreeSet::new(),
-                removing: Vec::new(),
-                progress: None,
-                platform: None,
-                gave_up: None,
-                excused: None,
-                fights: Fights::default(),
-                tries: Tries::default(),
-                repairs: HashMap::new(),
-                postponed: HashMap::new(),
-                prunes: Tries::default(),
-                migrations: Tries::default(),
-                makings: Tries::default(),
-                made: None,
-                bundles: None,
-                not_made: None,
-                is_refused_as_applied: false,
-                is_let_go: false,
+                ..Memory::default()
             })),
             waits,
         }

@@ -197,8 +197,8 @@ impl Failure {
     }
 }
 
-/// The time to try again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The time to try again, the earliest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Retry {
     /// It may work next time.
     Soon,

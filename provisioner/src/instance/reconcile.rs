@@ -186,13 +186,16 @@ pub(super) fn failed(instance: Arc<BundleInstance>, error: &Error, shared: Arc<S
     Action::requeue(spread(Duration::from_secs(2)))
 }
 
-/// What is known of the status: what was written last, or else what the watch delivered.
+/// Returns the status as far as it is known: as it was written last, or else as the watch delivered it, with the Bundles that
+/// the next write records.
 pub(super) fn current_status(instance: &BundleInstance, memory: &Memory) -> BundleInstanceStatus {
     let written = memory.status.as_ref().map(|known| &known.1);
-    written
-        .or(instance.status.as_ref())
-        .cloned()
-        .unwrap_or_default()
+    let known = written.or(instance.status.as_ref()).cloned();
+    let mut status = known.unwrap_or_default();
+    if let Some(created) = &memory.bundles {
+        status.bundles.clone_from(created);
+    }
+    status
 }
 
 /// Finds out what there is to do, does it, and says what came of it and when to look again.
@@ -202,9 +205,6 @@ async fn settle(
     memory: &mut Memory,
 ) -> (Outcome, Option<Duration>) {
     let mut status = current_status(instance, memory);
-    if let Some(created) = &memory.bundles {
-        status.bundles.clone_from(created);
-    }
     let found = status.installed_bundle_name.as_ref();
     let found = found.and_then(|name| shared.bundles.get(name));
     let installed = trust::installed(&status, instance, found.as_deref());
@@ -232,14 +232,15 @@ async fn settle(
         let outcome = Outcome {
             is_declared,
             install,
-            health: maintain::health(instance, shared, memory),
+            health: maintain::health(instance, shared, memory, &status.removing),
             ..Outcome::of_bundle(valid)
         };
         return (outcome, None);
     }
     let hash = template::hash(instance);
     let bundles = shared.bundles.owned_by(instance);
-    let wanted = bundles::wanted(instance, shared, memory, &bundles, &hash, &mut status).await;
+    let wanted = bundles::wanted(instance, shared, memory, &bundles, &hash, &status).await;
+    status.bundles = current_status(instance, memory).bundles;
     let (valid, make_again) = match &wanted {
         // One that goes before it was seen wakes nobody in time.
         Ok(bundle) => (
@@ -446,14 +447,10 @@ pub(super) async fn read_inventory(
         return Ok(());
     }
     let owner = owner(instance);
-    let at = revisions::overflow(&shared.ctx, &owner);
+    let at = revisions::store(&shared.ctx, &owner);
     let listed = status.inventory.clone().unwrap_or_default();
     let is_deleted = instance.metadata.deletion_timestamp.is_some();
-    let read = if is_deleted {
-        index::read_left(&at, &listed).await
-    } else {
-        index::read(&at, &listed).await
-    };
+    let read = index::read(&at, &listed, is_deleted).await;
     let has_records = status.newest().is_some();
     let is_missing = matches!(&read, Err(kube::Error::Api(answer)) if answer.code == 404);
     let mut inventory = if (is_missing || !status.lists_all()) && has_records {

@@ -203,15 +203,6 @@ pub(super) fn add_config_maps(rebuilt: &mut Rebuilt, read: Inventory) {
     }
 }
 
-/// Returns where older provisioners listed what the status has no room for.
-pub(super) fn overflow<'a>(ctx: &'a Context, owner: &'a Owner) -> index::Overflow<'a> {
-    index::Overflow {
-        client: &ctx.client,
-        namespace: &ctx.settings.system_namespace,
-        owner,
-    }
-}
-
 /// Returns the account that the installed objects are watched and repaired with: a changed `spec.serviceAccount` counts once
 /// a revision was rolled out with it.
 pub(super) fn account<'a>(

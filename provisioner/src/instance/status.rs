@@ -125,31 +125,17 @@ pub fn applying(
     inventory: Inventory,
     now: Timestamp,
 ) -> BundleInstanceStatus {
-    let mut status = before.clone();
-    let generation = declaration.generation;
-    status.observed_generation = generation;
-    status.inventory = Some(inventory);
-    status.applied_digest = None;
-    let mut conditions = Conditions {
-        all: &mut status.conditions,
-        generation,
-        now,
-    };
-    let message = format!("applying {objects} objects of bundle {bundle}");
-    conditions.set(condition::PROGRESSING, "True", reason::APPLYING, &message);
-    let facts = Facts {
-        is_applied: false,
-        remedy: None,
-        objects: Objects::NotObserved,
-        is_rolled_back: false,
-    };
     // HasValidBundle is that of the last write, when the Bundle may not have been unpacked.
     let applied = Declaration {
         is_pinned: true,
         ..*declaration
     };
-    ready::update(&mut status, &applied, facts, now);
-    status
+    let message = format!("applying {objects} objects of bundle {bundle}");
+    BundleInstanceStatus {
+        inventory: Some(inventory),
+        applied_digest: None,
+        ..working(before, &applied, reason::APPLYING, &message, now)
+    }
 }
 
 /// The status while an instance is being removed.
@@ -160,6 +146,22 @@ pub fn uninstalling(
     failed: bool,
     now: Timestamp,
 ) -> BundleInstanceStatus {
+    let why = if failed {
+        reason::RETRYING
+    } else {
+        reason::UNINSTALLING
+    };
+    working(before, declaration, why, message, now)
+}
+
+/// The status while the controller changes objects.
+fn working(
+    before: &BundleInstanceStatus,
+    declaration: &Declaration,
+    reason: &str,
+    message: &str,
+    now: Timestamp,
+) -> BundleInstanceStatus {
     let mut status = before.clone();
     let generation = declaration.generation;
     status.observed_generation = generation;
@@ -168,12 +170,7 @@ pub fn uninstalling(
         generation,
         now,
     };
-    let why = if failed {
-        reason::RETRYING
-    } else {
-        reason::UNINSTALLING
-    };
-    conditions.set(condition::PROGRESSING, "True", why, message);
+    conditions.set(condition::PROGRESSING, "True", reason, message);
     let facts = Facts {
         is_applied: false,
         remedy: None,

@@ -18,7 +18,7 @@ use manifests::{
     },
     names,
 };
-use sha2::{Digest, Sha256};
+use unpacker::Digest;
 
 /// The longest name of a Bundle (rukpak parity since 0.9).
 pub const LONGEST_NAME: usize = 52;
@@ -32,7 +32,6 @@ pub const MAX_NAMES: u8 = 8;
 
 /// The hash of an instance's template.
 pub fn hash(instance: &BundleInstance) -> String {
-    use std::fmt::Write as _;
     let metadata = instance.spec.template.metadata.as_ref();
     // An empty map says no more than an absent one.
     let labels = metadata
@@ -44,14 +43,9 @@ pub fn hash(instance: &BundleInstance) -> String {
     // Keys of a JSON value are sorted.
     let canonical =
         serde_json::json!({"annotations": annotations, "labels": labels, "spec": spec(instance)});
-    let digest = Sha256::digest(canonical.to_string().as_bytes());
-    digest
-        .iter()
-        .take(20)
-        .fold(String::with_capacity(40), |mut text, byte| {
-            let _ = write!(text, "{byte:02x}"); // a String takes everything
-            text
-        })
+    let mut hash = Digest::of(canonical.to_string().as_bytes()).hex();
+    hash.truncate(40);
+    hash
 }
 
 /// The spec of the Bundle that the template stands for.

@@ -30,7 +30,7 @@ use tracing::{info, warn};
 
 use super::{
     bundles, index,
-    install::{self, refusals},
+    install::{self, attempt, refusals},
     memory::{Memory, Shared},
     outcome::Retry,
     policy,
@@ -118,7 +118,7 @@ pub(super) async fn run(
         if !failed.is_empty() {
             return fail(instance, shared, memory, tried, &failed).await;
         }
-        let at = revisions::overflow(&shared.ctx, &owner);
+        let at = revisions::store(&shared.ctx, &owner);
         index::trim(&at, before.inventory.as_ref(), None).await;
         return finish(instance, shared, memory, tried).await;
     }
@@ -131,7 +131,9 @@ pub(super) async fn run(
             continue;
         }
         let pruned = apply.prune(&stage, &owner, policy).await;
-        forget(memory, &pruned);
+        if let Some(inventory) = memory.inventory.as_mut() {
+            attempt::forget(inventory, &pruned);
+        }
         release(instance, shared, &pruned).await;
         if pruned.failed.is_empty() && pruned.going.is_empty() {
             continue;
@@ -341,15 +343,6 @@ fn waits(pruned: &Pruned) -> String {
         lines.push(format!("and {} more", count - MOST));
     }
     lines.join("\n")
-}
-
-/// What is gone or released belongs to nobody any more.
-fn forget(memory: &mut Memory, pruned: &Pruned) {
-    if let Some(inventory) = memory.inventory.as_mut() {
-        for identity in pruned.deleted.iter().chain(pruned.released.keys()) {
-            inventory.remove(identity);
-        }
-    }
 }
 
 /// Says what stays, where it can still be read when the instance is gone.

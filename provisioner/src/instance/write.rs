@@ -104,12 +104,7 @@ pub(super) async fn write_status(
     let version = version(&written);
     let name = instance.name_any();
     let (old, new) = (before.inventory.as_ref(), status.inventory.as_ref());
-    index::trim(
-        &revisions::overflow(&shared.ctx, &owner(instance)),
-        old,
-        new,
-    )
-    .await;
+    index::trim(&revisions::store(&shared.ctx, &owner(instance)), old, new).await;
     shared.rollouts.observe(&name, version, Some(&status));
     memory.status = Some(Box::new((version, status)));
     memory.written_generation = written.metadata.generation;

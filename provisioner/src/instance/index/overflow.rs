@@ -2,17 +2,17 @@
 
 use std::fmt::Debug;
 
+use apply::revision::store::Store;
 use k8s_openapi::{
     api::core::v1::{ConfigMap, Namespace},
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use kube::{
-    Api, Client, Resource, ResourceExt as _,
+    Api, Resource, ResourceExt as _,
     api::{DeleteParams, ListParams},
 };
 use manifests::{
     api::{
-        holder::Owner,
         instance::{Inventory as Listed, InventoryKind},
         labels,
     },
@@ -26,20 +26,10 @@ use super::{Entry, Inventory, parse};
 
 const KEY: &str = "inventory.json";
 
-/// The ConfigMaps of an owner.
-pub(in crate::instance) struct Overflow<'a> {
-    /// A client with the permissions of the provisioner.
-    pub(in crate::instance) client: &'a Client,
-    /// The system namespace.
-    pub(in crate::instance) namespace: &'a str,
-    /// The owner of the inventory.
-    pub(in crate::instance) owner: &'a Owner,
-}
-
 /// Deletes the ConfigMaps that a status needed, and that the status which was written after it does not need. The garbage
 /// collector deletes the rest with the instance.
 pub(in crate::instance) async fn trim(
-    at: &Overflow<'_>,
+    at: &Store<'_>,
     before: Option<&Listed>,
     after: Option<&Listed>,
 ) {
@@ -53,32 +43,16 @@ pub(in crate::instance) async fn trim(
     }
 }
 
-/// Reads a whole inventory.
+/// Reads a whole inventory. If the instance is being deleted, the garbage collector may delete the ConfigMaps before, and also
+/// everything else that refers to the instance as its owner; the labels of definitions and Namespaces find those.
 ///
 /// # Errors
-/// When a ConfigMap cannot be read. One that is missing is an error too: objects would be forgotten.
+/// Returns an error if a ConfigMap cannot be read. A missing one is an error, too, unless the instance is being deleted:
+/// objects would be forgotten.
 pub(in crate::instance) async fn read(
-    at: &Overflow<'_>,
+    at: &Store<'_>,
     listed: &Listed,
-) -> Result<Inventory, kube::Error> {
-    let mut inventory: Inventory = parse(&listed.kinds).collect();
-    let api: Api<ConfigMap> = Api::namespaced(at.client.clone(), at.namespace);
-    for index in 0..pieces(listed) {
-        let map = api.get(&name(&at.owner.name, index)).await?;
-        inventory.extend(parse(&kinds(&map)?));
-    }
-    Ok(inventory)
-}
-
-/// Reads what is left of an inventory whose instance is being deleted. In the foreground the garbage collector may be
-/// faster with the ConfigMaps than we are, and also with everything else that refers to the instance as its owner;
-/// what does not, definitions and Namespaces, is found by its labels.
-///
-/// # Errors
-/// When the API server cannot be asked.
-pub(in crate::instance) async fn read_left(
-    at: &Overflow<'_>,
-    listed: &Listed,
+    is_deleted: bool,
 ) -> Result<Inventory, kube::Error> {
     let mut inventory: Inventory = parse(&listed.kinds).collect();
     let api: Api<ConfigMap> = Api::namespaced(at.client.clone(), at.namespace);
@@ -86,7 +60,7 @@ pub(in crate::instance) async fn read_left(
     for index in 0..pieces(listed) {
         match api.get(&name(&at.owner.name, index)).await {
             Ok(map) => inventory.extend(parse(&kinds(&map)?)),
-            Err(kube::Error::Api(status)) if status.code == 404 => is_whole = false,
+            Err(kube::Error::Api(status)) if is_deleted && status.code == 404 => is_whole = false,
             Err(error) => return Err(error),
         }
     }
@@ -102,7 +76,7 @@ pub(in crate::instance) async fn read_left(
 /// # Errors
 /// Returns an error if the API server does not answer.
 pub(in crate::instance) async fn find_unreferenced(
-    at: &Overflow<'_>,
+    at: &Store<'_>,
     inventory: &mut Inventory,
 ) -> Result<(), kube::Error> {
     find::<CustomResourceDefinition>(at, inventory).await?;
@@ -110,7 +84,7 @@ pub(in crate::instance) async fn find_unreferenced(
 }
 
 /// Adds the objects of a cluster-scoped kind that carry the owner's labels.
-async fn find<K>(at: &Overflow<'_>, inventory: &mut Inventory) -> Result<(), kube::Error>
+async fn find<K>(at: &Store<'_>, inventory: &mut Inventory) -> Result<(), kube::Error>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
 {

@@ -896,10 +896,14 @@ pub(in crate::instance) fn take_over(
 /// Forgets what has left, and gives what remains: also what has not been begun, or could not be deleted.
 pub(in crate::instance) fn settle_inventory(memory: &mut Memory, pruned: &Pruned) {
     memory.is_watched = false;
-    let inventory = memory.inventory.get_or_insert_default();
-    inventory.retain(|identity, _| {
-        !pruned.deleted.contains(identity) && !pruned.released.contains_key(identity)
-    });
+    forget(memory.inventory.get_or_insert_default(), pruned);
+}
+
+/// Removes the objects that are deleted or released from an inventory.
+pub(in crate::instance) fn forget(inventory: &mut Inventory, pruned: &Pruned) {
+    for identity in pruned.deleted.iter().chain(pruned.released.keys()) {
+        inventory.remove(identity);
+    }
 }
 
 #[cfg(test)]

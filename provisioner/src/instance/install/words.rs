@@ -90,23 +90,6 @@ pub(in crate::instance) fn retry(failures: &[Failure]) -> Retry {
     }
 }
 
-/// The time of the next attempt after several failures.
-pub(in crate::instance) trait Retries {
-    /// Returns the earliest.
-    fn soonest(self) -> Retry;
-}
-
-impl<I: Iterator<Item = Retry>> Retries for I {
-    fn soonest(self) -> Retry {
-        self.min_by_key(|retry| match retry {
-            Retry::Soon => 0,
-            Retry::Granted => 1,
-            Retry::Slowly => 2,
-        })
-        .unwrap_or(Retry::Slowly)
-    }
-}
-
 /// Returns the API that objects lack.
 pub(in crate::instance) fn api(absent: &Absent) -> Api {
     let (group, version) = group_version(&absent.api_version);

@@ -26,8 +26,7 @@ use super::{
     is_unknown, unusable,
 };
 use crate::instance::{
-    claims,
-    install::{self, Retries as _},
+    claims, install,
     memory::{Memory, Shared},
     outcome::{Failure, Remedy, Retry},
     revisions::{self, owner},
@@ -124,8 +123,9 @@ pub(super) async fn repair(drift: &Drift<'_>, shared: &Shared, memory: &mut Memo
             .extend(needing.map(|identity| (identity, Retry::Soon)));
     }
     if !lines.is_empty() {
-        let retries = repaired.failed.values().copied();
-        repaired.failure = Some(drift.failure(lines.join("\n"), retries.soonest()));
+        let soonest = repaired.failed.values().min().copied();
+        let retry = soonest.unwrap_or(Retry::Slowly);
+        repaired.failure = Some(drift.failure(lines.join("\n"), retry));
     }
     if memory.inventory != before {
         repaired.changed = Some(waits.iter().flat_map(install::waiting).collect());

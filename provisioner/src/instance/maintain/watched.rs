@@ -1,7 +1,7 @@
 //! What is seen of an instance's objects.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     sync::Arc,
 };
 
@@ -94,9 +94,10 @@ pub(in crate::instance) fn unhealthy(
     instance: &BundleInstance,
     shared: &Shared,
     memory: &Memory,
+    removing: &[String],
 ) -> Unhealthy {
     let view = shared.ctx.watches.view(&instance.name_any());
-    unhealthy_of(memory.inventory.as_ref(), &view, &memory.removing)
+    unhealthy_of(memory.inventory.as_ref(), &view, removing)
 }
 
 /// Returns the objects of an inventory that are not healthy. What is being removed does not count.
@@ -106,8 +107,9 @@ pub(in crate::instance) fn unhealthy_of(
     removing: &[String],
 ) -> Unhealthy {
     let mut unhealthy = Unhealthy::default();
+    let removing = identities(removing);
     for (identity, entry) in inventory.into_iter().flatten() {
-        if removing.contains(&identity.to_string()) {
+        if removing.contains(identity.to_string().as_str()) {
             continue;
         }
         let list = match view.objects.get(identity).map(|seen| &seen.health) {
@@ -126,11 +128,12 @@ pub(in crate::instance) fn health(
     instance: &BundleInstance,
     shared: &Shared,
     memory: &Memory,
+    removing: &[String],
 ) -> Health {
     let view = shared.ctx.watches.view(&instance.name_any());
     match memory.unread {
         Some(number) => unknown(number),
-        None => health_of(memory.inventory.as_ref(), &view, &memory.removing),
+        None => health_of(memory.inventory.as_ref(), &view, removing),
     }
 }
 
@@ -154,6 +157,7 @@ pub(in crate::instance) fn health_of(
     let Some(inventory) = inventory.filter(|_| view.synced) else {
         return Health::NotLooked;
     };
+    let removing = identities(removing);
     let mut failed = Vec::new();
     let mut going = Vec::new();
     for (identity, entry) in inventory {
@@ -165,7 +169,7 @@ pub(in crate::instance) fn health_of(
             None if entry.fields.is_none() => continue, // was never applied
             None => (&mut going, "does not exist"),
         };
-        if removing.contains(&identity.to_string()) {
+        if removing.contains(identity.to_string().as_str()) {
             continue;
         }
         list.push(listing::unwell(identity, &entry.version, message));
@@ -184,5 +188,50 @@ pub(in crate::instance) fn health_of(
         Health::Failed(failed)
     } else {
         Health::Progressing(failed)
+    }
+}
+
+/// Returns the identities in lines of `status.removing`; a problem may follow an identity.
+fn identities(removing: &[String]) -> HashSet<&str> {
+    let parts = removing
+        .iter()
+        .map(|line| line.split_once(": ").unwrap_or((line, "")));
+    parts.map(|(identity, _)| identity).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use apply::{informers::Seen, inventory::Entry};
+
+    use super::*;
+
+    #[test]
+    fn health_of_leaving_objects_does_not_count() {
+        let identity = |name: &str| Identity {
+            group: "apps".to_owned(),
+            kind: "Deployment".to_owned(),
+            namespace: "tide".to_owned(),
+            name: name.to_owned(),
+        };
+        let names = ["stays", "going", "denied"];
+        let inventory: Inventory = names.map(|name| (identity(name), Entry::default())).into();
+        let failed = || Seen {
+            health: health::Health::Failed("crashes".to_owned()),
+            ..Seen::default()
+        };
+        let mut view = View {
+            synced: true,
+            ..View::default()
+        };
+        view.objects
+            .extend(names.map(|name| (identity(name), failed())));
+        let leaving = ["going".to_owned(), "denied: may not be deleted".to_owned()];
+        let removing = leaving.map(|line| format!("Deployment tide/{line}"));
+        let unhealthy = unhealthy_of(Some(&inventory), &view, &removing);
+        assert_eq!(unhealthy.all(), [identity("stays")].into());
+        let Health::Failed(failed) = health_of(Some(&inventory), &view, &removing) else {
+            panic!("an object failed");
+        };
+        assert_eq!(failed.len(), 1, "{failed:?}");
     }
 }

@@ -295,11 +295,8 @@ impl Controller {
     fn key(server: &Server, registry: &Registry, source: &Source<'_>) -> String {
         match source {
             Source::Bundle(bundle) => {
-                let cluster = key::Shape {
-                    version: KubeVersion::new(1, registry.minor),
-                    has_conditions: false,
-                };
-                key::of(&server.instance.spec, bundle, cluster)
+                let version = KubeVersion::new(1, registry.minor);
+                key::of(&server.instance.spec, bundle, version, false)
             }
             Source::Revision(revision) | Source::Newest(revision) => {
                 format!("revision {}", revision.digest)

@@ -229,10 +229,7 @@ impl Controller {
                 break;
             }
         }
-        let inventory = self.inventory.get_or_insert_default();
-        inventory.retain(|identity, _| {
-            !pruned.deleted.contains(identity) && !pruned.released.contains_key(identity)
-        });
+        attempt::forget(self.inventory.get_or_insert_default(), &pruned);
         Ok(pruned)
     }
 
