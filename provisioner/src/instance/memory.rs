@@ -366,13 +366,22 @@ impl Memory {
         self.waits.all.await_objects(&self.waits.name, events);
     }
 
-    /// For how long there is nothing worth saying of a new instance: most Bundles are unpacked before anybody has looked.
+    /// Returns how long the status need not be written while the Bundle of a new instance or template is unpacked: that takes
+    /// less than a second for most Bundles, and the write before the rollout records the Bundle. After a crash before that
+    /// write, the next process creates another Bundle.
     pub(super) fn has_nothing_to_say(
         &mut self,
         before: &BundleInstanceStatus,
         outcome: &Outcome,
     ) -> Option<Duration> {
-        let is_new = before.conditions.is_empty();
+        let is_unchanged = matches!(outcome.install, Install::Unchanged)
+            && outcome.kept.is_none()
+            && outcome.fights.is_empty();
+        let created = self.bundles.as_ref().and_then(|created| created.last());
+        // A Bundle with the name of the installed one would pass for another client's after a crash.
+        let is_next = created
+            .is_some_and(|created| before.installed_bundle_name.as_ref() != Some(&created.name));
+        let is_new = before.conditions.is_empty() || is_next && is_unchanged;
         if !is_new || !matches!(outcome.valid, Valid::Pending { .. }) {
             self.waiting_since = None;
             return None;

@@ -89,10 +89,7 @@ pub(super) async fn reconcile(
         bundles::adopt(&instance, &shared, &mut memory).await;
         let (outcome, again) = Box::pin(settle(&instance, &shared, &mut memory)).await;
         let before = current_status(&instance, &memory);
-        // A record that is not written is news.
-        if let Some(left) = memory.has_nothing_to_say(&before, &outcome)
-            && memory.bundles.is_none()
-        {
+        if let Some(left) = memory.has_nothing_to_say(&before, &outcome) {
             return Ok(Action::requeue(left));
         }
         let now = (shared.ctx.now)();
