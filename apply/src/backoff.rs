@@ -18,8 +18,9 @@ use kube::runtime::{
 
 use crate::api_error;
 
-/// Failures further apart than this are not in a row.
-pub(crate) const ROW: Duration = Duration::from_secs(60);
+/// A failure this long after the pause of the one before is not in a row with it. Longer than a watch waits for the answer to
+/// a listing, so that listings without an answer are in a row.
+const ROW: Duration = Duration::from_secs(90);
 /// The longest time between two tries of a watch that fails. When an API server comes back, this is how long it may take
 /// until that is noticed, and as long again until what was missed is listed.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
@@ -28,7 +29,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 #[derive(Debug, Default)]
 pub struct Pauses {
     /// Failures in a row.
-    count: u32,
+    pub(crate) count: u32,
     /// When the pause after the last one ends.
     until: Option<Instant>,
     /// Events since then.
@@ -55,7 +56,7 @@ pub fn left(until: Timestamp, wait: Duration, now: Timestamp) -> Option<Duration
 }
 
 /// From a fifth of a second to ten seconds; where we are refused, from two seconds to a minute.
-pub(crate) fn wait(count: u32, refused: bool) -> Duration {
+fn wait(count: u32, refused: bool) -> Duration {
     let (first, longest) = if refused {
         (Duration::from_secs(2), Duration::from_secs(60))
     } else {
@@ -66,7 +67,7 @@ pub(crate) fn wait(count: u32, refused: bool) -> Duration {
 }
 
 /// A quarter more or less, so that all watches do not come back at once.
-pub(crate) fn jittered(wait: Duration) -> Duration {
+fn jittered(wait: Duration) -> Duration {
     wait.mul_f64(0.75 + 0.5 * fastrand::f64())
 }
 
@@ -78,7 +79,7 @@ impl Pauses {
         self.at(is_refused, Instant::now())
     }
 
-    fn at(&mut self, is_refused: bool, now: Instant) -> Duration {
+    pub(crate) fn at(&mut self, is_refused: bool, now: Instant) -> Duration {
         let quiet = self.until.map(|it| now.saturating_duration_since(it));
         if quiet.is_some_and(|it| it > ROW) {
             self.count = 0;

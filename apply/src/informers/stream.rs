@@ -3,7 +3,7 @@
 use std::{
     pin::pin,
     sync::{Arc, Weak},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use futures::{Stream, StreamExt as _};
@@ -14,12 +14,14 @@ use kube::{
 };
 use tokio::{sync::Notify, time::timeout};
 
-use crate::backoff::{ROW, jittered, wait};
-use crate::informers::{
-    Shared,
-    known::Data,
-    object::{self, Full, Observed},
-    scope::{Depth, Scope},
+use crate::{
+    backoff::Pauses,
+    informers::{
+        Shared,
+        known::Data,
+        object::{self, Full, Observed},
+        scope::{Depth, Scope},
+    },
 };
 
 /// How many whole objects are listed at once: each may have more than a megabyte.
@@ -37,7 +39,7 @@ pub(super) async fn run(shared: Weak<Shared>, scope: Arc<Scope>, retry: Arc<Noti
         shared,
         scope,
         retry,
-        failures: Failures::default(),
+        pauses: Pauses::default(),
     };
     while watch.once().await.is_some() {}
 }
@@ -46,14 +48,7 @@ struct Watch {
     shared: Weak<Shared>,
     scope: Arc<Scope>,
     retry: Arc<Notify>,
-    failures: Failures,
-}
-
-/// Failures in a row.
-#[derive(Debug, Default)]
-struct Failures {
-    count: u32,
-    last: Option<Instant>,
+    pauses: Pauses,
 }
 
 /// The reason why a watch does not work.
@@ -146,7 +141,7 @@ impl Watch {
                     continue;
                 }
                 Event::InitDone => {
-                    self.failures = Failures::default();
+                    self.pauses = Pauses::default();
                     known.listed(&self.scope, listing.take().unwrap_or_default())
                 }
                 Event::Apply(object) => known.seen(&self.scope, read(object)),
@@ -159,8 +154,9 @@ impl Watch {
 
     /// Reports a failure, and waits.
     async fn pause(&mut self, failure: Failure) -> Option<Next> {
-        let count = self.failures.add(Instant::now());
         let refused = failure.is_refusal();
+        let pause = self.pauses.after(refused);
+        let count = self.pauses.count;
         let told = refused || count >= TROUBLE;
         tracing::debug!(scope = %self.scope, error = failure.words, count, "a watch failed");
         if told {
@@ -170,9 +166,8 @@ impl Watch {
             let wakes = shared.state().known.failed(&self.scope, words, data);
             shared.wake(wakes);
         }
-        let wait = jittered(wait(count, refused));
         // Whoever asks for another try gets it before its time.
-        let _ = timeout(wait, self.retry.notified()).await;
+        let _ = timeout(pause, self.retry.notified()).await;
         // A quiet watch that works again says nothing, a listing does.
         Some(if told { Next::Anew } else { Next::Resume })
     }
@@ -184,22 +179,6 @@ enum Next {
     Resume,
     /// With a listing.
     Anew,
-}
-
-// === impl Failures ===
-
-impl Failures {
-    fn add(&mut self, now: Instant) -> u32 {
-        if self
-            .last
-            .is_some_and(|last| now.saturating_duration_since(last) > ROW)
-        {
-            self.count = 0;
-        }
-        self.last = Some(now);
-        self.count = self.count.saturating_add(1);
-        self.count
-    }
 }
 
 // === impl Failure ===
@@ -277,5 +256,25 @@ fn cut(text: &str) -> String {
     match text.char_indices().nth(LONGEST_REASON) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
         None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn listings_without_an_answer_and_refusals_are_failures_in_a_row() {
+        // Whether the API server refuses the listing, and how long the listing takes until it fails.
+        for (is_refused, took) in [(false, LISTING_TIMEOUT), (true, Duration::from_secs(1))] {
+            let (mut pauses, mut now) = (Pauses::default(), Instant::now());
+            for count in 1..=10 {
+                let pause = pauses.at(is_refused, now);
+                assert_eq!(pauses.count, count, "{is_refused}");
+                now += pause + took + Duration::from_secs(1);
+            }
+        }
     }
 }
