@@ -126,13 +126,14 @@ pub fn new(
         let Some(kind) = kind else {
             let identity = object.identity();
             // Nobody can tell whether the kind has namespaces, so neither of the two leaves.
-            if identity.namespace.is_empty() {
-                desired.insert(Identity {
-                    namespace: namespace.to_owned(),
-                    ..identity.clone()
-                });
-            }
-            desired.insert(identity.clone());
+            let own = match identity.namespace.as_str() {
+                "" => namespace,
+                own => own,
+            };
+            desired.extend(["", own].map(|namespace| Identity {
+                namespace: namespace.to_owned(),
+                ..identity.clone()
+            }));
             let absent = absent.entry((gvk.kind, object.api_version().to_owned()));
             absent.or_default().push(identity);
             continue;

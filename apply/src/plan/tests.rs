@@ -319,6 +319,31 @@ fn kinds_that_are_not_served_wait_or_are_missing_with_all_that_need_them() {
 }
 
 #[test]
+fn an_object_whose_kind_is_not_served_stays_with_or_without_its_namespace() {
+    let api_version = "monitoring.coreos.com/v1";
+    let mut placed = object(api_version, "ServiceMonitor", "placed");
+    placed.value_mut()["metadata"]["namespace"] = "elsewhere".into();
+    let objects = vec![placed, object(api_version, "ServiceMonitor", "bare")];
+    let monitor =
+        |namespace, name| identity("monitoring.coreos.com", "ServiceMonitor", namespace, name);
+    // As the objects were applied: in a namespace, or to the cluster, where a namespace is removed.
+    let known = [
+        monitor("elsewhere", "placed"),
+        monitor("", "placed"),
+        monitor(NAMESPACE, "bare"),
+        monitor("", "bare"),
+    ];
+    let other = monitor(NAMESPACE, "placed");
+    let plan = plan_with(
+        objects,
+        &inventory(known.into_iter().chain([other.clone()])),
+        &[],
+    );
+    let leaving: Vec<_> = plan.leaving.iter().map(|it| &it.identity).collect();
+    assert_eq!(leaving, [&other]);
+}
+
+#[test]
 fn hostile_definitions_bring_nothing() {
     for (group, plural, version) in [
         ("../../api/v1/secrets", "as", "v1"),
