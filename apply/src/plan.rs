@@ -1,7 +1,6 @@
-//! What has to be done so that the cluster holds an instance's objects: a value that can be printed, and nothing done yet.
+//! What has to be done so that the cluster holds an instance's objects: a value, and nothing done yet.
 
 mod definitions;
-mod table;
 #[cfg(test)]
 mod tests;
 
@@ -13,7 +12,6 @@ use std::{
 
 use kube::core::GroupVersionKind;
 use manifests::object::{Identity, Object, group_version};
-use serde::Serialize;
 
 use crate::{
     discovery::{Found, Kind},
@@ -28,7 +26,7 @@ pub use manifests::api::{
 };
 
 /// What is applied together. A wave begins when the one before is in place.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Wave {
     /// Namespaces.
     Namespaces,
@@ -56,13 +54,20 @@ pub struct Step {
 }
 
 /// An object that leaves.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leaving {
     /// Which.
-    #[serde(flatten)]
     pub identity: Identity,
     /// The API version it was applied in.
     pub version: String,
+}
+
+impl Leaving {
+    /// Returns the group, version and kind. The version may be a whole apiVersion.
+    pub fn gvk(&self) -> GroupVersionKind {
+        let version = group_version(&self.version).1;
+        GroupVersionKind::gvk(&self.identity.group, version, &self.identity.kind)
+    }
 }
 
 /// The policy for CustomResourceDefinitions that are pruned.
@@ -78,8 +83,7 @@ pub enum DefinitionPolicy {
 }
 
 /// A kind that is not served.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Absent {
     /// Group, version.
     pub api_version: String,
@@ -188,7 +192,10 @@ pub fn leaving(inventory: &Inventory, desired: &BTreeSet<Identity>) -> Vec<Leavi
     let groups = definition_groups(&leaving);
     leaving.sort_by_cached_key(|leaving| {
         let identity = &leaving.identity;
-        (Exit::of(identity, &groups), Reverse(order(identity)))
+        (
+            Exit::of(identity, &groups),
+            Reverse(identity.clone().order()),
+        )
     });
     leaving
 }
@@ -257,18 +264,4 @@ fn wave(group: &str, kind: &str, brought: bool) -> Wave {
         }
         _ => Wave::Configuration,
     }
-}
-
-/// As [`Object::order`] has it.
-fn order(identity: &Identity) -> impl Ord + use<> {
-    let api_version = match identity.group.as_str() {
-        "" => "v1".to_owned(),
-        group => format!("{group}/v1"),
-    };
-    let object = serde_json::json!({
-        "apiVersion": api_version,
-        "kind": identity.kind,
-        "metadata": {"name": identity.name, "namespace": identity.namespace},
-    });
-    Object::try_from(object).ok().map(|object| object.order())
 }

@@ -31,6 +31,13 @@ impl fmt::Display for Identity {
     }
 }
 
+impl Identity {
+    /// Where the object stands among others: first what the rest lives in or needs, workloads last, equals by identity.
+    pub fn order(self) -> impl Ord {
+        (rank(&self.group, &self.kind), self)
+    }
+}
+
 /// Splits `apiVersion` into group and version; the core group is empty.
 pub fn group_version(api_version: &str) -> (&str, &str) {
     api_version.split_once('/').unwrap_or(("", api_version))
@@ -127,9 +134,9 @@ impl Object {
         self.0
     }
 
-    /// Where the object stands among others: first what the rest lives in or needs, workloads last, equals by identity.
+    /// As [`Identity::order`] has it.
     pub fn order(&self) -> impl Ord + use<> {
-        (rank(self.group(), self.kind()), self.identity())
+        self.identity().order()
     }
 }
 

@@ -35,7 +35,7 @@ use manifests::api::rights::{Right, Rule, Scope, expand, not_covered};
 
 use self::grant::Grant;
 use super::{Check, Findings, Input, Problem, ask};
-use crate::account::Account;
+use crate::{account::Account, plan::Leaving};
 
 /// No namespace has this name, so the rules in it are those of the whole cluster.
 const NOWHERE: &str = "-";
@@ -136,8 +136,8 @@ fn no_impersonation(account: &Account, system: &str, refusal: &str) -> Problem {
 /// Finds all rights that are missing.
 pub(super) async fn check(input: &Input<'_>) -> Result<Findings, kube::Error> {
     let mut findings = Findings::default();
-    let leaving = input.plan.leaving.iter().map(need::kind_of);
-    let kinds: need::Kinds = input.kinds.find(leaving).await?.into_iter().collect();
+    let leaving = input.plan.leaving.iter().map(Leaving::gvk);
+    let kinds = input.kinds.find(leaving).await?;
     let needed = need::of(input.plan, &kinds, input.policy);
     let (grants, unknown) = grant::find(input).await?;
     findings.warnings.extend(unknown);

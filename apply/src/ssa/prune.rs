@@ -5,13 +5,10 @@ mod release;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use kube::{
-    api::{DeleteParams, GetParams, Preconditions},
-    core::GroupVersionKind,
-};
+use kube::api::{DeleteParams, GetParams, Preconditions};
 use manifests::{
     api::labels,
-    object::{at, group_version, text},
+    object::{at, text},
 };
 use serde_json::Value;
 
@@ -215,10 +212,7 @@ impl Prune<'_> {
     /// How to address it; `None`: its kind is gone, and all objects with it.
     async fn kind(&self, leaving: &Leaving) -> Result<Option<Arc<Kind>>, Failure> {
         let identity = &leaving.identity;
-        // What is remembered may be the whole apiVersion.
-        let version = group_version(&leaving.version).1;
-        let gvk = GroupVersionKind::gvk(&identity.group, version, &identity.kind);
-        let found = self.apply.kinds.find_any(gvk).await;
+        let found = self.apply.kinds.find_any(leaving.gvk()).await;
         found.map_err(|error| failure::of(identity.clone(), &Trouble::Client(error)))
     }
 

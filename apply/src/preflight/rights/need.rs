@@ -1,51 +1,37 @@
 //! What rights a plan takes: to apply, watch and delete its objects.
 
-use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
-use kube::core::GroupVersionKind;
 use manifests::{
     api::rights::{Right, Scope},
-    object::{Object, group_version, text},
+    object::{Identity, Object, text},
 };
 
 use crate::{
-    discovery::Kind,
-    plan::{DefinitionPolicy, Leaving, Plan, Step},
+    discovery::{Found, Kind},
+    plan::{DefinitionPolicy, Plan, Step, is_definition, is_namespace},
     preflight::{Policy, crd::UpgradeSafety},
 };
 
 /// Rights by scope.
 pub(super) type Rights<'a> = BTreeMap<Scope<'a>, BTreeSet<Right<'a>>>;
 
-/// The kinds of what leaves.
-pub(super) type Kinds = HashMap<GroupVersionKind, Option<Arc<Kind>>>;
-
-/// The kind of an object that leaves.
-pub(super) fn kind_of(leaving: &Leaving) -> GroupVersionKind {
-    // Both spellings of a version are understood: with the group, and without.
-    let version = group_version(&leaving.version).1;
-    GroupVersionKind::gvk(&leaving.identity.group, version, &leaving.identity.kind)
-}
-
 /// All rights that a plan takes.
-pub(super) fn of<'a>(plan: &'a Plan, leaving: &'a Kinds, policy: &Policy) -> Rights<'a> {
+pub(super) fn of<'a>(plan: &'a Plan, leaving: &'a Found, policy: &Policy) -> Rights<'a> {
     let mut rights = Rights::new();
     for step in &plan.steps {
         apply(step, policy, &mut rights);
     }
     for object in &plan.leaving {
         // What is not served any more is gone.
-        if let Some(Some(kind)) = leaving.get(&kind_of(object)) {
+        if let Some(Some(kind)) = leaving.get(&object.gvk()) {
             let identity = &object.identity;
             let target = Target {
                 kind,
                 namespace: &identity.namespace,
                 name: &identity.name,
             };
-            let end = end_of(&identity.group, &identity.kind, policy.crd_deletion);
+            let end = end_of(identity, policy.crd_deletion);
             target.named(&["get"], &mut rights);
             target.named(end, &mut rights);
         }
@@ -62,11 +48,9 @@ fn apply<'a>(step: &'a Step, policy: &Policy, rights: &mut Rights<'a>) {
     };
     target.named(&["get", "patch"], rights);
     target.all(&["create", "list", "watch"], rights);
-    target.named(
-        end_of(object.group(), object.kind(), policy.crd_deletion),
-        rights,
-    );
-    if is_definition(object.group(), object.kind()) {
+    let identity = object.identity();
+    target.named(end_of(&identity, policy.crd_deletion), rights);
+    if is_definition(&identity) {
         resources(object, policy, rights);
     }
 }
@@ -96,19 +80,13 @@ fn resources<'a>(definition: &'a Object, policy: &Policy, rights: &mut Rights<'a
 }
 
 /// What it takes to let go of an object, when it leaves or with the instance.
-fn end_of(group: &str, kind: &str, policy: DefinitionPolicy) -> &'static [&'static str] {
-    match (group, kind) {
-        ("", "Namespace") => &["patch"],
-        _ if is_definition(group, kind) => match policy {
-            DefinitionPolicy::Retain => &["patch"],
-            DefinitionPolicy::DeleteIfUnused | DefinitionPolicy::Delete => &["patch", "delete"],
-        },
-        _ => &["delete"],
+fn end_of(identity: &Identity, policy: DefinitionPolicy) -> &'static [&'static str] {
+    match policy {
+        _ if is_namespace(identity) => &["patch"],
+        _ if !is_definition(identity) => &["delete"],
+        DefinitionPolicy::Retain => &["patch"],
+        DefinitionPolicy::DeleteIfUnused | DefinitionPolicy::Delete => &["patch", "delete"],
     }
-}
-
-fn is_definition(group: &str, kind: &str) -> bool {
-    group == "apiextensions.k8s.io" && kind == "CustomResourceDefinition"
 }
 
 /// An object, as authorizers see it.
