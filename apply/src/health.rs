@@ -10,6 +10,7 @@ mod kinds;
 mod tests;
 
 use kube::core::GroupVersionKind;
+use manifests::object::{at, group_version, shortened};
 use serde_json::Value;
 
 use self::conditions::Conditions;
@@ -45,18 +46,12 @@ pub fn has_rules(kind: &GroupVersionKind) -> bool {
 
 /// Judges an object: by what all objects have in common, by the rule of its kind, or else by Ready.
 pub fn of(object: &Value) -> Health {
-    let text = |field| {
-        object
-            .get(field)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-    };
-    let (group, _) = manifests::object::group_version(text("apiVersion"));
+    let (group, _) = group_version(text(object, &["apiVersion"]));
     let conditions = Conditions::of(object);
     if let Some(health) = conditions::in_common(object, &conditions) {
         return health;
     }
-    match kinds::rule(group, text("kind")) {
+    match kinds::rule(group, text(object, &["kind"])) {
         Some(rule) => rule(object, &conditions),
         None => conditions::ready(&conditions),
     }
@@ -65,21 +60,13 @@ pub fn of(object: &Value) -> Health {
 // === impl Health ===
 
 impl Health {
-    fn progress(words: impl Into<String>) -> Self {
-        Self::InProgress(cut(words.into()))
+    fn progress(words: impl AsRef<str>) -> Self {
+        Self::InProgress(shortened(words.as_ref(), LONGEST))
     }
 
-    fn failed(words: impl Into<String>) -> Self {
-        Self::Failed(cut(words.into()))
+    fn failed(words: impl AsRef<str>) -> Self {
+        Self::Failed(shortened(words.as_ref(), LONGEST))
     }
-}
-
-fn cut(mut words: String) -> String {
-    if let Some((end, _)) = words.char_indices().nth(LONGEST) {
-        words.truncate(end);
-        words.push('…');
-    }
-    words
 }
 
 /// A number at a path, as the API server writes them.
@@ -90,9 +77,4 @@ fn number(object: &Value, path: &[&str]) -> Option<i64> {
 /// A text at a path, empty when there is none.
 fn text<'a>(object: &'a Value, path: &[&str]) -> &'a str {
     at(object, path).and_then(Value::as_str).unwrap_or_default()
-}
-
-fn at<'a>(object: &'a Value, path: &[&str]) -> Option<&'a Value> {
-    path.iter()
-        .try_fold(object, |value, field| value.get(field))
 }

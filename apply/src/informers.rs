@@ -10,7 +10,7 @@
 //!
 //! [`known`] decides, without I/O; [`stream`] only carries events to it.
 
-pub mod accounts;
+mod entry;
 mod known;
 mod object;
 mod scope;
@@ -22,6 +22,7 @@ use std::{
     time::Duration,
 };
 
+use kube::Client;
 use manifests::object::Identity;
 use tokio::{
     runtime::Handle,
@@ -41,8 +42,6 @@ use crate::{
     revision::ObjectHash,
     ssa::Applied,
 };
-
-pub use accounts::Accounts;
 
 /// How long a write of ours counts although its watch has not told of it.
 const UNCONFIRMED: Duration = Duration::from_secs(10);
@@ -85,6 +84,15 @@ pub struct View {
 /// The objects an instance wants watched, each with its kind. Custom resources are watched in full when their definition
 /// is among them.
 pub type Wanted = BTreeMap<Identity, Arc<Kind>>;
+
+/// Clients with the rights of the provisioner or of a ServiceAccount.
+pub trait Accounts: Send + Sync {
+    /// Returns a client that acts as the account, or as the provisioner for `None`.
+    ///
+    /// # Errors
+    /// Returns an error if the client cannot be configured.
+    fn client(&self, account: Option<&Account>) -> Result<Client, kube::Error>;
+}
 
 /// The watches. They end when this is dropped.
 pub struct Watches {

@@ -18,24 +18,28 @@ pub(super) fn rule(group: &str, kind: &str) -> Option<Rule> {
         ("", "Pod") => pod,
         ("", "PersistentVolumeClaim") => claim,
         ("", "Service") => service,
-        ("policy", "PodDisruptionBudget") => disruption_budget,
+        // It is enough that the controller has counted, which the generation tells.
+        ("policy", "PodDisruptionBudget") => |_, _| Health::Current,
         ("apiextensions.k8s.io", "CustomResourceDefinition") => definition,
-        ("apiregistration.k8s.io", "APIService") => api_service,
+        ("apiregistration.k8s.io", "APIService") => available,
         _ => return None,
     })
 }
 
-/// The first count that is too small, or the extra pods: `2 of 3 replicas are ready`.
+/// The first count of the status that is too small, or the pods that are too many: `2 of 3 replicas are ready`.
 fn counts<const N: usize>(
-    counts: [(i64, i64, &str); N],
-    extra: Option<(i64, i64)>,
+    object: &Value,
+    counts: [(&str, i64, &str); N],
+    most: Option<i64>,
 ) -> Option<Health> {
-    let short = counts.into_iter().find(|(is, wanted, _)| is < wanted);
-    if let Some((is, wanted, what)) = short {
-        return Some(Health::progress(format!("{is} of {wanted} {what}")));
+    for (field, wanted, what) in counts {
+        let is = status(object, field);
+        if is < wanted {
+            return Some(Health::progress(format!("{is} of {wanted} {what}")));
+        }
     }
-    let (are, wanted) = extra?;
-    (are > wanted).then(|| Health::progress(format!("{} old replicas have to end", are - wanted)))
+    let old = status(object, "replicas").saturating_sub(most?);
+    (old > 0).then(|| Health::progress(format!("{old} old replicas have to end")))
 }
 
 /// The API server fills `spec.replicas` in; an object that was not stored has one.
@@ -55,34 +59,19 @@ fn deployment(object: &Value, conditions: &Conditions<'_>) -> Health {
         return Health::failed(condition.words("Progressing"));
     }
     let wanted = replicas(object);
-    let (all, updated) = (
-        status(object, "replicas"),
-        status(object, "updatedReplicas"),
-    );
-    let lacking = counts(
-        [
-            (all, wanted, "replicas exist"),
-            (updated, wanted, "replicas are up to date"),
-        ],
-        Some((all, wanted)),
-    )
-    .or_else(|| {
-        counts(
-            [
-                (
-                    status(object, "availableReplicas"),
-                    updated,
-                    "replicas are available",
-                ),
-                (
-                    status(object, "readyReplicas"),
-                    wanted,
-                    "replicas are ready",
-                ),
-            ],
-            None,
-        )
-    });
+    let exist = [
+        ("replicas", wanted, "replicas exist"),
+        ("updatedReplicas", wanted, "replicas are up to date"),
+    ];
+    let work = [
+        (
+            "availableReplicas",
+            status(object, "updatedReplicas"),
+            "replicas are available",
+        ),
+        ("readyReplicas", wanted, "replicas are ready"),
+    ];
+    let lacking = counts(object, exist, Some(wanted)).or_else(|| counts(object, work, None));
     if let Some(lacking) = lacking {
         return lacking;
     }
@@ -94,11 +83,7 @@ fn deployment(object: &Value, conditions: &Conditions<'_>) -> Health {
     if has_deadline && !complete {
         return Health::progress("its new ReplicaSet is not available");
     }
-    match conditions.find("Available") {
-        Some(available) if available.status == "True" => Health::Current,
-        Some(available) => Health::progress(available.words("Available")),
-        None => Health::progress("has no condition Available"),
-    }
+    available(object, conditions)
 }
 
 fn stateful_set(object: &Value, _: &Conditions<'_>) -> Health {
@@ -107,18 +92,11 @@ fn stateful_set(object: &Value, _: &Conditions<'_>) -> Health {
         return Health::Current;
     }
     let wanted = replicas(object);
-    let all = status(object, "replicas");
-    let lacking = counts(
-        [
-            (all, wanted, "replicas exist"),
-            (
-                status(object, "readyReplicas"),
-                wanted,
-                "replicas are ready",
-            ),
-        ],
-        Some((all, wanted)),
-    );
+    let exist = [
+        ("replicas", wanted, "replicas exist"),
+        ("readyReplicas", wanted, "replicas are ready"),
+    ];
+    let lacking = counts(object, exist, Some(wanted));
     if let Some(lacking) = lacking {
         return lacking;
     }
@@ -128,19 +106,12 @@ fn stateful_set(object: &Value, _: &Conditions<'_>) -> Health {
     );
     // The default of the API server, 0, means that the StatefulSet has no partition.
     if let Some(partition) = partition.filter(|&partition| partition > 0) {
-        let updated = (
-            status(object, "updatedReplicas"),
-            wanted.saturating_sub(partition),
-        );
-        return counts([(updated.0, updated.1, "replicas are up to date")], None)
-            .unwrap_or_default();
+        let wanted = wanted.saturating_sub(partition);
+        let updated = [("updatedReplicas", wanted, "replicas are up to date")];
+        return counts(object, updated, None).unwrap_or_default();
     }
-    let current = (
-        status(object, "currentReplicas"),
-        wanted,
-        "replicas are up to date",
-    );
-    if let Some(lacking) = counts([current], None) {
+    let current = [("currentReplicas", wanted, "replicas are up to date")];
+    if let Some(lacking) = counts(object, current, None) {
         return lacking;
     }
     let revision = |field| text(object, &["status", field]);
@@ -158,28 +129,13 @@ fn daemon_set(object: &Value, _: &Conditions<'_>) -> Health {
     let Some(wanted) = number(object, &["status", "desiredNumberScheduled"]) else {
         return Health::progress("its controller has not counted the nodes");
     };
-    counts(
-        [
-            (
-                status(object, "currentNumberScheduled"),
-                wanted,
-                "nodes have a pod",
-            ),
-            (
-                status(object, "updatedNumberScheduled"),
-                wanted,
-                "pods are up to date",
-            ),
-            (
-                status(object, "numberAvailable"),
-                wanted,
-                "pods are available",
-            ),
-            (status(object, "numberReady"), wanted, "pods are ready"),
-        ],
-        None,
-    )
-    .unwrap_or_default()
+    let nodes = [
+        ("currentNumberScheduled", wanted, "nodes have a pod"),
+        ("updatedNumberScheduled", wanted, "pods are up to date"),
+        ("numberAvailable", wanted, "pods are available"),
+        ("numberReady", wanted, "pods are ready"),
+    ];
+    counts(object, nodes, None).unwrap_or_default()
 }
 
 fn replica_set(object: &Value, conditions: &Conditions<'_>) -> Health {
@@ -189,27 +145,12 @@ fn replica_set(object: &Value, conditions: &Conditions<'_>) -> Health {
         return Health::progress(failure.words("ReplicaFailure"));
     }
     let wanted = replicas(object);
-    counts(
-        [
-            (
-                status(object, "fullyLabeledReplicas"),
-                wanted,
-                "replicas have all labels",
-            ),
-            (
-                status(object, "availableReplicas"),
-                wanted,
-                "replicas are available",
-            ),
-            (
-                status(object, "readyReplicas"),
-                wanted,
-                "replicas are ready",
-            ),
-        ],
-        Some((status(object, "replicas"), wanted)),
-    )
-    .unwrap_or_default()
+    let all = [
+        ("fullyLabeledReplicas", wanted, "replicas have all labels"),
+        ("availableReplicas", wanted, "replicas are available"),
+        ("readyReplicas", wanted, "replicas are ready"),
+    ];
+    counts(object, all, Some(wanted)).unwrap_or_default()
 }
 
 /// A Job that runs is as it should be.
@@ -284,11 +225,6 @@ fn service(object: &Value, _: &Conditions<'_>) -> Health {
     }
 }
 
-/// It is enough that the controller has counted, which the generation tells.
-fn disruption_budget(_: &Value, _: &Conditions<'_>) -> Health {
-    Health::Current
-}
-
 fn definition(_: &Value, conditions: &Conditions<'_>) -> Health {
     if let Some(names) = conditions.find("NamesAccepted")
         && names.status == "False"
@@ -306,7 +242,8 @@ fn definition(_: &Value, conditions: &Conditions<'_>) -> Health {
     }
 }
 
-fn api_service(_: &Value, conditions: &Conditions<'_>) -> Health {
+/// Of a Deployment, or an APIService.
+fn available(_: &Value, conditions: &Conditions<'_>) -> Health {
     match conditions.find("Available") {
         Some(available) if available.status == "True" => Health::Current,
         Some(available) => Health::progress(available.words("Available")),

@@ -1,6 +1,5 @@
 //! What the watches know, and whom an event concerns. No I/O: events in, names of instances out.
 
-mod entry;
 #[cfg(test)]
 mod tests;
 
@@ -11,12 +10,12 @@ use std::{
 
 use manifests::object::Identity;
 
-use self::entry::{Entry, number};
 use crate::{
     account::Account,
     health::Health,
     informers::{
         View, Wanted,
+        entry::{Entry, number},
         object::Observed,
         scope::{self, Depth, Key, Scope},
     },
@@ -152,8 +151,7 @@ impl Known {
         self.failing.remove(scope);
         let mut before = std::mem::take(&mut table.objects);
         let mut concerned = HashSet::new();
-        for observed in listing {
-            let (key, new) = Entry::of(observed);
+        for (key, new) in listing {
             let old = before.remove(&key);
             let entry = match old {
                 Some(old) if old.is_newer_note_than(&new) => old,
@@ -199,8 +197,7 @@ impl Known {
     }
 
     /// An object is there, or has changed.
-    pub(super) fn seen(&mut self, scope: &Scope, observed: Observed) -> Wakes {
-        let (key, new) = Entry::of(observed);
+    pub(super) fn seen(&mut self, scope: &Scope, (key, new): Observed) -> Wakes {
         let Some(table) = self.tables.get_mut(scope) else {
             return Wakes::new();
         };
@@ -216,8 +213,7 @@ impl Known {
     }
 
     /// An object is gone, or carries our labels no longer.
-    pub(super) fn gone(&mut self, scope: &Scope, observed: Observed) -> Wakes {
-        let (key, last) = Entry::of(observed);
+    pub(super) fn gone(&mut self, scope: &Scope, (key, last): Observed) -> Wakes {
         let Some(table) = self.tables.get_mut(scope) else {
             return Wakes::new();
         };

@@ -17,25 +17,12 @@ use serde_json::{Map, Value, json};
 use crate::{
     drift::Fingerprint,
     health::{self, Health},
-    informers::scope::Key,
-    revision::ObjectHash,
+    informers::{entry::Entry, scope::Key},
     ssa::MANAGER,
 };
 
-/// What decisions need of an object.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Observed {
-    pub(super) key: Key,
-    /// The instance that its labels name.
-    pub(super) owner: Arc<str>,
-    pub(super) uid: Box<str>,
-    pub(super) resource_version: Box<str>,
-    pub(super) fields: Option<Fingerprint>,
-    pub(super) hash: Option<ObjectHash>,
-    pub(super) deleting: bool,
-    pub(super) health: Health,
-    pub(super) writer: Option<Arc<str>>,
-}
+/// What a watch tells of an object.
+pub(super) type Observed = (Key, Entry);
 
 /// An object as far as health needs it: whatever else it holds is passed over while it is read.
 #[derive(Debug, Clone, Deserialize)]
@@ -150,20 +137,22 @@ fn observed(metadata: ObjectMeta, health: Health) -> Observed {
         .as_ref()
         .and_then(|annotations| annotations.get(OBJECT_HASH))
         .and_then(|text| text.parse().ok());
-    Observed {
-        hash,
-        key: Key {
-            namespace: metadata.namespace.unwrap_or_default().into(),
-            name: metadata.name.unwrap_or_default().into(),
-        },
+    let key = Key {
+        namespace: metadata.namespace.unwrap_or_default().into(),
+        name: metadata.name.unwrap_or_default().into(),
+    };
+    let entry = Entry {
         owner: owner.into(),
         uid: metadata.uid.unwrap_or_default().into(),
         resource_version: metadata.resource_version.unwrap_or_default().into(),
         fields: Fingerprint::of_entries(&entries, MANAGER),
+        hash,
         deleting: metadata.deletion_timestamp.is_some(),
-        health,
+        health: (health != Health::Current).then(|| Box::new(health)),
         writer: writer(&entries),
-    }
+        note: None,
+    };
+    (key, entry)
 }
 
 /// Who wrote last besides us. Status is written all the time, and no field of ours.

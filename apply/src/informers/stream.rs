@@ -12,6 +12,7 @@ use kube::{
     core::{ApiResource, DynamicObject, DynamicResourceScope, PartialObjectMeta},
     runtime::watcher::{self, Config, Event, watcher},
 };
+use manifests::object::shortened;
 use tokio::{sync::Notify, time::timeout};
 
 use crate::{
@@ -189,7 +190,7 @@ impl Failure {
             kube::Error::Api(status) => Self::answered(status.code, &status.message),
             error => Self {
                 code: None,
-                words: cut(&error.to_string()),
+                words: shortened(&error.to_string(), LONGEST_REASON),
             },
         }
     }
@@ -202,7 +203,7 @@ impl Failure {
             watcher::Error::WatchError(status) => Self::answered(status.code, &status.message),
             watcher::Error::NoResourceVersion => Self {
                 code: None,
-                words: cut(&error.to_string()),
+                words: shortened(&error.to_string(), LONGEST_REASON),
             },
         }
     }
@@ -210,7 +211,7 @@ impl Failure {
     fn answered(code: u16, message: &str) -> Self {
         let words = match message.trim() {
             "" => format!("the apiserver answered {code}"),
-            message => cut(message),
+            message => shortened(message, LONGEST_REASON),
         };
         Self {
             code: Some(code),
@@ -249,13 +250,6 @@ impl Failure {
             _ => "it is tried again".to_owned(),
         };
         format!("{scope} cannot be watched: {words}; {remedy}")
-    }
-}
-
-fn cut(text: &str) -> String {
-    match text.char_indices().nth(LONGEST_REASON) {
-        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
-        None => text.to_owned(),
     }
 }
 

@@ -43,17 +43,18 @@ fn wanted(objects: &[((&str, &str, &str), &str)]) -> Wanted {
 }
 
 fn observed(owner: &str, name: &str, version: u64, fields: &str) -> Observed {
-    Observed {
+    let entry = Entry {
         hash: None,
-        key: Key::new("shop", name),
         owner: owner.into(),
         uid: format!("uid of {name}").into(),
         resource_version: version.to_string().into(),
         fields: Some(fields.parse().unwrap()),
         deleting: false,
-        health: Health::Current,
+        health: None,
         writer: None,
-    }
+        note: None,
+    };
+    (Key::new("shop", name), entry)
 }
 
 fn applied(name: &str, version: u64, fields: &str) -> BTreeMap<Identity, Applied> {
@@ -69,7 +70,7 @@ fn applied(name: &str, version: u64, fields: &str) -> BTreeMap<Identity, Applied
 }
 
 /// What happens to an object.
-type Alter = fn(&mut Observed);
+type Alter = fn(&mut Entry);
 
 const A: &str = "00000000000a";
 const B: &str = "00000000000b";
@@ -249,12 +250,12 @@ fn only_the_instance_concerned_is_woken_and_only_by_what_decides() {
         "no fields", |it| it.fields = None => true;
         "uid", |it| it.uid = "other".into() => true;
         "deleting", |it| it.deleting = true => true;
-        "health", |it| it.health = Health::Failed("broken".to_owned()) => true;
+        "health", |it| it.health = Some(Box::new(Health::Failed("broken".to_owned()))) => true;
     ];
     for (name, change, wakes_up) in cases {
         two.known.seen(&two.scope, base());
         let mut changed = base();
-        change(&mut changed);
+        change(&mut changed.1);
         let expected: &[_] = if wakes_up { &["till"] } else { &[] };
         assert_eq!(
             two.known.seen(&two.scope, changed),
@@ -293,7 +294,7 @@ fn listing_again_wakes_only_those_for_whom_it_differs() {
     two.known.begin(&two.scope);
     assert_eq!(two.listed(same()), wakes(&[]));
     let mut other = same();
-    other[0].fields = None;
+    other[0].1.fields = None;
     assert_eq!(two.listed(other), wakes(&["till"]));
     assert_eq!(two.listed(same().split_off(2)), wakes(&["till"]));
     assert_eq!(names(&two.known.view("till")), [] as [&str; 0]);

@@ -1,17 +1,18 @@
-//! What is kept of an object.
+//! What is kept of an object, which is what decisions need of it.
 
 use std::{collections::HashSet, sync::Arc};
 
 use crate::{
     drift::Fingerprint,
     health::Health,
-    informers::{Seen, object::Observed, scope::Key},
+    informers::{Seen, scope::Key},
     revision::ObjectHash,
 };
 
 /// An object, in little space.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Entry {
+    /// The instance that its labels name.
     pub(super) owner: Arc<str>,
     pub(super) uid: Box<str>,
     pub(super) resource_version: Box<str>,
@@ -34,32 +35,6 @@ pub(super) fn number(resource_version: &str) -> u64 {
 // === impl Entry ===
 
 impl Entry {
-    pub(super) fn of(observed: Observed) -> (Key, Self) {
-        let Observed {
-            key,
-            owner,
-            uid,
-            resource_version,
-            fields,
-            hash,
-            deleting,
-            health,
-            writer,
-        } = observed;
-        let entry = Self {
-            owner,
-            uid,
-            resource_version,
-            fields,
-            hash,
-            deleting,
-            health: (health != Health::Current).then(|| Box::new(health)),
-            writer,
-            note: None,
-        };
-        (key, entry)
-    }
-
     pub(super) fn is_newer_note_than(&self, other: &Self) -> bool {
         self.note.is_some() && number(&self.resource_version) > number(&other.resource_version)
     }
