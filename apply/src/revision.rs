@@ -21,6 +21,7 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 pub use self::hash::{InvalidHash, ObjectHash};
+pub(crate) use self::hash::{digits, hash};
 use crate::account::Account;
 
 /// The size of a part, in bytes: a Secret holds at most 1 MiB.

@@ -89,12 +89,6 @@ fn fingerprints_are_written_and_read_as_twelve_digits() {
     let fingerprint = Fingerprint::of_fields(&json!({"f:data": {"f:key": {}}})).unwrap();
     assert_eq!(fingerprint.to_string(), "30921c65d9cd");
     assert_eq!(fingerprint.to_string().parse(), Ok(fingerprint));
-    let json = serde_json::to_string(&fingerprint).unwrap();
-    assert_eq!(json, format!("\"{fingerprint}\""));
-    assert_eq!(
-        serde_json::from_str::<Fingerprint>(&json).unwrap(),
-        fingerprint
-    );
     assert_eq!(
         self::fingerprint("000000000001").to_string(),
         "000000000001"
@@ -108,7 +102,7 @@ fn fingerprints_are_written_and_read_as_twelve_digits() {
         "0000000000001",
         "ääääää",
     ] {
-        assert_eq!(text.parse::<Fingerprint>(), Err(NotAFingerprint), "{text}");
+        assert_eq!(text.parse::<Fingerprint>(), Err(InvalidHash), "{text}");
     }
 }
 
