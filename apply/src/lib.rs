@@ -30,3 +30,12 @@ pub mod plan;
 pub mod preflight;
 pub mod revision;
 pub mod ssa;
+
+/// Returns the first few of many, and how many more there are: `a, b and 3 more`.
+fn first_few<T: ToString>(all: &[T], few: usize) -> String {
+    let named: Vec<String> = all.iter().take(few).map(T::to_string).collect();
+    match all.len().saturating_sub(few) {
+        0 => named.join(", "),
+        more => format!("{} and {more} more", named.join(", ")),
+    }
+}

@@ -1,6 +1,5 @@
 //! Everything that can be known to go wrong before anything is changed, all of it at once.
 
-mod apis;
 mod ask;
 pub mod crd;
 mod namespaces;
@@ -19,6 +18,7 @@ use manifests::object::{Identity, Object};
 use crate::{
     account::Account,
     discovery::Kinds,
+    first_few,
     inventory::Inventory,
     plan::{DefinitionPolicy, Owner, Plan},
 };
@@ -150,7 +150,7 @@ pub async fn run(input: &Input<'_>) -> Result<Findings, kube::Error> {
     let (rights, ownership) = (rights?, ownership?);
     // Nobody asks again for what was just found not to be there.
     let may_exist = |object: &Object| !ownership.absent.contains(&object.identity());
-    let definitions = crd::check_those(input, may_exist).await;
+    let definitions = crd::check(input, may_exist).await;
     let lacks_rights = !rights.problems.is_empty();
     findings.merge(rights);
     findings.merge(ownership.findings);
@@ -171,7 +171,18 @@ fn at_once(input: &Input<'_>) -> (Findings, BTreeSet<Identity>) {
     let steps = &input.plan.steps;
     let (out_of_reach, mut problems): (BTreeSet<Identity>, Vec<Problem>) =
         protected::check(steps, input.owner, input.parent, input.system_namespace).unzip();
-    problems.extend(apis::check(&input.plan.missing));
+    // The words are those that users of rukpak know.
+    problems.extend(input.plan.missing.iter().map(|absent| {
+        let (kind, api_version) = (&absent.kind, &absent.api_version);
+        Problem {
+            check: Check::Apis,
+            message: format!(
+                "required resource not found: no matches for kind {kind:?} in version {api_version:?}, needed by {}: \
+                 install what serves it; the installation goes on by itself then",
+                first_few(&absent.needed_by, 3)
+            ),
+        }
+    }));
     let findings = Findings {
         problems,
         ..Findings::default()
@@ -184,9 +195,7 @@ pub fn bounded(findings: Findings) -> Findings {
     Findings {
         problems: few(findings.problems),
         warnings: few(findings.warnings),
-        shared: findings.shared,
-        unsafe_definitions: findings.unsafe_definitions,
-        holders: findings.holders,
+        ..findings
     }
 }
 

@@ -21,8 +21,6 @@ mod resources;
 mod schema;
 mod validate;
 
-use std::time::Duration;
-
 use futures::{StreamExt, TryStreamExt, stream};
 use kube::core::Request;
 use manifests::{
@@ -31,20 +29,17 @@ use manifests::{
     object::{Object, at, text},
 };
 use serde_json::Value;
-use tokio::time::timeout;
 
 use self::{
     definition::{Definition, Judgement},
     resources::Outcome,
 };
-use super::{Check, Findings, Input, Problem};
+use super::{Check, Findings, Input, Problem, ask};
 
 /// How many definitions are looked at once: each holds its schemas and a page of custom resources.
 const CONCURRENCY: usize = 4;
 /// How many differences of one definition are told.
 const MAX_TOLD: usize = 20;
-/// The timeout of the requests about one CustomResourceDefinition.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Whether new versions of CustomResourceDefinitions are checked.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -56,16 +51,11 @@ pub enum UpgradeSafety {
     Off,
 }
 
-/// Compares every definition that is about to be applied with the one in the cluster.
+/// Compares the definitions that are about to be applied, and that may exist, with those in the cluster.
 ///
 /// # Errors
 /// Returns an error if the API server does not answer.
-pub async fn check(input: &Input<'_>) -> Result<Findings, kube::Error> {
-    check_those(input, |_| true).await
-}
-
-/// The same, of those definitions that may be there.
-pub(super) async fn check_those(
+pub async fn check(
     input: &Input<'_>,
     may_exist: impl Fn(&Object) -> bool,
 ) -> Result<Findings, kube::Error> {
@@ -112,10 +102,6 @@ pub fn compared(live: &Value, incoming: &Object) -> Findings {
     let judgement = definition::judge(&live, &new);
     let mut findings = Findings::default();
     tell_judgement(incoming.name(), &judgement, &mut findings);
-    if !findings.problems.is_empty() {
-        let unsafe_definitions = &mut findings.unsafe_definitions;
-        unsafe_definitions.insert(incoming.name().to_owned());
-    }
     findings
 }
 
@@ -142,9 +128,6 @@ async fn one(input: &Input<'_>, object: &Object) -> Result<Findings, kube::Error
         tell_outcome(name, outcome, &mut findings);
     }
     tell_judgement(name, &judgement, &mut findings);
-    if !findings.problems.is_empty() {
-        findings.unsafe_definitions.insert(name.to_owned());
-    }
     Ok(findings)
 }
 
@@ -153,14 +136,10 @@ async fn live(input: &Input<'_>, name: &str) -> Result<Option<Value>, kube::Erro
     let request = Request::new("/apis/apiextensions.k8s.io/v1/customresourcedefinitions")
         .get(name, &kube::api::GetParams::default())
         .map_err(kube::Error::BuildRequest)?;
-    match timeout(PATIENCE, input.own.request(request)).await {
-        Ok(Ok(live)) => Ok(Some(live)),
-        Ok(Err(kube::Error::Api(status))) if status.code == 404 => Ok(None),
-        Ok(Err(error)) => Err(error),
-        Err(elapsed) => Err(kube::Error::Service(Box::new(elapsed))),
-    }
+    ask::or_none(ask::within(input.own.request(request)).await)
 }
 
+/// Enters the judgement of a definition, after the outcome of its custom resources.
 fn tell_judgement(name: &str, judgement: &Judgement, findings: &mut Findings) {
     if !judgement.problems.is_empty() {
         let problems = listed(&judgement.problems, judgement.more);
@@ -182,6 +161,9 @@ fn tell_judgement(name: &str, judgement: &Judgement, findings: &mut Findings) {
             "upgrade of CRD {name:?}: {}",
             listed(&judgement.notes, 0)
         )));
+    }
+    if !findings.problems.is_empty() {
+        findings.unsafe_definitions.insert(name.to_owned());
     }
 }
 

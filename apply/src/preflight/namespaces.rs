@@ -7,8 +7,8 @@ use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::O
 use kube::Api;
 use manifests::object::Identity;
 
-use super::{Check, Input, Problem, ask, words};
-use crate::plan::Step;
+use super::{Check, Input, Problem, ask};
+use crate::{first_few, plan::Step};
 
 /// The namespaces that a plan is about, with the metadata of those that exist.
 pub(super) type Namespaces = BTreeMap<String, Option<ObjectMeta>>;
@@ -68,7 +68,7 @@ pub(super) fn check(steps: &[Step], namespaces: &Namespaces) -> Vec<Problem> {
     }
     let problem = |(name, live): (&String, &Option<ObjectMeta>)| {
         let objects = needed_by.get(name.as_str()).map(Vec::as_slice);
-        let objects = words::some(objects.unwrap_or_default());
+        let objects = first_few(objects.unwrap_or_default(), 3);
         let is_brought = brought.contains(name.as_str());
         let message = match live {
             Some(live) if live.deletion_timestamp.is_some() => {

@@ -1,20 +1,8 @@
 //! How objects are named in messages.
 
-use std::fmt::Display;
-
 use manifests::object::Identity;
 
 use crate::discovery::Kind;
-
-/// The first few, and how many more there are.
-pub(super) fn some<T: Display>(all: &[T]) -> String {
-    const FEW: usize = 3;
-    let few: Vec<String> = all.iter().take(FEW).map(ToString::to_string).collect();
-    match all.len().saturating_sub(FEW) {
-        0 => few.join(", "),
-        more => format!("{} and {more} more", few.join(", ")),
-    }
-}
 
 /// An object as kubectl takes it: `deployments.apps/etcd -n operators`.
 pub(super) fn address(kind: &Kind, identity: &Identity) -> String {

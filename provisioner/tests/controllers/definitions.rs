@@ -145,7 +145,7 @@ impl Definition {
             system_namespace: "rukpak-system",
             concurrency: 8,
         };
-        preflight::crd::check(&input).await.unwrap()
+        preflight::crd::check(&input, |_| true).await.unwrap()
     }
 }
 

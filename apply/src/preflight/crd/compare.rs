@@ -1,7 +1,5 @@
 //! Two schemas of one version, old and new: what is taken away from whoever uses the old one.
 
-use std::fmt::Write as _;
-
 use manifests::object::shortened;
 use serde_json::Value;
 
@@ -10,6 +8,7 @@ use super::{
     place::{Place, ROOT},
     schema::{Bounds, Limit, List, Schema, Type},
 };
+use crate::first_few;
 
 /// How many differences are told; a schema that was written anew has thousands.
 const MAX_TOLD: usize = 20;
@@ -317,17 +316,8 @@ fn one(value: &Value) -> String {
 }
 
 fn told(values: &[Value]) -> String {
-    const MOST: usize = 10;
-    let mut text = values
-        .iter()
-        .take(MOST)
-        .map(one)
-        .collect::<Vec<_>>()
-        .join(", ");
-    if let Some(rest) = values.len().checked_sub(MOST).filter(|rest| *rest > 0) {
-        let _ = write!(text, " and {rest} more"); // writing to a String does not fail
-    }
-    text
+    let values: Vec<_> = values.iter().map(one).collect();
+    first_few(&values, 10)
 }
 
 #[cfg(test)]

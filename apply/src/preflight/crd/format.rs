@@ -5,26 +5,16 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
 /// Formats that the API server checks and nothing here does.
-const UNKNOWN: &[&str] = &[
-    "bsonobjectid",
-    "uri",
-    "email",
-    "hostname",
-    "isbn",
-    "isbn10",
-    "isbn13",
-    "creditcard",
-    "ssn",
-    "hexcolor",
-    "rgbcolor",
-    "mac",
-    "k8s-short-name",
-    "k8s-long-name",
-];
+const UNKNOWN: &str = "bsonobjectid uri email hostname isbn isbn10 isbn13 creditcard ssn hexcolor rgbcolor mac \
+                       k8s-short-name k8s-long-name";
+/// The units of durations.
+const UNITS: &str = "ns us µs μs ms s m h d w nano nanos nanosecond nanoseconds micro micros microsecond microseconds \
+                     milli millis millisecond milliseconds sec secs second seconds min mins minute minutes hr hrs hour \
+                     hours day days week weeks wk wks";
 
 /// Reports whether the API server checks a format that is not checked here.
 pub(super) fn is_unknown(format: &str) -> bool {
-    UNKNOWN.contains(&normalized(format).as_str())
+    is_one_of(UNKNOWN, &normalized(format))
 }
 
 /// Reports whether a text has the format. Formats that nobody checks are fulfilled by everything.
@@ -100,52 +90,13 @@ fn is_date(text: &str) -> bool {
     text.len() == 10 && text.parse::<jiff::civil::Date>().is_ok()
 }
 
+/// Reports whether a word is among words that are separated by single spaces. The empty word is not.
+fn is_one_of(words: &str, word: &str) -> bool {
+    words.split(' ').any(|one| one == word)
+}
+
 /// `1h30m`, and in words, too: `3 days`.
 fn is_duration(text: &str) -> bool {
-    let units = |unit: &str| {
-        matches!(
-            unit,
-            "ns" | "us"
-                | "µs"
-                | "μs"
-                | "ms"
-                | "s"
-                | "m"
-                | "h"
-                | "d"
-                | "w"
-                | "nano"
-                | "nanos"
-                | "nanosecond"
-                | "nanoseconds"
-                | "micro"
-                | "micros"
-                | "microsecond"
-                | "microseconds"
-                | "milli"
-                | "millis"
-                | "millisecond"
-                | "milliseconds"
-                | "sec"
-                | "secs"
-                | "second"
-                | "seconds"
-                | "min"
-                | "mins"
-                | "minute"
-                | "minutes"
-                | "hr"
-                | "hrs"
-                | "hour"
-                | "hours"
-                | "day"
-                | "days"
-                | "week"
-                | "weeks"
-                | "wk"
-                | "wks"
-        )
-    };
     let mut rest = text.trim_start_matches(['+', '-']);
     if rest == "0" {
         return true;
@@ -161,7 +112,7 @@ fn is_duration(text: &str) -> bool {
             .find(|char: char| !char.is_alphabetic())
             .unwrap_or(tail.len());
         let (unit, tail) = tail.split_at(letters);
-        if number.parse::<f64>().is_err() || !units(unit.to_lowercase().as_str()) {
+        if number.parse::<f64>().is_err() || !is_one_of(UNITS, &unit.to_lowercase()) {
             return false;
         }
         any = true;

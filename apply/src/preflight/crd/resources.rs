@@ -1,18 +1,21 @@
 //! Custom resources there are: listed page by page, and held against the schemas that are to come.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
-use kube::{Client, api::ListParams, core::Request};
+use kube::{
+    Client,
+    api::{ListParams, ObjectList},
+    core::Request,
+};
 use manifests::object::text;
-use serde::Deserialize;
 use serde_json::Value;
-use tokio::time::timeout;
 
 use super::{
     definition::{Definition, Target},
     prepare::prepare,
     validate::validate,
 };
+use crate::preflight::ask::within;
 
 /// How many custom resources are read at once. A page of the largest there can be still fits into memory.
 const PAGE: u32 = 100;
@@ -20,8 +23,6 @@ const PAGE: u32 = 100;
 const MOST: usize = 100_000;
 /// How many that fail are told.
 const MAX_TOLD: usize = 5;
-/// How long a page may take.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What became of the custom resources.
 #[derive(Debug, Default)]
@@ -38,20 +39,6 @@ pub(super) struct Outcome {
     pub(super) unreadable: Option<String>,
 }
 
-#[derive(Deserialize)]
-struct Page {
-    #[serde(default)]
-    metadata: PageMetadata,
-    #[serde(default)]
-    items: Vec<Value>,
-}
-
-#[derive(Default, Deserialize)]
-struct PageMetadata {
-    #[serde(default, rename = "continue")]
-    next: Option<String>,
-}
-
 /// Lists the custom resources in the target's version and validates them.
 pub(super) async fn check(
     client: &Client,
@@ -66,7 +53,8 @@ pub(super) async fn check(
     let mut params = ListParams::default().limit(PAGE);
     let mut looked_at = 0;
     loop {
-        let page = match page(client, &resources, &params).await {
+        let request = resources.list(&params).map_err(kube::Error::BuildRequest)?;
+        let page = match within(client.request::<ObjectList<Value>>(request)).await {
             Ok(page) => page,
             Err(kube::Error::Api(status)) if status.code == 404 => return Ok(outcome),
             Err(kube::Error::Api(status)) if status.code == 403 => {
@@ -87,6 +75,7 @@ pub(super) async fn check(
             Err(error) => return Err(error),
         };
         looked_at += page.items.len();
+        let next = page.metadata.continue_;
         let checked = Arc::clone(&target);
         let found = tokio::task::spawn_blocking(move || {
             let mut outcome = Outcome::default();
@@ -98,7 +87,7 @@ pub(super) async fn check(
         .await
         .map_err(|error| kube::Error::Service(Box::new(error)))?;
         outcome.add(found);
-        match page.metadata.next.filter(|next| !next.is_empty()) {
+        match next.filter(|next| !next.is_empty()) {
             Some(_) if looked_at >= MOST => {
                 outcome.incomplete = Some(format!(
                     "only the first {looked_at} custom resources of version {version} were looked at"
@@ -109,17 +98,6 @@ pub(super) async fn check(
             None => return Ok(outcome),
         }
     }
-}
-
-async fn page(
-    client: &Client,
-    resources: &Request,
-    params: &ListParams,
-) -> Result<Page, kube::Error> {
-    let request = resources.list(params).map_err(kube::Error::BuildRequest)?;
-    timeout(PATIENCE, client.request(request))
-        .await
-        .map_err(|elapsed| kube::Error::Service(Box::new(elapsed)))?
 }
 
 impl Outcome {

@@ -1,6 +1,6 @@
 //! The validation of custom resources by a schema, with the messages of the API server. CEL rules are not evaluated.
 
-use std::{collections::BTreeSet, fmt::Display};
+use std::{cmp::Ordering, collections::BTreeSet, fmt::Display};
 
 use manifests::object::shortened;
 use serde_json::{Map, Number, Value};
@@ -8,7 +8,7 @@ use serde_json::{Map, Number, Value};
 use super::{
     format,
     place::{Place, ROOT},
-    schema::{List, Schema, Type},
+    schema::{Limit, List, Schema, Type},
 };
 
 /// How many errors of one custom resource are told.
@@ -184,33 +184,24 @@ fn number(number: &Number, value: &Value, schema: &Schema, place: &Place<'_>, er
             bound.trunc()
         }
     };
-    if let Some(limit) = bounds.maximum {
-        let most = comparable(limit.value);
-        if float > most || (limit.exclusive && float >= most) {
-            let than = if limit.exclusive {
-                "less than"
-            } else {
-                "less than or equal to"
-            };
+    for (limit, wrong, than) in [
+        (bounds.maximum, Ordering::Greater, "less than"),
+        (bounds.minimum, Ordering::Less, "greater than"),
+    ] {
+        let Some(Limit {
+            value: limit,
+            exclusive,
+        }) = limit
+        else {
+            continue;
+        };
+        let order = float.partial_cmp(&comparable(limit));
+        if order == Some(wrong) || exclusive && order == Some(Ordering::Equal) {
+            let or_equal = if exclusive { "" } else { " or equal to" };
             errors.invalid(
                 place,
                 value,
-                format_args!("should be {than} {}", limit.value),
-            );
-        }
-    }
-    if let Some(limit) = bounds.minimum {
-        let least = comparable(limit.value);
-        if float < least || (limit.exclusive && float <= least) {
-            let than = if limit.exclusive {
-                "greater than"
-            } else {
-                "greater than or equal to"
-            };
-            errors.invalid(
-                place,
-                value,
-                format_args!("should be {than} {}", limit.value),
+                format_args!("should be {than}{or_equal} {limit}"),
             );
         }
     }
