@@ -110,6 +110,17 @@ impl Error {
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Request { .. })
     }
+
+    /// The HTTP status of the answer.
+    fn code(&self) -> Option<u16> {
+        match self {
+            Self::Request { source, .. } => match &**source {
+                kube::Error::Api(status) => Some(status.code),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
 }
 
 impl Store<'_> {
@@ -213,14 +224,13 @@ impl Store<'_> {
         let api = self.api();
         let parameters = PostParams::default();
         for is_last in [false, true] {
-            match timeout(REQUEST_TIMEOUT, api.create(&parameters, secret)).await {
-                Ok(Ok(_)) => return Ok(()),
-                Ok(Err(kube::Error::Api(status))) if status.code == 409 && !is_last => {}
-                Ok(Err(error)) => return Err(self.failed("create", &name, error)),
-                Err(elapsed) => {
-                    let error = kube::Error::Service(Box::new(elapsed));
-                    return Err(self.failed("create", &name, error));
-                }
+            match self
+                .in_time("create", &name, api.create(&parameters, secret))
+                .await
+            {
+                Ok(_) => return Ok(()),
+                Err(error) if error.code() == Some(409) && !is_last => {}
+                Err(error) => return Err(error),
             }
             let found = self.in_time("get", &name, api.get_opt(&name)).await?;
             match found {
@@ -251,23 +261,11 @@ impl Store<'_> {
             }),
             ..DeleteParams::default()
         };
-        self.unless_gone("delete", name, api.delete(name, &parameters))
-            .await
-    }
-
-    /// Waits for a request; an object that is gone, or was replaced, is no error.
-    async fn unless_gone<T>(
-        &self,
-        verb: &'static str,
-        name: &str,
-        request: impl Future<Output = Result<T, kube::Error>>,
-    ) -> Result<(), Error> {
-        match self.in_time(verb, name, request).await {
-            Ok(_) => Ok(()),
-            Err(Error::Request { source, .. }) if matches!(&*source, kube::Error::Api(status) if matches!(status.code, 404 | 409)) => {
-                Ok(())
-            }
-            Err(error) => Err(error),
+        let deleted = api.delete(name, &parameters);
+        match self.in_time("delete", name, deleted).await {
+            // The Secret is gone, or was replaced.
+            Err(error) if matches!(error.code(), Some(404 | 409)) => Ok(()),
+            outcome => outcome.map(drop),
         }
     }
 
@@ -281,16 +279,12 @@ impl Store<'_> {
             Ok(answer) => answer,
             Err(elapsed) => Err(kube::Error::Service(Box::new(elapsed))),
         };
-        answer.map_err(|error| self.failed(verb, name, error))
-    }
-
-    fn failed(&self, verb: &'static str, name: &str, error: kube::Error) -> Error {
-        Error::Request {
+        answer.map_err(|error| Error::Request {
             verb,
             namespace: self.namespace.to_owned(),
             name: name.to_owned(),
             source: Box::new(error),
-        }
+        })
     }
 
     /// Reports whether the labels say that a Secret records a revision of an owner of this name.

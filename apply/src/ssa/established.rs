@@ -87,7 +87,7 @@ impl Apply<'_> {
                         "its names are not accepted: {message}; remove the definition that uses them already, or choose \
                          others"
                     );
-                    return Err(not_established(identity, &problem));
+                    return Err(failure::new(identity, Cause::NotEstablished, &problem));
                 }
                 _ if Instant::now() > deadline => {
                     let said = said.as_deref().unwrap_or("the apiserver does not say why");
@@ -95,7 +95,7 @@ impl Apply<'_> {
                         "is not Established after {} s: {said}; it is waited for again",
                         PATIENCE.as_secs()
                     );
-                    return Err(not_established(identity, &problem));
+                    return Err(failure::new(identity, Cause::NotEstablished, &problem));
                 }
                 _ => pauses.wait(told.as_mut()).await,
             }
@@ -155,7 +155,7 @@ impl Apply<'_> {
                         kind.kind,
                         kind.api_version()
                     );
-                    not_established(identity.clone(), &problem)
+                    failure::new(identity.clone(), Cause::NotEstablished, &problem)
                 });
                 return late.collect();
             }
@@ -215,13 +215,5 @@ impl Pauses {
             }
         }
         sleep(self.next.saturating_duration_since(Instant::now())).await;
-    }
-}
-
-fn not_established(identity: Identity, problem: &str) -> Failure {
-    Failure {
-        message: failure::sentence(&identity, problem),
-        identity,
-        cause: Cause::NotEstablished,
     }
 }

@@ -35,16 +35,16 @@ pub(super) fn of(identity: Identity, trouble: &Trouble) -> Failure {
             "the apiserver did not answer in time; it is tried again".to_owned(),
         ),
     };
+    new(identity, cause, &problem)
+}
+
+/// The failure of an object, with a message that names the object and what is wrong with it.
+pub(super) fn new(identity: Identity, cause: Cause, problem: &str) -> Failure {
     Failure {
-        message: sentence(&identity, &problem),
+        message: format!("{}: {problem}", shortened(&identity.to_string(), 512)),
         identity,
         cause,
     }
-}
-
-/// The object and what is wrong with it.
-pub(super) fn sentence(identity: &Identity, problem: &str) -> String {
-    format!("{}: {problem}", shortened(&identity.to_string(), 512))
 }
 
 /// For an object that was being deleted when it was applied.
@@ -58,11 +58,7 @@ pub(super) fn deleting(identity: Identity, since: &str, metadata: &Value) -> Fai
              gone, so see to it that whoever acts on them runs"
         )
     };
-    Failure {
-        message: sentence(&identity, &problem),
-        identity,
-        cause: Cause::Deleting,
-    }
+    new(identity, Cause::Deleting, &problem)
 }
 
 /// The finalizers of an object, in words.

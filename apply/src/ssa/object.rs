@@ -24,7 +24,7 @@ use crate::{
 const ATTEMPTS: u32 = 6;
 
 /// The answer to every request about an object.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 pub(super) struct Partial {
     #[serde(default)]
     pub(super) metadata: Value,

@@ -47,7 +47,10 @@ use super::{
     object::{Partial, Refusal, Run, is_owned},
     request::{Address, Trouble, pause, send},
 };
-use crate::plan::{Owner, Step};
+use crate::{
+    first_few,
+    plan::{Owner, Step},
+};
 
 /// The time that a rollout waits for the end of a deletion.
 const DELETION_TIMEOUT: Duration = Duration::from_secs(2);
@@ -139,24 +142,13 @@ impl Permission {
 impl Immutable {
     /// Returns the failure of an object that is not recreated. An obstacle has its own remedy.
     pub fn refusal(&self, remedy: &str) -> Failure {
-        let named = self.fields.iter().take(MAX_FIELDS).map(String::as_str);
-        let mut fields = named.collect::<Vec<_>>().join(", ");
-        let more = self.fields.len().saturating_sub(MAX_FIELDS);
-        if more > 0 {
-            fields = format!("{fields} and {more} more");
-        }
+        let fields = first_few(&self.fields, MAX_FIELDS);
         let remedy = match &self.obstacle {
             Some(obstacle) => obstacle.to_string(),
             None => remedy.to_owned(),
         };
-        Failure {
-            message: failure::sentence(
-                &self.identity,
-                &format!("immutable fields changed: {fields}; {remedy}"),
-            ),
-            identity: self.identity.clone(),
-            cause: Cause::Invalid,
-        }
+        let problem = format!("immutable fields changed: {fields}; {remedy}");
+        failure::new(self.identity.clone(), Cause::Invalid, &problem)
     }
 }
 
@@ -205,14 +197,8 @@ impl Apply<'_> {
                 Err(trouble) => return Err(failure::of(identity, &trouble)),
             }
         }
-        Err(Failure {
-            message: failure::sentence(
-                &identity,
-                "other clients change the object while it is recreated; retrying",
-            ),
-            identity,
-            cause: Cause::Transient,
-        })
+        let problem = "other clients change the object while it is recreated; retrying";
+        Err(failure::new(identity, Cause::Transient, problem))
     }
 
     /// Finds out whether the existing object alone is the reason for a refusal.
@@ -344,11 +330,7 @@ impl Apply<'_> {
 fn replaced(identity: Identity) -> Failure {
     let problem = "another client created the object after it was deleted to be recreated; delete the object, or remove it \
                    from the bundle";
-    Failure {
-        message: failure::sentence(&identity, problem),
-        identity,
-        cause: Cause::Invalid,
-    }
+    failure::new(identity, Cause::Invalid, problem)
 }
 
 /// Returns the fields that a refusal names.

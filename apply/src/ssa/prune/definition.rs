@@ -3,23 +3,19 @@
 use std::time::Duration;
 
 use kube::{
-    api::{GetParams, ListParams},
+    api::{GetParams, ListParams, ObjectList},
     core::Request,
 };
 use manifests::{
     api::labels,
     object::{Identity, shortened, text},
 };
-use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::{Fate, Prune};
 use crate::{
-    discovery::{
-        Kind,
-        definition::{Definition, list},
-    },
+    discovery::{Kind, definition::Definition},
     plan::{DefinitionPolicy, is_kept},
     ssa::{
         Failure, failure,
@@ -38,13 +34,7 @@ const PAGES: usize = 20;
 const LOOKS: u32 = 8;
 
 /// Custom resources, metadata only.
-#[derive(Debug, Deserialize)]
-struct Page {
-    #[serde(default)]
-    metadata: Value,
-    #[serde(default, deserialize_with = "list")]
-    items: Vec<Partial>,
-}
+type Page = ObjectList<Partial>;
 
 impl Prune<'_> {
     pub(super) async fn definition(
@@ -128,7 +118,8 @@ impl Prune<'_> {
         let Some(page) = page else {
             return Ok(Used::No);
         };
-        let rest = rest(&page.metadata);
+        let rest = page.metadata.remaining_item_count;
+        let rest = rest.and_then(|rest| rest.try_into().ok()).unwrap_or(0);
         let (going, left): (Vec<_>, Vec<_>) = page
             .items
             .iter()
@@ -156,8 +147,8 @@ impl Prune<'_> {
             let Some(page) = self.page(&all, token.as_deref()).await? else {
                 break;
             };
-            let Page { metadata, items } = page;
-            let items: Vec<Value> = items.into_iter().map(|item| item.metadata).collect();
+            token = page.metadata.continue_.filter(|token| !token.is_empty());
+            let items: Vec<Value> = page.items.into_iter().map(|item| item.metadata).collect();
             let (mut keep, items): (Vec<_>, Vec<_>) = items.into_iter().partition(|metadata| {
                 is_kept(&json!({"metadata": {"annotations": metadata.get("annotations")}}))
             });
@@ -174,9 +165,6 @@ impl Prune<'_> {
                     Some(Err(failure)) => return Ok(Cleared::Failed(failure)),
                 }
             }
-            token = text(&metadata, &["continue"])
-                .filter(|token| !token.is_empty())
-                .map(str::to_owned);
             if token.is_none() {
                 break;
             }
@@ -254,13 +242,6 @@ enum Cleared {
     /// The reason why some stay.
     Kept(String),
     Failed(Failure),
-}
-
-/// How many objects come after a page, as far as the API server tells.
-fn rest(metadata: &Value) -> usize {
-    let rest = metadata.get("remainingItemCount").and_then(Value::as_u64);
-    rest.and_then(|rest| rest.try_into().ok())
-        .unwrap_or_default()
 }
 
 /// Custom resources that are being deleted, and who can help when they stay.
