@@ -76,8 +76,7 @@ struct GroupVersion {
 }
 
 /// The answer for a group version; whoever asks while it is on its way waits for the same one.
-#[derive(Debug, Default)]
-struct Slot(OnceCell<Served>);
+type Slot = OnceCell<Served>;
 
 /// The answers, in the order of groups, so that those of a group are found together.
 #[derive(Debug)]
@@ -103,7 +102,7 @@ impl Kinds {
             known: Mutex::default(),
             sought: watch::Sender::default(),
             changes: watch::Sender::new(0),
-            definitions: Definitions::new(),
+            definitions: Definitions::default(),
         }
     }
 
@@ -124,10 +123,7 @@ impl Kinds {
             by_version.entry(version).or_default().push(kind);
         }
         let slots = self.slots(&by_version);
-        let unknown = slots
-            .iter()
-            .filter(|(_, slot)| !slot.0.initialized())
-            .count();
+        let unknown = slots.iter().filter(|(_, slot)| !slot.initialized()).count();
         let listed = if unknown > MANY {
             Some(ask::groups(&self.client).await?)
         } else {
@@ -142,12 +138,9 @@ impl Kinds {
                             Some(listed) if !listed.contains(&version) => None,
                             _ => ask::kinds(&self.client, &version).await?,
                         };
-                        Ok::<_, kube::Error>(Served {
-                            kinds,
-                            asked: Instant::now(),
-                        })
+                        Ok::<_, kube::Error>(Served::new(kinds))
                     };
-                    slot.0.get_or_try_init(ask).await?;
+                    slot.get_or_try_init(ask).await?;
                     Ok::<_, kube::Error>((version, slot))
                 }
             })
@@ -158,7 +151,7 @@ impl Kinds {
         let mut found = HashMap::new();
         for (version, slot) in answers {
             for kind in by_version.remove(&version).unwrap_or_default() {
-                let served = slot.0.get().and_then(|served| served.find(&kind.kind));
+                let served = slot.get().and_then(|served| served.find(&kind.kind));
                 if served.is_none() {
                     self.seek(&kind.group);
                 }
@@ -175,7 +168,7 @@ impl Kinds {
             version: kind.version.clone(),
         };
         let slot = self.known().slots.get(&version).cloned();
-        match slot.as_ref().and_then(|slot| slot.0.get()) {
+        match slot.as_ref().and_then(|slot| slot.get()) {
             Some(served) => served
                 .find(&kind.kind)
                 .map_or(Remembered::NotServed, Remembered::Served),
@@ -251,11 +244,6 @@ impl Kinds {
         }
     }
 
-    /// Reports whether a kind is known to be served, without asking.
-    pub fn knows(&self, kind: &GroupVersionKind) -> bool {
-        matches!(self.remembered(kind), Remembered::Served(_))
-    }
-
     /// How far a definition is, as far as the watch has told.
     pub(crate) fn definition(&self, name: &str) -> Option<State> {
         self.definitions.get(name)
@@ -269,11 +257,7 @@ impl Kinds {
 
     /// Keeps what discovery shows of a group version.
     fn learn(&self, version: &GroupVersion, kinds: Option<HashMap<String, Arc<Kind>>>) {
-        let served = Served {
-            kinds,
-            asked: Instant::now(),
-        };
-        let slot = Slot(OnceCell::new_with(Some(served)));
+        let slot = Slot::new_with(Some(Served::new(kinds)));
         self.known().slots.insert(version.clone(), Arc::new(slot));
     }
 
@@ -288,7 +272,7 @@ impl Kinds {
             .iter()
             .map(|(version, kinds)| {
                 let slot = known.slots.entry(version.clone()).or_default();
-                if slot.0.get().is_some_and(|served| served.is_stale(kinds)) {
+                if slot.get().is_some_and(|served| served.is_stale(kinds)) {
                     *slot = Arc::default();
                 }
                 (version.clone(), slot.clone())
@@ -330,7 +314,7 @@ impl Slots {
     fn bound(&mut self) {
         if self.slots.len() > self.most {
             self.slots
-                .retain(|_, slot| slot.0.get().is_none_or(|served| served.kinds.is_some()));
+                .retain(|_, slot| slot.get().is_none_or(|served| served.kinds.is_some()));
             self.most = self.slots.len() + MOST_ABSENT;
         }
     }
@@ -346,6 +330,11 @@ impl Default for Slots {
 }
 
 impl Served {
+    fn new(kinds: Option<HashMap<String, Arc<Kind>>>) -> Self {
+        let asked = Instant::now();
+        Self { kinds, asked }
+    }
+
     fn find(&self, kind: &str) -> Option<Arc<Kind>> {
         self.kinds.as_ref()?.get(kind).cloned()
     }
@@ -368,12 +357,9 @@ mod tests {
             version: version.to_owned(),
         };
         let learn = |known: &mut Slots, group: &str, name: &str, is_served: bool| {
-            let served = Served {
-                kinds: is_served.then(HashMap::new),
-                asked: Instant::now(),
-            };
-            let slot = Arc::new(Slot(OnceCell::new_with(Some(served))));
-            known.slots.insert(version(group, name), slot);
+            let served = Served::new(is_served.then(HashMap::new));
+            let slot = Slot::new_with(Some(served));
+            known.slots.insert(version(group, name), Arc::new(slot));
         };
         for (group, name) in [
             ("a", "v1"),

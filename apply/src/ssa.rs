@@ -23,7 +23,7 @@ use tokio::sync::Semaphore;
 use crate::{
     discovery::Kinds,
     drift::Fingerprint,
-    plan::{DefinitionPolicy, Leaving, Owner, Step, Wave, is_definition, is_namespace},
+    plan::{Owner, Step, Wave, is_definition, is_namespace},
     revision::ObjectHash,
 };
 
@@ -232,24 +232,6 @@ impl Apply<'_> {
         }
         preview.failed.sort_by(|a, b| a.identity.cmp(&b.identity));
         preview
-    }
-
-    /// Deletes what leaves, in order. Only what still carries the owner's labels is touched.
-    ///
-    /// What the definitions define goes first, then the definitions, then who served them; what follows is not begun
-    /// before they are gone. Whatever is in none of the result's lists has not been begun.
-    pub async fn prune(
-        &self,
-        leaving: &[Leaving],
-        owner: &Owner,
-        policy: DefinitionPolicy,
-    ) -> Pruned {
-        prune::run(self, leaving, owner, policy).await
-    }
-
-    /// Takes the reference to the owner off all that it leaves behind, and says what that failed for.
-    pub async fn orphan(&self, leaving: &[Leaving], owner: &Owner) -> Vec<Failure> {
-        prune::orphan(self, leaving, owner).await
     }
 
     /// Does something to each of many, a bounded number at once, results in order. `None` was not tried because the

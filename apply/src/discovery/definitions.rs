@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use super::definition::Definition;
 
 /// All definitions, as soon as they were listed.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Definitions {
     known: Mutex<Known>,
     changes: watch::Sender<()>,
@@ -37,13 +37,6 @@ pub(crate) struct State {
 // === impl Definitions ===
 
 impl Definitions {
-    pub(super) fn new() -> Self {
-        Self {
-            known: Mutex::default(),
-            changes: watch::Sender::new(()),
-        }
-    }
-
     /// Reports whether the watch tells of definitions at all.
     pub(super) fn are_told(&self) -> bool {
         self.known().latest.is_some()

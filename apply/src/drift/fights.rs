@@ -65,11 +65,6 @@ struct Repairs {
 // === impl Fights ===
 
 impl Fights {
-    /// No fights.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// An object was repaired: each opponent is one field that had been taken. Tells which of them are fights now.
     pub fn repaired(
         &mut self,

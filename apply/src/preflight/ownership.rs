@@ -41,19 +41,23 @@ pub(super) async fn check(
         is_new(step, input.inventory) && !out_of_reach.contains(&step.object.identity())
     });
     let mut outcome = Outcome::default();
-    let mut existing: Vec<(&Step, ObjectMeta)> = Vec::new();
+    let mut existing: Vec<(&Step, ObjectMeta, Holder)> = Vec::new();
+    let held = |live: &ObjectMeta| Holder::of(live, input.owner);
     let mut unknown = Vec::new();
     for step in steps {
         let at = |name: &str| namespaces.get(name).and_then(Option::as_ref);
         if is_namespace(step) {
-            existing.extend(at(step.object.name()).map(|live| (step, live.clone())));
+            existing.extend(at(step.object.name()).map(|live| (step, live.clone(), held(live))));
         } else if !step.kind.namespaced || at(step.object.namespace()).is_some() {
             unknown.push(step);
         }
     }
     for (step, found) in read(input.client, &unknown, input.concurrency).await? {
         match found {
-            Ok(Some(live)) => existing.push((step, live)),
+            Ok(Some(live)) => {
+                let holder = held(&live);
+                existing.push((step, live, holder));
+            }
             Ok(None) => {
                 outcome.absent.insert(step.object.identity());
             }
@@ -66,20 +70,13 @@ pub(super) async fn check(
             }),
         }
     }
-    let held: Vec<(&Step, ObjectMeta, Holder)> = existing
-        .into_iter()
-        .map(|(step, live)| {
-            let holder = Holder::of(&live, input.owner);
-            (step, live, holder)
-        })
-        .collect();
     let gone = gone(
         input.own,
-        held.iter().map(|(_, _, holder)| holder),
+        existing.iter().map(|(_, _, holder)| holder),
         input.concurrency,
     )
     .await?;
-    for (step, live, holder) in &held {
+    for (step, live, holder) in &existing {
         let verdict = judge(step, live, holder, input.owner, &gone);
         if let Verdict::Refused(_) = verdict {
             outcome.findings.holders.insert(match holder {
@@ -257,18 +254,15 @@ async fn gone<'a>(
         resource: Owner::resource(),
         namespaced: false,
     };
-    let found: Vec<(String, bool)> = stream::iter(names)
+    stream::iter(names)
         .map(|name| async move {
             let found = ask::metadata(own, kind, "", &name).await?;
-            Ok::<_, kube::Error>((name, found.is_none()))
+            Ok::<_, kube::Error>(found.is_none().then_some(name))
         })
         .buffer_unordered(concurrency.max(1))
+        .try_filter_map(|gone| std::future::ready(Ok(gone)))
         .try_collect()
-        .await?;
-    Ok(found
-        .into_iter()
-        .filter_map(|(name, is_gone)| is_gone.then_some(name))
-        .collect())
+        .await
 }
 
 /// The fate of an object that exists.

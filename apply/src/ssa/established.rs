@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     discovery::{
-        State,
+        Remembered, State,
         definition::{Definition, Spec},
     },
     plan::Step,
@@ -130,7 +130,8 @@ impl Apply<'_> {
         let mut problem = String::new();
         loop {
             if is_told {
-                wanted.retain(|kind, _| !self.kinds.knows(kind));
+                let remembered = |kind: &_| self.kinds.remembered(kind);
+                wanted.retain(|kind, _| !matches!(remembered(kind), Remembered::Served(_)));
             }
             if !wanted.is_empty() && pauses.is_over() {
                 for group in &groups {

@@ -51,12 +51,6 @@ pub(super) enum Run {
 }
 
 impl Apply<'_> {
-    /// Applies the object of a step.
-    pub(super) async fn apply(&self, step: &Step) -> Result<Applied, Failure> {
-        let applied = self.put(step, Run::Wet).await;
-        applied.map_err(|refusal| refusal.failure)
-    }
-
     /// Asks what applying would do; returns the object if only its deletion makes way for its new form.
     pub(super) async fn try_out(
         &self,

@@ -5,7 +5,7 @@ mod release;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use kube::api::{DeleteParams, GetParams, Preconditions};
+use kube::api::Preconditions;
 use manifests::{
     api::labels,
     object::{at, text},
@@ -14,8 +14,8 @@ use serde_json::Value;
 
 use super::{
     Apply, Failure, Pruned, failure,
-    object::{Partial, is_owned},
-    request::{Address, Trouble, pause, send},
+    object::is_owned,
+    request::{Address, Trouble, pause},
 };
 use crate::{
     discovery::Kind,
@@ -36,74 +36,80 @@ enum Fate {
     Failed(Failure),
 }
 
-pub(super) async fn run(
-    apply: &Apply<'_>,
-    leaving: &[Leaving],
-    owner: &Owner,
-    policy: DefinitionPolicy,
-) -> Pruned {
-    let groups = definition_groups(leaving);
-    let mut stages: BTreeMap<Exit, Vec<&Leaving>> = BTreeMap::new();
-    for leaving in leaving {
-        let stage = Exit::of(&leaving.identity, &groups);
-        stages.entry(stage).or_default().push(leaving);
-    }
-    let prune = Prune {
-        apply,
-        owner,
-        policy,
-        orphans: false,
-    };
-    let mut pruned = Pruned::default();
-    for (stage, leaving) in stages {
-        let outcomes = apply
-            .each(&leaving, |leaving| prune.one(stage, leaving))
-            .await;
-        for (leaving, outcome) in leaving.iter().zip(outcomes) {
-            let identity = leaving.identity.clone();
-            match outcome {
-                Some(Ok(Fate::Deleted)) => pruned.deleted.push(identity),
-                Some(Ok(Fate::Going(what))) => {
-                    if !what.is_empty() {
-                        pruned.waiting_for.insert(identity.clone(), what);
+impl Apply<'_> {
+    /// Deletes what leaves, in order. Only what still carries the owner's labels is touched.
+    ///
+    /// What the definitions define goes first, then the definitions, then who served them; what follows is not begun
+    /// before they are gone. Whatever is in none of the result's lists has not been begun.
+    pub async fn prune(
+        &self,
+        leaving: &[Leaving],
+        owner: &Owner,
+        policy: DefinitionPolicy,
+    ) -> Pruned {
+        let groups = definition_groups(leaving);
+        let mut stages: BTreeMap<Exit, Vec<&Leaving>> = BTreeMap::new();
+        for leaving in leaving {
+            let stage = Exit::of(&leaving.identity, &groups);
+            stages.entry(stage).or_default().push(leaving);
+        }
+        let prune = Prune {
+            apply: self,
+            owner,
+            policy,
+            orphans: false,
+        };
+        let mut pruned = Pruned::default();
+        for (stage, leaving) in stages {
+            let outcomes = self
+                .each(&leaving, |leaving| prune.one(stage, leaving))
+                .await;
+            for (leaving, outcome) in leaving.iter().zip(outcomes) {
+                let identity = leaving.identity.clone();
+                match outcome {
+                    Some(Ok(Fate::Deleted)) => pruned.deleted.push(identity),
+                    Some(Ok(Fate::Going(what))) => {
+                        if !what.is_empty() {
+                            pruned.waiting_for.insert(identity.clone(), what);
+                        }
+                        pruned.going.push(identity);
                     }
-                    pruned.going.push(identity);
+                    Some(Ok(Fate::Released(why))) => {
+                        pruned.released.insert(identity, why);
+                    }
+                    Some(Ok(Fate::Failed(failure)) | Err(failure)) => pruned.failed.push(failure),
+                    None => {}
                 }
-                Some(Ok(Fate::Released(why))) => {
-                    pruned.released.insert(identity, why);
-                }
-                Some(Ok(Fate::Failed(failure)) | Err(failure)) => pruned.failed.push(failure),
-                None => {}
+            }
+            // Whoever finalizes custom resources has to run until they are gone.
+            let is_awaited = stage <= Exit::Definitions && !pruned.going.is_empty();
+            if is_awaited || !pruned.failed.is_empty() {
+                break;
             }
         }
-        // Whoever finalizes custom resources has to run until they are gone.
-        let is_awaited = stage <= Exit::Definitions && !pruned.going.is_empty();
-        if is_awaited || !pruned.failed.is_empty() {
-            break;
-        }
+        pruned
     }
-    pruned
-}
 
-/// Takes the reference to the owner off all that it leaves behind, and says what that failed for.
-pub(super) async fn orphan(apply: &Apply<'_>, leaving: &[Leaving], owner: &Owner) -> Vec<Failure> {
-    let prune = Prune {
-        apply,
-        owner,
-        policy: DefinitionPolicy::Retain,
-        orphans: true,
-    };
-    let leaving: Vec<&Leaving> = leaving.iter().collect();
-    let outcomes = apply
-        .each(&leaving, |leaving| prune.one(Exit::Namespaces, leaving))
-        .await;
-    let outcomes = leaving.iter().zip(outcomes);
-    let failed = outcomes.map(|(leaving, outcome)| match outcome {
-        Some(Ok(Fate::Failed(failure)) | Err(failure)) => Some(failure),
-        Some(Ok(_)) => None,
-        None => Some(failure::of(leaving.identity.clone(), &Trouble::Timeout)),
-    });
-    failed.flatten().collect()
+    /// Takes the reference to the owner off all that it leaves behind, and says what that failed for.
+    pub async fn orphan(&self, leaving: &[Leaving], owner: &Owner) -> Vec<Failure> {
+        let prune = Prune {
+            apply: self,
+            owner,
+            policy: DefinitionPolicy::Retain,
+            orphans: true,
+        };
+        let leaving: Vec<&Leaving> = leaving.iter().collect();
+        let outcomes = self
+            .each(&leaving, |leaving| prune.one(Exit::Namespaces, leaving))
+            .await;
+        let outcomes = leaving.iter().zip(outcomes);
+        let failed = outcomes.map(|(leaving, outcome)| match outcome {
+            Some(Ok(Fate::Failed(failure)) | Err(failure)) => Some(failure),
+            Some(Ok(_)) => None,
+            None => Some(failure::of(leaving.identity.clone(), &Trouble::Timeout)),
+        });
+        failed.flatten().collect()
+    }
 }
 
 /// What pruning does with an object.
@@ -217,13 +223,7 @@ impl Prune<'_> {
     }
 
     async fn step(&self, stage: Exit, address: &Address) -> Result<Fate, Trouble> {
-        let request = || {
-            address
-                .collection
-                .get_metadata(&address.name, &GetParams::default())
-        };
-        let object: Partial = send(self.apply.client, request).await?;
-        let metadata = &object.metadata;
+        let metadata = &address.metadata(self.apply.client).await?;
         if self.orphans && is_owned(metadata, self.owner) {
             return self.orphan(address, metadata).await;
         }
@@ -237,16 +237,11 @@ impl Prune<'_> {
     }
 
     async fn delete(&self, address: &Address, metadata: &Value) -> Result<Fate, Trouble> {
-        let params = DeleteParams {
-            preconditions: Some(Preconditions {
-                uid: text(metadata, &["uid"]).map(str::to_owned),
-                resource_version: None,
-            }),
-            ..DeleteParams::background()
+        let preconditions = Preconditions {
+            uid: text(metadata, &["uid"]).map(str::to_owned),
+            resource_version: None,
         };
-        let request = || address.collection.delete(&address.name, &params);
-        let answer: Value = send(self.apply.client, request).await?;
-        // Either the object as it is, or a Status that says that it was.
+        let answer = address.delete(self.apply.client, preconditions).await?;
         Ok(match answer.get("metadata") {
             Some(metadata) if metadata.get("uid").is_some() => on_its_way(metadata),
             _ => Fate::Deleted,

@@ -33,7 +33,7 @@ use std::{
 };
 
 use kube::{
-    api::{DeleteParams, GetParams, PostParams, Preconditions},
+    api::{GetParams, PostParams, Preconditions},
     core::response::Status,
 };
 use manifests::object::{Identity, Object, text};
@@ -160,10 +160,11 @@ impl Apply<'_> {
         recreation: Option<&Recreation<'_>>,
     ) -> Result<Applied, Failure> {
         let permitted = recreation.and_then(|all| Some((all, all.permission(step)?)));
-        match permitted {
-            Some((recreation, permission)) => self.recreate(step, permission, recreation).await,
-            None => self.apply(step).await,
+        if let Some((recreation, permission)) = permitted {
+            return self.recreate(step, permission, recreation).await;
         }
+        let applied = self.put(step, Run::Wet).await;
+        applied.map_err(|refusal| refusal.failure)
     }
 
     async fn recreate(
@@ -275,14 +276,8 @@ impl Apply<'_> {
 
     async fn remove(&self, step: &Step, preconditions: Preconditions) -> Result<(), Trouble> {
         let address = Address::of(&step.kind, &step.object.identity())?;
-        let params = DeleteParams {
-            preconditions: Some(preconditions),
-            ..DeleteParams::background()
-        };
         let _permit = self.permits.acquire().await;
-        let request = || address.collection.delete(&address.name, &params);
-        // Either the object as it is, or a Status that says that it was.
-        send::<Value>(self.client, request).await.map(drop)
+        address.delete(self.client, preconditions).await.map(drop)
     }
 
     /// Waits a moment until an object is gone that is being deleted.
@@ -298,13 +293,8 @@ impl Apply<'_> {
         let deadline = Instant::now() + timeout;
         let mut interval = MIN_INTERVAL;
         loop {
-            let request = || {
-                address
-                    .collection
-                    .get_metadata(&address.name, &GetParams::default())
-            };
-            let metadata = match send::<Partial>(self.client, request).await {
-                Ok(partial) => partial.metadata,
+            let metadata = match address.metadata(self.client).await {
+                Ok(metadata) => metadata,
                 Err(trouble) if trouble.code() == Some(404) => return Ok(()),
                 Err(other) => return Err(trouble(other)),
             };

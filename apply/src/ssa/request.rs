@@ -5,12 +5,15 @@ use std::time::Duration;
 use http::Request;
 use kube::{
     Client,
+    api::{DeleteParams, GetParams, Preconditions},
     core::{Request as Builder, response::Status},
 };
 use manifests::{names, object::Identity};
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use tokio::time::{sleep, timeout};
 
+use super::object::Partial;
 use crate::discovery::Kind;
 
 /// Includes the client's own retries of 429, 503 and 504. Webhooks may take half a minute.
@@ -60,6 +63,27 @@ impl Address {
             collection: collection(kind, kind.namespaced.then_some(namespace.as_str())),
             name: names::encoded(&identity.name),
         })
+    }
+
+    /// Reads the metadata of the object.
+    pub(super) async fn metadata(&self, client: &Client) -> Result<Value, Trouble> {
+        let params = GetParams::default();
+        let request = || self.collection.get_metadata(&self.name, &params);
+        let object: Partial = send(client, request).await?;
+        Ok(object.metadata)
+    }
+
+    /// Deletes the object. The answer is either the object as it is, or a Status that says that it was.
+    pub(super) async fn delete(
+        &self,
+        client: &Client,
+        preconditions: Preconditions,
+    ) -> Result<Value, Trouble> {
+        let params = DeleteParams {
+            preconditions: Some(preconditions),
+            ..DeleteParams::background()
+        };
+        send(client, || self.collection.delete(&self.name, &params)).await
     }
 }
 

@@ -19,7 +19,7 @@ fn at(seconds: i64) -> Timestamp {
 
 /// Repairs of one field against one manager, and the wait after each.
 fn waits(times: impl IntoIterator<Item = i64>) -> Vec<Option<u64>> {
-    let mut fights = Fights::new();
+    let mut fights = Fights::default();
     let wait = |verdicts: Vec<Verdict>| verdicts.first().map(|it| it.wait.as_secs());
     times
         .into_iter()
@@ -50,7 +50,7 @@ fn the_wait_doubles_up_to_ten_minutes() {
 
 #[test]
 fn a_fight_is_over_after_ten_quiet_minutes() {
-    let mut fights = Fights::new();
+    let mut fights = Fights::default();
     for time in 0..3 {
         fights.repaired([opponent(".data", "other")], at(time));
     }
@@ -76,7 +76,7 @@ fn a_fight_is_over_after_ten_quiet_minutes() {
 
 #[test]
 fn an_object_is_held_until_the_latest_of_its_fights_allows() {
-    let mut fights = Fights::new();
+    let mut fights = Fights::default();
     let (one, two) = (opponent(".spec.a", "x"), opponent(".spec.b", "y"));
     for time in 0..3 {
         fights.repaired([one.clone()], at(time));
@@ -95,7 +95,7 @@ fn an_object_is_held_until_the_latest_of_its_fights_allows() {
 
 #[test]
 fn other_fields_and_other_managers_are_other_fights() {
-    let mut fights = Fights::new();
+    let mut fights = Fights::default();
     for time in 0..2 {
         for (field, manager) in [(".a", "x"), (".a", "y"), (".b", "x")] {
             assert_eq!(fights.repaired([opponent(field, manager)], at(time)), []);
@@ -107,7 +107,7 @@ fn other_fields_and_other_managers_are_other_fights() {
 #[test]
 fn a_clock_that_was_set_back_does_not_end_in_a_panic() {
     assert_eq!(waits([100, 50, 0]), [None, None, Some(20)]);
-    let mut fights = Fights::new();
+    let mut fights = Fights::default();
     for _ in 0..9 {
         fights.repaired([opponent("", "")], Timestamp::MAX);
     }
@@ -118,7 +118,7 @@ fn a_clock_that_was_set_back_does_not_end_in_a_panic() {
 
 #[test]
 fn memory_is_bounded_and_the_quietest_are_forgotten() {
-    let mut fights = Fights::new();
+    let mut fights = Fights::default();
     let loud = opponent(".loud", "x");
     for time in 0..3 {
         fights.repaired([loud.clone()], at(time));
@@ -135,7 +135,7 @@ fn memory_is_bounded_and_the_quietest_are_forgotten() {
 
 #[test]
 fn a_verdict_names_object_field_and_manager() {
-    let mut fights = Fights::new();
+    let mut fights = Fights::default();
     let verdict = |fights: &mut Fights, field, manager| {
         let mut last = Vec::new();
         for time in 0..3 {
@@ -159,7 +159,7 @@ fn a_verdict_names_object_field_and_manager() {
 /// somebody changes whenever it is put back.
 #[test]
 fn the_alert_is_tried_with_what_a_fight_is() {
-    let mut fights = Fights::new();
+    let mut fights = Fights::default();
     let mut counts = vec![0; 181];
     let mut next = at(0);
     loop {
@@ -183,7 +183,7 @@ fn the_alert_is_tried_with_what_a_fight_is() {
 
 #[test]
 fn clock_that_is_set_back_holds_no_object() {
-    let mut fights = Fights::new();
+    let mut fights = Fights::default();
     for time in 1000..1003 {
         fights.repaired([opponent(".data", "other")], at(time));
     }

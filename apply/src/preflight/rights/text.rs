@@ -1,9 +1,6 @@
 //! Rights as objects that somebody can apply.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt::Write,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use manifests::api::rights::{self, Right, Scope};
 use sha2::{Digest, Sha256};
@@ -79,15 +76,10 @@ fn by_scope<'a>(
 fn role(scope: Scope<'_>, rules: &[String], subject: &Account, instance: &str) -> String {
     let rules = rules.join("\n");
     // What was granted before stays: other rules are a role of another name.
-    let hash: String =
-        Sha256::digest(&rules)
-            .iter()
-            .take(4)
-            .fold(String::new(), |mut hash, byte| {
-                let _ = write!(hash, "{byte:02x}");
-                hash
-            });
-    let name = format!("install-{instance}-{hash}");
+    let digest = Sha256::digest(&rules);
+    let hash = digest.first_chunk();
+    let hash = hash.map_or(0, |bytes| u32::from_be_bytes(*bytes));
+    let name = format!("install-{instance}-{hash:08x}");
     let (prefix, within) = match scope {
         None => ("Cluster", String::new()),
         Some(namespace) => ("", format!(", namespace: {namespace}")),

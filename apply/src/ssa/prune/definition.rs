@@ -101,12 +101,7 @@ impl Prune<'_> {
         for _ in 0..LOOKS {
             sleep(wait).await;
             wait *= 2;
-            let request = || {
-                address
-                    .collection
-                    .get_metadata(&address.name, &GetParams::default())
-            };
-            let _: Partial = send(self.apply.client, request).await?;
+            address.metadata(self.apply.client).await?;
         }
         Ok(fate)
     }
