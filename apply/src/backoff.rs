@@ -18,9 +18,9 @@ use kube::runtime::{
 
 use crate::api_error;
 
-/// A failure this long after the pause of the one before is not in a row with it. Longer than a watch waits for the answer to
-/// a listing, so that listings without an answer are in a row.
-const ROW: Duration = Duration::from_secs(90);
+/// A failure this long after the pause of the one before is not in a row with it. Shorter than the timeout of a quiet
+/// connection: a watch without events that ends with an error works.
+const ROW: Duration = Duration::from_secs(60);
 /// The longest time between two tries of a watch that fails. When an API server comes back, this is how long it may take
 /// until that is noticed, and as long again until what was missed is listed.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
@@ -77,6 +77,11 @@ impl Pauses {
     /// Returns the pause after a failure. The pause is longer if the API server refuses the request.
     pub fn after(&mut self, is_refused: bool) -> Duration {
         self.at(is_refused, Instant::now())
+    }
+
+    /// Counts the next failure as in a row with the last one, however much time has passed between them.
+    pub(crate) fn continue_row(&mut self, now: Instant) {
+        self.until = self.until.map(|until| until.max(now));
     }
 
     pub(crate) fn at(&mut self, is_refused: bool, now: Instant) -> Duration {

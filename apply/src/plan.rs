@@ -1,4 +1,4 @@
-//! What has to be done so that the cluster holds an instance's objects: a value, and nothing done yet.
+//! The steps that bring an instance's objects into the cluster, as a value: planning changes nothing.
 
 mod definitions;
 #[cfg(test)]

@@ -18,7 +18,7 @@ pub(super) fn rule(group: &str, kind: &str) -> Option<Rule> {
         ("", "Pod") => pod,
         ("", "PersistentVolumeClaim") => claim,
         ("", "Service") => service,
-        // It is enough that the controller has counted, which the generation tells.
+        // A PodDisruptionBudget is current once its controller has observed the generation.
         ("policy", "PodDisruptionBudget") => |_, _| Health::Current,
         ("apiextensions.k8s.io", "CustomResourceDefinition") => definition,
         ("apiregistration.k8s.io", "APIService") => available,
@@ -242,7 +242,7 @@ fn definition(_: &Value, conditions: &Conditions<'_>) -> Health {
     }
 }
 
-/// Of a Deployment, or an APIService.
+/// Returns the health by the condition Available of a Deployment or an APIService.
 fn available(_: &Value, conditions: &Conditions<'_>) -> Health {
     match conditions.find("Available") {
         Some(available) if available.status == "True" => Health::Current,

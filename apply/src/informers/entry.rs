@@ -1,4 +1,4 @@
-//! What is kept of an object, which is what decisions need of it.
+//! The facts about an object that decisions need.
 
 use std::{collections::HashSet, sync::Arc};
 

@@ -21,7 +21,7 @@ use crate::{
     ssa::MANAGER,
 };
 
-/// What a watch tells of an object.
+/// An object as a watch reports it.
 pub(super) type Observed = (Key, Entry);
 
 /// An object as far as health needs it: whatever else it holds is passed over while it is read.

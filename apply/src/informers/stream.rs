@@ -3,7 +3,7 @@
 use std::{
     pin::pin,
     sync::{Arc, Weak},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use futures::{Stream, StreamExt as _};
@@ -69,7 +69,7 @@ impl Watch {
         let client = self.shared.upgrade()?.accounts.client(account);
         let client = match client {
             Ok(client) => client,
-            Err(error) => return self.pause(Failure::of(&error)).await.map(drop),
+            Err(error) => return self.pause(Failure::of(&error), false).await.map(drop),
         };
         let config = Config::default().labels(&self.scope.selector());
         match self.scope.depth {
@@ -115,8 +115,8 @@ impl Watch {
             let event = match next {
                 Ok(Some(Ok(event))) => event,
                 Ok(Some(Err(error))) => {
-                    listing = None;
-                    match self.pause(Failure::of_watcher(&error)).await? {
+                    let is_listing = listing.take().is_some();
+                    match self.pause(Failure::of_watcher(&error), is_listing).await? {
                         Next::Resume => continue,
                         Next::Anew => return Some(()),
                     }
@@ -124,7 +124,7 @@ impl Watch {
                 Ok(None) => return Some(()),
                 Err(_) => {
                     let words = format!("no answer within {} s", LISTING_TIMEOUT.as_secs());
-                    self.pause(Failure { code: None, words }).await?;
+                    self.pause(Failure { code: None, words }, true).await?;
                     return Some(());
                 }
             };
@@ -153,9 +153,12 @@ impl Watch {
         }
     }
 
-    /// Reports a failure, and waits.
-    async fn pause(&mut self, failure: Failure) -> Option<Next> {
+    /// Reports a failure, and waits. The time of a listing that fails does not end a row of failures.
+    async fn pause(&mut self, failure: Failure, is_listing: bool) -> Option<Next> {
         let refused = failure.is_refusal();
+        if is_listing {
+            self.pauses.continue_row(Instant::now());
+        }
         let pause = self.pauses.after(refused);
         let count = self.pauses.count;
         let told = refused || count >= TROUBLE;
@@ -255,20 +258,25 @@ impl Failure {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
-
     use super::*;
 
     #[test]
-    fn listings_without_an_answer_and_refusals_are_failures_in_a_row() {
-        // Whether the API server refuses the listing, and how long the listing takes until it fails.
-        for (is_refused, took) in [(false, LISTING_TIMEOUT), (true, Duration::from_secs(1))] {
+    fn failed_listings_and_refusals_are_failures_in_a_row() {
+        let minute = Duration::from_secs(60);
+        for (is_refused, is_listing, took, expected) in [
+            (false, true, 2 * minute, 5),
+            (true, false, Duration::from_secs(1), 5),
+            // A quiet connection that a proxy or the client ends.
+            (false, false, Duration::from_secs(75), 1),
+        ] {
             let (mut pauses, mut now) = (Pauses::default(), Instant::now());
-            for count in 1..=10 {
-                let pause = pauses.at(is_refused, now);
-                assert_eq!(pauses.count, count, "{is_refused}");
-                now += pause + took + Duration::from_secs(1);
+            for _ in 0..5 {
+                if is_listing {
+                    pauses.continue_row(now);
+                }
+                now += pauses.at(is_refused, now) + took;
             }
+            assert_eq!(pauses.count, expected, "{took:?}");
         }
     }
 }

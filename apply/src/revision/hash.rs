@@ -31,7 +31,7 @@ pub(crate) fn hash(value: &Value) -> u64 {
     first.map_or(0, |bytes| u64::from_be_bytes(*bytes))
 }
 
-/// Reads a number of so many lower-case hexadecimal digits.
+/// Parses a number of exactly `length` lower-case hexadecimal digits.
 pub(crate) fn digits(text: &str, length: usize) -> Result<u64, InvalidHash> {
     let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     if text.len() != length || !text.bytes().all(is_digit) {

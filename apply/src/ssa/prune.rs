@@ -39,8 +39,8 @@ enum Fate {
 impl Apply<'_> {
     /// Deletes what leaves, in order. Only what still carries the owner's labels is touched.
     ///
-    /// What the definitions define goes first, then the definitions, then who served them; what follows is not begun
-    /// before they are gone. Whatever is in none of the result's lists has not been begun.
+    /// What the definitions define goes first, then the definitions, then the operators. A stage starts once
+    /// the objects of the stage before are gone. Objects in no list of the result are untouched.
     pub async fn prune(
         &self,
         leaving: &[Leaving],
@@ -81,7 +81,7 @@ impl Apply<'_> {
                     None => {}
                 }
             }
-            // Whoever finalizes custom resources has to run until they are gone.
+            // The operator that removes finalizers has to run until the custom resources are gone.
             let is_awaited = stage <= Exit::Definitions && !pruned.going.is_empty();
             if is_awaited || !pruned.failed.is_empty() {
                 break;
@@ -90,7 +90,7 @@ impl Apply<'_> {
         pruned
     }
 
-    /// Takes the reference to the owner off all that it leaves behind, and says what that failed for.
+    /// Removes the owner reference from all objects that the owner leaves behind, and returns the failures.
     pub async fn orphan(&self, leaving: &[Leaving], owner: &Owner) -> Vec<Failure> {
         let prune = Prune {
             apply: self,

@@ -73,7 +73,7 @@ impl Address {
         Ok(object.metadata)
     }
 
-    /// Deletes the object. The answer is either the object as it is, or a Status that says that it was.
+    /// Deletes the object. The response is the object, or a Status that reports the deletion.
     pub(super) async fn delete(
         &self,
         client: &Client,
