@@ -56,7 +56,7 @@ else
 fi
 # Most tests wait most of the time, so several binaries run at once (tests/runner.sh), the longest first.
 export RUST_TEST_THREADS="${RUST_TEST_THREADS:-$((3 * $(nproc)))}"
-# The control planes collect garbage less often: that takes a sixth of the processor time of the tests.
+# The control planes collect garbage less often: that saves a sixth of the processor time of the tests.
 export GOGC="${GOGC:-400}"
 export RUKPAK_TEST_RUN=$work/tests
 mkdir "$RUKPAK_TEST_RUN"

@@ -120,11 +120,15 @@ async fn platform_rollouts_are_few_and_stop_when_two_are_unhealthy() {
     let waiting = (0..INSTANCES).filter(|number| !first.contains(number));
     for number in waiting.clone() {
         let fixture = &fixtures[number];
-        fixture.has_reason("Progressing", "Blocked").await;
-        let (_, message) = fixture.condition("Progressing").await;
-        for failed in [failed, other] {
-            assert!(message.contains(&fixtures[*failed].name), "{message}");
-        }
+        within(ROLLOUT_TIMEOUT, "both names", async || {
+            let (reason, message) = fixture.condition("Progressing").await;
+            let mut failed = [failed, other].into_iter();
+            let is_named = failed.all(|number| message.contains(&fixtures[*number].name));
+            (reason == "Blocked" && is_named)
+                .then_some(())
+                .ok_or(format!("{reason}: {message}"))
+        })
+        .await;
     }
     for number in well {
         fixtures[*number].report(true).await;
