@@ -32,7 +32,7 @@ impl fmt::Display for Identity {
 }
 
 impl Identity {
-    /// Where the object stands among others: first what the rest lives in or needs, workloads last, equals by identity.
+    /// Returns the sort key: objects that others need come first, workloads last; equal ranks sort by identity.
     pub fn order(self) -> impl Ord {
         (rank(&self.group, &self.kind), self)
     }
@@ -134,7 +134,7 @@ impl Object {
         self.0
     }
 
-    /// As [`Identity::order`] has it.
+    /// Returns the [`Identity::order`] of the object.
     pub fn order(&self) -> impl Ord + use<> {
         self.identity().order()
     }

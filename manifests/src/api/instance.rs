@@ -444,7 +444,7 @@ impl RevisionStatus {
         self.state != RevisionState::Archived
     }
 
-    /// Marks the revision as archived. The uses of removed APIs go: only those of live revisions count.
+    /// Marks the revision as archived, and clears the uses of removed APIs: only those of live revisions count.
     pub fn archive(&mut self) {
         self.state = RevisionState::Archived;
         self.removed_apis = None;

@@ -140,7 +140,7 @@ pub enum ApiError {
     Silent,
 }
 
-/// Waits for the answer to a request, but not for ever.
+/// Waits for the response to a request, for [`PATIENCE`] at most.
 pub(super) async fn ask<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, ApiError> {
     match time::timeout(PATIENCE, request).await {
         Ok(answer) => Ok(answer?),

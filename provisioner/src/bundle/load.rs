@@ -2,7 +2,7 @@
 
 use kube::ResourceExt;
 use manifests::{api::bundle::Bundle, content::Content, yaml};
-use tokio::task::{JoinError, spawn_blocking};
+use tokio::task::JoinError;
 use unpacker::store::{self, Hold};
 
 use super::{
@@ -98,12 +98,17 @@ pub async fn convert<T: Send + 'static>(
     Ok(converted?.map_err(failed))
 }
 
-/// Reports whether a conversion of a Bundle may begin: the content store has the content, or has evicted content that the
-/// conversion fetches again. Otherwise the Bundle controller fetches the content.
+/// Reports whether the content store has the content of a Bundle. Evicted content is fetched again; content that cannot be
+/// fetched now is left to the Bundle controller.
 pub async fn is_available(ctx: &Context, bundle: &Bundle) -> bool {
     let is_pulled = job::pulls(&ctx.settings, &bundle.spec.source);
-    let is_available =
-        hold(ctx, bundle).await.is_some() || !is_pulled && ctx.contents.may_be_evicted(bundle);
+    let is_available = match hold(ctx, bundle).await {
+        Ok(Some(_)) => true,
+        Ok(None) if !is_pulled && ctx.contents.may_be_evicted(bundle) => {
+            fetch_again(ctx, bundle).await.is_ok()
+        }
+        Ok(None) | Err(_) => false,
+    };
     if !is_available {
         ctx.contents.demand(bundle);
     }
@@ -111,11 +116,15 @@ pub async fn is_available(ctx: &Context, bundle: &Bundle) -> bool {
 }
 
 /// Holds the content of a Bundle, if the content store has it.
-pub(super) async fn hold(ctx: &Context, bundle: &Bundle) -> Option<Hold> {
-    let digest = content(bundle)?;
-    let store = ctx.store.clone();
-    let hold = spawn_blocking(move || store.hold(&digest)).await;
-    hold.ok()?.ok()
+///
+/// # Errors
+/// Returns an error if the content store cannot be read.
+pub(super) async fn hold(ctx: &Context, bundle: &Bundle) -> Result<Option<Hold>, fetch::Error> {
+    let Some(digest) = content(bundle) else {
+        return Ok(None);
+    };
+    let stored = fetch::hold(ctx, digest).await?;
+    Ok(stored.map(|stored| stored.hold))
 }
 
 /// Fetches a Bundle's content once more for a store that does not have it on its disk.

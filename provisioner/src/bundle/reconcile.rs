@@ -209,8 +209,9 @@ async fn is_settled(shared: &Shared, bundle: &Bundle) -> bool {
     }
     let contents = &shared.ctx.contents;
     match load::hold(&shared.ctx, bundle).await {
-        Some(hold) => contents.insert(bundle, hold),
-        None => return contents.may_be_evicted(bundle),
+        Ok(Some(hold)) => contents.insert(bundle, hold),
+        Ok(None) => return contents.may_be_evicted(bundle),
+        Err(_) => return false,
     }
     true
 }
