@@ -100,8 +100,10 @@ pub(super) struct Memory {
     pub(super) absent: usize,
     /// The objects in an inventory built from the records that the newest revision lacks.
     pub(super) leftovers: Vec<Identity>,
-    /// Since when its first Bundle is waited for, as long as nothing was said.
+    /// The time since which a new Bundle is unpacked, until the status reports that.
     pub(super) waiting_since: Option<Instant>,
+    /// The time at which the record of a revision could not be read whose uses of removed APIs are not listed.
+    pub(super) unlisted: Option<Instant>,
     /// Whether the watches know about the inventory.
     pub(super) is_watched: bool,
     /// What is served when they were told, by the count of changes.
@@ -371,18 +373,23 @@ impl Memory {
     /// write, the next process creates another Bundle.
     pub(super) fn has_nothing_to_say(
         &mut self,
+        instance: &BundleInstance,
         before: &BundleInstanceStatus,
         outcome: &Outcome,
     ) -> Option<Duration> {
         let is_unchanged = matches!(outcome.install, Install::Unchanged)
             && outcome.kept.is_none()
-            && outcome.fights.is_empty();
+            && outcome.fights.is_empty()
+            && outcome.replaced.is_none();
         let created = self.bundles.as_ref().and_then(|created| created.last());
         // A Bundle with the name of the installed one would pass for another client's after a crash.
         let is_next = created
             .is_some_and(|created| before.installed_bundle_name.as_ref() != Some(&created.name));
+        // The client that uploads the content waits for the record.
+        let is_upload = instance.spec.template.spec.source.type_ == "upload";
+        let is_awaited = is_upload && self.bundles.is_some();
         let is_new = before.conditions.is_empty() || is_next && is_unchanged;
-        if !is_new || !matches!(outcome.valid, Valid::Pending { .. }) {
+        if !is_new || is_awaited || !matches!(outcome.valid, Valid::Pending { .. }) {
             self.waiting_since = None;
             return None;
         }

@@ -89,7 +89,7 @@ pub(super) async fn reconcile(
         bundles::adopt(&instance, &shared, &mut memory).await;
         let (outcome, again) = Box::pin(settle(&instance, &shared, &mut memory)).await;
         let before = current_status(&instance, &memory);
-        if let Some(left) = memory.has_nothing_to_say(&before, &outcome) {
+        if let Some(left) = memory.has_nothing_to_say(&instance, &before, &outcome) {
             return Ok(Action::requeue(left));
         }
         let now = (shared.ctx.now)();
@@ -118,7 +118,7 @@ pub(super) async fn reconcile(
             return Ok(Action::requeue(sooner(Some(left), again).unwrap_or(left)));
         }
         if is_ours {
-            install::removed_apis::complete(&instance, &shared, &mut status).await;
+            install::removed_apis::complete(&instance, &shared, &mut memory, &mut status).await;
         }
         if status != before || memory.bundles.is_some() {
             let written = write_status(&instance, &shared, &mut memory, &status).await?;
@@ -237,7 +237,9 @@ async fn settle(
     let hash = template::hash(instance);
     let bundles = shared.bundles.owned_by(instance);
     let wanted = bundles::wanted(instance, shared, memory, &bundles, &hash, &status).await;
-    status.bundles = current_status(instance, memory).bundles;
+    if let Some(created) = &memory.bundles {
+        status.bundles.clone_from(created);
+    }
     let (valid, make_again) = match &wanted {
         // One that goes before it was seen wakes nobody in time.
         Ok(bundle) => (

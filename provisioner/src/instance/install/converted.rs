@@ -14,6 +14,7 @@ use manifests::{
     object::Object,
     openshift::{MaxOpenShiftVersion, Spelling},
 };
+use unpacker::job::chain;
 
 use super::{
     super::{
@@ -147,8 +148,10 @@ pub(in crate::instance) async fn render(
             Remedy::Own,
         )
     })?;
-    let (conversion, removed_apis) =
-        converted.map_err(|error| fail(error.to_string(), Retry::Soon, Remedy::World))?;
+    let (conversion, removed_apis) = converted.map_err(|error| {
+        let (message, retry) = not_loaded(&error);
+        fail(message, retry, Remedy::World)
+    })?;
     let Some(objects) = conversion.objects else {
         return Err(fail(
             bundle::refusal(class.unwrap_or(Class::Plain), &conversion.report),
@@ -194,6 +197,20 @@ pub(in crate::instance) async fn render(
             .and_then(|status| status.observed_generation)
             == instance.metadata.generation,
     })
+}
+
+/// Returns the message about content that cannot be loaded, and when the next attempt starts.
+fn not_loaded(error: &bundle::LoadError) -> (String, Retry) {
+    let retry = if error.is_terminal() {
+        Retry::Slowly
+    } else {
+        Retry::Soon
+    };
+    let remedy = match error {
+        bundle::LoadError::Fetch { .. } => "; restore the source, or change spec.template",
+        bundle::LoadError::NotUnpacked { .. } | bundle::LoadError::Store { .. } => "",
+    };
+    (format!("{}{remedy}", chain(error)), retry)
 }
 
 /// Returns the configuration of Deployments in the spec.

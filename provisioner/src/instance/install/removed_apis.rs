@@ -7,6 +7,8 @@
 //!
 //! Revisions without a list are those of an older provisioner and those that take their objects from an earlier revision.
 
+use std::time::{Duration, Instant};
+
 use convert::removal;
 use kube::ResourceExt as _;
 use manifests::{
@@ -18,17 +20,24 @@ use tokio::task::spawn_blocking;
 use tracing::debug;
 
 use super::super::{
-    memory::Shared,
+    memory::{Memory, Shared},
     revisions::{self, owner},
 };
 
+/// The time between two attempts to read a record.
+const PAUSE: Duration = Duration::from_secs(300);
+
 /// Lists the uses of each live revision that does not list them, from its record. A revision whose record cannot be read stays
-/// as it is until the next reconcile.
+/// as it is, and is read again after [`PAUSE`].
 pub(in crate::instance) async fn complete(
     instance: &BundleInstance,
     shared: &Shared,
+    memory: &mut Memory,
     status: &mut BundleInstanceStatus,
 ) {
+    if memory.unlisted.is_some_and(|at| at.elapsed() < PAUSE) {
+        return;
+    }
     let is_missing =
         |revision: &&mut RevisionStatus| revision.is_live() && revision.removed_apis.is_none();
     for revision in status.revisions.iter_mut().filter(is_missing) {
@@ -42,6 +51,7 @@ pub(in crate::instance) async fn complete(
             }
             Err(error) => {
                 let (instance, number) = (instance.name_any(), revision.number);
+                memory.unlisted = Some(Instant::now());
                 debug!(instance, number, %error, "failed to list the uses of removed APIs; retrying");
             }
         }
@@ -51,11 +61,13 @@ pub(in crate::instance) async fn complete(
 /// Returns the uses of APIs that a later minor version of Kubernetes removes.
 pub(super) fn uses(objects: &[Object], running: KubeVersion) -> Vec<RemovedApi> {
     let rest = || "more uses exist; this list is incomplete".to_owned();
+    let unchecked =
+        || "more uses may exist: the roles of the bundle have too many rules to check".to_owned();
     let found = removal::later(objects, running);
     let uses = found.iter().flat_map(|(minor, removals)| {
         let removed_in = minor.to_string();
         let messages = removals.found.iter().map(ToString::to_string);
-        let messages = messages.chain(removals.is_incomplete.then(rest));
+        let messages = messages.chain(removals.is_incomplete.then(unchecked));
         messages.map(move |message| RemovedApi {
             removed_in: removed_in.clone(),
             message: shortened(&message, RemovedApi::MAX_MESSAGE - 1),
