@@ -106,7 +106,10 @@ fn promotion_archives_all_older_revisions() {
         revision.removed_apis = Some(Vec::new());
     }
     promote(&mut status);
-    let listed = status.revisions.iter().map(|it| it.removed_apis.is_some());
+    let listed = status
+        .revisions
+        .iter()
+        .map(|revision| revision.removed_apis.is_some());
     assert_eq!(listed.collect::<Vec<_>>(), [false, false, false, true]);
     let states: Vec<RevisionState> = status.revisions.iter().map(|it| it.state).collect();
     assert_eq!(states, [Archived, Archived, Archived, Active]);

@@ -348,7 +348,7 @@ fn what_upgrades_break_is_a_warning_of_the_gate() {
     let mut facts = facts_with_etcd("4.13");
     let word = "ClusterRole etcd names the resource of IPAddress";
     let uses = |removed: &[&str], written: &Written| {
-        let messages = removed.iter().map(|&it| it.to_owned()).collect();
+        let messages = removed.iter().map(|&message| message.to_owned()).collect();
         Said {
             removed: Removed {
                 messages,

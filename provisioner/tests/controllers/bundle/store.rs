@@ -124,7 +124,7 @@ async fn http_bundles_do_not_report_the_query_of_their_url() {
     assert!(!serde_json::to_string(status).unwrap().contains("hush"));
 }
 
-// In a control plane of its own: two provisioners would fill each other's gaps.
+// Not in the shared control plane: two provisioners would fill each other's gaps.
 // parity: rukpak-16
 #[tokio::test]
 async fn a_provisioner_that_comes_back_fetches_what_is_missing_and_nothing_else() {
@@ -369,7 +369,7 @@ async fn evicted_content_is_not_fetched_by_a_resync() {
     for name in ["a", "b"] {
         server.add(name, archive(&large("c")));
     }
-    // Fetched content differs from the content of the Bundle, and the status would tell.
+    // A fetch would report content that differs from the content of the Bundle.
     let queue = "rukpak_reconciles_total{controller=\"Bundle\"} ";
     let count = || {
         let text = ctx.metrics.render();

@@ -144,7 +144,9 @@ async fn revisions_list_the_uses_of_removed_apis() {
     // An older provisioner created the revision, and the instance is paused.
     let only_newest = async || {
         let revisions = fixture.read().await.status.unwrap().revisions;
-        let lists = revisions.iter().map(|it| it.removed_apis.is_some());
+        let lists = revisions
+            .iter()
+            .map(|revision| revision.removed_apis.is_some());
         let lists: Vec<bool> = lists.collect();
         (lists == [false, false, true])
             .then_some(revisions)
