@@ -15,18 +15,16 @@ mod error;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    io::{self, Read},
-    time::Duration,
-};
+use std::io::{self, Read};
 
 use bytes::Bytes;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client, ResourceExt, api::PostParams};
 use manifests::api::bundle::Bundle;
-use tokio::{task, time};
+use tokio::task;
 use unpacker::{Digest, Format, Options, SkippedEntries, Store, store::Stored};
 
+use super::fetch::{self, ApiError};
 use crate::settings::Settings;
 use config_maps::Index;
 pub use error::Error;
@@ -37,8 +35,6 @@ pub const LIMIT: usize = 8 << 20;
 const CHUNK: usize = 768 << 10;
 /// How many ConfigMaps that makes at most.
 const CHUNKS: usize = LIMIT.div_ceil(CHUNK);
-/// How long the API server may take for one request.
-const PATIENCE: Duration = Duration::from_secs(30);
 /// How often something that is in the way is removed.
 const TRIES: usize = 3;
 
@@ -384,12 +380,11 @@ async fn ask<T>(
     doing: String,
     request: impl Future<Output = Result<T, kube::Error>>,
 ) -> Result<T, Error> {
-    match time::timeout(PATIENCE, request).await {
-        Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(source)) => Err(Error::Api {
+    fetch::ask(request).await.map_err(|error| match error {
+        ApiError::Kube(source) => Error::Api {
             doing,
             source: Box::new(source),
-        }),
-        Err(_) => Err(Error::Silent { doing }),
-    }
+        },
+        ApiError::Silent => Error::Silent { doing },
+    })
 }
