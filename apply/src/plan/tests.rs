@@ -110,11 +110,16 @@ fn lines(plan: &Plan) -> String {
     });
     let other = |action, what| line(action, String::new(), what);
     let leaving = plan.leaving.iter();
-    let leaving = leaving.map(|it| other("delete", it.identity.to_string()));
+    let leaving = leaving.map(|leaving| other("delete", leaving.identity.to_string()));
     let absent = |action, all: &[Absent]| -> String {
-        let lines = all.iter().flat_map(|it| {
-            let of = |id| other(action, format!("{id} ({} is not served)", it.api_version));
-            it.needed_by.iter().map(of)
+        let lines = all.iter().flat_map(|absent| {
+            let of = |id| {
+                other(
+                    action,
+                    format!("{id} ({} is not served)", absent.api_version),
+                )
+            };
+            absent.needed_by.iter().map(of)
         });
         lines.collect()
     };
@@ -342,7 +347,7 @@ fn kinds_that_are_not_served_wait_or_are_missing_with_all_that_need_them() {
 }
 
 #[test]
-fn an_object_whose_kind_is_not_served_stays_with_or_without_its_namespace() {
+fn cluster_scoped_object_remains_while_its_api_is_not_served() {
     let api_version = "monitoring.coreos.com/v1";
     let mut placed = object(api_version, "ServiceMonitor", "placed");
     placed.value_mut()["metadata"]["namespace"] = "elsewhere".into();
@@ -362,7 +367,11 @@ fn an_object_whose_kind_is_not_served_stays_with_or_without_its_namespace() {
         &inventory(known.into_iter().chain([other.clone()])),
         &[],
     );
-    let leaving: Vec<_> = plan.leaving.iter().map(|it| &it.identity).collect();
+    let leaving: Vec<_> = plan
+        .leaving
+        .iter()
+        .map(|leaving| &leaving.identity)
+        .collect();
     assert_eq!(leaving, [&other]);
 }
 

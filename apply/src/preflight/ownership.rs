@@ -260,7 +260,7 @@ async fn gone<'a>(
             Ok::<_, kube::Error>(found.is_none().then_some(name))
         })
         .buffer_unordered(concurrency.max(1))
-        .try_filter_map(|gone| std::future::ready(Ok(gone)))
+        .try_filter_map(|absent| std::future::ready(Ok(absent)))
         .try_collect()
         .await
 }

@@ -39,8 +39,8 @@ enum Fate {
 impl Apply<'_> {
     /// Deletes what leaves, in order. Only what still carries the owner's labels is touched.
     ///
-    /// What the definitions define goes first, then the definitions, then the operators. A stage starts once
-    /// the objects of the stage before are gone. Objects in no list of the result are untouched.
+    /// Custom resources are deleted before their definitions, and definitions before the operators. A stage starts once the
+    /// objects of the stage before do not exist. Objects in no list of the result are untouched.
     pub async fn prune(
         &self,
         leaving: &[Leaving],
@@ -81,7 +81,7 @@ impl Apply<'_> {
                     None => {}
                 }
             }
-            // The operator that removes finalizers has to run until the custom resources are gone.
+            // The operator that removes finalizers has to run until the custom resources are deleted.
             let is_awaited = stage <= Exit::Definitions && !pruned.going.is_empty();
             if is_awaited || !pruned.failed.is_empty() {
                 break;

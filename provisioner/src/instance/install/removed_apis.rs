@@ -25,17 +25,20 @@ use super::super::{
 };
 
 /// The time between two attempts to read a record.
-const PAUSE: Duration = Duration::from_secs(300);
+const RETRY_INTERVAL: Duration = Duration::from_secs(300);
 
 /// Lists the uses of each live revision that does not list them, from its record. A revision whose record cannot be read stays
-/// as it is, and is read again after [`PAUSE`].
+/// as it is, and is read again after [`RETRY_INTERVAL`].
 pub(in crate::instance) async fn complete(
     instance: &BundleInstance,
     shared: &Shared,
     memory: &mut Memory,
     status: &mut BundleInstanceStatus,
 ) {
-    if memory.unlisted.is_some_and(|at| at.elapsed() < PAUSE) {
+    if memory
+        .unlisted
+        .is_some_and(|at| at.elapsed() < RETRY_INTERVAL)
+    {
         return;
     }
     let is_missing =

@@ -20,7 +20,7 @@ impl Operator {
     pub fn of_instance(instance: &BundleInstance, maxima: &Maxima) -> Option<Self> {
         let status = instance.status.as_ref()?;
         let revisions = status.revisions.iter();
-        let live: Vec<&RevisionStatus> = revisions.filter(|it| it.is_live()).collect();
+        let live: Vec<&RevisionStatus> = revisions.filter(|revision| revision.is_live()).collect();
         let installed = status.installed_bundle_name.as_ref();
         if installed.is_none() && live.is_empty() {
             return None;
