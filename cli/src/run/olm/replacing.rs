@@ -59,23 +59,27 @@ pub(super) async fn former(
     target: Option<&Value>,
     subscription: &Value,
 ) -> anyhow::Result<Option<Former>> {
-    let mut name = first(target, subscription).to_owned();
+    let find = async |name: &str| match name {
+        "" => Ok(None),
+        name => olm.find(Kind::ClusterServiceVersion, namespace, name).await,
+    };
+    let [current, installed] = replaced(target, subscription);
+    let mut next = find(current).await?;
+    if next.is_none() {
+        next = find(installed).await?;
+    }
     let mut found = None;
     for _ in 0..MOST {
-        if name.is_empty() {
-            break;
-        }
-        let csv = olm.find(Kind::ClusterServiceVersion, namespace, &name);
-        let Some(csv) = csv.await?.filter(keeps) else {
+        let Some(csv) = next.filter(keeps) else {
             break;
         };
-        // One that has not begun waits for the one before it.
-        field(&csv, &["spec", "replaces"]).clone_into(&mut name);
         let is_last = has_failed(&csv);
-        found = Some(csv);
+        let csv = found.insert(csv);
         if is_last {
             break;
         }
+        // One that has not begun waits for the one before it.
+        next = find(field(csv, &["spec", "replaces"])).await?;
     }
     let Some(csv) = found else {
         return Ok(None);
@@ -84,12 +88,18 @@ pub(super) async fn former(
     Ok(Some(Former::of(&csv, &groups)))
 }
 
-/// The ClusterServiceVersion that is replaced next, or nothing: that of a version that has begun is replaced already.
-fn first<'a>(target: Option<&'a Value>, subscription: &'a Value) -> &'a str {
+/// The names of the ClusterServiceVersion that is replaced next: the first that exists counts, and an empty name stands for none.
+/// A version that has begun has replaced it already.
+///
+/// OLM creates a ClusterServiceVersion first, and sets `installedCSV` of the Subscription at its next look. Until then only
+/// `currentCSV` names it.
+fn replaced<'a>(target: Option<&'a Value>, subscription: &'a Value) -> [&'a str; 2] {
     match target {
-        None => field(subscription, &["status", "installedCSV"]),
-        Some(csv) if matches!(phase(csv), "" | "Pending") => field(csv, &["spec", "replaces"]),
-        Some(_) => "",
+        None => ["currentCSV", "installedCSV"].map(|key| field(subscription, &["status", key])),
+        Some(csv) if matches!(phase(csv), "" | "Pending") => {
+            [field(csv, &["spec", "replaces"]), ""]
+        }
+        Some(_) => ["", ""],
     }
 }
 
