@@ -11,13 +11,13 @@
 //! is fetched from the pinned source, and has to be the same. Content that no Bundle names any more is removed.
 
 mod access;
+mod cache;
 mod check;
 mod config_maps;
 mod contents;
 mod controller;
 mod conversions;
 mod fetch;
-mod index;
 pub mod job;
 mod load;
 mod reconcile;
@@ -32,6 +32,8 @@ use kube::Resource as _;
 use manifests::api::{Class, bundle::Bundle};
 
 pub(crate) use access::{Error as AccessError, pull as pull_secret};
+pub(crate) use cache::Change;
+pub use cache::{BundleCache, watch};
 pub(crate) use check::cut;
 pub use check::refusal;
 pub use contents::Contents;

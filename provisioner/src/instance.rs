@@ -13,7 +13,6 @@
 //! change. The inventory is written before anything is applied, so that whatever happens in between, every object
 //! that may exist is known.
 
-mod bundle_index;
 mod bundles;
 mod choice;
 mod claims;
@@ -43,7 +42,7 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use futures::{Stream, StreamExt as _, future};
 use kube::{
-    Api, Client, ResourceExt as _,
+    Api, ResourceExt as _,
     core::GroupVersionKind,
     runtime::{
         Controller, WatchStreamExt as _, controller,
@@ -59,27 +58,30 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-use self::{bundle_index::BundleIndex, memory::Shared};
-use crate::{context::Context, metrics::Controller as Of};
+use self::memory::Shared;
+use crate::{
+    bundle::{BundleCache, Change},
+    context::Context,
+    metrics::Controller as Of,
+};
 use apply::backoff::{NoPause, Pauses};
 
 /// How many instances are worked on at once.
 const CONCURRENCY: u16 = 16;
 
 /// Runs the controller until `stop`. `woken` names the instances whose objects have changed.
-pub async fn run(ctx: Context, woken: mpsc::UnboundedReceiver<String>, stop: CancellationToken) {
+pub async fn run(
+    ctx: Context,
+    bundles: Arc<BundleCache>,
+    woken: mpsc::UnboundedReceiver<String>,
+    stop: CancellationToken,
+) {
     let ready = ctx.ready.task("list BundleInstances");
     let (wake, called) = mpsc::unbounded_channel();
-    let bundles = Arc::<BundleIndex>::default();
     let (listed, mut are_listed) = watch::channel(false);
     // They end with this.
     let mut beside = JoinSet::new();
-    beside.spawn(watch_bundles(
-        ctx.client.clone(),
-        Arc::clone(&bundles),
-        listed,
-        wake.clone(),
-    ));
+    beside.spawn(wake_owners(bundles.subscribe(), listed, wake.clone()));
     let shared = Arc::new(Shared::new(ctx, bundles, wake));
     let (answer, mut is_answered) = watch::channel(false);
     beside.spawn(find_conditions(Arc::clone(&shared), answer));
@@ -169,35 +171,24 @@ pub async fn run(ctx: Context, woken: mpsc::UnboundedReceiver<String>, stop: Can
         .await;
 }
 
-/// Maintains the index of Bundles, reports when the first list is complete, and wakes the instances of changed Bundles.
-///
-/// Beside the controller: one that is busy does not take events, and none is busy before Bundles are listed.
-async fn watch_bundles(
-    client: Client,
-    bundles: Arc<BundleIndex>,
+/// Wakes the instances of changed Bundles, and reports when the first list of Bundles is complete.
+async fn wake_owners(
+    changes: impl Stream<Item = Change>,
     listed: watch::Sender<bool>,
     wake: mpsc::UnboundedSender<ObjectRef<BundleInstance>>,
 ) {
-    watcher(Api::<Bundle>::all(client), watcher::Config::default())
-        .backoff(Pauses::default())
-        .modify(|bundle| bundle.metadata.managed_fields = None)
-        .inspect(|event| {
-            let Ok(event) = event else { return };
-            bundles.apply(event);
-            if matches!(event, watcher::Event::InitDone) {
-                listed.send_replace(true);
-            }
-        })
-        .touched_objects()
-        .for_each(|bundle| {
-            match bundle {
-                Ok(bundle) => {
+    changes
+        .for_each(|change| {
+            match change {
+                Change::Listed => {
+                    listed.send_replace(true);
+                }
+                Change::Applied(bundle) | Change::Deleted(bundle) => {
                     if let Some(instance) = owner(&bundle) {
                         // The controller is there as long as this is, or the process ends.
                         let _ = wake.send(instance);
                     }
                 }
-                Err(error) => warn!(%error, "the watch of Bundles failed; it is taken up again"),
             }
             future::ready(())
         })

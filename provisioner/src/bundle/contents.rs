@@ -12,7 +12,7 @@ use std::{
 use manifests::api::bundle::Bundle;
 use unpacker::{Digest, store::Hold};
 
-use super::{index::content, source, uid};
+use super::{cache::content, source, uid};
 
 /// Digests of contents by the uid of the Bundle, with the hold of an upload.
 #[derive(Debug, Default)]

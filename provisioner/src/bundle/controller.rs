@@ -1,6 +1,7 @@
 //! Watches Bundles and what they are made from, and has each looked at when something concerns it.
 
 use std::{
+    collections::HashMap,
     fmt::Debug,
     hash::{DefaultHasher, Hash as _, Hasher as _},
     sync::Arc,
@@ -12,32 +13,31 @@ use k8s_openapi::api::{
     core::v1::{ConfigMap, Event as Said, Pod, Secret},
 };
 use kube::{
-    Api, Client, Resource, ResourceExt,
+    Api, Client, Resource, ResourceExt as _,
     api::PartialObjectMeta,
     core::NamespaceResourceScope,
     runtime::{
-        Controller, PredicateConfig, WatchStreamExt as _,
+        Controller, WatchStreamExt as _,
         controller::{self, Action, Config},
-        reflector::{self, ObjectRef, Store as Reader},
-        watcher::{self, Event, watcher},
+        reflector::ObjectRef,
+        watcher::{self, watcher},
     },
 };
 use manifests::api::{bundle::Bundle, labels};
 use serde::de::DeserializeOwned;
-use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 use unpacker::job::chain;
 
 use super::{
+    cache::{BundleCache, Change},
     job::{self, Turns},
     reconcile::{Error, Shared, reconcile},
     source,
     status::is_unpacked,
-    uid,
-    upkeep::{self, Seen},
+    uid, upkeep,
 };
-use crate::{context::Context, metrics::Controller as Of};
+use crate::{context::Context, metrics::Controller as Of, process::Task};
 use apply::backoff::{NoPause, Pauses};
 
 /// How many Bundles are looked at at once.
@@ -46,83 +46,44 @@ const RECONCILES: u16 = 64;
 const EVENTS: u32 = 60;
 
 /// Looks after all Bundles until it is told to stop; what has begun is brought to its end.
-pub async fn run(ctx: Context, stop: CancellationToken) {
+pub async fn run(ctx: Context, bundles: Arc<BundleCache>, stop: CancellationToken) {
     let client = ctx.client.clone();
     let namespace = ctx.settings.system_namespace.clone();
     let metrics = Arc::clone(&ctx.metrics);
-    let shared = Arc::new(Shared::new(ctx));
-    let (reader, writer) = reflector::store::<Bundle>();
-    let (seen, events) = mpsc::unbounded_channel();
-    let index = Arc::clone(&shared.index);
-    let bundles = watcher(
-        Api::<Bundle>::all(client.clone()),
-        watcher::Config::default(),
-    )
-    .modify(|bundle| bundle.managed_fields_mut().clear())
-    .backoff(Pauses::default())
-    .reflect(writer)
-    .inspect({
-        let index = Arc::clone(&index);
-        move |event| {
-            if let Ok(event) = event {
-                index.apply(event);
-            }
-        }
-    })
-    .inspect(move |event| {
-        // The receiver lives as long as this stream, or the process ends.
-        let _ = match event {
-            Ok(Event::InitDone) => seen.send(Seen::All),
-            Ok(Event::Delete(bundle)) => seen.send(Seen::Deleted(Arc::new(bundle.clone()))),
-            _ => Ok(()),
-        };
-    })
-    .applied_objects()
-    .predicate_filter(wakes, PredicateConfig::default())
-    .inspect({
-        let metrics = Arc::clone(&metrics);
-        move |bundle| {
-            if let Ok(bundle) = bundle {
-                metrics.queue(Of::Bundle).triggered(&bundle.name_any());
-            }
-        }
-    });
-    let upkeep = tokio::spawn(upkeep::run(
-        Arc::clone(&shared),
-        reader.clone(),
-        events,
-        stop.clone(),
-    ));
+    let changes = bundles.subscribe();
+    let shared = Arc::new(Shared::new(ctx, Arc::clone(&bundles)));
+    let upkeep = tokio::spawn(upkeep::run(Arc::clone(&shared), stop.clone()));
     let ready = shared.ctx.ready.task("list Bundles");
-    let synced = {
-        let reader = reader.clone();
-        async move {
-            let _ = reader.wait_until_ready().await;
-            ready.done();
-        }
-    };
+    let changed = changed(changes, ready).inspect({
+        let metrics = Arc::clone(&metrics);
+        move |bundle| metrics.queue(Of::Bundle).triggered(&bundle.name)
+    });
     // Every rollout writes some of these, and no Bundle reads them.
     let without = |label: &str| watcher::Config::default().labels(&format!("!{label}"));
     let secrets = touched::<Secret>(client.clone(), &namespace, without(labels::REVISION_OF));
     let config_maps =
         touched::<ConfigMap>(client.clone(), &namespace, without(labels::INVENTORY_OF));
     let of_secret = {
-        let index = Arc::clone(&index);
-        move |secret: PartialObjectMeta<Secret>| to_references(&index.of_secret(&secret.name_any()))
+        let bundles = Arc::clone(&bundles);
+        move |secret: PartialObjectMeta<Secret>| {
+            to_references(&bundles.of_secret(&secret.name_any()))
+        }
     };
     let of_config_map = {
-        let reader = reader.clone();
+        let bundles = Arc::clone(&bundles);
         move |map: PartialObjectMeta<ConfigMap>| {
-            let mut names = index.of_config_map(&map.name_any());
+            let mut names = bundles.of_config_map(&map.name_any());
             let waits =
                 |bundle: &Bundle| source::is_upload(&bundle.spec.source) && !is_unpacked(bundle);
-            names.extend(owner(&map).filter(|name| is(&reader, name, waits)));
+            names.extend(owner(&map).filter(|name| is(&bundles, name, waits)));
             to_references(&names)
         }
     };
-    let controller = Controller::for_stream(bundles, reader.clone());
-    let pulling = pulled_otherwise(&shared.ctx, reader.clone());
-    let controller = with_jobs(controller.reconcile_on(pulling), &shared.ctx, reader)
+    let pulling = pulled_otherwise(&shared.ctx, Arc::clone(&bundles));
+    let controller = Controller::for_stream(stream::pending(), bundles.store())
+        .reconcile_on(changed)
+        .reconcile_on(pulling);
+    let controller = with_jobs(controller, &shared.ctx, &bundles)
         .with_config(Config::default().concurrency(RECONCILES))
         .trigger_backoff(NoPause)
         .watches_stream(secrets, of_secret)
@@ -139,7 +100,7 @@ pub async fn run(ctx: Context, stop: CancellationToken) {
             }
             future::ready(())
         });
-    futures::join!(controller, synced);
+    controller.await;
     upkeep.abort();
 }
 
@@ -147,7 +108,7 @@ pub async fn run(ctx: Context, stop: CancellationToken) {
 fn with_jobs(
     controller: Controller<Bundle>,
     ctx: &Context,
-    reader: Reader<Bundle>,
+    bundles: &Arc<BundleCache>,
 ) -> Controller<Bundle> {
     let (client, namespace) = (&ctx.client, &ctx.settings.system_namespace);
     let of_bundles = watcher::Config::default().labels(&format!("{}=Bundle", labels::OWNER_KIND));
@@ -164,13 +125,14 @@ fn with_jobs(
         .fields(job::REFUSALS)
         .timeout(EVENTS);
     let refused = touched::<Said>(client.clone(), namespace, refused);
-    let turns = turns(Arc::clone(&ctx.turns), reader.clone());
+    let turns = turns(Arc::clone(&ctx.turns), Arc::clone(bundles));
+    let bundles = Arc::clone(bundles);
     let of_refusal = move |said: PartialObjectMeta<Said>| {
         // It is called after its Job.
         let name = said.name_any();
         let job = name.rsplit_once('.').map(|(job, _)| job);
         let bundle = job.and_then(job::bundle_of);
-        let bundle = bundle.filter(|name| is(&reader, name, |bundle| !is_unpacked(bundle)));
+        let bundle = bundle.filter(|name| is(&bundles, name, |bundle| !is_unpacked(bundle)));
         bundle.map(ObjectRef::new)
     };
     controller
@@ -183,35 +145,63 @@ fn with_jobs(
 /// Bundles whose content may be had now that the cluster says something else about pulling.
 fn pulled_otherwise(
     ctx: &Context,
-    reader: Reader<Bundle>,
+    bundles: Arc<BundleCache>,
 ) -> impl Stream<Item = ObjectRef<Bundle>> + use<> {
     let changes = ctx.pulling.changes();
     changes.flat_map(move |()| {
-        let mut bundles = reader.state();
+        let mut bundles = bundles.all();
         bundles.retain(|bundle| !is_unpacked(bundle));
         stream::iter(bundles).map(|bundle| ObjectRef::from_obj(&*bundle))
     })
 }
 
 /// Bundles whose turn it is to make a Job.
-fn turns(turns: Arc<Turns>, reader: Reader<Bundle>) -> impl Stream<Item = ObjectRef<Bundle>> {
-    stream::unfold((turns, reader), |(turns, reader)| async move {
+fn turns(turns: Arc<Turns>, bundles: Arc<BundleCache>) -> impl Stream<Item = ObjectRef<Bundle>> {
+    stream::unfold((turns, bundles), |(turns, bundles)| async move {
         loop {
             let (uid, name) = turns.next().await;
-            let bundle = ObjectRef::new(&name);
-            let found = reader.get(&bundle);
+            let found = bundles.get(&name);
             if found.is_some_and(|found| found.uid().as_ref() == Some(&uid)) {
-                return Some((bundle, (turns, reader)));
+                return Some((ObjectRef::new(&name), (turns, bundles)));
             }
             turns.leave(&uid);
         }
     })
 }
 
-/// A status that only tells more of what we did is no reason to look again, as a status that was taken away is.
-#[expect(clippy::unnecessary_wraps)] // a predicate may have nothing to say
-fn wakes(bundle: &Bundle) -> Option<u64> {
+/// Returns the Bundles that a change makes worth another look. `ready` is done once all Bundles are listed.
+fn changed(
+    changes: impl Stream<Item = Change> + Send,
+    ready: Task,
+) -> impl Stream<Item = ObjectRef<Bundle>> + Send {
+    let mut ready = Some(ready);
+    let mut states = HashMap::new();
+    changes.filter_map(move |change| {
+        let changed = match change {
+            Change::Listed => {
+                drop(ready.take());
+                states.clear();
+                None
+            }
+            Change::Applied(bundle) => {
+                let (name, state) = (bundle.name_any(), state(&bundle));
+                let changed = ObjectRef::new(&name);
+                (states.insert(name, state) != Some(state)).then_some(changed)
+            }
+            Change::Deleted(bundle) => {
+                states.remove(&bundle.name_any());
+                None
+            }
+        };
+        future::ready(changed)
+    })
+}
+
+/// Returns a hash of what a reconcile depends on. A status that only reports more progress of the controller causes no
+/// reconcile; the removal of the status does.
+fn state(bundle: &Bundle) -> u64 {
     let mut hasher = DefaultHasher::new();
+    bundle.metadata.uid.hash(&mut hasher);
     bundle.metadata.generation.hash(&mut hasher);
     bundle
         .metadata
@@ -220,7 +210,7 @@ fn wakes(bundle: &Bundle) -> Option<u64> {
         .hash(&mut hasher);
     is_unpacked(bundle).hash(&mut hasher);
     bundle.status.is_some().hash(&mut hasher);
-    Some(hasher.finish())
+    hasher.finish()
 }
 
 /// The names of objects that come, go and change.
@@ -263,9 +253,8 @@ fn to_references(names: &[String]) -> Vec<ObjectRef<Bundle>> {
 }
 
 /// Reports whether there is a Bundle of this name of which something is true.
-fn is(reader: &Reader<Bundle>, name: &str, what: impl Fn(&Bundle) -> bool) -> bool {
-    let found = reader.get(&ObjectRef::new(name));
-    found.is_some_and(|bundle| what(&bundle))
+fn is(bundles: &BundleCache, name: &str, what: impl Fn(&Bundle) -> bool) -> bool {
+    bundles.get(name).is_some_and(|bundle| what(&bundle))
 }
 
 #[expect(clippy::needless_pass_by_value)] // so the controller gives them

@@ -6,8 +6,8 @@ use tokio::task::JoinError;
 use unpacker::store::{self, Hold};
 
 use super::{
+    cache::content,
     fetch::{self, Brought, Fetched},
-    index::content,
     job,
 };
 use crate::context::Context;

@@ -15,9 +15,9 @@ use tokio::{sync::Semaphore, time::timeout};
 use unpacker::{Digest, job::chain, store::Hold};
 
 use super::{
+    cache::BundleCache,
     check, class_of,
     fetch::{self, ApiError, Brought, Fetched},
-    index::Index,
     job, load, source,
     status::{Outcome, Unpacked, is_lost, is_unpacked},
     uid,
@@ -51,8 +51,8 @@ const REFUSALS: [&str; 12] = [
 /// What the reconciles share.
 pub(super) struct Shared {
     pub(super) ctx: Context,
-    /// The references of Bundles.
-    pub(super) index: Arc<Index>,
+    /// All Bundles.
+    pub(super) bundles: Arc<BundleCache>,
     /// What was said last.
     pub(super) written: Written,
     backoff: Backoff,
@@ -60,10 +60,10 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(ctx: Context) -> Self {
+    pub(super) fn new(ctx: Context, bundles: Arc<BundleCache>) -> Self {
         Self {
             ctx,
-            index: Arc::default(),
+            bundles,
             written: Written::default(),
             backoff: Backoff::default(),
             fetches: Semaphore::new(FETCHES),
@@ -79,7 +79,7 @@ impl Shared {
 
     /// A reconcile has ended, perhaps that of a Bundle that went in the meantime.
     fn ended(&self, uid: &str) {
-        if !self.index.has(uid) {
+        if !self.bundles.has(uid) {
             self.forget(uid);
         }
     }

@@ -2,10 +2,10 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use kube::{ResourceExt, runtime::reflector::Store as Reader};
+use futures::StreamExt as _;
+use kube::ResourceExt as _;
 use manifests::api::bundle::Bundle;
 use tokio::{
-    sync::mpsc,
     task::spawn_blocking,
     time::{self, Instant},
 };
@@ -13,49 +13,42 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 use unpacker::{Digest, store};
 
-use super::{index::content, job, reconcile::Shared, source, uid, upload};
+use super::{
+    cache::{Change, content},
+    job,
+    reconcile::Shared,
+    source, uid, upload,
+};
 
 /// How long after content was in use it is tried again to remove it.
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// What the watch has seen.
-#[derive(Debug)]
-pub(super) enum Seen {
-    /// All Bundles there are: those that went while nobody looked are not among them.
-    All,
-    /// A Bundle went.
-    Deleted(Arc<Bundle>),
-}
-
 /// Removes content as Bundles go, until the process ends.
-pub(super) async fn run(
-    shared: Arc<Shared>,
-    reader: Reader<Bundle>,
-    mut seen: mpsc::UnboundedReceiver<Seen>,
-    stop: CancellationToken,
-) {
+pub(super) async fn run(shared: Arc<Shared>, stop: CancellationToken) {
+    let mut changes = shared.bundles.subscribe();
     // Content that was in use when it was to be removed.
     let mut leaving: BTreeSet<Digest> = BTreeSet::new();
     let mut again = Instant::now();
     loop {
-        let event = tokio::select! {
+        let change = tokio::select! {
             () = stop.cancelled() => return,
-            event = seen.recv() => match event {
-                Some(event) => Some(event),
+            change = changes.next() => match change {
+                Some(Change::Applied(_)) => continue,
+                Some(change) => Some(change),
                 None => return,
             },
             () = time::sleep_until(again), if !leaving.is_empty() => None,
         };
         let was_empty = leaving.is_empty();
-        match event {
-            Some(Seen::Deleted(bundle)) => {
+        match change {
+            Some(Change::Deleted(bundle)) => {
                 shared.forget(uid(&bundle));
                 let content = content(&bundle).into_iter().collect();
                 leaving.append(&mut remove(&shared, content).await);
             }
-            Some(Seen::All) => {
-                shared.retain(|uid| shared.index.has(uid));
-                leaving.append(&mut unnamed(&shared, &reader).await);
+            Some(Change::Listed | Change::Applied(_)) => {
+                shared.retain(|uid| shared.bundles.has(uid));
+                leaving.append(&mut unnamed(&shared).await);
                 leaving = remove(&shared, leaving).await;
             }
             None => {
@@ -70,8 +63,8 @@ pub(super) async fn run(
 }
 
 /// The content of the store that no Bundle names: of those that were deleted while this process did not run, too.
-async fn unnamed(shared: &Shared, reader: &Reader<Bundle>) -> BTreeSet<Digest> {
-    let bundles = reader.state();
+async fn unnamed(shared: &Shared) -> BTreeSet<Digest> {
+    let bundles = shared.bundles.all();
     let store = shared.ctx.store.clone();
     // Before the uploads are looked at: what comes later is not in it.
     let digests = match spawn_blocking(move || store.digests()).await {
@@ -116,7 +109,7 @@ async fn unnamed(shared: &Shared, reader: &Reader<Bundle>) -> BTreeSet<Digest> {
 
 /// Removes content, save what is named again, and returns what is in use.
 async fn remove(shared: &Shared, mut leaving: BTreeSet<Digest>) -> BTreeSet<Digest> {
-    leaving.retain(|digest| !shared.index.names(*digest));
+    leaving.retain(|digest| !shared.bundles.names(*digest));
     for digest in leaving.clone() {
         let store = shared.ctx.store.clone();
         let removed = spawn_blocking(move || store.remove(&digest)).await;

@@ -197,12 +197,7 @@ pub(super) async fn adopt(instance: &BundleInstance, shared: &Shared, memory: &m
     let found = shared.bundles.get(name);
     // The watch may not show the one that was made last yet.
     let made = memory.made.iter().map(|(made, _)| Arc::clone(made));
-    let bundles: Vec<Arc<Bundle>> = shared
-        .bundles
-        .owned_by(instance)
-        .into_iter()
-        .chain(made)
-        .collect();
+    let bundles: Vec<Arc<Bundle>> = owned_by(instance, shared).into_iter().chain(made).collect();
     let Some(adopted) = trust::adopt(&status, instance, found.as_deref(), &bundles) else {
         return;
     };
@@ -217,10 +212,35 @@ pub(super) async fn adopt(instance: &BundleInstance, shared: &Shared, memory: &m
     }
 }
 
+/// Returns the Bundles that were made for an instance and stay.
+pub(super) fn owned_by(instance: &BundleInstance, shared: &Shared) -> Vec<Arc<Bundle>> {
+    let mut bundles = candidates(instance, shared);
+    bundles.retain(|bundle| template::is_of(bundle, instance));
+    bundles
+}
+
+/// Reports whether the garbage collector has released the Bundles of an instance: all of them, and at least one.
+pub(super) fn are_released(instance: &BundleInstance, shared: &Shared) -> bool {
+    template::are_released(instance, &candidates(instance, shared))
+}
+
+/// Returns the Bundles of an instance, and those that belonged to it until the garbage collector released them.
+fn left_by(instance: &BundleInstance, shared: &Shared) -> Vec<Arc<Bundle>> {
+    let mut bundles = candidates(instance, shared);
+    bundles.retain(|bundle| template::was_of(bundle, instance));
+    bundles
+}
+
+/// Returns the Bundles that refer to an instance in any way.
+fn candidates(instance: &BundleInstance, shared: &Shared) -> Vec<Arc<Bundle>> {
+    let uid = instance.uid().unwrap_or_default();
+    shared.bundles.of_instance(&uid, &instance.name_any())
+}
+
 /// Deletes all Bundles of an instance.
 pub(super) async fn delete_all(instance: &BundleInstance, shared: &Shared) {
     let api = Api::<Bundle>::all(shared.ctx.client.clone());
-    for bundle in shared.bundles.left_by(instance) {
+    for bundle in left_by(instance, shared) {
         delete(&api, &bundle).await;
     }
 }

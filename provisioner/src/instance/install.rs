@@ -32,6 +32,7 @@ pub(super) use self::{
     words::{api, refusals, retry, waiting},
 };
 use super::{
+    bundles,
     choice::{Choices, Goal},
     maintain,
     memory::{Memory, Shared},
@@ -314,7 +315,7 @@ pub(super) async fn is_applied(
         return false;
     };
     let hash = template::hash(instance);
-    let bundles = shared.bundles.owned_by(instance);
+    let bundles = bundles::owned_by(instance, shared);
     let wanted = trust::of_template(status, instance, &hash, &bundles);
     let choices = Choices {
         spec: &instance.spec,

@@ -22,7 +22,6 @@ use manifests::{
 use tokio::sync::mpsc;
 
 use super::{
-    bundle_index::BundleIndex,
     bundles,
     claims::Claims,
     index,
@@ -34,7 +33,7 @@ use super::{
     uninstall,
     waiting::{Api, Event, Release, Waiting},
 };
-use crate::context::Context;
+use crate::{bundle::BundleCache, context::Context};
 use apply::{
     drift::fights::Fights,
     inventory::{Entry as Applied, Inventory},
@@ -53,7 +52,7 @@ pub(super) struct Shared {
     /// The rollouts that are under way, and those that wait for them.
     pub(super) rollouts: Arc<Rollouts>,
     /// The Bundles of all instances.
-    pub(super) bundles: Arc<BundleIndex>,
+    pub(super) bundles: Arc<BundleCache>,
     /// The events that instances wait for.
     waiting: Arc<Waiting>,
     wake: mpsc::UnboundedSender<ObjectRef<BundleInstance>>,
@@ -155,7 +154,7 @@ pub(super) struct Memory {
 impl Shared {
     pub(super) fn new(
         ctx: Context,
-        bundles: Arc<BundleIndex>,
+        bundles: Arc<BundleCache>,
         wake: mpsc::UnboundedSender<ObjectRef<BundleInstance>>,
     ) -> Self {
         Self {

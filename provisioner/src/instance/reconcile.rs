@@ -235,7 +235,7 @@ async fn settle(
         return (outcome, None);
     }
     let hash = template::hash(instance);
-    let bundles = shared.bundles.owned_by(instance);
+    let bundles = bundles::owned_by(instance, shared);
     let wanted = bundles::wanted(instance, shared, memory, &bundles, &hash, &status).await;
     if let Some(created) = &memory.bundles {
         status.bundles.clone_from(created);

@@ -6,7 +6,7 @@
 //! Bundle's name is made of the instance's and a hash over both, and over a random number where another client has taken
 //! that name. None of them says that the provisioner created a Bundle: the module `trust` knows.
 
-use std::iter;
+use std::{iter, sync::Arc};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{Resource, ResourceExt, core::ObjectMeta};
@@ -112,7 +112,7 @@ pub fn is_of(bundle: &Bundle, instance: &BundleInstance) -> bool {
 }
 
 /// Reports whether a Bundle has a reference that says that it was made for this instance.
-pub fn refers_to(bundle: &Bundle, instance: &BundleInstance) -> bool {
+fn refers_to(bundle: &Bundle, instance: &BundleInstance) -> bool {
     let mut owners = bundle.owner_references().iter();
     owners.any(|owner| owner.controller == Some(true) && instance.is_in(owner))
 }
@@ -127,6 +127,13 @@ pub fn was_of(bundle: &Bundle, instance: &BundleInstance) -> bool {
         && has(labels::OWNER_NAME, &instance.name_any())
         && bundle.labels().contains_key(labels::TEMPLATE_HASH);
     is_nobodys || is_of(bundle, instance)
+}
+
+/// Reports whether the garbage collector has released the Bundles of an instance: all of them, and at least one.
+pub fn are_released(instance: &BundleInstance, bundles: &[Arc<Bundle>]) -> bool {
+    let is_referring = |bundle: &Arc<Bundle>| refers_to(bundle, instance);
+    let was_referring = |bundle: &Arc<Bundle>| was_of(bundle, instance);
+    bundles.iter().any(was_referring) && !bundles.iter().any(is_referring)
 }
 
 /// Returns the Bundles to delete so that the number of those that were never installed stays bounded. `needed` and

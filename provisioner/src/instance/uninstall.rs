@@ -73,7 +73,7 @@ pub(super) async fn run(
     }
     // The garbage collector removes its finalizer last, perhaps while no provisioner runs.
     let is_orphaned =
-        is_orphaned(instance) || memory.is_orphaned() || shared.bundles.are_released(instance);
+        is_orphaned(instance) || memory.is_orphaned() || bundles::are_released(instance, shared);
     let now = (shared.ctx.now)();
     if is_orphaned {
         // The message of the API server may be another one each time, and its write wakes the instance.

@@ -3,6 +3,7 @@
 use std::{
     future::{Future, poll_fn},
     pin::pin,
+    sync::Arc,
     time::Duration,
 };
 
@@ -210,8 +211,15 @@ fn begin(
             kinds.run(kinds_stop).await;
         });
     }
+    let (bundles, watch) = bundle::watch(ctx.client.clone());
+    if controllers.bundle || controllers.instance {
+        let stop = stop.clone();
+        part(&mut parts.work, "the watch of Bundles", async move {
+            stop.run_until_cancelled_owned(watch).await;
+        });
+    }
     if controllers.bundle {
-        let run = bundle::run(ctx.clone(), stop.clone());
+        let run = bundle::run(ctx.clone(), Arc::clone(&bundles), stop.clone());
         let began = ctx.ready.task("the controller of Bundles");
         part(
             &mut parts.work,
@@ -234,7 +242,7 @@ fn begin(
         part(&mut parts.work, "the controller of PlatformOperators", run);
     }
     if controllers.instance {
-        let run = instance::run(ctx.clone(), woken, stop.clone());
+        let run = instance::run(ctx.clone(), bundles, woken, stop.clone());
         let began = ctx.ready.task("the controller of BundleInstances");
         part(
             &mut parts.work,

@@ -343,7 +343,9 @@ async fn evicted_content_is_not_fetched_by_a_resync() {
     };
     let (ctx, _) = process::context(cluster.config().clone(), settings, store).unwrap();
     let stop = CancellationToken::new();
-    let controller = tokio::spawn(provisioner::bundle::run(ctx.clone(), stop.clone()));
+    let (cache, watch) = provisioner::bundle::watch(ctx.client.clone());
+    let watch = tokio::spawn(watch);
+    let controller = tokio::spawn(provisioner::bundle::run(ctx.clone(), cache, stop.clone()));
     let server = FileServer::start(None, None);
     let bundles: Api<Bundle> = Api::all(cluster.client().unwrap());
     let large = |name: &str| small(&name.repeat(60 << 10));
@@ -386,4 +388,5 @@ async fn evicted_content_is_not_fetched_by_a_resync() {
     assert_eq!(before.items, after.items);
     stop.cancel();
     controller.await.unwrap();
+    watch.abort();
 }

@@ -1,0 +1,287 @@
+//! The Bundles of the cluster: one watch and one copy of each Bundle for all controllers, and an index of their references. A
+//! Secret, a ConfigMap, content or a BundleInstance concerns the few Bundles that refer to it, however many Bundles the cluster has.
+//!
+//! The watch runs beside the controllers: a controller that is busy takes no events, and no controller is to delay another.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use futures::{
+    StreamExt as _,
+    channel::mpsc::{self, UnboundedReceiver, UnboundedSender},
+    future,
+};
+use kube::{
+    Api, Client, ResourceExt as _,
+    runtime::{
+        WatchStreamExt as _,
+        reflector::{self, ObjectRef, Store, store::Writer},
+        watcher::{self, Event, watcher},
+    },
+};
+use manifests::api::{bundle::Bundle, labels};
+use tracing::warn;
+use unpacker::Digest;
+
+use super::{source, status::is_unpacked, uid};
+use apply::backoff::Pauses;
+
+/// All Bundles, as the watch delivers them.
+#[derive(Debug)]
+pub struct BundleCache {
+    store: Store<Bundle>,
+    state: Mutex<State>,
+}
+
+/// A change of the cache.
+#[derive(Debug, Clone)]
+pub(crate) enum Change {
+    /// The cache has all Bundles of the cluster. Each of them follows as a change.
+    Listed,
+    /// A Bundle was created or updated.
+    Applied(Arc<Bundle>),
+    /// A Bundle was deleted.
+    Deleted(Arc<Bundle>),
+}
+
+#[derive(Debug, Default)]
+struct State {
+    index: Index,
+    /// The index of a list that is not complete.
+    listing: Index,
+    is_listed: bool,
+    subscribers: Vec<UnboundedSender<Change>>,
+}
+
+#[derive(Debug, Default)]
+struct Index {
+    references: HashMap<String, BTreeSet<Reference>>,
+    /// The names of the Bundles, by what they refer to.
+    names: HashMap<Reference, BTreeSet<String>>,
+}
+
+/// A reference of a Bundle.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Reference {
+    /// Its own uid.
+    Uid(String),
+    /// The uid of its controlling owner.
+    Owner(String),
+    /// The name of a BundleInstance, in the labels of a Bundle without owners.
+    Released(String),
+    /// The content that its status names.
+    Content(Digest),
+    /// The Secret that a Bundle which is not unpacked names.
+    Secret(String),
+    /// A ConfigMap that a Bundle which is not unpacked is made from.
+    ConfigMap(String),
+}
+
+/// Returns an empty cache, and the future that keeps it up to date.
+pub fn watch(client: Client) -> (Arc<BundleCache>, impl Future<Output = ()> + Send) {
+    let (cache, writer) = BundleCache::new();
+    let cache = Arc::new(cache);
+    let run = run(client, Arc::clone(&cache), writer);
+    (cache, run)
+}
+
+async fn run(client: Client, cache: Arc<BundleCache>, writer: Writer<Bundle>) {
+    watcher(Api::<Bundle>::all(client), watcher::Config::default())
+        .backoff(Pauses::default())
+        .modify(|bundle| bundle.metadata.managed_fields = None)
+        .reflect(writer)
+        .for_each(|event| {
+            match event {
+                Ok(event) => cache.apply(event),
+                Err(error) => warn!(%error, "failed to watch Bundles; retrying"),
+            }
+            future::ready(())
+        })
+        .await;
+}
+
+// === impl BundleCache ===
+
+impl BundleCache {
+    fn new() -> (Self, Writer<Bundle>) {
+        let (store, writer) = reflector::store();
+        let cache = Self {
+            store,
+            state: Mutex::default(),
+        };
+        (cache, writer)
+    }
+
+    /// Takes in an event that the store has taken in.
+    fn apply(&self, event: Event<Bundle>) {
+        let mut state = self.state();
+        match event {
+            Event::Init => state.listing = Index::default(),
+            Event::InitApply(bundle) => state.listing.insert(&bundle),
+            Event::InitDone => {
+                state.index = std::mem::take(&mut state.listing);
+                state.is_listed = true;
+                let all = self.all();
+                state
+                    .subscribers
+                    .retain(|subscriber| send_all(subscriber, &all));
+            }
+            Event::Apply(bundle) => {
+                state.index.insert(&bundle);
+                if let Some(bundle) = self.get(&bundle.name_any()) {
+                    state.send(&Change::Applied(bundle));
+                }
+            }
+            Event::Delete(bundle) => {
+                state.index.remove(&bundle.name_any());
+                state.send(&Change::Deleted(Arc::new(bundle)));
+            }
+        }
+    }
+
+    /// Returns the changes from now on. The first one is [`Change::Listed`], which each relist repeats.
+    pub(crate) fn subscribe(&self) -> UnboundedReceiver<Change> {
+        let (subscriber, changes) = mpsc::unbounded();
+        let mut state = self.state();
+        if state.is_listed {
+            send_all(&subscriber, &self.all());
+        }
+        state.subscribers.push(subscriber);
+        changes
+    }
+
+    /// Returns the store, for the controller of Bundles.
+    pub(super) fn store(&self) -> Store<Bundle> {
+        self.store.clone()
+    }
+
+    /// Returns all Bundles.
+    pub(super) fn all(&self) -> Vec<Arc<Bundle>> {
+        self.store.state()
+    }
+
+    /// Returns the Bundle with a name.
+    pub(crate) fn get(&self, name: &str) -> Option<Arc<Bundle>> {
+        self.store.get(&ObjectRef::new(name))
+    }
+
+    /// Returns the Bundles whose controlling owner has a uid, and the Bundles without owners that name a BundleInstance in their
+    /// labels.
+    pub(crate) fn of_instance(&self, uid: &str, name: &str) -> Vec<Arc<Bundle>> {
+        let mut names = self.find(&Reference::Owner(uid.to_owned()));
+        names.extend(self.find(&Reference::Released(name.to_owned())));
+        names.iter().filter_map(|name| self.get(name)).collect()
+    }
+
+    /// Reports whether the Bundle with a uid exists.
+    pub(super) fn has(&self, uid: &str) -> bool {
+        self.refers(&Reference::Uid(uid.to_owned()))
+    }
+
+    /// Reports whether a Bundle names content.
+    pub(super) fn names(&self, content: Digest) -> bool {
+        self.refers(&Reference::Content(content))
+    }
+
+    /// Returns the names of the Bundles that wait for a Secret.
+    pub(super) fn of_secret(&self, name: &str) -> Vec<String> {
+        self.find(&Reference::Secret(name.to_owned()))
+    }
+
+    /// Returns the names of the Bundles that wait for a ConfigMap.
+    pub(super) fn of_config_map(&self, name: &str) -> Vec<String> {
+        self.find(&Reference::ConfigMap(name.to_owned()))
+    }
+
+    fn refers(&self, reference: &Reference) -> bool {
+        self.state().index.names.contains_key(reference)
+    }
+
+    fn find(&self, reference: &Reference) -> Vec<String> {
+        let state = self.state();
+        let names = state.index.names.get(reference);
+        names.into_iter().flatten().cloned().collect()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl State ===
+
+impl State {
+    /// Sends a change to the subscribers that exist.
+    fn send(&mut self, change: &Change) {
+        self.subscribers
+            .retain(|subscriber| subscriber.unbounded_send(change.clone()).is_ok());
+    }
+}
+
+/// Reports whether the subscriber exists.
+fn send_all(subscriber: &UnboundedSender<Change>, all: &[Arc<Bundle>]) -> bool {
+    let all = all.iter().map(|bundle| Change::Applied(Arc::clone(bundle)));
+    std::iter::once(Change::Listed)
+        .chain(all)
+        .all(|change| subscriber.unbounded_send(change).is_ok())
+}
+
+// === impl Index ===
+
+impl Index {
+    fn insert(&mut self, bundle: &Bundle) {
+        let name = bundle.name_any();
+        let references = references(bundle);
+        if self.references.get(&name) == Some(&references) {
+            return;
+        }
+        self.remove(&name);
+        for reference in &references {
+            let names = self.names.entry(reference.clone()).or_default();
+            names.insert(name.clone());
+        }
+        self.references.insert(name, references);
+    }
+
+    fn remove(&mut self, name: &str) {
+        for reference in self.references.remove(name).into_iter().flatten() {
+            if let Some(names) = self.names.get_mut(&reference) {
+                names.remove(name);
+                if names.is_empty() {
+                    self.names.remove(&reference);
+                }
+            }
+        }
+    }
+}
+
+fn references(bundle: &Bundle) -> BTreeSet<Reference> {
+    let mut references = BTreeSet::from([Reference::Uid(uid(bundle).to_owned())]);
+    let owners = bundle.owner_references();
+    let owner = owners.iter().filter(|owner| owner.controller == Some(true));
+    references.extend(owner.map(|owner| Reference::Owner(owner.uid.clone())));
+    if owners.is_empty() {
+        let instance = bundle.labels().get(labels::OWNER_NAME).cloned();
+        references.extend(instance.map(Reference::Released));
+    }
+    references.extend(content(bundle).map(Reference::Content));
+    if !is_unpacked(bundle) {
+        let spec = &bundle.spec.source;
+        let secret = source::secret(spec).map(str::to_owned);
+        references.extend(secret.map(Reference::Secret));
+        references
+            .extend(source::config_maps(spec).map(|name| Reference::ConfigMap(name.to_owned())));
+    }
+    references
+}
+
+/// The content that the status of a Bundle names.
+pub(super) fn content(bundle: &Bundle) -> Option<Digest> {
+    let digest = bundle.status.as_ref()?.content_digest.as_ref()?;
+    digest.parse().ok()
+}
+
+#[cfg(test)]
+mod tests;

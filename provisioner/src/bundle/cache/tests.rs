@@ -1,0 +1,161 @@
+use futures::FutureExt as _;
+use serde_json::{Value, json};
+
+use super::*;
+use Event::{Apply, Delete, Init, InitApply, InitDone};
+
+type Make = fn() -> Event<Bundle>;
+
+/// The content of unpacked Bundles.
+fn unpacked() -> Digest {
+    Digest::of(b"content")
+}
+
+/// A Bundle that refers to Secret s, or to ConfigMaps m and n, or to nothing because it is unpacked, and has these metadata.
+fn bundle(name: &str, source: &str, mut metadata: Value) -> Bundle {
+    let spec = match source {
+        "maps" => {
+            json!({"type": "configMaps", "configMaps": [{"configMap": {"name": "m"}}, {"configMap": {"name": "n"}}]})
+        }
+        secret => json!({"type": "image", "image": {"ref": "a", "pullSecret": secret}}),
+    };
+    metadata["name"] = name.into();
+    metadata["uid"] = format!("uid of {name}").into();
+    let mut bundle = json!({
+        "apiVersion": "core.rukpak.io/v1alpha1", "kind": "Bundle", "metadata": metadata,
+        "spec": {"provisionerClassName": "core-rukpak-io-plain", "source": spec},
+    });
+    if source == "unpacked" {
+        bundle["status"] = json!({
+            "phase": "Unpacked", "contentDigest": unpacked().to_string(), "resolvedSource": {"type": "image"},
+            "contentURL": "https://a",
+            "conditions": [{
+                "type": "Unpacked", "status": "True", "reason": "UnpackSuccessful", "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }],
+        });
+    }
+    serde_json::from_value(bundle).unwrap()
+}
+
+fn of(name: &str, source: &str) -> Bundle {
+    bundle(name, source, json!({}))
+}
+
+/// A Bundle of an instance.
+fn owned(name: &str, uid: &str) -> Bundle {
+    let owner = json!({
+        "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleInstance", "name": "any", "uid": uid, "controller": true,
+    });
+    bundle(name, "other", json!({"ownerReferences": [owner]}))
+}
+
+/// A Bundle that the garbage collector has released.
+fn released(name: &str, instance: &str) -> Bundle {
+    bundle(
+        name,
+        "other",
+        json!({"labels": {labels::OWNER_NAME: instance}}),
+    )
+}
+
+/// The Bundles that refer to Secret s, to ConfigMap n, to the instances one (uid 1) and two (uid 2), and to the content.
+fn found(cache: &BundleCache) -> [String; 5] {
+    let names = |bundles: Vec<Arc<Bundle>>| {
+        let names: Vec<String> = bundles.iter().map(|bundle| bundle.name_any()).collect();
+        names.join(" ")
+    };
+    [
+        cache.of_secret("s").join(" "),
+        cache.of_config_map("n").join(" "),
+        names(cache.of_instance("1", "one")),
+        names(cache.of_instance("2", "two")),
+        if cache.names(unpacked()) { "named" } else { "" }.to_owned(),
+    ]
+}
+
+#[test]
+fn bundles_are_found_by_their_references_after_each_event() {
+    let (cache, mut writer) = BundleCache::new();
+    let apply = |event: Event<Bundle>, writer: &mut Writer<Bundle>| {
+        writer.apply_watcher_event(&event);
+        cache.apply(event);
+    };
+    let rows: [(Make, _); 21] = ::tests::rows![
+        || Init => ["", "", "", "", ""];
+        || InitApply(of("b", "s")) => ["", "", "", "", ""];
+        || InitApply(of("a", "s")) => ["", "", "", "", ""];
+        || InitApply(of("c", "maps")) => ["", "", "", "", ""];
+        || InitApply(owned("y", "1")) => ["", "", "", "", ""];
+        || InitApply(owned("x", "1")) => ["", "", "", "", ""];
+        || InitDone => ["a b", "c", "x y", "", ""];
+        || Apply(of("d", "unpacked")) => ["a b", "c", "x y", "", "named"];
+        // An unpacked Bundle waits for nothing.
+        || Apply(of("a", "unpacked")) => ["b", "c", "x y", "", "named"];
+        || Delete(of("d", "unpacked")) => ["b", "c", "x y", "", "named"];
+        || Delete(of("a", "unpacked")) => ["b", "c", "x y", "", ""];
+        || Apply(of("b", "other")) => ["", "c", "x y", "", ""];
+        // Another client takes a Bundle over, and gives it back.
+        || Apply(owned("y", "2")) => ["", "c", "x", "y", ""];
+        || Apply(owned("y", "1")) => ["", "c", "x y", "", ""];
+        // The garbage collector releases Bundles.
+        || Apply(released("x", "one")) => ["", "c", "y x", "", ""];
+        || Apply(released("z", "two")) => ["", "c", "y x", "z", ""];
+        || Delete(owned("y", "1")) => ["", "c", "x", "z", ""];
+        || Init => ["", "c", "x", "z", ""];
+        || InitApply(of("e", "s")) => ["", "c", "x", "z", ""];
+        || InitApply(owned("g", "1")) => ["", "c", "x", "z", ""];
+        || InitDone => ["e", "", "g", "", ""];
+    ];
+    for (event, expected) in rows {
+        let event = event();
+        let what = format!("{event:?}");
+        apply(event, &mut writer);
+        assert_eq!(found(&cache), expected.map(str::to_owned), "{what}");
+    }
+    assert!(cache.has("uid of e") && !cache.has("uid of b"));
+    assert!(cache.get("e").is_some() && cache.get("b").is_none());
+    for bundle in [of("e", "s"), owned("g", "1")] {
+        apply(Event::Delete(bundle), &mut writer);
+    }
+    let state = cache.state();
+    assert!(state.index.references.is_empty() && state.index.names.is_empty());
+}
+
+#[test]
+fn subscribers_receive_all_bundles_and_then_their_changes() {
+    let (cache, mut writer) = BundleCache::new();
+    let mut apply = |event: Event<Bundle>| {
+        writer.apply_watcher_event(&event);
+        cache.apply(event);
+    };
+    let received = |changes: &mut UnboundedReceiver<Change>| {
+        let mut received = Vec::new();
+        while let Some(Some(change)) = changes.next().now_or_never() {
+            received.push(match change {
+                Change::Listed => "listed".to_owned(),
+                Change::Applied(bundle) => format!("applied {}", bundle.name_any()),
+                Change::Deleted(bundle) => format!("deleted {}", bundle.name_any()),
+            });
+        }
+        received.join(", ")
+    };
+    let mut early = cache.subscribe();
+    apply(Event::Init);
+    apply(Event::InitApply(of("a", "s")));
+    assert_eq!(received(&mut early), "");
+    apply(Event::InitDone);
+    assert_eq!(received(&mut early), "listed, applied a");
+    apply(Event::Apply(of("b", "s")));
+    let mut late = cache.subscribe();
+    assert_eq!(received(&mut early), "applied b");
+    let all = received(&mut late);
+    assert!(
+        all.starts_with("listed, ") && all.contains("applied a") && all.contains("applied b"),
+        "{all}"
+    );
+    drop(late);
+    apply(Event::Delete(of("a", "s")));
+    assert_eq!(received(&mut early), "deleted a");
+    assert_eq!(cache.state().subscribers.len(), 1);
+}
