@@ -34,7 +34,7 @@ use tracing::warn;
 
 use super::{
     index,
-    install::{Rendered, attempt::leaves_early, plan},
+    install::{Rendered, leaving::leaves_early, plan},
     memory::Shared,
     outcome::{Health, Outcome, RolledBack},
 };

@@ -30,7 +30,7 @@ use tracing::{info, warn};
 
 use super::{
     bundles, index,
-    install::{self, attempt, refusals},
+    install::{self, inventory, refusals},
     memory::{Memory, Shared},
     outcome::Retry,
     policy,
@@ -132,7 +132,7 @@ pub(super) async fn run(
         }
         let pruned = apply.prune(&stage, &owner, policy).await;
         if let Some(inventory) = memory.inventory.as_mut() {
-            attempt::forget(inventory, &pruned);
+            inventory::forget(inventory, &pruned);
         }
         release(instance, shared, &pruned).await;
         if pruned.failed.is_empty() && pruned.going.is_empty() {

@@ -21,11 +21,11 @@ use manifests::{
 
 use super::{
     Source, Target,
-    attempt::{
-        described, failing, lines_of, partition, plan, previous, prune_first, released, rendered,
-        settle_inventory, soon, take_over,
-    },
+    attempt::{described, failing, partition, previous, rendered, soon},
     converted::Rendered,
+    inventory::{settle_inventory, take_over},
+    leaving::{lines_of, prune_first, released},
+    prepare::plan,
     recreate, unchanged,
     words::{refusals, remedy, retry, waiting},
 };

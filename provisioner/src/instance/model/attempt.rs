@@ -20,7 +20,7 @@ use super::{
 };
 use crate::instance::{
     index,
-    install::{self, Rendered, Source, Target, attempt, recreate},
+    install::{self, Rendered, Source, Target, attempt, inventory, leaving, prepare, recreate},
     outcome::{Done, Failure, Retry},
     revisions, status,
 };
@@ -84,10 +84,10 @@ impl Controller {
         }
         let active = before.active().and_then(|active| server.read(active).ok());
         let active = active.map(|record| record.objects).unwrap_or_default();
-        let early = attempt::early(&plan, &active);
+        let early = leaving::early(&plan, &active);
         if !changed.is_empty() || !early.is_empty() {
             let inventory = self.inventory.get_or_insert_default();
-            attempt::intend(inventory, &plan);
+            inventory::intend(inventory, &plan);
             let listed = index::counted(listed(inventory), self.unread, before);
             let declaration = Declaration::new(&server.instance);
             let (count, now) = (plan.steps.len(), Self::now(server));
@@ -117,7 +117,7 @@ impl Controller {
             namespace: rendered.namespace.clone(),
             digest: key.to_owned(),
             inventory: index::counted(listed(&self.inventory()), self.unread, before),
-            removing: attempt::lines_of(left),
+            removing: leaving::lines_of(left),
             rolled_back: target.rollback.clone(),
             revisions,
             ..install::unchanged(&server.instance, before)
@@ -170,20 +170,20 @@ impl Controller {
             let findings = self.check(server, &plan);
             if !findings.unsafe_definitions.is_empty()
                 && !has_kept_definitions
-                && attempt::is_return(before, target, &rendered)
+                && prepare::is_return(before, target, &rendered)
                 && let Some(newest) = before.newest()
                 && let Ok(newest) = server.read(newest)
             {
                 has_kept_definitions = true;
                 let names = &findings.unsafe_definitions;
-                attempt::keep_definitions(&mut rendered, names, &newest.objects)
+                prepare::keep_definitions(&mut rendered, names, &newest.objects)
                     .map_err(|problem| failure(&name, &problem, Retry::Slowly))?;
                 continue;
             }
             if findings.problems.is_empty() {
                 return Ok((rendered, plan));
             }
-            let retry = attempt::retry_after(&findings.problems);
+            let retry = prepare::retry_after(&findings.problems);
             let messages: Vec<&str> = findings
                 .problems
                 .iter()
@@ -219,7 +219,7 @@ impl Controller {
         let mut findings = Findings::default();
         let inventory = self.inventory();
         let view = server.view(inventory.keys());
-        let inventory = attempt::observed(&inventory, &view);
+        let inventory = prepare::observed(&inventory, &view);
         for absent in &plan.missing {
             findings.problems.push(Problem {
                 check: Check::Apis,

@@ -30,7 +30,7 @@ use super::{
 use crate::instance::{
     choice::{Choices, Goal},
     index,
-    install::{self, Rendered, Settled, Source, Target, attempt, key},
+    install::{self, Rendered, Settled, Source, Target, key, leaving},
     maintain,
     outcome::{Done, Failure, Health, Install, Kept, Outcome, Remedy, Retry, RolledBack},
     reconcile,
@@ -219,7 +219,7 @@ impl Controller {
                 plan.steps.retain(|step| {
                     let identity = step.object.identity();
                     let may_leave =
-                        attempt::leaves_early(&identity) && !newer.contains_key(&identity);
+                        leaving::leaves_early(&identity) && !newer.contains_key(&identity);
                     !may_leave || server.objects.contains_key(&identity)
                 });
             }
@@ -269,7 +269,7 @@ impl Controller {
         revisions::index(self.inventory.get_or_insert_default(), &plan, true);
         self.unread = None;
         let leaving = plan.leaving.iter().map(|leaving| &leaving.identity);
-        let leaving = attempt::lines_of(leaving);
+        let leaving = leaving::lines_of(leaving);
         let why = (Cause::Migration, None);
         let mut revision = Self::record(server, status, &rendered, why)?;
         revision.state = RevisionState::Active;

@@ -24,7 +24,7 @@ use super::{
 };
 use crate::instance::{
     index,
-    install::{self, Settled, attempt},
+    install::{self, Settled, inventory, leaving},
     maintain::{
         self,
         form::{Form, Forms, Steps},
@@ -61,7 +61,7 @@ impl Controller {
                     let removing = prune::remaining(&pruned, &plan);
                     is_changed |= removing != done.removing || !pruned.released.is_empty();
                     done.removing = removing;
-                    done.released.splice(0..0, attempt::release_lines(&pruned));
+                    done.released.splice(0..0, leaving::release_lines(&pruned));
                 }
                 Err(lost) => {
                     repaired.lost = repaired.lost.or(lost.lost);
@@ -70,7 +70,7 @@ impl Controller {
             }
         }
         if revisions::is_index_lost(status) {
-            let leftovers = attempt::lines_of(self.leftovers.iter());
+            let leftovers = leaving::lines_of(self.leftovers.iter());
             done.removing = maintain::listed_once(done.removing, leftovers);
         }
         let mut is_lost = false;
@@ -229,7 +229,7 @@ impl Controller {
                 break;
             }
         }
-        attempt::forget(self.inventory.get_or_insert_default(), &pruned);
+        inventory::forget(self.inventory.get_or_insert_default(), &pruned);
         Ok(pruned)
     }
 

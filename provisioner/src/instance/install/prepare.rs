@@ -1,0 +1,404 @@
+//! The plan of an attempt, and the checks that come before any change.
+
+use std::collections::{BTreeSet, HashSet};
+
+use apply::{
+    informers::View,
+    inventory::Inventory,
+    plan::{self, Owner, Plan},
+    preflight::{self, Check, Findings, Problem},
+};
+use convert::facts::Facts;
+use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use kube::{Api, Client, ResourceExt as _, core::GroupVersionKind};
+use manifests::{
+    api::{
+        identity,
+        instance::{BundleInstance, BundleInstanceStatus, Cause},
+        labels,
+    },
+    object::{Identity, Object, text},
+};
+
+use super::{
+    Source, Target,
+    attempt::{failing, soon},
+    converted::{Rendered, digest},
+    words::{api, listed, remedy_of_problems},
+};
+use crate::{
+    account,
+    catalogs::Catalogs,
+    instance::{
+        claims::{self, Claim},
+        memory::{Memory, Shared},
+        outcome::{Failure, Remedy, Retry},
+        policy,
+        revisions::{self, owner},
+        waiting::{self, Event, Release},
+    },
+    overrides::Digests,
+    versions::{self, Candidate},
+};
+
+/// What is known to be possible.
+pub(super) struct Prepared {
+    pub(super) owner: Owner,
+    /// With the rights that everything is applied with.
+    pub(super) client: Client,
+    pub(super) rendered: Rendered,
+    pub(super) plan: Plan,
+    pub(super) warnings: Vec<String>,
+    /// The objects that are used as they are, or belong to others: they are not applied.
+    pub(super) left_out: BTreeSet<Identity>,
+    pub(super) claim: Claim,
+}
+
+/// Makes the plan, claims its objects, and finds all problems. Nothing is changed. In a rollback to an older revision,
+/// definitions whose older form is no longer safe keep their newer form.
+pub(super) async fn prepare(
+    instance: &BundleInstance,
+    shared: &Shared,
+    memory: &mut Memory,
+    before: &BundleInstanceStatus,
+    target: &Target<'_>,
+    mut rendered: Rendered,
+) -> Result<Prepared, Failure> {
+    let ctx = &shared.ctx;
+    let fail = failing(target);
+    let owner = owner(instance);
+    let client = ctx
+        .accounts
+        .client(rendered.account.as_ref())
+        .map_err(|error| soon(target, "no client can be made", &error))?;
+    let had = memory.inventory.clone().unwrap_or_default();
+    let mut has_kept_definitions = false;
+    loop {
+        let objects = rendered.objects.clone();
+        let (objects, existing) =
+            without_existing_namespace(objects, &client, &owner, &rendered.namespace).await;
+        let has_namespace = objects.len() == rendered.objects.len();
+        // What begins to be served while this is found out wakes the instance as well.
+        memory.await_apis([waiting::Api::Any]);
+        let mut plan = plan(ctx, objects, &had, &owner, &rendered.namespace)
+            .await
+            .map_err(|error| soon(target, "the served APIs cannot be listed", &error))?;
+        let absent = plan.missing.iter().chain(&plan.waiting);
+        memory.await_apis(absent.map(api));
+        // From the beginning, so that whatever becomes free from now on is noticed.
+        memory.await_objects([Event::Release(Release::Any)]);
+        let planned = plan.steps.iter().map(|step| step.object.identity());
+        let claim = shared
+            .claims
+            .claim(&owner.name, planned)
+            .map_err(|others| {
+                let of = |name: &String| Event::Release(Release::Of(name.clone()));
+                memory.await_objects(others.values().map(of));
+                fail(claims::refusal(&others), Retry::Soon)
+            })?;
+        let had = observed(&had, &ctx.watches.view(&owner.name));
+        let findings = check(
+            instance, shared, &owner, &client, &rendered, &plan, &had, existing,
+        );
+        let findings = findings
+            .await
+            .map_err(|error| soon(target, "the preflight checks could not be made", &error))?;
+        let is_wrong_cluster = has(&findings.problems, Check::ClusterVersion);
+        if is_wrong_cluster {
+            ctx.catalogs.want_refused(&rendered.facts.package);
+        }
+        memory.await_objects(awaited(&findings));
+        if !findings.unsafe_definitions.is_empty()
+            && !has_kept_definitions
+            && is_return(before, target, &rendered)
+            && let Some(newest) = before.newest()
+            && let Ok(newest) = revisions::read(shared, &owner, newest).await
+        {
+            has_kept_definitions = true;
+            keep_definitions(&mut rendered, &findings.unsafe_definitions, &newest.objects)
+                .map_err(|problem| fail(problem, Retry::Slowly).with(Remedy::Own))?;
+            continue;
+        }
+        // Namespaces of others are used as they are.
+        plan.steps
+            .retain(|step| !findings.shared.contains(&step.object.identity()));
+        if !findings.problems.is_empty() {
+            let problems = &findings.problems;
+            let failure = fail(listed(problems), retry_after(problems));
+            return Err(failure.with(remedy_of_problems(problems)));
+        }
+        let warnings = findings.warnings.into_iter().map(|warning| warning.message);
+        let mut left_out = findings.shared;
+        if !has_namespace {
+            left_out.insert(namespace(&rendered.namespace));
+        }
+        return Ok(Prepared {
+            warnings: warnings.collect(),
+            left_out,
+            owner,
+            client,
+            rendered,
+            plan,
+            claim,
+        });
+    }
+}
+
+/// Returns the identity of a Namespace.
+fn namespace(name: &str) -> Identity {
+    Identity {
+        group: String::new(),
+        kind: "Namespace".to_owned(),
+        namespace: String::new(),
+        name: name.to_owned(),
+    }
+}
+
+/// Returns an inventory in which objects that do not exist count as never applied: if another client creates one of them
+/// again, the object is not overwritten.
+pub(in crate::instance) fn observed(inventory: &Inventory, view: &View) -> Inventory {
+    let mut inventory = inventory.clone();
+    for identity in &view.absent {
+        if let Some(entry) = inventory.get_mut(identity) {
+            entry.fields = None;
+        }
+    }
+    inventory
+}
+
+/// Runs the preflight checks.
+#[expect(
+    clippy::too_many_arguments,
+    reason = "each of them is an input of a check"
+)]
+async fn check(
+    instance: &BundleInstance,
+    shared: &Shared,
+    owner: &Owner,
+    client: &Client,
+    rendered: &Rendered,
+    plan: &Plan,
+    had: &Inventory,
+    existing: Option<(String, ObjectMeta)>,
+) -> Result<Findings, kube::Error> {
+    let ctx = &shared.ctx;
+    let details = &rendered.details;
+    let digest = details.bundle.content_digest.as_str();
+    let digests = Digests::new(
+        Some(digest).filter(|digest| !digest.is_empty()),
+        details.source.as_ref(),
+    );
+    let facts = as_catalogs_say(rendered.facts.clone(), instance, digests, &ctx.catalogs);
+    let view = ctx.watches.view(&owner.name);
+    let visible = view.objects.iter().filter(|(_, seen)| !seen.deleting);
+    let visible: BTreeSet<Identity> = visible.map(|(identity, _)| identity.clone()).collect();
+    let input = preflight::Input {
+        existing: &visible,
+        owner,
+        parent: policy::parent(instance),
+        policy: &preflight::Policy {
+            account: rendered.account.as_ref().map(account::from_reference),
+            ..policy::policy(instance)
+        },
+        plan,
+        inventory: had,
+        client,
+        own: &ctx.client,
+        kinds: &ctx.kinds,
+        mighty: &ctx.mighty,
+        namespace: existing.as_ref(),
+        system_namespace: &ctx.settings.system_namespace,
+        concurrency: ctx.settings.concurrency,
+    };
+    let candidate = Candidate {
+        instance,
+        digests,
+        facts: &facts,
+    };
+    let (findings, versions) = futures::join!(
+        preflight::run(&input),
+        versions::check(&candidate, &ctx.versions)
+    );
+    let mut findings = findings?;
+    findings.merge(versions?);
+    Ok(preflight::bounded(findings))
+}
+
+/// Reports whether the target is older than the newest revision.
+pub(in crate::instance) fn is_return(
+    before: &BundleInstanceStatus,
+    target: &Target<'_>,
+    rendered: &Rendered,
+) -> bool {
+    let hash = rendered.details.template_hash.as_ref();
+    let newest = before.newest();
+    let mut older = before
+        .revisions
+        .iter()
+        .filter(|revision| newest.is_none_or(|newest| revision.number != newest.number));
+    match target.source {
+        Source::Revision(_) => true,
+        Source::Newest(newest) => newest.cause == Cause::Rollback,
+        Source::Bundle(_) => {
+            hash.is_some() && older.any(|revision| revision.template_hash.as_ref() == hash)
+        }
+    }
+}
+
+/// Puts the newer form of definitions into older objects. A definition that converts through a Service which the older
+/// objects lack cannot stay: its custom resources could not be read.
+pub(in crate::instance) fn keep_definitions(
+    rendered: &mut Rendered,
+    names: &BTreeSet<String>,
+    newer: &[Object],
+) -> Result<(), String> {
+    let is_named =
+        |object: &Object| plan::is_definition(&object.identity()) && names.contains(object.name());
+    for newer in newer.iter().filter(|object| is_named(object)) {
+        let service = &[
+            "spec",
+            "conversion",
+            "webhook",
+            "clientConfig",
+            "service",
+            "name",
+        ];
+        let server = text(newer.value(), service);
+        let has_server = |name: &str| {
+            let mut objects = rendered.objects.iter();
+            objects.any(|object| object.kind() == "Service" && object.name() == name)
+        };
+        if let Some(server) = server.filter(|name| !has_server(name)) {
+            return Err(format!(
+                "CustomResourceDefinition {} cannot return to its older form, and its newer form converts custom resources \
+                 through Service {server}, which the older revision does not bring; roll back to a revision that brings it, \
+                 or forward",
+                newer.name()
+            ));
+        }
+        let older = rendered.objects.iter_mut().find(|object| {
+            plan::is_definition(&object.identity()) && object.name() == newer.name()
+        });
+        if let Some(older) = older {
+            *older = newer.clone();
+        }
+    }
+    rendered.digest = digest(
+        &rendered.objects,
+        rendered.account.as_ref(),
+        &rendered.namespace,
+    );
+    Ok(())
+}
+
+/// Adds the constraints that a catalog declares for just this content. Its max OpenShift version counts before that of the
+/// bundle; its `minKubeVersion` counts where the bundle declares none: plain manifests have no place for one.
+fn as_catalogs_say(
+    mut facts: Facts,
+    instance: &BundleInstance,
+    digests: Digests<'_>,
+    catalogs: &Catalogs,
+) -> Facts {
+    let Some(digest) = digests.image() else {
+        return facts;
+    };
+    if facts.package.is_empty()
+        && let Some(chosen) = identity::chosen(instance, digest)
+    {
+        (facts.package, facts.name) = (chosen.package, chosen.bundle);
+    }
+    let said = catalogs.maximum(&facts.package, &facts.name, digest);
+    let of_bundle = facts.max_open_shift_version.take();
+    facts.max_open_shift_version = versions::that_counts(of_bundle, said.as_deref());
+    if facts.min_kube_version.is_none() {
+        facts.min_kube_version = catalogs.min_kube(&facts.package, &facts.name, digest);
+    }
+    facts
+}
+
+/// Returns the events that may clear problems.
+fn awaited(findings: &Findings) -> Vec<Event> {
+    let release = |holder: &Option<String>| match holder {
+        Some(name) => Release::Of(name.clone()),
+        None => Release::Any,
+    };
+    let mut events: Vec<Event> = findings
+        .holders
+        .iter()
+        .map(|holder| Event::Release(release(holder)))
+        .collect();
+    if has(&findings.problems, Check::ClusterVersion) {
+        events.push(Event::Version);
+    }
+    events
+}
+
+fn has(problems: &[Problem], check: Check) -> bool {
+    problems.iter().any(|problem| problem.check == check)
+}
+
+/// The time to try again after problems.
+pub(in crate::instance) fn retry_after(problems: &[Problem]) -> Retry {
+    // Namespaces come and go without us, too.
+    let passes = |problem: &Problem| matches!(problem.check, Check::Going | Check::Namespace);
+    if problems.iter().all(passes) {
+        Retry::Soon
+    } else if has(problems, Check::Rights) {
+        Retry::Granted
+    } else {
+        Retry::Slowly
+    }
+}
+
+/// Makes the plan, asking which of the kinds are served.
+pub(in crate::instance) async fn plan(
+    ctx: &crate::context::Context,
+    objects: Vec<Object>,
+    inventory: &Inventory,
+    owner: &Owner,
+    namespace: &str,
+) -> Result<Plan, kube::Error> {
+    let wanted: HashSet<GroupVersionKind> = objects.iter().map(plan::kind_of).collect();
+    let kinds = ctx.kinds.find(wanted).await?;
+    Ok(plan::new(
+        objects,
+        &kinds,
+        inventory,
+        owner,
+        namespace,
+        &ctx.settings.optional_kinds,
+    ))
+}
+
+/// Leaves out the object of the install namespace when that exists and is not ours: it is used as it is. Gives what was
+/// found, too.
+async fn without_existing_namespace(
+    mut objects: Vec<Object>,
+    client: &Client,
+    owner: &Owner,
+    namespace: &str,
+) -> (Vec<Object>, Option<(String, ObjectMeta)>) {
+    let is_it = |object: &Object| {
+        object.kind() == "Namespace" && object.group().is_empty() && object.name() == namespace
+    };
+    if !objects.iter().any(is_it) {
+        return (objects, None);
+    }
+    let found = Api::<Namespace>::all(client.clone())
+        .get_metadata(namespace)
+        .await;
+    let use_as_it_is = match &found {
+        Ok(found) => found.labels().get(labels::OWNER_NAME) != Some(&owner.name),
+        // Who may not look may not create either: it has to be there.
+        Err(kube::Error::Api(status)) => status.code == 403,
+        Err(_) => false,
+    };
+    if use_as_it_is {
+        objects.retain(|object| !is_it(object));
+    }
+    let existing = found.map(|found| (namespace.to_owned(), found.metadata));
+    (objects, existing.ok())
+}
+
+#[cfg(test)]
+mod tests;
