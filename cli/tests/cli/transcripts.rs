@@ -1,0 +1,142 @@
+//! Transcripts of commands that need no server: the commands of a page in `transcripts/` run in one directory, and have to print
+//! what the page shows. Lines of standard error follow with `2> `, and an exit code that is not 0. The directory has the bundles
+//! `tide` and `bad`, which has two problems, and a `catalog`. `RUKPAK_DOCS=write` writes what the commands print into the pages.
+
+use std::{env, iter, process::Stdio};
+
+use tests::{Names, Page};
+
+use crate::{
+    bundle::{Place, Run, binary},
+    catalog::CATALOG,
+};
+
+/// Plays a page, which has at least `min` commands.
+fn play(page: &'static str, min: usize) {
+    let place = Place::new();
+    place.good("tide");
+    place.bad("bad");
+    place.write("catalog/tidewatch/catalog.yaml", CATALOG);
+    let path = place.path("x").parent().unwrap().display().to_string();
+    let names = Names(vec![("/place", path)]);
+    Page::read(page, "console").play(min, &names, |command| printed(&place, command));
+}
+
+/// Runs a command in the shell and returns what it prints.
+fn printed(place: &Place, command: &str) -> String {
+    let opm = tests::opm_command(&place.path(""));
+    let programs = [binary(), opm.get_program().into()];
+    let directories = programs
+        .iter()
+        .map(|program| program.parent().unwrap().to_owned());
+    let system = env::var_os("PATH").unwrap();
+    let path = env::join_paths(directories.chain(env::split_paths(&system))).unwrap();
+    let mut shell = place.command("sh".as_ref());
+    shell
+        .args(["-c", command])
+        .env_clear()
+        .envs([("HOME", place.path("home")), ("LC_ALL", "C.UTF-8".into())])
+        .env("PATH", path)
+        .stdin(Stdio::null());
+    let run = Run::from(shell.output().unwrap());
+    let is_line = run.out.is_empty() || run.out.ends_with('\n');
+    let end = if is_line { "" } else { "\n(no newline)\n" };
+    let errors = run.err.lines().map(|line| format!("2> {line}\n"));
+    let code = run.code.filter(|code| *code != 0);
+    let code = code.map(|code| format!("exit {code}\n"));
+    iter::once(run.out + end)
+        .chain(errors)
+        .chain(code)
+        .collect()
+}
+
+// parity: load-1, validate-10, render-14
+#[test]
+fn catalog_prints_what_the_page_shows() {
+    play("cli/tests/cli/transcripts/catalog.md", 34);
+}
+
+// parity: render-12
+#[test]
+fn catalog_init_and_dockerfile_prints_what_the_page_shows() {
+    play("cli/tests/cli/transcripts/catalog-init.md", 20);
+}
+
+// parity: render-3, render-5, render-8, render-10, render-11
+#[test]
+fn catalog_render_and_migrate_prints_what_the_page_shows() {
+    play("cli/tests/cli/transcripts/catalog-render.md", 29);
+}
+
+// parity: render-13
+#[test]
+fn catalog_render_template_prints_what_the_page_shows() {
+    play("cli/tests/cli/transcripts/catalog-template.md", 19);
+}
+
+// parity: source-14, source-19, switch-13, switch-20
+#[test]
+fn catalogsource_prints_what_the_page_shows() {
+    play("cli/tests/cli/transcripts/catalogsource.md", 18);
+}
+
+#[test]
+fn catalogsource_validate_prints_what_the_page_shows() {
+    play("cli/tests/cli/transcripts/catalogsource-validate.md", 22);
+}
+
+// parity: platform-14
+#[test]
+fn convert_prints_what_the_page_shows() {
+    play("cli/tests/cli/transcripts/convert.md", 38);
+}
+
+#[test]
+fn general_options_and_failures_prints_what_the_page_shows() {
+    play("cli/tests/cli/transcripts/general.md", 29);
+}
+
+#[test]
+fn inspect_prints_what_the_page_shows() {
+    play("cli/tests/cli/transcripts/inspect.md", 6);
+}
+
+#[test]
+fn irregular_entries_prints_what_the_page_shows() {
+    play("cli/tests/cli/transcripts/irregular.md", 30);
+}
+
+// parity: max-4, max-5, max-9
+#[test]
+fn max_openshift_prints_what_the_page_shows() {
+    play("cli/tests/cli/transcripts/max-openshift.md", 36);
+}
+
+// parity: openshift-26
+#[test]
+fn platform_render_prints_what_the_page_shows() {
+    play("cli/tests/cli/transcripts/platform.md", 26);
+}
+
+// parity: check-23
+#[test]
+fn push_prints_what_the_page_shows() {
+    play("cli/tests/cli/transcripts/push.md", 24);
+}
+
+#[test]
+fn several_bundles_prints_what_the_page_shows() {
+    play("cli/tests/cli/transcripts/several.md", 15);
+}
+
+// parity: check-23
+#[test]
+fn unpack_prints_what_the_page_shows() {
+    play("cli/tests/cli/transcripts/unpack.md", 46);
+}
+
+// parity: check-1, check-4, complaint-15
+#[test]
+fn validate_prints_what_the_page_shows() {
+    play("cli/tests/cli/transcripts/validate.md", 9);
+}
