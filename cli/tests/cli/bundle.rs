@@ -122,8 +122,9 @@ impl Place {
     }
 
     /// What opm prints in this folder.
-    pub(crate) fn opm(&self, args: &[&str]) -> String {
-        Run::from(tests::opm(&self.path(""), args)).exits(0).out
+    pub(crate) fn opm(&self, args: &(impl Args + ?Sized)) -> String {
+        let output = tests::opm(&self.path(""), &args.words());
+        Run::from(output).exits(0).out
     }
 
     pub(crate) fn command(&self, program: &Path) -> Command {

@@ -33,38 +33,25 @@ fn place() -> Place {
 #[test]
 fn a_database_is_a_catalog_for_every_command() {
     let place = place();
-    let run = |args: &[&str]| {
-        let run = place.ok(&[&["catalog"], args].concat());
+    let run = |args: &str| {
+        let run = place.ok(&format!("catalog {args}"));
         says(&run.err, &[OLD, "rukpak catalog migrate"], &[]);
         run.out
     };
     let validated = place.ok("catalog validate index.db");
-    says(&validated.err, &["1 package without errors"], &[]);
-    says(
-        &run(&["list", "channels", "index.db"]),
-        &["tide.v1.1.0"],
-        &[],
-    );
-    says(
-        &run(&[
-            "choose",
-            "tide",
-            "--catalog=index.db",
-            "--openshift-version=4.22",
-        ]),
-        &["install tide.v1.0.0", "requires OpenShift <= 4.21"],
-        &[],
-    );
-    says(
-        &run(&["graph", "tide", "--catalog=index.db"]),
-        &["tide.v1.0.0", "tide.v1.1.0"],
-        &[],
-    );
+    validated.err_has("1 package without errors");
+    for (args, parts) in tests::rows![
+        "list channels index.db" => &["tide.v1.1.0"][..];
+        "choose tide --catalog=index.db --openshift-version=4.22" => &["install tide.v1.0.0", "requires OpenShift <= 4.21"];
+        "graph tide --catalog=index.db" => &["tide.v1.0.0", "tide.v1.1.0"];
+    ] {
+        says(&run(args), parts, &[]);
+    }
     for format in ["json", "yaml"] {
-        let args = ["render", "index.db", "-o", format];
+        let args = format!("render index.db -o {format}");
         assert_eq!(run(&args), place.opm(&args));
     }
-    run(&["migrate", "index.db", "files"]);
+    run("migrate index.db files");
     let files = place.ok("catalog validate files");
     says(&files.err, &["1 package without errors"], &[OLD]);
     let rendered = |what: &str| {
@@ -73,7 +60,7 @@ fn a_database_is_a_catalog_for_every_command() {
         run.out
     };
     assert_eq!(rendered("files/tide"), rendered("files"));
-    run(&["serve", "index.db", "--cache-dir=cache", "--cache-only"]);
+    run("serve index.db --cache-dir=cache --cache-only");
 }
 
 // parity: sqlite-4
@@ -107,12 +94,9 @@ fn what_is_wrong_with_a_database_is_told() {
         UPDATE operatorbundle SET version = 'one' WHERE name = 'tide.v1.0.0';";
     let database = Connection::open(place.path("index.db")).unwrap();
     database.execute_batch(more).unwrap();
-    for (file, part) in [
-        ("cut.db", "failed to read the database cut.db"),
-        (
-            "other.db",
-            "other.db is no catalog: it has no table operatorbundle",
-        ),
+    for (file, part) in tests::rows![
+        "cut.db" => "failed to read the database cut.db";
+        "other.db" => "other.db is no catalog: it has no table operatorbundle";
     ] {
         let run = place.fail(&format!("catalog list packages {file}"));
         says(&run.err, &[part], &[]);

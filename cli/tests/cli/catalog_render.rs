@@ -2,7 +2,7 @@
 
 use tests::{Buildah, DATABASE_LABEL, Registry};
 
-use crate::sources::{Desk, says};
+use crate::sources::{Desk, PLAIN, says};
 
 const CONFIGS: &str = "operators.operatorframework.io.index.configs.v1";
 
@@ -25,43 +25,27 @@ fn images_are_rendered_as_by_opm() {
         image
     };
     let bundle = registry.image("tide:v1");
-    desk.push(&bundle, &["--tls-verify=false"], &[]);
+    desk.push(&bundle, PLAIN, &[]);
     let catalog = publish("catalog:v1", &format!("LABEL {CONFIGS}=/configs\n"));
-    let render = |image: &str, more: &[&str]| {
-        let args = [
-            &["catalog", "render", "--tls-verify=false", image][..],
-            more,
-        ]
-        .concat();
-        desk.run(&args)
-    };
-    for (image, more) in [
-        (&catalog, &[][..]),
-        (&catalog, &["-o", "yaml"]),
-        (&bundle, &[]),
-        (&bundle, &["--migrate", "-o", "yaml"]),
-        (&bundle, &["--migrate-level=all"]),
+    let render = |words: &str| desk.run(&format!("catalog render {PLAIN} {words}"));
+    for words in [
+        catalog.clone(),
+        format!("{catalog} -o yaml"),
+        bundle.clone(),
+        format!("{bundle} --migrate -o yaml"),
+        format!("{bundle} --migrate-level=all"),
     ] {
-        let expected = desk
-            .place
-            .opm(&[&["render", "--use-http", image][..], more].concat());
-        assert_eq!(
-            render(image, more).exits(0).out,
-            expected,
-            "{image} {more:?}"
-        );
+        let expected = desk.place.opm(&format!("render --use-http {words}"));
+        assert_eq!(render(&words).exits(0).out, expected, "{words}");
     }
-    let expected = render(&bundle, &[]).exits(0).out;
-    assert_eq!(
-        render(&format!("docker://{bundle}"), &[]).exits(0).out,
-        expected
-    );
+    let expected = render(&bundle).exits(0).out;
+    assert_eq!(render(&format!("docker://{bundle}")).exits(0).out, expected);
     let migrated = desk.fail(&format!("catalog migrate --tls-verify=false {bundle} new"));
     migrated.err_has("cannot render bundle image");
     migrated.err_has("not allowed");
 
     let root = publish("root:v1", &format!("LABEL {CONFIGS}=/\n"));
-    let out = render(&root, &[]).exits(0).out;
+    let out = render(&root).exits(0).out;
     says(&out, &["\"schema\": \"other\"", "\"name\": \"tide\""], &[]);
     for (image, part) in tests::rows![
         publish("none:v1", "") => "image type could not be determined";
@@ -70,19 +54,14 @@ fn images_are_rendered_as_by_opm() {
         publish("old:v1", &format!("LABEL {DATABASE_LABEL}=/index.db\n")) => "names the file \"index.db\", which is not there";
         registry.image("absent:v1") => "absent";
     ] {
-        let run = render(&image, &[]).exits(1);
+        let run = render(&image).exits(1);
         says(&run.err, &["render reference", part], &[]);
         assert_eq!(run.out, "");
     }
-    buildah.push(
-        &buildah.build(
-            &format!("FROM scratch\nCOPY catalog /\nLABEL {CONFIGS}=/configs\n"),
-            &desk.place.path(""),
-            &[],
-        ),
-        &format!("oci:{}", desk.place.path("layout").display()),
-        &[],
-    );
-    let expected = render(&catalog, &[]).exits(0).out;
-    assert_eq!(render("oci:layout", &[]).exits(0).out, expected);
+    let file = format!("FROM scratch\nCOPY catalog /\nLABEL {CONFIGS}=/configs\n");
+    let built = buildah.build(&file, &desk.place.path(""), &[]);
+    let layout = desk.place.path("layout");
+    buildah.push(&built, &format!("oci:{}", layout.display()), &[]);
+    let expected = render(&catalog).exits(0).out;
+    assert_eq!(render("oci:layout").exits(0).out, expected);
 }

@@ -3,7 +3,7 @@
 use tests::Registry;
 
 use crate::{
-    bundle::{Args as _, Place, csv},
+    bundle::{Place, csv},
     sources::{Desk, says},
 };
 
@@ -50,13 +50,7 @@ fn templates_of_images_are_rendered_as_by_opm() {
     ] {
         let ours = desk.ok(&format!("{COMMAND} --tls-verify=false {words}"));
         let args = format!("alpha render-template --use-http {words}");
-        let theirs = tests::opm(&desk.place.path(""), &args.words());
-        assert!(theirs.status.success(), "{words:?}");
-        assert_eq!(
-            ours.out,
-            String::from_utf8(theirs.stdout).unwrap(),
-            "{words:?}"
-        );
+        assert_eq!(ours.out, desk.place.opm(&args), "{words:?}");
     }
     let absent = registry.image("tide:absent");
     desk.place.write("t.yaml", lists(&absent, new));

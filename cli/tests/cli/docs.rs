@@ -17,15 +17,17 @@ struct Stage {
     _servers: Box<dyn std::any::Any>,
 }
 
+/// Copies a directory of the project.
+fn copy(place: &Place, from: &str, to: &str) {
+    let (from, to) = (root().join(from), place.path(to));
+    let copied = Command::new("cp").arg("-r").args([from, to]).status();
+    assert!(copied.unwrap().success());
+}
+
 impl Stage {
     fn new() -> Self {
         let place = Place::new();
-        let copied = Command::new("cp")
-            .arg("-r")
-            .arg(root().join("examples/bundles/tidewatch"))
-            .arg(place.path("tidewatch"))
-            .status();
-        assert!(copied.unwrap().success());
+        copy(&place, "examples/bundles/tidewatch", "tidewatch");
 
         // The system knows the one authority and not the other.
         let (public, private) = (Authority::new("public"), Authority::new("private"));
@@ -42,12 +44,7 @@ impl Stage {
         let sshd = Sshd::start();
         place.write("checkout/README.md", "Tidewatch\n");
         let checkout = place.path("checkout");
-        let copied = Command::new("cp")
-            .arg("-r")
-            .arg(place.path("tidewatch"))
-            .arg(checkout.join("bundle"))
-            .status();
-        assert!(copied.unwrap().success());
+        copy(&place, "examples/bundles/tidewatch", "checkout/bundle");
         for repository in [
             git.repository("tidewatch.git"),
             sshd.repository("tidewatch.git"),
@@ -74,11 +71,8 @@ impl Stage {
         let image = buildah.build("FROM scratch\nCOPY . /\n", &place.path("tidewatch"), &[]);
         let at = |name: &str| place.path(name).to_str().unwrap().to_owned();
         buildah.push(&image, &format!("oci:{}:v1.4.0", at("layout")), &[]);
-        buildah.push(
-            &image,
-            &format!("docker-archive:{}:tidewatch:v1.4.0", at("saved.tar")),
-            &[],
-        );
+        let archive = format!("docker-archive:{}:tidewatch:v1.4.0", at("saved.tar"));
+        buildah.push(&image, &archive, &[]);
 
         let ssh = sshd.url("");
         let ssh = ssh.trim_start_matches("ssh://").trim_end_matches('/');
@@ -104,12 +98,7 @@ impl Stage {
     /// A directory with the examples of the project, and no server.
     fn examples() -> Self {
         let place = Place::new();
-        let copied = Command::new("cp")
-            .arg("-r")
-            .arg(root().join("examples"))
-            .arg(place.path("examples"))
-            .status();
-        assert!(copied.unwrap().success());
+        copy(&place, "examples", "examples");
         Self {
             place,
             names: Names::default(),

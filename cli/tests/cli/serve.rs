@@ -24,12 +24,9 @@ fn write_catalog(place: &Place, folder: &str, package: &str) {
             {"type": "olm.package", "value": {"packageName": package, "version": "1.0.0"}},
         ]}),
     ];
-    let texts = metas
-        .iter()
-        .map(Value::to_string)
-        .collect::<Vec<_>>()
-        .join("\n");
-    place.write(&format!("{folder}/{package}.json"), texts);
+    let texts = metas.iter().map(Value::to_string);
+    let text = texts.collect::<Vec<_>>().join("\n");
+    place.write(&format!("{folder}/{package}.json"), text);
 }
 
 /// A server that is killed with the test.
@@ -53,16 +50,8 @@ impl Serving {
         let address = loop {
             let mut line = String::new();
             assert_ne!(log.read_line(&mut line).unwrap(), 0, "{seen}");
-            if let Some((_, rest)) = line.split_once("serving registry") {
-                let (_, address) = rest.split_once("address=").unwrap();
-                let port = address
-                    .split(' ')
-                    .next()
-                    .unwrap()
-                    .rsplit(':')
-                    .next()
-                    .unwrap();
-                break format!("127.0.0.1:{port}");
+            if line.contains("serving registry") {
+                break address(&line);
             }
             seen.push_str(&line);
         };
@@ -73,31 +62,25 @@ impl Serving {
         }
     }
 
-    fn packages(&self) -> Vec<String> {
+    fn ask<T>(&self, question: impl AsyncFnOnce(Client) -> T) -> T {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
-            .build()
-            .unwrap();
-        runtime.block_on(async {
-            let client = Client::connect(&self.address, Bounds::default())
-                .await
-                .unwrap();
-            client.list_packages().await.unwrap()
+            .build();
+        runtime.unwrap().block_on(async {
+            let client = Client::connect(&self.address, Bounds::default()).await;
+            question(client.unwrap()).await
         })
+    }
+
+    fn packages(&self) -> Vec<String> {
+        self.ask(async |client| client.list_packages().await.unwrap())
     }
 
     /// Entries of ListBundles.
     fn bundles(&self) -> usize {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
-        runtime.block_on(async {
-            let client = Client::connect(&self.address, Bounds::default());
-            let list = client.await.unwrap().list_bundles();
-            list.try_fold(0, |count, _| async move { Ok(count + 1) })
-                .await
-                .unwrap()
+        self.ask(async |client| {
+            let count = async |count, _| Ok(count + 1);
+            client.list_bundles().try_fold(0, count).await.unwrap()
         })
     }
 
@@ -122,6 +105,13 @@ impl Serving {
     }
 }
 
+/// Where a server listens on this machine, as its log has the port.
+fn address(line: &str) -> String {
+    let (_, address) = line.split_once("address=").unwrap();
+    let port = address.split(' ').next().unwrap().rsplit(':').next();
+    format!("127.0.0.1:{}", port.unwrap())
+}
+
 impl Drop for Serving {
     fn drop(&mut self) {
         let _ = self.child.kill();
@@ -139,9 +129,7 @@ fn a_catalog_is_served_over_http_as_well() {
     // What was asked before may be told before.
     let mut lines = (&mut serving.log).lines().map(Result::unwrap);
     let line = lines.find(|it| it.contains("serving HTTP")).unwrap();
-    let (_, address) = line.split_once("address=").unwrap();
-    let port = address.split(' ').next().unwrap().rsplit(':').next();
-    let mut stream = TcpStream::connect(format!("127.0.0.1:{}", port.unwrap())).unwrap();
+    let mut stream = TcpStream::connect(address(&line)).unwrap();
     let request = "GET /catalogs/mine/api/v1/metas?schema=olm.package HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
@@ -206,31 +194,22 @@ fn a_catalog_larger_than_its_memory_is_served() {
 fn the_cache_is_built_then_enforced() {
     let place = Place::new();
     write_catalog(&place, "catalog", "tide");
-    let serve = |args: &[&str]| {
-        place.run(&[&["catalog", "serve", "catalog", "--port", "0"], args].concat())
-    };
-    let enforced = serve(&["--cache-dir", "cache"]).exits(1);
+    let serve = |args: &str| place.run(&format!("catalog serve catalog --port 0 {args}"));
+    let enforced = serve("--cache-dir cache").exits(1);
     enforced.err_has("integrity check failed: there is no cache in cache");
-    serve(&["--cache-dir", "cache", "--cache-only"]).exits(0);
+    serve("--cache-dir cache --cache-only").exits(0);
     let serving = Serving::start(&place, &["catalog", "--cache-dir", "cache"]);
     assert_eq!(serving.packages(), ["tide"]);
     drop(serving);
 
     write_catalog(&place, "catalog", "wave");
-    let stale = serve(&["--cache-dir", "cache", "--termination-log", "last-words"]).exits(1);
+    let stale = serve("--cache-dir cache --termination-log last-words").exits(1);
     let expected = "integrity check failed: cache requires rebuild: cache reports digest as \"";
     stale.err_has(expected);
-    let words = fs::read_to_string(place.path("last-words")).unwrap();
+    let words = place.read("last-words");
     assert!(words.starts_with(expected), "{words}");
-    let serving = Serving::start(
-        &place,
-        &[
-            "catalog",
-            "--cache-dir",
-            "cache",
-            "--cache-enforce-integrity=false",
-        ],
-    );
+    let flag = "--cache-enforce-integrity=false";
+    let serving = Serving::start(&place, &["catalog", "--cache-dir", "cache", flag]);
     assert_eq!(serving.packages(), ["tide", "wave"]);
 }
 
@@ -238,25 +217,21 @@ fn the_cache_is_built_then_enforced() {
 fn what_makes_no_sense_is_said() {
     let place = Place::new();
     write_catalog(&place, "catalog", "tide");
-    let run = |args: &[&str]| place.run(&[&["catalog", "serve"], args].concat());
-    let usage = run(&["catalog", "--cache-enforce-integrity"]).exits(2);
-    usage.err_has("--cache-dir must be specified with --cache-enforce-integrity");
-    run(&["catalog", "--port", "70000"]).exits(2);
-    let absent = run(&["absent", "-t", "last-words"]).exits(1);
-    absent.err_has("failed to load or rebuild cache");
-    assert!(
-        fs::read_to_string(place.path("last-words"))
-            .unwrap()
-            .contains("absent")
-    );
     place.write("used/precious.txt", "");
-    let used = run(&["catalog", "--cache-dir", "used"]).exits(1);
-    used.err_has("cache directory has unexpected contents: precious.txt");
     // A port that is taken.
     let listener = std::net::TcpListener::bind("[::]:0").unwrap();
-    let port = listener.local_addr().unwrap().port().to_string();
-    let taken = run(&["catalog", "--port", &port]).exits(1);
-    taken.err_has("failed to listen: ");
+    let port = listener.local_addr().unwrap().port();
+    for (args, code, problem) in tests::rows![
+        "catalog --cache-enforce-integrity", 2 => "--cache-dir must be specified with --cache-enforce-integrity";
+        "catalog --port 70000", 2 => "";
+        "absent -t last-words", 1 => "failed to load or rebuild cache";
+        "catalog --cache-dir used", 1 => "cache directory has unexpected contents: precious.txt";
+        &format!("catalog --port {port}"), 1 => "failed to listen: ";
+    ] {
+        let run = place.run(&format!("catalog serve {args}"));
+        run.exits(code).err_has(problem);
+    }
+    assert!(place.read("last-words").contains("absent"));
 }
 
 // parity: validate-11

@@ -11,8 +11,11 @@ mod registry;
 use std::{env, process::Command};
 
 use serde_json::Value;
+use tests::TENANT;
 
 use crate::bundle::{Args, Place, Run, binary};
+
+pub(crate) const PLAIN: &str = "--tls-verify=false";
 
 /// A user with a home, who has nothing else set up, and a bundle in the folder `tide`.
 pub(crate) struct Desk {
@@ -75,37 +78,56 @@ impl Desk {
     }
 
     /// What a source resolves to; and it must hold the bundle of this desk, to unpack and to convert.
-    pub(crate) fn resolves(&self, source: &str, access: &[&str], env: &[(&str, &str)]) -> String {
+    pub(crate) fn resolves(&self, source: &str, access: &str, env: &[(&str, &str)]) -> String {
         let (found, resolved) = self.same(source, access, env);
-        assert_eq!(found, self.same("tide", &[], &[]).0, "{source}");
+        assert_eq!(found, self.same("tide", "", &[]).0, "{source}");
         resolved
     }
 
-    fn same(&self, source: &str, access: &[&str], env: &[(&str, &str)]) -> (Same, String) {
-        let run = |args: &[&str]| self.run_with(&[args, access].concat(), env).exits(0);
-        let unpacked = run(&["unpack", source, "--format", "json"]).json();
+    fn same(&self, source: &str, access: &str, env: &[(&str, &str)]) -> (Same, String) {
+        let run = |args: &str| self.run_with(&format!("{args} {access}"), env).exits(0);
+        let unpacked = run(&format!("unpack {source} --format json")).json();
         let text = |field: &str| unpacked[field].as_str().unwrap().to_owned();
         let same = Same {
             digest: text("digest"),
-            manifests: run(&["convert", "--quiet", source]).out,
+            manifests: run(&format!("convert --quiet {source}")).out,
         };
         (same, text("resolved"))
     }
 
+    /// Resolves a source of the tenant behind a private authority with both or without verification. What lacks one of them is
+    /// refused; the message about the user has `lack`.
+    fn guarded(&self, source: &str, host: &str, ca: &str, word: &str, lack: &str) -> String {
+        let user = format!("--username {} --password-file {word}", TENANT.name);
+        self.resolves(source, &format!("--tls-verify=false {user}"), &[]);
+        self.refuses(source, &user, &[host, "--cacert"]);
+        self.refuses(source, &format!("--cacert {ca}"), &[host, lack]);
+        self.resolves(source, &format!("--cacert {ca} {user}"), &[])
+    }
+
+    /// Checks what is said when a source cannot be had, in which no secret is.
+    #[track_caller]
+    pub(crate) fn refuses(&self, source: &str, access: &str, parts: &[&str]) {
+        let message = self.fails(source, access, &[]);
+        says(&message, parts, &[TENANT.password, "PRIVATE KEY"]);
+    }
+
     /// What is said when a source cannot be had.
-    pub(crate) fn fails(&self, source: &str, access: &[&str], env: &[(&str, &str)]) -> String {
-        let args = [&["unpack", source][..], access].concat();
-        let unpacked = self.run_with(&args, env).exits(1);
-        let args = [&["convert", source][..], access].concat();
-        let converted = self.run_with(&args, env).exits(1);
-        assert_eq!(unpacked.out, "");
-        assert_eq!(converted.out, "");
-        unpacked.err
+    #[track_caller]
+    pub(crate) fn fails(&self, source: &str, access: &str, env: &[(&str, &str)]) -> String {
+        let run = |command: &str| {
+            let run = self.run_with(&format!("{command} {source} {access}"), env);
+            let run = run.exits(1);
+            assert_eq!(run.out, "");
+            run.err
+        };
+        run("convert");
+        run("unpack")
     }
 
     /// Publishes the bundle and tells the reference that is good for ever.
-    pub(crate) fn push(&self, image: &str, access: &[&str], env: &[(&str, &str)]) -> String {
-        let args = [&["push", "tide", image, "-o", "json"][..], access].concat();
+    pub(crate) fn push(&self, image: &str, access: &str, env: &[(&str, &str)]) -> String {
+        let args = format!("push tide {image} -o json {access}");
         let pushed: Value = self.run_with(&args, env).exits(0).json();
         pushed["reference"].as_str().unwrap().to_owned()
     }

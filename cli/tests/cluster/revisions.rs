@@ -280,22 +280,14 @@ fn revision_is_compared_and_printed_without_secrets(cluster: &Cluster) {
     }
     yaml.says("the values of 1 Secret are masked");
 
-    for (args, code, problem) in [
-        (
-            "diff tide --revision 3",
-            2,
-            "revision 3 of BundleInstance tide not found",
-        ),
-        (
-            "content tide --revision 3",
-            1,
-            "not found; choose one of 1, 2",
-        ),
-        ("diff low --revision 1", 2, "\"low\" not found"),
-        ("diff tide", 2, "<BUNDLE>"),
-        ("diff tide bundle --revision 1", 2, "cannot be used with"),
-        ("content tide --format json", 2, "--revision"),
-        ("content tide --revision 0", 2, "invalid value '0'"),
+    for (args, code, problem) in tests::rows![
+        "diff tide --revision 3", 2 => "revision 3 of BundleInstance tide not found";
+        "content tide --revision 3", 1 => "not found; choose one of 1, 2";
+        "diff low --revision 1", 2 => "\"low\" not found";
+        "diff tide", 2 => "<BUNDLE>";
+        "diff tide bundle --revision 1", 2 => "cannot be used with";
+        "content tide --format json", 2 => "--revision";
+        "content tide --revision 0", 2 => "invalid value '0'";
     ] {
         run(cluster, args).exits(code).says(problem);
     }
@@ -334,21 +326,12 @@ async fn damaged_and_foreign_records_are_rejected(cluster: &Cluster) {
     ]);
     write_status(cluster, "spring", json!({"revisions": revisions})).await;
     // Nothing of a record that cannot be used is printed, and nothing is changed.
-    for (number, problem) in [
-        (
-            1,
-            "Secret rukpak-system/spring-r1-2 of revision 1 not found; check --system-namespace",
-        ),
-        (2, "and sha256:"),
-        (
-            3,
-            "it records revision 3 of the owner with uid another-uid; choose another revision",
-        ),
-        (4, "it records revision 9 of the owner with uid"),
-        (
-            5,
-            "Secret rukpak-system/spring-r5-1 of revision 5 not found",
-        ),
+    for (number, problem) in tests::rows![
+        1 => "Secret rukpak-system/spring-r1-2 of revision 1 not found; check --system-namespace";
+        2 => "and sha256:";
+        3 => "it records revision 3 of the owner with uid another-uid; choose another revision";
+        4 => "it records revision 9 of the owner with uid";
+        5 => "Secret rukpak-system/spring-r5-1 of revision 5 not found";
     ] {
         for (command, code) in [
             (format!("diff spring --revision {number}"), 2),

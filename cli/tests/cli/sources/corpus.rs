@@ -9,35 +9,29 @@ use std::{
 
 use tests::{Registry, corpus};
 
-use super::Desk;
-
-const PLAIN: &str = "--tls-verify=false";
+use super::{Desk, PLAIN};
 
 /// What each bundle becomes, in order: the line about it, and its manifests if it has any.
 fn convert(desk: &Desk, bundles: &[String]) -> Vec<(String, Option<Vec<u8>>)> {
     let out = tempfile::tempdir().unwrap();
     let folder = out.path().to_str().unwrap();
-    let mut args = vec!["convert", "--quiet", PLAIN, "--output-dir", folder];
-    args.extend(bundles.iter().map(String::as_str));
-    let run = desk.run(&args);
-    let outcomes: Vec<_> = run
-        .out
-        .lines()
-        .map(|line| {
-            let (name, rest) = line.split_once('\t').unwrap();
-            let manifests = fs::read(out.path().join(format!("{name}.yaml"))).ok();
-            (rest.to_owned(), manifests)
-        })
-        .collect();
+    let bundles_of = bundles.join(" ");
+    let run = desk.run(&format!(
+        "convert --quiet {PLAIN} --output-dir {folder} {bundles_of}"
+    ));
+    let outcome = |line: &str| {
+        let (name, rest) = line.split_once('\t').unwrap();
+        let manifests = fs::read(out.path().join(format!("{name}.yaml"))).ok();
+        (rest.to_owned(), manifests)
+    };
+    let outcomes: Vec<_> = run.out.lines().map(outcome).collect();
     assert_eq!(outcomes.len(), bundles.len(), "{run:#?}");
     outcomes
 }
 
 fn assert_same(desk: &Desk, folders: &[PathBuf], images: &[String]) {
-    let folders: Vec<String> = folders
-        .iter()
-        .map(|folder| folder.to_str().unwrap().to_owned())
-        .collect();
+    let folders = folders.iter().map(|folder| folder.display().to_string());
+    let folders: Vec<String> = folders.collect();
     let expected = convert(desk, &folders);
     let converted = expected.iter().filter(|(_, manifests)| manifests.is_some());
     assert!(converted.count() > 0, "no bundle was converted");
@@ -63,15 +57,7 @@ fn every_bundle_of_the_corpus_is_the_same_when_it_was_pushed() {
     let next = AtomicUsize::new(0);
     let push = |folder: &Path, name: &str| {
         let image = registry.image(name);
-        let args = [
-            "push",
-            folder.to_str().unwrap(),
-            &image,
-            "-o",
-            "json",
-            "--quiet",
-            PLAIN,
-        ];
+        let args = format!("push {} {image} -o json --quiet {PLAIN}", folder.display());
         let pushed = desk.ok(&args).json();
         pushed["digest"].as_str().unwrap().to_owned()
     };

@@ -2,7 +2,7 @@
 
 use tests::{Authority, GitServer, OWNER, Repository, Sshd, TENANT};
 
-use super::{Desk, says};
+use super::Desk;
 
 /// Commits the bundle, behind the tag `v1`; the source with that tag, and what it resolves to.
 fn tagged(desk: &Desk, repository: &Repository, url: &str) -> (String, String) {
@@ -20,82 +20,44 @@ fn https_with_a_private_authority_and_a_password() {
     let (source, resolved) = tagged(&desk, &server.repository("tide.git"), &url);
     let ca = desk.file("ca.pem", &authority.pem());
     let word = desk.file("word", TENANT.password);
-    let user = ["--username", TENANT.name, "--password-file", &word];
-    let access = [&["--cacert", &ca][..], &user].concat();
-    assert_eq!(desk.resolves(&source, &access, &[]), resolved);
-    desk.resolves(&source, &[&["--tls-verify=false"][..], &user].concat(), &[]);
-    says(
-        &desk.fails(&source, &user, &[]),
-        &[&server.host(), "--cacert"],
-        &[TENANT.password],
+    let found = desk.guarded(&source, &server.host(), &ca, &word, "--username");
+    assert_eq!(found, resolved);
+    let other = format!(
+        "--cacert {ca} --username {} --password-file {word}",
+        OWNER.name
     );
-    says(
-        &desk.fails(&source, &["--cacert", &ca], &[]),
-        &[&server.host(), "--username"],
-        &[],
-    );
-    let wrong = [
-        "--cacert",
-        &ca,
-        "--username",
-        OWNER.name,
-        "--password-file",
-        &word,
-    ];
-    says(
-        &desk.fails(&source, &wrong, &[]),
-        &[&server.host()],
-        &[TENANT.password],
-    );
+    desk.refuses(&source, &other, &[&server.host()]);
 }
 
 #[test]
 fn ssh_with_a_key_and_known_hosts() {
     let desk = Desk::new();
     let server = Sshd::start();
-    let (source, resolved) = tagged(
-        &desk,
-        &server.repository("tide.git"),
-        &server.url("tide.git"),
-    );
+    let (repository, url) = (server.repository("tide.git"), server.url("tide.git"));
+    let (source, resolved) = tagged(&desk, &repository, &url);
     let key = desk.file("key", &server.key());
     let stranger = desk.file("stranger", &server.strange_key());
     let known = desk.file("known", &server.known_hosts());
     let mistaken = desk.file("mistaken", &server.mistaken_hosts());
-    let access = ["--ssh-key", key.as_str(), "--known-hosts", &known];
+    let access = format!("--ssh-key {key} --known-hosts {known}");
     assert_eq!(desk.resolves(&source, &access, &[]), resolved);
+    let insecure = format!("--ssh-key {key} --tls-verify=false");
+    desk.resolves(&source, &insecure, &[]);
     let host = server.host();
-    desk.resolves(&source, &["--ssh-key", &key, "--tls-verify=false"], &[]);
-    for (key, known) in [
-        (&stranger, Some(&known)),
-        (&key, Some(&mistaken)),
-        (&key, None),
+    for access in [
+        format!("--ssh-key {stranger} --known-hosts {known}"),
+        format!("--ssh-key {key} --known-hosts {mistaken}"),
+        format!("--ssh-key {key}"),
     ] {
-        let mut access = vec!["--ssh-key", key];
-        access.extend(
-            known
-                .map(|known| ["--known-hosts", known.as_str()])
-                .into_iter()
-                .flatten(),
-        );
-        let message = desk.fails(&source, &access, &[]);
-        says(
-            &message,
-            &[host.split(':').next().unwrap()],
-            &["PRIVATE KEY"],
-        );
+        desk.refuses(&source, &access, &[host.split(':').next().unwrap()]);
     }
 
     desk.file("home/.ssh/id_ed25519", &server.key());
     desk.file("home/.ssh/known_hosts", &server.known_hosts());
-    desk.resolves(&source, &[], &[]);
+    desk.resolves(&source, "", &[]);
     // The first key that the server takes is used.
     desk.file("home/.ssh/id_ed25519", &server.strange_key());
-    says(
-        &desk.fails(&source, &[], &[]),
-        &["refuses this key"],
-        &["PRIVATE KEY"],
-    );
+    desk.refuses(&source, "", &["refuses this key"]);
     desk.file("home/.ssh/id_rsa", &server.key());
-    desk.resolves(&source, &[], &[]);
+    desk.resolves(&source, "", &[]);
 }

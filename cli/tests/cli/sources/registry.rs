@@ -2,9 +2,7 @@
 
 use tests::{Auth, Authority, Registry};
 
-use super::{Desk, says};
-
-const PLAIN: &[&str] = &["--tls-verify=false"];
+use super::{Desk, PLAIN};
 
 #[test]
 fn a_private_authority_is_believed_when_it_is_named() {
@@ -14,28 +12,20 @@ fn a_private_authority_is_believed_when_it_is_named() {
     let image = registry.image("tide:v1");
     let ca = desk.file("ca.pem", &authority.pem());
     let other = desk.file("other.pem", &Authority::new("another").pem());
-    let trusting = ["--cacert", &ca];
+    let (trusting, wrong) = (format!("--cacert {ca}"), format!("--cacert {other}"));
     let pushed = desk.push(&image, &trusting, &[]);
-
-    assert_eq!(desk.resolves(&image, &trusting, &[]), pushed);
-    assert_eq!(
-        desk.resolves(&image, &["--cacert", &other, "--cacert", &ca], &[]),
-        pushed
-    );
-    assert_eq!(desk.resolves(&image, PLAIN, &[]), pushed);
-    assert_eq!(
-        desk.resolves(&image, &[], &[("SSL_CERT_FILE", &ca)]),
-        pushed,
-        "the system's own"
-    );
-
-    for access in [&[][..], &["--cacert", &other]] {
-        says(
-            &desk.fails(&image, access, &[]),
-            &[registry.host(), "--cacert"],
-            &[],
-        );
+    for (access, env) in [
+        (trusting.as_str(), &[][..]),
+        (&format!("{wrong} {trusting}"), &[]),
+        (PLAIN, &[]),
+        // The system's own.
+        ("", &[("SSL_CERT_FILE", &*ca)]),
+    ] {
+        assert_eq!(desk.resolves(&image, access, env), pushed, "{access}");
+    }
+    for access in ["", &wrong] {
+        desk.refuses(&image, access, &[registry.host(), "--cacert"]);
     }
     let none = desk.file("none.pem", "no certificate\n");
-    desk.fails(&image, &["--cacert", &none], &[]);
+    desk.fails(&image, &format!("--cacert {none}"), &[]);
 }
