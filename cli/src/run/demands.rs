@@ -95,6 +95,14 @@ mod tests {
     use super::*;
     use crate::upgrade::target::Releases;
 
+    fn facts(max: Option<&str>) -> Facts {
+        Facts {
+            max_open_shift_version: max
+                .map(|json| MaxOpenShiftVersion::new(json, Spelling::BundleProperties)),
+            ..Facts::default()
+        }
+    }
+
     /// The rows of `maxOpenShiftVersion`: absent, invalid, greater, equal, less, and not on an OpenShift.
     // parity: sdk-27
     #[test]
@@ -114,9 +122,7 @@ mod tests {
         ] {
             let facts = Facts {
                 min_kube_version: min.map(str::to_owned),
-                max_open_shift_version: max
-                    .map(|json| MaxOpenShiftVersion::new(json, Spelling::BundleProperties)),
-                ..Facts::default()
+                ..facts(max)
             };
             let here = Here {
                 releases: Releases {
@@ -144,13 +150,7 @@ mod tests {
             // On its way back it still runs what it came from.
             "4.21", "4.22", "4.21" => Some(format!("{refused} 4.22 to 4.21)"));
         ] {
-            let facts = Facts {
-                max_open_shift_version: Some(MaxOpenShiftVersion::new(
-                    max,
-                    Spelling::BundleProperties,
-                )),
-                ..Facts::default()
-            };
+            let facts = facts(Some(max));
             let history = [(Some("Partial"), desired), (Some("Completed"), running)];
             let history = history.map(|(state, minor)| (state, Some(format!("{minor}.3"))));
             let history = history
@@ -169,6 +169,7 @@ mod tests {
             assert_eq!(here.releases.openshift, Release::read(running));
         }
     }
+
     // parity: sdk-27
     #[test]
     fn hidden_release_blocks_only_bundles_that_declare_a_maximum() {
@@ -183,11 +184,7 @@ mod tests {
             (Some("\"4.22\""), Some("4.22"), false, Ok(())),
             (Some("\"4.21\""), Some("4.22"), false, Err(newer)),
         ] {
-            let max = max.map(|json| MaxOpenShiftVersion::new(json, Spelling::BundleProperties));
-            let facts = Facts {
-                max_open_shift_version: max,
-                ..Facts::default()
-            };
+            let facts = facts(max);
             let mut here = Here::new("1.36".parse().unwrap(), None);
             here.newest = openshift.and_then(Release::read);
             let why = is_hidden.then(|| anyhow!("placeholder"));

@@ -217,20 +217,16 @@ mod tests {
     #[test]
     fn pods_are_called_after_the_bundle_and_its_catalog() {
         let owner = owner();
-        for (bundle, expected) in [
-            ("tide", "tide"),
-            ("quay.io/Example/tide:v1.0", "quay-io-example-tide-v1-0"),
-            ("--x__y--", "x-y"),
-            (
-                "registry.example.com:5000/some/very/long/path/to/a/bundle@sha256:abcdef",
-                "om-5000-some-very-long-path-to-a-bundle-sha256-abcdef",
-            ),
+        for (bundle, expected) in ::tests::rows![
+            "tide" => "tide";
+            "quay.io/Example/tide:v1.0" => "quay-io-example-tide-v1-0";
+            "--x__y--" => "x-y";
+            "registry.example.com:5000/some/very/long/path/to/a/bundle@sha256:abcdef"
+                => "om-5000-some-very-long-path-to-a-bundle-sha256-abcdef";
         ] {
-            let name = Wanted {
-                bundle,
-                ..wanted(&owner)
-            }
-            .name(&json!({}));
+            let mut wanted = wanted(&owner);
+            wanted.bundle = bundle;
+            let name = wanted.name(&json!({}));
             assert!(name.len() <= LONGEST, "{name}");
             assert!(names::dns_label(&name).is_ok(), "{name}");
             let (bundle, hash) = name.rsplit_once('-').unwrap();
@@ -252,32 +248,17 @@ mod tests {
         let own = name(usual, &parts());
         assert_eq!(name(usual, &parts()), own);
         assert_ne!(name(usual, &other), own);
-        for changed in [
-            Wanted {
-                image: "quay.io/example/opm",
-                ..usual
-            },
-            Wanted {
-                unpacks: Some("registry.example.com/ubi"),
-                ..usual
-            },
-            Wanted {
-                pull_policy: "Never",
-                ..usual
-            },
-            Wanted {
-                pull_secret: Some("pull"),
-                ..usual
-            },
-            Wanted {
-                service_account: Some("runner"),
-                ..usual
-            },
-            Wanted {
-                security: SecurityContext::Restricted,
-                ..usual
-            },
-        ] {
+        let changes: [fn(&mut Wanted<'_>); 6] = [
+            |wanted| wanted.image = "quay.io/example/opm",
+            |wanted| wanted.unpacks = Some("registry.example.com/ubi"),
+            |wanted| wanted.pull_policy = "Never",
+            |wanted| wanted.pull_secret = Some("pull"),
+            |wanted| wanted.service_account = Some("runner"),
+            |wanted| wanted.security = SecurityContext::Restricted,
+        ];
+        for change in changes {
+            let mut changed = usual;
+            change(&mut changed);
             assert_ne!(name(changed, &parts()), own, "{changed:?}");
         }
     }
@@ -338,12 +319,12 @@ mod tests {
             ..wanted(&owner)
         };
         let pod = serde_json::to_value(wanted.pod(&parts()).unwrap()).unwrap();
-        let [unpacks] = pod["spec"]["initContainers"].as_array().unwrap().as_slice() else {
-            panic!("{pod}");
+        let only = |kind: &str| {
+            let list = pod["spec"][kind].as_array().unwrap();
+            assert_eq!(list.len(), 1, "{pod}");
+            &list[0]
         };
-        let [serves] = pod["spec"]["containers"].as_array().unwrap().as_slice() else {
-            panic!("{pod}");
-        };
+        let (unpacks, serves) = (only("initContainers"), only("containers"));
         let folder = "/tide-catalog-configs";
         let script = "for part in /compressed/*.gz; do name=${part##*/}; \
                       gzip -d -c <\"$part\" >\"/tide-catalog-configs/${name%.gz}\" || exit 1; done";
@@ -366,13 +347,9 @@ mod tests {
                 {"name": "tmp", "mountPath": "/tmp"},
             ])
         );
-        let names: Vec<&Value> = pod["spec"]["volumes"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|it| &it["name"])
-            .collect();
-        assert_eq!(names, ["catalog", "parts", "tmp"]);
+        let volumes = pod["spec"]["volumes"].as_array().unwrap();
+        let names = volumes.iter().map(|volume| &volume["name"]);
+        assert!(names.eq(["catalog", "parts", "tmp"]), "{volumes:?}");
         assert_eq!(pod["spec"]["securityContext"], json!(null));
     }
 
@@ -408,16 +385,15 @@ mod tests {
                 hardened
             );
         }
-        assert_eq!(
-            spec["initContainers"][0]["image"],
-            "registry.example.com/ubi"
-        );
-        assert_eq!(spec["containers"][0]["volumeMounts"][0]["name"], "catalog");
-        assert_eq!(spec["containers"][0]["imagePullPolicy"], "IfNotPresent");
-        assert_eq!(
-            (&spec["serviceAccountName"], &spec["imagePullSecrets"]),
-            (&json!("runner"), &json!([{"name": "pull"}]))
-        );
+        for (place, expected) in [
+            ("/initContainers/0/image", "registry.example.com/ubi"),
+            ("/containers/0/volumeMounts/0/name", "catalog"),
+            ("/containers/0/imagePullPolicy", "IfNotPresent"),
+            ("/serviceAccountName", "runner"),
+        ] {
+            assert_eq!(spec.pointer(place).unwrap(), expected);
+        }
+        assert_eq!(spec["imagePullSecrets"], json!([{"name": "pull"}]));
     }
 
     // parity: sdk-17

@@ -14,6 +14,22 @@ fn csv(phase: &str) -> Option<Value> {
     Some(json!({"status": {"phase": phase, "reason": "R", "message": "m"}}))
 }
 
+/// The observation of a Subscription without a status, and the requested version.
+const SEEN: Seen<'_> = Seen {
+    target: "tide.v2",
+    subscription: &Value::Null,
+    plan: None,
+    before: &NOTHING,
+    image: "a.io/tide:2",
+    given_up: &GivenUp::Nothing,
+    csv: None,
+    former: None,
+};
+const NOTHING: Earlier = Earlier {
+    failed_plan: None,
+    unpacking: None,
+};
+
 // parity: sdk-7, sdk-9
 #[test]
 fn plans_are_approved_until_the_version_is_there() {
@@ -87,14 +103,10 @@ fn plans_are_approved_until_the_version_is_there() {
     ] {
         let subscription = json!({"metadata": {"name": "tide"}, "status": status});
         let seen = Seen {
-            target: "tide.v2",
             subscription: &subscription,
             plan: plan.as_ref(),
-            before: &Earlier::default(),
-            image: "a.io/tide:2",
-            given_up: &GivenUp::Nothing,
             csv: csv.as_ref(),
-            former: None,
+            ..SEEN
         };
         assert_eq!(next(seen), expected, "{seen:?}");
     }
@@ -111,28 +123,19 @@ fn what_failed_before_is_waited_past() {
     let plan = plan(true, &json!({"phase": "Failed"}));
     let seen = |before| {
         next(Seen {
-            target: "tide.v2",
             subscription: &subscription,
             plan: plan.as_ref(),
             before,
-            image: "a.io/tide:2",
-            given_up: &GivenUp::Nothing,
-            csv: None,
-            former: None,
+            ..SEEN
         })
     };
     let known = before(&subscription, plan.as_ref());
-    let expected = Earlier {
-        failed_plan: Some("install-1".to_owned()),
-        unpacking: Some(failed),
-    };
-    assert_eq!(known, expected);
+    assert_eq!(known.failed_plan.as_deref(), Some("install-1"));
+    assert_eq!(known.unpacking, Some(failed));
     let waits = "Subscription tide: BundleUnpackFailed: m".to_owned();
     assert_eq!(seen(&known), Next::Wait(waits));
-    assert_eq!(
-        seen(&Earlier::default()),
-        Next::Failed("InstallPlan install-1 failed: it does not say why".to_owned())
-    );
+    let fails = "InstallPlan install-1 failed: it does not say why".to_owned();
+    assert_eq!(seen(&NOTHING), Next::Failed(fails));
 }
 
 // parity: sdk-9
@@ -171,13 +174,7 @@ fn a_bundle_that_cannot_be_unpacked_is_given_up_as_olm_does() {
     let interval = json!({"metadata": {"annotations": {
         "operatorframework.io/bundle-unpack-min-retry-interval": "5m",
     }}});
-    let groups = |tries_again| {
-        if tries_again {
-            vec![json!({}), interval.clone()]
-        } else {
-            vec![json!({})]
-        }
-    };
+    let groups = [json!({}), interval];
     for (told, plan, before, tries_again, jobs, expected) in ::tests::rows![
         unpack(job), None, None, false, images(&["a.io/tide:2"]) => failed(job, own);
         unpack(job), None, None, false, None => failed(job, any);
@@ -202,19 +199,16 @@ fn a_bundle_that_cannot_be_unpacked_is_given_up_as_olm_does() {
     ] {
         let subscription = json!({"metadata": {"name": "tide"}, "status": {"installedCSV": "tide.v1", "conditions": [told]}});
         let before = Earlier {
-            failed_plan: None,
             unpacking: before,
+            ..NOTHING
         };
-        let given_up = given_up(&subscription, &groups(tries_again), jobs);
+        let given_up = given_up(&subscription, &groups[..=usize::from(tries_again)], jobs);
         let seen = Seen {
-            target: "tide.v2",
             subscription: &subscription,
             plan: plan.as_ref(),
             before: &before,
-            image: "a.io/tide:2",
             given_up: &given_up,
-            csv: None,
-            former: None,
+            ..SEEN
         };
         assert_eq!(next(seen), expected, "{seen:?}");
     }
@@ -310,9 +304,9 @@ fn a_plan_that_keeps_a_version_half_way_tells_why_and_how_it_goes_on() {
     let tries = json!({"phase": "Installing", "message": "retrying: denied"});
     let known = Earlier {
         failed_plan: Some("install-1".to_owned()),
-        unpacking: None,
+        ..NOTHING
     };
-    let unknown = Earlier::default();
+    let unknown = NOTHING;
     for (names, status, csv, before, expected) in [
         ("tide.v2", &failed, csv("Pending"), &unknown, Err(further)),
         // However often it is asked.
@@ -327,14 +321,11 @@ fn a_plan_that_keeps_a_version_half_way_tells_why_and_how_it_goes_on() {
             "spec": {"approved": true, "clusterServiceVersionNames": [names]}, "status": status,
         });
         let found = next(Seen {
-            target: "tide.v2",
             subscription: &subscription,
             plan: Some(&plan),
             before,
-            image: "a.io/tide:2",
-            given_up: &GivenUp::Nothing,
             csv: csv.as_ref(),
-            former: None,
+            ..SEEN
         });
         let expected = match expected {
             Ok(waits) => Next::Wait(waits.to_owned()),
@@ -376,14 +367,11 @@ fn nothing_is_begun_before_what_it_replaces_has_succeeded() {
         let former = replacing::tests::csv("tide.v1", "", &past);
         let former = replacing::tests::former(&former, &[strategy(group)]);
         let seen = Seen {
-            target: "tide.v2",
             subscription: &subscription,
             plan: plan.as_ref(),
-            before: &Earlier::default(),
-            image: "a.io/tide:2",
-            given_up: &GivenUp::Nothing,
             csv: csv.as_ref(),
             former: Some(&former),
+            ..SEEN
         };
         match (next(seen), expected) {
             (Next::Failed(why), Next::Failed(start)) => assert!(why.starts_with(&start), "{why}"),
