@@ -1,7 +1,7 @@
 //! Small bundles in folders of their own, and the command over them.
 
 use std::{
-    fs,
+    env, fs,
     io::Write,
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -125,6 +125,21 @@ impl Place {
     pub(crate) fn opm(&self, args: &(impl Args + ?Sized)) -> String {
         let output = tests::opm(&self.path(""), &args.words());
         Run::from(output).exits(0).out
+    }
+
+    /// The shell, with the program in its path and no other setting of this process.
+    pub(crate) fn shell(&self, script: &str) -> Command {
+        let (binary, system) = (binary(), env::var("PATH").unwrap());
+        let directory = binary.parent().unwrap().display();
+        let mut shell = self.command("sh".as_ref());
+        shell
+            .args(["-c", script])
+            .env_clear()
+            .env("HOME", self.path("home"))
+            .env("LC_ALL", "C.UTF-8")
+            .env("PATH", format!("{directory}:{system}"))
+            .stdin(Stdio::null());
+        shell
     }
 
     pub(crate) fn command(&self, program: &Path) -> Command {

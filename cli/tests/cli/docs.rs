@@ -1,14 +1,14 @@
 //! The pages for users: each command in a `console` block is run against real servers, and must print what the page
 //! shows. Names of hosts on the page stand for servers of the tests.
 
-use std::{env, fs, path::Path, process::Command};
+use std::{fs, process::Command};
 
 use tests::{
     Auth, Authority, Buildah, FileServer, GitServer, Names, OWNER, Page, Registry, Sshd, TENANT,
     TokenServer, docker_config, root,
 };
 
-use crate::bundle::{Place, binary};
+use crate::bundle::Place;
 
 /// The servers of the page, and the folder in which its commands are run.
 struct Stage {
@@ -108,18 +108,9 @@ impl Stage {
 
     /// Runs a command and returns what it prints. It fails if, and only if, it prints an error.
     fn run(&self, command: &str) -> String {
-        let folder = binary().parent().unwrap().to_str().unwrap().to_owned();
-        let output = self
-            .place
-            .command(Path::new("sh"))
-            .arg("-c")
-            .arg(format!("exec 2>&1; {command}"))
-            .env_clear()
-            .env("HOME", self.place.path("home"))
-            .env("PATH", format!("{folder}:{}", env::var("PATH").unwrap()))
-            .env("SSL_CERT_FILE", self.place.path("system.pem"))
-            .output()
-            .unwrap();
+        let mut shell = self.place.shell(&format!("exec 2>&1; {command}"));
+        shell.env("SSL_CERT_FILE", self.place.path("system.pem"));
+        let output = shell.output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         let has_error = text.lines().any(|line| line.starts_with("error:"));
         assert_eq!(output.status.success(), !has_error, "{command}: {text}");

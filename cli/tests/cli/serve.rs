@@ -62,23 +62,23 @@ impl Serving {
         }
     }
 
-    fn ask<T>(&self, question: impl AsyncFnOnce(Client) -> T) -> T {
+    fn with_client<T>(&self, action: impl AsyncFnOnce(Client) -> T) -> T {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build();
         runtime.unwrap().block_on(async {
             let client = Client::connect(&self.address, Bounds::default()).await;
-            question(client.unwrap()).await
+            action(client.unwrap()).await
         })
     }
 
     fn packages(&self) -> Vec<String> {
-        self.ask(async |client| client.list_packages().await.unwrap())
+        self.with_client(async |client| client.list_packages().await.unwrap())
     }
 
     /// Entries of ListBundles.
     fn bundles(&self) -> usize {
-        self.ask(async |client| {
+        self.with_client(async |client| {
             let count = async |count, _| Ok(count + 1);
             client.list_bundles().try_fold(0, count).await.unwrap()
         })
@@ -105,7 +105,7 @@ impl Serving {
     }
 }
 
-/// Where a server listens on this machine, as its log has the port.
+/// The address on this machine with the port of a line of the log.
 fn address(line: &str) -> String {
     let (_, address) = line.split_once("address=").unwrap();
     let port = address.split(' ').next().unwrap().rsplit(':').next();

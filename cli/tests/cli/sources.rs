@@ -105,7 +105,7 @@ impl Desk {
         self.resolves(source, &format!("--cacert {ca} {user}"), &[])
     }
 
-    /// Checks what is said when a source cannot be had, in which no secret is.
+    /// Checks the message for a source that cannot be fetched, which must not have a secret.
     #[track_caller]
     pub(crate) fn refuses(&self, source: &str, access: &str, parts: &[&str]) {
         let message = self.fails(source, access, &[]);

@@ -2,12 +2,12 @@
 //! what the page shows. Lines of standard error follow with `2> `, and an exit code that is not 0. The directory has the bundles
 //! `tide` and `bad`, which has two problems, and a `catalog`. `RUKPAK_DOCS=write` writes what the commands print into the pages.
 
-use std::{env, iter, process::Stdio};
+use std::{iter, path::Path};
 
 use tests::{Names, Page};
 
 use crate::{
-    bundle::{Place, Run, binary},
+    bundle::{Place, Run},
     catalog::CATALOG,
 };
 
@@ -25,23 +25,14 @@ fn play(page: &'static str, min: usize) {
 /// Runs a command in the shell and returns what it prints.
 fn printed(place: &Place, command: &str) -> String {
     let opm = tests::opm_command(&place.path(""));
-    let programs = [binary(), opm.get_program().into()];
-    let directories = programs
-        .iter()
-        .map(|program| program.parent().unwrap().to_owned());
-    let system = env::var_os("PATH").unwrap();
-    let path = env::join_paths(directories.chain(env::split_paths(&system))).unwrap();
-    let mut shell = place.command("sh".as_ref());
-    shell
-        .args(["-c", command])
-        .env_clear()
-        .envs([("HOME", place.path("home")), ("LC_ALL", "C.UTF-8".into())])
-        .env("PATH", path)
-        .stdin(Stdio::null());
+    let programs = Path::new(opm.get_program()).parent().unwrap().display();
+    let mut shell = place.shell(&format!("PATH=$PATH:{programs}\n{command}"));
     let run = Run::from(shell.output().unwrap());
     let is_line = run.out.is_empty() || run.out.ends_with('\n');
     let end = if is_line { "" } else { "\n(no newline)\n" };
-    let errors = run.err.lines().map(|line| format!("2> {line}\n"));
+    let space = |line: &str| if line.is_empty() { "" } else { " " };
+    let errors = run.err.lines();
+    let errors = errors.map(|line| format!("2>{}{line}\n", space(line)));
     let code = run.code.filter(|code| *code != 0);
     let code = code.map(|code| format!("exit {code}\n"));
     iter::once(run.out + end)

@@ -6,9 +6,8 @@ fn sarif_points_at_files_of_the_repository() {
     let place = Place::new();
     place.bad("bundles/tide");
     place.tar("tide.tgz", "-czf", "bundles/tide", ".");
-    let log = place
-        .fail("validate ./bundles/tide tide.tgz missing -o sarif")
-        .json();
+    let run = place.fail("validate ./bundles/tide tide.tgz missing -o sarif");
+    let log = run.json();
     assert_eq!(log["version"], "2.1.0");
     let run = &log["runs"][0];
     let driver = &run["tool"]["driver"];
@@ -19,44 +18,30 @@ fn sarif_points_at_files_of_the_repository() {
     for result in results {
         let rule = &rules[usize::try_from(result["ruleIndex"].as_u64().unwrap()).unwrap()];
         assert_eq!(rule["id"], result["ruleId"]);
-        assert!(
-            rule["shortDescription"]["text"]
-                .as_str()
-                .is_some_and(|text| !text.is_empty())
-        );
+        let short = rule["shortDescription"]["text"].as_str();
+        assert!(short.is_some_and(|text| !text.is_empty()), "{rule}");
         assert!(["error", "warning", "note"].contains(&result["level"].as_str().unwrap()));
-        let physical = &result["locations"][0]["physicalLocation"];
-        let uri = physical["artifactLocation"]["uri"].as_str().unwrap();
+        let location = &result["locations"][0];
+        let uri = &location["physicalLocation"]["artifactLocation"]["uri"];
+        let uri = uri.as_str().unwrap();
         if uri == "tide.tgz" {
             archives += 1;
-            assert!(
-                result["locations"][0]["logicalLocations"][0]["fullyQualifiedName"].is_string()
-            );
+            assert!(location["logicalLocations"][0]["fullyQualifiedName"].is_string());
         } else {
             assert!(uri.starts_with("bundles/tide/"), "{uri}");
         }
     }
     assert_eq!(archives * 2, results.len());
-    let webhooks = results
+    let mut webhooks = results
         .iter()
-        .find(|result| result["ruleId"] == "Webhooks")
-        .unwrap();
-    let physical = &webhooks["locations"][0]["physicalLocation"];
-    assert_eq!(
-        physical["artifactLocation"]["uri"],
-        "bundles/tide/manifests/csv.yaml"
-    );
-    assert!(
-        physical["region"]["startLine"].as_u64() > Some(1),
-        "{webhooks}"
-    );
+        .filter(|result| result["ruleId"] == "Webhooks");
+    let physical = &webhooks.next().unwrap()["locations"][0]["physicalLocation"];
+    let file = &physical["artifactLocation"]["uri"];
+    assert_eq!(file, "bundles/tide/manifests/csv.yaml");
+    let line = physical["region"]["startLine"].as_u64();
+    assert!(line > Some(1), "{physical}");
     let invocation = &run["invocations"][0];
     assert_eq!(invocation["executionSuccessful"], false);
-    assert_eq!(
-        invocation["toolExecutionNotifications"]
-            .as_array()
-            .unwrap()
-            .len(),
-        1
-    );
+    let notifications = invocation["toolExecutionNotifications"].as_array();
+    assert_eq!(notifications.unwrap().len(), 1);
 }
