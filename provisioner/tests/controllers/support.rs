@@ -55,7 +55,7 @@ pub(crate) use child::{Options, Provisioner, storage};
 pub(crate) use kubelet::Kubelet;
 pub(crate) use line::Line;
 pub(crate) use objects::{apply, define, delete, merge, merge_status, namespace_object};
-pub(crate) use planes::{with_audit, with_controllers, with_node, without_controllers};
+pub(crate) use planes::{with_controllers, with_node, without_controllers};
 pub(crate) use play::{FAILING, Play};
 pub(crate) use relay::{Fault, Relay};
 pub(crate) use rights::{grant, install_rights, own_kubeconfig};

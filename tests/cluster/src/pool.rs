@@ -14,7 +14,7 @@
 //! A control plane does not return to its pool after a test stopped or replaced one of its programs, or declared
 //! admission policies or webhooks: the API server reads those from time to time, and does not report when.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Deref;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -31,7 +31,7 @@ use serde_json::{Value, json};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, sleep};
 
-use crate::{Cluster, Error, Options, Program, Result, control_plane, node};
+use crate::{Cluster, Controllers, Error, Options, Program, Result, control_plane, node};
 
 const RESTORE_TIMEOUT: Duration = Duration::from_secs(60);
 const RESTORE_INTERVAL: Duration = Duration::from_millis(20);
@@ -158,6 +158,9 @@ impl Pool {
         let cluster: &'static Cluster = Box::leak(Box::new(cluster));
         system_namespaces(cluster).await?;
         prepare(cluster).await?;
+        if self.options.controllers == Controllers::On {
+            namespaces_are_complete(cluster).await?;
+        }
         let entries = scan(&etcd(cluster)?, false).await?;
         let values = entries
             .into_iter()
@@ -199,21 +202,43 @@ impl Drop for Lease {
 
 /// Waits for the namespaces that the API server creates some time after it is ready.
 async fn system_namespaces(cluster: &Cluster) -> Result<()> {
+    let names = ["default", "kube-system", "kube-public", "kube-node-lease"];
+    keys_exist(cluster, |_| {
+        names.map(|name| format!("{NAMESPACES}{name}")).to_vec()
+    })
+    .await
+}
+
+/// Waits for the objects that the controllers create in each namespace. A snapshot without them would be restored forever:
+/// the controllers create again what the restore deletes.
+async fn namespaces_are_complete(cluster: &Cluster) -> Result<()> {
+    keys_exist(cluster, |keys| {
+        let namespaces = keys.iter().filter_map(|key| key.strip_prefix(NAMESPACES));
+        let objects = |namespace| {
+            [
+                format!("/registry/configmaps/{namespace}/kube-root-ca.crt"),
+                format!("/registry/serviceaccounts/{namespace}/default"),
+            ]
+        };
+        namespaces.flat_map(objects).collect()
+    })
+    .await
+}
+
+/// Waits until keys exist, given those that exist.
+async fn keys_exist(
+    cluster: &Cluster,
+    expected: impl Fn(&BTreeSet<String>) -> Vec<String>,
+) -> Result<()> {
     let etcd = etcd(cluster)?;
     let end = Instant::now() + RESTORE_TIMEOUT;
     loop {
-        let entries = scan(&etcd, true).await?;
-        let missing = ["default", "kube-system", "kube-public", "kube-node-lease"]
-            .into_iter()
-            .find(|name| {
-                let key = format!("{NAMESPACES}{name}");
-                entries.iter().all(|entry| entry.key.0 != key.as_bytes())
-            });
-        match missing {
+        let entries = scan(&etcd, true).await?.into_iter();
+        let keys = entries.map(|entry| String::from_utf8_lossy(&entry.key.0).into_owned());
+        let keys: BTreeSet<String> = keys.collect();
+        match expected(&keys).into_iter().find(|key| !keys.contains(key)) {
             None => return Ok(()),
-            Some(name) if Instant::now() > end => {
-                return Err(timed_out(format!("namespace {name}")));
-            }
+            Some(key) if Instant::now() > end => return Err(timed_out(key)),
             Some(_) => sleep(RESTORE_INTERVAL).await,
         }
     }

@@ -91,10 +91,13 @@ async fn pooled_control_plane_is_as_new_for_each_test() -> Result<()> {
         "metadata": {"name": "prepared", "namespace": "default"}, "data": {"by": "the pool"},
     });
     let map = |namespace: &str, name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": namespace}});
-    let mut folders = Vec::new();
+    let space = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "prepared"}});
+    let (mut folders, mut accounts_of_space) = (Vec::new(), Vec::new());
     for scope in ["Namespaced", "Cluster", "Namespaced"] {
-        let prepare =
-            async |cluster: &Cluster| cluster.apply(&prepared, DryRun::No).await.map(drop);
+        let prepare = async |cluster: &Cluster| {
+            cluster.apply(&space, DryRun::No).await?;
+            cluster.apply(&prepared, DryRun::No).await.map(drop)
+        };
         let cluster = POOL.take(prepare).await?;
         folders.push(cluster.folder().context("started elsewhere")?.to_owned());
         let client = cluster.client()?;
@@ -106,6 +109,8 @@ async fn pooled_control_plane_is_as_new_for_each_test() -> Result<()> {
         let found = maps.get("prepared").await?.data.unwrap_or_default();
         assert_eq!(found.get("by").map(String::as_str), Some("the pool"));
         assert!(maps.get_opt("mine").await?.is_none());
+        let accounts = Api::<ServiceAccount>::namespaced(client.clone(), "prepared");
+        accounts_of_space.push(accounts.get("default").await?.metadata.uid);
         let events = Api::<Event>::namespaced(client.clone(), "mine");
         let events = events.list(&ListParams::default()).await?.items;
         assert!(events.is_empty(), "{events:?}");
@@ -152,6 +157,7 @@ async fn pooled_control_plane_is_as_new_for_each_test() -> Result<()> {
         }
     }
     assert_eq!(folders[0], folders[1]);
+    assert_eq!(accounts_of_space[0], accounts_of_space[1]);
     assert_ne!(folders[1], folders[2], "its controllers do not run");
     assert_eq!(programs_of(&folders[1])?, ["sh"]);
     Ok(())

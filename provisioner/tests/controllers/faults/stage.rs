@@ -84,7 +84,7 @@ pub(crate) async fn stage_behind_line() -> (Stage, Line) {
 
 /// The same without a provisioner.
 pub(crate) async fn empty() -> (&'static Cluster, Audit, Lease) {
-    let lease = support::with_audit().await;
+    let lease = support::with_controllers().await;
     let log = lease.folder().unwrap().join(AUDIT_LOG);
     (lease.cluster(), Audit { log }, lease)
 }

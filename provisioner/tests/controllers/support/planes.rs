@@ -19,9 +19,9 @@ pub(crate) async fn without_controllers() -> Lease {
     take(&POOL, async |_| ()).await
 }
 
-/// Takes a control plane with controllers and our definitions.
+/// Takes a control plane with controllers and our definitions, whose API server logs requests by a policy.
 pub(crate) async fn with_controllers() -> Lease {
-    static POOL: Pool = Pool::new(Options::new(Controllers::On, None), 2);
+    static POOL: Pool = Pool::new(Options::new(Controllers::On, Some(AUDIT_POLICY)), 4);
     take(&POOL, prepare).await
 }
 
@@ -32,12 +32,6 @@ pub(crate) async fn with_node() -> Lease {
         prepare(cluster).await;
         cluster.stand_in_node().await.unwrap();
     };
-    take(&POOL, prepare).await
-}
-
-/// Takes a control plane with controllers and our definitions, whose API server logs requests by a policy.
-pub(crate) async fn with_audit() -> Lease {
-    static POOL: Pool = Pool::new(Options::new(Controllers::On, Some(AUDIT_POLICY)), 3);
     take(&POOL, prepare).await
 }
 
