@@ -64,7 +64,7 @@ pub use process::program;
 pub use provisioner::Provisioner;
 pub use proxy::HttpProxy;
 pub use registry::{Auth, Registry, docker_config};
-pub use script::{Answer, Port, Received, Script, ScriptedServer};
+pub use script::{Answer, Port, Received, Script, ScriptedServer, counted};
 pub use site::Site;
 pub use ssh::Sshd;
 pub use table::{Cell, Values};
@@ -122,6 +122,12 @@ pub fn chain(error: &dyn std::error::Error) -> String {
         cause = error.source();
     }
     text
+}
+
+/// Panics unless a text has a part, and shows both.
+#[track_caller]
+pub fn assert_has(text: &str, part: &str) {
+    assert!(text.contains(part), "{part:?} is not in {text}");
 }
 
 /// A user that servers with accounts know.

@@ -73,6 +73,16 @@ impl Received {
     }
 }
 
+/// Describes requests, and counts equal ones in a row: `PUT /, 3 x GET /`.
+pub fn counted(seen: &[Received], describe: impl Fn(&Received) -> String) -> String {
+    let lines: Vec<_> = seen.iter().map(describe).collect();
+    let counted = lines.chunk_by(PartialEq::eq).map(|lines| match lines {
+        [line] => line.clone(),
+        lines => format!("{} x {}", lines.len(), lines[0]),
+    });
+    counted.collect::<Vec<_>>().join(", ")
+}
+
 /// The state of the connection after the bytes of an answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 enum Ending {

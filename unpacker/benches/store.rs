@@ -6,10 +6,11 @@
     reason = "a bench fails by panicking"
 )]
 
-use std::{hint::black_box, io};
+use std::{fmt::Write as _, hint::black_box, io};
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use manifests::content::{Builder, Limits};
+use tests::fuzz::Random;
 use unpacker::{Content, Format, Store, Tree, store::Budget};
 
 #[global_allocator]
@@ -25,18 +26,15 @@ const LIMITS: Limits = Limits {
 
 /// Files of 50 kB, like manifests, that do not compress to nothing.
 fn content(size: usize, seed: u64) -> Content {
-    let mut files = Builder::new(LIMITS);
-    let mut state = seed;
+    let (mut files, mut random) = (Builder::new(LIMITS), Random::new(seed));
     for at in 0..size / 50_000 {
-        let mut bytes = Vec::with_capacity(50_000);
-        while bytes.len() < 50_000 {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
-            bytes.extend_from_slice(format!("key{}: {}\n", state >> 50, state >> 40).as_bytes());
+        let mut text = String::new();
+        while text.len() < 50_000 {
+            let number = random.number();
+            writeln!(text, "key{}: {}", number >> 50, number >> 40).unwrap();
         }
         let path = format!("manifests/{at}.yaml");
-        files.add(&path, 0o644, &mut bytes.as_slice()).unwrap();
+        files.add(&path, 0o644, &mut text.as_bytes()).unwrap();
     }
     files.finish()
 }
@@ -57,11 +55,8 @@ fn store(c: &mut Criterion) {
         let digest = cold.put(&tree).unwrap().digest;
         group.bench_function("put", |b| {
             let remove = || cold.remove(&digest).unwrap();
-            b.iter_batched(
-                remove,
-                |()| cold.put(&tree).unwrap().size,
-                BatchSize::PerIteration,
-            );
+            let put = |()| cold.put(&tree).unwrap().size;
+            b.iter_batched(remove, put, BatchSize::PerIteration);
         });
         cold.put(&tree).unwrap();
         group.bench_function("get from disk", |b| {

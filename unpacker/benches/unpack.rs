@@ -5,15 +5,12 @@
 
 #![allow(clippy::unwrap_used, missing_docs)] // a benchmark may fail loudly, and its macros document nothing
 
-use std::{
-    fmt::Write as _,
-    fs::File,
-    io::{BufWriter, Write},
-    path::Path,
-};
+use std::io::{BufWriter, Write};
+use std::{fmt::Write as _, fs::File, path::Path};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use flate2::{Compression, write::GzEncoder};
+use tests::fuzz::Random;
 use unpacker::{Limits, Options, Selection, layers::Layers};
 
 /// Bytes of tar before compression: those of a bundle, and those of a base image.
@@ -63,42 +60,36 @@ fn read(path: &Path, select: &Selection) -> u64 {
 /// Writes a bundle and, behind it, as many other files as fill the size.
 fn layer<W: Write>(writer: W, size: u64) -> W {
     let mut tar = tar::Builder::new(writer);
-    let mut written = 0;
-    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut number = 0;
+    let (mut written, mut number, mut random) = (0, 0, Random::new(1));
     while written < size {
-        let path = if number < 10 {
-            format!("manifests/{number}.yaml")
-        } else {
-            format!("usr/lib/{}/{number}.so", number % 100)
+        let path = match number {
+            0..10 => format!("manifests/{number}.yaml"),
+            _ => format!("usr/lib/{}/{number}.so", number % 100),
         };
-        let bytes = file(&mut random, 20_000);
+        let text = text(&mut random, 20_000);
         let mut header = tar::Header::new_gnu();
-        header.set_size(bytes.len() as u64);
+        header.set_size(text.len() as u64);
         header.set_mode(0o644);
-        tar.append_data(&mut header, path, bytes.as_slice())
-            .unwrap();
-        written += bytes.len() as u64 + 1024;
+        tar.append_data(&mut header, path, text.as_bytes()).unwrap();
+        written += text.len() as u64 + 1024;
         number += 1;
     }
     tar.into_inner().unwrap()
 }
 
 /// Text with numbers in it, which gzip makes about four times smaller.
-fn file(random: &mut u64, size: usize) -> Vec<u8> {
-    let mut text = String::with_capacity(size + 200);
+fn text(random: &mut Random, size: usize) -> String {
+    let mut text = String::new();
     while text.len() < size {
-        *random ^= *random << 13;
-        *random ^= *random >> 7;
-        *random ^= *random << 17;
-        let (line, value) = (text.len(), *random);
-        writeln!(
+        let (line, value) = (text.len(), random.number());
+        write!(
             text,
-            "    - name: field-{line}\n      description: what it is for\n      value: {value:x}"
+            "    - name: field-{line}\n      description: what it is for\n"
         )
         .unwrap();
+        writeln!(text, "      value: {value:x}").unwrap();
     }
-    text.into_bytes()
+    text
 }
 
 criterion_group!(benches, unpacking);

@@ -210,15 +210,13 @@ mod tests {
 
     /// The paths and sizes, or the message.
     fn outcome(configmaps: &[ConfigMap], options: &Options) -> String {
-        match read(configmaps, options) {
-            Ok((tree, _)) => {
-                let files = tree
-                    .files()
-                    .map(|(path, file)| format!("{path} {}", file.size));
-                files.collect::<Vec<_>>().join(", ")
-            }
-            Err(error) => error.to_string(),
-        }
+        let tree = match read(configmaps, options) {
+            Ok((tree, _)) => tree,
+            Err(error) => return error.to_string(),
+        };
+        let files = tree.files();
+        let files = files.map(|(path, file)| format!("{path} {}", file.size));
+        files.collect::<Vec<_>>().join(", ")
     }
 
     #[test]
@@ -238,10 +236,8 @@ mod tests {
         );
         let (tree, _) = read(&configmaps, &Options::default()).unwrap();
         let content = tree.into_content().unwrap();
-        assert_eq!(
-            content.read("manifests/crds/logo.png").unwrap().as_ref(),
-            [0, 255]
-        );
+        let logo = content.read("manifests/crds/logo.png").unwrap();
+        assert_eq!(logo.as_ref(), [0, 255]);
     }
 
     #[test]
@@ -266,25 +262,15 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_one_configmap_is_no_folder_of_another() {
-        let configmaps = [
-            configmap("a", None, &[("manifests", "")]),
-            configmap("b", Some("manifests"), &[("x", "")]),
-        ];
-        let text = outcome(&configmaps, &Options::default());
-        assert!(text.contains("requires one"), "{text}");
-    }
-
-    #[test]
-    fn nothing_is_no_bundle() {
-        let none = outcome(&[], &Options::default());
-        assert!(none.contains("no configmap is named"), "{none}");
-        let configmaps = [
-            configmap("a", None, &[("x", "")]),
-            configmap("b", None, &[]),
-        ];
-        let empty = outcome(&configmaps, &Options::default());
-        assert!(empty.starts_with("configmap \"b\" is empty"), "{empty}");
+    fn nothing_and_conflicts_of_files_and_folders_are_no_bundle() {
+        let map = configmap;
+        for (configmaps, problem) in ::tests::rows![
+            vec![] => "no configmap is named";
+            vec![map("a", None, &[("x", "")]), map("b", None, &[])] => "configmap \"b\" is empty";
+            vec![map("a", None, &[("manifests", "")]), map("b", Some("manifests"), &[("x", "")])] => "requires one";
+        ] {
+            ::tests::assert_has(&outcome(&configmaps, &Options::default()), problem);
+        }
     }
 
     #[test]
@@ -294,7 +280,7 @@ mod tests {
             "", ".", "..", "..x", "a/b", "/a", "a\\b", "a b", "ä", "a\0", &long,
         ] {
             let text = outcome(&[configmap("a", None, &[(key, "")])], &Options::default());
-            assert!(text.contains("is no file name"), "{key:?}: {text}");
+            ::tests::assert_has(&text, "is no file name");
         }
         for path in ["..", "../x", "a/../..", "/", "/a", "a\\b", "a\nb"] {
             let configmap = configmap("a", Some(path), &[("x", "")]);
@@ -326,20 +312,15 @@ mod tests {
             ("a/b", &[("c", "")], "--max-path-depth"),
         ] {
             let text = outcome(&[configmap("a", Some(path), files)], &options);
-            assert!(text.contains(problem), "{text}");
+            ::tests::assert_has(&text, problem);
         }
-    }
-
-    #[test]
-    fn what_is_not_selected_is_counted() {
+        // What is not selected is counted.
         let options = Options {
             select: Selection::Only(vec!["manifests".to_owned()]),
             ..Options::default()
         };
-        let configmaps = [
-            configmap("a", Some("manifests"), &[("x", "")]),
-            configmap("b", None, &[("y", "")]),
-        ];
+        let selected = configmap("a", Some("manifests"), &[("x", "")]);
+        let configmaps = [selected, configmap("b", None, &[("y", "")])];
         let (tree, unselected) = read(&configmaps, &options).unwrap();
         assert_eq!((tree.len(), unselected), (1, 1));
     }

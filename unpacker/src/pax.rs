@@ -111,42 +111,38 @@ mod tests {
 
     #[test]
     fn records_are_read_by_their_lengths_and_anything_else_is_refused() {
-        let path = |path: &str| Extended {
-            path: Some(path.into()),
+        let record = |path: Option<&str>, size, sparse| Extended {
+            path: path.map(Into::into),
+            size,
+            sparse,
             ..Extended::default()
         };
-        let sparse = || Extended {
-            sparse: true,
-            ..Extended::default()
-        };
-        let sized = Extended {
-            size: Some(7),
-            ..Extended::default()
-        };
-        let cases: [(&[u8], Option<Extended>); 20] = ::tests::rows![
-            b"" => Some(Extended::default());
-            b"10 path=a\n" => Some(path("a"));
-            b"12 path=a\nb\n" => Some(path("a\nb"));
-            b"12 path=a=b\n" => Some(path("a=b"));
-            b"10 path=a\n10 path=b\n" => Some(path("b"));
-            b"10 path=a\n8 path=\n" => Some(Extended::default());
-            b"30 mtime=1350244992.023960108\n" => Some(Extended::default());
-            b"10 size=7\n" => Some(sized);
-            b"22 GNU.sparse.major=1\n" => Some(sparse());
-            b"21 SCHILY.realsize=9\n" => Some(sparse());
-            b"26 SCHILY.filetype=sparse\n" => Some(sparse());
-            b"27 SCHILY.filetype=regular\n" => Some(Extended::default());
-            b"21 SUN.holesdata= 0 \n" => Some(sparse());
-            b"11 path=a\n" => None;
-            b"8 path=a\n" => None;
-            b"10path=a\n" => None;
-            b"+10 path=a\n" => None;
-            b"0 path=a\n" => None;
-            b"99999999999999999999 path=a\n" => None;
-            b"11 size=-7\n" => None;
+        let (nothing, path) = (record(None, None, false), |path| {
+            record(Some(path), None, false)
+        });
+        let sparse = record(None, None, true);
+        let cases: [(&[u8], &Extended); 13] = ::tests::rows![
+            b"" => &nothing;
+            b"10 path=a\n" => &path("a");
+            b"12 path=a\nb\n" => &path("a\nb");
+            b"12 path=a=b\n" => &path("a=b");
+            b"10 path=a\n10 path=b\n" => &path("b");
+            b"10 path=a\n8 path=\n" => &nothing;
+            b"30 mtime=1350244992.023960108\n" => &nothing;
+            b"10 size=7\n" => &record(None, Some(7), false);
+            b"22 GNU.sparse.major=1\n" => &sparse;
+            b"21 SCHILY.realsize=9\n" => &sparse;
+            b"26 SCHILY.filetype=sparse\n" => &sparse;
+            b"27 SCHILY.filetype=regular\n" => &nothing;
+            b"21 SUN.holesdata= 0 \n" => &sparse;
         ];
         for (body, extended) in cases {
-            assert_eq!(parse(body), extended, "{:?}", String::from_utf8_lossy(body));
+            let found = parse(body);
+            assert_eq!(found.as_ref(), Some(extended), "{}", body.escape_ascii());
+        }
+        let odd = "11 path=a,8 path=a,10path=a,+10 path=a,0 path=a,99999999999999999999 path=a,11 size=-7";
+        for body in odd.split(',') {
+            assert_eq!(parse(format!("{body}\n").as_bytes()), None, "{body}");
         }
     }
 }

@@ -50,12 +50,14 @@ mod tests {
 
     #[test]
     fn folders_above_and_below_a_wanted_one_are_entered_and_neighbours_are_not() {
-        let select = Selection::Only(vec!["./a/b/".to_owned(), "c.yaml".to_owned()]);
-        let select = Select::new(&Options {
-            select,
-            ..Options::default()
-        })
-        .unwrap();
+        let select = |paths: &[&str]| {
+            let paths = paths.iter().map(|&path| path.to_owned()).collect();
+            Select::new(&Options {
+                select: Selection::Only(paths),
+                ..Options::default()
+            })
+        };
+        let wanted = select(&["./a/b/", "c.yaml"]).unwrap();
         for (path, takes, enters) in [
             ("a", false, true),
             ("a/b", true, true),
@@ -64,19 +66,9 @@ mod tests {
             ("c.yaml", true, true),
             ("d", false, false),
         ] {
-            assert_eq!(
-                (select.takes(path), select.enters(path)),
-                (takes, enters),
-                "{path}"
-            );
+            let found = (wanted.takes(path), wanted.enters(path));
+            assert_eq!(found, (takes, enters), "{path}");
         }
-        let select = Selection::Only(vec!["../up".to_owned()]);
-        assert!(
-            Select::new(&Options {
-                select,
-                ..Options::default()
-            })
-            .is_err()
-        );
+        assert!(select(&["../up"]).is_err());
     }
 }

@@ -199,12 +199,6 @@ impl Read for PieceReader<'_> {
 mod tests {
     use super::*;
 
-    fn read(spool: &Spool, piece: &Piece) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        spool.reader(piece).read_to_end(&mut bytes).unwrap();
-        bytes
-    }
-
     #[test]
     fn many_bytes_go_to_an_unnamed_file_and_come_back() {
         let folder = tempfile::tempdir().unwrap();
@@ -219,13 +213,14 @@ mod tests {
             pieces.push((piece, bytes));
         }
         for (piece, bytes) in &pieces {
-            assert_eq!(read(&spool, piece), *bytes);
+            let mut read = Vec::new();
+            spool.reader(piece).read_to_end(&mut read).unwrap();
+            assert_eq!(read, *bytes);
         }
-        assert!(
-            matches!(pieces[0].0, Piece::Memory(_)) && matches!(pieces[1].0, Piece::Disk { .. })
-        );
-        let names = std::fs::read_dir(folder.path()).unwrap();
-        assert_eq!(names.count(), 0, "the file is unlinked while it is in use");
+        assert!(matches!(pieces[0].0, Piece::Memory(_)));
+        assert!(matches!(pieces[1].0, Piece::Disk { .. }));
+        // The file is unlinked while it is in use.
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 
     #[test]
@@ -239,9 +234,7 @@ mod tests {
         // Writing to this file fails as on a full disk.
         let mut spool = Spool::new(Room::Disk("/".into()));
         spool.file = Some(File::options().write(true).open("/dev/full").unwrap());
-        assert!(matches!(
-            spool.keep(&mut large.as_slice()),
-            Err(Failure::Write(_))
-        ));
+        let kept = spool.keep(&mut large.as_slice());
+        assert!(matches!(kept, Err(Failure::Write(_))));
     }
 }

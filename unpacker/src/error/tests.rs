@@ -5,14 +5,8 @@ use url::Url;
 
 use super::*;
 use crate::{
-    Digest, Source,
-    access::Quotes,
-    git::{self, Problem},
-    http::Error as HttpError,
-    job::chain,
-    oci::{self, Document},
-    registry::Error as RegistryError,
-    web::{self, Shown},
+    Digest, Source, access::Quotes, git, git::Problem, http::Error as HttpError, job::chain, oci,
+    oci::Document, registry::Error as RegistryError, web, web::Shown,
 };
 
 /// Text that only a server can have chosen.
@@ -118,6 +112,10 @@ fn registry_errors() -> Vec<(RegistryError, String)> {
     let what = || "example.com/a:v1".to_owned();
     let web = || web_errors().swap_remove(0);
     let (source, message) = web();
+    let asked = E::Web {
+        action: "ask".to_owned(),
+        source: web().0,
+    };
     let mut errors = Vec::from(::tests::rows![
         E::Realm { registry: "example.com".to_owned(), realm: Some(remote()), problem: "is no URL" }
             => "the registry example.com sends us to the token service that it chose, which is no URL; have the registry's \
@@ -131,16 +129,7 @@ fn registry_errors() -> Vec<(RegistryError, String)> {
         E::Interrupted { what: what(), tries: 2, read: 3, source: web().0 } => format!(
             "example.com/a:v1 broke off after 3 bytes, in try 2; try again later, or over a better connection: {message}"
         );
-        E::Everywhere {
-            image: what(),
-            failures: vec![(
-                "mirror.example.com/a".to_owned(),
-                E::Web {
-                    action: "ask".to_owned(),
-                    source: web().0,
-                },
-            )],
-        } => format!("example.com/a:v1 cannot be had from any of 1 places: mirror.example.com/a: failed to ask: {message}");
+        E::Everywhere { image: what(), failures: vec![("mirror.example.com/a".to_owned(), asked)] } => format!("example.com/a:v1 cannot be had from any of 1 places: mirror.example.com/a: failed to ask: {message}");
     ]);
     errors.extend(oci_errors().into_iter().map(|(source, message)| {
         let what = what();
@@ -164,33 +153,24 @@ fn errors() -> Vec<(Error, String)> {
         "https://example.com/a.tgz gives something else, but is pinned to {pinned}; find out who has changed it, and pin \
          the new digest if it is right"
     );
-    let mut errors = vec![(body.into(), message)];
+    let (inner, inner_message) = web_errors().swap_remove(0);
     let broken = HttpError::Unpack {
         url: (&url).into(),
-        source: Box::new(web_errors().swap_remove(0).0.into()),
+        source: Box::new(inner.into()),
     };
-    let message = web_errors().swap_remove(0).1;
-    errors.push((
-        broken.into(),
-        format!("failed to unpack https://example.com/a.tgz: {message}"),
-    ));
-    errors.extend(
-        web_errors()
-            .into_iter()
-            .map(|(error, message)| (error.into(), message.to_owned())),
-    );
-    errors.extend(git_problems().into_iter().map(|(problem, message)| {
-        let message = format!("git repository https://example.com/r.git: {message}");
-        (
-            git::Error::test("https://example.com/r.git", problem).into(),
-            message,
-        )
-    }));
-    errors.extend(
-        registry_errors()
-            .into_iter()
-            .map(|(error, message)| (error.into(), message)),
-    );
+    let broken_message = format!("failed to unpack https://example.com/a.tgz: {inner_message}");
+    let mut errors = vec![(body.into(), message), (broken.into(), broken_message)];
+    for (error, message) in web_errors() {
+        errors.push((error.into(), message.to_owned()));
+    }
+    let repository = "https://example.com/r.git";
+    for (problem, message) in git_problems() {
+        let message = format!("git repository {repository}: {message}");
+        errors.push((git::Error::test(repository, problem).into(), message));
+    }
+    for (error, message) in registry_errors() {
+        errors.push((error.into(), message));
+    }
     errors
 }
 
@@ -201,6 +181,9 @@ fn remote_texts_leave_errors_and_nothing_else_does() {
         let whole = chain(&error);
         let digest = Digest::of(REMOTE.as_bytes()).to_string();
         assert!(whole.contains(REMOTE) || whole.contains(&digest), "{whole}");
+        // Errors for a local user stay whole.
+        let error = Quotes::Shown.apply::<Source>(Err(error)).unwrap_err();
+        assert_eq!(chain(&error), whole);
         let kind = (error.reason(), error.is_terminal());
         let left = error.withheld();
         assert_eq!(chain(&left), expected);
@@ -209,37 +192,23 @@ fn remote_texts_leave_errors_and_nothing_else_does() {
 }
 
 #[test]
-fn errors_for_a_local_user_stay_whole() {
-    for (error, _) in errors() {
-        let whole = chain(&error);
-        let shown = Quotes::Shown.apply::<Source>(Err(error)).unwrap_err();
-        assert_eq!(chain(&shown), whole);
-    }
-}
-
-#[test]
 fn errors_without_remote_texts_stay_whole() {
-    let read = |text: &str| io::Error::other(text.to_owned());
+    let (path, what) = (
+        "manifests/\u{fffd}".to_owned(),
+        "example.com/a:v1".to_owned(),
+    );
+    let refused = Problem::Connect {
+        host: "example.com".to_owned(),
+        source: io::Error::other("connection refused"),
+    };
     let errors = [
-        Error::Name {
-            path: "manifests/\u{fffd}".to_owned(),
-        },
+        Error::Name { path },
         Error::Spool {
             folder: "/tmp".into(),
-            source: read("no space"),
+            source: io::Error::other("no space"),
         },
-        git::Error::test(
-            "https://example.com/r.git",
-            Problem::Connect {
-                host: "example.com".to_owned(),
-                source: read("connection refused"),
-            },
-        )
-        .into(),
-        RegistryError::NotFound {
-            what: "example.com/a:v1".to_owned(),
-        }
-        .into(),
+        git::Error::test("https://example.com/r.git", refused).into(),
+        RegistryError::NotFound { what }.into(),
     ];
     for error in errors {
         let whole = chain(&error);

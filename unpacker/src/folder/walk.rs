@@ -253,19 +253,19 @@ mod tests {
             ("manifests/x/a", "../../b", Some("b")),
             ("a", "b", Some("b")),
             ("a", "../b", None),
-            ("manifests/a", "../../b", None),
-            ("manifests/a", "../manifests/../b", None),
-            ("manifests/a", "b/", None),
-            ("manifests/a", "/etc/passwd", None),
-            ("manifests/a", "..", None),
-            ("manifests/a", ".", None),
-            ("manifests/a", "", None),
         ] {
-            assert_eq!(
-                resolve(link, target).as_deref(),
-                expected,
-                "{link} {target}"
-            );
+            assert_eq!(resolve(link, target).as_deref(), expected, "{target}");
+        }
+        for target in [
+            "../../b",
+            "../manifests/../b",
+            "b/",
+            "/etc/passwd",
+            "..",
+            ".",
+            "",
+        ] {
+            assert_eq!(resolve("manifests/a", target), None, "{target}");
         }
     }
 }

@@ -1,58 +1,36 @@
-use std::{
-    collections::BTreeMap,
-    path::Path,
-    sync::atomic::AtomicUsize,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
+use std::{collections::BTreeMap, path::Path, sync::atomic::AtomicUsize};
 
 use manifests::content::{Builder, Irregular, Kind};
 use tempfile::TempDir;
 use tokio::sync::Semaphore;
 
 use super::*;
-use crate::{
-    Limits,
-    access::{Basic, Ssh, Verify},
-    registry::Mirrors,
-    store::Budget,
-};
+use crate::access::{Basic, Ssh, Verify};
+use crate::{Limits, registry::Mirrors, store::Budget};
 
-/// A place to fetch from that waits until it is told to go on, and counts.
+/// A source that waits before each fetch, and counts.
 #[derive(Clone)]
 struct Origin {
-    begun: Arc<AtomicUsize>,
-    ended: Arc<AtomicUsize>,
+    counts: Arc<[AtomicUsize; 2]>,
     gate: Arc<Semaphore>,
 }
 
 impl Origin {
     fn new() -> Self {
         Self {
-            begun: Arc::default(),
-            ended: Arc::default(),
+            counts: Arc::default(),
             gate: Arc::new(Semaphore::new(0)),
         }
     }
 
     async fn fetch(self, wanted: Arc<Wanted>, size: usize) -> Result<Fetched> {
-        self.begun.fetch_add(1, Ordering::SeqCst);
+        self.counts[0].fetch_add(1, Ordering::SeqCst);
         self.gate.acquire().await.unwrap().forget();
-        self.ended.fetch_add(1, Ordering::SeqCst);
+        self.counts[1].fetch_add(1, Ordering::SeqCst);
         wanted.progress.set_total(size as u64);
         wanted.progress.add(size as u64);
-        let mut files = Builder::new(wanted.options.limits);
-        files.add(
-            "manifests/csv.yaml",
-            0o644,
-            &mut vec![b'x'; size].as_slice(),
-        )?;
-        Ok(Fetched {
-            resolved: wanted.source.clone(),
-            digest: None,
-            tree: crate::Tree::from_content(files.finish()),
-            unselected: 0,
-            labels: BTreeMap::new(),
-        })
+        fetched(&wanted, &vec![b'x'; size], None)
     }
 
     /// Begins a fetch like any other's, on a task of its own.
@@ -63,11 +41,16 @@ impl Origin {
         })
     }
 
+    /// The numbers of fetches that began, and that came to their end.
     fn counts(&self) -> (usize, usize) {
-        (
-            self.begun.load(Ordering::SeqCst),
-            self.ended.load(Ordering::SeqCst),
-        )
+        let [begun, ended] = [0, 1].map(|at: usize| self.counts[at].load(Ordering::SeqCst));
+        (begun, ended)
+    }
+
+    /// A fetch that need not wait.
+    async fn fetched(&self, store: &Store, wanted: &Arc<Wanted>, size: usize) -> Pinned {
+        self.gate.add_permits(1);
+        self.ask(store, wanted, size).await.unwrap().unwrap()
     }
 }
 
@@ -93,17 +76,31 @@ fn wanted(text: &str, password: Option<&str>, limits: Limits) -> Arc<Wanted> {
     })
 }
 
+/// A bundle with a file, and with a link at a path.
+fn fetched(wanted: &Wanted, bytes: &[u8], link: Option<&str>) -> Result<Fetched> {
+    let mut files = Builder::new(wanted.options.limits);
+    files.add("manifests/csv.yaml", 0o644, &mut &*bytes)?;
+    if let Some(link) = link {
+        files.record(link, Irregular::new(Kind::Symlink))?;
+    }
+    Ok(Fetched {
+        resolved: wanted.source.clone(),
+        digest: None,
+        tree: crate::Tree::from_content(files.finish()),
+        unselected: 0,
+        labels: BTreeMap::new(),
+    })
+}
+
 fn pinned(password: Option<&str>) -> Arc<Wanted> {
     let text = format!("https://example.com/b.tgz#{}", Digest::of(b""));
     wanted(&text, password, Limits::default())
 }
 
-fn open(folder: &TempDir) -> Store {
-    let budget = Budget {
-        disk: 1 << 30,
-        memory: 0,
-    };
-    Store::open(folder.path(), budget).unwrap()
+fn open() -> (TempDir, Store, Origin) {
+    let (folder, disk, memory) = (tempfile::tempdir().unwrap(), 1 << 30, 0);
+    let store = Store::open(folder.path(), Budget { disk, memory }).unwrap();
+    (folder, store, Origin::new())
 }
 
 fn count(folder: &Path) -> usize {
@@ -118,32 +115,18 @@ async fn until(what: impl Fn() -> bool) {
     }
 }
 
-/// A bundle with a link at a path, or an outage.
-#[expect(clippy::unused_async, reason = "the form of a fetch")]
-async fn linked(wanted: Arc<Wanted>, link: Option<&str>) -> Result<Fetched> {
-    let link = link.ok_or(crate::Error::Empty)?;
-    let mut files = Builder::new(wanted.options.limits);
-    files.add("manifests/csv.yaml", 0o644, &mut b"x".as_slice())?;
-    files.record(link, Irregular::new(Kind::Symlink))?;
-    Ok(Fetched {
-        resolved: wanted.source.clone(),
-        digest: None,
-        tree: crate::Tree::from_content(files.finish()),
-        unselected: 0,
-        labels: BTreeMap::new(),
-    })
-}
-
 #[tokio::test]
 async fn a_bundle_with_a_link_is_rejected_or_known_with_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = open(&folder);
-    let ask = |link| find_or_fetch(&store, pinned(None), move |wanted| linked(wanted, link));
+    let (_folder, store, _) = open();
+    // A bundle with a link at a path, or an outage.
+    let ask = |link: Option<&'static str>| {
+        find_or_fetch(&store, pinned(None), move |wanted| async move {
+            fetched(&wanted, b"x", Some(link.ok_or(crate::Error::Empty)?))
+        })
+    };
     let error = ask(Some("manifests/link")).await.unwrap_err();
-    assert_eq!(
-        (error.reason(), error.is_terminal()),
-        ("EntryRefused", true)
-    );
+    let kind = (error.reason(), error.is_terminal());
+    assert_eq!(kind, ("EntryRefused", true));
     assert_eq!(store.digests().unwrap(), []);
     // The second time, the source is not asked.
     for link in [Some("docs/link"), None] {
@@ -154,52 +137,34 @@ async fn a_bundle_with_a_link_is_rejected_or_known_with_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn all_who_want_the_same_share_one_fetch_and_find_it_afterwards() {
-    let folder = tempfile::tempdir().unwrap();
-    let (store, origin) = (open(&folder), Origin::new());
-    let asked: Vec<_> = (0..8).map(|_| pinned(None)).collect();
-    let asked: Vec<_> = asked
-        .into_iter()
-        .map(|wanted| (origin.ask(&store, &wanted, 1000), wanted))
-        .collect();
+    let (folder, store, origin) = open();
+    let asked = [(); 8].map(|()| pinned(None));
+    let asked = asked.map(|wanted| (origin.ask(&store, &wanted, 1000), wanted));
     // All of them have come to the one fetch.
     until(|| store.fetches().waiting() == 8).await;
     origin.gate.add_permits(1);
     for (outcome, wanted) in asked {
         let outcome = outcome.await.unwrap().unwrap();
         assert!(outcome.skipped.is_empty());
-        assert_eq!(
-            (wanted.progress.done(), wanted.progress.total()),
-            (1000, 1000)
-        );
+        let progress = (wanted.progress.done(), wanted.progress.total());
+        assert_eq!(progress, (1000, 1000));
     }
     assert_eq!(origin.counts(), (1, 1));
-    let found = origin
-        .ask(&store, &pinned(None), 1000)
-        .await
-        .unwrap()
-        .unwrap();
+    let found = origin.ask(&store, &pinned(None), 1000).await;
+    let digest = found.unwrap().unwrap().digest;
     assert_eq!((origin.counts(), store.stats().written), ((1, 1), 1));
     // What was damaged is fetched again.
-    let digest = found.digest;
-    drop(found);
     let file = folder.path().join(format!("content/{}.tar", digest.hex()));
     std::fs::write(file, "x").unwrap();
     store.get(&digest, &Limits::default()).unwrap_err();
-    origin.gate.add_permits(1);
-    origin
-        .ask(&store, &pinned(None), 1000)
-        .await
-        .unwrap()
-        .unwrap();
+    origin.fetched(&store, &pinned(None), 1000).await;
     store.get(&digest, &Limits::default()).unwrap();
     assert_eq!(origin.counts(), (2, 2));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn others_credentials_and_limits_and_sources_that_change_are_fetched_for_themselves() {
-    let folder = tempfile::tempdir().unwrap();
-    let (store, origin) = (open(&folder), Origin::new());
-    origin.gate.add_permits(100);
+    let (folder, store, origin) = open();
     let mut fetches = 0;
     for (wanted, is_fetched) in ::tests::rows![
         pinned(Some("mine")) => true;
@@ -213,20 +178,13 @@ async fn others_credentials_and_limits_and_sources_that_change_are_fetched_for_t
         wanted("./b", None, Limits::default()) => true;
     ] {
         fetches += usize::from(is_fetched);
-        let digest = origin
-            .ask(&store, &wanted, 1000)
-            .await
-            .unwrap()
-            .unwrap()
-            .digest;
+        let digest = origin.fetched(&store, &wanted, 1000).await.digest;
         assert_eq!(origin.counts().0, fetches, "{wanted:?}");
         store.get(&digest, &Limits::default()).unwrap();
     }
     // All of it was the same content.
-    assert_eq!(
-        (store.stats().written, count(&folder.path().join("content"))),
-        (1, 1)
-    );
+    let kept = count(&folder.path().join("content"));
+    assert_eq!((store.stats().written, kept), (1, 1));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -258,8 +216,7 @@ async fn only_who_asks_on_the_same_terms_shares_a_fetch() {
         ("quay.io/org/app:v1", &layers, false),
     ];
     for (number, (text, change, shares)) in changes.into_iter().enumerate() {
-        let folder = tempfile::tempdir().unwrap();
-        let (store, origin) = (open(&folder), Origin::new());
+        let (_folder, store, origin) = open();
         let ours = wanted(text, None, Limits::default());
         let mut other = Arc::into_inner(wanted(text, None, Limits::default())).unwrap();
         change(&mut other.access, &mut other.options);
@@ -275,8 +232,7 @@ async fn only_who_asks_on_the_same_terms_shares_a_fetch() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failure_is_told_to_all_who_wait_and_not_remembered() {
-    let folder = tempfile::tempdir().unwrap();
-    let (store, origin) = (open(&folder), Origin::new());
+    let (_folder, store, origin) = open();
     let small = Limits {
         total: 10,
         ..Limits::default()
@@ -288,10 +244,8 @@ async fn a_failure_is_told_to_all_who_wait_and_not_remembered() {
     origin.gate.add_permits(2);
     for outcome in asked {
         let error = outcome.await.unwrap().unwrap_err();
-        assert_eq!(
-            (error.reason(), error.is_terminal()),
-            ("LimitExceeded", true)
-        );
+        let kind = (error.reason(), error.is_terminal());
+        assert_eq!(kind, ("LimitExceeded", true));
     }
     roomy.await.unwrap().unwrap();
     assert_eq!((origin.counts(), store.fetches().waiting()), ((2, 2), 0));
@@ -299,8 +253,7 @@ async fn a_failure_is_told_to_all_who_wait_and_not_remembered() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn who_leaves_takes_nothing_from_the_others_and_the_last_one_ends_the_fetch() {
-    let folder = tempfile::tempdir().unwrap();
-    let (store, origin) = (open(&folder), Origin::new());
+    let (_folder, store, origin) = open();
     let first = origin.ask(&store, &pinned(None), 1000);
     until(|| origin.counts() == (1, 0)).await;
     let second = origin.ask(&store, &pinned(None), 1000);
@@ -317,38 +270,25 @@ async fn who_leaves_takes_nothing_from_the_others_and_the_last_one_ends_the_fetc
     assert!(alone.await.unwrap_err().is_cancelled());
     assert_eq!(store.fetches().waiting(), 0);
     // The next one begins anew.
-    origin.gate.add_permits(1);
-    origin
-        .ask(&store, &pinned(Some("x")), 1000)
-        .await
-        .unwrap()
-        .unwrap();
+    origin.fetched(&store, &pinned(Some("x")), 1000).await;
     assert_eq!(origin.counts(), (3, 2));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn who_leaves_while_it_is_written_leaves_nothing_behind() {
-    let folder = tempfile::tempdir().unwrap();
-    let (store, origin) = (open(&folder), Origin::new());
+    let (folder, store, origin) = open();
+    let wanted = wanted("https://h/b", None, Limits::default());
     origin.gate.add_permits(1);
     // The store's lock in other hands: writing cannot begin before it is given back.
     let state = std::fs::File::open(folder.path().join("state")).unwrap();
     state.lock().unwrap();
-    let asked = origin.ask(
-        &store,
-        &wanted("https://h/b", None, Limits::default()),
-        8 << 20,
-    );
+    let asked = origin.ask(&store, &wanted, 8 << 20);
     until(|| origin.counts() == (1, 1)).await;
     asked.abort();
     assert!(asked.await.unwrap_err().is_cancelled());
     state.unlock().unwrap();
     until(|| count(&folder.path().join("tmp")) == 0 && store.stats().disk == 0).await;
-    assert_eq!(
-        (count(&folder.path().join("content")), store.stats().written),
-        (0, 0)
-    );
-    origin.gate.add_permits(1);
-    let again = wanted("https://h/b", None, Limits::default());
-    origin.ask(&store, &again, 8 << 20).await.unwrap().unwrap();
+    let kept = count(&folder.path().join("content"));
+    assert_eq!((kept, store.stats().written), (0, 0));
+    origin.fetched(&store, &wanted, 8 << 20).await;
 }

@@ -1,15 +1,10 @@
 //! Servers and networks that fail for a moment.
 
-use tests::{Cell, GitServer, ScriptedServer, Sshd, Values, noise, table};
-use unpacker::{Access, Options, Progress};
-
-use crate::shared::{brisk, commit, fill, outcome, script, source, with_key};
+use crate::*;
 
 fn posts(server: &ScriptedServer) -> usize {
-    let seen = server.seen();
-    seen.iter()
-        .filter(|request| request.method == "POST")
-        .count()
+    let seen = server.seen().into_iter();
+    seen.filter(|request| request.method == "POST").count()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -33,14 +28,12 @@ async fn requests_to_a_failing_server_are_repeated() {
     ";
     table::check(rows, &values, async |[revision, answers]: &[Cell; 2]| {
         let fragment = format!("{}:bundle", revision.text());
-        let rules = format!(
-            "POST => {} then nothing ~ pass && nothing ~ pass",
-            answers.raw()
-        );
-        let broken = ScriptedServer::start(script(&rules, &server.host()));
+        let answers = answers.raw();
+        let rules = format!("POST => {answers} then nothing ~ pass && nothing ~ pass");
+        let broken = front(&rules, &server.host());
         let git = source(&broken.url("/repo.git"), &fragment);
         unpacker::git::resolve(&git, &brisk()).await.unwrap();
-        let broken = ScriptedServer::start(script(&rules, &server.host()));
+        let broken = front(&rules, &server.host());
         let found = outcome(&broken.url("/repo.git"), &fragment, &brisk()).await;
         format!("{} POST, {found}", posts(&broken))
     })
@@ -50,24 +43,21 @@ async fn requests_to_a_failing_server_are_repeated() {
 #[tokio::test(flavor = "multi_thread")]
 async fn pack_that_is_always_cut_short_is_given_up() {
     let server = GitServer::start(None, None);
-    let hash = commit(
-        &server.repository("repo.git"),
-        "main",
-        &[("a", noise(1, 160_000))],
-    );
+    let files = [("a", noise(1, 160_000))];
+    let hash = commit(&server.repository("repo.git"), "main", &files);
     let cut = "POST => nothing ~ pass 30000 && nothing ~ pass";
-    let broken = ScriptedServer::start(script(cut, &server.host()));
+    let broken = front(cut, &server.host());
     let found = outcome(&broken.url("/repo.git"), &hash, &brisk()).await;
-    assert!(found.contains("broke off after"), "{found}");
+    assert_has(&found, "broke off after");
     assert_eq!(posts(&broken), 5);
 
     // The progress is that of the pack that arrived whole.
     let counted = async |rules: &str| {
-        let broken = ScriptedServer::start(script(rules, &server.host()));
+        let broken = front(rules, &server.host());
+        let git = source(&broken.url("/repo.git"), &hash);
         let (options, progress) = (Options::default(), Progress::default());
-        let (git, access) = (source(&broken.url("/repo.git"), &hash), brisk());
-        let fetched = unpacker::git::fetch(&git, &access, &options, &progress);
-        fetched.await.unwrap();
+        let fetched = unpacker::git::fetch(&git, &brisk(), &options, &progress).await;
+        fetched.unwrap();
         progress.done()
     };
     let twice = "POST => 2 x nothing ~ pass 30000 then nothing ~ pass && nothing ~ pass";
@@ -77,22 +67,16 @@ async fn pack_that_is_always_cut_short_is_given_up() {
 #[tokio::test(flavor = "multi_thread")]
 async fn broken_ssh_connection_is_opened_again() {
     let server = Sshd::start();
-    commit(
-        &server.repository("repo.git"),
-        "main",
-        &[("a", noise(1, 160_000))],
-    );
+    let files = [("a", noise(1, 160_000))];
+    commit(&server.repository("repo.git"), "main", &files);
     let twice = "2 x nothing ~ pass 30000 then nothing ~ pass";
-    let broken = ScriptedServer::start(script(twice, &server.host()));
-    let url = server
-        .url("repo.git")
-        .replace(&server.host(), &broken.host());
+    let broken = front(twice, &server.host());
+    let url = server.url("repo.git");
+    let url = url.replace(&server.host(), &broken.host());
     let known_hosts = server.known_hosts();
     let (_, key) = known_hosts.split_once(' ').unwrap();
-    let access = Access {
-        patience: brisk().patience,
-        ..with_key(server.key(), format!("127.0.0.1 {key}"))
-    };
+    let mut access = with_key(server.key(), format!("127.0.0.1 {key}"));
+    access.patience = brisk().patience;
     let found = outcome(&url, "main", &access).await;
     assert!(found.starts_with("a="), "{found}");
     assert_eq!(broken.connections(), 3);

@@ -1,45 +1,34 @@
 //! Files of commits: modes, links, deltas and limits.
 
-use std::{
-    fs,
-    os::unix::fs::{PermissionsExt as _, symlink},
-};
-
-use tests::{GitServer, chain, noise, write};
-use unpacker::{Access, Error, Fetched, Limits, Options, Progress, Selection, Tree, git::fetch};
-
-use crate::shared::{outcome, show, source};
-
-/// Paths of entries that are not regular files.
-fn irregular(tree: &Tree) -> Vec<&str> {
-    tree.irregular().map(|(path, _)| path).collect()
-}
+use crate::*;
 
 /// Fetches a directory, and returns the bytes that were transferred, too.
 async fn fetched(
     server: &GitServer,
-    fragment: &str,
+    directory: &str,
     options: &Options,
 ) -> (Result<Fetched, Error>, u64) {
-    let (git, progress) = (
-        source(&server.url("repo.git"), fragment),
-        Progress::default(),
-    );
-    let fetched = fetch(&git, &Access::default(), options, &progress).await;
+    let git = source(&server.url("repo.git"), directory);
+    let progress = Progress::default();
+    let fetched = unpacker::git::fetch(&git, &Access::default(), options, &progress).await;
     (fetched, progress.done())
 }
 
-fn limited(limits: Limits) -> Options {
-    Options {
-        limits,
-        ..Options::default()
-    }
+fn limited(total: u64, file: u64, entries: usize) -> Options {
+    let mut options = Options::default();
+    let limits = &mut options.limits;
+    (limits.total, limits.file, limits.entries) = (total, file, entries);
+    options
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn modes_links_and_selections_are_those_of_a_directory() {
     let server = GitServer::start(None, None);
     let folder = tempfile::tempdir().unwrap();
+    let irregular = |tree: &Tree| {
+        let entries = tree.irregular().map(|(path, _)| path.to_owned());
+        entries.collect::<Vec<_>>()
+    };
     for (path, text) in [
         ("manifests/a.yaml", "a"),
         ("manifests/A.yaml", "A"),
@@ -62,16 +51,15 @@ async fn modes_links_and_selections_are_those_of_a_directory() {
     let error = all.tree.ensure_regular().unwrap_err().to_string();
     let expected = "entry \"manifests/link\" is a symbolic link, not a regular file; ";
     assert!(error.starts_with(expected), "{error}");
-    assert_eq!(
-        show(Ok(all)),
-        "docs/b=b manifests/A.yaml=A manifests/a.yaml=a run*=#!"
-    );
+    let expected = "docs/b=b manifests/A.yaml=A manifests/a.yaml=a run*=#!";
+    assert_eq!(show(Ok(all)), expected);
 
-    let select = Options {
-        select: Selection::Only(vec!["manifests".to_owned()]),
+    let select = Selection::Only(vec!["manifests".to_owned()]);
+    let options = Options {
+        select,
         ..Options::default()
     };
-    let (selected, done) = fetched(&server, "", &select).await;
+    let (selected, done) = fetched(&server, "", &options).await;
     let selected = selected.unwrap();
     assert_eq!(irregular(&selected.tree), ["manifests/link"]);
     assert_eq!(selected.unselected, 3);
@@ -79,8 +67,7 @@ async fn modes_links_and_selections_are_those_of_a_directory() {
     assert!(done > 100, "{done}");
 
     let found = outcome(&server.url("repo.git"), ":linked", &Access::default()).await;
-    let expected = "it is a symbolic link, and those are not followed";
-    assert!(found.contains(expected), "{found}");
+    assert_has(&found, "it is a symbolic link, and those are not followed");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -97,10 +84,8 @@ async fn large_files_are_deltas_and_count_only_within_the_directory() {
     write(folder.path(), "small/a", "a");
     repository.commit("main", folder.path());
     repository.git(&["repack", "-adf", "--depth=50", "--window=50"]);
-    let wide = limited(Limits {
-        total: 100 << 20,
-        ..Limits::default()
-    });
+    let limits = Limits::default();
+    let wide = limited(100 << 20, limits.file, limits.entries);
     let (large, done) = fetched(&server, ":large", &wide).await;
     let large = large.unwrap();
     assert!(done < 6 << 20, "whole files instead of deltas: {done}");
@@ -109,23 +94,14 @@ async fn large_files_are_deltas_and_count_only_within_the_directory() {
     assert_eq!(*content.read("19").unwrap(), noise);
     assert_ne!(*content.read("18").unwrap(), noise);
 
-    let tiny = limited(Limits {
-        total: 10,
-        file: 10,
-        entries: 2,
-        ..Limits::default()
-    });
-    assert_eq!(show(fetched(&server, ":small", &tiny).await.0), "a=a");
-    let error = chain(&fetched(&server, "", &tiny).await.0.unwrap_err());
-    assert_eq!(
-        error,
-        "content has more than 2 entries; remove some or raise --max-entries"
-    );
-    let flat = limited(Limits {
-        file: 1 << 20,
-        ..Limits::default()
-    });
-    let error = chain(&fetched(&server, ":large", &flat).await.0.unwrap_err());
+    let tiny = limited(10, 10, 2);
+    let found = async |directory: &str, options: &Options| {
+        show(fetched(&server, directory, options).await.0)
+    };
+    assert_eq!(found(":small", &tiny).await, "a=a");
+    let expected = "content has more than 2 entries; remove some or raise --max-entries";
+    assert_eq!(found("", &tiny).await, expected);
+    let flat = found(":large", &limited(limits.total, 1 << 20, limits.entries)).await;
     let expected = "file \"0\" is larger than the limit of 1048576 bytes";
-    assert!(error.starts_with(expected), "{error}");
+    assert!(flat.starts_with(expected), "{flat}");
 }

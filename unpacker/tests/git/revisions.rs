@@ -1,18 +1,6 @@
 //! Revisions and directories of repositories, by every transport and both versions of the protocol.
 
-use tests::{
-    Authority, Cell, GitServer, OWNER, Repository, ScriptedServer, Sshd, TENANT, Values, chain,
-    table,
-};
-use unpacker::{
-    Access, Source,
-    access::{Trust, Verify},
-    source::Revision,
-};
-
-use crate::shared::{
-    as_user, commit, commit_of, fetch, fill, outcome, script, show, source, trusting, with_key,
-};
+use crate::*;
 
 /// Repository, revision and directory, and the outcome: the commit and its files, or the message.
 const REVISIONS: &str = r#"
@@ -78,11 +66,20 @@ fn repositories(repository: impl Fn(&str) -> Repository) -> Values {
     let files = [("my folder/a", "one"), ("größe/100%/a", "two")];
     let names = commit(&named, "main", &files);
     named.git(&["branch", "übung#1", &names]);
-    let values = Values::default()
-        .with("digits", "0123456789")
-        .with("hex", "0123");
-    let values = values.with("first", first).with("second", second);
-    values.with("module", module).with("names", names)
+    let values = [
+        ("digits", "0123456789".to_owned()),
+        ("hex", "0123".to_owned()),
+    ];
+    let commits = [
+        ("first", first),
+        ("second", second),
+        ("module", module),
+        ("names", names),
+    ];
+    let all = values.into_iter().chain(commits);
+    all.fold(Values::default(), |values, (name, value)| {
+        values.with(name, value)
+    })
 }
 
 /// Fetches what a table names from the repositories at a URL.
@@ -93,20 +90,17 @@ async fn check(rows: &str, url: &str, access: &Access, commits: &Values) {
             Ok(fetched) => fetched,
             Err(error) => return chain(&error),
         };
-        let resolved = match &fetched.resolved {
-            Source::Git(resolved) => resolved.clone(),
-            other => panic!("{other:?}"),
+        let Source::Git(resolved) = fetched.resolved.clone() else {
+            panic!("{fetched:?}")
         };
-        let again = if access.ssh.is_some() && fragment.raw() != "dev" {
-            resolved.clone() // each connection starts an sshd
-        } else {
-            unpacker::git::resolve(&git, access).await.unwrap()
-        };
+        // Each connection starts an sshd.
+        if access.ssh.is_none() || fragment.raw() == "dev" {
+            let again = unpacker::git::resolve(&git, access).await;
+            assert_eq!(again.unwrap(), resolved);
+        }
         match resolved.revision {
-            Revision::Commit(commit) if again == resolved => {
-                format!("{commit} {}", show(Ok(fetched)))
-            }
-            _ => panic!("{resolved:?} {again:?}"),
+            Revision::Commit(commit) => format!("{commit} {}", show(Ok(fetched))),
+            revision => panic!("{revision:?}"),
         }
     };
     table::check(rows, commits, run).await;
@@ -126,10 +120,7 @@ async fn revisions_are_resolved_by_http() {
 async fn revisions_are_resolved_by_version_1_of_the_protocol() {
     let server = GitServer::start(None, None);
     let commits = repositories(|name| server.repository(name));
-    let old = ScriptedServer::start(script(
-        "nothing ~ pass without git-protocol",
-        &server.host(),
-    ));
+    let old = front("nothing ~ pass without git-protocol", &server.host());
     check(REVISIONS, &old.url(""), &Access::default(), &commits).await;
 }
 
@@ -159,15 +150,12 @@ async fn version_1_finds_commits_in_the_history_of_branches() {
     let commits = ["one", "two", "three"].map(|text| commit(&repository, "main", &[("a", text)]));
     let lost = commit(&repository, "lost", &[("a", "lost")]);
     repository.git(&["branch", "-D", "lost"]);
-    let old = ScriptedServer::start(script(
-        "nothing ~ pass without git-protocol",
-        &server.host(),
-    ));
+    let old = front("nothing ~ pass without git-protocol", &server.host());
     let (url, access) = (old.url("/repo.git"), Access::default());
     assert_eq!(outcome(&url, &commits[1], &access).await, "a=two");
     let found = outcome(&url, &lost, &access).await;
     let expected = format!("there is no commit {lost} in the history of its branches and tags");
-    assert!(found.contains(&expected), "{found}");
+    assert_has(&found, &expected);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -186,12 +174,10 @@ async fn https_needs_a_trusted_certificate_and_credentials() {
         None, trusting(&authority) => "it needs credentials";
         Some(OWNER), Trust::default() => "is signed by an authority that is not known here";
     ] {
-        let access = Access {
-            trust,
-            ..user.map_or_else(Access::default, as_user)
-        };
+        let mut access = user.map_or_else(Access::default, as_user);
+        access.trust = trust;
         let found = outcome(&server.url("repo.git"), ":bundle", &access).await;
-        assert!(found.contains(expected), "{found}");
+        assert_has(&found, expected);
         let leaks = [OWNER, TENANT].map(|user| found.contains(user.password));
         assert_eq!(leaks, [false, false], "{found}");
     }

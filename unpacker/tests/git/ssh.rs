@@ -1,15 +1,6 @@
 //! Over ssh, from OpenSSH's server.
 
-use std::{fs, net::TcpListener, path::Path, process::Command, time::Duration};
-
-use tests::{Cell, FileServer, Sshd, Values, table};
-use unpacker::{
-    Access,
-    access::{Ssh, Trust, Verify},
-    web::Patience,
-};
-
-use crate::shared::{commit, fill, outcome, with_key};
+use crate::*;
 
 /// Runs ssh-keygen on a file, and returns the result.
 fn keygen(text: &str, args: &[&str]) -> String {
@@ -64,13 +55,8 @@ async fn only_known_hosts_are_contacted() {
     let (_, line) = found.split_once("to ssh-knownhosts): ").unwrap();
     let added = with_key(server.key(), line.to_owned());
     assert_eq!(outcome(&url, "", &added).await, good);
-    let unchecked = Access {
-        trust: Trust {
-            verify: Verify::Never,
-            ..Trust::default()
-        },
-        ..with_key(server.key(), mistaken)
-    };
+    let mut unchecked = with_key(server.key(), mistaken);
+    unchecked.trust.verify = Verify::Never;
     assert_eq!(outcome(&url, "", &unchecked).await, good);
 }
 
@@ -81,10 +67,8 @@ async fn keys_of_all_formats_of_ssh_keygen_are_read() {
     let url = server.url("repo.git");
     let secret = "open sesame";
     let written = |format: &str, passphrase: &str| {
-        keygen(
-            &server.key(),
-            &["-q", "-p", "-P", "", "-N", passphrase, "-m", format, "-f"],
-        )
+        let args = ["-q", "-p", "-P", "", "-N", passphrase, "-m", format, "-f"];
+        keygen(&server.key(), &args)
     };
     let values = Values::default()
         .with("key", server.key())
@@ -113,25 +97,18 @@ async fn keys_of_all_formats_of_ssh_keygen_are_read() {
         empty               |                  |             | *ssh needs a private key*
     ";
     table::check(rows, &values, async |[key, passphrase]: &[Cell; 2]| {
-        let passphrase = passphrase.text();
-        let access = Access {
-            ssh: Some(Ssh {
-                key: key.text().into(),
-                passphrase: (!passphrase.is_empty()).then(|| passphrase.into()),
-                known_hosts: server.known_hosts(),
-            }),
-            ..Access::default()
-        };
+        let mut access = with_key(key.text(), server.known_hosts());
+        if !passphrase.raw().is_empty() {
+            access.ssh.as_mut().unwrap().passphrase = Some(passphrase.text().into());
+        }
         let found = outcome(&url, "", &access).await;
-        assert!(
-            !found.contains(secret) && !found.contains("BEGIN"),
-            "{found}"
-        );
+        let leaks = [secret, "BEGIN"].map(|part| found.contains(part));
+        assert_eq!(leaks, [false, false], "{found}");
         found
     })
     .await;
     let found = outcome(&url, "", &Access::default()).await;
-    assert!(found.contains("ssh needs a private key"), "{found}");
+    assert_has(&found, "ssh needs a private key");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -140,10 +117,8 @@ async fn path_with_quotes_and_commands_is_a_path() {
     let name = "it's $(touch pwned) `touch pwned`; touch pwned!.git";
     commit(&server.repository(name), "main", &[("a", "a")]);
     let access = with_key(server.key(), server.known_hosts());
-    assert_eq!(
-        outcome(&server.url(&name.replace(' ', "%20")), "", &access).await,
-        "a=a"
-    );
+    let url = server.url(&name.replace(' ', "%20"));
+    assert_eq!(outcome(&url, "", &access).await, "a=a");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -151,23 +126,15 @@ async fn silent_and_other_servers_are_reported_in_time() {
     let server = Sshd::start();
     let web = FileServer::start(None, None);
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-    let gone = {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.local_addr().unwrap().to_string()
-    };
-    let access = Access {
-        patience: Patience {
-            idle: Duration::from_millis(500),
-            ..Patience::default()
-        },
-        ..with_key(server.key(), server.known_hosts())
-    };
+    let gone = Port::take().host();
+    let mut access = with_key(server.key(), server.known_hosts());
+    access.patience.idle = Duration::from_millis(500);
     for (host, expected) in tests::rows![
         web.host() => "by ssh";
         silent.local_addr().unwrap().to_string() => "sent nothing for 0.5 s";
         gone => "failed to reach";
     ] {
         let found = outcome(&format!("ssh://{host}/repo.git"), "", &access).await;
-        assert!(found.contains(expected), "{found}");
+        assert_has(&found, expected);
     }
 }

@@ -1,13 +1,6 @@
 //! A store of images that is removed when the test ends.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-};
-
-use tempfile::TempDir;
-use tests::{Buildah, write};
+use crate::*;
 
 /// A directory with a store, and with the files of the test.
 pub(crate) struct Store {
@@ -17,27 +10,18 @@ pub(crate) struct Store {
 
 impl Store {
     /// Writes files with their paths as content, and builds images from Dockerfiles, with a layer for each step.
-    pub(crate) fn new(paths: &[&str], images: &[(&str, &str)]) -> Self {
+    pub(crate) fn new(paths: &str, images: &[(&str, &str)]) -> Self {
         let store = Self {
             buildah: Buildah::new(),
             folder: tempfile::tempdir().unwrap(),
         };
-        for path in paths {
+        for path in paths.split_whitespace() {
             write(store.folder.path(), path, path);
         }
         for (name, dockerfile) in images {
             fs::write(store.path("Dockerfile"), dockerfile).unwrap();
-            let args = [
-                "bud",
-                "--isolation",
-                "chroot",
-                "--layers",
-                "-q",
-                "-t",
-                name,
-                ".",
-            ];
-            store.buildah(&args);
+            let options = ["bud", "--isolation", "chroot", "--layers", "-q"];
+            store.buildah(&[&options[..], &["-t", name, "."]].concat());
         }
         store
     }

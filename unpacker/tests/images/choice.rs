@@ -1,17 +1,14 @@
 //! The choice of one image of several.
 
-use tests::{Cell, Values, table};
-use unpacker::{Options, Selection, Source, local, source::Local};
-
-use crate::{buildah::Store, chain, read};
+use crate::*;
 
 #[test]
 fn names_digests_and_platforms_choose_an_image() {
-    let files = ["manifests/one", "other/two"];
+    let files = "manifests/one other/two";
     let one = "FROM scratch\nCOPY manifests /manifests/\n";
     let two = "FROM scratch\nCOPY other /manifests/\n";
     let app = "registry.example/org/app";
-    let store = Store::new(&files, &[("one", one), ("two", two)]);
+    let store = Store::new(files, &[("one", one), ("two", two)]);
     let push = |image: &str, to: &str| store.buildah(&["push", "-q", image, to]);
     push("one", "oci:layout:one");
     push("two", &format!("oci:layout:{app}:two"));
@@ -19,10 +16,8 @@ fn names_digests_and_platforms_choose_an_image() {
     push("one", "oci-archive:oci.tar");
     store.buildah(&["manifest", "create", "list"]);
     for (image, arch) in [("one", "s390x"), ("two", "arm64")] {
-        let args = [
-            "manifest", "add", "--arch", arch, "--os", "linux", "list", image,
-        ];
-        store.buildah(&args);
+        let platform = ["--arch", arch, "--os", "linux"];
+        store.buildah(&[&["manifest", "add"], &platform[..], &["list", image]].concat());
     }
     store.buildah(&["manifest", "push", "-q", "--all", "list", "oci:index:v1"]);
 
@@ -50,32 +45,26 @@ fn names_digests_and_platforms_choose_an_image() {
         nothing        | oci-archive | none | | | *No such file*
         other file     | oci-archive | Dockerfile | | | *neither a tar nor*
     "#;
-    table::compare(
-        rows,
-        &Values::default(),
-        |[form, path, name, platform]: &[Cell; 4]| {
-            let filled = |cell: &Cell| Some(cell.text()).filter(|text| !text.is_empty());
-            let (path, name) = (store.path(path.raw()), filled(name));
-            let form = match form.raw() {
-                "oci" => Local::OciLayout(path, name),
-                "oci-archive" => Local::OciArchive(path, name),
-                _ => Local::DockerArchive(path, name),
-            };
-            match local::image(&form, filled(platform).as_deref(), &Options::default()) {
-                Ok(fetched) => {
-                    let paths = fetched.tree.files().map(|(path, _)| path);
-                    paths.collect::<Vec<_>>().join(" ")
-                }
-                Err(error) => chain(&error),
-            }
-        },
-    );
+    let run = |[form, path, name, platform]: &[Cell; 4]| {
+        let filled = |cell: &Cell| Some(cell.text()).filter(|text| !text.is_empty());
+        let (path, name) = (store.path(path.raw()), filled(name));
+        let form = match form.raw() {
+            "oci" => Local::OciLayout(path, name),
+            "oci-archive" => Local::OciArchive(path, name),
+            _ => Local::DockerArchive(path, name),
+        };
+        match local::image(&form, filled(platform).as_deref(), &Options::default()) {
+            Ok(fetched) => listed(&fetched.tree).1.join(" "),
+            Err(error) => chain(&error),
+        }
+    };
+    table::compare(rows, &Values::default(), run);
 
     let layout = |name: &str| Local::OciLayout(store.path("layout"), Some(name.to_owned()));
-    let fetched = read(&layout("one"), Selection::Natural).unwrap();
+    let fetched = read(&layout("one"), Selection::Natural);
     let digest = fetched.digest.unwrap().to_string();
     assert_eq!(fetched.resolved, Source::Local(layout(&digest)));
-    let again = read(&layout(&digest), Selection::Natural).unwrap();
+    let again = read(&layout(&digest), Selection::Natural);
     assert_eq!(again.digest, fetched.digest);
     assert_eq!(crate::listed(&again.tree), crate::listed(&fetched.tree));
 }

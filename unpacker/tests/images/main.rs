@@ -1,16 +1,22 @@
 //! Images as real tools build and save them. Needs buildah and skopeo.
 
-// clippy.toml allows these in functions marked as tests, and not in what the tests share.
-#![allow(clippy::unwrap_used, clippy::panic)]
+// clippy.toml allows the first ones in functions marked as tests, and not in what the tests share.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::wildcard_imports)]
 
 mod buildah;
 mod choice;
 mod contents;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::{fs, process::Command};
 
-use tests::chain;
-use unpacker::{Digest, Options, Result, Selection, Tree, fetch::Fetched, local, source::Local};
+use tempfile::TempDir;
+use tests::{Buildah, Cell, Values, chain, table, write};
+use unpacker::{
+    Digest, Options, Selection, Source, Tree, fetch::Fetched, local, open_tree, source::Local,
+};
+
+use buildah::Store;
 
 /// What a tool wrote, and as what it is read.
 fn forms(folder: &Path) -> Vec<Local> {
@@ -21,12 +27,12 @@ fn forms(folder: &Path) -> Vec<Local> {
     ]
 }
 
-fn read(local: &Local, select: Selection) -> Result<Fetched> {
+fn read(local: &Local, select: Selection) -> Fetched {
     let options = Options {
         select,
         ..Options::default()
     };
-    local::image(local, None, &options)
+    local::image(local, None, &options).unwrap_or_else(|error| panic!("{local}: {error:?}"))
 }
 
 /// The digest of the content, and its paths.

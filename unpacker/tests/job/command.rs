@@ -1,14 +1,6 @@
 //! Running the binary.
 
-use std::{
-    ffi::OsStr,
-    fs,
-    path::{Path, PathBuf},
-    process::Stdio,
-    time::{Duration, Instant},
-};
-
-use tokio::{process::Command, time};
+use crate::*;
 
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_unpack");
 
@@ -51,10 +43,8 @@ impl Run {
 
     /// Sends a folder somewhere.
     pub(crate) fn from_to(folder: &Path, to: &str) -> Self {
-        Self::new()
-            .args(["--bundle-dir"])
-            .args([folder])
-            .args(["--to", to])
+        let run = Self::new().args(["--bundle-dir"]).args([folder]);
+        run.args(["--to", to])
     }
 
     pub(crate) fn args(mut self, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Self {
@@ -108,8 +98,7 @@ impl Ran {
 }
 
 /// The exit code, the output and the log of a command.
-pub(crate) async fn printed(command: &mut Command) -> (Option<i32>, Vec<u8>, String) {
-    let output = command.output().await.unwrap();
+pub(crate) fn printed(output: Output) -> (Option<i32>, Vec<u8>, String) {
     let log = String::from_utf8(output.stderr).unwrap();
     (output.status.code(), output.stdout, log)
 }

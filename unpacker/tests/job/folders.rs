@@ -1,26 +1,6 @@
 //! Folders as images have them.
 
-use std::{
-    fs,
-    io::Read as _,
-    os::unix::{
-        fs::{MetadataExt, PermissionsExt, symlink},
-        net::UnixListener,
-    },
-    path::Path,
-    time::Duration,
-};
-
-use flate2::read::GzDecoder;
-use tests::{Cell, Values, table};
-use tokio::{io::AsyncReadExt as _, process};
-use unpacker::Options;
-
-use crate::{
-    bundle,
-    command::{BINARY, Run, printed},
-    content, large, noise, tar, write,
-};
+use crate::*;
 
 fn inflate(archive: &[u8]) -> Vec<u8> {
     let mut tar = Vec::new();
@@ -47,15 +27,13 @@ async fn standard_output_is_what_packing_writes() {
     ran.succeeded();
     let (wanted, digest) = tar(&content(bundle.path()));
     assert!(inflate(&ran.stdout) == wanted, "the same bytes");
-    assert!(ran.stderr.contains(&digest.to_string()), "{}", ran.stderr);
+    assert_has(&ran.stderr, &digest.to_string());
 }
 
 #[tokio::test]
 async fn only_selected_files_within_the_limits_are_sent() {
-    assert!(
-        !Path::new("/manifests").exists() && !Path::new("/metadata").exists(),
-        "this machine is no bundle"
-    );
+    // This machine is no bundle.
+    assert!(!Path::new("/manifests").exists() && !Path::new("/metadata").exists());
     let (bundle, other) = (bundle(), tempfile::tempdir().unwrap());
     write(other.path(), "other/file", "x");
     let values = Values::default()
@@ -115,14 +93,13 @@ async fn links_sockets_fifos_and_devices_are_sent_without_content() {
     ran.succeeded();
     let counted =
         format!("not regular files: 4 symbolic links, {special} special files (manifests/");
-    assert!(ran.stderr.contains(&counted), "{}", ran.stderr);
+    assert_has(&ran.stderr, &counted);
     let local = content(root);
     let sent = unpacker::stream(ran.stdout.as_slice(), &Options::default()).unwrap();
     assert!(sent.content.irregular().eq(local.irregular()));
     assert_eq!(tar(&sent.content), tar(&local));
     // The claims are about the content alone.
-    let digest = tar(&local).1.to_string();
-    assert!(ran.stderr.contains(&digest), "{}", ran.stderr);
+    assert_has(&ran.stderr, &tar(&local).1.to_string());
     assert_ne!(inflate(&ran.stdout), tar(&local).0);
 }
 
@@ -151,16 +128,16 @@ async fn unreadable_files_are_reported_before_anything_is_sent() {
             command.uid(user).gid(user);
         }
         command.arg("--bundle-dir").arg(root).args(["--to", "-"]);
-        let (code, stdout, stderr) = printed(&mut command).await;
+        let (code, stdout, stderr) = printed(command.output().await.unwrap());
         set(&closed, before).unwrap();
         assert_eq!((code, stdout), (Some(1), vec![]), "{stderr}");
         let start = format!("unpack: failed: FileUnreadable: \"{}", closed.display());
-        let remedy = format!(
-            "may not be read by user {user}; make it readable in the image (chmod a+r, and a+rx for folders), or run the Job as a user that may read it"
-        );
-        assert!(
-            stderr.starts_with(&start) && stderr.contains(&remedy),
-            "{stderr}"
+        assert!(stderr.starts_with(&start), "{stderr}");
+        assert_has(
+            &stderr,
+            &format!(
+                "may not be read by user {user}; make it readable in the image (chmod a+r, and a+rx for folders), or run the Job as a user that may read it"
+            ),
         );
     }
 }
@@ -186,10 +163,12 @@ async fn memory_is_bounded_and_changed_files_break_the_archive() {
     // It is stuck at the pipe, so that the last file is still to come.
     write(bundle.path(), "tests/noise5", noise(1, 9 << 20));
     stdout.read_to_end(&mut archive).await.unwrap();
-    let output = child.wait_with_output().await.unwrap();
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{stderr}");
-    assert!(stderr.contains("failed to read \"tests/noise5\"; check that it is still there and may be read: its size changed while it was read"), "{stderr}");
+    let (code, _, stderr) = printed(child.wait_with_output().await.unwrap());
+    assert_eq!(code, Some(1), "{stderr}");
+    assert_has(
+        &stderr,
+        "failed to read \"tests/noise5\"; check that it is still there and may be read: its size changed while it was read",
+    );
     let mut options = Options::default();
     options.limits.total = 1 << 30;
     let error = unpacker::stream(archive.as_slice(), &options).unwrap_err();
@@ -201,11 +180,10 @@ async fn closed_output_is_an_error() {
     let bundle = large(8);
     let mut child = piped(bundle.path(), &[]);
     drop(child.stdout.take());
-    let output = child.wait_with_output().await.unwrap();
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    let (code, _, stderr) = printed(child.wait_with_output().await.unwrap());
+    assert_eq!(code, Some(1), "{stderr}");
     let line = "unpack: failed: WriteFailed: failed to write the archive: Broken pipe";
-    assert!(stderr.contains(line), "{stderr}");
+    assert_has(&stderr, line);
 }
 
 #[tokio::test]
@@ -220,36 +198,33 @@ async fn binary_installs_itself_whole_and_over_an_older_one() {
         assert_eq!(mode & 0o777, 0o755);
         assert!(fs::read(&installed).unwrap() == fs::read(BINARY).unwrap());
     }
-    let (_, stdout, _) = printed(process::Command::new(installed).arg("--version")).await;
+    let printed = process::Command::new(installed).arg("--version").output();
     let version = format!("unpack {}\n", env!("CARGO_PKG_VERSION"));
-    assert_eq!(stdout, version.into_bytes());
+    assert_eq!(printed.await.unwrap().stdout, version.into_bytes());
     let ran = Run::new().args(["--install", "/none"]).run().await;
     let message = "failed to install into \"/none\"; check that it is a folder";
     assert_eq!(ran.code, Some(1), "{ran:?}");
-    assert!(ran.stderr.contains(message), "{ran:?}");
+    assert_has(&ran.stderr, message);
 }
 
 #[tokio::test]
 async fn wrong_arguments_exit_with_2() {
+    let run = async |args: &str| {
+        let mut command = process::Command::new(BINARY);
+        let output = command.args(args.split_whitespace()).output();
+        printed(output.await.unwrap())
+    };
     for args in [
         "--nonsense",
         "",
         "--bundle-dir /",
         "--bundle-dir / --to ftp://h",
     ] {
-        let args = args.split_whitespace();
-        let (code, _, log) = printed(process::Command::new(BINARY).args(args)).await;
+        let (code, _, log) = run(args).await;
         assert_eq!(code, Some(2), "{log}");
-        let is_explained = log.starts_with("unpack: failed: InvalidArguments: ");
-        assert!(
-            is_explained && log.ends_with("; see unpack --help\n"),
-            "{log}"
-        );
+        assert!(log.starts_with("unpack: failed: InvalidArguments: "));
+        assert!(log.ends_with("; see unpack --help\n"), "{log}");
     }
-    let (_, help, _) = printed(process::Command::new(BINARY).arg("--help")).await;
-    assert!(
-        String::from_utf8(help)
-            .unwrap()
-            .contains("--bundle-dir DIR")
-    );
+    let help = String::from_utf8(run("--help").await.1).unwrap();
+    assert_has(&help, "--bundle-dir DIR");
 }

@@ -1,11 +1,12 @@
 //! The binary of unpack Jobs against good and bad receivers, and the receiver against good and bad senders.
 
-// clippy.toml allows these in functions marked as tests, and not in what the tests share.
+// clippy.toml allows the first ones in functions marked as tests, and not in what the tests share.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::indexing_slicing,
-    clippy::panic
+    clippy::panic,
+    clippy::wildcard_imports
 )]
 
 mod command;
@@ -16,10 +17,38 @@ mod sending;
 mod tls;
 mod uploads;
 
-use std::path::Path;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+use std::time::{Duration, Instant};
+use std::{ffi::OsStr, fmt::Write as _, fs, io::Read as _, os::unix::net::UnixListener, sync::Arc};
 
-use tests::{noise, write};
-use unpacker::{Content, Digest, Format, Options};
+use bytes::Bytes;
+use flate2::read::GzDecoder;
+use http::Request;
+use http_body_util::Full;
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::TokioIo;
+use rustls::ServerConfig;
+use tests::{
+    Authority, Cell, Port, Received, Script, ScriptedServer, Values, assert_has, gzip, noise,
+    table, write,
+};
+use tokio::io::{
+    AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _,
+};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::{process, process::Command, task::JoinHandle, time};
+use tokio_rustls::TlsAcceptor;
+use unpacker::web::{Client, Patience, Proxies};
+use unpacker::wire::{Accepted, Claims, Demand, Problem, Terms};
+use unpacker::{
+    Content, Digest, Format, Limits, Options, Store, access::Trust, store::Budget, web, wire,
+};
+
+use command::{BINARY, Run, printed};
+use receiver::Receiver;
+use senders::{End, Sender};
 
 /// A small bundle, and a file beside it that does not belong to it.
 fn bundle() -> tempfile::TempDir {
@@ -39,7 +68,9 @@ fn bundle() -> tempfile::TempDir {
 /// A bundle with so many mebibytes that do not compress.
 fn large(mebibytes: usize) -> tempfile::TempDir {
     let bundle = bundle();
-    write(bundle.path(), "tests/noise", noise(1, mebibytes << 20));
+    if mebibytes > 0 {
+        write(bundle.path(), "tests/noise", noise(1, mebibytes << 20));
+    }
     bundle
 }
 

@@ -1,25 +1,6 @@
 //! The real receiver behind a server.
 
-use std::{fs, path::Path, sync::Arc, time::Duration};
-
-use bytes::Bytes;
-use http::Request;
-use http_body_util::Full;
-use hyper::{body::Incoming, server::conn::http1, service::service_fn};
-use hyper_util::rt::TokioIo;
-use rustls::ServerConfig;
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    net::TcpListener,
-    task::JoinHandle,
-    time,
-};
-use tokio_rustls::TlsAcceptor;
-use unpacker::{
-    Store,
-    store::Budget,
-    wire::{self, Terms},
-};
+use crate::*;
 
 /// A receiver that runs until it is dropped.
 pub(crate) struct Receiver {
@@ -38,12 +19,8 @@ impl Drop for Receiver {
 
 impl Receiver {
     pub(crate) async fn new(terms: Terms, tls: Option<ServerConfig>) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let budget = Budget {
-            disk: 1 << 30,
-            memory: 1 << 20,
-        };
-        let store = Store::open(folder.path(), budget).unwrap();
+        let (folder, disk, memory) = (tempfile::tempdir().unwrap(), 1 << 30, 1 << 20);
+        let store = Store::open(folder.path(), Budget { disk, memory }).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let host = listener.local_addr().unwrap().to_string();
         let tls = tls.map(|config| TlsAcceptor::from(Arc::new(config)));
@@ -75,10 +52,8 @@ impl Receiver {
     /// The number of files in the store: of content, and of uploads.
     pub(crate) fn kept(&self) -> (usize, usize) {
         let count = |path: &Path| fs::read_dir(path).unwrap().count();
-        (
-            count(&self.folder.path().join("content")),
-            count(self.store.spool()),
-        )
+        let content = self.folder.path().join("content");
+        (count(&content), count(self.store.spool()))
     }
 
     /// Waits until the store has these files, which takes until readers know that nothing more comes.

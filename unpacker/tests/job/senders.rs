@@ -1,17 +1,6 @@
 //! A sender that sends what a row of a table says.
 
-use std::{fmt::Write as _, time::Duration};
-
-use http::{HeaderMap, HeaderName, HeaderValue};
-use tests::Cell;
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::TcpStream,
-    time,
-};
-use unpacker::{Digest, wire::Claims};
-
-use crate::receiver::Receiver;
+use crate::*;
 
 /// The end of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,24 +18,20 @@ pub(crate) enum End {
 /// A request, byte by byte.
 #[derive(Debug, Clone)]
 pub(crate) struct Sender {
-    headers: Vec<(String, String)>,
+    headers: String,
     pub(crate) body: Vec<u8>,
-    trailers: Vec<(String, String)>,
+    trailers: String,
     pub(crate) end: End,
 }
 
 impl Sender {
     /// A body without claims.
     pub(crate) fn new(body: Vec<u8>) -> Self {
-        let headers = [
-            ("Content-Type", "application/gzip"),
-            ("Transfer-Encoding", "chunked"),
-        ];
-        let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let headers = "Content-Type: application/gzip\r\nTransfer-Encoding: chunked\r\n";
         Self {
-            headers: headers.to_vec(),
+            headers: headers.to_owned(),
             body,
-            trailers: Vec::new(),
+            trailers: String::new(),
             end: End::Whole,
         }
     }
@@ -59,7 +44,10 @@ impl Sender {
             size: Some(tar.len() as u64),
         };
         let mut sender = Self::new(body);
-        sender.trailers = lines(&claims.to_headers());
+        for (name, value) in &claims.to_headers() {
+            let value = value.to_str().unwrap();
+            write!(sender.trailers, "{name}: {value}\r\n").unwrap();
+        }
         sender
     }
 
@@ -69,7 +57,7 @@ impl Sender {
     pub(crate) fn changed(mut self, changes: &Cell) -> Self {
         for word in changes.text().split_whitespace() {
             match word {
-                "headers" => self.headers.extend(self.trailers.clone()),
+                "headers" => self.headers += &self.trailers,
                 "no-trailers" => self.trailers.clear(),
                 "cut" => self.end = End::Cut,
                 "stop" => self.end = End::Stop,
@@ -77,14 +65,13 @@ impl Sender {
                 _ => {
                     let (name, value) = word.split_once(':').unwrap();
                     let is_header = name.starts_with(|first: char| first.is_ascii_uppercase());
-                    let lines = if is_header {
-                        &mut self.headers
-                    } else {
-                        &mut self.trailers
-                    };
-                    lines.retain(|(known, _)| known != name);
+                    let both = [&mut self.trailers, &mut self.headers];
+                    let lines = &mut *both[usize::from(is_header)];
+                    let others = lines.split_inclusive('\n');
+                    let others = others.filter(|line| !line.starts_with(&format!("{name}: ")));
+                    *lines = others.collect();
                     if !value.is_empty() {
-                        lines.push((name.to_owned(), value.replace('_', " ")));
+                        lines.extend([name, ": ", &value.replace('_', " "), "\r\n"]);
                     }
                 }
             }
@@ -97,8 +84,9 @@ impl Sender {
         let stream = TcpStream::connect(&receiver.host).await.unwrap();
         let (mut reader, mut writer) = stream.into_split();
         let writing = tokio::spawn(async move {
-            let head = "PUT /content/x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n".to_owned();
-            writer.write_all(&written(head, &self.headers)).await?;
+            let head = "PUT /content/x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n";
+            let head = format!("{head}{}\r\n", self.headers);
+            writer.write_all(head.as_bytes()).await?;
             loop {
                 for chunk in self.body.chunks(1000) {
                     let size = format!("{:x}\r\n", chunk.len());
@@ -111,8 +99,8 @@ impl Sender {
             }
             match self.end {
                 End::Whole => {
-                    let end = written("0\r\n".to_owned(), &self.trailers);
-                    writer.write_all(&end).await?;
+                    let end = format!("0\r\n{}\r\n", self.trailers);
+                    writer.write_all(end.as_bytes()).await?;
                 }
                 End::Cut => writer.shutdown().await?,
                 End::Stop | End::Endless => std::future::pending::<()>().await,
@@ -139,27 +127,11 @@ impl Sender {
     }
 }
 
-fn written(mut text: String, lines: &[(String, String)]) -> Vec<u8> {
-    for (name, value) in lines {
-        write!(text, "{name}: {value}\r\n").unwrap();
-    }
-    (text + "\r\n").into_bytes()
-}
-
 fn is_whole(answer: &[u8]) -> bool {
     let text = String::from_utf8_lossy(answer).to_ascii_lowercase();
-    let Some((head, body)) = text.split_once("\r\n\r\n") else {
-        return false;
-    };
-    let length = head
-        .lines()
-        .find_map(|line| line.strip_prefix("content-length: "));
-    length.is_some_and(|length| body.len() >= length.parse().unwrap())
-}
-
-fn lines(headers: &HeaderMap) -> Vec<(String, String)> {
-    let line = |(name, value): (&HeaderName, &HeaderValue)| {
-        (name.to_string(), value.to_str().unwrap().to_owned())
-    };
-    headers.iter().map(line).collect()
+    text.split_once("\r\n\r\n").is_some_and(|(head, body)| {
+        let mut lines = head.lines();
+        let length = lines.find_map(|line| line.strip_prefix("content-length: "));
+        length.is_some_and(|length| body.len() >= length.parse().unwrap())
+    })
 }

@@ -1,21 +1,6 @@
 //! Deliveries to receivers that answer, reject, stall, break off or are unreachable, and the end of a Job.
 
-use std::{fs, path::Path, process::Stdio, time::Duration};
-
-use tests::{Cell, Port, Received, Script, ScriptedServer, Values, table};
-use tokio::{io::AsyncBufReadExt as _, process::Command};
-use unpacker::{
-    Limits,
-    wire::{Problem, Terms},
-};
-
-use crate::{
-    bundle,
-    command::{BINARY, Run},
-    content, large,
-    receiver::Receiver,
-    tar,
-};
+use crate::*;
 
 /// The script of a server in front of a receiver.
 fn front(script: &str, receiver: &Receiver) -> ScriptedServer {
@@ -37,11 +22,7 @@ async fn outcome([script, settings]: &[Cell; 2]) -> String {
             _ => args.push(word),
         }
     }
-    let bundle = if mebibytes > 0 {
-        large(mebibytes)
-    } else {
-        bundle()
-    };
+    let bundle = large(mebibytes);
     let receiver = Receiver::new(terms, None).await;
     let script = script.with("upstream", &*receiver.host);
     let port = Port::take();
@@ -68,12 +49,10 @@ async fn deliveries_are_retried_or_end_with_a_reason() {
         let (reason, message) = (reason.to_owned(), message.to_owned());
         serde_json::to_string(&Problem { reason, message }).unwrap()
     };
+    let gone = "bundle \"x\" was deleted; nothing to do";
     let hostile = "é\n\u{1b}[31m\u{202e}\u{2066}\u{2028}".repeat(2000);
     let values = Values::default()
-        .with(
-            "gone",
-            problem("BundleGone", "bundle \"x\" was deleted; nothing to do"),
-        )
+        .with("gone", problem("BundleGone", gone))
         .with("no-more", problem("TooLarge", "no more"))
         .with("long", problem("Long", &hostile))
         .with("full", problem("StoreFull", "the disk is full"));
@@ -116,22 +95,25 @@ async fn bundles_arrive_as_they_are_and_are_stored_once() {
     let wanted = content(bundle.path());
     let (tar, digest) = tar(&wanted);
     for how in ["stored", "known already"] {
-        let ran = Run::from_to(bundle.path(), &server.url("/content/x"))
-            .run()
-            .await;
+        let run = Run::from_to(bundle.path(), &server.url("/content/x"));
+        let ran = run.run().await;
         ran.succeeded();
         let line = format!("{how}: {digest}, {} bytes of tar", tar.len());
-        assert!(ran.stderr.contains(&line), "{}", ran.stderr);
+        assert_has(&ran.stderr, &line);
         let stored = receiver.store.get(&digest, &Limits::default()).unwrap();
         assert_eq!(*stored, wanted);
         assert_eq!(receiver.kept(), (1, 0));
     }
     let head = &server.seen()[0];
     let trailer = "Content-Digest, Rukpak-Content-Digest, Rukpak-Content-Size";
-    assert_eq!(head.header("content-type"), Some("application/gzip"));
-    assert_eq!(head.header("transfer-encoding"), Some("chunked"));
-    assert_eq!(head.header("trailer"), Some(trailer));
-    assert_eq!(head.header("authorization"), None);
+    for (name, value) in tests::rows![
+        "content-type" => Some("application/gzip");
+        "transfer-encoding" => Some("chunked");
+        "trailer" => Some(trailer);
+        "authorization" => None;
+    ] {
+        assert_eq!(head.header(name), value);
+    }
 }
 
 // parity: rukpak-23
@@ -190,10 +172,8 @@ async fn sigterm_ends_a_delivery_at_once_with_a_message() {
         .unwrap();
     let mut lines = tokio::io::BufReader::new(child.stderr.take().unwrap()).lines();
     let started = lines.next_line().await.unwrap().unwrap();
-    assert!(
-        started.starts_with("unpack: sending 4 files of "),
-        "{started}"
-    );
+    let start = "unpack: sending 4 files of ";
+    assert!(started.starts_with(start), "{started}");
     let pid = child.id().unwrap().to_string();
     let killed = Command::new("kill").args(["-TERM", &pid]).status();
     assert!(killed.await.unwrap().success());

@@ -1,9 +1,6 @@
 //! Certificates of receivers.
 
-use tests::{Authority, Cell, Values, table};
-use unpacker::wire::Terms;
-
-use crate::{bundle, command::Run, receiver::Receiver};
+use crate::*;
 
 #[tokio::test]
 async fn only_certificates_of_trusted_authorities_are_accepted() {

@@ -1,19 +1,6 @@
 //! Uploads: claims and content, true, false and malformed, whole and in part.
 
-use std::time::Duration;
-
-use tests::{Cell, Values, gzip, table};
-use unpacker::{
-    Digest, Limits,
-    wire::{Accepted, Claims, Demand, Problem, Terms},
-};
-
-use crate::{
-    bundle, content, large,
-    receiver::Receiver,
-    senders::{End, Sender},
-    tar,
-};
+use crate::*;
 
 fn small() -> Vec<u8> {
     tar(&content(bundle().path())).0
@@ -25,12 +12,11 @@ fn terms(settings: &Cell) -> Terms {
     for word in settings.words() {
         let (name, value) = word.split_once('=').unwrap_or((word, ""));
         let milliseconds = || Duration::from_millis(value.parse().unwrap());
+        let limits = &mut terms.options.limits;
         match name {
             "kind" => terms.demand = Demand::Nothing,
             "limit" => {
-                terms.options.limits.total = 1 << 20;
-                terms.options.limits.file = 1 << 20;
-                terms.options.limits.entries = 100;
+                (limits.total, limits.file, limits.entries) = (1 << 20, 1 << 20, 100);
             }
             "idle" => terms.idle = milliseconds(),
             "total" => terms.total = milliseconds(),
@@ -76,11 +62,10 @@ async fn upload(terms: Terms, settings: &Cell, body: &Cell, changes: &Cell) -> S
         assert_eq!(sent.unwrap().0, 201);
     }
     let before = receiver.kept();
-    let sender = if settings.has("bare") {
-        Sender::new(body.bytes())
-    } else {
-        Sender::claiming(body.bytes(), tar)
-    };
+    let mut sender = Sender::claiming(body.bytes(), tar);
+    if settings.has("bare") {
+        sender = Sender::new(body.bytes());
+    }
     let sender = sender.changed(changes);
     match sender.clone().send(&receiver).await {
         Some((status, text)) => {
@@ -116,32 +101,25 @@ fn values() -> Values {
         body: Some(Digest::of(&other)),
         ..Claims::default()
     };
-    let other_digest = claims.to_headers()["content-digest"]
-        .to_str()
-        .unwrap()
-        .to_owned();
+    let other_digest = claims.to_headers()["content-digest"].clone();
     let link = |kind, path| gzip(&[entry(kind, path, 0), vec![0; 1024]].concat());
     let accepted = format!("{} {}", Digest::of(&tar), tar.len());
+    let zeros = [entry(b'0', "manifests/zeros", 1 << 33), vec![0; 8 << 20]].concat();
     let cut = [1, 2, 9, 20, gz.len() / 2, gz.len() - 9, gz.len() - 1];
-    let values = cut
-        .iter()
-        .zip(1..)
-        .fold(Values::default(), |values, (length, number)| {
-            values.with(&format!("cut-{number}"), &gz[..*length])
-        });
+    let mut values = Values::default();
+    for (length, number) in cut.into_iter().zip(1..) {
+        values = values.with(&format!("cut-{number}"), &gz[..length]);
+    }
     values
         .with("accepted", accepted)
         .with("digest", Digest::of(&tar).to_string())
         .with("other-expected", Digest::of(b"other").to_string())
         .with("other", other)
-        .with("other-digest", other_digest)
+        .with("other-digest", other_digest.as_bytes())
         .with("zero", "0")
         .with("nothing", gzip(&[0; 1024]))
         .with("x", gzip(&[b'x'; 2000]))
-        .with(
-            "bomb",
-            gzip(&[entry(b'0', "manifests/zeros", 1 << 33), vec![0; 8 << 20]].concat()),
-        )
+        .with("bomb", gzip(&zeros))
         .with("empty-gz", gzip(b""))
         .with("path-out", link(b'0', "../../etc/passwd"))
         .with("absolute", link(b'0', "/etc/passwd"))
@@ -273,11 +251,8 @@ async fn uploads_that_break_off_or_stall_leave_nothing() {
 #[tokio::test]
 async fn hanging_uploads_do_not_block_others() {
     let (body, tar) = large_upload();
-    let terms = Terms {
-        idle: Duration::from_secs(30),
-        total: Duration::from_secs(20),
-        ..Terms::default()
-    };
+    let mut terms = Terms::default();
+    (terms.idle, terms.total) = (Duration::from_secs(30), Duration::from_secs(20));
     let receiver = Receiver::new(terms, None).await;
     let whole = Sender::claiming(body, &tar);
     let mut stopped = whole.clone();
@@ -297,11 +272,10 @@ async fn hanging_uploads_do_not_block_others() {
 #[tokio::test]
 async fn damaged_content_is_replaced_by_the_next_upload() {
     let tar = small();
-    for demand in [Demand::Claims, Demand::Nothing] {
-        let sender = match demand {
-            Demand::Claims => Sender::claiming(gzip(&tar), &tar),
-            Demand::Nothing => Sender::new(gzip(&tar)),
-        };
+    for (demand, sender) in [
+        (Demand::Claims, Sender::claiming(gzip(&tar), &tar)),
+        (Demand::Nothing, Sender::new(gzip(&tar))),
+    ] {
         let terms = Terms {
             demand,
             ..Terms::default()
@@ -328,29 +302,17 @@ async fn uploads_may_have_a_length_and_a_top_directory() {
     };
     let receiver = Receiver::new(terms, None).await;
     let bundle = bundle();
-    let packed = std::process::Command::new("tar")
-        .args([
-            "czf",
-            "-",
-            "--exclude=etc",
-            "--transform=s,^\\.,bundle,",
-            "-C",
-        ])
-        .arg(bundle.path())
-        .arg(".")
-        .output()
-        .unwrap();
-    let client = unpacker::web::Client::with_proxies(
-        &unpacker::access::Trust::default(),
-        &unpacker::web::Patience::default(),
-        &unpacker::web::Proxies::default(),
-    );
-    let mut request = unpacker::web::Request::get(receiver.url().parse().unwrap());
-    request.method = http::Method::PUT;
-    request.body = Some(packed.stdout.into());
+    let command = "tar czf - --exclude=etc --transform='s,^\\.,bundle,' .";
+    let mut shell = Command::new("sh");
+    shell.args(["-c", command]).current_dir(bundle.path());
+    let packed = shell.output().await.unwrap().stdout;
+    let (trust, patience) = (Trust::default(), Patience::default());
+    let client = Client::with_proxies(&trust, &patience, &Proxies::default());
+    let mut request = web::Request::get(receiver.url().parse().unwrap());
+    (request.method, request.body) = (http::Method::PUT, Some(packed.into()));
     let response = client.unwrap().send(&request).await.unwrap();
     assert_eq!(response.status, 201);
-    let accepted: Accepted =
-        serde_json::from_slice(&response.bytes(1 << 16).await.unwrap()).unwrap();
+    let answer = response.bytes(1 << 16).await.unwrap();
+    let accepted: Accepted = serde_json::from_slice(&answer).unwrap();
     assert_eq!(accepted.digest, tar(&content(bundle.path())).1.to_string());
 }

@@ -1,13 +1,6 @@
 //! Registries that lie about their images.
 
-use serde_json::{Value, json};
-use tests::{Cell, Values, noise, table};
-use unpacker::{Options, fetch::Progress, image};
-
-use crate::{
-    images::{INDEX, LAYER, MANIFEST, Registry, Store, descriptor, digest, layer},
-    outcome, pull, source,
-};
+use crate::*;
 
 /// An artifact of one file.
 fn artifact(title: &str, kind: &str, bytes: &[u8]) -> Store {
@@ -68,11 +61,10 @@ fn store(name: &str) -> Store {
         "noise" => Store::image(&[noise(1, 5000)]),
         "artifact" => artifact("manifests/a.yaml", "application/yaml", b"kind: A"),
         "artifact, layer" => artifact("a.yaml", LAYER, b"kind: A"),
-        "artifact, archive" => artifact(
-            "bundle.tar.gz",
-            LAYER,
-            &layer(&[("b/manifests/a.yaml", b"1")]),
-        ),
+        "artifact, archive" => {
+            let archive = layer(&[("b/manifests/a.yaml", b"1")]);
+            artifact("bundle.tar.gz", LAYER, &archive)
+        }
         "artifact, path out" => artifact("../../etc/passwd", "text/plain", b"x"),
         "artifact, long path" => artifact(&"d/".repeat(600), "text/plain", b"x"),
         _ => panic!("{name}"),
@@ -118,16 +110,12 @@ async fn images_are_taken_only_if_they_are_what_their_digests_say() {
         long path        | artifact, long path | | | LimitExceeded*
     ";
     table::check(rows, &values, async |[name, first, second]: &[Cell; 3]| {
-        let mut store = store(name.raw());
-        for edit in [first, second]
-            .into_iter()
-            .filter(|edit| !edit.raw().is_empty())
-        {
+        let (mut store, edits) = (store(name.raw()), [first, second].into_iter());
+        for edit in edits.filter(|edit| !edit.raw().is_empty()) {
             change(&mut store, edit);
         }
-        Registry::but(store, "", &Values::default())
-            .pulled(&Registry::access())
-            .await
+        let registry = Registry::honest(store);
+        registry.pulled(&Registry::access()).await
     })
     .await;
 }
@@ -137,17 +125,17 @@ async fn manifests_are_what_was_pinned_or_stated() {
     let (store, other) = (Store::small(), Store::image(&[layer(&[])]));
     let pinned = digest(&other.manifests["v1"].1);
     let (kind, body) = store.manifests["v1"].clone();
+    let mismatch = |found: String, digest: &str| {
+        assert!(found.starts_with("ContentMismatch"), "{found}");
+        assert_has(&found, digest);
+    };
     let mut lying = store.clone();
-    lying
-        .manifests
-        .insert(pinned.clone(), (kind.clone(), body.clone()));
-    let registry = Registry::but(lying, "", &Values::default());
+    let manifest = (kind.clone(), body.clone());
+    lying.manifests.insert(pinned.clone(), manifest);
+    let registry = Registry::honest(lying);
     let image = registry.image(&format!("app@{pinned}"));
     let found = outcome(pull(&image, &Registry::access()).await);
-    assert!(
-        found.starts_with("ContentMismatch") && found.contains(&pinned),
-        "{found}"
-    );
+    mismatch(found, &pinned);
 
     let values = Values::default()
         .with("pinned", pinned)
@@ -156,8 +144,7 @@ async fn manifests_are_what_was_pinned_or_stated() {
     let rules =
         "/manifests/ => 200; Content-Type: {kind}; Docker-Content-Digest: {pinned} << {body}";
     let registry = Registry::but(store, rules, &values);
-    let found = registry.pulled(&Registry::access()).await;
-    assert!(found.starts_with("ContentMismatch"), "{found}");
+    mismatch(registry.pulled(&Registry::access()).await, "");
 
     // An index that contains itself would need a digest of itself.
     let promised = digest(b"any");
@@ -166,13 +153,8 @@ async fn manifests_are_what_was_pinned_or_stated() {
     let mut store = Store::default();
     store.manifest("v1", &index);
     store.manifest(&promised, &index);
-    let found = Registry::but(store, "", &Values::default())
-        .pulled(&Registry::access())
-        .await;
-    assert!(
-        found.starts_with("ContentMismatch") && found.contains(&promised),
-        "{found}"
-    );
+    let registry = Registry::honest(store);
+    mismatch(registry.pulled(&Registry::access()).await, &promised);
 }
 
 #[tokio::test]
@@ -184,8 +166,7 @@ async fn platforms_are_chosen_and_attestations_are_not() {
         ("linux/amd64", "amd"),
         ("unknown/unknown", "none"),
     ] {
-        let file = layer(&[("manifests/a.yaml", text.as_bytes())]);
-        let one = Store::image(&[file]);
+        let one = Store::image(&[layer(&[("manifests/a.yaml", text.as_bytes())])]);
         let mut entry = descriptor(MANIFEST, &one.manifests["v1"].1);
         let (os, architecture) = platform.split_once('/').unwrap();
         entry["platform"] = json!({"os": os, "architecture": architecture});
@@ -197,7 +178,7 @@ async fn platforms_are_chosen_and_attestations_are_not() {
         "v1",
         &json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": entries}),
     );
-    let registry = Registry::but(store, "", &Values::default());
+    let registry = Registry::honest(store);
     for (platform, expected) in [
         (None, "manifests/a.yaml=amd"),
         (Some("linux/arm64"), "manifests/a.yaml=arm"),
@@ -210,10 +191,8 @@ async fn platforms_are_chosen_and_attestations_are_not() {
         if let Ok(fetched) = &fetched {
             // What the tag named, and not what was chosen.
             let named = named["digest"].as_str().unwrap();
-            assert_eq!(
-                fetched.resolved.to_string(),
-                registry.image(&format!("app@{named}"))
-            );
+            let pinned = registry.image(&format!("app@{named}"));
+            assert_eq!(fetched.resolved.to_string(), pinned);
             assert_eq!(fetched.digest.unwrap().to_string(), named);
         }
         let found = outcome(fetched);

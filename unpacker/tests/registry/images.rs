@@ -1,14 +1,6 @@
 //! Images made in memory, and the registry that serves them.
 
-use std::{collections::BTreeMap, io::Write as _, sync::LazyLock};
-
-use flate2::{Compression, write::GzEncoder};
-use serde_json::{Value, json};
-use unpacker::{Access, Digest};
-
-use tests::{Answer, Authority, Port, Received, Script, ScriptedServer, Values};
-
-use crate::{outcome, pull, trusting};
+use crate::*;
 
 pub(crate) const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 pub(crate) const INDEX: &str = "application/vnd.oci.image.index.v1+json";
@@ -51,13 +43,12 @@ impl Store {
         let mut store = Self::default();
         let config = json!({"os": "linux", "architecture": "amd64", "config": {"Labels": {}}});
         let config = store.blob(config.to_string().into_bytes(), CONFIG);
-        let layers: Vec<_> = layers
-            .iter()
-            .map(|bytes| store.blob(bytes.clone(), LAYER))
-            .collect();
-        let manifest =
-            json!({"schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": layers});
-        store.manifest("v1", &manifest);
+        let layers = layers.iter().map(|bytes| store.blob(bytes.clone(), LAYER));
+        let layers: Vec<_> = layers.collect();
+        store.manifest(
+            "v1",
+            &json!({"schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": layers}),
+        );
         store
     }
 
@@ -107,12 +98,8 @@ impl Store {
                 ("Docker-Content-Digest", &digest(bytes)),
                 ("Content-Length", &length),
             ];
-            let body = if seen.method == "HEAD" {
-                &[][..]
-            } else {
-                bytes
-            };
-            return Answer::of("200", &headers, body);
+            let is_head = seen.method == "HEAD";
+            return Answer::of("200", &headers, if is_head { b"" } else { bytes });
         }
         if seen.target.contains("/blobs/")
             && let Some(bytes) = self.blobs.get(name)
@@ -133,10 +120,13 @@ impl Registry {
     /// A registry that has a store, apart from requests with a rule.
     pub(crate) fn but(store: Store, rules: &str, values: &Values) -> Self {
         let values = values.clone().with("top", store.top().unwrap_or_default());
-        Self::on(
-            Port::take(),
-            Script::before(rules, &values, move |seen| store.answer(seen)),
-        )
+        let script = Script::before(rules, &values, move |seen| store.answer(seen));
+        Self::on(Port::take(), script)
+    }
+
+    /// An honest registry that has a store.
+    pub(crate) fn honest(store: Store) -> Self {
+        Self::but(store, "", &Values::default())
     }
 
     pub(crate) fn on(port: Port, script: Script) -> Self {

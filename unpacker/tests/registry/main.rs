@@ -1,7 +1,12 @@
 //! Registries: real ones, hostile ones, and ones on bad days.
 
-// clippy.toml allows these in functions marked as tests, and not in what the tests share.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
+// clippy.toml allows the first ones in functions marked as tests, and not in what the tests share.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::wildcard_imports
+)]
 
 mod attacks;
 mod images;
@@ -11,18 +16,24 @@ mod real;
 mod tokens;
 mod transfers;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use std::{collections::BTreeMap, io::Write as _, sync::LazyLock, thread};
 
-use tests::chain;
-use unpacker::{
-    Access, Error, Options,
-    access::{Trust, Verify},
-    fetch::{Fetched, Progress},
-    image,
-    registry::Credentials,
-    source::Image,
-    web::Patience,
+use flate2::{Compression, write::GzEncoder};
+use manifests::content::{Builder, Content, Limits};
+use serde_json::{Value, json};
+use tests::{
+    Answer, Auth, Authority, Cell, OWNER, Port, Received, Script, ScriptedServer, TENANT,
+    TokenServer, Values, assert_has, chain, counted, docker_config, noise, table,
 };
+use unpacker::fetch::{Fetched, Progress};
+use unpacker::registry::{BundleImage, Credentials, Mirrors, push};
+use unpacker::{
+    Access, Digest, Error, Options, Source, access::Verify, image, source::Image, web::Patience,
+};
+
+use images::{INDEX, LAYER, MANIFEST, Registry, Store, descriptor, digest, layer};
+use real::{bundle, pushed};
 
 /// As many tries as by default, without the waits between them.
 fn brisk() -> Patience {
@@ -37,25 +48,19 @@ fn brisk() -> Patience {
 
 /// For a registry that speaks plain HTTP.
 fn plain() -> Access {
-    Access {
-        trust: Trust {
-            verify: Verify::Never,
-            ..Trust::default()
-        },
-        ..trusting(String::new())
-    }
+    let mut access = trusting(String::new());
+    access.trust.verify = Verify::Never;
+    access
 }
 
 /// For a registry with a certificate of these authorities.
 fn trusting(roots: String) -> Access {
-    Access {
-        trust: Trust {
-            roots,
-            ..Trust::default()
-        },
+    let mut access = Access {
         patience: brisk(),
         ..Access::default()
-    }
+    };
+    access.trust.roots = roots;
+    access
 }
 
 fn with(access: Access, docker_config: &str) -> Access {
@@ -82,17 +87,13 @@ fn outcome(result: Result<Fetched, Error>) -> String {
     let content = match result.and_then(|fetched| fetched.tree.into_content()) {
         Ok(content) => content,
         Err(error) => {
-            let kind = if error.is_terminal() {
-                "terminal"
-            } else {
-                "transient"
-            };
+            let kind = ["transient", "terminal"][usize::from(error.is_terminal())];
             return format!("{}, {kind}: {}", error.reason(), chain(&error));
         }
     };
     let files = content.files().map(|(path, file)| {
         let text = String::from_utf8_lossy(&file.bytes);
-        format!("{path}={}", text.chars().take(20).collect::<String>())
+        format!("{path}={text:.20}")
     });
     files.collect::<Vec<_>>().join(" ")
 }

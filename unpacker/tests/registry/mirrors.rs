@@ -1,21 +1,13 @@
 //! Images from mirrors.
 
-use tests::{Cell, Registry, Values, table};
-use unpacker::{
-    Access, image,
-    registry::{
-        Mirrors,
-        mirrors::{Mirror, Pull, Rule},
-    },
-};
+use crate::*;
+use tests::Registry;
 
-use crate::{outcome, plain, pull, real::pushed, source, trusting};
-
-/// Nobody listens there.
-const NOWHERE: &str = "127.0.0.1:1";
-
-fn once(access: Access, mirrors: Mirrors) -> Access {
-    let mut access = Access { mirrors, ..access };
+/// Access without authorities, and with a rule for `source.example/org`.
+fn ruled(settings: &str) -> Access {
+    let conf = format!("[[registry]]\nprefix = \"source.example/org\"\n{settings}");
+    let mut access = trusting(String::new());
+    access.mirrors = Mirrors::from_registries_conf(&conf).unwrap();
     access.patience.tries = 1;
     access
 }
@@ -23,13 +15,11 @@ fn once(access: Access, mirrors: Mirrors) -> Access {
 #[tokio::test]
 async fn mirrors_are_asked_in_their_order() {
     let (empty, full) = (Registry::plain(), Registry::plain());
-    let digest = pushed(&full.image("copies/app:v1"), &plain())
-        .await
-        .unwrap();
+    let digest = pushed(&full.image("copies/app:v1"), &plain()).await;
     let values = Values::default()
         .with("empty", empty.image("copies"))
         .with("full", full.image("copies"))
-        .with("digest", &*digest)
+        .with("digest", digest.unwrap())
         .with("zero", "0");
     let rows = "
         # mirrors, image, the resolved image or the error
@@ -40,30 +30,27 @@ async fn mirrors_are_asked_in_their_order() {
         tag, digests   | {full}=digests | source.example/org/app:v1 | RegistryBlocked, *may not be pulled*
         digest, digests | {full}=digests | source.example/org/app@{digest} | source.example/org/app@{digest}
         other digest   | {full} | source.example/org/app@sha256:{zero*64} | NotFound, *
+        no certificate | {full}=secure | source.example/org/app:v1 | NotTLS, *
     ";
     table::check(rows, &values, async |[mirrors, image]: &[Cell; 2]| {
-        let mirrors = mirrors.text();
-        let mirrors = mirrors.split(' ').map(|mirror| Mirror {
-            location: mirror.trim_end_matches("=digests").to_owned(),
-            pull: if mirror.ends_with("=digests") {
-                Pull::Digests
+        let mut settings = "blocked = true\n".to_owned();
+        for mirror in mirrors.text().split(' ') {
+            let (location, kind) = mirror.split_once('=').unwrap_or((mirror, ""));
+            let pull = if kind == "digests" {
+                "digest-only"
             } else {
-                Pull::All
-            },
-            insecure: false,
-        });
-        let rule = Rule {
-            source: "source.example/org".to_owned(),
-            mirrors: mirrors.collect(),
-            blocked: true,
-            ..Rule::default()
-        };
-        let access = once(plain(), Mirrors::new([rule]).unwrap());
-        match pull(&image.text(), &access).await {
+                "all"
+            };
+            let insecure = kind != "secure";
+            settings.extend([
+                format!("[[registry.mirror]]\nlocation = \"{location}\"\n"),
+                format!("pull-from-mirror = \"{pull}\"\ninsecure = {insecure}\n"),
+            ]);
+        }
+        let (access, image) = (ruled(&settings), image.text());
+        match pull(&image, &access).await {
             Ok(fetched) => {
-                let resolved = image::resolve(&source(&image.text()), &access)
-                    .await
-                    .unwrap();
+                let resolved = image::resolve(&source(&image), &access).await.unwrap();
                 let fetched = fetched.resolved.to_string();
                 assert_eq!(fetched, resolved.reference.to_string());
                 fetched
@@ -75,45 +62,15 @@ async fn mirrors_are_asked_in_their_order() {
 }
 
 #[tokio::test]
-async fn only_insecure_mirrors_are_trusted_without_a_certificate() {
-    let full = Registry::plain();
-    pushed(&full.image("copies/app:v1"), &plain())
-        .await
-        .unwrap();
-    for insecure in [true, false] {
-        let conf = format!(
-            "[[registry]]\nprefix = \"source.example/org\"\nlocation = \"{NOWHERE}\"\n\
-             [[registry.mirror]]\nlocation = \"{}\"\ninsecure = {insecure}\n",
-            full.image("copies")
-        );
-        let mirrors = Mirrors::from_registries_conf(&conf).unwrap();
-        let access = once(trusting(String::new()), mirrors);
-        let fetched = pull("source.example/org/app:v1", &access).await;
-        assert_eq!(fetched.is_ok(), insecure, "{:?}", fetched.map(drop));
-    }
-}
-
-#[tokio::test]
 async fn images_are_pushed_to_the_location_of_the_rule() {
     let real = Registry::plain();
-    let pushing = |settings: &str| {
-        let conf = format!("[[registry]]\nprefix = \"source.example/org/\"\n{settings}");
-        Access {
-            mirrors: Mirrors::from_registries_conf(&conf).unwrap(),
-            ..trusting(String::new())
-        }
-    };
-    let conf = format!("location = \"{}\"\ninsecure = true\n", real.image("real/"));
-    let digest = pushed("source.example/org/app:v1", &pushing(&conf))
-        .await
-        .unwrap();
-    pull(&real.image(&format!("real/app@{digest}")), &plain())
-        .await
-        .unwrap();
+    let place = format!("location = \"{}\"\ninsecure = true\n", real.image("real/"));
+    let image = "source.example/org/app:v1";
+    let digest = pushed(image, &ruled(&place)).await.unwrap();
+    let image = real.image(&format!("real/app@{digest}"));
+    pull(&image, &plain()).await.unwrap();
 
-    let blocked = pushing("blocked = true\n");
-    let error = pushed("source.example/org/app:v1", &blocked)
-        .await
-        .unwrap_err();
-    assert!(error.contains("may not be pushed"), "{error}");
+    let blocked = ruled("blocked = true\n");
+    let error = pushed("source.example/org/app:v1", &blocked).await;
+    assert_has(&error.unwrap_err(), "may not be pushed");
 }

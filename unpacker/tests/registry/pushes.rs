@@ -1,12 +1,6 @@
 //! Pushes to registries, and the locations of uploads.
 
-use tests::{Cell, Values, table};
-use unpacker::{Digest, registry::BundleImage};
-
-use crate::{
-    images::{Registry, Store},
-    real::{bundle, pushed},
-};
+use crate::*;
 
 /// Rules of a registry that wants uploads at `/upload`, and has nothing yet.
 const EMPTY: &str = "POST => 202; Location: /upload?state=1 && PUT => 201";
@@ -29,9 +23,8 @@ async fn blobs_are_pushed_once_and_the_manifest_last() {
     }
     assert_eq!(manifest.target, "/v2/org/bundle/manifests/v1");
     assert_eq!(Digest::of(&manifest.body).to_string(), digest);
-    let text = String::from_utf8_lossy(&config.body);
     let label = "\"operators.operatorframework.io.bundle.manifests.v1\":\"manifests/\"";
-    assert!(text.contains(label), "{text}");
+    assert_has(&String::from_utf8_lossy(&config.body), label);
 
     let mut store = Store::default();
     for put in [layer, config] {

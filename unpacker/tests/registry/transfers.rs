@@ -1,19 +1,6 @@
 //! Slow, broken and redirected connections, and busy registries.
 
-use std::{
-    thread,
-    time::{Duration, Instant},
-};
-
-use tests::{
-    Answer, Cell, OWNER, Port, Script, ScriptedServer, Values, docker_config, noise, table,
-};
-use unpacker::{Access, Options, Source, fetch::Progress, image, web::Patience};
-
-use crate::{
-    images::{MANIFEST, Registry, Store, digest, layer},
-    outcome, plain, pull, source, with,
-};
+use crate::*;
 
 /// A layer that is large enough to be cut, and the content of its file.
 fn large() -> (Vec<u8>, Vec<u8>) {
@@ -84,11 +71,8 @@ async fn transfers_are_resumed_retried_and_bounded() {
     });
     let rows = rows.replace("STEPS", &steps.concat());
     table::check(&rows, &values, async |[rules, time]: &[Cell; 2]| {
-        let registry = Registry::but(
-            Store::image(std::slice::from_ref(&bytes)),
-            rules.raw(),
-            rules.values(),
-        );
+        let store = Store::image(std::slice::from_ref(&bytes));
+        let registry = Registry::but(store, rules.raw(), rules.values());
         let mut access = Registry::access();
         if !time.raw().is_empty() {
             access.patience.total = Duration::from_millis(time.raw().parse().unwrap());
@@ -103,11 +87,8 @@ async fn transfers_are_resumed_retried_and_bounded() {
             }
             Err(error) => outcome(Err(error)),
         };
-        assert!(
-            start.elapsed() < Duration::from_secs(15),
-            "{:?}",
-            start.elapsed()
-        );
+        let took = start.elapsed();
+        assert!(took < Duration::from_secs(15), "{took:?}");
         if rules.raw().starts_with("GET => 429") {
             assert_eq!(registry.0.seen().len(), access.patience.tries as usize);
         }
@@ -123,18 +104,11 @@ async fn credentials_are_not_sent_to_the_storage_of_a_registry() {
     let values = values.with("storage", storage.0.host());
     let rules = "!authorization: => 401; WWW-Authenticate: Basic realm=x && {top} => 307; Location: https://{storage}/bucket/blob?signature=word";
     let registry = Registry::but(Store::image(&[large().0]), rules, &values);
-    let access = with(
-        Registry::access(),
-        &docker_config(&[(&registry.0.host(), OWNER)]),
-    );
-    assert!(
-        registry
-            .pulled(&access)
-            .await
-            .starts_with("manifests/a.bin=")
-    );
+    let config = docker_config(&[(&registry.0.host(), OWNER)]);
+    let found = registry.pulled(&with(Registry::access(), &config)).await;
+    assert!(found.starts_with("manifests/a.bin="), "{found}");
     let has_credentials = |server: &ScriptedServer| {
-        let has = |request: &tests::Received| request.header("authorization").is_some();
+        let has = |request: &Received| request.header("authorization").is_some();
         server.seen().iter().map(has).collect::<Vec<_>>()
     };
     assert_eq!(has_credentials(&storage.0), [false]);
@@ -143,18 +117,14 @@ async fn credentials_are_not_sent_to_the_storage_of_a_registry() {
 
 #[tokio::test]
 async fn many_layers_are_fetched_together_and_read_from_the_top() {
-    let layers: Vec<_> = (0..12u64)
-        .map(|number| {
-            let own = format!("manifests/{number:02}.bin");
-            let content = noise(number + 1, 400_000);
-            layer(&[
-                (own.as_str(), content.as_slice()),
-                ("manifests/shared.yaml", number.to_string().as_bytes()),
-            ])
-        })
-        .collect();
-    let registry = Registry::but(Store::image(&layers), "", &Values::default());
-    let fetched = crate::pull(&registry.image("app:v1"), &Registry::access()).await;
+    let layers: [_; 12] = std::array::from_fn(|number| {
+        let own = format!("manifests/{number:02}.bin");
+        let (content, text) = (noise(number as u64 + 1, 400_000), number.to_string());
+        let shared = ("manifests/shared.yaml", text.as_bytes());
+        layer(&[(&*own, &*content), shared])
+    });
+    let registry = Registry::honest(Store::image(&layers));
+    let fetched = pull(&registry.image("app:v1"), &Registry::access()).await;
     let content = fetched.unwrap().tree.into_content().unwrap();
     assert_eq!(content.len(), 13);
     assert_eq!(content.read("manifests/shared.yaml").unwrap(), "11");
@@ -179,18 +149,12 @@ async fn timeout_is_that_of_all_layers_together() {
     let registry = Registry::on(Port::take(), script);
     let image = Source::Image(source(&registry.image("app:v1")));
     let fetch = async |seconds| {
-        let patience = Patience {
-            total: Duration::from_secs(seconds),
-            ..Registry::access().patience
-        };
-        let access = Access {
-            patience,
-            ..Registry::access()
-        };
+        let mut access = Registry::access();
+        access.patience.total = Duration::from_secs(seconds);
         unpacker::fetch(&image, &access, &Options::default(), &Progress::default()).await
     };
     let error = fetch(1).await.unwrap_err();
     assert_eq!((error.reason(), error.is_terminal()), ("TimedOut", false));
-    assert!(error.to_string().contains("--timeout"), "{error}");
+    assert_has(&error.to_string(), "--timeout");
     assert!(fetch(60).await.is_ok());
 }

@@ -1,18 +1,4 @@
-use std::{
-    ffi::OsStr,
-    fs,
-    os::unix::{
-        ffi::OsStrExt,
-        fs::{PermissionsExt, symlink},
-        net::UnixListener,
-    },
-    process::Command,
-};
-
-use tests::write;
-use unpacker::{Limits, Options, Selection, Unpacked, open};
-
-use crate::{chain, listed, outcome};
+use crate::*;
 
 #[test]
 fn links_fifos_and_sockets_are_recorded_and_never_opened() {
@@ -21,12 +7,16 @@ fn links_fifos_and_sockets_are_recorded_and_never_opened() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
     write(root, "manifests/csv.yaml", "csv");
-    symlink(outside.path().join("secret"), root.join("leak")).unwrap();
-    symlink(outside.path(), root.join("outside")).unwrap();
-    symlink(".", root.join("loop")).unwrap();
-    symlink("loop2", root.join("loop2")).unwrap();
-    symlink("nowhere", root.join("dangling")).unwrap();
-    symlink("manifests/csv.yaml", root.join("inside")).unwrap();
+    for (target, path) in tests::rows![
+        &*outside.path().join("secret") => "leak";
+        outside.path() => "outside";
+        ".".as_ref() => "loop";
+        "loop2".as_ref() => "loop2";
+        "nowhere".as_ref() => "dangling";
+        "manifests/csv.yaml".as_ref() => "inside";
+    ] {
+        symlink(target, root.join(path)).unwrap();
+    }
     let mkfifo = Command::new("mkfifo").arg(root.join("fifo")).status();
     assert!(mkfifo.unwrap().success());
     let _socket = UnixListener::bind(root.join("socket")).unwrap();
@@ -36,7 +26,7 @@ fn links_fifos_and_sockets_are_recorded_and_never_opened() {
     let skipped = content.assess().skipped;
     assert_eq!((skipped.symlinks, skipped.special), (6, 2));
     let found = outcome(open(&root.join("fifo"), &Options::default()));
-    assert!(found.contains("neither a folder nor a file"), "{found}");
+    assert_has(&found, "neither a folder nor a file");
     let linked = tempfile::tempdir().unwrap().path().with_extension("link");
     symlink(root, &linked).unwrap();
     let root = open(&linked, &Options::default()).unwrap().content;
@@ -55,10 +45,7 @@ fn names_that_are_no_text_are_refused_unless_they_are_not_selected() {
     let found = outcome(open(folder.path(), &Options::default()));
     let expected = "name \"bad\u{fffd}\" is not UTF-8; rename the file";
     assert!(found.contains(expected), "{found}");
-    let options = Options {
-        select: Selection::Only(vec!["manifests".to_owned()]),
-        ..Options::default()
-    };
+    let options = changed(|options| options.select = only(&["manifests"]));
     let found = outcome(open(folder.path(), &options));
     assert_eq!(found, "manifests/a +0 links");
 }
@@ -66,30 +53,18 @@ fn names_that_are_no_text_are_refused_unless_they_are_not_selected() {
 #[test]
 fn only_the_selected_part_of_a_checkout_is_looked_into() {
     let folder = tempfile::tempdir().unwrap();
-    for path in [
-        ".git/objects/aa/1",
-        "bundle/manifests/a",
-        "bundle/manifests/b/c",
-        "bundle/tests/d",
-        "go.mod",
-    ] {
+    let paths = ".git/objects/aa/1 bundle/manifests/a bundle/manifests/b/c bundle/tests/d go.mod";
+    for path in paths.split(' ') {
         write(folder.path(), path, path);
     }
-    let options = Options {
-        limits: Limits {
-            entries: 8, // five at the root and in bundle, three in manifests
-            ..Limits::default()
-        },
-        select: Selection::Only(vec!["bundle/manifests".to_owned()]),
-        ..Options::default()
-    };
-    let Unpacked {
-        content,
-        unselected,
-    } = open(folder.path(), &options).unwrap();
-    let paths: Vec<_> = content.files().map(|(path, _)| path).collect();
+    let options = changed(|options| {
+        options.limits.entries = 8; // five at the root and in bundle, three in manifests
+        options.select = only(&["bundle/manifests"]);
+    });
+    let found = open(folder.path(), &options).unwrap();
+    let paths: Vec<_> = found.content.files().map(|(path, _)| path).collect();
     assert_eq!(paths, ["bundle/manifests/a", "bundle/manifests/b/c"]);
-    assert_eq!(unselected, 3);
+    assert_eq!(found.unselected, 3);
 }
 
 #[test]
@@ -101,26 +76,19 @@ fn limits_hold_in_folders() {
         write(root, &format!("many/{number:02}"), "12345");
     }
     write(root, &format!("{}deep", "d/".repeat(40)), "");
-    let changes: [(Change, &str); 6] = [
-        (|_| {}, "d/d/"),
-        (|limits| limits.entries = 60, "more than 60 entries"),
-        (|limits| limits.depth = 20, "limit of 20 folders"),
-        (|limits| limits.path = 30, "limit of 30 bytes"),
-        (
-            |limits| limits.file = 4,
-            "file \"many/00\" is larger than the limit of 4 bytes",
-        ),
-        (
-            |limits| limits.total = 52,
-            "limit of 52 bytes (reached in \"many/10\")",
-        ),
+    let changes: [(Change, &str); 6] = tests::rows![
+        |_| {} => "d/d/";
+        |limits| limits.entries = 60 => "more than 60 entries";
+        |limits| limits.depth = 20 => "limit of 20 folders";
+        |limits| limits.path = 30 => "limit of 30 bytes";
+        |limits| limits.file = 4 => "file \"many/00\" is larger than the limit of 4 bytes";
+        |limits| limits.total = 52 => "limit of 52 bytes (reached in \"many/10\")";
     ];
     for (change, expected) in changes {
         let mut options = Options::default();
         options.limits.depth = 50;
         change(&mut options.limits);
-        let found = outcome(open(root, &options));
-        assert!(found.contains(expected), "{expected}: {found}");
+        assert_has(&outcome(open(root, &options)), expected);
     }
 }
 
@@ -136,11 +104,9 @@ fn an_unreadable_file_or_folder_is_named() {
         fs::set_permissions(&at, fs::Permissions::from_mode(0o700)).unwrap();
         if !may_read_all {
             let error = result.unwrap_err();
-            let expected = format!(
-                "failed to read \"{path}\"; check that it is still there and may be read: "
-            );
-            assert!(chain(&error).contains(&expected), "{}", chain(&error));
-            assert_eq!((error.reason(), error.is_terminal()), ("ReadFailed", false));
+            let problem = format!("failed to read \"{path}\"; check that it is still there");
+            assert_has(&chain(&error), &(problem + " and may be read: "));
+            assert_eq!(kind(&error), ("ReadFailed", false));
         }
     }
 }

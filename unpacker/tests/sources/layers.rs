@@ -4,25 +4,10 @@ mod limits;
 mod links;
 mod symlinks;
 
-use std::io::{self, Read};
-
-use manifests::content::Kind;
-use unpacker::{Options, Result, Selection, Tree, layers::Layers};
-
-use crate::{
-    chain,
-    raw::{Tar, gzip},
-};
-
-fn tar() -> Tar {
-    Tar::default()
-}
+use crate::*;
 
 fn options() -> Options {
-    Options {
-        select: Selection::Only(vec!["manifests".to_owned(), "app/metadata".to_owned()]),
-        ..Options::default()
-    }
+    changed(|options| options.select = only(&["manifests", "app/metadata"]))
 }
 
 fn push(layers: &mut Layers, layer: impl Read) -> Result<()> {
@@ -39,24 +24,19 @@ fn read(layers: &[Vec<u8>], options: &Options) -> Result<(Tree, usize)> {
 
 /// Paths with what the files hold, or the last hard link that leads nowhere, or the message.
 fn outcome(result: Result<(Tree, usize)>) -> String {
-    match result {
-        Ok((tree, _)) => {
-            let links = tree
-                .irregular()
-                .filter(|(_, entry)| entry.kind == Kind::HardLink);
-            if let Some((path, link)) = links.last() {
-                return format!("{path} is {link}");
-            }
-            let content = tree.into_content().unwrap();
-            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-            let files = content.files();
-            let files: Vec<_> = files
-                .map(|(path, file)| format!("{path}={}", text(&file.bytes)))
-                .collect();
-            files.join(" ")
-        }
-        Err(error) => chain(&error),
+    let tree = match result {
+        Ok((tree, _)) => tree,
+        Err(error) => return chain(&error),
+    };
+    let entries = tree.irregular();
+    let links = entries.filter(|(_, entry)| entry.kind == Kind::HardLink);
+    if let Some((path, link)) = links.last() {
+        return format!("{path} is {link}");
     }
+    let content = tree.into_content().unwrap();
+    let files = listed(&content).into_iter();
+    let files = files.map(|(path, text)| format!("{path}={text}"));
+    files.collect::<Vec<_>>().join(" ")
 }
 
 #[track_caller]
@@ -113,21 +93,13 @@ fn upper_layers_win_and_hide() {
     ] {
         assert_outcome(vec![upper, lower()], expected);
     }
-    let deleted_and_back = vec![
-        tar().file("manifests/a", "back"),
-        tar().file("manifests/.wh.a", ""),
-        lower(),
-    ];
-    assert_outcome(
-        deleted_and_back,
-        "app/metadata/m=3 manifests/a=back manifests/b/c=2",
-    );
-    let file_between = vec![
-        tar().with(b'5', "manifests/b/", b""),
-        tar().file("manifests/b", ""),
-        lower(),
-    ];
-    assert_outcome(file_between, "app/metadata/m=3 manifests/a=1");
+    for (upper, between, expected) in tests::rows![
+        tar().file("manifests/a", "back"), tar().file("manifests/.wh.a", "")
+            => "app/metadata/m=3 manifests/a=back manifests/b/c=2";
+        tar().with(b'5', "manifests/b/", b""), tar().file("manifests/b", "") => "app/metadata/m=3 manifests/a=1";
+    ] {
+        assert_outcome(vec![upper, between, lower()], expected);
+    }
 }
 
 #[test]
@@ -141,29 +113,15 @@ fn names_are_taken_from_the_root_of_the_image_and_never_from_above() {
         tar().entry(b'0', b"manifests/\xff", 0, b"") => "is not UTF-8; rename the file";
         tar().file("manifests/a\\b", "") => "contains a backslash";
         tar().file("../a", "") => "named with \"..\"; build the image again";
-        tar().file("etc/../../a", "") => "named with \"..\"";
-        tar().file("etc/../manifests/a", "") => "named with \"..\"";
-        tar().with(b'5', "..", b"") => "named with \"..\"";
         tar().pax(b'x', &[("path", "manifests\0/a")]).file("a", "") => "named with a zero byte";
         tar().file("manifests", "a file") => "manifests=a file";
         tar().file("./", "").file(".", "") => "the root of the image, and no folder";
         // whiteouts
         tar().file("manifests/.wh.", "") => "a whiteout of no name";
-        tar().file(".wh.", "") => "a whiteout of no name";
-        tar().file(".wh..", "") => "a whiteout of no name";
-        tar().file("etc/.wh...", "") => "a whiteout of no name";
         tar().file(".wh.manifests/a", "") => "below a whiteout";
-        tar().file("manifests/.wh.a/../b", "") => "named with \"..\"";
-        tar().file("../.wh.manifests", "") => "named with \"..\"";
         tar().file(&format!("manifests/{}", "d/".repeat(40)), "") => "limit of 32 folders";
-    ] {
-        assert_outcome(vec![layer], expected);
-    }
-}
 
-#[test]
-fn what_two_tools_would_read_differently_is_refused() {
-    for (layer, expected) in tests::rows![
+        // What two tools would read differently.
         tar().file("manifests/a", "1").file("manifests/a", "2") => "\"manifests/a\" appears twice; keep one";
         tar().file("etc/a", "1").file("etc/a", "2") => "";
         tar().with(b'5', "manifests/", b"").with(b'5', "manifests/", b"").file("manifests/a", "1") => "manifests/a=1";
@@ -190,35 +148,22 @@ fn what_two_tools_would_read_differently_is_refused() {
 fn irregular_entries_are_recorded_unless_hidden() {
     let mut sparse = tar().entry(b'S', b"etc/sparse", 512, b"");
     sparse.0[482] = 1;
-    let sum: u32 = (0..512)
-        .map(|at| {
-            if (148..156).contains(&at) {
-                32
-            } else {
-                u32::from(sparse.0[at])
-            }
-        })
-        .sum();
-    sparse.0[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+    mend(&mut sparse.0);
     for more in [1, 0] {
         let mut map = [0; 512];
         map[504] = more;
         sparse.0.extend(map);
     }
     sparse.0.extend([b'x'; 512]);
+    let capability = ("SCHILY.xattr.security.capability", "=");
+    let notes = [("GNU.sparse.major", "1"), capability];
     let outside = sparse
         .with(b'3', "dev/null", b"")
         .with(b'4', "dev/disk", b"")
         .with(b'6', "run/pipe", b"")
         .with(b'2', "lib", b"")
         .with(b'V', "etc/volume", b"12345")
-        .pax(
-            b'x',
-            &[
-                ("GNU.sparse.major", "1"),
-                ("SCHILY.xattr.security.capability", "="),
-            ],
-        )
+        .pax(b'x', &notes)
         .file("usr/holes", "12345");
     let (tree, unselected) = read(&[outside.file("manifests/a", "1").end()], &options()).unwrap();
     assert_eq!((tree.len(), unselected), (1, 7));
@@ -238,16 +183,13 @@ fn irregular_entries_are_recorded_unless_hidden() {
         let (tree, _) = read(&[upper.end(), lower().end()], &options()).unwrap();
         assert_eq!(tree.irregular().count(), 0);
     }
-    let unknown = || tar().with(b'V', "manifests/x", b"");
-    assert_outcome(vec![unknown()], "is of an unknown kind");
-    assert_outcome(vec![tar().file("manifests/.wh.x", ""), unknown()], "");
-}
-
-#[test]
-fn a_link_above_a_selected_directory_is_recorded() {
+    // A link above a selected directory.
     let (tree, unselected) = read(&[tar().with(b'2', "app", b"").end()], &options()).unwrap();
     let paths: Vec<_> = tree.irregular().map(|(path, _)| path).collect();
     assert_eq!((paths, unselected), (vec!["app"], 0));
+    let unknown = || tar().with(b'V', "manifests/x", b"");
+    assert_outcome(vec![unknown()], "is of an unknown kind");
+    assert_outcome(vec![tar().file("manifests/.wh.x", ""), unknown()], "");
 }
 
 #[test]
@@ -267,10 +209,7 @@ fn what_is_no_layer_is_called_what_it_is() {
         [tar().file("a", "").end(), tar().file("manifests/a", "").end()].concat() => "data follows the end marker";
     ] {
         let found = outcome(read(&[bytes], &options()));
-        assert!(
-            found.contains(expected),
-            "\n found {found}\nwanted {expected}"
-        );
+        assert_has(&found, expected);
     }
     let whole = zstd::encode_all(tar().file("manifests/a", "1").end().as_slice(), 3).unwrap();
     for end in 1..whole.len() {
@@ -307,12 +246,9 @@ fn streams_of_single_bytes_frames_and_members_are_read_alike() {
         [zstd(head), zstd(b""), skipped.clone(), zstd(tail)].concat(),
         [skipped.clone(), zstd(&tar), skipped].concat(),
     ] {
-        assert_eq!(
-            outcome(read(std::slice::from_ref(&layer), &options())),
-            plain
-        );
         let mut stack = Layers::new(&options()).unwrap();
         push(&mut stack, Dripping(layer.as_slice())).unwrap();
         assert_eq!(outcome(Ok(stack.finish())), plain);
+        assert_eq!(outcome(read(&[layer], &options())), plain);
     }
 }

@@ -1,16 +1,6 @@
 //! Images on disk that lie about themselves.
 
-use std::fs;
-
-use serde_json::{Value, json};
-use tempfile::TempDir;
-use tests::{Cell, Values, table};
-use unpacker::{Digest, Options, local, source::Local};
-
-use crate::{
-    chain,
-    raw::{Tar, gzip},
-};
+use crate::*;
 
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
@@ -40,12 +30,9 @@ impl Layout {
 
     /// An image of one layer.
     fn image(&self, layer: &[u8]) -> Value {
-        let config = self.blob(CONFIG, b"{}");
-        let layer = self.blob(LAYER, layer);
-        self.document(
-            MANIFEST,
-            &json!({"schemaVersion": 2, "config": config, "layers": [layer]}),
-        )
+        let (config, layer) = (self.blob(CONFIG, b"{}"), self.blob(LAYER, layer));
+        let manifest = json!({"schemaVersion": 2, "config": config, "layers": [layer]});
+        self.document(MANIFEST, &manifest)
     }
 
     fn document(&self, kind: &str, document: &Value) -> Value {
@@ -74,16 +61,11 @@ fn outcome(local: &Local, options: &Options) -> String {
 }
 
 fn layer() -> Vec<u8> {
-    gzip(&Tar::default().file("manifests/a", "1").end())
+    gzip(&tar().file("manifests/a", "1").end())
 }
 
 fn digest(descriptor: &Value) -> Digest {
     descriptor["digest"].as_str().unwrap().parse().unwrap()
-}
-
-#[track_caller]
-fn assert_contains(found: &str, expected: &str) {
-    assert!(found.contains(expected), "{expected} is not in {found}");
 }
 
 #[test]
@@ -93,12 +75,9 @@ fn blobs_that_differ_from_their_digests_are_refused() {
     layout.index(std::slice::from_ref(&image));
     assert_eq!(layout.read(), "manifests/a");
 
-    let config = layout.path(Digest::of(b"{}"));
-    let layer_path = layout.path(Digest::of(&layer()));
-    let manifest = layout.path(digest(&image));
-    let other = gzip(&Tar::default().file("manifests/b", "1").end());
+    let other = gzip(&tar().file("manifests/b", "1").end());
     let values = Values::default()
-        .with("manifest", fs::read(&manifest).unwrap())
+        .with("manifest", fs::read(layout.path(digest(&image))).unwrap())
         .with("layer", layer())
         .with("start", &other[..10])
         .with("other", other);
@@ -110,18 +89,20 @@ fn blobs_that_differ_from_their_digests_are_refused() {
         longer layer    | layer    | {layer}rubbish  | *bytes, and not*
     ";
     table::compare(rows, &values, |[blob, bytes]: &[Cell; 2]| {
-        let path = match blob.raw() {
-            "config" => &config,
-            "manifest" => &manifest,
-            _ => &layer_path,
+        let digest = match blob.raw() {
+            "config" => Digest::of(b"{}"),
+            "manifest" => digest(&image),
+            _ => Digest::of(&layer()),
         };
+        let path = &layout.path(digest);
         let right = fs::read(path).unwrap();
         fs::write(path, bytes.bytes()).unwrap();
         let found = layout.read();
+        // Neither a missing blob nor a directory in its place is read.
         fs::remove_file(path).unwrap();
-        assert_contains(&layout.read(), "which is not there; write the image again");
+        assert_has(&layout.read(), "which is not there; write the image again");
         fs::create_dir(path).unwrap();
-        assert_contains(&layout.read(), "which is no regular file");
+        assert_has(&layout.read(), "which is no regular file");
         fs::remove_dir(path).unwrap();
         fs::write(path, right).unwrap();
         found
@@ -137,7 +118,7 @@ fn an_index_that_names_itself_or_goes_on_and_on_is_refused() {
     let index = json!({"schemaVersion": 2, "manifests": [entry]}).to_string();
     fs::write(layout.path(own), index).unwrap();
     layout.index(std::slice::from_ref(&entry));
-    assert_contains(&layout.read(), "has the digest");
+    assert_has(&layout.read(), "has the digest");
 
     let mut entry = layout.image(&layer());
     for depth in 0..10 {
@@ -146,7 +127,7 @@ fn an_index_that_names_itself_or_goes_on_and_on_is_refused() {
         if depth < 4 {
             assert_eq!(found, "manifests/a", "{depth}");
         } else {
-            assert_contains(&found, "an index that names an index");
+            assert_has(&found, "an index that names an index");
         }
         entry = layout.document(INDEX, &json!({"schemaVersion": 2, "manifests": [entry]}));
     }
@@ -170,11 +151,11 @@ fn documents_that_are_too_large_or_none_are_refused() {
     });
     let large = layout.blob(MANIFEST, &vec![b' '; 5 << 20]);
     layout.index(&[large]);
-    assert_contains(&layout.read(), "larger than 4194304 bytes");
+    assert_has(&layout.read(), "larger than 4194304 bytes");
     let mut image = layout.image(&layer());
     image["mediaType"] = INDEX.into();
     layout.index(&[image]);
-    assert_contains(&layout.read(), "the manifest says to be");
+    assert_has(&layout.read(), "the manifest says to be");
 }
 
 /// A docker archive of one image whose parts can be replaced.
@@ -186,12 +167,12 @@ struct Saved {
 
 impl Saved {
     fn new() -> Self {
-        let layer = Tar::default().file("manifests/a", "1").end();
+        let layer = tar().file("manifests/a", "1").end();
         let config = json!({"rootfs": {"diff_ids": [Digest::of(&layer).to_string()]}});
         Self {
             manifest: json!([{"Config": "config.json", "RepoTags": null, "Layers": ["l/layer.tar"]}]),
             config,
-            files: Tar::default().with(b'0', "l/layer.tar", &layer),
+            files: tar().with(b'0', "l/layer.tar", &layer),
         }
     }
 
@@ -208,10 +189,9 @@ impl Saved {
     }
 
     fn bytes(self) -> Vec<u8> {
-        let files = self.files.file("config.json", &self.config.to_string());
-        files
-            .file("manifest.json", &self.manifest.to_string())
-            .end()
+        let [config, manifest] = [self.config, self.manifest].map(|json| json.to_string());
+        let files = self.files.file("config.json", &config);
+        files.file("manifest.json", &manifest).end()
     }
 }
 
@@ -267,15 +247,15 @@ fn docker_archives_refer_to_their_own_files_and_match_their_configuration() {
         saved.read()
     });
     let found = Saved::new().layers(&["l/layer.tar"; 300]).read();
-    assert_contains(&found, "has 300 layers, more than the limit");
+    assert_has(&found, "has 300 layers, more than the limit");
     let mut other = Saved::new();
     let name = format!("{}.json", Digest::of(b"").hex());
     other.manifest[0]["Config"] = name.as_str().into();
     other.files = other.files.file(&name, "{}");
-    assert_contains(&other.read(), "has the digest");
+    assert_has(&other.read(), "has the digest");
     let mut twice = Saved::new();
     twice.files = twice.files.file("l//layer.tar", "");
-    assert_contains(&twice.read(), "which stands twice in the archive");
+    assert_has(&twice.read(), "which stands twice in the archive");
 }
 
 #[test]
@@ -284,33 +264,24 @@ fn archives_of_images_are_bounded_and_leave_nothing_behind() {
     let spool = tempfile::tempdir().unwrap();
     let path = folder.path().join("docker.tar");
     fs::write(&path, gzip(&Saved::new().bytes())).unwrap();
-    let options = Options {
-        spool: Some(spool.path().to_owned()),
-        ..Options::default()
-    };
+    let options = changed(|options| options.spool = Some(spool.path().to_owned()));
     let archive = Local::DockerArchive(path.clone(), None);
     assert_eq!(outcome(&archive, &options), "manifests/a");
 
-    let bomb = gzip(&vec![0; 4 << 20]);
-    fs::write(&path, bomb.repeat(10)).unwrap();
-    let mut bounded = options.clone();
-    bounded.image.bytes = 8 << 20;
-    let found = outcome(&archive, &bounded);
-    assert_contains(&found, "more than 8388608 uncompressed bytes in its layers");
     let file = |tar: Tar, number: usize| tar.file(&number.to_string(), "");
-    let many = (0..10_001).fold(Tar::default(), file);
-    fs::write(&path, many.end()).unwrap();
-    let found = outcome(&archive, &options);
-    assert_contains(&found, "more than 10000 entries, which is no image");
-
-    assert_eq!(fs::read_dir(spool.path()).unwrap().count(), 0);
-    fs::write(&path, gzip(&Saved::new().bytes())).unwrap();
-    let nowhere = Options {
-        spool: Some(spool.path().join("none")),
-        ..options
-    };
-    let found = outcome(&archive, &nowhere);
-    assert_contains(&found, "failed to write to a temporary file in");
+    let many = (0..10_001).fold(tar(), file).end();
+    let (mut bounded, mut nowhere) = (options.clone(), options.clone());
+    bounded.image.bytes = 8 << 20;
+    nowhere.spool = Some(spool.path().join("none"));
+    for (bytes, options, expected) in tests::rows![
+        gzip(&vec![0; 4 << 20]).repeat(10), &bounded => "more than 8388608 uncompressed bytes in its layers";
+        many, &options => "more than 10000 entries, which is no image";
+        gzip(&Saved::new().bytes()), &nowhere => "failed to write to a temporary file in";
+    ] {
+        fs::write(&path, bytes).unwrap();
+        assert_has(&outcome(&archive, options), expected);
+        assert_eq!(fs::read_dir(spool.path()).unwrap().count(), 0);
+    }
 }
 
 #[test]
@@ -327,10 +298,8 @@ fn files_of_an_artifact_are_taken_under_their_titles() {
             file
         };
         let files = [titled(title, b"kind: A"), titled("b", &[0; 512])];
-        layout.index(&[layout.document(
-            MANIFEST,
-            &json!({"schemaVersion": 2, "artifactType": "application/x", "config": config, "layers": files}),
-        )]);
-        assert_contains(&layout.read(), found);
+        let manifest = json!({"schemaVersion": 2, "artifactType": "application/x", "config": config, "layers": files});
+        layout.index(&[layout.document(MANIFEST, &manifest)]);
+        assert_has(&layout.read(), found);
     }
 }

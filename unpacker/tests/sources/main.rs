@@ -1,7 +1,11 @@
 //! Folders and archives as strangers make them.
 
-// clippy.toml allows these in functions marked as tests, and not in what the tests share.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+// clippy.toml allows the first ones in functions marked as tests, and not in what the tests share.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::wildcard_imports
+)]
 
 mod archives;
 mod bombs;
@@ -11,10 +15,26 @@ mod irregular;
 mod layers;
 mod layouts;
 mod packing;
-mod raw;
 
-use tests::chain;
-use unpacker::{Content, Error, Unpacked};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::{
+    ffi::OsStr, fs, io, io::Read, os::unix::ffi::OsStrExt, os::unix::net::UnixListener,
+    process::Command,
+};
+
+use flate2::read::GzDecoder;
+use manifests::content::{File, Kind};
+use serde_json::{Value, json};
+use tar::Header;
+use tempfile::TempDir;
+use tests::{Cell, Values, assert_has, chain, fuzz::Random, gzip, table, write};
+use unpacker::{
+    Content, Digest, Error, Format, ImageLimits, Limits, Options, Result, Selection, Tree,
+    Unpacked, layers::Layers, local, oci, oci::Document, open, open_tree, pack, source::Local,
+    stream, stream_tree, strip_top_folder,
+};
+
+use bombs::{Counted, Endless};
 
 /// Paths and text, for comparing.
 fn listed(content: &Content) -> Vec<(&str, &str)> {
@@ -34,5 +54,94 @@ fn outcome(result: Result<Unpacked, Error>) -> String {
             format!("{} +{irregular} links", paths.join(" "))
         }
         Err(error) => chain(&error),
+    }
+}
+
+/// The default options, changed.
+fn changed(change: impl FnOnce(&mut Options)) -> Options {
+    let mut options = Options::default();
+    change(&mut options);
+    options
+}
+
+fn only(paths: &[&str]) -> Selection {
+    Selection::Only(paths.iter().map(|&path| path.to_owned()).collect())
+}
+
+fn kind(error: &Error) -> (&'static str, bool) {
+    (error.reason(), error.is_terminal())
+}
+
+/// A tar that grows entry by entry.
+#[derive(Debug, Clone, Default)]
+struct Tar(Vec<u8>);
+
+fn tar() -> Tar {
+    Tar::default()
+}
+
+/// Adds a link, whose target stands in an extended header.
+fn link(tar: Tar, kind: u8, name: &str, target: &str) -> Tar {
+    tar.pax(b'x', &[("linkpath", target)]).with(kind, name, b"")
+}
+
+/// Makes every block that still looks like a header pass its checksum.
+fn mend(bytes: &mut [u8]) {
+    for block in bytes.chunks_exact_mut(512) {
+        if block.get(257..262) == Some(b"ustar") {
+            block[148..156].fill(b' ');
+            let sum: u32 = block.iter().map(|byte| u32::from(*byte)).sum();
+            block[148..155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
+        }
+    }
+}
+
+impl Tar {
+    /// A header with any name, kind and size, and a body of any other size.
+    fn entry(mut self, kind: u8, name: &[u8], size: u64, body: &[u8]) -> Self {
+        let mut header = Header::new_ustar();
+        header.as_mut_bytes()[..name.len()].copy_from_slice(name);
+        header.as_mut_bytes()[156] = kind;
+        header.set_mode(0o644);
+        header.set_size(size);
+        header.set_cksum();
+        self.0.extend(header.as_bytes());
+        self.0.extend(body);
+        self.0.resize(self.0.len().next_multiple_of(512), 0);
+        self
+    }
+
+    /// A header and the body that it announces.
+    fn with(self, kind: u8, name: &str, body: &[u8]) -> Self {
+        self.entry(kind, name.as_bytes(), body.len() as u64, body)
+    }
+
+    /// A regular file.
+    fn file(self, name: &str, text: &str) -> Self {
+        self.with(b'0', name, text.as_bytes())
+    }
+
+    /// An extended header with these records.
+    fn pax(self, kind: u8, records: &[(&str, &str)]) -> Self {
+        let record = |(key, value): &(&str, &str)| {
+            let bare = key.len() + value.len() + 3;
+            let length = (bare..bare + 9)
+                .find(|length| length.to_string().len() + bare == *length)
+                .unwrap();
+            format!("{length} {key}={value}\n")
+        };
+        let body: String = records.iter().map(record).collect();
+        self.with(kind, "pax", body.as_bytes())
+    }
+
+    /// The bytes, without an end marker.
+    fn open(self) -> Vec<u8> {
+        self.0
+    }
+
+    /// The bytes, with an end marker.
+    fn end(mut self) -> Vec<u8> {
+        self.0.extend([0; 1024]);
+        self.0
     }
 }

@@ -1,16 +1,6 @@
 //! Bytes that are not those that were written.
 
-use std::{
-    fs,
-    io::{Read, Seek, SeekFrom},
-    path::Path,
-};
-
-use unpacker::{
-    Access, Digest, Format, Limits, Options, SkippedEntries, Source, Store, store::Error,
-};
-
-use crate::{assert_whole, content, file, fresh, listed, open, put, tree};
+use crate::*;
 
 /// Changes to the bytes of a file in place.
 const DAMAGES: [fn(&mut Vec<u8>); 5] = [
@@ -39,9 +29,7 @@ fn damaged_content_is_told_removed_and_can_be_stored_again() {
         for read in reads {
             let (folder, store) = fresh(1 << 20, 0);
             let folder = folder.path();
-            let source = Source::parse(&format!("https://h/b#{}", Digest::of(b"")), |_| false);
-            let (options, access) = (Options::default(), Access::default());
-            let key = store.key(&source.unwrap(), &options, &access).unwrap();
+            let key = key(&store, "b");
             let stored = put(&store, 1, 20_000);
             let none = SkippedEntries::default();
             store.remember(&key, &stored.digest, &none).unwrap();

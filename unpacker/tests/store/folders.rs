@@ -1,14 +1,6 @@
 //! The folder, and what else may be in it.
 
-use std::{
-    fs,
-    os::unix::fs::{MetadataExt, symlink},
-};
-
-use unpacker::{Content, Digest, Limits, Store, Tree, store::Budget};
-
-use crate::{assert_whole, fresh, listed, open, put};
-use tests::fuzz::Random;
+use crate::*;
 
 const BUDGET: Budget = Budget {
     disk: 1 << 20,
@@ -37,13 +29,14 @@ fn only_its_owner_may_look_into_a_store() {
 fn what_is_no_folder_or_belongs_to_others_is_refused_and_not_touched() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
-    fs::write(at("file"), "").unwrap();
-    fs::create_dir_all(at("theirs/content")).unwrap();
-    fs::write(at("theirs/content/mine.txt"), "mine").unwrap();
-    fs::create_dir_all(at("state")).unwrap();
-    fs::write(at("state/state"), "other").unwrap();
-    fs::create_dir_all(at("odd")).unwrap();
-    fs::write(at("odd/content"), "").unwrap();
+    for (path, text) in [
+        ("file", ""),
+        ("theirs/content/mine.txt", "mine"),
+        ("state/state", "other"),
+        ("odd/content", ""),
+    ] {
+        write(folder.path(), path, text);
+    }
     symlink("/nowhere/at/all", at("dangling")).unwrap();
     for (name, problem) in [
         ("file", "is not a folder"),
@@ -55,11 +48,9 @@ fn what_is_no_folder_or_belongs_to_others_is_refused_and_not_touched() {
         ("/proc/store", "failed to open the content store"),
     ] {
         let error = Store::open(&at(name), BUDGET).unwrap_err();
-        assert!(error.to_string().contains(problem), "{name}: {error}");
-        assert_eq!(
-            (error.reason(), error.is_terminal()),
-            ("StoreUnavailable", false)
-        );
+        assert_has(&error.to_string(), problem);
+        let kind = (error.reason(), error.is_terminal());
+        assert_eq!(kind, ("StoreUnavailable", false));
     }
     let mine = fs::read_to_string(at("theirs/content/mine.txt")).unwrap();
     assert_eq!(mine, "mine");
@@ -73,16 +64,12 @@ fn opening_sweeps_what_does_not_belong_and_leaves_what_is_being_written() {
     let name = Digest::of(b"").hex();
     let capital = format!("content/{}.tar", name.to_uppercase());
     let source = format!("sources/{name}");
-    for path in [
-        "mine.txt",
-        "tmp/left",
-        "content/foreign.txt",
-        &capital,
-        &source,
-    ] {
-        fs::write(root.join(path), "").unwrap();
+    for path in ["mine.txt", "tmp/left", "content/foreign.txt"] {
+        write(root, path, "");
     }
-    fs::write(root.join("tmp/busy"), "being written").unwrap();
+    write(root, &capital, "");
+    write(root, &source, "");
+    write(root, "tmp/busy", "being written");
     fs::create_dir(root.join("content/lost+found")).unwrap();
     let content = format!("../content/{name}.tar");
     for (target, link) in [
@@ -118,14 +105,9 @@ fn a_count_that_is_wrong_or_no_number_is_found_out_when_it_matters() {
     let root = folder.path();
     put(&store, 1, 50_000);
     let state = fs::read(root.join("state")).unwrap();
-    for digits in [
-        *b"99999999999999999999",
-        *b"00000000000000190000",
-        *b"xxxxxxxxxxxxxxxxxxxx",
-    ] {
-        let mut wrong = state.clone();
-        let at = wrong.len() - 20;
-        wrong[at..].copy_from_slice(&digits);
+    let nines = "9".repeat(20);
+    for digits in [&nines, "00000000000000190000", "xxxxxxxxxxxxxxxxxxxx"] {
+        let wrong = [&state[..state.len() - 20], digits.as_bytes()].concat();
         fs::write(root.join("state"), wrong).unwrap();
         put(&store, 2, 50_000);
         let sum = listed(root, "content").values().sum::<u64>();

@@ -1,13 +1,6 @@
 //! A disk that is full, or cannot be written: small ones of our own, in a mount namespace that ends with its process.
 
-use std::{fs, path::Path, process::Command};
-
-use unpacker::{
-    Limits, Store,
-    store::{Budget, Error},
-};
-
-use crate::{again, assert_whole, content, is_missing, is_root, listed, open, put, role, tree};
+use crate::*;
 
 /// Runs one test again, on a disk of 2 MiB of its own.
 fn on_a_small_disk(test: &str, then: &str) {
@@ -19,11 +12,9 @@ fn on_a_small_disk(test: &str, then: &str) {
 
 #[test]
 fn full_disk_is_reported_and_leaves_nothing_half_written() {
+    let name = "full::full_disk_is_reported_and_leaves_nothing_half_written";
     let Some((_, folder)) = role() else {
-        return on_a_small_disk(
-            "full::full_disk_is_reported_and_leaves_nothing_half_written",
-            "",
-        );
+        return on_a_small_disk(name, "");
     };
     let store = open(&folder, 1 << 30, 0);
     let mut held: Vec<_> = (0..3).map(|seed| put(&store, seed, 550_000)).collect();
@@ -31,8 +22,7 @@ fn full_disk_is_reported_and_leaves_nothing_half_written() {
     for size in [550_000, 3_000_000] {
         let error = store.put(&tree(9, size)).unwrap_err();
         assert!(matches!(error, Error::DiskFull { .. }), "{error:?}");
-        let remedy = "enlarge it or delete bundles";
-        assert!(error.to_string().contains(remedy), "{error}");
+        assert_has(&error.to_string(), "enlarge it or delete bundles");
         assert!(!error.is_terminal());
         assert_eq!(listed(&folder, "content"), before);
         assert_whole(&store, &folder);
@@ -58,11 +48,9 @@ fn disks_that_cannot_be_written_are_reported_when_opened() {
         return on_a_small_disk(name, "&& mount -o remount,ro tmpfs \"$0\"");
     };
     let budget = Budget { disk: 1, memory: 1 };
-    let opened = |at: &Path| Store::open(at, budget).unwrap_err();
-    let error = opened(&folder.join("store"));
+    let error = Store::open(&folder.join("store"), budget).unwrap_err();
     assert!(matches!(error, Error::Open { .. }), "{error:?}");
-    let remedy = "give it a folder that can be written";
-    assert!(error.to_string().contains(remedy), "{error}");
+    assert_has(&error.to_string(), "give it a folder that can be written");
     if fs::remove_file(folder.join("other")).is_ok() {
         put(&open(&folder.join("store"), 1 << 20, 0), 1, 10);
     }

@@ -1,18 +1,6 @@
 //! SIGKILL at any moment.
 
-use std::{
-    fs,
-    io::{BufRead, BufReader},
-    path::Path,
-    process::Stdio,
-    thread,
-    time::Duration,
-};
-
-use unpacker::{Access, Limits, Options, SkippedEntries, Source, Store};
-
-use crate::{alone, assert_whole, listed, open, put, role};
-use tests::fuzz::Random;
+use crate::*;
 
 const NAME: &str = "kills::two_hundred_kills_leave_whole_content_or_none";
 const KILLS: u64 = 200;
@@ -25,20 +13,9 @@ fn write_for_ever(store: &Store, seed: u64) {
     for round in 0.. {
         let size = 1000 << random.below(12); // up to 2 MB
         let stored = put(store, random.below(50) as u64, size);
-        let url = format!(
-            "https://example.com/{}#{}",
-            random.below(100),
-            stored.digest
-        );
-        let source = Source::parse(&url, |_| false).unwrap();
-        let key = store.key(&source, &Options::default(), &Access::default());
-        let skipped = SkippedEntries {
-            symlinks: round % 2,
-            ..SkippedEntries::default()
-        };
-        store
-            .remember(&key.unwrap(), &stored.digest, &skipped)
-            .unwrap();
+        let key = key(store, format!("{}/{}", random.below(100), stored.digest));
+        let skipped = skipped(round % 2);
+        store.remember(&key, &stored.digest, &skipped).unwrap();
         if round % 3 == 0 {
             store.get(&stored.digest, &Limits::default()).unwrap();
         }
@@ -64,23 +41,15 @@ fn two_hundred_kills_leave_whole_content_or_none() {
     // On a busy machine a process may be killed before it comes to anything; then there are more kills.
     while kills < KILLS || interrupted < KILLS / 4 || kept < KILLS / 8 {
         kills += 1;
-        assert!(
-            kills < 10 * KILLS,
-            "{interrupted} interrupted a write, {kept} came after one"
-        );
+        assert!(kills < 10 * KILLS, "{interrupted} {kept}");
         let before = listed(folder, "content");
-        let mut child = alone(NAME, &kills.to_string(), folder)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut command = alone(NAME, &kills.to_string(), folder);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         // Some are killed while they start, the others while they work.
         if kills % 8 != 0 {
             let lines = BufReader::new(child.stdout.as_mut().unwrap()).lines();
-            assert!(
-                lines
-                    .map_while(Result::ok)
-                    .any(|line| line.ends_with("ready"))
-            );
+            let mut lines = lines.map_while(Result::ok);
+            assert!(lines.any(|line| line.ends_with("ready")));
         }
         let longest = 1 << (8 + random.below(11)); // 256 µs to 262 ms
         thread::sleep(Duration::from_micros(random.below(longest) as u64));

@@ -1,7 +1,12 @@
 //! The content store on real disks, among real processes, and with whatever may happen to either.
 
-// clippy.toml allows these in functions marked as tests, and not in what the tests share.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
+// clippy.toml allows the first ones in functions marked as tests, and not in what the tests share.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::wildcard_imports
+)]
 
 mod damage;
 mod eviction;
@@ -13,20 +18,22 @@ mod model;
 mod processes;
 mod sources;
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    os::unix::fs::MetadataExt as _,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant, SystemTime};
+use std::{cell::RefCell, fmt::Display, fs, sync::Arc, thread};
 
 use manifests::content::Builder;
 use tempfile::TempDir;
-use tests::fuzz::Random;
+use tests::{Cell, Values, assert_has, fuzz::Random, table, write};
+use unpacker::access::{Basic, Ssh};
+use unpacker::store::{Budget, Error, Hold, Key, Stored};
 use unpacker::{
-    Content, Digest, Limits, Store, Tree,
-    store::{Budget, Error, Stored},
+    Access, Content, Digest, Format, Limits, Options, Selection, SkippedEntries, Source, Store,
+    Tree, registry::Credentials,
 };
 
 /// In a process that a test starts from its own binary: what it is there for.
@@ -65,6 +72,32 @@ fn put(store: &Store, seed: u64, size: usize) -> Stored {
     store.put(&tree(seed, size)).unwrap()
 }
 
+/// The key of the source at a path, which is pinned and needs a password.
+fn key(store: &Store, path: impl Display) -> Key {
+    let text = format!("https://h/{path}#{}", Digest::of(b""));
+    let source = Source::parse(&text, |_| false).unwrap();
+    let access = Access {
+        basic: Some(basic("tenant", "hunter2")),
+        ..Access::default()
+    };
+    let key = store.key(&source, &Options::default(), &access);
+    key.unwrap()
+}
+
+fn basic(name: &str, password: &str) -> Basic {
+    Basic {
+        username: name.to_owned(),
+        password: password.to_owned().into(),
+    }
+}
+
+fn skipped(symlinks: usize) -> SkippedEntries {
+    SkippedEntries {
+        symlinks,
+        ..SkippedEntries::default()
+    }
+}
+
 fn is_missing(store: &Store, digest: &Digest) -> bool {
     matches!(store.hold(digest), Err(Error::Missing { .. }))
 }
@@ -86,12 +119,9 @@ fn listed(folder: &Path, name: &str) -> BTreeMap<String, u64> {
 
 /// All content in a folder, by its names.
 fn digests(folder: &Path) -> Vec<Digest> {
-    let names = listed(folder, "content");
-    let digest = |name: &String| format!("sha256:{}", name.strip_suffix(".tar").unwrap());
-    names
-        .keys()
-        .map(|name| digest(name).parse().unwrap())
-        .collect()
+    let names = listed(folder, "content").into_keys();
+    let digest = |name: String| format!("sha256:{}", name.strip_suffix(".tar").unwrap());
+    names.map(|name| digest(name).parse().unwrap()).collect()
 }
 
 /// A store that has just been opened is whole: everything verifies, nothing is left over, and the count is right.

@@ -1,15 +1,6 @@
 //! What is kept in memory, and read once for many.
 
-use std::{
-    fs,
-    sync::Arc,
-    thread,
-    time::{Duration, Instant},
-};
-
-use unpacker::{Limits, store::Error};
-
-use crate::{file, fresh, open, put};
+use crate::*;
 
 #[test]
 fn memory_gives_what_was_read_last_and_keeps_to_its_budget() {
@@ -97,19 +88,15 @@ fn callers_who_ask_at_the_same_time_share_one_read_and_its_outcome() {
                 thread::yield_now();
             }
             file.unlock().unwrap();
-            threads
-                .into_iter()
-                .map(|thread| thread.join().unwrap())
-                .collect::<Vec<_>>()
+            let joined = threads.into_iter().map(|thread| thread.join().unwrap());
+            joined.collect::<Vec<_>>()
         });
         assert_eq!((store.stats().reads, store.stats().misses), (1, 16));
         for outcome in &outcomes {
-            match (outcome, &outcomes[0]) {
-                (Ok(content), Ok(first)) => assert!(!is_damaged && Arc::ptr_eq(content, first)),
-                (outcome, _) => {
-                    assert!(is_damaged && matches!(outcome, Err(Error::Damaged { .. })));
-                }
-            }
+            assert!(match (outcome, &outcomes[0]) {
+                (Ok(content), Ok(first)) => !is_damaged && Arc::ptr_eq(content, first),
+                (outcome, _) => is_damaged && matches!(outcome, Err(Error::Damaged { .. })),
+            });
         }
     }
 }

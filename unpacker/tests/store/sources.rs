@@ -1,15 +1,6 @@
 //! Which content a source had, and who may know.
 
-use std::{cell::RefCell, fs};
-
-use tests::{Cell, Values, table};
-use unpacker::{
-    Access, Options, Selection, SkippedEntries, Source, Store,
-    access::{Basic, Ssh},
-    registry::Credentials,
-};
-
-use crate::{fresh, open, put};
+use crate::*;
 
 fn source(text: &str) -> Source {
     Source::parse(text, |_| false).unwrap()
@@ -22,9 +13,7 @@ fn access(settings: &Cell) -> Access {
     let (kind, value) = text.split_once('=').unwrap_or_default();
     let parts: Vec<_> = value.split(':').map(str::to_owned).collect();
     match (kind, &parts[..]) {
-        ("basic", [name, password]) => {
-            access.basic = Some(basic(name, password));
-        }
+        ("basic", [name, password]) => access.basic = Some(basic(name, password)),
         ("pull-secret", [registry, field, value]) => {
             let json = format!(r#"{{"auths":{{"{registry}":{{"{field}":"{value}"}}}}}}"#);
             access.registries = Credentials::from_docker_config(json.as_bytes()).unwrap();
@@ -39,13 +28,6 @@ fn access(settings: &Cell) -> Access {
         _ => {}
     }
     access
-}
-
-fn basic(name: &str, password: &str) -> Basic {
-    Basic {
-        username: name.to_owned(),
-        password: password.to_owned().into(),
-    }
 }
 
 #[test]
@@ -89,28 +71,17 @@ fn keys_distinguish_sources_credentials_selections_and_stores() {
     ";
     let known = RefCell::new(Vec::new());
     table::compare(rows, &values, |[text, settings]: &[Cell; 2]| {
-        let store = if settings.has("other-store") {
-            &other
-        } else {
-            &store
-        };
+        let store = [&store, &other][usize::from(settings.has("other-store"))];
         let mut options = Options::default();
         if settings.has("selection") {
             options.select = Selection::Only(vec!["a".to_owned()]);
         }
         let key = store.key(&source(&text.text()), &options, &access(settings));
-        let key = key.map_or_else(|| "none".to_owned(), |key| format!("{key:?}"));
-        known.borrow_mut().push(key.clone());
-        let first = known
-            .borrow()
-            .iter()
-            .position(|other| *other == key)
-            .unwrap();
-        if key == "none" {
-            key
-        } else {
-            (first + 1).to_string()
-        }
+        let key = key.map(|key| format!("{key:?}"));
+        let mut known = known.borrow_mut();
+        known.push(key.clone());
+        let first = known.iter().zip(1..).find(|(other, _)| **other == key);
+        key.map_or("none".to_owned(), |_| first.unwrap().1.to_string())
     });
 }
 
@@ -118,21 +89,9 @@ fn keys_distinguish_sources_credentials_selections_and_stores() {
 fn a_source_is_found_after_a_restart_until_its_content_is_gone() {
     let (folder, store) = fresh(1 << 20, 0);
     let folder = folder.path();
-    let text = format!("https://h/b#{}", unpacker::Digest::of(b""));
-    let access = Access {
-        basic: Some(basic("tenant", "hunter2")),
-        ..Access::default()
-    };
-    let key = |store: &Store| {
-        let key = store.key(&source(&text), &Options::default(), &access);
-        key.unwrap()
-    };
+    let key = |store: &Store| key(store, "b");
     assert!(store.find(&key(&store)).is_none());
     let [first, second] = [1, 2].map(|seed| put(&store, seed, 1000).digest);
-    let skipped = |symlinks| SkippedEntries {
-        symlinks,
-        ..SkippedEntries::default()
-    };
     for (digest, links) in [(first, 0), (second, 2), (second, 0), (first, 1)] {
         let noted = skipped(links);
         store.remember(&key(&store), &digest, &noted).unwrap();
@@ -160,38 +119,28 @@ fn a_source_is_found_after_a_restart_until_its_content_is_gone() {
 fn links_do_not_pile_up_for_ever() {
     let (folder, store) = fresh(1 << 20, 0);
     let digest = put(&store, 1, 10).digest;
-    let key = |at: usize| {
-        let text = format!("https://h/{at}#{}", unpacker::Digest::of(b""));
-        store
-            .key(&source(&text), &Options::default(), &Access::default())
-            .unwrap()
-    };
     for at in 0..10_100 {
-        let none = SkippedEntries::default();
-        store.remember(&key(at), &digest, &none).unwrap();
+        store
+            .remember(&key(&store, at), &digest, &skipped(0))
+            .unwrap();
     }
     let count = fs::read_dir(folder.path().join("sources")).unwrap().count();
     assert!((9000..10_000).contains(&count), "{count}");
-    assert!(store.find(&key(10_099)).is_some() && store.find(&key(0)).is_none());
+    assert!(store.find(&key(&store, 10_099)).is_some());
+    assert!(store.find(&key(&store, 0)).is_none());
 }
 
 #[test]
 fn links_to_removed_content_are_swept_now_and_then() {
     let (folder, store) = fresh(16 << 20, 0);
-    let key = |at: u64| {
-        let text = format!("https://h/{at}#{}", unpacker::Digest::of(b""));
+    let remembered = |at| {
+        let digest = put(&store, at, 10).digest;
         store
-            .key(&source(&text), &Options::default(), &Access::default())
-            .unwrap()
+            .remember(&key(&store, at), &digest, &skipped(0))
+            .unwrap();
+        digest
     };
-    let digests: Vec<_> = (0..300)
-        .map(|at| {
-            let digest = put(&store, at, 10).digest;
-            let none = SkippedEntries::default();
-            store.remember(&key(at), &digest, &none).unwrap();
-            digest
-        })
-        .collect();
+    let digests: Vec<_> = (0..300).map(remembered).collect();
     let links = || fs::read_dir(folder.path().join("sources")).unwrap().count();
     let mut most = 0;
     for (left, digest) in (0..300).rev().zip(&digests) {
@@ -200,7 +149,7 @@ fn links_to_removed_content_are_swept_now_and_then() {
     }
     // At most as many links are of no use as others are there, or a hundred.
     assert!(most < 150 && links() < 100, "{most} {}", links());
-    assert!((0..300).all(|at| store.find(&key(at)).is_none()));
+    assert!((0..300).all(|at| store.find(&key(&store, at)).is_none()));
     drop(store);
     open(folder.path(), 16 << 20, 0);
     assert_eq!(links(), 0);

@@ -1,7 +1,12 @@
 //! Servers, proxies and networks on bad days, and as attackers set them up.
 
-// clippy.toml allows these in functions marked as tests, and not in what the tests share.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
+// clippy.toml allows the first ones in functions marked as tests, and not in what the tests share.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::wildcard_imports
+)]
 
 mod archives;
 mod proxies;
@@ -10,13 +15,23 @@ mod requests;
 mod tls;
 mod withheld;
 
-use std::{error::Error as StdError, time::Duration};
+use std::time::{Duration, Instant};
+use std::{cell::LazyCell, error::Error as StdError, io::Read as _, process::Command};
 
-use tests::{Authority, Cell, Received, chain};
-use unpacker::{
-    access::Trust,
-    web::{Client, Patience, Proxies},
+use futures::StreamExt as _;
+use http::Method;
+use rcgen::{CertificateParams, ExtendedKeyUsagePurpose, date_time_ymd};
+use rustls::ServerConfig;
+use tests::{
+    Answer, Authority, Cell, Port, Received, Script, ScriptedServer, Values, assert_has, chain,
+    counted, gzip, table,
 };
+use unpacker::access::{Basic, Quotes, Secret, Trust, Verify};
+use unpacker::web::{Client, Error, Patience, Proxies, Request, reader};
+use unpacker::{
+    Access, Digest, Format, Limits, Options, Progress, Source, http::fetch, pack, source::Http,
+};
+use url::Url;
 
 /// The password in headers and URLs of requests.
 const SECRET: &str = "sesame";
@@ -45,10 +60,8 @@ fn patience(settings: &Cell) -> Patience {
             "total" => patience.total = milliseconds(),
             "tries" => patience.tries = value.parse().unwrap(),
             "endless" => {
-                patience.connect = Duration::MAX;
-                patience.idle = Duration::MAX;
-                patience.total = Duration::MAX;
-                patience.tries = u32::MAX;
+                (patience.connect, patience.idle) = (Duration::MAX, Duration::MAX);
+                (patience.total, patience.tries) = (Duration::MAX, u32::MAX);
             }
             _ => {}
         }
@@ -56,7 +69,16 @@ fn patience(settings: &Cell) -> Patience {
     patience
 }
 
-/// A client that does not depend on the environment.
+/// Sends a request with a client that does not depend on the environment, and reads at most 1000 bytes of the answer.
+async fn sent(client: &Client, request: &Request) -> Result<(Url, String), Error> {
+    let response = client.send(request).await?;
+    if response.status != 200 {
+        return Err(response.into_error().await);
+    }
+    let (url, body) = (response.url.clone(), response.bytes(1000).await?);
+    Ok((url, String::from_utf8(body.to_vec()).unwrap()))
+}
+
 fn client(trust: &Trust, patience: &Patience) -> Client {
     Client::with_proxies(trust, patience, &Proxies::default()).unwrap()
 }
@@ -68,7 +90,7 @@ fn trust(authority: &Authority) -> Trust {
     }
 }
 
-/// One line about an error, which must not repeat the password.
+/// One line about an error of the unpacker, which must not repeat the password.
 fn failure(reason: &str, is_terminal: bool, error: &impl StdError) -> String {
     let text = chain(error);
     for secret in [SECRET, BASIC.trim_start_matches("Basic "), "signature"] {
@@ -79,9 +101,13 @@ fn failure(reason: &str, is_terminal: bool, error: &impl StdError) -> String {
     format!("{reason}, {kind}: {text}")
 }
 
+fn described(error: &Error) -> String {
+    failure(error.reason(), error.is_terminal(), error)
+}
+
 /// Requests that a server received, equal ones counted: method, target, body, and `bare` if the credentials are missing.
 fn trace(seen: &[Received]) -> String {
-    let shown = |request: &Received| {
+    counted(seen, |request| {
         let body = match String::from_utf8_lossy(&request.body) {
             body if body.is_empty() => String::new(),
             body => format!(" {body}"),
@@ -95,11 +121,5 @@ fn trace(seen: &[Received]) -> String {
         assert_eq!(request.header("accept"), Some("application/gzip"));
         let target = request.target.replace("?token=sesame", "");
         format!("{} {target}{body}{bare}", request.method)
-    };
-    let lines: Vec<_> = seen.iter().map(shown).collect();
-    let counted = lines.chunk_by(PartialEq::eq).map(|lines| match lines {
-        [line] => line.clone(),
-        lines => format!("{} x {}", lines.len(), lines[0]),
-    });
-    counted.collect::<Vec<_>>().join(", ")
+    })
 }

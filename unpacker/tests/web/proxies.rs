@@ -1,14 +1,6 @@
 //! Requests through a proxy, and around it.
 
-use std::process::Command;
-
-use tests::{Authority, Cell, Port, Script, ScriptedServer, Values, table};
-use unpacker::{
-    access::Trust,
-    web::{Client, Proxies, Request},
-};
-
-use crate::{brisk, failure, trust};
+use crate::*;
 
 /// A proxy that connects whoever knows its password, `p@sesame`, with the server at `{upstream}`.
 const PROXY: &str = "!proxy-authorization: Basic bmFtZTpwQHNlc2FtZQ== => 407 && CONNECT => 200; Content-Length: - ~ tunnel && nothing ~ pass without proxy-authorization";
@@ -34,40 +26,22 @@ async fn outcome([variables, url, script]: &[Cell; 3]) -> String {
         _ => script.script(),
     };
     let proxy = ScriptedServer::start(script);
+    let (proxy_host, port) = (proxy.host(), server.address.port().to_string());
     let place = |cell: &Cell| {
-        let port = server.address.port().to_string();
-        let text = cell.with("proxy", proxy.host()).with("port", port).text();
-        text.replace(
-            "=PROXY",
-            &format!("=http://name:p%40sesame@{}", proxy.host()),
-        )
+        let cell = cell.with("proxy", &*proxy_host).with("port", &*port);
+        let login = format!("=http://name:p%40sesame@{proxy_host}");
+        cell.text().replace("=PROXY", &login)
     };
     let proxies = environment(&place(variables));
     let client = Client::with_proxies(&trust(&authority), &brisk(), &proxies).unwrap();
     let request = Request::get(place(url).parse().unwrap());
-    let result = async {
-        let response = client.send(&request).await?;
-        match response.status.as_u16() {
-            200 => response.bytes(100).await,
-            _ => Err(response.into_error().await),
-        }
-    };
-    let result = match result.await {
-        Ok(body) => String::from_utf8(body.to_vec()).unwrap(),
-        Err(error) => failure(error.reason(), error.is_terminal(), &error),
-    };
-    let seen = server.seen();
-    assert!(
-        seen.iter()
-            .all(|request| request.header("proxy-authorization").is_none())
-    );
-    let mut asked = Vec::new();
-    for request in proxy.seen() {
-        asked.push(format!("{} {}, ", request.method, request.target));
-    }
-    let asked = asked
-        .concat()
-        .replace(&server.address.port().to_string(), "PORT");
+    let result = sent(&client, &request).await;
+    let result = result.map_or_else(|error| described(&error), |(_, body)| body);
+    let mut seen = server.seen().into_iter();
+    assert!(seen.all(|request| request.header("proxy-authorization").is_none()));
+    let asked = proxy.seen().into_iter();
+    let asked = asked.map(|request| format!("{} {}, ", request.method, request.target));
+    let asked = asked.collect::<String>().replace(&port, "PORT");
     format!("{asked}{}: {result}", server.connections())
 }
 
@@ -84,14 +58,9 @@ async fn proxies_of_the_environment_are_used() {
           | CONNECT bundles.example:443, 0: ProxyRefused, transient: *credentials*
         forbidden  | HTTPS_PROXY=http://{proxy} | https://bundles.example/ | 403 << not from here
           | CONNECT bundles.example:443, 0: ProxyRefused, transient: the proxy refuses*
-        unsupported, for https   | HTTPS_PROXY=socks5://127.0.0.1:1 | http://0.0.0.0:{port}/ | | 1: content
-        unsupported, by NO_PROXY | ALL_PROXY=socks5://127.0.0.1:1 NO_PROXY=0.0.0.0 | http://0.0.0.0:{port}/ | | 1: content
-        unsupported, loopback    | ALL_PROXY=socks5://127.0.0.1:1 | http://127.0.0.1:{port}/ | | 1: content
         unsupported              | ALL_PROXY=socks5://127.0.0.1:1 | http://0.0.0.0:{port}/ | | 0: ClientInvalid, terminal: *ALL_PROXY*
         any address | HTTP_PROXY=PROXY | http://0.0.0.0:{port}/ | | GET http://0.0.0.0:PORT/, 1: content
         NO_PROXY   | HTTP_PROXY=PROXY NO_PROXY=0.0.0.0 | http://0.0.0.0:{port}/ | | 1: content
-        a network  | HTTP_PROXY=PROXY NO_PROXY=0.0.0.0/8 | http://0.0.0.0:{port}/ | | 1: content
-        all hosts  | HTTP_PROXY=PROXY NO_PROXY=* | http://0.0.0.0:{port}/ | | 1: content
         loopback   | HTTP_PROXY=PROXY | http://127.0.0.1:{port}/ | | 1: content
         localhost  | HTTP_PROXY=PROXY | http://localhost:{port}/ | | 1: content
         gone       | HTTP_PROXY=http://name:sesame@127.0.0.1:1 | http://h.example/ | | 0: ConnectionFailed, transient: *the proxy settings*
@@ -111,22 +80,17 @@ async fn client_reads_proxies_from_the_environment() {
     }
     let proxy = ScriptedServer::follow("200 << content");
     let mut child = Command::new(std::env::current_exe().unwrap());
-    child
-        .args([
-            "--exact",
-            "proxies::client_reads_proxies_from_the_environment",
-        ])
-        .env("ASK_THROUGH_THE_ENVIRONMENT", "1")
-        .env("http_proxy", proxy.url(""))
-        .env_remove("HTTP_PROXY")
-        .env_remove("NO_PROXY")
-        .env_remove("no_proxy");
+    let test = "proxies::client_reads_proxies_from_the_environment";
+    child.args(["--exact", test]);
+    for name in ["HTTP_PROXY", "NO_PROXY", "no_proxy"] {
+        child.env_remove(name);
+    }
+    child.env("ASK_THROUGH_THE_ENVIRONMENT", "1");
+    child.env("http_proxy", proxy.url(""));
     let output = tokio::task::spawn_blocking(move || child.output().unwrap());
     let output = output.await.unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
-    assert!(
-        output.status.success() && text.contains("1 passed"),
-        "{text}"
-    );
+    assert!(output.status.success(), "{text}");
+    assert_has(&text, "1 passed");
     assert_eq!(proxy.seen().len(), 1);
 }

@@ -1,15 +1,6 @@
 //! Bodies that are read where blocking is allowed.
 
-use std::{io::Read as _, time::Duration};
-
-use futures::StreamExt as _;
-use tests::{Answer, Script, ScriptedServer};
-use unpacker::{
-    access::Trust,
-    web::{Error, Request, reader},
-};
-
-use crate::{brisk, client};
+use crate::*;
 
 /// Reads an answer where blocking is allowed.
 async fn read(answer: Answer) -> std::io::Result<Vec<u8>> {

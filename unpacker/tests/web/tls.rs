@@ -1,14 +1,6 @@
 //! Certificates of servers that clients trust, and of those that they do not.
 
-use rcgen::{CertificateParams, ExtendedKeyUsagePurpose, date_time_ymd};
-use rustls::ServerConfig;
-use tests::{Authority, Cell, Script, ScriptedServer, Values, table};
-use unpacker::{
-    access::{Trust, Verify},
-    web::{Client, Proxies, Request},
-};
-
-use crate::{brisk, failure, trust};
+use crate::*;
 
 /// A server with a certificate of this kind; one without TLS for the kind `none`.
 fn config(kind: &str, authority: &Authority) -> Option<ServerConfig> {
@@ -35,13 +27,6 @@ fn config(kind: &str, authority: &Authority) -> Option<ServerConfig> {
     })
 }
 
-fn roots(first: &Authority, second: &Authority) -> Trust {
-    Trust {
-        roots: format!("# one\n{}\n# two\n{}", first.pem(), second.pem()),
-        ..Trust::default()
-    }
-}
-
 /// The number of connections, and the content or the error.
 async fn outcome([certificate, trusted]: &[Cell; 2]) -> String {
     let (authority, other) = (Authority::default(), Authority::new("another"));
@@ -50,21 +35,18 @@ async fn outcome([certificate, trusted]: &[Cell; 2]) -> String {
         Some(config) => ScriptedServer::start_tls(config, script),
         None => ScriptedServer::start(script),
     };
-    let mut trust = match trusted.raw() {
-        "" | "all" => Trust::default(),
-        "own-and-other" => roots(&authority, &other),
-        "other-and-own" => roots(&other, &authority),
-        _ => trust(&authority),
-    };
-    if trusted.raw() == "all" {
-        trust.verify = Verify::Never;
+    let mut trust = Trust::default();
+    for name in trusted.words() {
+        match name {
+            "all" => trust.verify = Verify::Never,
+            "own" => trust.roots.extend(["# one\n", &authority.pem(), "\n"]),
+            _ => trust.roots.extend(["# another\n", &other.pem(), "\n"]),
+        }
     }
-    let client = Client::with_proxies(&trust, &brisk(), &Proxies::default()).unwrap();
     let url = format!("https://{}/b?token=sesame", server.address);
-    let result = match client.send(&Request::get(url.parse().unwrap())).await {
-        Ok(response) => String::from_utf8(response.bytes(10).await.unwrap().to_vec()).unwrap(),
-        Err(error) => failure(error.reason(), error.is_terminal(), &error),
-    };
+    let request = Request::get(url.parse().unwrap());
+    let result = sent(&client(&trust, &brisk()), &request).await;
+    let result = result.map_or_else(|error| described(&error), |(_, body)| body);
     format!("{}: {result}", server.connections())
 }
 
@@ -73,8 +55,8 @@ async fn certificates_are_verified_at_the_first_connection() {
     let rows = "
         # certificate, trusted authorities, connections and outcome
         of a trusted CA      | good       | own | 1: content
-        of the first CA      | good       | own-and-other | 1: content
-        of the second CA     | good       | other-and-own | 1: content
+        of the first CA      | good       | own other | 1: content
+        of the second CA     | good       | other own | 1: content
         of an unknown CA     | unknown    | own | 1: CertificateUntrusted, terminal: *--cacert*
         of a namesake        | namesake   | own | 1: CertificateUntrusted, terminal: *--cacert*
         of another host      | other-name | own | 1: CertificateUntrusted, terminal: *is for another name*
@@ -116,7 +98,6 @@ fn malformed_certificates_are_rejected() {
             roots: roots.text(),
             ..Trust::default()
         };
-        let error = Client::with_proxies(&trust, &brisk(), &Proxies::default()).unwrap_err();
-        failure(error.reason(), error.is_terminal(), &error)
+        described(&Client::with_proxies(&trust, &brisk(), &Proxies::default()).unwrap_err())
     });
 }

@@ -1,24 +1,15 @@
 //! Errors repeat the answers of a server for a local user, and withhold them from callers who ask for other users.
 
-use tests::{Cell, ScriptedServer, Values, table};
-use unpacker::{
-    Access, Digest, Options, Progress, Source,
-    access::{Quotes, Trust, Verify},
-};
-
-use crate::{brisk, chain};
+use crate::*;
 
 /// The error for a source at this server.
-async fn failure(source: &str, quotes: Quotes) -> String {
-    let access = Access {
-        trust: Trust {
-            verify: Verify::Never,
-            ..Trust::default()
-        },
+async fn failed(source: &str, quotes: Quotes) -> String {
+    let mut access = Access {
         patience: brisk(),
         quotes,
         ..Access::default()
     };
+    access.trust.verify = Verify::Never;
     let source = Source::parse(source, |_| false).unwrap();
     let (options, progress) = (Options::default(), Progress::default());
     let fetched = unpacker::fetch(&source, &access, &options, &progress).await;
@@ -33,9 +24,8 @@ async fn outcome([source, script, chosen]: &[Cell; 3]) -> String {
         "" => "remote-chosen".to_owned(),
         _ => chosen.text(),
     };
-    let whole = failure(&source, Quotes::Shown).await;
-    assert!(whole.contains(&chosen), "{chosen} is not in {whole}");
-    let withheld = failure(&source, Quotes::Withheld).await;
+    assert_has(&failed(&source, Quotes::Shown).await, &chosen);
+    let withheld = failed(&source, Quotes::Withheld).await;
     assert!(!withheld.contains(&chosen), "{chosen} is in {withheld}");
     withheld
 }
@@ -47,11 +37,7 @@ fn line(text: &str) -> String {
 
 #[tokio::test]
 async fn text_that_a_server_chose_is_withheld() {
-    let pinned = Digest::of(b"pinned");
-    let (git, hash) = (
-        "Content-Type: application/x-git-upload-pack",
-        "0123456789".repeat(4),
-    );
+    let (pinned, hash) = (Digest::of(b"pinned"), "0123456789".repeat(4));
     let branch = line(&format!("{hash} refs/heads/remote-chosen\n"));
     let values = Values::default()
         .with("pinned", pinned.to_string())
@@ -60,7 +46,7 @@ async fn text_that_a_server_chose_is_withheld() {
         .with("nothing", Digest::of(b"").to_string())
         .with("braces", Digest::of(b"{}").to_string())
         .with("greeting", line("version 2\n") + "0000")
-        .with("git", git)
+        .with("git", "Content-Type: application/x-git-upload-pack")
         .with("hash", hash)
         .with("err", line("ERR remote-chosen\n"))
         .with("missing", line("ERR remote-chosen not found\n"))

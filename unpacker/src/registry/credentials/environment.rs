@@ -89,27 +89,21 @@ fn read(path: PathBuf) -> Result<Option<Config>, Error> {
 mod tests {
     use super::*;
 
-    fn write(folder: &Path, path: &str, registry: &str) {
-        let path = folder.join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        let json =
-            format!(r#"{{"auths": {{"{registry}": {{"username": "u", "password": "p"}}}}}}"#);
-        fs::write(path, json).unwrap();
-    }
-
     #[test]
     fn every_place_is_looked_at_and_a_named_file_alone() {
         let home = tempfile::tempdir().unwrap();
         let at = |rest: &str| OsString::from(home.path().join(rest));
         for (path, registry) in [
-            ("run/containers/auth.json", "run.example"),
-            (".config/containers/auth.json", "config.example"),
-            ("docker/config.json", "set.example"),
-            (".docker/config.json", "docker.example"),
-            (".dockercfg", "cfg.example"),
-            ("named.json", "named.example"),
+            ("run/containers/auth.json", "run"),
+            (".config/containers/auth.json", "config"),
+            ("docker/config.json", "set"),
+            (".docker/config.json", "docker"),
+            (".dockercfg", "cfg"),
+            ("named.json", "named"),
         ] {
-            write(home.path(), path, registry);
+            let entry =
+                format!(r#"{{"{registry}.example": {{"username": "u", "password": "p"}}}}"#);
+            ::tests::write(home.path(), path, format!(r#"{{"auths": {entry}}}"#));
         }
         let all = ["run", "config", "set", "docker", "cfg", "named"];
         for (variables, known) in ::tests::rows![

@@ -157,25 +157,22 @@ mod tests {
             pull,
             insecure,
         };
+        let rule = |source: &str, mirrors, blocked, insecure| Rule {
+            source: source.to_owned(),
+            mirrors,
+            blocked,
+            insecure,
+            ..Rule::default()
+        };
+        let (one, two) = (
+            ("a.example/x", Pull::Digests, false),
+            ("b.example", Pull::Tags, true),
+        );
+        let mirrors = [one, two].map(|(location, pull, insecure)| mirror(location, pull, insecure));
         let rules = [
-            Rule {
-                source: "quay.io/org".to_owned(),
-                mirrors: vec![
-                    mirror("a.example/x", Pull::Digests, false),
-                    mirror("b.example", Pull::Tags, true),
-                ],
-                ..Rule::default()
-            },
-            Rule {
-                source: "old.example".to_owned(),
-                blocked: true,
-                ..Rule::default()
-            },
-            Rule {
-                source: "*.example".to_owned(),
-                insecure: true,
-                ..Rule::default()
-            },
+            rule("quay.io/org", mirrors.to_vec(), false, false),
+            rule("old.example", vec![], true, false),
+            rule("*.example", vec![], false, true),
         ];
         assert_eq!(Mirrors::from_registries_conf(text).unwrap().rules(), rules);
     }
@@ -202,10 +199,8 @@ mod tests {
             let places = mirrors.places(&image.parse().unwrap())?;
             Ok::<_, Error>(places.iter().map(ToString::to_string).collect::<Vec<_>>())
         };
-        assert_eq!(
-            places("quay.io/org/app").unwrap(),
-            ["mirror/copies/app", "quay.io/org/app"]
-        );
+        let expected = ["mirror/copies/app", "quay.io/org/app"];
+        assert_eq!(places("quay.io/org/app").unwrap(), expected);
         assert_eq!(places("ghcr.io/app").unwrap(), ["ghcr.io/app"]);
         let error = places("bad.example/app").unwrap_err().to_string();
         assert!(error.contains("\"No Place\" is no registry"), "{error}");

@@ -69,31 +69,44 @@ mod tests {
 
     #[test]
     fn a_scope_covers_what_stands_below_it_and_nothing_beside() {
-        let digest = format!("sha256:{}", "a".repeat(64));
-        let pinned = format!("quay.io/org/app@{digest}");
-        for (scope, image, covered) in [
-            ("quay.io", "quay.io/org/app:v1", Some(7)),
-            ("quay.io", "quay.io:5000/org/app", None),
-            ("quay.io/org", "quay.io/org/app", Some(11)),
-            ("quay.io/org", "quay.io/organization/app", None),
-            ("quay.io/org/app", "quay.io/org/app:v1", Some(15)),
-            ("quay.io/org/app:v1", "quay.io/org/app:v1", Some(18)),
-            ("quay.io/org/app:v1", "quay.io/org/app:v2", None),
-            ("quay.io/org/app:v1", "quay.io/org/app/more:v1", None),
-            ("quay.io/org/app:v1", &pinned, None),
-            (&pinned, &pinned, Some(pinned.len())),
-            (&pinned, "quay.io/org/app:v1", None),
-            ("*.example", "a.example/app", Some(9)),
-            ("*.example", "a.b.example:5000/app", Some(16)),
-            ("*.example", "example/app", None),
-            ("*.example", "quay.io/a.example/app", None),
-            ("docker.io/library", "busybox", Some(17)),
+        let pinned = format!("quay.io/org/app@sha256:{}", "a".repeat(64));
+        // A scope, an image that it covers, the length of what it covers, and other images.
+        for (scope, image, length, others) in [
+            ("quay.io", "quay.io/org/app:v1", 7, "quay.io:5000/org/app"),
+            (
+                "quay.io/org",
+                "quay.io/org/app",
+                11,
+                "quay.io/organization/app",
+            ),
+            (
+                "quay.io/org/app",
+                "quay.io/org/app:v1",
+                15,
+                "quay.io/org/apps",
+            ),
+            (
+                "quay.io/org/app:v1",
+                "quay.io/org/app:v1",
+                18,
+                "quay.io/org/app:v2 quay.io/org/app/more:v1",
+            ),
+            ("quay.io/org/app:v1", "quay.io/org/app:v1", 18, &pinned),
+            (&pinned, &pinned, pinned.len(), "quay.io/org/app:v1"),
+            (
+                "*.example",
+                "a.example/app",
+                9,
+                "example/app quay.io/a.example/app",
+            ),
+            ("*.example", "a.b.example:5000/app", 16, "example/app"),
+            ("docker.io/library", "busybox", 17, "docker.io/org/busybox"),
         ] {
-            let image: Reference = image.parse().unwrap();
-            assert_eq!(
-                matched(scope, &Name::of(&image, None)),
-                covered,
-                "{scope} {image}"
+            let found = |image: &str| matched(scope, &Name::of(&image.parse().unwrap(), None));
+            assert_eq!(found(image), Some(length), "{scope} {image}");
+            assert!(
+                others.split(' ').all(|other| found(other).is_none()),
+                "{scope}"
             );
         }
     }

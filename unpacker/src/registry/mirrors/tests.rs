@@ -8,103 +8,92 @@ fn mirror(location: &str, pull: Pull) -> Mirror {
     }
 }
 
-fn rule(source: &str, mirrors: Vec<Mirror>) -> Rule {
+fn rule(source: &str, mirrors: &[(&str, Pull)]) -> Rule {
+    let mirrors = mirrors
+        .iter()
+        .map(|(location, pull)| mirror(location, *pull));
     Rule {
         source: source.to_owned(),
-        mirrors,
+        mirrors: mirrors.collect(),
         ..Rule::default()
     }
+}
+
+/// The places of an image in their order.
+fn places(mirrors: &Mirrors, image: &str) -> Result<Vec<String>, Error> {
+    let places = mirrors.places(&image.parse().unwrap())?;
+    Ok(places.iter().map(Place::to_string).collect())
 }
 
 #[test]
 fn the_longest_source_decides_where_to_ask_and_in_which_order() {
     let digest = format!("@sha256:{}", "a".repeat(64));
+    let org = [
+        ("b.example/x", Pull::Digests),
+        ("c.example:5000/y/z", Pull::Tags),
+        ("d.example", Pull::All),
+    ];
+    let blocked = |rule| Rule {
+        blocked: true,
+        ..rule
+    };
     let mirrors = Mirrors::new([
-        rule("quay.io", vec![mirror("a.example", Pull::All)]),
-        rule(
-            "quay.io/org",
-            vec![
-                mirror("b.example/x", Pull::Digests),
-                mirror("c.example:5000/y/z", Pull::Tags),
-                mirror("d.example", Pull::All),
-            ],
-        ),
-        rule("quay.io/org", vec![mirror("second.example", Pull::All)]),
-        rule("*.internal", vec![mirror("e.example/all", Pull::All)]),
-        Rule {
-            blocked: true,
-            ..rule("docker.io", vec![mirror("f.example", Pull::Digests)])
-        },
+        rule("quay.io", &[("a.example", Pull::All)]),
+        rule("quay.io/org", &org),
+        rule("quay.io/org", &[("second.example", Pull::All)]),
+        rule("*.internal", &[("e.example/all", Pull::All)]),
+        blocked(rule("docker.io", &[("f.example", Pull::Digests)])),
         Rule {
             location: Some("real.example/else".to_owned()),
-            ..rule("alias.example", vec![])
+            ..rule("alias.example", &[])
         },
+        // A rule for one image goes before that for its repository.
+        rule("one.example/app:v1", &[("a.example/one", Pull::All)]),
+        rule("one.example/app", &[("b.example/all", Pull::All)]),
+        // A mirror that is blocked itself is not asked.
+        rule(
+            "two.example",
+            &[("g.example/x", Pull::All), ("b.example", Pull::All)],
+        ),
+        blocked(rule("g.example", &[])),
     ])
     .unwrap();
-    for (image, places) in ::tests::rows![
-        "ghcr.io/app:v1" => Some(vec!["ghcr.io/app"]);
-        "quay.io/app:v1" => Some(vec!["a.example/app", "quay.io/app"]);
-        "quay.io/organization/app" => Some(vec!["a.example/organization/app", "quay.io/organization/app"]);
-        "quay.io/org/app:v1" => Some(vec!["c.example:5000/y/z/app", "d.example/app", "quay.io/org/app"]);
-        &format!("quay.io/org/app:v1{digest}") => Some(vec!["b.example/x/app", "d.example/app", "quay.io/org/app"]);
-        "one.internal/app" => Some(vec!["e.example/all/app", "one.internal/app"]);
-        "a.b.internal/app" => Some(vec!["e.example/all/app", "a.b.internal/app"]);
-        "busybox" => None;
-        &format!("busybox{digest}") => Some(vec!["f.example/library/busybox"]);
-        "alias.example/app" => Some(vec!["real.example/else/app"]);
+    for (image, expected) in ::tests::rows![
+        "ghcr.io/app:v1" => "ghcr.io/app";
+        "quay.io/app:v1" => "a.example/app quay.io/app";
+        "quay.io/organization/app" => "a.example/organization/app quay.io/organization/app";
+        "quay.io/org/app:v1" => "c.example:5000/y/z/app d.example/app quay.io/org/app";
+        &format!("quay.io/org/app:v1{digest}") => "b.example/x/app d.example/app quay.io/org/app";
+        "one.internal/app" => "e.example/all/app one.internal/app";
+        "a.b.internal/app" => "e.example/all/app a.b.internal/app";
+        "busybox" => "";
+        &format!("busybox{digest}") => "f.example/library/busybox";
+        "alias.example/app" => "real.example/else/app";
+        "one.example/app:v1" => "a.example/one one.example/app";
+        "one.example/app:v2" => "b.example/all/app one.example/app";
+        "two.example/app" => "b.example/app two.example/app";
     ] {
-        let found = mirrors.places(&image.parse().unwrap());
-        let found = found
-            .ok()
-            .map(|places| places.iter().map(Place::to_string).collect::<Vec<_>>());
-        assert_eq!(
-            found.as_deref(),
-            places
-                .as_ref()
-                .map(|p| p.iter().map(ToString::to_string).collect::<Vec<_>>())
-                .as_deref(),
-            "{image}"
-        );
+        let found = places(&mirrors, image).unwrap_or_default();
+        assert_eq!(found.join(" "), expected, "{image}");
     }
 }
 
 #[test]
 fn places_that_are_none_are_refused() {
-    for source in [
-        "",
-        "quay.io/",
-        "https://quay.io",
-        "quay.io/app@sha256:x",
-        "quay.io/App",
-        "*.io/org",
-        "a*b.io",
-        "org",
-        "../x",
-    ] {
-        assert!(Mirrors::new([rule(source, vec![])]).is_err(), "{source}");
+    let sources =
+        "|quay.io/|https://quay.io|quay.io/app@sha256:x|quay.io/App|*.io/org|a*b.io|org|../x";
+    for source in sources.split('|') {
+        assert!(Mirrors::new([rule(source, &[])]).is_err(), "{source}");
     }
-    for location in [
-        "",
-        "*.io",
-        "quay.io/app:v1/x",
-        "quay.io//app",
-        "a b",
-        "../x",
-        "Mirror/x!",
-    ] {
-        let rule = rule("quay.io", vec![mirror(location, Pull::All)]);
-        assert!(Mirrors::new([rule]).is_err(), "{location}");
+    let mirrored = |location| Mirrors::new([rule("quay.io", &[(location, Pull::All)])]);
+    for location in "|*.io|quay.io/app:v1/x|quay.io//app|a b|../x|Mirror/x!".split('|') {
+        assert!(mirrored(location).is_err(), "{location}");
     }
     for location in ["mirror", "mirror/x", "mirror:5000", "localhost/x"] {
-        let rule = rule("quay.io", vec![mirror(location, Pull::All)]);
-        assert!(Mirrors::new([rule]).is_ok(), "{location}");
+        assert!(mirrored(location).is_ok(), "{location}");
     }
-    let whole = Mirrors::new([rule(
-        "quay.io/org/app",
-        vec![mirror("a.example", Pull::All)],
-    )])
-    .unwrap();
-    assert!(whole.places(&"quay.io/org/app".parse().unwrap()).is_err());
+    let whole = Mirrors::new([rule("quay.io/org/app", &[("a.example", Pull::All)])]);
+    assert!(places(&whole.unwrap(), "quay.io/org/app").is_err());
 }
 
 #[test]
@@ -125,107 +114,51 @@ fn an_image_is_had_if_it_is_admitted_whatever_mirrors_there_are() {
         None, &["quay.io/org"], "quay.io/app" => None;
         Some(&["quay.io"]), &["quay.io"], "quay.io/app" => Some("blocks");
     ] {
-        let mirrors = Mirrors::new([rule("quay.io", vec![mirror("a.example", Pull::All)])]);
+        let mirrors = Mirrors::new([rule("quay.io", &[("a.example", Pull::All)])]);
         let mirrors = mirrors.unwrap().admitting(admission(allowed, blocked));
         let mirrors: Mirrors = [Mirrors::default(), mirrors.unwrap()].into_iter().collect();
         let image: Reference = image.parse().unwrap();
         let refusals = [mirrors.places(&image).err(), mirrors.target(&image).err()];
         for refusal in refusals {
             let refusal = refusal.map(|error| error.to_string());
-            let told = |problem| refusal.as_ref().is_some_and(|text| text.contains(problem));
             assert_eq!(refusal.is_some(), problem.is_some(), "{image} {refusal:?}");
-            assert!(
-                problem.is_none_or(|problem| told(problem) && told("the cluster")),
-                "{refusal:?}"
-            );
+            let (refusal, problem) = (refusal.unwrap_or_default(), problem.unwrap_or_default());
+            ::tests::assert_has(&refusal, problem);
+            assert_eq!(refusal.is_empty(), !refusal.contains("the cluster"));
         }
     }
-    for bad in [
-        "",
-        "org",
-        "https://quay.io",
-        "quay.io/app:",
-        "*.io/x",
-        "quay.io/app@sha256:x",
-    ] {
+    for bad in "|org|https://quay.io|quay.io/app:|*.io/x|quay.io/app@sha256:x".split('|') {
         let admission = admission(None, &[bad]);
         assert!(Mirrors::default().admitting(admission).is_err(), "{bad}");
     }
 }
 
 #[test]
-fn a_mirror_that_is_blocked_itself_is_not_asked() {
-    let mirrors = Mirrors::new([
-        rule(
-            "quay.io",
-            vec![
-                mirror("a.example/x", Pull::All),
-                mirror("b.example", Pull::All),
-            ],
-        ),
-        Rule {
-            blocked: true,
-            ..rule("a.example", vec![])
-        },
-    ]);
-    let mirrors = mirrors.unwrap();
-    let places = mirrors.places(&"quay.io/app".parse().unwrap()).unwrap();
-    let places: Vec<_> = places.iter().map(Place::to_string).collect();
-    assert_eq!(places, ["b.example/app", "quay.io/app"]);
-}
-
-#[test]
-fn a_rule_for_one_image_goes_before_that_for_its_repository() {
-    let mirrors = Mirrors::new([
-        rule("quay.io/app:v1", vec![mirror("a.example/one", Pull::All)]),
-        rule("quay.io/app", vec![mirror("b.example/all", Pull::All)]),
-    ]);
-    let mirrors = mirrors.unwrap();
-    for (image, first) in [
-        ("quay.io/app:v1", "a.example/one"),
-        ("quay.io/app:v2", "b.example/all"),
-    ] {
-        let places = mirrors.places(&image.parse().unwrap()).unwrap();
-        assert_eq!(places[0].to_string(), first);
-    }
-}
-
-#[test]
 fn what_a_tag_stood_for_is_asked_of_mirrors_for_tags_too() {
-    let mirrors = Mirrors::new([rule(
-        "quay.io",
-        vec![
-            mirror("t.example", Pull::Tags),
-            mirror("d.example", Pull::Digests),
-        ],
-    )]);
-    let mirrors = mirrors.unwrap();
-    let pinned: Reference = format!("quay.io/app@sha256:{}", "a".repeat(64))
-        .parse()
-        .unwrap();
-    let shown = |mirrors: &Mirrors| {
-        let places = mirrors.places(&pinned).unwrap();
-        places.iter().map(Place::to_string).collect::<Vec<_>>()
-    };
-    assert_eq!(shown(&mirrors), ["d.example/app", "quay.io/app"]);
-    assert!(mirrors.has_mirrors_for_tags(&"quay.io/app".parse().unwrap()));
-    assert!(!mirrors.has_mirrors_for_tags(&"ghcr.io/app".parse().unwrap()));
-    let tagged: Reference = "quay.io/app:v1".parse().unwrap();
-    let mirrors: Mirrors = [mirrors.of_tag(&tagged), Mirrors::default()]
-        .into_iter()
-        .collect();
-    assert_eq!(
-        shown(&mirrors),
-        ["t.example/app", "d.example/app", "quay.io/app"]
-    );
-    let admitting = |scope: &str| {
+    let both = [("t.example", Pull::Tags), ("d.example", Pull::Digests)];
+    let mirrors = Mirrors::new([rule("quay.io", &both)]).unwrap();
+    let text = format!("quay.io/app@sha256:{}", "a".repeat(64));
+    let [pinned, tagged, untagged, other] =
+        [&*text, "quay.io/app:v1", "quay.io/app", "ghcr.io/app"]
+            .map(|image| image.parse().unwrap());
+    let direct = ["d.example/app", "quay.io/app"];
+    assert_eq!(places(&mirrors, &text).unwrap(), direct);
+    assert!(mirrors.has_mirrors_for_tags(&untagged) && !mirrors.has_mirrors_for_tags(&other));
+    let all = [mirrors.of_tag(&tagged), Mirrors::default()];
+    let mirrors: Mirrors = all.into_iter().collect();
+    let expected = ["t.example/app", "d.example/app", "quay.io/app"];
+    assert_eq!(places(&mirrors, &text).unwrap(), expected);
+    let admits = |scope: &str| {
         let admission = Admission {
             allowed: Some(vec![scope.to_owned()]),
             ..Admission::default()
         };
-        mirrors.clone().admitting(admission).unwrap()
+        mirrors
+            .clone()
+            .admitting(admission)
+            .unwrap()
+            .admits(&pinned)
     };
-    assert!(admitting("quay.io/app:v1").admits(&pinned));
-    assert!(!admitting("quay.io/app:v2").admits(&pinned));
+    assert!(admits("quay.io/app:v1") && !admits("quay.io/app:v2"));
     assert_eq!(mirrors.of_tag(&pinned).tag, None);
 }

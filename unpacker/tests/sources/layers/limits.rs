@@ -1,25 +1,14 @@
 //! Layers that are too many, too large, or become so.
 
-use std::io::{self, Read};
-
-use unpacker::{Error, ImageLimits, Limits, Options, Selection, layers::Layers};
-
-use super::{options, outcome, push, read, tar};
-use crate::{
-    bombs::{Endless, counted},
-    chain,
-    raw::gzip,
-};
+use super::*;
 
 #[test]
 fn bombs_end_at_the_limits_of_images() {
-    let options = Options {
-        image: ImageLimits {
-            bytes: 8 << 20,
-            entries: 1000,
-            layers: 3,
-        },
-        ..options()
+    let mut options = options();
+    options.image = ImageLimits {
+        bytes: 8 << 20,
+        entries: 1000,
+        layers: 3,
     };
     let zstd = |bytes: &[u8]| zstd::encode_all(bytes, 1).unwrap();
     let bomb = || tar().entry(b'0', b"etc/bomb", 10 << 30, b"").open();
@@ -40,39 +29,30 @@ fn bombs_end_at_the_limits_of_images() {
         chained(Vec::new(), entry()), "more than 1000 entries in its layers" => 1 << 20;
         chained(Vec::new(), tar().pax(b'g', &[("comment", "x")]).open()), "8388608 uncompressed bytes" => 9 << 20;
     ] {
-        let (reader, read) = counted(reader);
+        let mut counted = Counted(reader, 0);
         let mut stack = Layers::new(&options).unwrap();
-        let error = push(&mut stack, reader).unwrap_err();
-        assert!(error.to_string().contains(expected), "{}", chain(&error));
-        assert_eq!(
-            (error.reason(), error.is_terminal()),
-            ("LimitExceeded", true)
-        );
-        assert!(read.get() <= most, "{} bytes read", read.get());
+        let error = push(&mut stack, &mut counted).unwrap_err();
+        assert_has(&error.to_string(), expected);
+        assert_eq!(kind(&error), ("LimitExceeded", true));
+        assert!(counted.1 <= most, "{} bytes read", counted.1);
     }
     // The limits are those of all layers together.
     let large = tar().file("etc/a", &"x".repeat(3 << 20)).end();
-    let found = outcome(read(&[large.clone(), gzip(&large), large], &options));
-    assert!(found.contains("8388608 uncompressed bytes"), "{found}");
     let many = (0..400).fold(tar(), |tar, _| tar.file("etc/a", "")).end();
-    let found = outcome(read(&[many.clone(), many.clone(), many], &options));
-    assert!(found.contains("1000 entries"), "{found}");
-    let found = outcome(read(&vec![end(); 4], &options));
-    assert!(found.contains("more than 3 layers"), "{found}");
+    for (layers, expected) in tests::rows![
+        vec![large.clone(), gzip(&large), large] => "8388608 uncompressed bytes";
+        vec![many; 3] => "1000 entries";
+        vec![end(); 4] => "more than 3 layers";
+    ] {
+        assert_has(&outcome(read(&layers, &options)), expected);
+    }
 }
 
 #[test]
 fn limits_of_content_hold_for_what_is_selected_alone() {
-    let limits = Limits {
-        total: 20,
-        file: 15,
-        entries: 3,
-        ..Limits::default()
-    };
-    let options = Options {
-        limits,
-        ..options()
-    };
+    let mut options = options();
+    let limits = &mut options.limits;
+    (limits.total, limits.file, limits.entries) = (20, 15, 3);
     let outside = (0..100).fold(tar(), |tar, number| {
         tar.file(&format!("etc/{number}"), &"x".repeat(100))
     });
@@ -86,15 +66,8 @@ fn limits_of_content_hold_for_what_is_selected_alone() {
             .file("manifests/.wh.x", "")
             .file("manifests/c", "") => "more than 3 entries";
     ] {
-        let found = outcome(read(&[layer.end()], &options));
-        assert!(
-            found.contains(expected),
-            "\n found {found}\nwanted {expected}"
-        );
+        assert_has(&outcome(read(&[layer.end()], &options)), expected);
     }
-    let bad = Options {
-        select: Selection::Only(vec!["../etc".to_owned()]),
-        ..Options::default()
-    };
+    let bad = changed(|options| options.select = only(&["../etc"]));
     assert!(matches!(Layers::new(&bad), Err(Error::Content(_))));
 }

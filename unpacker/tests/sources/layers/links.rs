@@ -1,17 +1,13 @@
 //! Hard links within layers.
 
-use unpacker::{Limits, Options};
+use super::*;
 
-use super::{assert_outcome, options, outcome, read, tar};
-use crate::raw::Tar;
-
-/// A hard link, whose target stands in the header.
 fn link(tar: Tar, name: &str, target: &str) -> Tar {
-    tar.pax(b'x', &[("linkpath", target)]).with(b'1', name, b"")
+    crate::link(tar, b'1', name, target)
 }
 
 #[test]
-fn hard_links_keep_what_upper_layers_remove_under_another_name() {
+fn hard_links_to_files_of_a_layer_are_read_and_keep_what_upper_layers_remove() {
     let missing = "manifests/b is a hard link to \"manifests/a\"";
     let file = || tar().file("manifests/a", "1");
     for (layers, expected) in tests::rows![
@@ -20,15 +16,7 @@ fn hard_links_keep_what_upper_layers_remove_under_another_name() {
         vec![tar().file("manifests/.wh.a", ""), link(file(), "manifests/b", "manifests/a")] => "manifests/b=1";
         vec![tar().file("manifests/.wh.a", ""), link(tar(), "manifests/b", "manifests/a"), file()] => missing;
         vec![tar().file("manifests/.wh.b", ""), link(tar(), "manifests/b", "none")] => "";
-    ] {
-        assert_outcome(layers, expected);
-    }
-}
-
-#[test]
-fn hard_links_to_files_of_the_same_layer_are_read() {
-    let file = || tar().file("manifests/a", "1");
-    for (layers, expected) in tests::rows![
+        // To files of the same layer.
         vec![link(file(), "manifests/b", "manifests/a")] => "manifests/a=1 manifests/b=1";
         vec![link(file(), "app/metadata/b", "/manifests/./a")] => "app/metadata/b=1 manifests/a=1";
         vec![link(link(file(), "manifests/b", "manifests/a"), "manifests/c", "manifests/b")]
@@ -52,19 +40,9 @@ fn hard_links_to_files_of_the_same_layer_are_read() {
     for number in 1..100 {
         layer = link(layer, &format!("manifests/{number}"), "manifests/0");
     }
-    let limits = Limits {
-        total: 50_000,
-        ..Limits::default()
-    };
-    let found = outcome(read(
-        &[layer.end()],
-        &Options {
-            limits,
-            ..options()
-        },
-    ));
-    assert!(
-        found.contains("limit of 50000 bytes"),
-        "links cost what they unpack to: {found}"
-    );
+    // A link costs what its file does.
+    let mut options = options();
+    options.limits.total = 50_000;
+    let found = outcome(read(&[layer.end()], &options));
+    assert_has(&found, "limit of 50000 bytes");
 }

@@ -1,13 +1,9 @@
 //! Symbolic links of lower layers, and entries of upper layers that name paths below these.
 
-use unpacker::{Options, Selection};
+use super::*;
 
-use super::{assert_outcome, outcome, read, tar};
-use crate::raw::Tar;
-
-/// A symbolic link, whose target stands in an extended header.
 fn link(tar: Tar, name: &str, target: &str) -> Tar {
-    tar.pax(b'x', &[("linkpath", target)]).with(b'2', name, b"")
+    crate::link(tar, b'2', name, target)
 }
 
 fn directory(tar: Tar, name: &str) -> Tar {
@@ -77,27 +73,18 @@ fn a_link_that_an_upper_layer_replaces_is_hidden() {
 /// Layers may repeat directories, and paths outside of the selection cost nothing.
 #[test]
 fn directories_are_bounded_and_counted_once() {
-    let options = Options {
-        select: Selection::Only(vec!["manifests".to_owned()]),
-        ..Options::default()
-    };
+    let options = changed(|options| options.select = only(&["manifests"]));
     let deep = format!("usr/{}x", "d/".repeat(200_000));
     let name = |at: usize| {
         let [d, e, f] = ["d", "e", "f"].map(|letter| letter.repeat(240));
         format!("manifests/{d}{at}/{e}/{f}/x")
     };
-    let layer = |tar: Tar, count: usize| {
-        (0..count).fold(tar, |tar, at| {
-            tar.pax(b'x', &[("path", &name(at))]).file("a", "")
-        })
-    };
-    let first = layer(tar(), 300).pax(b'x', &[("path", &deep)]);
-    let first = first.file("a", "");
-    let layers: Vec<_> = std::iter::once(first.end())
-        .chain((0..28).map(|_| layer(tar(), 300).end()))
-        .collect();
+    let file = |tar: Tar, path: &str| tar.pax(b'x', &[("path", path)]).file("a", "");
+    let layer = |count| (0..count).fold(tar(), |tar, at| file(tar, &name(at)));
+    let mut layers = vec![layer(300).end(); 29];
+    layers[0] = file(layer(300), &deep).end();
     let found = outcome(read(&layers, &options));
     assert!(found.starts_with("manifests/"), "{found}");
-    let found = outcome(read(&[layer(tar(), 9000).end()], &options));
-    assert!(found.contains("bytes of directory names"), "{found}");
+    let found = outcome(read(&[layer(9000).end()], &options));
+    assert_has(&found, "bytes of directory names");
 }
