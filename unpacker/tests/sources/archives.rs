@@ -82,7 +82,7 @@ fn what_is_no_archive_is_called_what_it_is() {
         b"\x28\xb5\x2f\xfd\0" => "cut short at byte 0";
         b"\x28\xb5\x2f\xfd not zstd" => "cannot be decompressed";
         b"{\"kind\": 1}" => "JSON";
-        b"<?xml" => "a page of HTML or XML";
+        b"<?xml" => "but HTML or XML";
         b"\x1f\x8b" => "cut short at byte 0";
         b"\x1f\x8b\x07 not gzip" => "cannot be decompressed";
         &gzip(b"") => "the archive is empty";

@@ -70,7 +70,7 @@ fn the_longest_source_decides_where_to_ask_and_in_which_order() {
         &format!("busybox{digest}") => "f.example/library/busybox";
         "alias.example/app" => "real.example/else/app";
         "one.example/app:v1" => "a.example/one one.example/app";
-        "one.example/app:v2" => "b.example/all/app one.example/app";
+        "one.example/app:v2" => "b.example/all one.example/app";
         "two.example/app" => "b.example/app two.example/app";
     ] {
         let found = places(&mirrors, image).unwrap_or_default();
