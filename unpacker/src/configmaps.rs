@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_and_conflicts_of_files_and_folders_are_no_bundle() {
+    fn missing_files_and_conflicts_are_rejected() {
         let map = configmap;
         for (configmaps, problem) in ::tests::rows![
             vec![] => "no configmap is named";
@@ -314,7 +314,7 @@ mod tests {
             let text = outcome(&[configmap("a", Some(path), files)], &options);
             ::tests::assert_has(&text, problem);
         }
-        // What is not selected is counted.
+        // Files outside of the selection are counted.
         let options = Options {
             select: Selection::Only(vec!["manifests".to_owned()]),
             ..Options::default()

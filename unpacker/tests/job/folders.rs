@@ -32,7 +32,7 @@ async fn standard_output_is_what_packing_writes() {
 
 #[tokio::test]
 async fn only_selected_files_within_the_limits_are_sent() {
-    // This machine is no bundle.
+    // The root of the machine has no directories of a bundle.
     assert!(!Path::new("/manifests").exists() && !Path::new("/metadata").exists());
     let (bundle, other) = (bundle(), tempfile::tempdir().unwrap());
     write(other.path(), "other/file", "x");

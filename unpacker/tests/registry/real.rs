@@ -60,7 +60,7 @@ async fn pushed_images_are_pulled_by_tag_and_by_digest() {
         let fetched = pull(reference, &plain()).await.unwrap();
         assert_eq!(fetched.resolved.to_string(), pinned);
         assert_eq!(fetched.digest.unwrap().to_string(), digest);
-        // root.txt is no part of a bundle.
+        // A bundle does not include root.txt.
         assert_eq!(fetched.unselected, 1);
         let content = fetched.tree.into_content().unwrap();
         let files = content.files();

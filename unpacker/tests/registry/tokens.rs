@@ -98,13 +98,13 @@ async fn tokens_are_not_shared_between_users() {
     let registry = Registry::but(Store::small(), GUARDED, &values);
     let host = registry.0.host();
     let access = |user| with(Registry::access(), &docker_config(&[(&host, user)]));
-    let (owner, tenant, nobody) = (access(OWNER), access(TENANT), Registry::access());
+    let (owner, tenant, anonymous) = (access(OWNER), access(TENANT), Registry::access());
     let image = registry.image("app:v1");
-    let users = [&owner, &tenant, &nobody, &owner];
+    let users = [&owner, &tenant, &anonymous, &owner];
     for (access, allowed) in users.into_iter().zip([true, false, false, true]) {
         assert_eq!(pull(&image, access).await.is_ok(), allowed);
     }
-    let together = [&tenant, &owner, &nobody].map(|access| pull(&image, access));
+    let together = [&tenant, &owner, &anonymous].map(|access| pull(&image, access));
     let together = futures::future::join_all(together).await;
     assert!(matches!(together[..], [Err(_), Ok(_), Err(_)]));
     assert_eq!(service.0.seen().len(), 7, "each user requests a token");

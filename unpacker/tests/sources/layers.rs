@@ -121,7 +121,7 @@ fn names_are_taken_from_the_root_of_the_image_and_never_from_above() {
         tar().file(".wh.manifests/a", "") => "below a whiteout";
         tar().file(&format!("manifests/{}", "d/".repeat(40)), "") => "limit of 32 folders";
 
-        // What two tools would read differently.
+        // Entries that two tools would read differently.
         tar().file("manifests/a", "1").file("manifests/a", "2") => "\"manifests/a\" appears twice; keep one";
         tar().file("etc/a", "1").file("etc/a", "2") => "";
         tar().with(b'5', "manifests/", b"").with(b'5', "manifests/", b"").file("manifests/a", "1") => "manifests/a=1";

@@ -47,10 +47,10 @@ fn the_longest_source_decides_where_to_ask_and_in_which_order() {
             location: Some("real.example/else".to_owned()),
             ..rule("alias.example", &[])
         },
-        // A rule for one image goes before that for its repository.
+        // A rule for one image takes precedence over the rule for its repository.
         rule("one.example/app:v1", &[("a.example/one", Pull::All)]),
         rule("one.example/app", &[("b.example/all", Pull::All)]),
-        // A mirror that is blocked itself is not asked.
+        // The client skips a mirror that a rule of its own blocks.
         rule(
             "two.example",
             &[("g.example/x", Pull::All), ("b.example", Pull::All)],

@@ -7,7 +7,7 @@ fn link(tar: Tar, name: &str, target: &str) -> Tar {
 }
 
 #[test]
-fn hard_links_to_files_of_a_layer_are_read_and_keep_what_upper_layers_remove() {
+fn hard_links_keep_files_that_upper_layers_remove() {
     let missing = "manifests/b is a hard link to \"manifests/a\"";
     let file = || tar().file("manifests/a", "1");
     for (layers, expected) in tests::rows![
