@@ -129,7 +129,8 @@ fn registry_errors() -> Vec<(RegistryError, String)> {
         E::Interrupted { what: what(), tries: 2, read: 3, source: web().0 } => format!(
             "example.com/a:v1 broke off after 3 bytes, in try 2; try again later, or over a better connection: {message}"
         );
-        E::Everywhere { image: what(), failures: vec![("mirror.example.com/a".to_owned(), asked)] } => format!("example.com/a:v1 cannot be had from any of 1 places: mirror.example.com/a: failed to ask: {message}");
+        E::Everywhere { image: what(), failures: vec![("mirror.example.com/a".to_owned(), asked)] }
+            => format!("example.com/a:v1 cannot be had from any of 1 places: mirror.example.com/a: failed to ask: {message}");
     ]);
     errors.extend(oci_errors().into_iter().map(|(source, message)| {
         let what = what();

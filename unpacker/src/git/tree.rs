@@ -92,7 +92,8 @@ mod tests {
 
     #[test]
     fn names_that_git_keeps_for_itself_are_found_in_every_spelling() {
-        let bad = ".. . a/b ../a /etc/passwd .git .GIT .gIt .git... .git::$INDEX_ALLOCATION git~1 GIT~1 .g\u{200c}it \u{feff}.git";
+        let bad = ".. . a/b ../a /etc/passwd .git .GIT .gIt .git... \
+            .git::$INDEX_ALLOCATION git~1 GIT~1 .g\u{200c}it \u{feff}.git";
         for name in bad.split(' ').chain([".git ", ".Git ", ".git. ."]) {
             assert!(problem_of(name.as_bytes()).is_some(), "{name:?}");
         }

@@ -133,12 +133,11 @@ async fn unreadable_files_are_reported_before_anything_is_sent() {
         assert_eq!((code, stdout), (Some(1), vec![]), "{stderr}");
         let start = format!("unpack: failed: FileUnreadable: \"{}", closed.display());
         assert!(stderr.starts_with(&start), "{stderr}");
-        assert_has(
-            &stderr,
-            &format!(
-                "may not be read by user {user}; make it readable in the image (chmod a+r, and a+rx for folders), or run the Job as a user that may read it"
-            ),
+        let remedy = format!(
+            "may not be read by user {user}; make it readable in the image (chmod a+r, and a+rx for folders), or run \
+             the Job as a user that may read it"
         );
+        assert_has(&stderr, &remedy);
     }
 }
 

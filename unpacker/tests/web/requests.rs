@@ -175,7 +175,8 @@ async fn redirects_get_credentials_on_the_same_server_alone() {
         no Location     | 302 | | | GET / -> RedirectRefused, terminal: *without saying where*
         PUT 307         | /moved => 200 && 307; Location: /moved | | PUT | PUT / content, PUT /moved content -> at http://a/moved
         POST 308        | /moved => 200 && 308; Location: /moved | | POST | POST / content, POST /moved content -> at http://a/moved
-        POST 307 elsewhere | 307; Location: http://{b}/token | 200 | POST | POST / content -> RedirectRefused, terminal: *another server*
+        POST 307 elsewhere | 307; Location: http://{b}/token | 200 | POST
+          | POST / content -> RedirectRefused, terminal: *another server*
         POST 303        | /moved => 200 && 303; Location: /moved | | POST | POST / content, GET /moved -> at http://a/moved
         POST 302        | /moved => 200 && 302; Location: /moved | | POST | POST / content -> RedirectRefused, terminal: *only reading may follow*
         PUT 301         | /moved => 200 && 301; Location: /moved | | PUT | PUT / content -> RedirectRefused, terminal: *only reading may follow*
