@@ -230,11 +230,8 @@ mod tests {
             bundle_size: 15_000,
         };
         shape.write(folder.path()).unwrap();
-        let catalog = crate::load(
-            crate::Source::Folder(folder.path()),
-            &crate::Limits::default(),
-        )
-        .unwrap();
+        let source = crate::Source::Folder(folder.path());
+        let catalog = crate::load(source, &crate::Limits::default()).unwrap();
         assert_eq!(catalog.findings, []);
         assert_eq!((catalog.packages.len(), catalog.documents), (3, 3 * 28));
         let file = fs::metadata(folder.path().join("operator-0001/catalog.json")).unwrap();

@@ -13,6 +13,11 @@
 //! when they were looked at; what stays of a bundle is what decisions need. What is wrong is found all at once, with
 //! file and line, in the words of `opm validate`; one broken package does not take the others down.
 
+#[cfg(test)]
+#[macro_use]
+#[path = "../tests/helpers/testing.rs"]
+mod testing;
+
 mod blob;
 mod check;
 pub mod choose;

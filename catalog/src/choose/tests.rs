@@ -11,36 +11,25 @@ use crate::model::{Bundle, Channel, Entry, Gvk, Need, PLAIN_V0, REGISTRY_V1};
 
 /// `name: version`, and then for each channel `name<replaces -skips ~range`.
 fn package(default: &str, channels: &[(&str, &str)]) -> Package {
-    let mut package = Package {
-        name: "foo".into(),
-        default_channel: default.into(),
-        ..Package::default()
+    let mut package = with!(Package, name: "foo".into(), default_channel: default.into());
+    let split = |text: &str, mark| match text.split_once(mark) {
+        Some((before, after)) => (before.to_owned(), Some(after.replace(',', " "))),
+        None => (text.to_owned(), None),
     };
     for (name, entries) in channels {
-        let mut channel = Channel {
-            name: (*name).into(),
-            ..Channel::default()
-        };
+        let mut channel = with!(Channel, name: (*name).into());
         for text in entries.split_whitespace() {
-            let (text, range) = text
-                .split_once('~')
-                .map_or((text, None), |(a, b)| (a, Some(b.replace(',', " "))));
+            let (text, skip_range) = split(text, '~');
             let mut parts = text.split('-');
-            let first = parts.next().unwrap().to_owned();
-            let (name, replaces) = first
-                .split_once('<')
-                .map_or((first.clone(), None), |(a, b)| {
-                    (a.to_owned(), Some(b.to_owned()))
-                });
-            package
-                .bundles
-                .entry(name.clone())
-                .or_insert_with(|| bundle(&name));
+            let (name, replaces) = split(parts.next().unwrap(), '<');
+            let bundles = package.bundles.entry(name.clone());
+            bundles.or_insert_with(|| bundle(&name));
+            let skips = parts.map(str::to_owned).collect();
             channel.entries.push(Entry {
                 name,
                 replaces,
-                skips: parts.map(str::to_owned).collect(),
-                skip_range: range,
+                skips,
+                skip_range,
             });
         }
         package.channels.insert((*name).into(), channel);
@@ -58,10 +47,7 @@ fn version(name: &str) -> Release {
 }
 
 fn bundle(name: &str) -> Bundle {
-    Bundle {
-        image: format!("quay.io/foo@{name}"),
-        ..Bundle::new(name, version(name).version)
-    }
+    with!(Bundle, image: format!("quay.io/foo@{name}"); ..Bundle::new(name, version(name).version))
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "the form of the field")]
@@ -77,28 +63,32 @@ fn installed(name: &str) -> Installed {
     }
 }
 
-const ALL: &[&str] = &[REGISTRY_V1, PLAIN_V0];
-
-fn request<'a>() -> Request<'a> {
-    Request {
-        package: "foo",
-        channel: None,
-        range: None,
-        minor: None,
-        newest: None,
-        installed: None,
-        openshift: None,
-        kubernetes: None,
-        media_types: ALL,
-        overrides: &[],
+impl Default for Request<'_> {
+    fn default() -> Self {
+        Self {
+            package: "foo",
+            channel: None,
+            range: None,
+            minor: None,
+            newest: None,
+            installed: None,
+            openshift: None,
+            kubernetes: None,
+            media_types: &[REGISTRY_V1, PLAIN_V0],
+            overrides: &[],
+        }
     }
 }
 
 fn offer<'a>(catalog: &'a str, priority: i64, package: &'a Package) -> Offer<'a> {
+    answer(catalog, priority, Answer::Package(package))
+}
+
+fn answer<'a>(catalog: &'a str, priority: i64, answer: Answer<'a>) -> Offer<'a> {
     Offer {
         catalog,
         priority,
-        answer: Answer::Package(package),
+        answer,
     }
 }
 
@@ -116,11 +106,37 @@ fn decide(request: &Request<'_>, package: &Package) -> Decision {
     explain(request, &[offer("c", 0, package)])
 }
 
+/// A request where a bundle is installed.
+fn after(installed: &Installed) -> Request<'_> {
+    with!(Request, installed: Some(installed))
+}
+
+/// The decision in short where the bundle of this name is installed.
+fn next(from: &str, request: Request<'_>, package: &Package) -> String {
+    let installed = installed(from);
+    short(&decide(
+        &with!(Request, installed: Some(&installed); ..request),
+        package,
+    ))
+}
+
+/// Follows the channel to its end, or for ten steps.
+fn path(from: &Installed, package: &Package) -> Vec<String> {
+    let (mut at, mut path) = (from.clone(), Vec::new());
+    for _ in 0..10 {
+        let Verdict::Upgrade(choice) = decide(&after(&at), package).verdict else {
+            break;
+        };
+        path.push(choice.name.clone());
+        at = with!(Installed, name: choice.name, version: Some(choice.version); ..at);
+    }
+    path
+}
+
 fn reasons<'a>(decision: &'a Decision, name: &str) -> &'a [String] {
-    &decision
-        .candidates
-        .iter()
-        .find(|it| it.name == name)
+    let mut candidates = decision.candidates.iter();
+    &candidates
+        .find(|candidate| candidate.name == name)
         .unwrap()
         .reasons
 }
@@ -144,15 +160,9 @@ fn the_best_of_the_default_channel_is_installed() {
         &[("other", CHAIN)], None => "nothing";
     ] {
         let package = package("stable", channels);
-        let request = Request {
-            channel,
-            ..request()
-        };
-        assert_eq!(
-            short(&decide(&request, &package)),
-            chosen,
-            "{channels:?} {channel:?}"
-        );
+        let request = with!(Request, channel);
+        let found = short(&decide(&request, &package));
+        assert_eq!(found, chosen, "{channels:?} {channel:?}");
     }
 }
 
@@ -181,58 +191,18 @@ fn upgrades_follow_one_edge() {
         "1.0.0 1.1.0rc1<1.0.0 1.0.1-1.0.0", "1.0.0" => "upgrade 1.0.1";
     ] {
         let package = package("stable", &[("stable", entries)]);
-        let installed = installed(from);
-        let request = Request {
-            installed: Some(&installed),
-            ..request()
-        };
-        assert_eq!(
-            short(&decide(&request, &package)),
-            chosen,
-            "{entries} from {from}"
-        );
+        let found = next(from, Request::default(), &package);
+        assert_eq!(found, chosen, "{entries} from {from}");
     }
-}
-
-// parity: openshift-19
-#[test]
-fn every_upgrade_path_comes_to_its_end() {
-    let package = package(
-        "stable",
-        &[(
-            "stable",
-            "1.0.0 1.1.0<1.0.0 1.2.0<1.1.0-1.0.0 1.3.0<1.2.0~<1.3.0 1.4.0<1.3.0",
-        )],
-    );
-    let (mut at, mut path) = (installed("1.0.0"), Vec::new());
-    loop {
-        let request = Request {
-            installed: Some(&at),
-            ..request()
-        };
-        let Verdict::Upgrade(choice) = decide(&request, &package).verdict else {
-            break;
-        };
-        path.push(choice.name.clone());
-        at = installed(&choice.name);
-    }
-    assert_eq!(path, ["1.3.0", "1.4.0"]);
 }
 
 #[test]
 fn channels_can_be_changed_along_edges() {
-    let package = package(
-        "stable",
-        &[("stable", CHAIN), ("fast", "1.3.0<1.2.0 1.4.0<1.3.0")],
-    );
+    let channels = [("stable", CHAIN), ("fast", "1.3.0<1.2.0 1.4.0<1.3.0")];
+    let package = package("stable", &channels);
     for (from, chosen) in [("1.2.0", "upgrade 1.3.0"), ("1.1.0", "stay")] {
-        let installed = installed(from);
-        let request = Request {
-            installed: Some(&installed),
-            channel: Some("fast"),
-            ..request()
-        };
-        assert_eq!(short(&decide(&request, &package)), chosen, "{from}");
+        let request = with!(Request, channel: Some("fast"));
+        assert_eq!(next(from, request, &package), chosen, "{from}");
     }
 }
 
@@ -252,14 +222,8 @@ fn what_cannot_run_here_is_not_chosen_and_it_is_said_why() {
         |b| { b.needs = vec![Need::Package { name: "bar".into(), range: ">1.0.0".into() }]; }
             => "needs package bar >1.0.0, and dependencies are not resolved here";
         |b| {
-            b.needs = vec![
-                Need::Api(Gvk {
-                    group: "g".into(),
-                    version: "v1".into(),
-                    kind: "K".into(),
-                }),
-                Need::Constraint(None),
-            ];
+            let api = Gvk { group: "g".into(), version: "v1".into(), kind: "K".into() };
+            b.needs = vec![Need::Api(api), Need::Constraint(None)];
         } => "needs API g/v1 K and 1 more, and dependencies are not resolved here";
         |b| b.needs = vec![Need::Constraint(Some("GPU".into()))]
             => "needs constraint: GPU, and dependencies are not resolved here";
@@ -269,27 +233,16 @@ fn what_cannot_run_here_is_not_chosen_and_it_is_said_why() {
     for (spoil, reason) in cases {
         let mut package = package("stable", &[("stable", CHAIN)]);
         spoil(package.bundles.get_mut("1.2.0").unwrap());
-        let fresh = Request {
-            openshift: Some("4.13.2".parse().unwrap()),
-            kubernetes: Some(&kubernetes),
-            ..request()
-        };
+        let openshift = Some("4.13.2".parse().unwrap());
+        let fresh = with!(Request, openshift, kubernetes: Some(&kubernetes));
         let decision = decide(&fresh, &package);
         assert_eq!(short(&decision), "install 1.1.0", "{reason}");
         assert_eq!(reasons(&decision, "1.2.0"), [reason]);
         let next = decision.next.unwrap();
-        assert_eq!(
-            (next.name.as_str(), next.reasons.as_slice()),
-            ("1.2.0", &[reason.to_owned()][..])
-        );
+        assert_eq!(next.name, "1.2.0");
+        assert_eq!(next.reasons, [reason]);
         // What is installed stays, and it is said what would come.
-        let decision = decide(
-            &Request {
-                installed: Some(&at),
-                ..fresh
-            },
-            &package,
-        );
+        let decision = decide(&with!(Request, installed: Some(&at); ..fresh), &package);
         assert_eq!(short(&decision), "stay");
         assert_eq!(decision.next.unwrap().reasons, [reason]);
     }
@@ -297,72 +250,50 @@ fn what_cannot_run_here_is_not_chosen_and_it_is_said_why() {
 
 #[test]
 fn an_ineligible_step_is_passed_over_for_a_lower_one() {
-    let mut package = package(
-        "stable",
-        &[("stable", "1.0.0 1.1.0<1.0.0 1.2.0<1.1.0~<1.2.0")],
-    );
+    let entries = "1.0.0 1.1.0<1.0.0 1.2.0<1.1.0~<1.2.0";
+    let mut package = package("stable", &[("stable", entries)]);
     package.bundles.get_mut("1.2.0").unwrap().max_openshift = max_openshift("4.9");
-    let at = installed("1.0.0");
-    let request = Request {
-        installed: Some(&at),
-        openshift: Some("4.10.0".parse().unwrap()),
-        ..request()
-    };
-    assert_eq!(short(&decide(&request, &package)), "upgrade 1.1.0");
+    let request = with!(Request, openshift: Some("4.10.0".parse().unwrap()));
+    assert_eq!(next("1.0.0", request, &package), "upgrade 1.1.0");
 }
 
 #[test]
 fn undeterminable_max_openshift_is_a_warning() {
-    for max in ["v4.8", "4.8.0", "4.8.1", "4", "4.08", "latest"] {
+    let with_max = |text| {
         let mut package = package("stable", &[("stable", "1.0.0")]);
-        package.bundles.get_mut("1.0.0").unwrap().max_openshift = max_openshift(max);
-        let on_openshift = Request {
-            openshift: Some("4.13.0".parse().unwrap()),
-            ..request()
-        };
+        package.bundles.get_mut("1.0.0").unwrap().max_openshift = max_openshift(text);
+        package
+    };
+    let on_openshift = with!(Request, openshift: Some("4.13.0".parse().unwrap()));
+    for max in ["v4.8", "4.8.0", "4.8.1", "4", "4.08", "latest"] {
+        let package = with_max(max);
         let decision = decide(&on_openshift, &package);
         assert_eq!(short(&decision), "install 1.0.0");
-        assert_eq!(
-            decision.warnings,
-            [format!(
-                "bundle 1.0.0: max OpenShift version cannot be determined: {max:?} is not <major>.<minor>; the bundle may \
-                 not run on OpenShift 4.13"
-            )]
+        let warning = format!(
+            "bundle 1.0.0: max OpenShift version cannot be determined: {max:?} is not <major>.<minor>; the bundle may \
+             not run on OpenShift 4.13"
         );
-        // Where there is no OpenShift it means nothing.
-        assert_eq!(decide(&request(), &package).warnings, [""; 0]);
+        assert_eq!(decision.warnings, [warning]);
+        // On another cluster the version has no meaning.
+        assert_eq!(decide(&Request::default(), &package).warnings, [""; 0]);
     }
-    let mut low = package("stable", &[("stable", "1.0.0")]);
-    low.bundles.get_mut("1.0.0").unwrap().max_openshift = max_openshift("4.1");
-    assert_eq!(short(&decide(&request(), &low)), "install 1.0.0");
+    let decision = decide(&Request::default(), &with_max("4.1"));
+    assert_eq!(short(&decision), "install 1.0.0");
 }
 
 #[test]
 fn the_range_bounds_what_is_chosen() {
     let package = package("stable", &[("stable", CHAIN)]);
-    let at = installed("1.1.0");
-    for (range, fresh, upgraded) in [
-        ("<1.2.0", "install 1.1.0", "stay"),
-        ("1.0.0", "install 1.0.0", "stay"),
-        (">=1.0.0", "install 1.2.0", "upgrade 1.2.0"),
-        (">2.0.0", "nothing", "stay"),
+    for (range, fresh, upgraded) in ::tests::rows![
+        "<1.2.0", "install 1.1.0" => "stay";
+        "1.0.0", "install 1.0.0" => "stay";
+        ">=1.0.0", "install 1.2.0" => "upgrade 1.2.0";
+        ">2.0.0", "nothing" => "stay";
     ] {
         let range = Range::parse(range).unwrap();
-        let request = Request {
-            range: Some(&range),
-            ..request()
-        };
+        let request = with!(Request, range: Some(&range));
         assert_eq!(short(&decide(&request, &package)), fresh);
-        assert_eq!(
-            short(&decide(
-                &Request {
-                    installed: Some(&at),
-                    ..request
-                },
-                &package
-            )),
-            upgraded
-        );
+        assert_eq!(next("1.1.0", request, &package), upgraded);
     }
 }
 
@@ -372,51 +303,31 @@ fn deprecations_are_warned_about_and_no_reason() {
     package.deprecation = Some("p".into());
     package.channels.get_mut("stable").unwrap().deprecation = Some("c".into());
     package.bundles.get_mut("1.0.0").unwrap().deprecation = Some("b".into());
-    let warnings = [
-        "package foo is deprecated: p",
-        "channel stable is deprecated: c",
-        "bundle 1.0.0 is deprecated: b",
-    ];
-    let decision = decide(&request(), &package);
-    assert_eq!(
-        (short(&decision).as_str(), decision.warnings.as_slice()),
-        ("install 1.0.0", &warnings.map(str::to_owned)[..])
-    );
     let at = installed("1.0.0");
-    let decision = decide(
-        &Request {
-            installed: Some(&at),
-            ..request()
-        },
-        &package,
-    );
-    assert_eq!(
-        (short(&decision).as_str(), decision.warnings.as_slice()),
-        ("stay", &warnings.map(str::to_owned)[..])
-    );
+    for (installed, chosen) in [(None, "install 1.0.0"), (Some(&at), "stay")] {
+        let decision = decide(&with!(Request, installed), &package);
+        assert_eq!(short(&decision), chosen);
+        let warnings = [
+            "package foo is deprecated: p",
+            "channel stable is deprecated: c",
+            "bundle 1.0.0 is deprecated: b",
+        ];
+        assert_eq!(decision.warnings, warnings);
+    }
 }
 
 // parity: platform-29
 #[test]
-fn media_types_are_told_to_whoever_installs() {
+fn a_choice_names_its_media_type() {
     let mut package = package("stable", &[("stable", CHAIN)]);
     package.bundles.get_mut("1.2.0").unwrap().media_type = Some(PLAIN_V0.into());
-    let chosen = |request: &Request<'_>| {
-        decide(request, &package)
-            .verdict
-            .choice()
-            .map(|it| (it.name.clone(), it.media_type.clone()))
-    };
-    assert_eq!(
-        chosen(&request()),
-        Some(("1.2.0".into(), "plain+v0".into()))
-    );
-    let registry = Request {
-        media_types: &[REGISTRY_V1],
-        ..request()
-    };
-    assert_eq!(
-        chosen(&registry),
-        Some(("1.1.0".into(), "registry+v1".into()))
-    );
+    let all = Request::default().media_types;
+    for (media_types, name, media_type) in [
+        (all, "1.2.0", "plain+v0"),
+        (&[REGISTRY_V1], "1.1.0", "registry+v1"),
+    ] {
+        let decision = decide(&with!(Request, media_types), &package);
+        let choice = decision.verdict.choice().unwrap();
+        assert_eq!((&*choice.name, &*choice.media_type), (name, media_type));
+    }
 }

@@ -1,8 +1,10 @@
+use std::collections::BTreeSet;
+
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::json;
 
 use super::*;
-use crate::{Source, load};
+use crate::{Source, load, testing::has};
 
 mod hostile;
 
@@ -38,19 +40,17 @@ fn data(crds: &str, csvs: &str, packages: &str) -> BTreeMap<String, String> {
         .into()
 }
 
+fn read(data: &BTreeMap<String, String>) -> Result<ConfigMap, Error> {
+    ConfigMap::read(data, &Limits::default())
+}
+
 fn three() -> BTreeMap<String, String> {
+    let icon = "    replaces: tide.v1\n    icon: [{base64data: AAAA, mediatype: image/png}]\n";
+    let skips = "    replaces: tide.v2\n    skips: [tide.v2-bad]\n";
     let csvs = [
         csv("tide.v1", "1.0.0", ""),
-        csv(
-            "tide.v2",
-            "2.0.0",
-            "    replaces: tide.v1\n    icon: [{base64data: AAAA, mediatype: image/png}]\n",
-        ),
-        csv(
-            "tide.v3",
-            "3.0.0",
-            "    replaces: tide.v2\n    skips: [tide.v2-bad]\n",
-        ),
+        csv("tide.v2", "2.0.0", icon),
+        csv("tide.v3", "3.0.0", skips),
         csv("other.v1", "1.0.0", ""),
     ];
     let packages = r"
@@ -71,12 +71,10 @@ fn config_map_declares_max_openshift_in_every_spelling() {
         ("operators.coreos.com/maxOpenShiftVersion", "4.10"),
         ("olm.properties", list),
     ] {
-        let csvs = csv("tide.v1", "1.0.0", "").replace(
-            "annotations: {",
-            &format!("annotations: {{{key}: '{text}', "),
-        );
+        let annotations = format!("annotations: {{{key}: '{text}', ");
+        let csvs = csv("tide.v1", "1.0.0", "").replace("annotations: {", &annotations);
         let packages = "[{packageName: tide, channels: [{name: stable, currentCSV: tide.v1}]}]";
-        let map = ConfigMap::read(&data(CRD, &csvs, packages), &Limits::default()).unwrap();
+        let map = read(&data(CRD, &csvs, packages)).unwrap();
         let catalog = load(Source::Files(&map), &Limits::default()).unwrap();
         let bundle = catalog.packages["tide"].bundle("tide.v1").unwrap();
         let declared = bundle.max_openshift.as_ref().unwrap();
@@ -93,25 +91,19 @@ fn text_of(map: &ConfigMap, path: &str) -> String {
 // parity: serve-6, serve-7
 #[test]
 fn three_lists_are_a_catalog_of_bundles_that_carry_their_manifests() {
-    let map = ConfigMap::read(&three(), &Limits::default()).unwrap();
-    assert_eq!(
-        map.left_out(),
-        [
-            "channel \"only\" of package \"lost\" is left out: its currentCSV \"nobody\" is not among the clusterServiceVersions",
-            "ClusterServiceVersion \"other.v1\" is left out: no channel leads to it, by currentCSV, replaces or skips",
-        ]
-    );
-    let blobs: Vec<Value> = text_of(&map, "tide.json")
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
-    assert_eq!(
-        blobs[0],
-        json!({
-            "schema": "olm.package", "name": "tide", "defaultChannel": "stable",
-            "icon": {"base64data": "AAAA", "mediatype": "image/png"},
-        })
-    );
+    let map = read(&three()).unwrap();
+    let left_out = [
+        "channel \"only\" of package \"lost\" is left out: its currentCSV \"nobody\" is not among the clusterServiceVersions",
+        "ClusterServiceVersion \"other.v1\" is left out: no channel leads to it, by currentCSV, replaces or skips",
+    ];
+    assert_eq!(map.left_out(), left_out);
+    let text = text_of(&map, "tide.json");
+    let blobs = text.lines().map(|line| serde_json::from_str(line).unwrap());
+    let blobs: Vec<Value> = blobs.collect();
+    let icon = json!({"base64data": "AAAA", "mediatype": "image/png"});
+    let package =
+        json!({"schema": "olm.package", "name": "tide", "defaultChannel": "stable", "icon": icon});
+    assert_eq!(blobs[0], package);
     let one = json!({"name": "tide.v1", "skipRange": "<1.0.0"});
     let two = json!({"name": "tide.v2", "replaces": "tide.v1", "skipRange": "<2.0.0"});
     let three = json!({"name": "tide.v3", "replaces": "tide.v2", "skips": ["tide.v2-bad"], "skipRange": "<3.0.0"});
@@ -124,43 +116,32 @@ fn three_lists_are_a_catalog_of_bundles_that_carry_their_manifests() {
         (&bundle["name"], &bundle["image"]),
         (&json!("tide.v1"), &json!(""))
     );
+    // An API for each version of the definition, whichever the bundle names.
     let properties = bundle["properties"].as_array().unwrap();
-    let types: Vec<&str> = properties
-        .iter()
-        .filter_map(|it| it["type"].as_str())
-        .collect();
-    assert_eq!(
-        types,
-        [
-            // One for each version of the definition, whichever the bundle names.
-            "olm.gvk",
-            "olm.gvk",
-            "olm.gvk.required",
-            "olm.package",
-            "olm.bundle.object",
-            "olm.bundle.object"
-        ]
+    let api = |version| json!({"type": "olm.gvk", "value": {"group": "sea.example.com", "kind": "Tide", "version": version}});
+    let required = json!({"group": "sky.example.com", "kind": "Moon", "version": "v1"});
+    let version = json!({"packageName": "tide", "version": "1.0.0"});
+    let expected = [
+        api("v1"),
+        api("v2"),
+        json!({"type": "olm.gvk.required", "value": required}),
+        json!({"type": "olm.package", "value": version}),
+    ];
+    assert_eq!(properties[..4], expected);
+    let kinds = properties[4..].iter().map(|object| {
+        assert_eq!(object["type"], "olm.bundle.object");
+        let data = STANDARD
+            .decode(object["value"]["data"].as_str().unwrap())
+            .unwrap();
+        serde_json::from_slice::<Value>(&data).unwrap()["kind"].to_string()
+    });
+    let kinds: BTreeSet<String> = kinds.collect();
+    assert!(
+        kinds
+            .iter()
+            .eq(["\"ClusterServiceVersion\"", "\"CustomResourceDefinition\""])
     );
-    assert_eq!(
-        properties[0]["value"],
-        json!({"group": "sea.example.com", "kind": "Tide", "version": "v1"})
-    );
-    assert_eq!(
-        properties[3]["value"],
-        json!({"packageName": "tide", "version": "1.0.0"})
-    );
-    let mut kinds: Vec<String> = properties[4..]
-        .iter()
-        .map(|it| {
-            let data = STANDARD
-                .decode(it["value"]["data"].as_str().unwrap())
-                .unwrap();
-            let object: Value = serde_json::from_slice(&data).unwrap();
-            object["kind"].as_str().unwrap().to_owned()
-        })
-        .collect();
-    kinds.sort();
-    assert_eq!(kinds, ["ClusterServiceVersion", "CustomResourceDefinition"]);
+    assert_eq!(properties.len(), 6);
 
     let read = load(Source::Files(&map), &Limits::default()).unwrap();
     assert_eq!(read.packages.keys().collect::<Vec<_>>(), ["tide"]);
@@ -181,12 +162,9 @@ fn what_is_no_catalog_is_refused_in_words_that_help() {
         data("", "[]\n---\n[]", "") => "several documents";
         data(&twice, "", "") => "can't add the same CRD twice in one configmap: sea.example.com/v1/Tide/tides";
     ] {
-        let error = ConfigMap::read(&data, &Limits::default())
-            .unwrap_err()
-            .to_string();
-        assert!(error.contains(problem), "{error}, not {problem}");
+        has(read(&data).unwrap_err(), problem);
     }
-    let empty = ConfigMap::read(&data("", "", ""), &Limits::default()).unwrap();
+    let empty = read(&data("", "", "")).unwrap();
     assert!(empty.paths().is_empty() && empty.left_out().is_empty());
 }
 
@@ -209,7 +187,7 @@ fn what_is_odd_in_it_does_no_harm() {
 - packageName: r
   channels: x
 ";
-    let map = ConfigMap::read(&data("", &circle.concat(), packages), &Limits::default()).unwrap();
+    let map = read(&data("", &circle.concat(), packages)).unwrap();
     assert_eq!(map.left_out().len(), 6, "{:?}", map.left_out());
     assert_eq!(map.paths(), ["../q.json", "p.json", "r.json"]);
     // The definition that it owns is nowhere: it is told, and the other packages are there.
@@ -219,16 +197,10 @@ fn what_is_odd_in_it_does_no_harm() {
         .unwrap()
         .read_to_string(&mut text)
         .unwrap_err();
-    assert!(
-        error
-            .to_string()
-            .contains("couldn't find sea.example.com/v1/Tide"),
-        "{error}"
-    );
+    has(error, "couldn't find sea.example.com/v1/Tide");
     assert!(text.contains("\"defaultChannel\":\"one\""), "{text}");
     let read = load(Source::Files(&map), &Limits::default()).unwrap();
-    assert!(read.packages.is_empty());
-    assert!(!read.findings.is_empty());
+    assert!(read.packages.is_empty() && !read.findings.is_empty());
 }
 
 /// As in the tables that OLM made of ConfigMaps: what a bundle of the channel skips is in the channel, if it is there.
@@ -246,7 +218,7 @@ fn what_is_skipped_is_in_the_channel_if_it_is_there() {
         csv("b.v1", "1.0.0", "    skips: [a.v3]\n"),
     ];
     let packages = "- {packageName: a, channels: [{name: c, currentCSV: a.v3}]}\n";
-    let map = ConfigMap::read(&data(CRD, &csvs.concat(), packages), &Limits::default()).unwrap();
+    let map = read(&data(CRD, &csvs.concat(), packages)).unwrap();
     let text = text_of(&map, "a.json");
     let channel: Value = serde_json::from_str(text.lines().nth(1).unwrap()).unwrap();
     assert_eq!(
@@ -261,11 +233,7 @@ fn what_is_skipped_is_in_the_channel_if_it_is_there() {
     assert_eq!(map.left_out().len(), 1, "{:?}", map.left_out());
     assert!(map.left_out()[0].contains("\"b.v1\""));
     let read = load(Source::Files(&map), &Limits::default()).unwrap();
-    assert!(
-        read.is_valid() && read.findings.is_empty(),
-        "{:?}",
-        read.findings
-    );
+    assert_eq!(read.findings, []);
     assert_eq!(read.packages["a"].channels["c"].entries.len(), 3);
 }
 
@@ -285,18 +253,14 @@ impl Files for Folder {
 #[test]
 fn a_mounted_config_map_is_one() {
     let mut folder = Folder(three());
+    let mounted = |folder: &Folder| ConfigMap::mounted(folder, &Limits::default());
     folder.0.insert("readme".to_owned(), "no matter".to_owned());
-    let map = ConfigMap::mounted(&folder, &Limits::default()).unwrap();
+    let map = mounted(&folder).unwrap();
     assert_eq!(map.unwrap().paths(), ["lost.json", "tide.json"]);
     folder.0.insert(PACKAGES.to_owned(), "7".to_owned());
-    let error = ConfigMap::mounted(&folder, &Limits::default()).unwrap_err();
-    assert!(error.to_string().contains("no list"), "{error}");
+    has(mounted(&folder).unwrap_err(), "no list");
     folder.0.remove(PACKAGES);
-    assert!(
-        ConfigMap::mounted(&folder, &Limits::default())
-            .unwrap()
-            .is_none()
-    );
+    assert!(mounted(&folder).unwrap().is_none());
 }
 
 /// What is cut off could be read as a smaller catalog.
@@ -304,15 +268,11 @@ fn a_mounted_config_map_is_one() {
 fn a_key_is_read_whole_or_not_at_all() {
     let folder = Folder(three());
     let longest = folder.0.values().map(String::len).max().unwrap();
-    let limits = |document| Limits {
-        document,
-        ..Limits::default()
-    };
+    let limits = |document| with!(Limits, document);
     assert!(ConfigMap::mounted(&folder, &limits(longest)).is_ok());
     let error = ConfigMap::mounted(&folder, &limits(longest - 1)).unwrap_err();
-    let said = error.to_string();
-    assert!(
-        said.contains(&format!("more than {} bytes in one key", longest - 1)),
-        "{said}"
+    has(
+        error,
+        &format!("more than {} bytes in one key", longest - 1),
     );
 }

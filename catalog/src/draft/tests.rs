@@ -24,23 +24,14 @@ fn an_icon_is_known_by_its_first_bytes() {
 
 #[test]
 fn a_package_is_a_blob() {
-    let rendered = package(Package {
-        name: "tide",
-        icon: Some(b"<svg/>"),
-        ..Package::default()
-    });
+    let rendered = package(with!(Package, name: "tide", icon: Some(b"<svg/>")));
     let mut out = Vec::new();
     rendered.unwrap().write(Format::Yaml, &mut out).unwrap();
-    assert_eq!(
-        String::from_utf8(out).unwrap(),
-        "---\ndefaultChannel: \"\"\nicon:\n  base64data: PHN2Zy8+\n  mediatype: image/svg+xml\nname: tide\n\
-         schema: olm.package\n"
-    );
+    let expected = "---\ndefaultChannel: \"\"\nicon:\n  base64data: PHN2Zy8+\n  mediatype: image/svg+xml\nname: tide\n\
+                    schema: olm.package\n";
+    assert_eq!(String::from_utf8(out).unwrap(), expected);
     for name in ["", "Tide", "a.b", "a b", &"a".repeat(64)] {
-        let none = package(Package {
-            name,
-            ..Package::default()
-        });
+        let none = package(with!(Package, name));
         assert!(matches!(none, Err(Error::Name { .. })), "{name}");
     }
 }
@@ -56,37 +47,22 @@ fn no_text_becomes_an_instruction() {
         labels: &labels("a", "b c 'd'"),
     };
     let text = good.text().unwrap();
-    assert!(
-        text.ends_with("=/configs\nLABEL \"a\"=\"b c 'd'\"\n"),
-        "{text}"
-    );
+    let end = "=/configs\nLABEL \"a\"=\"b c 'd'\"\n";
+    assert!(text.ends_with(end), "{text}");
     assert!(!text.contains("ENTRYPOINT"), "{text}");
     for folder in ["", "a b", "a\nRUN x", "a*", "$HOME", "-f", "a\"b"] {
-        let bad = Dockerfile {
-            folder,
-            ..good.clone()
-        };
+        let bad = with!(Dockerfile, folder; ..good.clone());
         assert!(matches!(bad.text(), Err(Error::Folder(_))), "{folder:?}");
     }
     for image in ["", "a b", "x as y", "a\nRUN x", "--platform=x y", "$X"] {
         for (base, builder) in [(image, OPM), (OPM, image)] {
-            let bad = Dockerfile {
-                base,
-                builder,
-                labels: &none,
-                ..good.clone()
-            };
+            let bad = with!(Dockerfile, base, builder, labels: &none; ..good.clone());
             assert!(matches!(bad.text(), Err(Error::Image { .. })), "{image:?}");
         }
     }
     for (key, value) in [("", "a"), ("a\"", "b"), ("a", "b\nRUN x"), ("a", "b\\")] {
-        let bad = Dockerfile {
-            labels: &labels(key, value),
-            ..good.clone()
-        };
-        assert!(
-            matches!(bad.text(), Err(Error::Label(_))),
-            "{key:?} {value:?}"
-        );
+        let bad = with!(Dockerfile, labels: &labels(key, value); ..good.clone());
+        let is_refused = matches!(bad.text(), Err(Error::Label(_)));
+        assert!(is_refused, "{key:?} {value:?}");
     }
 }

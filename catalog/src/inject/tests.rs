@@ -1,24 +1,15 @@
 use std::collections::BTreeMap;
 
-use manifests::content::{self, Builder};
-
 use super::{
     history::{Damaged, History, INDEX_IMAGE, INJECTED_BUNDLES, Injected, Mode},
     *,
 };
+use crate::testing::{content, has, list, starts};
 
 const PLACE: Place<'_> = Place {
     package: "tide",
     channel: "alpha",
 };
-
-fn files(all: &[(&str, String)]) -> Content {
-    let mut files = Builder::new(content::Limits::default());
-    for (path, text) in all {
-        files.add(path, 0o644, &mut text.as_bytes()).unwrap();
-    }
-    files.finish()
-}
 
 /// A bundle of a package in a version.
 fn of(package: &str, version: &str) -> Bundle {
@@ -31,7 +22,7 @@ fn of(package: &str, version: &str) -> Bundle {
         "operators.operatorframework.io.bundle.package.v1": package,
         "operators.operatorframework.io.bundle.channels.v1": "other",
     }});
-    let content = files(&[
+    let content = content(&[
         ("manifests/csv.json", csv.to_string()),
         ("metadata/annotations.yaml", annotations.to_string()),
     ]);
@@ -44,9 +35,8 @@ fn bundle(version: &str) -> Bundle {
 }
 
 fn index(blobs: &[Value]) -> Index<'static> {
-    let text: Vec<String> = blobs.iter().map(Value::to_string).collect();
+    let content = content(&[("catalog.json", list(blobs, Value::clone))]);
     let mut render = Render::new(Level::None);
-    let content = files(&[("catalog.json", text.concat())]);
     let read = render.catalog(Source::Content(&content), &Limits::default());
     read.unwrap();
     Index {
@@ -113,48 +103,34 @@ fn without_an_index_the_bundles_are_the_catalog() {
 fn bundles_are_one_line_in_their_order() {
     let bundles = ["0.0.1", "0.0.2", "0.0.10", "0.0.9"].map(bundle).into();
     let composed = try_compose(None, Form::Upgrade, bundles).unwrap();
-    assert_eq!(
-        graph(&composed, "alpha"),
-        [
-            "tide.v0.0.1",
-            "tide.v0.0.2<tide.v0.0.1",
-            "tide.v0.0.10<tide.v0.0.2",
-            "tide.v0.0.9<tide.v0.0.10"
-        ]
-    );
+    let expected =
+        "tide.v0.0.1 tide.v0.0.2<tide.v0.0.1 tide.v0.0.10<tide.v0.0.2 tide.v0.0.9<tide.v0.0.10";
+    assert_eq!(graph(&composed, "alpha").join(" "), expected);
 }
 
 // parity: run-11, run-13, run-20, sdk-24, sdk-25
 #[test]
 fn everything_in_the_index_stays() {
+    let mut entries = json!([
+        {"name": "tide.v0.0.2", "replaces": "tide.v0.0.1", "skipRange": "<0.0.2", "skips": ["tide.v0.0.0"]},
+        {"name": "tide.v0.0.1"},
+    ]);
+    let old = json!([{"reference": {"schema": "olm.channel", "name": "stable"}, "message": "old"}]);
     let blobs = [
         package("tide", "stable"),
         channel("stable", &json!([{"name": "tide.v0.0.1"}])),
-        channel(
-            "alpha",
-            &json!([
-                {"name": "tide.v0.0.2", "replaces": "tide.v0.0.1", "skipRange": "<0.0.2", "skips": ["tide.v0.0.0"]},
-                {"name": "tide.v0.0.1"},
-            ]),
-        ),
+        channel("alpha", &entries),
         blob("tide", "0.0.1"),
         blob("tide", "0.0.2"),
-        json!({
-            "schema": "olm.deprecations", "package": "tide",
-            "entries": [{"reference": {"schema": "olm.channel", "name": "stable"}, "message": "old"}],
-        }),
+        json!({"schema": "olm.deprecations", "package": "tide", "entries": old}),
         package("other", "only"),
         json!({"schema": "olm.channel", "package": "other", "name": "only", "entries": [{"name": "other.v1.0.0"}]}),
         blob("other", "1.0.0"),
         json!({"schema": "example.com/other", "package": "tide", "kept": [1, 2]}),
         json!({"schema": "example.com/other", "kept": true}),
     ];
-    let composed = try_compose(
-        index(&blobs),
-        Form::Upgrade,
-        vec![bundle("0.0.3"), bundle("0.0.4")],
-    )
-    .unwrap();
+    let bundles = vec![bundle("0.0.3"), bundle("0.0.4")];
+    let composed = try_compose(index(&blobs), Form::Upgrade, bundles).unwrap();
     let mut text = Vec::new();
     composed.rendered.write(Format::Json, &mut text).unwrap();
     let documents = serde_json::Deserializer::from_slice(&text).into_iter::<Value>();
@@ -164,18 +140,12 @@ fn everything_in_the_index_stays() {
         assert_eq!(documents.contains(blob), !is_changed, "{blob}");
     }
     assert_eq!(documents.len(), blobs.len() + 2);
-    assert_eq!(
-        documents.iter().find(|it| it["name"] == "alpha").unwrap(),
-        &channel(
-            "alpha",
-            &json!([
-                {"name": "tide.v0.0.2", "replaces": "tide.v0.0.1", "skipRange": "<0.0.2", "skips": ["tide.v0.0.0"]},
-                {"name": "tide.v0.0.1"},
-                {"name": "tide.v0.0.3", "replaces": "tide.v0.0.2"},
-                {"name": "tide.v0.0.4", "replaces": "tide.v0.0.3"},
-            ]),
-        )
-    );
+    entries.as_array_mut().unwrap().extend([
+        json!({"name": "tide.v0.0.3", "replaces": "tide.v0.0.2"}),
+        json!({"name": "tide.v0.0.4", "replaces": "tide.v0.0.3"}),
+    ]);
+    let is_expected = documents.contains(&channel("alpha", &entries));
+    assert!(is_expected, "{documents:#?}");
     let found = &composed.catalog.packages["tide"];
     assert_eq!(found.default_channel, "stable");
 }
@@ -203,19 +173,12 @@ fn what_an_index_has_come_to_have_is_its_own() {
         let bundles = vec![bundle("0.0.2"), bundle("0.0.3")];
         let composed = try_compose(index(&blobs), Form::Upgrade, bundles).unwrap();
         assert_eq!(graph(&composed, "alpha"), expected);
-        let bundles = composed
-            .rendered
-            .blobs
-            .iter()
-            .filter(|it| it.class == Class::Bundle);
+        let blobs = composed.rendered.blobs.iter();
+        let bundles = blobs.filter(|blob| blob.class == Class::Bundle);
         assert_eq!(bundles.count(), of_index.len() + 1);
-        assert_eq!(
-            composed.warnings,
-            [
-                "the index example.com/index:v1 has bundles by now that were injected before, and they are taken from it: \
-                 tide.v0.0.2"
-            ]
-        );
+        let warning = "the index example.com/index:v1 has bundles by now that were injected before, and they are taken from \
+                       it: tide.v0.0.2";
+        assert_eq!(composed.warnings, [warning]);
     }
 }
 
@@ -251,11 +214,6 @@ fn the_head_is_what_no_other_replaces() {
 // parity: sdk-26
 #[test]
 fn what_is_there_already_is_told() {
-    let run = |form, blobs: &[Value], bundles| {
-        try_compose(index(blobs), form, bundles)
-            .unwrap_err()
-            .to_string()
-    };
     let blobs = [
         package("tide", "alpha"),
         channel("alpha", &json!([{"name": "tide.v0.0.1"}])),
@@ -272,8 +230,8 @@ fn what_is_there_already_is_told() {
             => "bundle \"other.v0.0.2\" (example.com/other:v0.0.2) belongs to package \"other\" and not to \"tide\"; ";
         Form::Upgrade, vec![] => "there is no bundle to inject";
     ] {
-        let text = run(form, &blobs, bundles);
-        assert!(text.starts_with(expected), "{text}");
+        let error = try_compose(index(&blobs), form, bundles).unwrap_err();
+        starts(error, expected);
     }
 }
 
@@ -289,52 +247,30 @@ fn the_result_is_checked_and_what_others_have_done_wrong_is_only_told() {
         second,
     ];
     let error = try_compose(index(&blobs), Form::Upgrade, vec![bundle("0.0.2")]).unwrap_err();
-    let text = error.to_string();
-    assert!(
-        text.contains("duplicate versions found in bundles: [{0.0.2:"),
-        "{text}"
-    );
+    has(error, "duplicate versions found in bundles: [{0.0.2:");
     // Nothing in the other package.
-    let composed = try_compose(
-        index(&[package("other", "stable")]),
-        Form::Run,
-        vec![bundle("0.0.1")],
-    )
-    .unwrap();
-    assert_eq!(
-        composed.warnings,
-        ["the index has packages with errors, which some servers refuse to serve: other"]
-    );
-    let name = Place {
-        package: "Tide",
-        channel: "alpha",
-    };
-    let error = compose(
-        None,
-        name,
-        Form::Run,
-        vec![of("Tide", "0.0.1")],
-        &Limits::default(),
-    );
-    let text = error.unwrap_err().to_string();
-    assert!(text.starts_with("invalid package name \"Tide\""), "{text}");
+    let other = index(&[package("other", "stable")]);
+    let composed = try_compose(other, Form::Run, vec![bundle("0.0.1")]).unwrap();
+    let warning = "the index has packages with errors, which some servers refuse to serve: other";
+    assert_eq!(composed.warnings, [warning]);
+    let place = with!(Place, package: "Tide"; ..PLACE);
+    let bundles = vec![of("Tide", "0.0.1")];
+    let error = compose(None, place, Form::Run, bundles, &Limits::default()).unwrap_err();
+    starts(error, "invalid package name \"Tide\"");
 }
 
 // parity: run-8
 #[test]
 fn a_history_is_read_as_it_was_written() {
-    let mut history = History {
-        index: Some("example.com/index:v1".to_owned()),
-        injected: Vec::new(),
-    };
+    let mut history = with!(History, index: Some("example.com/index:v1".to_owned()));
     history.push("example.com/tide:v1", None).unwrap();
-    let second =
-        "example.com/tide@sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
-    history.push(second, Some(Mode::Semver)).unwrap();
+    let second = format!("example.com/tide@sha256:{}", "a".repeat(64));
+    history.push(&second, Some(Mode::Semver)).unwrap();
     let written = history.annotations();
-    assert!(written[INJECTED_BUNDLES].starts_with(
-        r#"[{"imageTag":"example.com/tide:v1","mode":"replaces"},{"imageTag":"example.com/tide@sha256:"#
-    ));
+    starts(
+        &written[INJECTED_BUNDLES],
+        r#"[{"imageTag":"example.com/tide:v1","mode":"replaces"},{"imageTag":"example.com/tide@sha256:"#,
+    );
     assert_eq!(History::read(&written), Ok(history));
     // What stands for no index is none, and has the other mode.
     let mut none = History::default();
@@ -377,14 +313,9 @@ fn a_damaged_history_is_told_with_what_to_do() {
     ] {
         assert_eq!(read(INJECTED_BUNDLES, text).unwrap().injected, expected);
     }
-    let many: Vec<String> = (0..501)
-        .map(|at| format!(r#"{{"imageTag":"a.io/b:{at}"}}"#))
-        .collect();
-    let many = format!("[{}]", many.join(","));
-    let enormous = format!(
-        r#"[{{"imageTag":"a.io/b","mode":"{}"}}]"#,
-        "x".repeat(200_000)
-    );
+    let many = list(0..501, |at| format!(r#",{{"imageTag":"a.io/b:{at}"}}"#));
+    let many = format!("[{}]", &many[1..]);
+    let enormous = r#"[{"imageTag":"a.io/b","mode":"x"}]"#.replace('x', &"x".repeat(200_000));
     for (key, text, part) in ::tests::rows![
         INJECTED_BUNDLES, "[{" => "it is no list of bundles";
         INJECTED_BUNDLES, r#"{"imageTag":"a.io/b"}"# => "it is no list of bundles";
@@ -399,15 +330,13 @@ fn a_damaged_history_is_told_with_what_to_do() {
     ] {
         let error: Damaged = read(key, text).unwrap_err();
         let told = error.to_string();
-        assert!(
-            told.starts_with(&format!("annotation {key} is damaged: "))
-                && told.contains(part)
-                && told.contains("; write the ")
-                // What that would mean, only who reads it knows.
-                && told.contains("remove the annotation") == (key == INDEX_IMAGE)
-                && told.len() < 1000,
-            "{told}"
-        );
+        starts(&told, &format!("annotation {key} is damaged: "));
+        has(&told, part);
+        has(&told, "; write the ");
+        assert!(told.len() < 1000, "{told}");
+        // What that would mean, only the reader of the index knows.
+        let found = told.contains("remove the annotation");
+        assert_eq!(found, key == INDEX_IMAGE, "{told}");
     }
 }
 

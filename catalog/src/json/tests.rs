@@ -37,11 +37,8 @@ fn what_is_no_json_is_refused_where_go_refuses_it() {
         "[1e999]", "json: cannot unmarshal number 1e999 into Go value of type float64" => 6;
     ] {
         let error = Tape::default().read(text.as_bytes(), 100).unwrap_err();
-        assert_eq!(
-            (error.message.as_str(), error.offset),
-            (message, offset),
-            "{text:?}"
-        );
+        assert_eq!(error.message, message, "{text:?}");
+        assert_eq!(error.offset, offset, "{text:?}");
     }
 }
 
@@ -86,13 +83,8 @@ fn long_texts_end_where_they_end_whatever_stands_at_the_border_of_a_word() {
             let text = format!("[\"{}{end},1]", "x".repeat(length));
             with(text.as_bytes(), |node| assert_eq!(node.items().count(), 2));
             let broken = format!("[\"{}\n{end},1]", "x".repeat(length));
-            assert_eq!(
-                Tape::default()
-                    .read(broken.as_bytes(), 9)
-                    .unwrap_err()
-                    .offset,
-                length + 3
-            );
+            let error = Tape::default().read(broken.as_bytes(), 9).unwrap_err();
+            assert_eq!(error.offset, length + 3);
         }
     }
 }
@@ -113,10 +105,8 @@ fn fields_are_found_as_go_finds_them() {
         ("[1]", None),
     ] {
         with(text.as_bytes(), |root| {
-            let found = root
-                .field("name")
-                .map(|it| String::from_utf8_lossy(it.raw()));
-            assert_eq!(found.as_deref(), value, "{text}");
+            let found = root.field("name").map(Node::raw);
+            assert_eq!(found, value.map(str::as_bytes), "{text}");
         });
     }
     // The letters that fold to s and k.
@@ -152,49 +142,43 @@ fn maps_are_written_as_go_writes_them() {
     }
 }
 
+/// Each three of some parts.
+fn threes<'a>(parts: &'a [&'a str]) -> impl Iterator<Item = [&'a str; 3]> {
+    let twos = move |first: &'a str| parts.iter().map(move |&second| [first, second]);
+    let threes =
+        move |[first, second]: [&'a str; 2]| parts.iter().map(move |&third| [first, second, third]);
+    parts.iter().copied().flat_map(twos).flat_map(threes)
+}
+
 #[test]
 fn copied_strings_are_those_that_their_texts_become() {
-    let parts = [
+    for three in threes(&[
         "a", "u", "/", "é", "\u{2028}", "\u{2029}", r"\\", r#"\""#, r"\/", r"\n", r"\b", r"\u0041",
         r"\u2028", r"\ud83d",
-    ];
-    for first in parts {
-        for second in parts {
-            for third in parts {
-                let string = format!("\"{first}{second}{third}\"");
-                let mut expected = Vec::new();
-                with(string.as_bytes(), |node| {
-                    write_text(&node.text().unwrap(), &mut expected);
-                });
-                assert_eq!(sorted(&string).as_bytes(), expected, "{string}");
-            }
-        }
+    ]) {
+        let string = format!("\"{}\"", three.concat());
+        let mut expected = Vec::new();
+        with(string.as_bytes(), |node| {
+            write_text(&node.text().unwrap(), &mut expected);
+        });
+        assert_eq!(sorted(&string).as_bytes(), expected, "{string}");
     }
 }
 
 #[test]
 fn keys_are_written_in_the_order_of_a_map() {
-    let keys = ["", "a", "a b", "a!", "ab", "B", "é", r"\u0061"];
-    for first in keys {
-        for second in keys {
-            for third in keys {
-                let object = format!(r#"{{"{first}":0,"{second}":1,"{third}":2}}"#);
-                let expected: serde_json::Value = serde_json::from_str(&object).unwrap();
-                assert_eq!(sorted(&object), expected.to_string(), "{object}");
-            }
-        }
+    for [first, second, third] in threes(&["", "a", "a b", "a!", "ab", "B", "é", r"\u0061"]) {
+        let object = format!(r#"{{"{first}":0,"{second}":1,"{third}":2}}"#);
+        let expected: serde_json::Value = serde_json::from_str(&object).unwrap();
+        assert_eq!(sorted(&object), expected.to_string(), "{object}");
     }
 }
 
 #[test]
 fn compact_text_keeps_what_was_written() {
     let mut out = Vec::new();
-    with(
-        b" { \"b\" : 4.10 ,\n \"a\\\" c\" : [ \" x \" , 1e1 ] } ",
-        |root| root.compact(&mut out),
-    );
-    assert_eq!(
-        String::from_utf8(out).unwrap(),
-        r#"{"b":4.10,"a\" c":[" x ",1e1]}"#
-    );
+    let text = b" { \"b\" : 4.10 ,\n \"a\\\" c\" : [ \" x \" , 1e1 ] } ";
+    with(text, |root| root.compact(&mut out));
+    let found = String::from_utf8(out).unwrap();
+    assert_eq!(found, r#"{"b":4.10,"a\" c":[" x ",1e1]}"#);
 }

@@ -104,6 +104,7 @@ mod tests {
     use crate::{
         Limits, Source,
         render::{Level, Render, Rendered},
+        testing::content,
     };
 
     use super::*;
@@ -122,13 +123,10 @@ mod tests {
             )
             .unwrap();
         }
-        let mut files = manifests::content::Builder::new(manifests::content::Limits::default());
-        files.add("a.json", 0o644, &mut text.as_bytes()).unwrap();
+        let content = content(&[("a.json", text)]);
         let mut render = Render::new(Level::None);
-        let source = files.finish();
-        render
-            .catalog(Source::Content(&source), &Limits::default())
-            .unwrap();
+        let read = render.catalog(Source::Content(&content), &Limits::default());
+        read.unwrap();
         render.finish()
     }
 
@@ -150,10 +148,8 @@ mod tests {
 
     impl Write for Full {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0 = self
-                .0
-                .checked_sub(bytes.len())
-                .ok_or(io::ErrorKind::StorageFull)?;
+            let left = self.0.checked_sub(bytes.len());
+            self.0 = left.ok_or(io::ErrorKind::StorageFull)?;
             Ok(bytes.len())
         }
 

@@ -130,7 +130,7 @@ mod tests {
     use flate2::{Compression, write::GzEncoder};
 
     use super::*;
-    use crate::Source;
+    use crate::{Source, testing::has};
 
     fn zipped(text: &str) -> Vec<u8> {
         let mut zip = GzEncoder::new(Vec::new(), Compression::default());
@@ -141,9 +141,8 @@ mod tests {
     fn names(root: &Path) -> Vec<String> {
         let (mounted, mut names) = (Mounted::open(root, &Limits::default()).unwrap(), Vec::new());
         let walked = crate::walk(Source::Files(&mounted), &Limits::default(), |meta| {
-            names.push(
-                meta.map_or_else(|it| it.to_string(), |it| format!("{} {}", it.file, it.name)),
-            );
+            let name = meta.map(|meta| format!("{} {}", meta.file, meta.name));
+            names.push(name.unwrap_or_else(|fault| fault.to_string()));
             ControlFlow::<()>::Continue(())
         });
         assert!(walked.unwrap().is_continue());
@@ -156,33 +155,21 @@ mod tests {
         let map = folder.path().join("part-0");
         fs::create_dir_all(map.join("..2026_11_22")).unwrap();
         symlink("..2026_11_22", map.join("..data")).unwrap();
-        let parts = [
-            (
-                "a.yaml.gz",
-                zipped("schema: x\nname: a1\n---\nschema: x\nname: a2\n"),
-            ),
-            ("b.json.gz", zipped(r#"{"schema": "x", "name": "b"}"#)),
-            ("c.yaml", b"schema: x\nname: c".to_vec()),
-            (".indexignore", b"d.yaml.gz\n".to_vec()),
-            ("d.yaml.gz", zipped("no catalog")),
-        ];
-        for (name, bytes) in parts {
+        for (name, bytes) in ::tests::rows![
+            "a.yaml.gz" => zipped("schema: x\nname: a1\n---\nschema: x\nname: a2\n");
+            "b.json.gz" => zipped(r#"{"schema": "x", "name": "b"}"#);
+            "c.yaml" => b"schema: x\nname: c".to_vec();
+            ".indexignore" => b"d.yaml.gz\n".to_vec();
+            "d.yaml.gz" => zipped("no catalog");
+        ] {
             fs::write(map.join("..2026_11_22").join(name), bytes).unwrap();
             symlink(format!("..data/{name}"), map.join(name)).unwrap();
         }
         // Two streams in one file are its concatenation.
         let both = [zipped("schema: x\n"), zipped("name: e\n")].concat();
         fs::write(folder.path().join("e.yml.gz"), both).unwrap();
-        assert_eq!(
-            names(folder.path()),
-            [
-                "e.yml.gz e",
-                "part-0/a.yaml.gz a1",
-                "part-0/a.yaml.gz a2",
-                "part-0/b.json.gz b",
-                "part-0/c.yaml c",
-            ]
-        );
+        let expected = "e.yml.gz e, part-0/a.yaml.gz a1, part-0/a.yaml.gz a2, part-0/b.json.gz b, part-0/c.yaml c";
+        assert_eq!(names(folder.path()).join(", "), expected);
     }
 
     #[test]
@@ -191,10 +178,7 @@ mod tests {
         let place = folder.path().join("a.yaml.gz");
         let bomb = zipped(&"x".repeat(1 << 20));
         assert!(bomb.len() < 4096, "{}", bomb.len());
-        let limits = Limits {
-            total: 1 << 16,
-            ..Limits::default()
-        };
+        let limits = with!(Limits, total: 1 << 16);
         for (bytes, problem) in ::tests::rows![
             &bomb[..] => "the catalog has more than 65536 bytes";
             &bomb[..bomb.len() / 2] => "the catalog has more than 65536 bytes";
@@ -203,10 +187,7 @@ mod tests {
             b"" => "cannot be unzipped";
         ] {
             fs::write(&place, bytes).unwrap();
-            let error = Mounted::open(folder.path(), &limits)
-                .unwrap_err()
-                .to_string();
-            assert!(error.contains(problem), "{error}, not {problem}");
+            has(Mounted::open(folder.path(), &limits).unwrap_err(), problem);
         }
         let missing = Mounted::open(&folder.path().join("x"), &limits).unwrap_err();
         assert!(missing.to_string().contains("is it there"), "{missing}");

@@ -3,6 +3,7 @@ mod hostile;
 use std::{fs, path::PathBuf};
 
 use rusqlite::Connection;
+use serde_json::json;
 use tempfile::TempDir;
 
 use super::{
@@ -10,7 +11,7 @@ use super::{
     graph::{self, Edges, Row},
     is_database,
 };
-use crate::{Limits, Source, load, source::Files};
+use crate::{Limits, Source, load, model::Bundle, source::Files};
 
 /// As the last migration leaves it, without the tables of APIs, which nobody reads then.
 const TABLES: &str = "
@@ -48,12 +49,27 @@ impl Place {
         Connection::open(&path).unwrap().execute_batch(sql).unwrap();
         path
     }
+
+    /// The package of one bundle, changed.
+    fn open(&self, sql: &str) -> Database {
+        let path = self.database(&format!("{TABLES}{TIDE}{sql}"));
+        Database::open(&path, &Limits::default()).unwrap()
+    }
+}
+
+/// The bundle of a catalog without findings.
+fn tide(database: &Database) -> Bundle {
+    let catalog = load(Source::Files(database), &Limits::default()).unwrap();
+    assert!(catalog.is_valid(), "{:?}", catalog.findings);
+    catalog.packages["tide"]
+        .bundle("tide.v1.0.0")
+        .unwrap()
+        .clone()
 }
 
 fn blobs(database: &Database, package: &str) -> String {
+    let mut reader = database.open(&format!("{package}.json")).unwrap();
     let mut text = String::new();
-    let path = format!("{package}.json");
-    let mut reader = database.open(&path).unwrap();
     reader.read_to_string(&mut text).unwrap();
     text
 }
@@ -65,18 +81,16 @@ fn a_database_is_a_catalog() {
     assert!(is_database(&path).unwrap());
     let database = Database::open(&path, &Limits::default()).unwrap();
     assert_eq!(database.left_out(), [""; 0]);
-    let catalog = load(Source::Files(&database), &Limits::default()).unwrap();
-    assert!(catalog.is_valid(), "{:?}", catalog.findings);
-    let bundle = catalog.packages["tide"].bundle("tide.v1.0.0").unwrap();
-    assert_eq!(bundle.version.to_string(), "1.0.0");
-    assert_eq!(
-        blobs(&database, "tide").lines().collect::<Vec<_>>(),
-        [
-            r#"{"schema":"olm.package","name":"tide","defaultChannel":"stable"}"#,
-            r#"{"schema":"olm.channel","package":"tide","name":"stable","entries":[{"name":"tide.v1.0.0"}]}"#,
-            r#"{"schema":"olm.bundle","name":"tide.v1.0.0","package":"tide","image":"example.com/tide:1","properties":[{"type":"olm.package","value":{"packageName":"tide","version":"1.0.0"}}]}"#,
-        ]
-    );
+    assert_eq!(tide(&database).version.to_string(), "1.0.0");
+    let lines = blobs(&database, "tide");
+    for (found, expected) in lines.lines().zip([
+        r#"{"schema":"olm.package","name":"tide","defaultChannel":"stable"}"#,
+        r#"{"schema":"olm.channel","package":"tide","name":"stable","entries":[{"name":"tide.v1.0.0"}]}"#,
+        r#"{"schema":"olm.bundle","name":"tide.v1.0.0","package":"tide","image":"example.com/tide:1","properties":[{"type":"olm.package","value":{"packageName":"tide","version":"1.0.0"}}]}"#,
+    ]) {
+        assert_eq!(found, expected);
+    }
+    assert_eq!(lines.lines().count(), 3);
 }
 
 // parity: max-4
@@ -88,59 +102,33 @@ fn database_declares_max_openshift_in_every_spelling() {
             "INSERT INTO properties(type, value, operatorbundle_name) VALUES ('olm.maxOpenShiftVersion', '{value}', 'tide.v1.0.0');"
         )
     };
-    let manifest = |annotation: &str, text: &str| {
-        let annotations = serde_json::json!({annotation: text});
-        let csv = serde_json::json!({"kind": "ClusterServiceVersion", "metadata": {"annotations": annotations}});
-        format!("UPDATE operatorbundle SET bundle = '{csv}';")
-    };
-    let list = r#"[{"type": "olm.maxOpenShiftVersion", "value": "4.10"}]"#;
-    for sql in [
-        property("\"4.10\""),
-        property("4.10"),
-        manifest("operators.coreos.com/maxOpenShiftVersion", "4.10"),
-        manifest("olm.properties", list),
+    let csv = |key: &str, text: &str| json!({"kind": "ClusterServiceVersion", "metadata": {"annotations": {key: text}}});
+    let annotated = |text: &str| csv("operators.coreos.com/maxOpenShiftVersion", text);
+    let set = |columns: String| format!("UPDATE operatorbundle SET {columns};");
+    let list = csv(
+        "olm.properties",
+        r#"[{"type": "olm.maxOpenShiftVersion", "value": "4.10"}]"#,
+    );
+    let [low, high] = ["4.8", "4.10"].map(annotated);
+    for (sql, expected) in ::tests::rows![
+        property("\"4.10\"") => "4.10";
+        property("4.10") => "4.10";
+        set(format!("bundle = '{high}'")) => "4.10";
+        set(format!("bundle = '{list}'")) => "4.10";
+        // The column counts where a row has no manifests.
+        set(format!("csv = '{low}', bundle = NULL")) => "4.8";
+        set(format!("csv = '{low}', bundle = ''")) => "4.8";
+        set(format!("csv = '{low}', bundle = '{high}'")) => "4.10";
     ] {
-        let path = place.database(&format!("{TABLES}{TIDE}{sql}"));
-        let database = Database::open(&path, &Limits::default()).unwrap();
-        let catalog = load(Source::Files(&database), &Limits::default()).unwrap();
-        assert!(catalog.is_valid(), "{:?}", catalog.findings);
-        let bundle = catalog.packages["tide"].bundle("tide.v1.0.0").unwrap();
-        let declared = bundle.max_openshift.as_ref().unwrap();
-        assert_eq!(declared.text(), "4.10", "{sql}");
-    }
-}
-
-#[test]
-fn the_csv_column_counts_where_a_row_has_no_manifests() {
-    let place = Place::new();
-    let csv = |text: &str| {
-        serde_json::json!({
-            "kind": "ClusterServiceVersion",
-            "metadata": {"annotations": {"operators.coreos.com/maxOpenShiftVersion": text}},
-        })
-    };
-    for (manifests, expected) in [
-        ("NULL".to_owned(), "4.8"),
-        ("''".to_owned(), "4.8"),
-        (format!("'{}'", csv("4.10")), "4.10"),
-    ] {
-        let columns = format!("csv = '{}', bundle = {manifests}", csv("4.8"));
-        let sql = format!("{TABLES}{TIDE}UPDATE operatorbundle SET {columns};");
-        let path = place.database(&sql);
-        let database = Database::open(&path, &Limits::default()).unwrap();
-        let catalog = load(Source::Files(&database), &Limits::default()).unwrap();
-        assert!(catalog.is_valid(), "{:?}", catalog.findings);
-        let bundle = catalog.packages["tide"].bundle("tide.v1.0.0").unwrap();
-        let declared = bundle.max_openshift.as_ref().unwrap();
-        assert_eq!(declared.text(), expected, "{manifests}");
+        let bundle = tide(&place.open(&sql));
+        assert_eq!(bundle.max_openshift.unwrap().text(), expected, "{sql}");
     }
 }
 
 #[test]
 fn a_copy_is_gone_with_its_catalog() {
     let place = Place::new();
-    let path = place.database(&format!("{TABLES}{TIDE}"));
-    let mut file = fs::File::open(&path).unwrap();
+    let mut file = fs::File::open(place.database(&format!("{TABLES}{TIDE}"))).unwrap();
     let database = Database::copy(&mut file, &Limits::default()).unwrap();
     assert_eq!(database.paths(), ["tide.json"]);
     let copy = database.tables.path.clone();
@@ -149,92 +137,51 @@ fn a_copy_is_gone_with_its_catalog() {
     assert!(!copy.exists());
 }
 
-/// A row of one channel.
-fn row(id: i64, bundle: u32, replaces: Option<i64>, depth: i64) -> Row {
-    Row {
-        id,
-        package: 0,
-        channel: 0,
-        bundle,
-        replaces,
-        depth: Some(depth),
-    }
-}
-
-fn edges(mut rows: Vec<Row>) -> Vec<(u32, Option<u32>, Vec<u32>)> {
-    let channels = graph::channels(&mut rows, |a, b| a > b);
-    let channel = channels.into_values().next().unwrap_or_default();
-    let plain = |(bundle, Edges { replaces, skips })| (bundle, replaces, skips);
-    channel.into_iter().map(plain).collect()
-}
-
 // parity: sqlite-2
 #[test]
 fn rows_reached_from_the_heads_are_replaced_and_others_skipped() {
-    // A line.
-    let line = vec![
-        row(1, 3, Some(2), 0),
-        row(2, 2, Some(3), 1),
-        row(3, 1, None, 2),
-    ];
-    assert_eq!(
-        edges(line),
-        [
-            (1, None, vec![]),
-            (2, Some(1), vec![]),
-            (3, Some(2), vec![])
-        ]
-    );
-    // A skip is a row of the skipped bundle, and a second one of the head that leads there.
-    let skip = vec![
-        row(1, 3, Some(2), 0),
-        row(2, 1, None, 1),
-        row(3, 3, Some(4), 1),
-        row(4, 2, None, 2),
-    ];
-    assert_eq!(
-        edges(skip),
-        [(1, None, vec![]), (2, None, vec![]), (3, Some(1), vec![2])]
-    );
-    // Of two that are followed, the name that comes last.
-    let two = vec![
-        row(1, 9, Some(3), 0),
-        row(2, 9, Some(4), 0),
-        row(3, 1, None, 1),
-        row(4, 2, None, 1),
-    ];
-    assert_eq!(
-        edges(two),
-        [(1, None, vec![]), (2, None, vec![]), (9, Some(2), vec![])]
-    );
-    // A circle, one that leads nowhere, and no depth at all.
-    let circle = vec![
-        row(1, 1, Some(2), 0),
-        row(2, 2, Some(1), 1),
-        row(3, 3, Some(77), 1),
-    ];
-    assert_eq!(
-        edges(circle),
-        [
-            (1, Some(2), vec![]),
-            (2, Some(1), vec![]),
-            (3, None, vec![])
-        ]
-    );
-    let flat = Row {
-        depth: None,
-        ..row(1, 1, Some(1), 0)
-    };
-    assert_eq!(edges(vec![flat]), [(1, None, vec![1])]);
+    // Of one channel: number, bundle, replaced row, depth. Then bundles, what they replace, and what they skip.
+    let (no, none) = (None, vec![]);
+    for (rows, expected) in ::tests::rows![
+        // A line.
+        vec![(1, 3, Some(2), Some(0)), (2, 2, Some(3), Some(1)), (3, 1, no, Some(2))]
+            => vec![(1, None, none.clone()), (2, Some(1), none.clone()), (3, Some(2), none.clone())];
+        // A skip is a row of the skipped bundle, and a second one of the head that leads there.
+        vec![(1, 3, Some(2), Some(0)), (2, 1, no, Some(1)), (3, 3, Some(4), Some(1)), (4, 2, no, Some(2))]
+            => vec![(1, None, none.clone()), (2, None, none.clone()), (3, Some(1), vec![2])];
+        // Of two that are followed, the name that comes last.
+        vec![(1, 9, Some(3), Some(0)), (2, 9, Some(4), Some(0)), (3, 1, no, Some(1)), (4, 2, no, Some(1))]
+            => vec![(1, None, none.clone()), (2, None, none.clone()), (9, Some(2), none.clone())];
+        // A circle, one that leads nowhere, and no depth at all.
+        vec![(1, 1, Some(2), Some(0)), (2, 2, Some(1), Some(1)), (3, 3, Some(77), Some(1))]
+            => vec![(1, Some(2), none.clone()), (2, Some(1), none.clone()), (3, None, none.clone())];
+        vec![(1, 1, Some(1), None)] => vec![(1, None, vec![1])];
+    ] {
+        let row = |&(id, bundle, replaces, depth)| Row {
+            id,
+            package: 0,
+            channel: 0,
+            bundle,
+            replaces,
+            depth,
+        };
+        let channels = graph::channels(&mut rows.iter().map(row).collect::<Vec<_>>(), |a, b| a > b);
+        let channel = channels
+            .into_values()
+            .next()
+            .unwrap_or_default()
+            .into_iter();
+        let found = channel.map(|(bundle, Edges { replaces, skips })| (bundle, replaces, skips));
+        assert_eq!(found.collect::<Vec<_>>(), expected, "{rows:?}");
+    }
 }
 
 // parity: sqlite-3
 #[test]
 fn rows_that_belong_nowhere_are_told_and_left_out() {
     let place = Place::new();
-    let path = place.database(&format!(
-        "{TABLES}{TIDE}
-        INSERT INTO channel VALUES ('beta', 'gone', 'x');
+    let database = place.open(
+        "INSERT INTO channel VALUES ('beta', 'gone', 'x');
         INSERT INTO channel_entry VALUES (2, 'alpha', 'tide', 'tide.v1.0.0', NULL, 0);
         INSERT INTO channel_entry VALUES (3, 'stable', 'tide', 'nowhere', NULL, 0);
         INSERT INTO channel_entry VALUES (4, 'stable', NULL, 'tide.v1.0.0', NULL, 0);
@@ -242,16 +189,13 @@ fn rows_that_belong_nowhere_are_told_and_left_out() {
         INSERT INTO operatorbundle(name, version) VALUES ('pathless', '1.0.0');
         INSERT INTO channel_entry VALUES (6, 'stable', 'tide', 'cut', NULL, 0);
         INSERT INTO operatorbundle(name, version, bundlepath) VALUES ('cut', '0.9.0', '');
-        INSERT INTO properties(type, value, operatorbundle_name) VALUES ('olm.deprecated', '{{}}', 'cut');"
-    ));
-    let database = Database::open(&path, &Limits::default()).unwrap();
-    assert_eq!(
-        database.left_out(),
-        [
-            "channel \"beta\" is of package \"gone\", which the database does not have",
-            "there are entries of channel \"alpha\" of package \"tide\", which the database does not have",
-        ]
+        INSERT INTO properties(type, value, operatorbundle_name) VALUES ('olm.deprecated', '{}', 'cut');",
     );
+    let left_out = [
+        "channel \"beta\" is of package \"gone\", which the database does not have",
+        "there are entries of channel \"alpha\" of package \"tide\", which the database does not have",
+    ];
+    assert_eq!(database.left_out(), left_out);
     let blobs = blobs(&database, "tide");
     assert_eq!(blobs.lines().count(), 3, "{blobs}");
     assert!(!blobs.contains("nowhere") && !blobs.contains("pathless") && !blobs.contains("cut"));

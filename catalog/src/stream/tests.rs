@@ -36,13 +36,8 @@ fn cuts(text: &str, step: usize) -> Cuts {
 // parity: load-5
 #[test]
 fn documents_are_cut_where_go_cuts_them_however_slowly_they_come() {
-    type Case = (
-        &'static str,
-        &'static [(&'static str, usize)],
-        Option<&'static str>,
-    );
-    let cases: [Case; 19] = ::tests::rows![
-        "", &[] => None;
+    for (text, documents, junk) in ::tests::rows![
+        "", &[][..] => None;
         " \n ", &[(" \n ", 1)] => None;
         // YAML of no value
         "{}", &[("{}", 1)] => None;
@@ -63,14 +58,13 @@ fn documents_are_cut_where_go_cuts_them_however_slowly_they_come() {
         "---a\n", &[] => Some("1: a");
         "a\n---\nb\n----\n", &[("a\n", 1)] => Some("4: -");
         "a\n ---\n", &[("a\n ---\n", 1)] => None;
-    ];
-    for (text, documents, junk) in cases {
+    ] {
         let documents: Vec<_> = documents
             .iter()
-            .map(|&(text, line)| (text.to_owned(), line))
+            .map(|&(text, line): &(&str, _)| (text.to_owned(), line))
             .collect();
         for step in [1, 3, usize::MAX] {
-            let expected = (documents.clone(), junk.map(str::to_owned));
+            let expected = (documents.clone(), junk.map(|junk: &str| junk.to_owned()));
             assert_eq!(cuts(text, step), expected, "{text:?} by {step}");
         }
     }

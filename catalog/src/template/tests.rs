@@ -1,12 +1,12 @@
 mod substitutes;
 
-use std::fmt::Write as _;
-
-use manifests::content;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::render::{Format, Image, Level};
+use crate::{
+    render::{Format, Image, Level},
+    testing::{content, has, list, starts},
+};
 
 /// A bundle of package `tide`, with changes of its ClusterServiceVersion and its package.
 fn bundle(
@@ -25,28 +25,22 @@ fn bundle(
     change(&mut csv, &mut package);
     let annotations =
         json!({"annotations": {"operators.operatorframework.io.bundle.package.v1": package}});
-    let mut files = content::Builder::new(content::Limits::default());
-    for (path, text) in [
+    let content = content(&[
         ("manifests/csv.yaml", csv.to_string()),
         ("metadata/annotations.yaml", annotations.to_string()),
-    ] {
-        files.add(path, 0o644, &mut text.as_bytes()).unwrap();
-    }
+    ]);
     let mut warnings = Vec::new();
     let image = Image::Reference(image);
-    let bundle = Bundle::read(&files.finish(), image, Level::None, &mut warnings).unwrap();
+    let bundle = Bundle::read(&content, image, Level::None, &mut warnings).unwrap();
     assert_eq!(warnings, [""; 0]);
     bundle
 }
 
 /// Images `x/NAME` with these versions; the name is `tide.vVERSION`.
 fn bundles(versions: &[(&str, &str)]) -> BTreeMap<String, Bundle> {
-    let made = versions.iter().map(|(image, version)| {
-        let name = format!("tide.v{version}");
-        (
-            (*image).to_owned(),
-            bundle(image, &name, version, |_, _| {}),
-        )
+    let made = versions.iter().map(|&(image, version)| {
+        let bundle = bundle(image, &format!("tide.v{version}"), version, |_, _| {});
+        (image.to_owned(), bundle)
     });
     made.collect()
 }
@@ -63,14 +57,11 @@ fn rendered(text: &str, bundles: BTreeMap<String, Bundle>) -> Result<Vec<Value>,
     let mut out = Vec::new();
     rendered.write(Format::Json, &mut out).unwrap();
     let blobs = serde_json::Deserializer::from_slice(&out).into_iter::<Value>();
-    let blobs = blobs.map(|blob| {
-        let mut blob = blob.unwrap();
-        for gone in ["properties", "relatedImages"] {
-            blob.as_object_mut().unwrap().remove(gone);
-        }
-        blob
-    });
-    Ok(blobs.collect())
+    let mut blobs: Vec<Value> = blobs.map(Result::unwrap).collect();
+    for blob in blobs.iter_mut().filter_map(Value::as_object_mut) {
+        blob.retain(|key, _| !["properties", "relatedImages"].contains(&key.as_str()));
+    }
+    Ok(blobs)
 }
 
 fn names(blobs: &[Value]) -> Vec<String> {
@@ -143,17 +134,8 @@ entries:
     let template = read(text).unwrap();
     assert_eq!(template.images(), ["x/b", "x/a"]);
     let blobs = rendered(text, bundles(&[("x/a", "1.1.0"), ("x/b", "1.0.0")])).unwrap();
-    assert_eq!(
-        names(&blobs),
-        [
-            "tide",
-            "stable",
-            "tide.v1.0.0",
-            "tide.v1.0.0",
-            "tide.v1.1.0",
-            ""
-        ]
-    );
+    let expected = "tide stable tide.v1.0.0 tide.v1.0.0 tide.v1.1.0 ";
+    assert_eq!(names(&blobs).join(" "), expected);
     assert_eq!(blobs[5], json!({"schema": "own", "b": 1, "a": [2.5]}));
     let error = rendered(text, bundles(&[("x/a", "1.1.0")])).unwrap_err();
     assert_eq!(error, "bundle \"x/b\" is not rendered");
@@ -190,11 +172,8 @@ entries:
             "parse package: json: cannot unmarshal array into Go struct field Package.defaultChannel",
         ],
     );
-    fails(
-        "schema: olm.template.basic\nentries: {a: b}",
-        &[],
-        &["cannot unmarshal object"],
-    );
+    let map = "schema: olm.template.basic\nentries: {a: b}";
+    fails(map, &[], &["cannot unmarshal object"]);
 }
 
 #[test]
@@ -235,26 +214,13 @@ Stable:
         json!([{}]) => json!({"base64data": null, "mediatype": ""});
     ] {
         let blobs = rendered(text, with(icon.clone())).unwrap();
-        let mut package = json!({
-            "schema": "olm.package",
-            "name": "tide",
-            "defaultChannel": "stable-v1",
-            "description": "Tides",
-        });
+        let mut package = json!({"schema": "olm.package", "name": "tide", "defaultChannel": "stable-v1", "description": "Tides"});
         if !expected.is_null() {
             package["icon"] = expected;
         }
         assert_eq!(blobs[0], package, "{icon}");
-        assert_eq!(
-            names(&blobs)[1..],
-            [
-                "candidate-v2",
-                "stable-v1",
-                "tide.v1.0.0",
-                "tide.v1.1.0",
-                "tide.v2.0.0"
-            ]
-        );
+        let others = "candidate-v2 stable-v1 tide.v1.0.0 tide.v1.1.0 tide.v2.0.0";
+        assert_eq!(names(&blobs)[1..].join(" "), others);
     }
 }
 
@@ -265,12 +231,8 @@ fn everything_wrong_with_lists_of_versions_is_told() {
         "stable: null" => &["no bundles specified"];
         "stable: {bundles: [{image: a}, {image: b}, {}, {image: a}, {image: ''}]}\nfast: {bundles: [null]}\n\
          defaultChannelTypePreference: middle" => &[
-            "5 problems",
-            "fast: bundles[0] names no image",
-            "stable: bundles[2] names no image",
-            "stable: bundles[4] names no image",
-            "stable: duplicate bundle \"a\"",
-            "unknown DefaultChannelTypePreference",
+             "5 problems", "fast: bundles[0] names no image", "stable: bundles[2] names no image",
+             "stable: bundles[4] names no image", "stable: duplicate bundle \"a\"", "unknown DefaultChannelTypePreference",
         ];
         "stable: {bundles: [{image: a}]}\nStable: {bundles: [{image: b}]}" => &["duplicate keys for key \"stable\""];
         "stable: {bundles: [{image: a}]}\nstable: {bundles: [{image: b}]}" => &["t.yaml:3: key \"stable\" is there twice"];
@@ -314,39 +276,26 @@ fn two_images_with_one_name_are_told() {
     let mut warnings = Vec::new();
     let all = bundles(&[("a", "1.0.0"), ("b", "1.0.0")]);
     read(text).unwrap().render(all, &mut warnings).unwrap();
-    assert!(
-        warnings[0].contains("\"a\" and \"b\" are both called \"tide.v1.0.0\""),
-        "{warnings:?}"
-    );
+    let named = "\"a\" and \"b\" are both called \"tide.v1.0.0\"";
+    has(&warnings[0], named);
 }
 
 #[test]
 fn hostile_templates_are_refused() {
-    let deep = format!(
-        "{{\"schema\": \"olm.template.basic\", \"entries\": {}",
-        "[".repeat(200_000)
-    );
-    assert!(read(&deep).is_err());
+    let basic =
+        |entries: &str| format!("{{\"schema\": \"olm.template.basic\", \"entries\": {entries}");
+    assert!(read(&basic(&"[".repeat(200_000))).is_err());
     let aliases = "a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\n\
                    d: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: &f [*e,*e,*e,*e,*e,*e,*e,*e,*e]\n\
                    g: [*f,*f,*f,*f,*f,*f,*f,*f,*f]\nschema: olm.template.basic\nentries: []\n";
     assert!(read(aliases).is_err());
-    let limits = Limits {
-        values: 10,
-        ..Limits::default()
-    };
-    let text = b"{\"schema\": \"olm.template.basic\", \"entries\": [1, 2, 3, 4, 5, 6, 7, 8, 9]}";
-    assert!(Template::read("t", text, None, &limits).is_err());
-    let many = format!(
-        "{{\"schema\": \"olm.template.basic\", \"entries\": [{}7]}}",
-        "7,".repeat(50_000)
-    );
+    let limits = with!(Limits, values: 10);
+    let nine = basic("[1, 2, 3, 4, 5, 6, 7, 8, 9]}");
+    assert!(Template::read("t", nine.as_bytes(), None, &limits).is_err());
+    let many = basic(&format!("[{}7]}}", "7,".repeat(50_000)));
     let error = read(&many).unwrap_err().to_string();
-    assert!(
-        error.len() < 20_000 && error.contains("and 49901 more"),
-        "{}",
-        error.len()
-    );
+    assert!(error.len() < 20_000, "{}", error.len());
+    has(error, "and 49901 more");
     let long = format!("schema: {}", "a".repeat(1 << 20));
     assert!(read(&long).unwrap_err().to_string().len() < 1000);
 }
@@ -361,25 +310,27 @@ fn maxima_within_templates_stay_what_was_written() {
     let rendered = read(text).unwrap().render(BTreeMap::new(), &mut Vec::new());
     let mut out = Vec::new();
     rendered.unwrap().write(Format::Yaml, &mut out).unwrap();
-    assert!(String::from_utf8(out).unwrap().contains("value: \"4.10\""));
+    has(String::from_utf8(out).unwrap(), "value: \"4.10\"");
 }
 
 #[test]
 fn a_graph_of_too_many_edges_is_not_drawn() {
-    let mut text = "schema: olm.template.basic\nentries:\n- {schema: olm.channel, package: tide, name: a, entries: [".to_owned();
-    for at in 0..1000 {
-        write!(text, "{{name: a{at}, skipRange: '<1.0.0'}}, ").unwrap();
-    }
-    text += "]}";
-    let rendered = read(&text)
-        .unwrap()
-        .render(BTreeMap::new(), &mut Vec::new());
-    let error = mermaid(&rendered.unwrap(), &mut Vec::new()).unwrap_err();
-    assert!(error.to_string().contains("more than 500000 edges"));
-    let odd = "schema: olm.template.basic\nentries:\n- {schema: olm.channel, package: tide, name: a, entries: [{name: a, skipRange: x}]}";
-    let rendered = read(odd).unwrap().render(BTreeMap::new(), &mut Vec::new());
+    let start = "schema: olm.template.basic\nentries:\n- {schema: olm.channel, package: tide, name: a, entries: [";
+    let drawn = |entries: &str, warnings: &mut Vec<String>| {
+        let template = read(&format!("{start}{entries}]}}")).unwrap();
+        mermaid(
+            &template.render(BTreeMap::new(), warnings).unwrap(),
+            warnings,
+        )
+    };
+    let many = list(0..1000, |at| {
+        format!("{{name: a{at}, skipRange: '<1.0.0'}}, ")
+    });
+    let part = "more than 500000 edges";
+    has(drawn(&many, &mut Vec::new()).unwrap_err(), part);
     let mut warnings = Vec::new();
-    let drawn = mermaid(&rendered.unwrap(), &mut warnings).unwrap();
-    assert!(drawn.contains("tide-a-a[\"a\"]"), "{drawn}");
-    assert!(warnings[0].starts_with("ignoring invalid SkipRange for package/edge \"tide\"/\"a\""));
+    let error = drawn("{name: a, skipRange: x}", &mut warnings).unwrap();
+    has(error, "tide-a-a[\"a\"]");
+    let told_part = "ignoring invalid SkipRange for package/edge \"tide\"/\"a\"";
+    starts(&warnings[0], told_part);
 }

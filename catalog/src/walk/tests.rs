@@ -1,23 +1,18 @@
-use manifests::content::{Builder, Content, Limits as ContentLimits};
-
 use super::*;
-
-fn content(files: &[(&str, &[u8])]) -> Content {
-    let mut builder = Builder::new(ContentLimits::default());
-    for (path, text) in files {
-        builder.add(path, 0o644, &mut &**text).unwrap();
-    }
-    builder.finish()
-}
+use crate::testing::{content, has, list, starts};
 
 /// One line for each document.
-fn told(files: &[(&str, &[u8])]) -> Vec<String> {
+fn told<T: AsRef<[u8]>>(files: &[(&str, T)]) -> Vec<String> {
     let content = content(files);
     let tell = |meta: Result<Meta<'_>, Fault>| match meta {
-        Ok(it) => format!(
-            "{}:{} {} {}/{}",
-            it.file, it.line, it.schema, it.package, it.name
-        ),
+        Ok(Meta {
+            file,
+            line,
+            schema,
+            package,
+            name,
+            ..
+        }) => format!("{file}:{line} {schema} {package}/{name}"),
         Err(fault) => format!("{} [{}]", fault, fault.package.clone().unwrap_or_default()),
     };
     let mut walked = Vec::new();
@@ -27,128 +22,77 @@ fn told(files: &[(&str, &[u8])]) -> Vec<String> {
     })
     .unwrap();
     for threads in [1, 4] {
-        let limits = Limits {
-            threads,
-            ..Limits::default()
-        };
-        assert_eq!(
-            collect(Source::Content(&content), &limits, tell).unwrap(),
-            walked
-        );
+        let limits = with!(Limits, threads);
+        let found = collect(Source::Content(&content), &limits, tell).unwrap();
+        assert_eq!(found, walked);
     }
     walked
 }
 
 fn one(text: &str) -> Vec<String> {
-    told(&[("f", text.as_bytes())])
+    told(&[("f", text)])
 }
 
 // parity: load-2
 #[test]
 fn documents_of_every_schema_are_found_in_json_and_yaml() {
-    assert_eq!(
-        told(&[
-            ("b/c.json", b"\n{\"schema\":\"olm.package\",\"name\":\"p\"}\n{\"schema\":\"x\",\"package\":\"p\"}"),
-            ("a.yaml", b"---\n# one\nschema: olm.channel\nname: c\npackage: p\n--- # two\nschema: other\n"),
-            ("z", b""),
-        ]),
-        ["a.yaml:2 olm.channel p/c", "a.yaml:7 other /", "b/c.json:2 olm.package /p", "b/c.json:3 x p/"]
-    );
+    let found = told(&::tests::rows![
+        "b/c.json" => "\n{\"schema\":\"olm.package\",\"name\":\"p\"}\n{\"schema\":\"x\",\"package\":\"p\"}";
+        "a.yaml" => "---\n# one\nschema: olm.channel\nname: c\npackage: p\n--- # two\nschema: other\n";
+        "z" => "";
+    ]);
+    let expected =
+        "a.yaml:2 olm.channel p/c, a.yaml:7 other /, b/c.json:2 olm.package /p, b/c.json:3 x p/";
+    assert_eq!(found.join(", "), expected);
 }
 
 // parity: load-6
 #[test]
-fn keys_are_folded_and_must_not_meet() {
-    assert_eq!(
-        one(r#"{"Schema":"s","PACKAGE":"p","nAme":"n"}"#),
-        ["f:1 s p/n"]
-    );
-    assert_eq!(
-        one(r#"{"Schema":"s","schema":"t","package":"p"}"#),
-        [r#"f:1: duplicate keys for key "schema": [Schema schema] [p]"#]
-    );
-    assert_eq!(
-        one("{\"schema\":\"s\",\"Straße\":1,\"STRASSE\":2,\"b\":1,\"B\":1}"),
-        [
-            r#"f:1: [duplicate keys for key "b": [B b], duplicate keys for key "strasse": [STRASSE Straße]] []"#
-        ]
-    );
-    // Of equal keys the last counts.
-    assert_eq!(one(r#"{"schema":"s","schema":"t"}"#), ["f:1 t /"]);
-    let many: Vec<String> = (0..50).map(|at| format!("\"k{at}\":1")).collect();
-    let many = many.join(",") + ",";
-    assert_eq!(one(&format!("{{{many}\"schema\":\"s\"}}")), ["f:1 s /"]);
-    assert_eq!(
-        one(&format!("{{{many}\"schema\":\"s\",\"K7\":1}}")),
-        [r#"f:1: duplicate keys for key "k7": [K7 k7] []"#]
-    );
-}
-
-#[test]
-fn a_document_that_says_nothing_is_told_and_the_next_is_read() {
-    assert_eq!(
-        one(
-            r#"{"name":"<n>"} {"schema":7,"package":"p"} {"schema":"s","name":null} {"schema":""} {"schema":"s"}"#
-        ),
-        [
+fn documents_are_told_in_their_order_and_faults_with_a_mark() {
+    let many = list(0..50, |at| format!("\"k{at}\":1,"));
+    for (text, expected) in ::tests::rows![
+        // Keys are folded, and must not meet; of equal keys the last counts.
+        r#"{"Schema":"s","PACKAGE":"p","nAme":"n"}"# => &["f:1 s p/n"][..];
+        r#"{"Schema":"s","schema":"t","package":"p"}"# => &[r#"f:1: duplicate keys for key "schema": [Schema schema] [p]"#];
+        "{\"schema\":\"s\",\"Straße\":1,\"STRASSE\":2,\"b\":1,\"B\":1}"
+            => &[r#"f:1: [duplicate keys for key "b": [B b], duplicate keys for key "strasse": [STRASSE Straße]] []"#];
+        r#"{"schema":"s","schema":"t"}"# => &["f:1 t /"];
+        &format!("{{{many}\"schema\":\"s\"}}") => &["f:1 s /"];
+        &format!("{{{many}\"schema\":\"s\",\"K7\":1}}") => &[r#"f:1: duplicate keys for key "k7": [K7 k7] []"#];
+        // A fault, and the next document is read.
+        r#"{"name":"<n>"} {"schema":7,"package":"p"} {"schema":"s","name":null} {"schema":""} {"schema":"s"}"# => &[
             r#"f:1: object '{"name":"<n>"}' is missing root schema field []"#,
             r#"f:1: expected value for key "schema" to be a string, got number: 7 [p]"#,
             r#"f:1: expected value for key "name" to be a string, got null: null []"#,
             r#"f:1: object '{"schema":""}' is missing root schema field []"#,
             "f:1 s /",
-        ]
-    );
-    // Comments alone are a document.
-    assert_eq!(
-        one("# nothing\n"),
-        ["f:1: object '' is missing root schema field []"]
-    );
-    assert_eq!(one("schema: s\n---\n# end\n").len(), 2);
-}
-
-// parity: load-6
-#[test]
-fn what_is_no_object_or_no_text_at_all_is_told_with_a_mark() {
-    let told = one("[1, 2]");
-    assert!(
-        told[0].starts_with("f:1: json: cannot unmarshal array into Go value"),
-        "{told:?}"
-    );
-    let told = one("{\"schema\": \"s\"}\n{\"schema\": \"t\"}\n{\"schema\": x}");
-    assert_eq!(told[..2], ["f:1 s /", "f:2 t /"]);
-    assert_eq!(
-        told[2],
-        "f:3: invalid character 'x' looking for beginning of value at offset 12 (indicated by <==)\n {\"schema\": x <== } []"
-    );
-    let told = one("schema: s\nname: [\n");
-    assert!(
-        told[0].contains("error converting YAML to JSON"),
-        "{told:?}"
-    );
-    let told = self::told(&[("f", b"\xff\xfe\x00binary")]);
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert_eq!(
-        one("schema: s\n--- x\nschema: t"),
-        ["f:2: invalid Yaml document separator: x []"]
-    );
-}
-
-#[test]
-fn what_begins_like_json_may_be_yaml() {
-    assert_eq!(
-        one("{schema: s, name: m}\n---\nschema: t\n"),
-        ["f:1 s /m", "f:3 t /"]
-    );
-    assert_eq!(
-        one("{\"schema\":\"s\"}\n---\n{\"schema\":\"t\"}\n---\nschema: u\n"),
-        ["f:1 s /", "f:3 t /", "f:5 u /"]
-    );
-    // Broken JSON is told as such, not as YAML.
-    let told = one("{\"schema\": \"s\",\n \"name\" \"n\"}");
-    assert!(
-        told[0].starts_with("f:2: invalid character '\"' after object key"),
-        "{told:?}"
-    );
+        ];
+        // Comments alone are a document.
+        "# nothing\n" => &["f:1: object '' is missing root schema field []"];
+        "schema: s\n---\n# end\n" => &["f:1 s /", "f:3: object '' is missing root schema field []"];
+        // No object, and no text at all.
+        "[1, 2]" => &["f:1: json: cannot unmarshal array into Go value*"];
+        "{\"schema\": \"s\"}\n{\"schema\": \"t\"}\n{\"schema\": x}" => &[
+            "f:1 s /",
+            "f:2 t /",
+            "f:3: invalid character 'x' looking for beginning of value at offset 12 (indicated by <==)\n {\"schema\": x <== } []",
+        ];
+        "schema: s\nname: [\n" => &["*error converting YAML to JSON*"];
+        "schema: s\n--- x\nschema: t" => &["f:2: invalid Yaml document separator: x []"];
+        // What begins like JSON may be YAML, and broken JSON is told as such.
+        "{schema: s, name: m}\n---\nschema: t\n" => &["f:1 s /m", "f:3 t /"];
+        "{\"schema\":\"s\"}\n---\n{\"schema\":\"t\"}\n---\nschema: u\n" => &["f:1 s /", "f:3 t /", "f:5 u /"];
+        "{\"schema\": \"s\",\n \"name\" \"n\"}" => &["f:2: invalid character '\"' after object key*"];
+    ] {
+        let found = one(text);
+        assert_eq!(found.len(), expected.len(), "{found:?}");
+        for (found, expected) in found.iter().zip(expected) {
+            let is_expected = ::tests::table::matches(expected, found);
+            assert!(is_expected, "{found:?}, not {expected:?}");
+        }
+    }
+    let binary = told(&[("f", b"\xff\xfe\x00binary")]);
+    assert_eq!(binary.len(), 1, "{binary:?}");
 }
 
 /// The values of all properties, and the lines of unquoted numbers.
@@ -159,14 +103,8 @@ fn properties(text: &str) -> (Vec<String>, Vec<usize>) {
         let properties = meta.root.field("properties");
         let properties = properties.into_iter().flat_map(Node::items);
         let values = properties.map(|property| {
-            String::from_utf8_lossy(
-                property
-                    .field("value")
-                    .or(property.get("value"))
-                    .unwrap()
-                    .raw(),
-            )
-            .into_owned()
+            let value = property.field("value").or(property.get("value"));
+            String::from_utf8(value.unwrap().raw().to_vec()).unwrap()
         });
         let lines = meta.unquoted.iter().map(|number| number.line);
         (values.collect(), lines.collect())
@@ -180,25 +118,22 @@ fn properties(text: &str) -> (Vec<String>, Vec<usize>) {
 // parity: max-olm-14
 #[test]
 fn max_openshift_keeps_its_digits() {
-    let text = "schema: olm.bundle\nproperties:\n- type: olm.maxOpenShiftVersion\n  value: 4.10\n- type: other\n  value: 4.10\n";
-    assert_eq!(
-        properties(text),
-        (vec!["\"4.10\"".into(), "4.1".into()], vec![4])
-    );
-    let text = "{\"schema\": \"olm.bundle\", \"properties\": [\n{\"type\": \"olm.maxOpenShiftVersion\",\n\"value\": 4.10 },\n\
-                {\"type\": \"other\", \"value\": 4.10}]}";
-    assert_eq!(
-        properties(text),
-        (vec!["\"4.10\"".into(), "4.10".into()], vec![3])
-    );
-    // Go ignores the case of names, and JSON has escapes.
-    let text = "Schema: olm.bundle\nProperties:\n- Type: olm.maxOpenShiftVersion\n  Value: 4.10\n";
-    assert_eq!(properties(text), (vec!["\"4.10\"".into()], vec![4]));
-    let text = "{\"schema\": \"olm.bundle\", \"properties\": [{\"type\": \"olm.maxOpenShiftV\\u0065rsion\", \"value\": 4.10}]}";
-    assert_eq!(properties(text), (vec!["\"4.10\"".into()], vec![1]));
-    // The property has no meaning in other schemas.
-    let text = "{\"schema\": \"x\", \"properties\": [{\"type\": \"olm.maxOpenShiftVersion\", \"value\": 4.10}]}";
-    assert_eq!(properties(text), (vec!["4.10".into()], vec![]));
+    for (text, values, lines) in ::tests::rows![
+        "schema: olm.bundle\nproperties:\n- type: olm.maxOpenShiftVersion\n  value: 4.10\n- type: other\n  value: 4.10\n",
+            &["\"4.10\"", "4.1"][..] => &[4][..];
+        "{\"schema\": \"olm.bundle\", \"properties\": [\n{\"type\": \"olm.maxOpenShiftVersion\",\n\"value\": 4.10 },\n\
+         {\"type\": \"other\", \"value\": 4.10}]}", &["\"4.10\"", "4.10"] => &[3];
+        // Go ignores the case of names, and JSON has escapes.
+        "Schema: olm.bundle\nProperties:\n- Type: olm.maxOpenShiftVersion\n  Value: 4.10\n", &["\"4.10\""] => &[4];
+        "{\"schema\": \"olm.bundle\", \"properties\": [{\"type\": \"olm.maxOpenShiftV\\u0065rsion\", \"value\": 4.10}]}",
+            &["\"4.10\""] => &[1];
+        // The property has no meaning in other schemas.
+        "{\"schema\": \"x\", \"properties\": [{\"type\": \"olm.maxOpenShiftVersion\", \"value\": 4.10}]}", &["4.10"] => &[];
+    ] {
+        let (found, found_lines) = properties(text);
+        assert_eq!(found, values, "{text}");
+        assert_eq!(found_lines, lines, "{text}");
+    }
 }
 
 // parity: max-5
@@ -226,8 +161,9 @@ fn max_openshift_key_of_a_bundle_is_a_property() {
         format!("{key}: \"4.8\", \"properties\": {{}}"), &[] => &[];
     ] {
         let text = format!("{{\"schema\": \"olm.bundle\", {rest}}}\n");
-        let expected: Vec<String> = expected.iter().map(|&json| json.to_owned()).collect();
-        assert_eq!(properties(&text), (expected, unquoted.to_vec()), "{text}");
+        let (found, lines) = properties(&text);
+        assert_eq!(found, expected, "{text}");
+        assert_eq!(lines, unquoted, "{text}");
     }
     let yaml = "schema: olm.bundle\n# declared\noperators.coreos.com/maxOpenShiftVersion: 4.10\n";
     assert_eq!(properties(yaml), (vec!["\"4.10\"".into()], vec![3]));
@@ -248,8 +184,8 @@ fn values_have_lines() {
 #[test]
 fn a_walk_ends_when_it_is_told_to() {
     let content = content(&[
-        ("a", b"{\"schema\":\"s\"}{\"schema\":\"t\"}"),
-        ("b", b"junk: ["),
+        ("a", "{\"schema\":\"s\"}{\"schema\":\"t\"}"),
+        ("b", "junk: ["),
     ]);
     let mut seen = 0;
     let flow = walk(Source::Content(&content), &Limits::default(), |_| {
@@ -263,32 +199,18 @@ fn a_walk_ends_when_it_is_told_to() {
 #[test]
 fn limits_are_told() {
     let many = "{\"schema\":\"s\"}".repeat(20);
-    let content = content(&[("a", many.as_bytes()), ("b", many.as_bytes())]);
-    let limits = Limits {
-        documents: 25,
-        ..Limits::default()
-    };
-    let error = collect(Source::Content(&content), &limits, |_| ()).unwrap_err();
-    assert!(
-        error.to_string().contains("more than 25 documents"),
-        "{error}"
-    );
+    let few = with!(Limits, documents: 25);
+    let two = content(&[("a", &many), ("b", &many)]);
+    let error = collect(Source::Content(&two), &few, |_| ()).unwrap_err();
+    has(error, "more than 25 documents");
     let large = format!("{{\"schema\":\"s\",\"x\":\"{}\"}}", "x".repeat(1 << 20));
-    let content = self::content(&[("a", large.as_bytes()), ("b", b"{\"schema\":\"s\"}")]);
-    let limits = Limits {
-        document: 1 << 18,
-        ..Limits::default()
-    };
-    let told = collect(Source::Content(&content), &limits, |meta| {
-        meta.err().map(|it| it.message)
+    let two = content(&[("a", &*large), ("b", "{\"schema\":\"s\"}")]);
+    let small = with!(Limits, document: 1 << 18);
+    let told = collect(Source::Content(&two), &small, |meta| {
+        meta.err().map(|fault| fault.message)
     });
-    assert_eq!(
-        told.unwrap(),
-        [
-            Some("a document is larger than the limit of 262144 bytes; split it".to_owned()),
-            None
-        ]
-    );
+    let message = "a document is larger than the limit of 262144 bytes; split it";
+    assert_eq!(told.unwrap(), [Some(message.to_owned()), None]);
 }
 
 #[test]
@@ -297,19 +219,11 @@ fn what_is_no_regular_file_is_told_and_never_waited_for() {
     std::os::unix::fs::symlink("/dev/zero", folder.path().join("zero")).unwrap();
     std::os::unix::fs::symlink("nowhere", folder.path().join("dangling")).unwrap();
     std::fs::write(folder.path().join("x"), "{\"schema\":\"s\"}").unwrap();
-    let told = collect(
-        Source::Folder(folder.path()),
-        &Limits::default(),
-        |meta| match meta {
-            Ok(meta) => meta.schema.into_owned(),
-            Err(fault) => fault.to_string(),
-        },
-    )
-    .unwrap();
-    assert!(
-        told[0].starts_with("dangling:1: cannot be opened"),
-        "{told:?}"
-    );
+    let tell = |meta: Result<Meta<'_>, Fault>| {
+        meta.map_or_else(|fault| fault.to_string(), |meta| meta.schema.into_owned())
+    };
+    let told = collect(Source::Folder(folder.path()), &Limits::default(), tell).unwrap();
+    starts(&told[0], "dangling:1: cannot be opened");
     assert_eq!(told[1], "s");
     assert!(told[2].contains("not a regular file"), "{told:?}");
 }

@@ -175,16 +175,11 @@ mod tests {
             ("bytes=a-b", Whole),
             ("lines=0-1", Whole),
         ] {
-            assert_eq!(
-                part(&headers(&[("range", range)]), since(), 10),
-                expected,
-                "{range}"
-            );
+            let found = part(&headers(&[("range", range)]), since(), 10);
+            assert_eq!(found, expected, "{range}");
         }
-        assert_eq!(
-            part(&headers(&[("range", "bytes=0-")]), since(), 0),
-            Nowhere
-        );
+        let actual = part(&headers(&[("range", "bytes=0-")]), since(), 0);
+        assert_eq!(actual, Nowhere);
         for (date, expected) in [(SINCE, Bytes(0..1)), (AFTER, Whole), ("\"tag\"", Whole)] {
             let headers = headers(&[("range", "bytes=0-0"), ("if-range", date)]);
             assert_eq!(part(&headers, since(), 10), expected, "{date}");
@@ -195,24 +190,19 @@ mod tests {
 
     #[test]
     fn gzip_is_taken_if_it_is_asked_for() {
-        for (value, taken) in [
-            ("gzip", true),
-            ("GZIP", true),
-            ("deflate, gzip;q=0.5", true),
-            ("gzip;q=0", false),
-            ("gzip; q=0.000", false),
-            ("*", true),
-            ("*;q=0", false),
-            ("*, gzip;q=0", false),
-            ("br", false),
-            ("", false),
-            ("gzip;q=x", false),
-        ] {
-            assert_eq!(
-                takes_gzip(&headers(&[("accept-encoding", value)])),
-                taken,
-                "{value}"
-            );
+        let refused = [
+            "gzip;q=0",
+            "gzip; q=0.000",
+            "*;q=0",
+            "*, gzip;q=0",
+            "br",
+            "",
+            "gzip;q=x",
+        ];
+        let taken = ["gzip", "GZIP", "deflate, gzip;q=0.5", "*"];
+        for value in refused.iter().chain(&taken) {
+            let found = takes_gzip(&headers(&[("accept-encoding", value)]));
+            assert_eq!(found, taken.contains(value), "{value}");
         }
         assert!(!takes_gzip(&HeaderMap::new()));
     }

@@ -12,6 +12,8 @@ fn limited(channels: &[(&str, &str)], maxima: &[(&str, &str)]) -> Package {
     package
 }
 
+const NEXT: openshift::Release = openshift::Release::new(4, 21);
+
 fn found(package: &Package, at: &str, request: Request<'_>) -> Option<String> {
     let installed = installed(at);
     let request = Request {
@@ -20,12 +22,7 @@ fn found(package: &Package, at: &str, request: Request<'_>) -> Option<String> {
         ..request
     };
     let offers = [offer("c", 0, package)];
-    told(ahead(
-        &request,
-        Followed::Any,
-        openshift::Release::new(4, 21),
-        &offers,
-    ))
+    told(ahead(&request, Followed::Any, NEXT, &offers))
 }
 
 /// What is ahead, in words; nothing if there is nothing.
@@ -57,7 +54,7 @@ fn the_newest_that_can_be_reached_today_and_runs_then() {
         "1.1.0<1.0.5", &[], "1.0.0" => None;
     ] {
         let package = limited(&[("stable", channel)], maxima);
-        let found = found(&package, at, request());
+        let found = found(&package, at, Request::default());
         assert_eq!(found.as_deref(), expected, "{channel} {maxima:?} {at}");
     }
 }
@@ -70,27 +67,14 @@ fn the_channel_is_the_one_that_is_followed() {
         ("fast", "1.0.0 1.3.0<1.0.0"),
     ];
     let package = limited(&channels, &[]);
-    let of = |channel| {
-        found(
-            &package,
-            "1.0.0",
-            Request {
-                channel,
-                ..request()
-            },
-        )
-    };
+    let of = |channel| found(&package, "1.0.0", with!(Request, channel));
     assert_eq!(of(Some("old")).as_deref(), Some("old 1.1.0"));
     assert_eq!(of(Some("stable")), None);
     assert_eq!(of(Some("none")), None);
     // The default channel does not know it.
     assert_eq!(of(None).as_deref(), Some("fast 1.3.0"));
     let range = manifests::range::Range::parse("<1.2.0").unwrap();
-    let request = Request {
-        range: Some(&range),
-        channel: Some("fast"),
-        ..request()
-    };
+    let request = with!(Request, range: Some(&range), channel: Some("fast"));
     assert_eq!(found(&package, "1.0.0", request), None);
 }
 
@@ -99,35 +83,27 @@ fn where_nobody_follows_a_channel_any_that_has_it_counts() {
     let channels = [("stable", "2.0.0"), ("fast", "1.0.0 1.3.0<1.0.0")];
     let package = limited(&channels, &[]);
     let installed = installed("1.0.0");
-    let request = Request {
-        installed: Some(&installed),
-        ..request()
-    };
-    let release = openshift::Release::new(4, 21);
     for (followed, expected) in [
         (Followed::Any, Some("fast 1.3.0")),
         // What is chosen from the default channel, which does not know it: nothing.
         (Followed::Default, None),
     ] {
-        let found = ahead(&request, followed, release, &[offer("c", 0, &package)]);
+        let found = ahead(
+            &after(&installed),
+            followed,
+            NEXT,
+            &[offer("c", 0, &package)],
+        );
         assert_eq!(told(found).as_deref(), expected, "{followed:?}");
     }
 }
 
 #[test]
 fn a_catalog_that_cannot_be_asked_may_have_one() {
-    let (full, head) = (
-        limited(&[("stable", CHAIN)], &[]),
-        limited(&[("stable", "1.0.0")], &[]),
-    );
-    let of = |catalog, priority, answer| Offer {
-        catalog,
-        priority,
-        answer,
-    };
-    let away = |catalog, priority| of(catalog, priority, Answer::Unknown("away"));
-    let pending = |catalog, priority| of(catalog, priority, Answer::Pending);
-    let absent = |catalog, priority| of(catalog, priority, Answer::Absent);
+    let [full, head] = [CHAIN, "1.0.0"].map(|entries| limited(&[("stable", entries)], &[]));
+    let away = |catalog, priority| answer(catalog, priority, Answer::Unknown("away"));
+    let pending = |catalog, priority| answer(catalog, priority, Answer::Pending);
+    let absent = |catalog, priority| answer(catalog, priority, Answer::Absent);
     let (full, head) = (offer("n/c", 5, &full), offer("n/c", 5, &head));
     let to = Some("stable 1.2.0");
     let (any, default) = (Followed::Any, Followed::Default);
@@ -152,23 +128,12 @@ fn a_catalog_that_cannot_be_asked_may_have_one() {
         default, Some("m/d"), vec![away("m/*", 0), full] => Some("unknown: m/*");
         default, Some("o/d"), vec![away("m/*", 0), full] => to;
     ] {
-        let installed = Installed {
-            catalog: own.map(str::to_owned),
-            ..installed("1.0.0")
-        };
-        let request = Request {
-            installed: Some(&installed),
-            ..request()
-        };
-        let release = openshift::Release::new(4, 21);
-        let found = told(ahead(&request, followed, release, &offers));
-        assert_eq!(
-            found.as_deref(),
-            expected,
-            "{followed:?} {own:?} {offers:?}"
-        );
+        let installed = with!(Installed, catalog: own.map(str::to_owned); ..installed("1.0.0"));
+        let found = told(ahead(&after(&installed), followed, NEXT, &offers));
+        let actual = found.as_deref();
+        assert_eq!(actual, expected, "{followed:?} {own:?} {offers:?}");
     }
-    let found = ahead(&request(), any, openshift::Release::new(4, 21), &[full]);
+    let found = ahead(&Request::default(), any, NEXT, &[full]);
     assert_eq!(told(found), None, "nothing is installed");
 }
 
@@ -179,6 +144,6 @@ fn a_channel_of_any_length_takes_bounded_time() {
         .collect();
     let package = limited(&[("stable", &entries.join(" "))], &[]);
     let begun = std::time::Instant::now();
-    assert!(found(&package, "1.0.0", request()).is_some());
+    assert!(found(&package, "1.0.0", Request::default()).is_some());
     assert!(begun.elapsed().as_secs() < 20);
 }

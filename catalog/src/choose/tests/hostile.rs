@@ -20,100 +20,67 @@ fn answer(package: &Package, request: &Request<'_>) -> Decision {
     decision
 }
 
-/// A bundle for each number, in one channel or in one of its own each.
-fn many(count: u64, in_one_channel: bool) -> Package {
+/// A bundle for each number, and the name of its channel.
+fn many(count: u64, channel: impl Fn(u64) -> String) -> Package {
     let mut package = package("all", &[("all", "")]);
     for at in 0..count {
         let name = format!("{at}.0.0");
         package.bundles.insert(name.clone(), bundle(&name));
-        let channel = if in_one_channel {
-            "all".to_owned()
-        } else {
-            format!("c{at}")
-        };
-        let entry = Entry {
-            replaces: at.checked_sub(1).map(|before| format!("{before}.0.0")),
-            name,
-            ..Entry::default()
-        };
-        let channel = package.channels.entry(channel).or_default();
-        channel.entries.push(entry);
+        let replaces = at.checked_sub(1).map(|before| format!("{before}.0.0"));
+        let channel = package.channels.entry(channel(at)).or_default();
+        channel.entries.push(with!(Entry, name, replaces));
     }
     package
 }
 
 #[test]
 fn very_many_bundles_are_judged_in_time() {
-    let package = many(50_000, true);
-    let decision = answer(&package, &request());
+    let mut package = many(50_000, |_| "all".into());
+    let decision = answer(&package, &Request::default());
     assert_eq!(short(&decision), "install 49999.0.0");
     let installed = installed("7.0.0");
-    let upgrade = Request {
-        installed: Some(&installed),
-        ..request()
-    };
+    let upgrade = after(&installed);
     assert_eq!(short(&answer(&package, &upgrade)), "upgrade 8.0.0");
+    for entry in &mut package.channels.get_mut("all").unwrap().entries {
+        entry.skip_range = Some(format!("<{}", entry.name));
+    }
+    let found = short(&answer(&package, &upgrade));
+    assert_eq!(found, "upgrade 49999.0.0");
 }
 
 #[test]
 fn very_many_channels_are_not_all_named() {
-    let package = many(50_000, false);
-    let lost = Request {
-        channel: Some("lost"),
-        ..request()
-    };
-    let decision = answer(&package, &lost);
-    assert_eq!(short(&decision), "nothing");
-    let one = Request {
-        channel: Some("c40000"),
-        ..request()
-    };
-    assert_eq!(short(&answer(&package, &one)), "install 40000.0.0");
+    let package = many(50_000, |at| format!("c{at}"));
+    for (channel, chosen) in [("lost", "nothing"), ("c40000", "install 40000.0.0")] {
+        let request = with!(Request, channel: Some(channel));
+        assert_eq!(short(&answer(&package, &request)), chosen);
+    }
 }
 
 #[test]
 fn circles_and_what_replaces_itself_lead_nowhere() {
-    for entries in [
-        "1.0.0<1.0.0",
-        "1.0.0<1.1.0 1.1.0<1.0.0",
-        "1.0.0-1.0.0~>=0.0.0",
-        "1.1.0<1.0.0 1.0.0<1.1.0-1.1.0~<2.0.0",
-    ] {
+    let packages = "1.0.0<1.0.0|1.0.0<1.1.0 1.1.0<1.0.0|1.0.0-1.0.0~>=0.0.0|1.1.0<1.0.0 1.0.0<1.1.0-1.1.0~<2.0.0";
+    for entries in packages.split('|') {
         let package = package("all", &[("all", entries)]);
         let mut at = installed("1.0.0");
-        // Whatever is followed, it comes to rest.
         for _ in 0..3 {
-            let decision = answer(
-                &package,
-                &Request {
-                    installed: Some(&at),
-                    ..request()
-                },
-            );
-            match decision.verdict.choice() {
-                Some(choice) => at = installed(&choice.name),
-                None => break,
+            match answer(&package, &after(&at)).verdict {
+                Verdict::Upgrade(choice) => at = installed(&choice.name),
+                _ => break,
             }
         }
-        let last = Request {
-            installed: Some(&at),
-            ..request()
-        };
-        assert_eq!(short(&answer(&package, &last)), "stay", "{entries}");
+        let last = answer(&package, &after(&at));
+        assert_eq!(short(&last), "stay", "{entries}");
     }
 }
 
 #[test]
 fn long_ranges_of_many_entries_are_read_in_time() {
-    let mut package = many(300, true);
+    let mut package = many(300, |_| "all".into());
     let range = vec!["9999999.0.0"; 3_000].join(" || ") + " || 1.0.0";
     for entry in &mut package.channels.get_mut("all").unwrap().entries {
         entry.skip_range = Some(range.clone());
     }
-    let installed = installed("1.0.0");
-    let upgrade = Request {
-        installed: Some(&installed),
-        ..request()
-    };
-    assert_eq!(short(&answer(&package, &upgrade)), "upgrade 299.0.0");
+    let found = short(&answer(&package, &after(&installed("1.0.0"))));
+    assert_eq!(found, "upgrade 299.0.0");
 }

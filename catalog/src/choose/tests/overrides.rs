@@ -19,14 +19,9 @@ fn an_override_holds_for_its_image_and_its_constraint_and_is_warned_about() {
         }
         package
     };
-    let newest = |digest| Override {
-        constraint: Constraint::MaxOpenShiftVersion,
-        digest,
-    };
-    let oldest = |digest| Override {
-        constraint: Constraint::MinKubeVersion,
-        digest,
-    };
+    let of = |constraint, digest| Override { constraint, digest };
+    let newest = |digest| of(Constraint::MaxOpenShiftVersion, digest);
+    let oldest = |digest| of(Constraint::MinKubeVersion, digest);
     let at = installed("1.1.0");
     for (package, overrides, is_chosen, warned) in ::tests::rows![
         spoil(true, false), vec![], false => vec![];
@@ -49,7 +44,7 @@ fn an_override_holds_for_its_image_and_its_constraint_and_is_warned_about() {
                 openshift: Some("4.13.2".parse().unwrap()),
                 kubernetes: Some(&kubernetes),
                 overrides: &overrides,
-                ..request()
+                ..Request::default()
             };
             let decision = decide(&request, &package);
             let expected = if is_chosen { chosen } else { other };
@@ -64,10 +59,7 @@ fn an_override_holds_for_its_image_and_its_constraint_and_is_warned_about() {
     // A tag says nothing of what is behind it.
     let mut tagged = spoil(true, false);
     tagged.bundles.get_mut("1.2.0").unwrap().image = "quay.io/foo:12".into();
-    let request = Request {
-        openshift: Some("4.13.2".parse().unwrap()),
-        overrides: &[newest("12"), newest("")],
-        ..request()
-    };
+    let (openshift, overrides) = (Some("4.13.2".parse().unwrap()), &[newest("12"), newest("")]);
+    let request = with!(Request, openshift, overrides);
     assert_eq!(short(&decide(&request, &tagged)), "install 1.1.0");
 }

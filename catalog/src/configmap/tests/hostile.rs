@@ -1,6 +1,7 @@
 //! ConfigMaps of a mebibyte that would come to gigabytes.
 
 use super::*;
+use crate::testing::{has, list};
 
 /// What a catalog comes to when all of it is read; what cannot be read ends its file.
 fn read_to_the_end(map: &ConfigMap) -> u64 {
@@ -12,59 +13,38 @@ fn read_to_the_end(map: &ConfigMap) -> u64 {
     sizes.sum()
 }
 
-fn list<T: std::fmt::Display>(count: usize, item: impl Fn(usize) -> T) -> String {
-    (0..count).map(|at| item(at).to_string()).collect()
-}
-
 /// A package with `count` channels of one head.
 fn channels(package: &str, count: usize, head: &str) -> String {
-    let channels = list(count, |at| format!("{{name: c{at}, currentCSV: {head}}},"));
+    let channels = list(0..count, |at| {
+        format!("{{name: c{at}, currentCSV: {head}}},")
+    });
     format!("- {{packageName: {package}, channels: [{channels}]}}\n")
 }
 
 #[test]
 fn what_would_come_to_more_than_it_is_worth_is_refused() {
-    // A large definition that many bundles own.
+    // A large definition that many bundles own; many channels of the same long chain.
     let large = CRD.replace(
         "scope: Namespaced",
         &format!("scope: {}", "x".repeat(1 << 19)),
     );
-    let csvs: String = (0..1000)
-        .map(|at| csv(&format!("a{at}"), "1.0.0", ""))
-        .collect();
-    let packages: Vec<String> = (0..1000)
-        .map(|at| format!("- {{packageName: p{at}, channels: [{{name: c, currentCSV: a{at}}}]}}\n"))
-        .collect();
-    let error =
-        ConfigMap::read(&data(&large, &csvs, &packages.concat()), &Limits::default()).unwrap_err();
-    assert!(
-        error.to_string().contains("more than 268435456 bytes"),
-        "{error}"
-    );
-    // Many channels of the same long chain.
-    let csvs: String = (1..1000)
-        .map(|at| {
-            csv(
-                &format!("a{at}"),
-                "1.0.0",
-                &format!("    replaces: a{}\n", at - 1),
-            )
-        })
-        .collect();
-    let channels: Vec<String> = (0..1000)
-        .map(|at| format!("{{name: c{at}, currentCSV: a999}}"))
-        .collect();
-    let packages = format!("- {{packageName: p, channels: [{}]}}", channels.join(","));
-    let error = ConfigMap::read(&data(CRD, &csvs, &packages), &Limits::default()).unwrap_err();
-    assert!(error.to_string().contains("entries of channels"), "{error}");
+    let owning = list(0..1000, |at| csv(&format!("a{at}"), "1.0.0", ""));
+    let replaces = |at| format!("    replaces: a{at}\n");
+    let chain = list(0..999, |at| {
+        csv(&format!("a{}", at + 1), "1.0.0", &replaces(at))
+    });
+    let packages = list(0..1000, |at| {
+        channels(&format!("p{at}"), 1, &format!("a{at}"))
+    });
+    for (crds, csvs, packages, problem) in ::tests::rows![
+        &*large, owning, packages => "more than 268435456 bytes";
+        CRD, chain, channels("p", 1000, "a999") => "entries of channels";
+    ] {
+        has(read(&data(crds, &csvs, &packages)).unwrap_err(), problem);
+    }
     // Aliases.
-    let bomb: Vec<String> = (1..30)
-        .map(|at| format!("- &a{at} [*a{}, *a{}]\n", at - 1, at - 1))
-        .collect();
-    let error = ConfigMap::read(
-        &data(&format!("- &a0 [x]\n{}", bomb.concat()), "", ""),
-        &Limits::default(),
-    );
+    let bomb = list(0..29, |at| format!("- &a{} [*a{at}, *a{at}]\n", at + 1));
+    let error = read(&data(&format!("- &a0 [x]\n{bomb}"), "", ""));
     assert!(matches!(error, Err(Error::Yaml { .. })), "{error:?}");
 }
 
@@ -73,9 +53,8 @@ fn what_would_come_to_more_than_it_is_worth_is_refused() {
 fn nothing_small_becomes_large() {
     let (long, most) = ("x".repeat(400_000), 20_000);
     let plain = "- {metadata: {name: a}, spec: {version: 1.0.0}}\n";
-    let with =
-        |more: &str| format!("- {{metadata: {{name: a}}, spec: {{version: 1.0.0, {more}}}}}\n");
-    let versions = list(most, |at| format!("{{name: v{at}}},"));
+    let with = |more: &str| plain.replace("1.0.0", &format!("1.0.0, {more}"));
+    let versions = list(0..most, |at| format!("{{name: v{at}}},"));
     let crd = |group: &str| {
         format!(
             "- {{spec: {{group: {group}, names: {{kind: K, plural: ks}}, versions: [{versions}]}}}}\n"
@@ -98,14 +77,9 @@ fn nothing_small_becomes_large() {
         "a group in each property", crd(&group), owned(&group), channels("p", 1, "a") => true;
     ] {
         let data = data(&crds, &csvs, &packages);
-        assert!(
-            data.values().map(String::len).sum::<usize>() < 2 << 20,
-            "{what}"
-        );
-        let limits = Limits {
-            total: 4 << 20,
-            ..Limits::default()
-        };
+        let size: usize = data.values().map(String::len).sum();
+        assert!(size < 2 << 20, "{what}");
+        let limits = with!(Limits, total: 4 << 20);
         match ConfigMap::read(&data, &limits) {
             Err(Error::TooLarge { .. }) => assert!(is_refused, "{what}"),
             Err(error) => panic!("{what}: {error}"),
@@ -123,15 +97,15 @@ fn nothing_small_becomes_large() {
 #[test]
 fn a_mebibyte_of_small_things_is_a_catalog() {
     let most = 8000;
-    let csvs = list(most, |at| {
+    let csvs = list(0..most, |at| {
         format!("- {{metadata: {{name: a{at}}}, spec: {{version: 1.0.0}}}}\n")
     });
-    let packages = list(most, |at| {
+    let packages = list(0..most, |at| {
         format!(
             "- {{packageName: p{at}, channels: [{{name: c, currentCSV: a{at}}}, {{name: c}}]}}\n"
         )
     });
-    let map = ConfigMap::read(&data("", &csvs, &packages), &Limits::default()).unwrap();
+    let map = read(&data("", &csvs, &packages)).unwrap();
     assert_eq!(map.paths().len(), most);
     assert_eq!(map.left_out().len(), 1001);
     assert_eq!(map.left_out().last().unwrap(), "and 7000 more");
@@ -145,13 +119,9 @@ fn what_is_counted_is_enough() {
         .map(|(key, text)| (key, text.replace("stable", "'st\"\\\\able'")))
         .collect();
     for data in [three(), quoted] {
-        let map = ConfigMap::read(&data, &Limits::default()).unwrap();
-        let read = read_to_the_end(&map);
-        assert!(read > 1000);
-        let limits = Limits {
-            total: read - 1,
-            ..Limits::default()
-        };
+        let size = read_to_the_end(&read(&data).unwrap());
+        assert!(size > 1000);
+        let limits = with!(Limits, total: size - 1);
         let error = ConfigMap::read(&data, &limits).unwrap_err();
         assert!(matches!(error, Error::TooLarge { .. }), "{error}");
     }

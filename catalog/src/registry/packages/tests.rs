@@ -1,24 +1,21 @@
 //! What is made of a server's messages.
 
 use manifests::version::Version;
+use serde_json::json;
 
 use super::*;
 use crate::model::PLAIN_V0;
 
 const CSV: &str = "{\"kind\":\"ClusterServiceVersion\",\"spec\":{\"minKubeVersion\":\"1.25.0\"}}";
 
-fn property(type_: &str, value: &str) -> wire::Property {
-    wire::Property {
-        r#type: type_.into(),
-        value: value.into(),
-    }
+fn property(r#type: &str, value: &str) -> wire::Property {
+    let (r#type, value) = (r#type.to_owned(), value.to_owned());
+    wire::Property { r#type, value }
 }
 
-fn dependency(type_: &str, value: &str) -> wire::Dependency {
-    wire::Dependency {
-        r#type: type_.into(),
-        value: value.into(),
-    }
+fn dependency(r#type: &str, value: &str) -> wire::Dependency {
+    let wire::Property { r#type, value } = property(r#type, value);
+    wire::Dependency { r#type, value }
 }
 
 /// A bundle, as a server tells of it.
@@ -67,18 +64,18 @@ fn only_bundles_for_olm_must_have_a_cluster_service_version() {
 #[test]
 fn served_csv_declares_max_openshift() {
     let csv = |annotations: serde_json::Value| {
-        serde_json::json!({"kind": "ClusterServiceVersion", "metadata": {"annotations": annotations}})
+        json!({"kind": "ClusterServiceVersion", "metadata": {"annotations": annotations}})
             .to_string()
     };
     let annotation = "operators.coreos.com/maxOpenShiftVersion";
     let max = |value: &str| vec![property("olm.maxOpenShiftVersion", value)];
     for (csv, properties, expected) in ::tests::rows![
-        csv(serde_json::json!({})), vec![] => None;
-        csv(serde_json::json!({annotation: "4.8"})), vec![] => Some("4.8");
-        csv(serde_json::json!({})), max("4.10") => Some("4.10");
-        csv(serde_json::json!({annotation: "4.8"})), max("\"4.9\"") => Some("4.8");
-        csv(serde_json::json!({annotation: "4.8"})), max("\"v4.9\"") => Some("4.8");
-        csv(serde_json::json!({annotation: 4.8})), vec![]
+        csv(json!({})), vec![] => None;
+        csv(json!({annotation: "4.8"})), vec![] => Some("4.8");
+        csv(json!({})), max("4.10") => Some("4.10");
+        csv(json!({annotation: "4.8"})), max("\"4.9\"") => Some("4.8");
+        csv(json!({annotation: "4.8"})), max("\"v4.9\"") => Some("4.8");
+        csv(json!({annotation: 4.8})), vec![]
             => Some("max OpenShift version cannot be determined: 4.8 is not a string, and annotations must be strings");
     ] {
         let declared = filled(told(&csv, properties)).max_openshift;
@@ -92,43 +89,32 @@ fn served_csv_declares_max_openshift() {
 fn dependencies_are_needs_whichever_way_they_are_told() {
     let api = "{\"group\":\"g\",\"kind\":\"K\",\"version\":\"v1\"}";
     let package = "{\"packageName\":\"rope\",\"version\":\">1.0.0\"}";
-    let constraint =
-        "{\"failureMessage\":\"GPU\",\"gvk\":{\"group\":\"g\",\"kind\":\"K\",\"version\":\"v1\"}}";
+    let constraint = format!("{{\"failureMessage\":\"GPU\",\"gvk\":{api}}}");
     for (dependency, expected) in ::tests::rows![
         dependency("olm.gvk", api) => "API g/v1 K";
         dependency("olm.package", package) => "package rope >1.0.0";
-        dependency("olm.constraint", constraint) => "constraint: GPU";
+        dependency("olm.constraint", &constraint) => "constraint: GPU";
         dependency("olm.constraint", "{}")
             => "a constraint that cannot be read (a constraint is one of cel, package, gvk, all, any and not, and here is none)";
         dependency("olm.label", "{\"label\":\"blue\"}") => "constraint: label blue";
     ] {
-        let bundle = filled(wire::Bundle {
-            dependencies: vec![dependency],
-            ..told(CSV, Vec::new())
-        });
+        let bundle =
+            filled(with!(wire::Bundle, dependencies: vec![dependency]; ..told(CSV, Vec::new())));
         let needs: Vec<String> = bundle.needs.iter().map(ToString::to_string).collect();
-        assert_eq!(
-            (needs.as_slice(), bundle.unreadable),
-            (&[expected.to_owned()][..], None)
-        );
+        assert_eq!(needs, [expected]);
+        assert_eq!(bundle.unreadable, None);
     }
     // Both ways at once, as opm tells them.
-    let bundle = filled(wire::Bundle {
-        dependencies: vec![
-            dependency("olm.gvk", api),
-            dependency("olm.package", package),
-        ],
-        ..told(
-            CSV,
-            vec![
-                property("olm.gvk.required", api),
-                property(
-                    "olm.package.required",
-                    "{\"packageName\":\"rope\",\"versionRange\":\">1.0.0\"}",
-                ),
-            ],
-        )
-    });
+    let dependencies = vec![
+        dependency("olm.gvk", api),
+        dependency("olm.package", package),
+    ];
+    let range = "{\"packageName\":\"rope\",\"versionRange\":\">1.0.0\"}";
+    let properties = vec![
+        property("olm.gvk.required", api),
+        property("olm.package.required", range),
+    ];
+    let bundle = filled(with!(wire::Bundle, dependencies; ..told(CSV, properties)));
     assert_eq!(bundle.needs.len(), 2, "{:?}", bundle.needs);
 }
 
@@ -139,10 +125,8 @@ fn a_dependency_that_cannot_be_read_makes_the_bundle_unreadable() {
         dependency("olm.package", "{") => "parse dependency[0] of type \"olm.package\": unexpected end of JSON input";
         dependency("olm.moon", "{}") => "parse dependency[0] of type \"olm.moon\": OLM knows no such dependency";
     ] {
-        let bundle = filled(wire::Bundle {
-            dependencies: vec![dependency],
-            ..told(CSV, Vec::new())
-        });
+        let bundle =
+            filled(with!(wire::Bundle, dependencies: vec![dependency]; ..told(CSV, Vec::new())));
         let unreadable = bundle.unreadable.unwrap();
         assert!(unreadable.starts_with(problem), "{unreadable}");
     }

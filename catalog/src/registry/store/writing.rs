@@ -196,10 +196,8 @@ mod tests {
         let needed = (MAGIC.len() + 200 + FOOTER) as u64;
         for most in [0, 8, 100, 108, 207, 208, needed - 1] {
             let error = finish(most).unwrap_err();
-            assert!(
-                matches!(error, Error::TooLarge { most: told } if told == most),
-                "{error}"
-            );
+            let is_expected = matches!(error, Error::TooLarge { most: told } if told == most);
+            assert!(is_expected, "{error}");
             assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
         }
         let size = fs::metadata(finish(needed).unwrap()).unwrap().len();

@@ -80,10 +80,8 @@ mod tests {
             .map(|it| format!("{}/{} {}", it.group, it.version, it.kind))
             .collect();
         assert_eq!(needed, ["moon.example/v1 Moon", "sun.example/v2 Sun"]);
-        assert_eq!(
-            images(&csv),
-            ["a:1", "b:1", "c:1"].map(str::to_owned).into()
-        );
+        let found = images(&csv);
+        assert_eq!(found, ["a:1", "b:1", "c:1"].map(str::to_owned).into());
         for odd in [json!(null), json!([1]), json!({"spec": {"install": 1}})] {
             assert_eq!((required(&odd).len(), images(&odd).len()), (0, 0), "{odd}");
         }

@@ -1,7 +1,4 @@
-use std::{
-    fs,
-    io::{Read as _, Seek as _, SeekFrom, Write as _},
-};
+use std::{fs, io::Read as _};
 
 use rusqlite::Connection;
 
@@ -45,12 +42,8 @@ fn nothing_of_a_database_is_run() {
                 WHERE name = 'package';"
         )
     };
-    for declared in [
-        "CREATE VIRTUAL TABLE",
-        "CREATE  VIRTUAL TABLE",
-        "create/**/virtual table",
-        "CREATE VIRTUAL TABLE IF NOT EXISTS",
-    ] {
+    let all = "CREATE VIRTUAL TABLE|CREATE  VIRTUAL TABLE|create/**/virtual table|CREATE VIRTUAL TABLE IF NOT EXISTS";
+    for declared in all.split('|') {
         assert_eq!(named(&virtual_table(declared)), "package");
     }
     // What is said of it counts nothing; SQLite itself may see that it is not true.
@@ -72,20 +65,16 @@ fn pages_that_lead_back_to_themselves_are_found() {
         "PRAGMA page_size = 4096; {TABLES}{TIDE}
         UPDATE operatorbundle SET bundle = '{{\"a\":\"' || hex(zeroblob(30000)) || '\"}}';"
     ));
-    let page: i64 = Connection::open(&path)
-        .unwrap()
-        .query_row(
-            "SELECT pageno FROM dbstat WHERE name = 'operatorbundle' AND pagetype = 'overflow' ORDER BY path LIMIT 1",
-            [],
-            |row| row.get(0),
-        )
-        .unwrap();
+    let query = "SELECT pageno FROM dbstat WHERE name = 'operatorbundle' AND pagetype = 'overflow' ORDER BY path LIMIT 1";
+    let connection = Connection::open(&path).unwrap();
+    let page: i64 = connection.query_row(query, [], |row| row.get(0)).unwrap();
+    drop(connection);
     assert!(Database::open(&path, &Limits::default()).is_ok());
-    let mut file = fs::OpenOptions::new().write(true).open(&path).unwrap();
-    file.seek(SeekFrom::Start((u64::try_from(page).unwrap() - 1) * 4096))
-        .unwrap();
-    file.write_all(&u32::try_from(page).unwrap().to_be_bytes())
-        .unwrap();
+    let page = u32::try_from(page).unwrap();
+    let mut bytes = fs::read(&path).unwrap();
+    let at = (page as usize - 1) * 4096;
+    bytes[at..at + 4].copy_from_slice(&page.to_be_bytes());
+    fs::write(&path, bytes).unwrap();
     let error = Database::open(&path, &Limits::default()).unwrap_err();
     assert!(matches!(error, Error::Damaged { .. }), "{error}");
     assert!(error.to_string().contains("is damaged; fetch it again"));
@@ -94,8 +83,7 @@ fn pages_that_lead_back_to_themselves_are_found() {
 /// Many packages that have the same bundle.
 fn shared(packages: u32, bytes: u32) -> String {
     format!(
-        "{TABLES}{TIDE}
-        UPDATE operatorbundle SET bundle = '{{\"a\":\"' || hex(zeroblob({bytes} / 2)) || '\"}}';
+        "UPDATE operatorbundle SET bundle = '{{\"a\":\"' || hex(zeroblob({bytes} / 2)) || '\"}}';
         WITH RECURSIVE n(i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM n WHERE i <= {packages})
             INSERT INTO channel_entry SELECT i, 'stable', 'p' || i, 'tide.v1.0.0', NULL, 0 FROM n;
         INSERT INTO channel SELECT channel_name, package_name, operatorbundle_name FROM channel_entry WHERE entry_id > 1;
@@ -107,8 +95,7 @@ fn shared(packages: u32, bytes: u32) -> String {
 #[test]
 fn a_bundle_of_many_packages_is_not_read_for_ever() {
     let place = Place::new();
-    let path = place.database(&shared(2000, 1 << 20));
-    let database = Database::open(&path, &Limits::default()).unwrap();
+    let database = place.open(&shared(2000, 1 << 20));
     let paths = database.paths();
     assert_eq!(paths.len(), 2001);
     let mut read = 0;
@@ -125,81 +112,60 @@ fn a_bundle_of_many_packages_is_not_read_for_ever() {
 #[test]
 fn what_a_database_yields_is_bounded_as_files_are() {
     let place = Place::new();
-    let path = place.database(&shared(20, 1 << 17));
-    let limits = Limits {
-        total: 1 << 20,
-        ..Limits::default()
-    };
+    let path = place.database(&format!("{TABLES}{TIDE}{}", shared(20, 1 << 17)));
+    let limits = with!(Limits, total: 1 << 20);
     let database = Database::open(&path, &limits).unwrap();
     let error = load(Source::Files(&database), &limits).unwrap_err();
     assert!(
         matches!(error, CatalogError::TooLarge { limit, unit: "bytes" } if limit == 1 << 20),
         "{error}"
     );
-    let enough = Limits {
-        total: 8 << 20,
-        ..limits
-    };
+    let enough = with!(Limits, total: 8 << 20; ..limits);
     assert!(load(Source::Files(&database), &enough).is_ok());
 }
 
 #[test]
 fn names_have_bounds() {
-    let unit = |sql: &str, limits: &Limits| {
+    let many = |columns: &str| {
+        format!(
+            "WITH RECURSIVE n(i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM n WHERE i <= 200)
+            INSERT INTO {columns} FROM n;"
+        )
+    };
+    let long = |bytes: u32| {
+        format!(
+            "INSERT INTO channel_entry VALUES (2, 'stable', 'tide', hex(zeroblob({bytes})), NULL, 0);"
+        )
+    };
+    let loose = TABLES.replace(
+        PACKAGE,
+        "CREATE TABLE package (name TEXT, default_channel TEXT);",
+    );
+    let limits = Limits::default();
+    let few = with!(Limits, documents: 100);
+    for (tables, sql, limits, expected) in ::tests::rows![
+        TABLES, long(600), limits => "bytes in a name";
+        TABLES, long(60_000), limits => "bytes in a name";
+        TABLES, long(60_000_000), limits => "bytes in a name";
+        TABLES, many("channel_entry SELECT i, 'stable', 'tide', hex(zeroblob(500)) || i, NULL, 0"),
+            with!(Limits, document: 100_000) => "bytes of names";
+        // Rows count, whatever is in them.
+        TABLES, many("package SELECT NULL, i"), few => "packages";
+        &loose, many("package SELECT 'tide', i"), few => "packages";
+    ] {
         let place = Place::new();
-        match Database::open(&place.database(sql), limits) {
-            Err(Error::TooLarge { unit, .. }) => unit,
+        match Database::open(&place.database(&format!("{tables}{TIDE}{sql}")), &limits) {
+            Err(Error::TooLarge { unit, .. }) => assert_eq!(unit, expected),
             other => panic!("{other:?}"),
         }
-    };
-    let limits = Limits::default();
-    for bytes in [600, 60_000, 60_000_000] {
-        let long = format!(
-            "{TABLES}{TIDE} INSERT INTO channel_entry VALUES (2, 'stable', 'tide', hex(zeroblob({bytes})), NULL, 0);"
-        );
-        assert_eq!(unit(&long, &limits), "bytes in a name");
     }
-    let many = format!(
-        "{TABLES}{TIDE}
-        WITH RECURSIVE n(i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM n WHERE i <= 200)
-            INSERT INTO channel_entry SELECT i, 'stable', 'tide', hex(zeroblob(500)) || i, NULL, 0 FROM n;"
-    );
-    let small = Limits {
-        document: 100_000,
-        ..limits
-    };
-    assert_eq!(unit(&many, &small), "bytes of names");
-    // Rows count, whatever is in them.
-    let few = Limits {
-        documents: 100,
-        ..limits
-    };
-    let nameless = format!(
-        "{TABLES}{TIDE}
-        WITH RECURSIVE n(i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM n WHERE i <= 200)
-            INSERT INTO package SELECT NULL, i FROM n;"
-    );
-    assert_eq!(unit(&nameless, &few), "packages");
-    let same = format!(
-        "{}
-        WITH RECURSIVE n(i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM n WHERE i <= 200)
-            INSERT INTO package SELECT 'tide', i FROM n;",
-        TABLES.replace(
-            PACKAGE,
-            "CREATE TABLE package (name TEXT, default_channel TEXT);"
-        )
-    );
-    assert_eq!(unit(&same, &few), "packages");
 }
 
 #[test]
 fn manifests_have_bounds() {
     let place = Place::new();
     let problem = |bundle: &str| {
-        let path = place.database(&format!(
-            "{TABLES}{TIDE} UPDATE operatorbundle SET bundle = {bundle};"
-        ));
-        let database = Database::open(&path, &Limits::default()).unwrap();
+        let database = place.open(&format!("UPDATE operatorbundle SET bundle = {bundle};"));
         let mut text = String::new();
         let mut reader = database.open("tide.json").unwrap();
         reader.read_to_string(&mut text).unwrap_err().to_string()
@@ -221,10 +187,8 @@ fn what_is_no_catalog_is_refused_and_nothing_of_it_is_run() {
     };
     assert_eq!(foreign("CREATE TABLE t (a)"), "table operatorbundle");
     let without = TABLES.replace("head_operatorbundle_name", "tail");
-    assert_eq!(
-        foreign(&without),
-        "column head_operatorbundle_name in table channel"
-    );
+    let found = foreign(&without);
+    assert_eq!(found, "column head_operatorbundle_name in table channel");
     // Columns that are computed are run, one in place of the rows' numbers has no index, and other rows have none.
     let package = "package (name TEXT PRIMARY KEY, default_channel TEXT)";
     for odd in [
@@ -239,24 +203,16 @@ fn what_is_no_catalog_is_refused_and_nothing_of_it_is_run() {
     }
 
     let path = place.0.path().join("text.db");
-    for bytes in [
-        &b""[..],
-        b"SQLite format 3\0",
-        b"SQLite format 3\0and something else",
-        b"{}",
-    ] {
-        fs::write(&path, bytes).unwrap();
+    for text in "|SQLite format 3\0|SQLite format 3\0and something else|{}".split('|') {
+        fs::write(&path, text).unwrap();
         let error = Database::open(&path, &limits).unwrap_err();
-        assert!(
-            matches!(error, Error::Sqlite { .. } | Error::Foreign { .. }),
-            "{error}"
-        );
-        assert!(error.is_terminal(), "{error}");
+        let is_foreign = matches!(error, Error::Sqlite { .. } | Error::Foreign { .. });
+        assert!(is_foreign && error.is_terminal(), "{error}");
     }
     for path in [place.0.path().to_owned(), place.0.path().join("none")] {
         let error = Database::open(&path, &limits).unwrap_err();
-        assert!(matches!(error, Error::File { .. }), "{error}");
-        assert!(!error.is_terminal(), "{error}");
+        let is_file = matches!(error, Error::File { .. });
+        assert!(is_file && !error.is_terminal(), "{error}");
     }
     let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_FULL);
     let full = Error::Sqlite {
@@ -304,35 +260,20 @@ fn a_database_has_bounds() {
             INSERT INTO channel_entry SELECT i, 'stable', 'tide', 'b' || i, NULL, 0 FROM n;
         UPDATE operatorbundle SET bundle = '{{\"a\":\"' || hex(zeroblob(100000)) || '\"}}';"
     ));
-    let small = |limits: Limits| match Database::open(&path, &limits).unwrap_err() {
-        Error::TooLarge { unit, .. } => unit,
-        error => panic!("{error}"),
-    };
-    let limits = Limits::default();
-    assert_eq!(
-        small(Limits {
-            documents: 1000,
-            ..limits
-        }),
-        "channel entries"
-    );
-    assert_eq!(
-        small(Limits {
-            total: 1000,
-            ..limits
-        }),
-        "bytes"
-    );
-    let limits = Limits {
-        document: 50_000,
-        ..limits
-    };
+    for (limits, unit) in [
+        (with!(Limits, documents: 1000), "channel entries"),
+        (with!(Limits, total: 1000), "bytes"),
+    ] {
+        match Database::open(&path, &limits).unwrap_err() {
+            Error::TooLarge { unit: found, .. } => assert_eq!(found, unit),
+            error => panic!("{error}"),
+        }
+    }
+    let limits = with!(Limits, document: 50_000);
     let database = Database::open(&path, &limits).unwrap();
     let catalog = load(Source::Files(&database), &limits).unwrap();
     assert!(!catalog.is_valid());
     let text = catalog.findings[0].to_string();
-    assert!(
-        text.contains("too big") || text.contains("larger than the limit"),
-        "{text}"
-    );
+    let is_expected = text.contains("too big") || text.contains("larger than the limit");
+    assert!(is_expected, "{text}");
 }

@@ -1,22 +1,13 @@
-use std::fmt::Write as _;
-
 use super::*;
+use crate::testing::list;
 
-const MINOR: Channels = Channels {
-    major: false,
-    minor: true,
-    preferred: Stream::Minor,
-};
-const MAJOR: Channels = Channels {
-    major: true,
-    minor: false,
-    preferred: Stream::Major,
-};
 const BOTH: Channels = Channels {
     major: true,
     minor: true,
     preferred: Stream::Minor,
 };
+const MINOR: Channels = with!(Channels, major: false; ..BOTH);
+const MAJOR: Channels = with!(Channels, minor: false, preferred: Stream::Major; ..BOTH);
 
 /// Versions, separated by spaces; a bundle is called like its version.
 fn listed(versions: &str) -> Vec<Listed> {
@@ -38,14 +29,11 @@ fn drawn(lists: [&str; 3], wanted: Channels) -> (String, Vec<String>) {
         assert_eq!(channel.package, "tide");
         let entries = channel.entries.iter().flatten().map(|entry| {
             assert_eq!(entry.skip_range, None);
-            let mut text = entry.name.clone();
-            if let Some(replaces) = &entry.replaces {
-                write!(text, " > {replaces}").unwrap();
-            }
-            if !entry.skips.is_empty() {
-                write!(text, " - {}", entry.skips.join(" ")).unwrap();
-            }
-            text
+            let replaces = list(&entry.replaces, |name| format!(" > {name}"));
+            let skips = list(entry.skips.first(), |_| {
+                format!(" - {}", entry.skips.join(" "))
+            });
+            format!("{}{replaces}{skips}", entry.name)
         });
         let entries: Vec<_> = entries.collect();
         format!("{}: {}", channel.name, entries.join(" | "))
@@ -64,8 +52,7 @@ fn channels_follow_versions() {
         ["", "1.0.10 1.0.2 1.0.9", ""], MINOR, "fast-v1.0" => &["fast-v1.0: 1.0.2 | 1.0.9 | 1.0.10 - 1.0.2 1.0.9"];
         // The next minor version replaces the last one of that before, and skips all else; gaps do not count.
         ["", "", "1.0.0 1.0.1 1.4.0 1.4.2 1.9.0"], MINOR, "stable-v1.9" => &[
-            "stable-v1.0: 1.0.0 | 1.0.1 - 1.0.0",
-            "stable-v1.4: 1.4.0 | 1.4.2 > 1.0.1 - 1.0.0 1.4.0",
+            "stable-v1.0: 1.0.0 | 1.0.1 - 1.0.0", "stable-v1.4: 1.4.0 | 1.4.2 > 1.0.1 - 1.0.0 1.4.0",
             "stable-v1.9: 1.9.0 > 1.4.2 - 1.0.0 1.0.1 1.4.0",
         ];
         ["", "", "1.0.0 1.0.1 1.4.0 1.4.2 1.9.0"], MAJOR, "stable-v1"
@@ -80,16 +67,9 @@ fn channels_follow_versions() {
         ];
         // Lists know nothing of one another; a bundle may be in several.
         ["1.0.0 1.1.0 2.0.0", "1.0.0 1.1.0", "1.0.0"], BOTH, "stable-v1.0" => &[
-            "candidate-v1: 1.0.0 | 1.1.0 > 1.0.0",
-            "candidate-v1.0: 1.0.0",
-            "candidate-v1.1: 1.1.0 > 1.0.0",
-            "candidate-v2: 2.0.0",
-            "candidate-v2.0: 2.0.0",
-            "fast-v1: 1.0.0 | 1.1.0 > 1.0.0",
-            "fast-v1.0: 1.0.0",
-            "fast-v1.1: 1.1.0 > 1.0.0",
-            "stable-v1: 1.0.0",
-            "stable-v1.0: 1.0.0",
+            "candidate-v1: 1.0.0 | 1.1.0 > 1.0.0", "candidate-v1.0: 1.0.0", "candidate-v1.1: 1.1.0 > 1.0.0",
+            "candidate-v2: 2.0.0", "candidate-v2.0: 2.0.0", "fast-v1: 1.0.0 | 1.1.0 > 1.0.0", "fast-v1.0: 1.0.0",
+            "fast-v1.1: 1.1.0 > 1.0.0", "stable-v1: 1.0.0", "stable-v1.0: 1.0.0",
         ];
         // Build metadata is a part of the name alone.
         ["", "", "1.0.0+a 1.1.0+b"], MINOR, "stable-v1.1" => &["stable-v1.0: 1.0.0+a", "stable-v1.1: 1.1.0+b > 1.0.0+a"];
