@@ -21,6 +21,10 @@
     reason = "helpers of tests fail by panicking; tables are long"
 )]
 
+#[macro_use]
+#[path = "helpers/testing.rs"]
+mod testing;
+
 mod opm {
     mod bundles;
     mod catalogs;
@@ -69,10 +73,11 @@ fn run(folder: &Path, args: &[&str]) -> Result<String, String> {
         stdout,
         stderr,
     } = tests::opm(folder, args);
+    let [out, problem] = [stdout, stderr].map(|bytes| String::from_utf8(bytes).unwrap());
     if status.success() {
-        Ok(String::from_utf8(stdout).unwrap())
+        Ok(out)
     } else {
-        Err(String::from_utf8(stderr).unwrap())
+        Err(problem)
     }
 }
 
@@ -148,21 +153,15 @@ fn same(ours: &str, theirs: &str) {
     if ours == theirs {
         return;
     }
-    let at = ours
-        .lines()
-        .zip(theirs.lines())
+    let mut both = ours.lines().zip(theirs.lines());
+    let lines = ours.lines().count().min(theirs.lines().count());
+    let at = both
         .position(|(ours, theirs)| ours != theirs)
-        .unwrap_or_else(|| ours.lines().count().min(theirs.lines().count()));
+        .unwrap_or(lines);
     let around = |text: &str| {
         let lines = text.lines().skip(at.saturating_sub(5)).take(9);
-        lines
-            .map(|line| line.chars().take(300).collect::<String>() + "\n")
-            .collect::<String>()
+        testing::list(lines, |line| format!("{line:.300}\n"))
     };
-    panic!(
-        "line {} differs\n--- ours\n{}--- opm\n{}",
-        at + 1,
-        around(ours),
-        around(theirs)
-    );
+    let (ours, theirs) = (around(ours), around(theirs));
+    panic!("line {} differs\n--- ours\n{ours}--- opm\n{theirs}", at + 1);
 }

@@ -13,41 +13,29 @@ mod hostile;
 mod max_openshift;
 mod tree;
 
-use manifests::{
-    content::{Builder, Content, Limits as ContentLimits},
-    openshift::MaxOpenShiftVersion,
-};
+use manifests::openshift::MaxOpenShiftVersion;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::testing::{content, list, starts};
 
-fn content(files: &[(&str, &str)]) -> Content {
-    let mut builder = Builder::new(ContentLimits {
-        total: 1 << 30,
-        file: 1 << 30,
-        ..ContentLimits::default()
-    });
-    for (path, text) in files {
-        builder.add(path, 0o644, &mut text.as_bytes()).unwrap();
-    }
-    builder.finish()
-}
-
-fn loaded(files: &[(&str, &str)]) -> Catalog {
+fn loaded<T: AsRef<[u8]>>(files: &[(&str, T)]) -> Catalog {
     load(Source::Content(&content(files)), &Limits::default()).unwrap()
 }
 
 /// A file with a document on each line.
 fn lines(documents: &[Value]) -> String {
-    documents
-        .iter()
-        .map(|it| format!("{it}\n"))
-        .collect::<Vec<_>>()
-        .concat()
+    list(documents, |document| format!("{document}\n"))
+}
+
+fn yaml(documents: &[Value]) -> String {
+    list(documents, |document| {
+        format!("---\n{}", manifests::yaml::to_string(document).unwrap())
+    })
 }
 
 fn of(documents: &[Value]) -> Catalog {
-    loaded(&[("c.json", &lines(documents))])
+    loaded(&[("c.json", lines(documents))])
 }
 
 fn package(name: &str, default: &str) -> Value {
@@ -71,13 +59,10 @@ fn named(name: &str, version: &str) -> Value {
 fn sound() -> Vec<Value> {
     vec![
         package("foo", "alpha"),
-        channel(
-            "alpha",
-            json!([
+        json!({"schema": "olm.channel", "package": "foo", "name": "alpha", "entries": [
             {"name": "foo.v0.1.0"},
             {"name": "foo.v0.2.0", "replaces": "foo.v0.1.0"},
-            {"name": "foo.v0.3.0", "replaces": "foo.v0.2.0"}]),
-        ),
+            {"name": "foo.v0.3.0", "replaces": "foo.v0.2.0"}]}),
         bundle("0.1.0"),
         bundle("0.2.0"),
         bundle("0.3.0"),
@@ -93,21 +78,10 @@ fn changed(change: impl FnOnce(&mut Vec<Value>)) -> Vec<String> {
     told(&catalog)
 }
 
-/// A change of the sound package, and what is told of it.
-type Case = (fn(&mut Vec<Value>), &'static [&'static str]);
-
-fn check(cases: &[Case]) {
-    for (at, (change, messages)) in cases.iter().enumerate() {
-        assert_eq!(changed(change), *messages, "case {at}");
-    }
-}
-
 fn told(catalog: &Catalog) -> Vec<String> {
-    catalog
-        .findings
-        .iter()
-        .map(|it| format!("{}: {}", it.line.unwrap(), it.message))
-        .collect()
+    let findings = catalog.findings.iter();
+    let told = findings.map(|told| format!("{}: {}", told.line.unwrap(), told.message));
+    told.collect()
 }
 
 // parity: platform-25
@@ -137,45 +111,31 @@ fn a_sound_catalog_is_loaded_as_it_is_written() {
     let catalog = of(&documents);
     assert_eq!((told(&catalog), catalog.documents), (vec![], 8));
     let foo = &catalog.packages["foo"];
-    assert_eq!(
-        (foo.default_channel.as_str(), foo.deprecation.as_deref()),
-        ("alpha", Some("use bar"))
-    );
-    assert_eq!(
-        foo.channels["beta"].deprecation.as_deref(),
-        Some("use alpha")
-    );
-    assert_eq!(foo.channels["alpha"].head().unwrap().name, "foo.v0.3.0");
+    assert_eq!(foo.default_channel, "alpha");
+    assert_eq!(foo.deprecation.as_deref(), Some("use bar"));
+    let (alpha, beta) = (&foo.channels["alpha"], &foo.channels["beta"]);
+    assert_eq!(beta.deprecation.as_deref(), Some("use alpha"));
+    assert_eq!(alpha.head().unwrap().name, "foo.v0.3.0");
     assert_eq!(foo.channels_of("foo.v0.3.0").count(), 2);
-    let entry = &foo.channels["beta"].entries[0];
-    assert_eq!(entry.skips, ["foo.v0.2.0", "foo.v0.0.5"]);
-    assert_eq!(
-        foo.bundles["foo.v0.1.0"].deprecation.as_deref(),
-        Some("old")
-    );
-    let last = &foo.bundles["foo.v0.3.0"];
+    assert_eq!(beta.entries[0].skips, ["foo.v0.2.0", "foo.v0.0.5"]);
+    let (first, last) = (&foo.bundles["foo.v0.1.0"], &foo.bundles["foo.v0.3.0"]);
+    assert_eq!(first.deprecation.as_deref(), Some("old"));
     assert_eq!(last.version.to_string(), "0.3.0");
     assert_eq!((last.media_type(), last.is_deprecated), ("plain+v0", true));
-    assert_eq!(foo.bundles["foo.v0.1.0"].media_type(), "registry+v1");
-    assert_eq!(
-        (
-            last.max_openshift.as_ref().map(MaxOpenShiftVersion::text),
-            last.min_kube.as_deref()
-        ),
-        (Some("4.10".to_owned()), Some("1.25.0"))
-    );
+    assert_eq!(first.media_type(), "registry+v1");
+    let max = last.max_openshift.as_ref().map(MaxOpenShiftVersion::text);
+    assert_eq!(max.as_deref(), Some("4.10"));
+    assert_eq!(last.min_kube.as_deref(), Some("1.25.0"));
     assert_eq!(last.provides[0].to_string(), "g/v1 K");
     let needs: Vec<String> = last.needs.iter().map(ToString::to_string).collect();
-    assert_eq!(
-        needs,
-        ["API v1 Pod", "package bar >1.0.0", "constraint: no"]
-    );
+    let expected = ["API v1 Pod", "package bar >1.0.0", "constraint: no"];
+    assert_eq!(needs, expected);
 }
 
 // parity: load-3
 #[test]
 fn an_empty_folder_is_an_empty_catalog() {
-    let catalog = loaded(&[]);
+    let catalog = loaded::<&str>(&[]);
     assert!(catalog.is_valid() && catalog.packages.is_empty());
 }
 
@@ -184,79 +144,40 @@ fn an_empty_folder_is_an_empty_catalog() {
 fn the_same_is_found_however_many_threads_there_are_and_in_whatever_format() {
     let documents = sound();
     let json = lines(&documents);
-    let yaml: String = documents
-        .iter()
-        .map(|it| format!("---\n{}", manifests::yaml::to_string(it).unwrap()))
-        .collect::<Vec<_>>()
-        .concat();
+    let yaml = yaml(&documents);
     let mut broken = sound();
     broken[1]["entries"] = json!([]);
     let broken = lines(&broken).replace("foo", "bar");
-    let files = [
-        ("a.json", json.as_str()),
-        ("b/x", &broken),
-        ("c", "junk"),
-        ("d", "{\"schema\": 1}"),
-    ];
-    let content = content(&files);
-    let one = load(
-        Source::Content(&content),
-        &Limits {
-            threads: 1,
-            ..Limits::default()
-        },
-    )
-    .unwrap();
+    let content = content(&::tests::rows![
+        "a.json" => json.as_str();
+        "b/x" => &broken;
+        "c" => "junk";
+        "d" => "{\"schema\": 1}";
+    ]);
+    let one = load(Source::Content(&content), &with!(Limits, threads: 1)).unwrap();
     for threads in 2..5 {
-        let several = load(
-            Source::Content(&content),
-            &Limits {
-                threads,
-                ..Limits::default()
-            },
-        )
-        .unwrap();
-        assert_eq!(
-            (several.packages, several.findings),
-            (one.packages.clone(), one.findings.clone())
-        );
+        let several = load(Source::Content(&content), &with!(Limits, threads)).unwrap();
+        assert_eq!(several.packages, one.packages);
+        assert_eq!(several.findings, one.findings);
     }
-    assert_eq!(
-        loaded(&[("f", &yaml)]).packages,
-        loaded(&[("f", &json)]).packages
-    );
+    let [yaml, json] = [yaml, json].map(|text| loaded(&[("f", text)]).packages);
+    assert_eq!(yaml, json);
 }
 
 // parity: load-9
 #[test]
 fn one_broken_package_does_not_take_the_others_down() {
     let good = lines(&sound());
-    for (broken, told) in ::tests::rows![
+    for (bar, told) in ::tests::rows![
         "{\"schema\": \"olm.package\", \"name\": \"bar\"}" => "bar.json:1: package \"bar\": default channel must be set";
         "{\"schema\": \"olm.channel\", \"package\": \"bar\", \"name\": 1}"
             => "bar.json:1: expected value for key \"name\" to be a string, got number: 1";
-        "}" => "bar.json:1: invalid character '}' looking for beginning of value";
+        &(good.replace("foo", "bar") + "}") => "bar.json:6: invalid character '}' looking for beginning of value";
     ] {
-        let mut bar = good.replace("foo", "bar");
-        bar = if broken.starts_with('}') {
-            bar + broken
-        } else {
-            broken.to_owned()
-        };
-        let catalog = loaded(&[("foo.json", &good), ("bar.json", &bar)]);
-        assert!(
-            catalog.packages.contains_key("foo") && !catalog.packages.contains_key("bar"),
-            "{broken}"
-        );
-        assert!(
-            catalog.broken.contains_key("bar") && !catalog.broken.contains_key("foo"),
-            "{broken}"
-        );
-        let first = catalog.findings[0].to_string();
-        assert!(
-            first.starts_with(&told.replace(":1: invalid", ":6: invalid")),
-            "{first}"
-        );
+        let catalog = loaded(&[("foo.json", &*good), ("bar.json", bar)]);
+        assert!(catalog.packages.keys().eq(["foo"]), "{bar}");
+        assert!(catalog.broken.keys().eq(["bar"]), "{bar}");
+        starts(&catalog.findings[0], told);
         assert!(catalog.why_broken("bar").unwrap().starts_with("bar.json"));
         assert_eq!(catalog.why_broken("foo"), None);
     }
@@ -274,10 +195,6 @@ fn what_names_no_package_takes_those_of_its_file_or_folder_down() {
         vec![("foo.json", good.clone()), ("bar.json", bar.clone()), ("README.md", "# Read me: [".to_owned())] => vec![];
         vec![("all.json", good.clone() + &bar + lone)] => vec!["bar", "foo"];
     ] {
-        let files: Vec<(&str, &str)> = files
-            .iter()
-            .map(|(path, text)| (*path, text.as_str()))
-            .collect();
         let catalog = loaded(&files);
         assert!(!catalog.is_valid());
         assert_eq!(catalog.broken.keys().collect::<Vec<_>>(), broken);
@@ -292,24 +209,20 @@ fn a_broken_package_is_broken_for_a_reason_of_its_own() {
     let lost = "{\"schema\": \"olm.channel\", \"name\": \"lost\"}";
     let mut own = sound();
     own.push(bundle("0.3.0"));
-    let catalog = loaded(&[("a/lost.json", lost), ("b/foo.json", &lines(&own))]);
+    let catalog = loaded(&[("a/lost.json", lost), ("b/foo.json", &*lines(&own))]);
     assert!(catalog.findings[0].package.is_none());
     let why = catalog.why_broken("foo").unwrap();
-    assert_eq!(
-        why,
-        "b/foo.json:6: package \"foo\" has duplicate bundle \"foo.v0.3.0\""
-    );
+    let expected = "b/foo.json:6: package \"foo\" has duplicate bundle \"foo.v0.3.0\"";
+    assert_eq!(why, expected);
     // One in its own file is a reason.
     let nameless = lines(&sound()) + lost;
-    let catalog = loaded(&[("a/lost.json", lost), ("b/foo.json", &nameless)]);
+    let catalog = loaded(&[("a/lost.json", lost), ("b/foo.json", &*nameless)]);
     let why = catalog.why_broken("foo").unwrap();
     assert!(why.starts_with("b/foo.json:6: "), "{why}");
     // So many faults that its own is not kept.
     let many = format!("{lost}\n").repeat(11_000);
     let catalog = loaded(&[("a/lost.json", &many), ("b/foo.json", &nameless)]);
     let why = catalog.why_broken("foo").unwrap();
-    assert_eq!(
-        why,
-        "it has errors beyond those that are told; correct these first"
-    );
+    let wanted = "it has errors beyond those that are told; correct these first";
+    assert_eq!(why, wanted);
 }

@@ -116,9 +116,9 @@ fn check(changes: &[(&str, &str)]) -> bool {
     assert_same(&["."], bundle(changes).path(), None)
 }
 
-fn without(text: &str, part: &str) -> String {
-    assert!(text.contains(part), "{part}");
-    text.replace(part, "")
+fn replaced(text: &str, from: &str, to: &str) -> String {
+    assert!(text.contains(from), "{from}");
+    text.replace(from, to)
 }
 
 // parity: render-1, render-4
@@ -131,10 +131,8 @@ fn bundles_are_rendered_as_by_opm() {
     ]));
     // What is there twice is there once.
     let twice = format!("{PROPERTIES}{}", PROPERTIES.replace("properties:\n", ""));
-    let annotated = CSV.replace(
-        "'[{\"type\"",
-        "'[{\"type\": \"olm.maxOpenShiftVersion\", \"value\": \"4.20\"}, {\"type\"",
-    );
+    let max = "'[{\"type\": \"olm.maxOpenShiftVersion\", \"value\": \"4.20\"}, {\"type\"";
+    let annotated = CSV.replace("'[{\"type\"", max);
     assert!(check(&[
         ("metadata/properties.yaml", &twice),
         ("manifests/csv.yaml", &annotated),
@@ -162,141 +160,107 @@ fn images_come_from_the_template() {
 
 #[test]
 fn names_of_files_in_metadata_do_not_matter() {
-    let unquoted = "annotations:\n  operators.operatorframework.io.bundle.package.v1: 7\n  \
-                    operators.operatorframework.io.bundle.channels.v1: 4.10\n";
-    let json = r#"{"Properties": [{"TYPE": "a", "value": {"b": 1.50, "a": "<"}}]}"#;
-    check(&[
-        ("metadata/annotations.yaml", ""),
-        ("metadata/.x", ANNOTATIONS),
-    ]);
-    check(&[("metadata/annotations.yaml", unquoted)]);
-    check(&[
-        ("metadata/a.txt", "annotations: {a: b}"),
-        ("metadata/z.json", json),
-    ]);
-    check(&[
-        ("metadata/a.yaml", "annotations: [a]\nproperties: 7"),
-        ("metadata/b", "["),
-    ]);
-    check(&[(
-        "metadata/p.yaml",
-        "properties:\n- type: 7\n- value: {a: y}\n",
-    )]);
-    check(&[("metadata/p.yaml", "properties:\n- type: [x]\n")]);
-    check(&[("metadata/annotations.yaml", "")]);
-    check(&[("metadata/annotations.yaml", "annotations: {a: b}")]);
+    // No file: an empty text removes one.
+    const NONE: (&str, &str) = ("none", "");
+    let package = "annotations:\n  operators.operatorframework.io.bundle.package.v1: 7\n";
+    let unquoted = format!("{package}  operators.operatorframework.io.bundle.channels.v1: 4.10\n");
+    for changes in tests::rows![
+        ("annotations.yaml", "") => (".x", ANNOTATIONS);
+        ("annotations.yaml", &*unquoted) => NONE;
+        ("a.txt", "annotations: {a: b}") => ("z.json", r#"{"Properties": [{"TYPE": "a", "value": {"b": 1.50, "a": "<"}}]}"#);
+        ("a.yaml", "annotations: [a]\nproperties: 7") => ("b", "[");
+        ("p.yaml", "properties:\n- type: 7\n- value: {a: y}\n") => NONE;
+        ("p.yaml", "properties:\n- type: [x]\n") => NONE;
+        ("annotations.yaml", "") => NONE;
+        ("annotations.yaml", "annotations: {a: b}") => NONE;
+    ] {
+        let paths = [changes.0, changes.1].map(|(path, text)| (format!("metadata/{path}"), text));
+        let [one, two] = &paths;
+        check(&[(&one.0, one.1), (&two.0, two.1)]);
+    }
 }
 
 // parity: render-5
 #[test]
 fn of_each_file_the_first_document_counts() {
     let two = format!("{MAP}---\n{}", MAP.replace("name: m", "name: n"));
-    let empty_first = format!("# a comment\n---\n{MAP}");
-    check(&[("manifests/map.yaml", &two)]);
-    check(&[("manifests/map.yaml", &empty_first)]);
-    check(&[("manifests/map.yaml", &format!("---\n{MAP}---\n"))]);
-    check(&[("manifests/a.yaml", &CSV.replace("1.2.3", "1.0.0"))]);
-    check(&[("manifests/.hidden.yaml", "kind: [")]);
-    check(&[("manifests/bad.yaml", "kind: [")]);
-    check(&[("manifests/empty.yaml", "\n")]);
-    check(&[("manifests/kindless.yaml", "a: b")]);
-    check(&[(
-        "manifests/list.yaml",
-        "kind: List\napiVersion: v1\nitems: [{kind: A, apiVersion: v1}]",
-    )]);
-    check(&[(
-        "manifests/j.json",
-        r#"{"kind": "A", "n": 2.0, "m": 18446744073709551615} {"kind": "B"}"#,
-    )]);
-    check(&[("manifests/sub/x.yaml", MAP)]);
-    check(&[("manifests/csv.yaml", "")]);
-    check(&[
-        ("manifests/csv.yaml", ""),
-        ("manifests/crd.yaml", ""),
-        ("manifests/map.yaml", "a: b"),
-    ]);
+    for (path, text) in tests::rows![
+        "map.yaml" => &*two;
+        "map.yaml" => &format!("# a comment\n---\n{MAP}");
+        "map.yaml" => &format!("---\n{MAP}---\n");
+        "a.yaml" => &CSV.replace("1.2.3", "1.0.0");
+        ".hidden.yaml" => "kind: [";
+        "bad.yaml" => "kind: [";
+        "empty.yaml" => "\n";
+        "kindless.yaml" => "a: b";
+        "list.yaml" => "kind: List\napiVersion: v1\nitems: [{kind: A, apiVersion: v1}]";
+        "j.json" => r#"{"kind": "A", "n": 2.0, "m": 18446744073709551615} {"kind": "B"}"#;
+        "sub/x.yaml" => MAP;
+        "csv.yaml" => "";
+    ] {
+        check(&[(&format!("manifests/{path}"), text)]);
+    }
+    check(
+        &tests::rows!["manifests/csv.yaml" => ""; "manifests/crd.yaml" => ""; "manifests/map.yaml" => "a: b";],
+    );
 }
 
 // parity: render-4
 #[test]
 fn what_the_csv_says_decides() {
-    let csv = |from: &str, to: &str| {
-        assert!(CSV.contains(from), "{from}");
-        CSV.replace(from, to)
-    };
-    for text in [
-        without(CSV, "  version: 1.2.3\n"),
-        csv("version: 1.2.3\n", "version: 1.2.3\n  release: 3\n"),
-        csv("version: 1.2.3\n", "version: 1.2.3\n  release: 1.5\n"),
-        csv("version: 1.2.3\n", "version: 1.2.3\n  release: alpha.1\n"),
-        csv("version: 1.2.3\n", "version: 1.2.3\n  release: [1]\n"),
-        csv("version: 1.2.3\n", "version: 7\n"),
-        csv(
-            "'[{\"type\"",
-            "'[{\"type\": \"olm.package\", \"value\": {\"packageName\": \"other\", \"version\": \"9.9.9\"}}, {\"type\"",
-        ),
-        csv("'[{\"type\"", "'[[{\"type\""),
-        csv("'[{\"type\"", "'{}[{\"type\""),
-        csv("moons.moon.example", "comets.moon.example"),
-        csv("moons.moon.example", "moons"),
-        csv("stars.star.example", "stars"),
-        csv("kind: Moon\n", "kind: Sun\n"),
-        csv("strategy: deployment", "strategy: other"),
-        csv("image: quay.io/moon/init:v1", "image: 7"),
-        csv("image: quay.io/moon/init:v1", "image: \"\""),
-        csv(
-            "- {name: z, image: quay.io/moon/z:v1}",
-            "- {name: z}\n  - {name: y}\n  - null",
-        ),
-        csv("- {name: z, image: quay.io/moon/z:v1}", "- 7"),
-        csv(
-            "  labels: {operatorframework.io/arch.amd64: supported}\n",
-            "  labels: {a: 7}\n",
-        ),
-        csv("  name: moon.v1.2.3\n", ""),
-        csv("spec:\n", "spec: null\nother:\n"),
-        csv("spec:\n", "other:\n"),
-        csv("spec:\n", "spec: []\nother:\n"),
-        csv("supported: false", "supported: \"no\""),
-        csv("minKubeVersion: 1.28.0", "minKubeVersion: 1.28"),
-        csv(
-            "provider: {name: Moon Inc., url: 'https://moon.example'}",
-            "provider: {}",
-        ),
-        csv("containerPort: 443", "containerPort: 0"),
-        csv("version: 1.2.3\n", "version: not a version\n"),
+    let release = |release: &str| format!("version: 1.2.3\n  release: {release}\n");
+    for (from, to) in tests::rows![
+        "  version: 1.2.3\n" => "";
+        "version: 1.2.3\n" => &*release("3");
+        "version: 1.2.3\n" => &release("1.5");
+        "version: 1.2.3\n" => &release("alpha.1");
+        "version: 1.2.3\n" => &release("[1]");
+        "version: 1.2.3\n" => "version: 7\n";
+        "'[{\"type\"" => "'[{\"type\": \"olm.package\", \"value\": {\"packageName\": \"other\", \"version\": \"9.9.9\"}}, {\"type\"";
+        "'[{\"type\"" => "'[[{\"type\"";
+        "'[{\"type\"" => "'{}[{\"type\"";
+        "moons.moon.example" => "comets.moon.example";
+        "moons.moon.example" => "moons";
+        "stars.star.example" => "stars";
+        "kind: Moon\n" => "kind: Sun\n";
+        "strategy: deployment" => "strategy: other";
+        "image: quay.io/moon/init:v1" => "image: 7";
+        "image: quay.io/moon/init:v1" => "image: \"\"";
+        "- {name: z, image: quay.io/moon/z:v1}" => "- {name: z}\n  - {name: y}\n  - null";
+        "- {name: z, image: quay.io/moon/z:v1}" => "- 7";
+        "  labels: {operatorframework.io/arch.amd64: supported}\n" => "  labels: {a: 7}\n";
+        "  name: moon.v1.2.3\n" => "";
+        "spec:\n" => "spec: null\nother:\n";
+        "spec:\n" => "other:\n";
+        "spec:\n" => "spec: []\nother:\n";
+        "supported: false" => "supported: \"no\"";
+        "minKubeVersion: 1.28.0" => "minKubeVersion: 1.28";
+        "provider: {name: Moon Inc., url: 'https://moon.example'}" => "provider: {}";
+        "containerPort: 443" => "containerPort: 0";
+        "version: 1.2.3\n" => "version: not a version\n";
     ] {
-        check(&[("manifests/csv.yaml", &text)]);
+        check(&[("manifests/csv.yaml", &replaced(CSV, from, to))]);
     }
 }
 
 // parity: render-5
 #[test]
 fn what_definitions_say_decides() {
-    let crd = |from: &str, to: &str| {
-        assert!(CRD.contains(from), "{from}");
-        CRD.replace(from, to)
-    };
-    for text in [
-        crd(
-            "apiextensions.k8s.io/v1\n",
-            "apiextensions.k8s.io/v1beta1\n",
-        ),
-        crd(
-            "apiextensions.k8s.io/v1\n",
-            "apiextensions.k8s.io/v1beta1\n",
-        )
-        .replace("spec:\n", "spec:\n  version: v1alpha1\n"),
-        crd("apiextensions.k8s.io/v1\n", "apiextensions.k8s.io/v2\n"),
-        crd("apiextensions.k8s.io/v1\n", "example.com/v1\n"),
-        crd(
-            "served: true, storage: true",
-            "served: \"yes\", storage: true",
-        ),
-        crd("scope: Namespaced", "scope: 7"),
-        crd("group: moon.example", "group: sun.example"),
+    let old = replaced(
+        CRD,
+        "apiextensions.k8s.io/v1\n",
+        "apiextensions.k8s.io/v1beta1\n",
+    );
+    for (text, from, to) in tests::rows![
+        &*old, "spec:\n" => "spec:\n";
+        &*old, "spec:\n" => "spec:\n  version: v1alpha1\n";
+        CRD, "apiextensions.k8s.io/v1\n" => "apiextensions.k8s.io/v2\n";
+        CRD, "apiextensions.k8s.io/v1\n" => "example.com/v1\n";
+        CRD, "served: true, storage: true" => "served: \"yes\", storage: true";
+        CRD, "scope: Namespaced" => "scope: 7";
+        CRD, "group: moon.example" => "group: sun.example";
     ] {
-        check(&[("manifests/crd.yaml", &text)]);
+        check(&[("manifests/crd.yaml", &replaced(text, from, to))]);
     }
 }
 
@@ -313,12 +277,9 @@ fn bundles_of_the_corpus_are_rendered_as_by_opm() {
         let folder = corpus.bundle(case);
         let root = folder.parent().unwrap();
         assert!(folder.join("manifests").is_dir() && folder.join("metadata").is_dir());
-        for (level, format) in [
-            ("none", Format::Json),
-            ("all", Format::Json),
-            ("all", Format::Yaml),
-        ] {
-            assert_same_in(&[case.bundle], root, template, level, format);
+        assert_same_in(&[case.bundle], root, template, "none", Format::Json);
+        for format in [Format::Json, Format::Yaml] {
+            assert_same_in(&[case.bundle], root, template, "all", format);
         }
         count += 1;
     }

@@ -1,5 +1,10 @@
 //! File-based catalogs.
 
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use serde_json::json;
+use tests::fuzz::Random;
+
+use crate::testing::list;
 use crate::*;
 
 const PACKAGE: &str = "schema: olm.package\nname: a\ndefaultChannel: stable\n";
@@ -66,89 +71,43 @@ fn what_has_another_type_is_refused() {
     }
 }
 
-/// As `base64 -w0` would.
-fn base64(text: &str) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut out = String::new();
-    for chunk in text.as_bytes().chunks(3) {
-        let at = |index: usize| u32::from(chunk.get(index).copied().unwrap_or_default());
-        let bits = at(0) << 16 | at(1) << 8 | at(2);
-        for digit in 0..4 {
-            let sextet = DIGITS[(bits >> (18 - 6 * digit) & 63) as usize];
-            out.push(if digit <= chunk.len() {
-                sextet.into()
-            } else {
-                '='
-            });
-        }
-    }
-    out
-}
-
 // parity: render-2
 #[test]
 fn objects_within_bundles_become_metadata_where_that_is_wanted() {
     let csv = r#"{"kind": "ClusterServiceVersion", "metadata": {"name": "a.v1", "annotations": {"x": "<y>"}}, "spec": {"version": "1.0.0", "displayName": "A"}}"#;
     let yaml = "kind: ClusterServiceVersion\nmetadata: {name: a.v1}\nspec: {version: 1.0.0, keywords: [x]}\n";
     let bundle = |image: &str, objects: &[&str], more: &str| {
-        let objects: Vec<_> = objects
-            .iter()
-            .map(|it| {
-                format!(
-                    "{{\"type\":\"olm.bundle.object\",\"value\":{{\"data\":\"{}\"}}}}",
-                    base64(it)
-                )
-            })
-            .chain((!more.is_empty()).then(|| more.to_owned()))
-            .collect();
+        let object = |text: &&str| json!({"type": "olm.bundle.object", "value": {"data": BASE64_STANDARD.encode(text)}});
+        let mut properties = list(objects, |text| format!("{},", object(text))) + more;
+        properties.truncate(properties.trim_end_matches(',').len());
         format!(
-            "{{\"schema\":\"olm.bundle\",\"package\":\"a\",\"name\":\"a.v1\",\"image\":\"{image}\",\"properties\":[{}]}}",
-            objects.join(",")
+            r#"{{"schema":"olm.bundle","package":"a","name":"a.v1","image":"{image}","properties":[{properties}]}}"#
         )
     };
     let metadata = r#"{"type":"olm.csv.metadata","value":{"b":1,"a":2}}"#;
     let other = r#"{"type":"x","value":1}"#;
-    for text in [
-        bundle("i", &[csv], ""),
-        bundle("i", &[yaml], other),
-        bundle("", &[csv], other),
-        bundle("i", &["{\"kind\":\"A\"}", csv, yaml], other),
-        bundle("i", &[csv], metadata),
-        bundle("i", &["{\"kind\":\"A\"}"], other),
-        bundle("i", &["{"], other),
-        bundle("i", &["{", csv], other),
-        bundle("i", &["a: ["], other),
-        bundle("i", &["", "a", "[]"], other),
-        bundle(
-            "i",
-            &["kind: ClusterServiceVersion\nspec: {version: x}"],
-            other,
-        ),
-        bundle(
-            "i",
-            &["kind: ClusterServiceVersion\nspec: {minKubeVersion: 1.28}"],
-            other,
-        ),
-        bundle("i", &["kind: A\n---\nkind: ClusterServiceVersion"], other),
-        bundle("i", &[csv], r#"{"type":"olm.bundle.object","value":7}"#),
-        bundle(
-            "i",
-            &[csv],
-            r#"{"type":"olm.bundle.object","value":{"data":7}}"#,
-        ),
-        bundle(
-            "i",
-            &[csv],
-            r#"{"type":"olm.bundle.object","value":{"data":"?"}}"#,
-        ),
-        bundle(
-            "i",
-            &[csv],
-            r#"{"type":"olm.bundle.object","value":{"data":"YW=="}}"#,
-        ),
-        bundle("i", &[csv], r#"{"type":"olm.bundle.object","value":null}"#),
+    let value = |value: &str| format!(r#"{{"type":"olm.bundle.object","value":{value}}}"#);
+    for (image, objects, more) in tests::rows![
+        "i", &[csv][..] => String::new();
+        "i", &[yaml] => other.into();
+        "", &[csv] => other.into();
+        "i", &["{\"kind\":\"A\"}", csv, yaml] => other.into();
+        "i", &[csv] => metadata.into();
+        "i", &["{\"kind\":\"A\"}"] => other.into();
+        "i", &["{"] => other.into();
+        "i", &["{", csv] => other.into();
+        "i", &["a: ["] => other.into();
+        "i", &["", "a", "[]"] => other.into();
+        "i", &["kind: ClusterServiceVersion\nspec: {version: x}"] => other.into();
+        "i", &["kind: ClusterServiceVersion\nspec: {minKubeVersion: 1.28}"] => other.into();
+        "i", &["kind: A\n---\nkind: ClusterServiceVersion"] => other.into();
+        "i", &[csv] => value("7");
+        "i", &[csv] => value(r#"{"data":7}"#);
+        "i", &[csv] => value(r#"{"data":"?"}"#);
+        "i", &[csv] => value(r#"{"data":"YW=="}"#);
+        "i", &[csv] => value("null");
     ] {
-        check(&text);
+        check(&bundle(image, objects, &more));
     }
 }
 
@@ -191,11 +150,8 @@ fn several_references_are_rendered_in_their_order() {
         ["bundle", "three", "two", "one"],
         ["two", "bundle", "two", "bundle"],
     ] {
-        assert!(assert_same(
-            &order,
-            folder.path(),
-            Some("quay.io/{{.Name}}")
-        ));
+        let template = Some("quay.io/{{.Name}}");
+        assert!(assert_same(&order, folder.path(), template));
     }
     assert_same(&["empty"], folder.path(), None);
 }
@@ -255,96 +211,22 @@ fn files_that_indexignore_names_are_left_out() {
 // parity: render-6
 #[test]
 fn yaml_is_what_go_prints() {
-    const PARTS: &[&str] = &[
-        "a",
-        "B",
-        "7",
-        "0",
-        " ",
-        " ",
-        "  ",
-        "word ",
-        "longer-word ",
-        ":",
-        ": ",
-        " #",
-        "#",
-        "-",
-        "- ",
-        "?",
-        "'",
-        "\"",
-        "\\",
-        "\n",
-        "\n\n",
-        "\n ",
-        "\t",
-        "\r",
-        "é",
-        "\u{a0}",
-        "\u{2028}",
-        "\u{2029}",
-        "\u{feff}",
-        "😀",
-        "{",
-        "}",
-        "[",
-        "]",
-        ",",
-        "&",
-        "*",
-        "!",
-        "|",
-        ">",
-        "%",
-        "@",
-        "`",
-        "~",
-        "=",
-        "<<",
-        "true",
-        "yes",
-        "No",
-        "null",
-        "1.5",
-        "1e3",
-        "0x1F",
-        "0o7",
-        "1_0",
-        "1:30",
-        "12:30:45",
-        "2020-01-02",
-        "2020-01-02T03:04:05Z",
-        ".5",
-        ".inf",
-        "-.inf",
-        "+1",
-        "---",
-        "...",
-        "\u{1}",
-        "\u{1b}",
-        "\u{fffd}",
-        "\u{e000}",
-        "the quick brown fox jumps over the lazy dog ",
-    ];
-    // U+0085 is missing: Go's YAML takes it for the end of a line in the JSON that it converts.
+    // Parts between dots. U+0085 is missing: Go's YAML takes it for the end of a line in the JSON that it converts.
+    const PARTS: &str = "a·B·7·0· · ·  ·word ·longer-word ·:·: · #·#·-·- ·?·'·\"·\\·\n·\n\n·\n ·\t·\r·é·\u{a0}·\u{2028}·\u{2029}·\
+        \u{feff}·😀·{·}·[·]·,·&·*·!·|·>·%·@·`·~·=·<<·true·yes·No·null·1.5·1e3·0x1F·0o7·1_0·1:30·12:30:45·\
+        2020-01-02·2020-01-02T03:04:05Z·.5·.inf·-.inf·+1·---·...·\u{1}·\u{1b}·\u{fffd}·\u{e000}·\
+        the quick brown fox jumps over the lazy dog ";
     // opm cannot read keys of more than 1024 bytes in what it has just written itself.
     const KEY: usize = 12;
-    let mut seed = 0x2545_f491_4f6c_dd1d_u64;
-    let mut next = |bound: usize| {
-        seed ^= seed << 13;
-        seed ^= seed >> 7;
-        seed ^= seed << 17;
-        usize::try_from(seed % bound as u64).unwrap()
-    };
+    let parts: Vec<&str> = PARTS.split('·').collect();
+    let mut random = Random::new(0);
     let mut text = String::new();
     for number in 0..3000 {
         let mut value = |most: usize| {
-            let parts = [1, 2, 5, most][next(4)].min(most);
-            let parts = (0..=next(parts)).map(|_| PARTS[next(PARTS.len())]);
-            parts.collect::<String>()
+            let count = (*random.pick(&[1, 2, 5, most])).min(most);
+            list(0..=random.below(count), |_| random.pick(&parts))
         };
-        let blob = serde_json::json!({
+        let blob = json!({
             "schema": "x",
             "n": number,
             "text": value(40),

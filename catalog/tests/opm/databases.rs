@@ -1,7 +1,6 @@
 //! Databases: what opm makes blobs of them, and what we do.
 
 use std::{
-    fmt::Write,
     fs,
     path::{Path, PathBuf},
 };
@@ -14,7 +13,7 @@ use catalog::{
 use rusqlite::Connection;
 use serde_json::json;
 
-use crate::{Folder, print, run, same};
+use crate::{Folder, print, run, same, testing::has};
 
 /// The last of opm's migrations.
 const LAST: u8 = 13;
@@ -23,8 +22,9 @@ const LAST: u8 = 13;
 fn tables(migration: u8) -> String {
     let since = |first: u8, sql: &'static str| if migration >= first { sql } else { "" };
     // By way of an entry of a channel, before bundles had versions.
+    let by_name = "operatorbundle_name TEXT, operatorbundle_version TEXT, operatorbundle_path TEXT";
     let of_a_bundle = if migration >= 6 {
-        "operatorbundle_name TEXT, operatorbundle_version TEXT, operatorbundle_path TEXT"
+        by_name
     } else {
         "channel_entry_id INTEGER"
     };
@@ -46,11 +46,8 @@ fn tables(migration: u8) -> String {
         since(11, ", substitutesfor TEXT"),
         [
             since(1, "CREATE TABLE related_image (image TEXT, operatorbundle_name TEXT);").to_owned(),
-            if migration >= 3 {
-                format!("CREATE TABLE api_requirer (group_name TEXT, version TEXT, kind TEXT, {of_a_bundle});")
-            } else {
-                String::new()
-            },
+            format!("CREATE TABLE api_requirer (group_name TEXT, version TEXT, kind TEXT, {of_a_bundle});")
+                .repeat(usize::from(migration >= 3)),
             since(6, "CREATE UNIQUE INDEX pk ON operatorbundle(name, version, bundlepath);").to_owned(),
             since(8, "CREATE TABLE dependencies (type TEXT, value TEXT, operatorbundle_name TEXT, operatorbundle_version TEXT, operatorbundle_path TEXT);").to_owned(),
             since(9, "CREATE TABLE properties (type TEXT, value TEXT, operatorbundle_name TEXT, operatorbundle_version TEXT, operatorbundle_path TEXT);").to_owned(),
@@ -63,7 +60,7 @@ fn tables(migration: u8) -> String {
 /// One story as each migration has it: two channels, a skip, a skip range, an API that is provided and one that is needed,
 /// images, and the manifests themselves.
 fn tale(migration: u8) -> String {
-    let mut sql = "
+    let mut sql = vec!["
         INSERT INTO package VALUES ('tide', 'stable');
         INSERT INTO channel VALUES ('stable', 'tide', 'tide.v1.1.0'), ('beta', 'tide', 'tide.v1.0.0');
         INSERT INTO channel_entry VALUES
@@ -71,7 +68,7 @@ fn tale(migration: u8) -> String {
             (3, 'stable', 'tide', 'tide.v1.1.0', 4, 1), (4, 'stable', 'tide', 'tide.v1.0.1', NULL, 2),
             (5, 'beta', 'tide', 'tide.v1.0.0', NULL, 0);
         INSERT INTO api VALUES ('tide.example', 'v1', 'Tide', 'tides'), ('moon.example', 'v1', 'Moon', 'moons');"
-        .to_owned();
+        .to_owned()];
     let tables = [
         (0, "api_provider", "tide.example', 'v1', 'Tide"),
         (3, "api_requirer", "moon.example', 'v1', 'Moon"),
@@ -93,72 +90,49 @@ fn tale(migration: u8) -> String {
                 "relatedImages": [{"name": "chart", "image": "example.com/chart:1"}],
             },
         });
-        let mut row = vec![
-            ("name", name.clone()),
-            ("csv", csv.to_string()),
-            ("bundle", csv.to_string()),
-        ];
-        if migration >= 2 {
-            row.push(("bundlepath", String::new()));
-        }
-        if migration >= 5 {
-            row.extend([
-                ("version", version.to_owned()),
-                ("skiprange", range.to_owned()),
-            ]);
-        }
-        let (columns, values): (Vec<&str>, Vec<String>) = row.into_iter().unzip();
-        let (columns, values) = (columns.join(", "), values.join("', '"));
-        writeln!(
-            sql,
-            "INSERT INTO operatorbundle({columns}) VALUES ('{values}');"
-        )
-        .unwrap();
+        let path = if migration >= 2 { ", ''" } else { "" };
+        let of_version = if migration >= 5 {
+            format!(", '{range}', '{version}'")
+        } else {
+            String::new()
+        };
+        let columns = ["name, csv, bundle", ", bundlepath", ", skiprange, version"];
+        let columns =
+            columns[..1 + usize::from(migration >= 2) + usize::from(migration >= 5)].concat();
+        sql.push(format!(
+            "INSERT INTO operatorbundle({columns}) VALUES ('{name}', '{csv}', '{csv}'{path}{of_version});\n"));
         if migration >= 1 {
             for image in [format!("manager:{version}"), "chart:1".to_owned()] {
-                writeln!(
-                    sql,
-                    "INSERT INTO related_image VALUES ('example.com/{image}', '{name}');"
-                )
-                .unwrap();
+                sql.push(format!(
+                    "INSERT INTO related_image VALUES ('example.com/{image}', '{name}');\n"
+                ));
             }
         }
         for (since, table, api) in tables {
             if migration >= 6 {
-                writeln!(
-                    sql,
-                    "INSERT INTO {table} VALUES ('{api}', '{name}', '{version}', '');"
-                )
-                .unwrap();
+                sql.push(format!(
+                    "INSERT INTO {table} VALUES ('{api}', '{name}', '{version}', '');\n"
+                ));
             } else if migration >= since {
-                writeln!(
-                    sql,
-                    "INSERT INTO {table} SELECT '{api}', entry_id FROM channel_entry WHERE operatorbundle_name = '{name}';"
-                )
-                .unwrap();
+                let entries =
+                    format!("entry_id FROM channel_entry WHERE operatorbundle_name = '{name}'");
+                sql.push(format!("INSERT INTO {table} SELECT '{api}', {entries};\n"));
             }
         }
         let api = |kind: &str| json!({"type": "olm.gvk", "group": format!("{}.example", kind.to_lowercase()), "kind": kind, "version": "v1"});
         let package = json!({"packageName": "tide", "version": version});
-        let mut said = Vec::new();
-        if migration >= 8 {
-            said.push(("dependencies", "olm.gvk", api("Moon")));
-        }
-        if migration >= 9 {
-            said.extend([
-                ("properties", "olm.gvk", api("Tide")),
-                ("properties", "olm.package", package),
-            ]);
-        }
-        for (table, type_, value) in said {
-            writeln!(
-                sql,
-                "INSERT INTO {table} VALUES ('{type_}', '{value}', '{name}', '{version}', '');"
-            )
-            .unwrap();
+        for (since, table, type_, value) in [
+            (8, "dependencies", "olm.gvk", api("Moon")),
+            (9, "properties", "olm.gvk", api("Tide")),
+            (9, "properties", "olm.package", package),
+        ] {
+            if migration >= since {
+                sql.push(format!(
+                    "INSERT INTO {table} VALUES ('{type_}', '{value}', '{name}', '{version}', '');\n"));
+            }
         }
     }
-    sql
+    sql.concat()
 }
 
 /// The ClusterServiceVersion of a bundle, as it stands in a database.
@@ -170,7 +144,7 @@ fn csv(name: &str, version: &str, more: &str) -> String {
 
 /// A line with a skip, a second channel, a bundle that was cut off, one with its manifests, and rows that belong nowhere.
 fn story(is_last: bool) -> String {
-    let mut sql = String::new();
+    let mut sql = Vec::new();
     let picture = r#","icon":[{"base64data":"aGVs bG8=","mediatype":"image/png"}]"#;
     let images = r#","relatedImages":[{"name":"a","image":"example.com/a:1"}]"#;
     for (name, version, path, bundle, skip_range) in tests::rows![
@@ -182,14 +156,12 @@ fn story(is_last: bool) -> String {
         "alone", "1.0.0", "'example.com/alone:1'", String::new() => "";
     ] {
         let head = csv(name, version, picture);
-        writeln!(
-            sql,
+        sql.push(format!(
             "INSERT INTO operatorbundle(name, csv, bundle, bundlepath, version, skiprange) \
              VALUES ('{name}', '{head}', '{bundle}', {path}, '{version}', '{skip_range}');"
-        )
-        .unwrap();
+        ));
     }
-    sql += "
+    let mut sql = sql.concat() + "
         INSERT INTO package VALUES ('tide', 'stable');
         INSERT INTO channel VALUES ('stable', 'tide', 'tide.v1.3.0');
         INSERT INTO channel VALUES ('beta', 'tide', 'tide.v1.2.0');
@@ -278,19 +250,15 @@ fn every_generation_is_the_same_catalog() {
         ours(&path, Format::Json)
     };
     let expected = of(LAST);
-    for part in [
-        r#""name": "beta""#,
-        r#""skipRange": "<1.1.0""#,
-        r#""skips": ["#,
-        r#""replaces": "tide.v1.0.0""#,
-        r#""type": "olm.gvk.required""#,
-        "moon.example",
-        "tide.example",
-        "example.com/manager:1.1.0",
-        "example.com/chart:1",
-        "olm.bundle.object",
+    for part in tests::rows![
+        r#""name": "beta""# => r#""skipRange": "<1.1.0""#;
+        r#""skips": ["# => r#""replaces": "tide.v1.0.0""#;
+        r#""type": "olm.gvk.required""# => "olm.bundle.object";
+        "moon.example" => "tide.example";
+        "example.com/manager:1.1.0" => "example.com/chart:1";
     ] {
-        assert!(expected.contains(part), "{part}: {expected}");
+        has(&expected, part.0);
+        has(&expected, part.1);
     }
     for migration in 0..=LAST {
         let ours = of(migration);

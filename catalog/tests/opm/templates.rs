@@ -22,36 +22,29 @@ fn operators() -> Vec<(&'static str, &'static str, &'static str, Value)> {
     let looks = json!({"spec": {"description": "Tides <&> more", "icon": icon}});
     let rebuilt = json!({"metadata": {"annotations": {"olm.substitutesFor": "tide.v1.1.0"}}});
     let none = Value::Null;
-    vec![
-        ("100", "tide.v1.0.0", "1.0.0", none.clone()),
-        ("101", "tide.v1.0.1", "1.0.1", none.clone()),
-        ("1010", "tide.v1.0.10", "1.0.10", none.clone()),
-        (
-            "icon",
-            "tide.v1.9.0",
-            "1.9.0",
-            json!({"spec": {"icon": "odd", "description": "odd icon"}}),
-        ),
-        ("110", "tide.v1.1.0", "1.1.0", looks.clone()),
-        ("111", "tide.v1.1.1", "1.1.1", none.clone()),
-        (
-            "150",
-            "tide.v1.5.0",
-            "1.5.0",
-            json!({"spec": {"icon": [{"base64data": "!"}], "description": ""}}),
-        ),
-        ("200", "tide.v2.0.0", "2.0.0", looks),
-        ("rc2", "tide.v2.0.0-rc.2", "2.0.0-rc.2", none.clone()),
-        ("rc10", "tide.v2.0.0-rc.10", "2.0.0-rc.10", none.clone()),
-        ("zero", "tide.v0.0.0-alpha", "0.0.0-alpha", none.clone()),
-        ("a", "tide.v3.0.0-a", "3.0.0+a", none.clone()),
-        ("b", "tide.v3.0.0-b", "3.0.0+b", none.clone()),
-        ("twin", "tide.v1.0.0", "1.0.2", none.clone()),
-        ("same", "tide.again", "1.0.0", none.clone()),
-        ("odd", "tide.odd", "1", none.clone()),
-        ("rebuilt", "tide-v1.1.0-0.1", "1.1.0+0.1", rebuilt),
-        ("other", "ebb.v1.0.0", "1.0.0", none),
+    let odd = json!({"spec": {"icon": "odd", "description": "odd icon"}});
+    let empty = json!({"spec": {"icon": [{"base64data": "!"}], "description": ""}});
+    tests::rows![
+        "100", "tide.v1.0.0", "1.0.0" => none.clone();
+        "101", "tide.v1.0.1", "1.0.1" => none.clone();
+        "1010", "tide.v1.0.10", "1.0.10" => none.clone();
+        "icon", "tide.v1.9.0", "1.9.0" => odd;
+        "110", "tide.v1.1.0", "1.1.0" => looks.clone();
+        "111", "tide.v1.1.1", "1.1.1" => none.clone();
+        "150", "tide.v1.5.0", "1.5.0" => empty;
+        "200", "tide.v2.0.0", "2.0.0" => looks;
+        "rc2", "tide.v2.0.0-rc.2", "2.0.0-rc.2" => none.clone();
+        "rc10", "tide.v2.0.0-rc.10", "2.0.0-rc.10" => none.clone();
+        "zero", "tide.v0.0.0-alpha", "0.0.0-alpha" => none.clone();
+        "a", "tide.v3.0.0-a", "3.0.0+a" => none.clone();
+        "b", "tide.v3.0.0-b", "3.0.0+b" => none.clone();
+        "twin", "tide.v1.0.0", "1.0.2" => none.clone();
+        "same", "tide.again", "1.0.0" => none.clone();
+        "odd", "tide.odd", "1" => none.clone();
+        "rebuilt", "tide-v1.1.0-0.1", "1.1.0+0.1" => rebuilt;
+        "other", "ebb.v1.0.0", "1.0.0" => none;
     ]
+    .into()
 }
 
 /// A registry with all of them.
@@ -63,13 +56,7 @@ struct Fixture {
 impl Fixture {
     fn new() -> Self {
         let registry = Registry::plain();
-        let access = Access {
-            trust: Trust {
-                verify: Verify::Never,
-                ..Trust::default()
-            },
-            ..Access::default()
-        };
+        let access = with!(Access, trust: with!(Trust, verify: Verify::Never));
         let runtime = tokio::runtime::Runtime::new().unwrap();
         let mut contents = BTreeMap::new();
         for (tag, name, version, more) in operators() {
@@ -126,12 +113,8 @@ impl Fixture {
         for image in template.images() {
             let content = self.contents.get(image);
             let content = content.ok_or_else(|| format!("{image} is not there"))?;
-            let image = Image::Reference(image);
-            let bundle = Bundle::read(content, image, level, &mut Vec::new()).unwrap();
-            let Image::Reference(name) = image else {
-                panic!("another image")
-            };
-            bundles.insert(name.to_owned(), bundle);
+            let bundle = Bundle::read(content, Image::Reference(image), level, &mut Vec::new());
+            bundles.insert(image.to_owned(), bundle.unwrap());
         }
         let rendered = template.render(bundles, &mut Vec::new());
         let rendered = rendered.map_err(|it| it.to_string())?;
@@ -169,12 +152,10 @@ impl Fixture {
 
     fn refused(&self, template: &str, words: &[&str], part: &str) {
         match self.both(template, words) {
-            [Err(ours), Err(theirs)] => {
-                assert!(
-                    ours.contains(part),
-                    "{template}\nours: {ours}\nopm: {theirs}"
-                );
-            }
+            [Err(ours), Err(theirs)] => assert!(
+                ours.contains(part),
+                "{template}\nours: {ours}\nopm: {theirs}"
+            ),
             other => panic!("{template}\n{words:?}\n{other:#?}"),
         }
     }
@@ -213,21 +194,18 @@ Stable:
 ";
 
 fn substitutes(entries: &str, substitutions: &str) -> String {
-    let bundle = |version: &str| {
+    let bundles = testing::list(["1.0.0", "1.1.0", "1.2.0"], |version| {
         format!(
             "- {{schema: olm.bundle, package: tide, name: tide.v{version}, image: 'quay.io/tide/tide:v{version}', properties: \
              [{{type: olm.package, value: {{packageName: tide, version: {version}}}}}]}}\n"
         )
-    };
+    });
     format!(
         "schema: olm.template.substitutes\nentries:\n- {{schema: olm.package, name: tide, defaultChannel: stable}}\n\
          - {{schema: olm.channel, package: tide, name: stable, properties: [{{type: a, value: {{c: 1, b: 2}}}}], entries: \
          [{entries}]}}\n\
          - {{schema: olm.channel, package: tide, name: beta, entries: [{{name: tide.v1.1.0, skips: [tide.v1.0.0]}}]}}\n\
-         {}{}{}- {{schema: own, package: tide, a: b}}\nsubstitutions: [{substitutions}]\n",
-        bundle("1.0.0"),
-        bundle("1.1.0"),
-        bundle("1.2.0"),
+         {bundles}- {{schema: own, package: tide, a: b}}\nsubstitutions: [{substitutions}]\n"
     )
 }
 
@@ -238,39 +216,27 @@ const LINE: &str = "{name: tide.v1.0.0, skipRange: '<1.0.0'}, {name: tide.v1.1.0
 #[test]
 fn templates_are_rendered_as_by_opm() {
     let fixture = Fixture::new();
-    let twice = substitutes(
-        LINE,
-        "{name: '@101', base: tide.v1.0.0}, {name: '@111', base: tide.v1.1.0}, {name: '@150', base: tide.v1.2.0}",
-    );
+    let thrice = "{name: '@101', base: tide.v1.0.0}, {name: '@111', base: tide.v1.1.0}, {name: '@150', base: tide.v1.2.0}";
+    let twice = substitutes(LINE, thrice);
     for template in [BASIC, SEMVER, &twice] {
         fixture.same(template, &[]);
         for words in [
-            &["-o", "yaml"][..],
-            &["-o", "mermaid"],
-            &[
-                "--migrate-level",
-                "bundle-object-to-csv-metadata",
-                "-o",
-                "yaml",
-            ],
+            "-o yaml",
+            "-o mermaid",
+            "--migrate-level bundle-object-to-csv-metadata -o yaml",
         ] {
-            fixture.same(template, words);
+            fixture.same(template, &words.split(' ').collect::<Vec<_>>());
         }
     }
     fixture.same(BASIC, &["basic"]);
     fixture.same(SEMVER, &["semver"]);
     fixture.same(&twice, &["substitutes"]);
-    // The same bundle twice; nothing at all.
-    fixture.same(
-        "schema: olm.template.basic\nentries: [{schema: olm.bundle, image: '@100'}, {schema: olm.bundle, image: '@100'}]",
-        &[],
-    );
-    fixture.same("schema: olm.template.basic", &[]);
-    fixture.same(
-        r#"{"schema": "olm.template.basic", "entries": [{"schema": "olm.bundle", "image": "@100"}]} {"more": 1}"#,
-        &[],
-    );
+    let one = "{schema: olm.bundle, image: '@100'}";
     for text in [
+        // The same bundle twice; nothing at all.
+        format!("schema: olm.template.basic\nentries: [{one}, {one}]"),
+        "schema: olm.template.basic".to_owned(),
+        r#"{"schema": "olm.template.basic", "entries": [{"schema": "olm.bundle", "image": "@100"}]} {"more": 1}"#.to_owned(),
         // Nothing is asked for, one of both, and what is preferred.
         SEMVER.replace("Generate", "generate").replace(": true", ": false"),
         SEMVER.replace("GenerateMinorChannels: true\n", ""),

@@ -1,6 +1,7 @@
 //! Catalogs of strangers: changed at random, each gets an answer, the same one twice.
 
 use super::*;
+use crate::testing::content;
 
 use ::tests::fuzz::{Random, fuzz};
 
@@ -8,30 +9,29 @@ use ::tests::fuzz::{Random, fuzz};
 const ODD: &[u8] = b":-{}[]&*!|>'\"%@`#\n\t \0\xff\\";
 
 fn odd(random: &mut Random) -> Value {
-    match random.below(14) {
-        0 => Value::Null,
-        1 => json!(-1),
-        2 => json!(1e300),
-        3 => json!([]),
-        4 => json!({}),
-        5 => json!([null, {}, "x"]),
-        6 => json!(""),
-        7 => json!("foo.v0.1.0"),
-        8 => json!("foo.v0.3.0"),
-        9 => json!("olm.bundle"),
-        10 => json!("olm.package"),
-        11 => json!("0.1.0"),
-        12 => json!(">=0.1.0 || x"),
-        _ => json!("\u{1b}\u{0}é"),
-    }
+    let odd = json!([
+        null,
+        -1,
+        1e300,
+        [],
+        {},
+        [null, {}, "x"],
+        "",
+        "foo.v0.1.0",
+        "foo.v0.3.0",
+        "olm.bundle",
+        "olm.package",
+        "0.1.0",
+        ">=0.1.0 || x",
+        "\u{1b}\u{0}é",
+    ]);
+    random.pick(odd.as_array().unwrap()).clone()
 }
 
 fn run(random: &mut Random) {
     let mut documents = sound();
-    documents.push(channel(
-        "beta",
-        json!([{"name": "foo.v0.3.0", "skips": ["foo.v0.2.0"], "skipRange": "<0.3.0"}]),
-    ));
+    let beta = json!([{"name": "foo.v0.3.0", "skips": ["foo.v0.2.0"], "skipRange": "<0.3.0"}]);
+    documents.push(channel("beta", beta));
     documents.push(
         json!({"schema": "olm.deprecations", "package": "foo", "entries": [
         {"reference": {"schema": "olm.bundle", "name": "foo.v0.1.0"}, "message": "m"}]}),
@@ -45,12 +45,9 @@ fn run(random: &mut Random) {
         let at = random.below(documents.len());
         random.mutate(&mut documents[at], &mut odd);
     }
-    let mut bytes = if random.below(3) == 0 {
-        documents
-            .iter()
-            .map(|it| format!("---\n{}", manifests::yaml::to_string(it).unwrap()))
-            .collect::<Vec<_>>()
-            .concat()
+    let is_yaml = random.below(3) == 0;
+    let mut bytes = if is_yaml {
+        yaml(&documents)
     } else {
         lines(&documents)
     }
@@ -61,40 +58,19 @@ fn run(random: &mut Random) {
             random.change(&mut bytes, ODD);
         }
     }
-    let mut builder = Builder::new(ContentLimits::default());
-    builder.add("c", 0o644, &mut bytes.as_slice()).unwrap();
-    builder
-        .add(
-            "good",
-            0o644,
-            &mut lines(&sound()).replace("foo", "bar").as_bytes(),
-        )
-        .unwrap();
-    let content = builder.finish();
+    let good = lines(&sound()).replace("foo", "bar");
+    let content = content(&[("c", &*bytes), ("good", good.as_bytes())]);
     let first = load(Source::Content(&content), &Limits::default()).unwrap();
-    let second = load(
-        Source::Content(&content),
-        &Limits {
-            threads: 1,
-            ..Limits::default()
-        },
-    )
-    .unwrap();
-    assert_eq!(
-        (&first.packages, &first.findings),
-        (&second.packages, &second.findings)
-    );
+    let second = load(Source::Content(&content), &with!(Limits, threads: 1)).unwrap();
+    assert_eq!(first.packages, second.packages);
+    assert_eq!(first.findings, second.findings);
     assert_eq!(first.is_valid(), first.as_opm().is_none());
     for (name, package) in &first.packages {
         assert!(!first.broken.contains_key(name));
         for channel in package.channels.values() {
             assert!(channel.head().is_some());
-            assert!(
-                channel
-                    .entries
-                    .iter()
-                    .all(|it| package.bundles.contains_key(&it.name))
-            );
+            let mut entries = channel.entries.iter();
+            assert!(entries.all(|entry| package.bundles.contains_key(&entry.name)));
         }
     }
 }

@@ -6,6 +6,7 @@ use std::{
 };
 
 use super::*;
+use crate::testing::{content, has, list, starts};
 
 /// Generous: others work on the machine, too. What is quadratic takes hours.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -48,13 +49,8 @@ fn long_channels_are_read_in_linear_time() {
         text.push_str("]}");
         let catalog = within(TIME, || loaded(&[("c", &text)]));
         assert!(!catalog.is_valid());
-        for finding in &catalog.findings {
-            assert!(
-                finding.message.len() < 40_000,
-                "{shape}: {}",
-                finding.message.len()
-            );
-        }
+        let mut messages = catalog.findings.iter().map(|finding| finding.message.len());
+        assert!(messages.all(|length| length < 40_000), "{shape}");
     }
 }
 
@@ -73,18 +69,9 @@ fn everything_may_be_there_many_times() {
 
 #[test]
 fn many_files_that_are_no_catalog_cost_what_they_hold() {
-    let files: Vec<(String, String)> = (0..2000)
-        .map(|at| {
-            (
-                format!("d/{at}"),
-                format!("{{\"schema\":\"x\",\"package\":\"p{at}\"}} [}}"),
-            )
-        })
-        .collect();
-    let files: Vec<(&str, &str)> = files
-        .iter()
-        .map(|(path, text)| (path.as_str(), text.as_str()))
-        .collect();
+    let text = |at| format!("{{\"schema\":\"x\",\"package\":\"p{at}\"}} [}}");
+    let files: Vec<_> = (0..2000).map(|at| (format!("d/{at}"), text(at))).collect();
+    let files: Vec<_> = files.iter().map(|(path, text)| (&**path, text)).collect();
     let catalog = in_time(|| loaded(&files));
     assert_eq!(catalog.findings.len(), 2000);
 }
@@ -92,25 +79,15 @@ fn many_files_that_are_no_catalog_cost_what_they_hold() {
 #[test]
 fn names_may_be_anything_and_messages_stay_short() {
     let long = "x".repeat(1 << 20);
-    for name in [
-        "\u{1b}[31m",
-        "../..",
-        "a\"b",
-        "\0",
-        "é\u{202e}",
-        "-",
-        " ",
-        &long,
-    ] {
+    let names = "\u{1b}[31m·../..·a\"b·\0·é\u{202e}·-· ";
+    for name in names.split('·').chain([&*long]) {
         let text = lines(&sound()).replace("foo", json!(name).to_string().trim_matches('"'));
         let catalog = loaded(&[("c", &text)]);
         assert!(!catalog.is_valid(), "{name:.20}");
         for finding in &catalog.findings {
             let text = finding.to_string();
-            assert!(
-                text.len() < 5_000 && !text.contains('\u{1b}'),
-                "{text:.300}"
-            );
+            assert!(text.len() < 5_000, "{text:.300}");
+            assert!(!text.contains('\u{1b}'), "{text:.300}");
         }
         assert!(catalog.as_opm().is_some_and(|it| !it.contains('\u{1b}')));
     }
@@ -119,52 +96,27 @@ fn names_may_be_anything_and_messages_stay_short() {
 #[test]
 fn ranges_may_be_anything() {
     let long = "1.0.0 || ".repeat(100_000) + "2.0.0";
-    for range in [
-        "99999999999999999999.0.0",
-        ">=1.0.0-",
-        "||||",
-        "x.x.x",
-        "18446744073709551615.x",
-        "\u{1b}",
-        &long,
-    ] {
-        in_time(|| changed(|c| c[1]["entries"][2]["skipRange"] = range.into()));
+    let large = ["99999999999999999999.0.0", "18446744073709551615.x", &long];
+    for range in [">=1.0.0-", "||||", "x.x.x", "\u{1b}"].iter().chain(&large) {
+        in_time(|| changed(|c| c[1]["entries"][2]["skipRange"] = json!(range)));
     }
 }
 
 // parity: load-10
 #[test]
 fn deep_and_wide_documents_are_read_or_refused() {
-    let deep = format!(
-        "{{\"schema\":\"x\",\"a\":{}1{}}}",
-        "[".repeat(9_000),
-        "]".repeat(9_000)
-    );
+    let (open, close) = ("[".repeat(9_000), "]".repeat(9_000));
+    let deep = format!("{{\"schema\":\"x\",\"a\":{open}1{close}}}");
     assert!(loaded(&[("c", &deep)]).is_valid());
     let deeper = format!("{{\"schema\":\"x\",\"a\":{}", "[".repeat(2_000_000));
     let catalog = in_time(|| loaded(&[("c", &deeper)]));
-    assert!(
-        catalog.findings[0]
-            .message
-            .starts_with("exceeded max depth"),
-        "{:.200}",
-        catalog.findings[0].message
-    );
+    starts(&catalog.findings[0].message, "exceeded max depth");
     let wide = format!("{{\"schema\":\"x\",\"a\":[{}1]}}", "1,".repeat(90_000));
-    let limits = Limits {
-        values: 80_000,
-        ..Limits::default()
-    };
+    let limits = with!(Limits, values: 80_000);
     let catalog = load(Source::Content(&content(&[("c", &wide)])), &limits).unwrap();
-    let message = &catalog.findings[0].message;
-    assert!(message.contains("more than 80000 values"), "{message}");
-    let keys = format!(
-        "{{\"schema\":\"x\"{}}}",
-        (0..100_000)
-            .map(|at| format!(",\"k{at}\":1"))
-            .collect::<Vec<_>>()
-            .concat()
-    );
+    has(&catalog.findings[0].message, "more than 80000 values");
+    let keys = list(0..100_000, |at| format!(",\"k{at}\":1"));
+    let keys = format!("{{\"schema\":\"x\"{keys}}}");
     assert!(in_time(|| loaded(&[("c", &keys)])).is_valid());
 }
 
@@ -173,25 +125,18 @@ fn a_package_that_is_too_large_is_given_up_where_that_is_asked_for() {
     let entries: Vec<Value> = (0..60)
         .map(|at| json!({"name": format!("foo.v{at}.0.0"), "replaces": (at > 0).then(|| format!("foo.v{}.0.0", at - 1))}))
         .collect();
-    let mut documents = vec![
-        package("foo", "alpha"),
-        channel("alpha", Value::Array(entries)),
-    ];
+    let mut documents = vec![package("foo", "alpha"), channel("alpha", entries.into())];
     documents.extend((0..60).map(|at| bundle(&format!("{at}.0.0"))));
-    documents.push(package("bar", "alpha"));
-    documents.push(json!({"schema": "olm.channel", "package": "bar", "name": "alpha", "entries": [{"name": "bar.v1"}]}));
-    documents.push(json!({"schema": "olm.bundle", "package": "bar", "name": "bar.v1", "image": "quay.io/bar", "properties": [
-        {"type": "olm.package", "value": {"packageName": "bar", "version": "1.0.0"}}]}));
-    let content = content(&[("c.json", &lines(&documents))]);
+    let bar = json!([
+        package("foo", "alpha"),
+        channel("alpha", json!([{"name": "foo.v1.0.0"}])),
+        bundle("1.0.0")
+    ]);
+    let bar = lines(bar.as_array().unwrap()).replace("foo", "bar");
+    let content = content(&[("c.json", lines(&documents) + &bar)]);
     let no = Limits::default();
-    let bundles = |most| Limits {
-        package_bundles: most,
-        ..no
-    };
-    let size = |most| Limits {
-        package_size: most,
-        ..no
-    };
+    let bundles = |most| with!(Limits, package_bundles: most; ..no);
+    let size = |most| with!(Limits, package_size: most; ..no);
     for (limits, problem) in ::tests::rows![
         no => None;
         bundles(60) => None;

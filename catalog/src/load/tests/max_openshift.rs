@@ -29,13 +29,13 @@ fn declared(catalog: &Catalog) -> (Option<String>, Vec<String>) {
 fn every_spelling_in_a_catalog_declares_max_openshift() {
     let list = json!([{"type": PROPERTY, "value": "4.8"}]);
     let installed = json!({"properties": list}).to_string();
-    let mut catalogs = vec![(
-        PROPERTY.to_owned(),
-        with(json!({"type": PROPERTY, "value": "4.8"})),
-    )];
     let mut documents = sound();
     documents[4][ANNOTATION] = "4.8".into();
-    catalogs.push(("the key".to_owned(), of(&documents)));
+    let property = with(json!({"type": PROPERTY, "value": "4.8"}));
+    let mut catalogs = vec![
+        (PROPERTY.to_owned(), property),
+        ("the key".to_owned(), of(&documents)),
+    ];
     for (annotation, text) in [
         (ANNOTATION, "4.8".to_owned()),
         ("olm.properties", list.to_string()),
@@ -46,14 +46,13 @@ fn every_spelling_in_a_catalog_declares_max_openshift() {
         let csv =
             json!({"kind": "ClusterServiceVersion", "metadata": {"annotations": annotations}});
         let yaml = manifests::yaml::to_string(&csv).unwrap();
-        catalogs.extend([
-            (format!("{annotation} in the metadata"), with(metadata)),
-            (
-                format!("{annotation} in JSON"),
-                with(object(&csv.to_string())),
-            ),
-            (format!("{annotation} in YAML"), with(object(&yaml))),
-        ]);
+        for (place, property) in ::tests::rows![
+            "the metadata" => metadata;
+            "JSON" => object(&csv.to_string());
+            "YAML" => object(&yaml);
+        ] {
+            catalogs.push((format!("{annotation} in {place}"), with(property)));
+        }
     }
     for (what, catalog) in catalogs {
         let expected = (Some("4.8".to_owned()), vec![]);
@@ -77,16 +76,12 @@ fn catalog_property_counts_before_olm_properties() {
     assert_eq!(raised, (Some("4.9".to_owned()), vec![]));
     let (lower, findings) = both(property("4.9"), annotated(ANNOTATION, "4.8"));
     assert_eq!(lower.as_deref(), Some("4.8"));
-    assert_eq!(
-        findings,
-        [
-            "bundle \"foo.v0.3.0\": max OpenShift version is 4.8 (annotation operators.coreos.com/maxOpenShiftVersion) and \
-             4.9 (catalog properties); the lower version counts; write the intended release in the property and remove the annotation"
-        ]
-    );
+    let warning = "bundle \"foo.v0.3.0\": max OpenShift version is 4.8 (annotation operators.coreos.com/maxOpenShiftVersion) and \
+        4.9 (catalog properties); the lower version counts; write the intended release in the property and remove the annotation";
+    assert_eq!(findings, [warning]);
     // The metadata count before the manifest.
-    let csv =
-        json!({"kind": "ClusterServiceVersion", "metadata": {"annotations": {ANNOTATION: "4.7"}}});
+    let annotations = json!({ANNOTATION: "4.7"});
+    let csv = json!({"kind": "ClusterServiceVersion", "metadata": {"annotations": annotations}});
     let (release, findings) = both(object(&csv.to_string()), annotated(ANNOTATION, "4.8"));
     assert_eq!((release.as_deref(), findings.len()), (Some("4.8"), 0));
 }
@@ -142,30 +137,18 @@ fn invalid_max_openshift_is_a_warning_with_its_line() {
     // JSON, over several lines.
     let mut documents = sound();
     let bundle = documents.pop().unwrap();
-    let text = format!(
-        "{}{}",
-        lines(&documents),
-        serde_json::to_string_pretty(&bundle).unwrap().replace(
-            "\"properties\": [",
-            &format!(
-                "\"properties\": [\n{{\"type\": \"{PROPERTY}\",\n\"value\": 4.10}},\n{{\"type\": \"{PROPERTY}\",\n\"value\": \"x\"}},"
-            ),
-        )
+    let two = format!(
+        "\"properties\": [\n{{\"type\": \"{PROPERTY}\",\n\"value\": 4.10}},\n{{\"type\": \"{PROPERTY}\",\n\"value\": \"x\"}},"
     );
+    let text = lines(&documents) + &format!("{bundle:#}").replace("\"properties\": [", &two);
     let catalog = loaded(&[("c.json", &text)]);
     let places = catalog.findings.iter().map(|finding| finding.line.unwrap());
-    let places: Vec<_> = places.collect();
     let property = text
         .lines()
         .position(|line| line.contains(PROPERTY))
         .unwrap()
         + 1;
-    assert_eq!(
-        places,
-        [property + 1, property + 3],
-        "{:?}",
-        catalog.findings
-    );
+    assert_eq!(places.collect::<Vec<_>>(), [property + 1, property + 3]);
     assert!(catalog.findings[1].message.contains("more than one"));
 }
 
@@ -217,10 +200,8 @@ fn malformed_installed_properties_name_their_place_once() {
                    a catalog; otherwise OLM v0 rejects the value and blocks every minor upgrade of the cluster (failed to \
                    unmarshal properties annotation: ";
     assert!(finding.starts_with(message), "{finding}");
-    assert!(
-        finding.ends_with("; remove the annotation; OLM writes it"),
-        "{finding}"
-    );
+    let end = "; remove the annotation; OLM writes it";
+    assert!(finding.ends_with(end), "{finding}");
 }
 
 #[test]

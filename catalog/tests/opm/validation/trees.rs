@@ -1,6 +1,7 @@
 //! What opm finds in a whole tree.
 
 use super::*;
+use crate::testing::has;
 
 // parity: validate-3, validate-4, validate-5, validate-6, validate-7
 #[test]
@@ -25,73 +26,93 @@ fn trees() {
         bundle["properties"][0]["value"]["release"] = json!("1");
         bundle
     };
-    let range = |range: &str| changed(|c| c[1]["entries"][1]["skipRange"] = json!(range));
-    let rows: &[(&str, String, &str)] = &tests::rows![
-        "E.2 tree default channel", changed(|c| c[0]["defaultChannel"] = json!("")) => "default channel must be set";
-        "E.2 tree no channel", text(&sound()[..1]).replace("alpha", "") => "package must contain at least one channel";
-        "E.2 tree an empty channel", entries(json!([]), &[]) => "channel must contain at least one bundle";
-        "E.2 tree deprecation of a package", deprecated("olm.package", "") => "invalid deprecation: message must be set";
-        "E.2 tree deprecation of a channel", deprecated("olm.channel", "alpha") => "invalid deprecation: message must be set";
+    check(&tests::rows![
+        "E.2 tree default channel", changed(|c| c[0]["defaultChannel"] = json!("")) => "1: default channel must be set";
+        "E.2 tree no channel", text(&sound()[..1]).replace("alpha", "")
+            => "1: default channel must be set\n1: package must contain at least one channel";
+        "E.2 tree an empty channel", entries(json!([]), &[]) => "2: channel must contain at least one bundle";
+        "E.2 tree deprecation of a package", deprecated("olm.package", "") => "1: invalid deprecation: message must be set";
+        "E.2 tree deprecation of a channel", deprecated("olm.channel", "alpha") => "2: invalid deprecation: message must be set";
         "E.2 tree deprecation of a bundle", deprecated("olm.bundle", "foo.v0.1.0")
-            => "invalid deprecation: message must be set";
-        "E.2 tree no image", changed(|c| c[3]["image"] = json!("")) => "bundle image must be set";
-        "E.2 tree an empty skip", changed(|c| c[1]["entries"][1]["skips"] = json!(["x", "", ""])) => "skip[2] is empty";
+            => "3: invalid deprecation: message must be set";
+        "E.2 tree no image", changed(|c| c[3]["image"] = json!("")) => "4: bundle image must be set";
+        "E.2 tree an empty skip", changed(|c| c[1]["entries"][1]["skips"] = json!(["x", "", ""]))
+            => "2: skip[1] is empty\n2: skip[2] is empty";
         "E.2 graph no head", entries(json!([{"name": "a", "replaces": "b"}, {"name": "b", "replaces": "a"}]), &["a", "b"])
-            => "no channel head found in graph";
-        "E.2 graph a self-cycle", entries(json!([{"name": "a", "replaces": "a"}]), &["a"]) => "no channel head found in graph";
+            => "2: no channel head found in graph";
+        "E.2 graph a self-cycle", entries(json!([{"name": "a", "replaces": "a"}]), &["a"]) => "2: no channel head found in graph";
         "E.2 graph a self-cycle below",
             entries(json!([{"name": "b", "replaces": "a"}, {"name": "a", "replaces": "a"}]), &["a", "b"])
-            => "upgrade graph: a -> a";
-        "E.2 graph several heads", entries(json!([{"name": "c"}, {"name": "a"}, {"name": "b"}]), &["a", "b", "c"])
-            => "multiple channel heads found in graph: a, b, c";
+            => "2: detected cycle in replaces chain of upgrade graph: a -> a";
+        "E.2 graph several heads",
+            entries(json!([{"name": "c"}, {"name": "a"}, {"name": "b", "skipRange": "<1.0.0"}]), &["a", "b", "c"])
+            => "2: multiple channel heads found in graph: a, b, c";
+        "E.2 graph a cycle of skips",
+            entries(json!([{"name": "a", "skips": ["b"]}, {"name": "b", "skips": ["a"]}]), &["a", "b"])
+            => "2: no channel head found in graph";
+        "E.2 graph skipped and beside the chain",
+            entries(json!([{"name": "c", "replaces": "a", "skips": ["b"]}, {"name": "b", "replaces": "a"}, {"name": "a"}]),
+                &["a", "b", "c"]) => "";
         "E.2 graph a cycle", entries(
             json!([{"name": "d", "replaces": "c"}, {"name": "c", "replaces": "b"}, {"name": "b", "replaces": "a"}, {"name": "a", "replaces": "c"}]),
             &["a", "b", "c", "d"],
-        ) => "upgrade graph: c -> b -> a -> c";
+        ) => "2: detected cycle in replaces chain of upgrade graph: c -> b -> a -> c";
         "E.2 graph stranded",
             entries(json!([{"name": "c"}, {"name": "b", "replaces": "a"}, {"name": "a", "replaces": "b"}]), &["a", "b", "c"])
-            => "channel contains one or more stranded bundles: a, b";
+            => "2: channel contains one or more stranded bundles: a, b";
         "E.2 graph stranded behind what is skipped", entries(
             json!([{"name": "c", "replaces": "b", "skips": ["b"]}, {"name": "b", "replaces": "a"}, {"name": "a"}]),
             &["a", "b", "c"],
-        ) => "stranded bundles: a";
+        ) => "2: channel contains one or more stranded bundles: a";
         "E.2 graph skipped and not stranded",
             entries(json!([{"name": "c", "skips": ["a", "b"]}, {"name": "b"}, {"name": "a"}]), &["a", "b", "c"]) => "";
         "E.2 happy a tail outside", entries(json!([{"name": "a", "replaces": "gone"}]), &["a"]) => "";
         "E.2 happy skips outside", entries(json!([{"name": "a", "skips": ["gone"]}]), &["a"]) => "";
         "E.2 happy a bundle in two channels", changed(|c| c.push(beta("foo.v0.2.0"))) => "";
         "E.2 happy manifests and no image", with(object("kind: A")).replace("quay.io/foo/bundle:v1", "")
-            => "bundle image must be set";
+            => "3: bundle image must be set";
+        "E.2 happy manifests in place of one image", changed(|c| {
+            c[3]["image"] = json!("");
+            c[3]["properties"].as_array_mut().unwrap().push(object("{}"));
+        }) => "";
         "E.2 happy a type that nobody knows", of("x", &json!([null])) => "";
         "E.2 versions twice in a channel",
             entries(json!([{"name": "b", "skips": ["a"]}, {"name": "a"}]), &["a", "b"]).replace("0.1.0", "0.0.0")
-            => "duplicate versions found in bundles: [{0.0.0: [a, b]}]";
+            => "1: duplicate versions found in bundles: [{0.0.0: [a, b]}]";
         "E.2 versions twice across channels", changed(|c| c.extend([beta("x"), bundle("x", "0.2.0")]))
-            => "duplicate versions found in bundles: [{0.2.0: [foo.v0.2.0, x]}]";
+            => "1: duplicate versions found in bundles: [{0.2.0: [foo.v0.2.0, x]}]";
         "E.2 versions another release", changed(|c| c.extend([beta("foo-v0.2.0-1"), released("foo-v0.2.0-1", "0.2.0")])) => "";
         "E.2 versions the same release", changed(|c| {
             c.push(json!({"schema": "olm.channel", "package": "foo", "name": "beta", "entries": [{"name": "foo-v0.2.0-1", "skips": ["x"]}, {"name": "x"}]}));
             c.extend([released("foo-v0.2.0-1", "0.2.0"), released("x", "0.2.0")]);
-        }) => "[{0.2.0-1: [foo-v0.2.0-1, x]}]";
+        }) => "1: duplicate versions found in bundles: [{0.2.0-1: [foo-v0.2.0-1, x]}]\n\
+            7: name \"x\" does not match normalized name \"foo-v0.2.0-1\"";
         "E.2 versions a name that is not normal", changed(|c| c.extend([beta("x"), released("x", "0.2.0")]))
-            => "name \"x\" does not match normalized name \"foo-v0.2.0-1\"";
+            => "6: name \"x\" does not match normalized name \"foo-v0.2.0-1\"";
         "E.2 versions a build and a release",
             changed(|c| { c.extend([beta("foo-v0.2.0+b-1"), released("foo-v0.2.0+b-1", "0.2.0+b")]); })
-            => "cannot use build metadata in version with a release version";
-        "E.2 skipRange v", range("<v0.2.0") => "invalid skipRange \"<v0.2.0\": ";
-        "E.2 skipRange zeros", range("<00.2.0") => "invalid skipRange \"<00.2.0\": ";
-        "E.2 skipRange carets", range("^0.1.0") => "invalid skipRange \"^0.1.0\": ";
-        "E.2 skipRange wildcards", range("0.1.x || >=0.0.1 <0.x") => "";
-        "E.2 skipRange inequality", range("!=1.0.0 !2.0.0 ==0.1.0") => "";
+            => "6: cannot use build metadata in version with a release version";
         "E.2 tree no name", changed(|c| {
             // Nothing else has no edge: to opm that is an edge to the one without a name.
             c[1]["entries"] = json!([{"name": "", "replaces": "x"}]);
             c[3]["name"] = json!("");
             c.remove(2);
-        }) => "name must be set";
-    ];
-    for (row, text, expected) in rows {
-        same(row, &[("catalog", text)], Some(expected));
+        }) => "3: name must be set";
+    ]);
+    for (ranges, is_good) in [
+        (
+            ">=0.1.0 <0.3.0;0.1.x || >=0.0.1 <0.x;0.1.x || >1.x;!=1.0.0 !2.0.0 ==0.1.0;",
+            true,
+        ),
+        ("<v0.2.0;<00.2.0;^0.1.0;~1.0.0", false),
+    ] {
+        for range in ranges.split(';') {
+            let text = changed(|c| c[1]["entries"][1]["skipRange"] = json!(range));
+            let found = same(&format!("E.2 skipRange {range}"), &[("catalog", &text)]);
+            let start = format!("2: invalid skipRange {range:?}: ");
+            let outcome = (found.is_empty(), found.starts_with(&start));
+            assert_eq!(outcome, (is_good, !is_good), "{range}: {found}");
+        }
     }
 }
 
@@ -111,21 +132,31 @@ fn an_entry_without_a_bundle_is_told_of_every_channel() {
     let beta = json!({"schema": "olm.channel", "package": "foo", "name": "beta", "entries": [{"name": "foo.v0.1.0"}, {"name": "foo.v0.2.0", "replaces": "foo.v0.1.0"}]});
     let said = "no olm.bundle blobs found in package \"foo\" for olm.channel entries [gone]";
     let last = missing(vec![beta.clone(), alpha.clone()]);
-    same(
-        "E.2 message 18 the last channel",
-        &[("catalog", &last)],
-        Some(said),
+    let told_last = same("E.2 message 18 the last channel", &[("catalog", &last)]);
+    assert_eq!(told_last, format!("5: {said}"));
+    // Of two channels, each is named.
+    let both = changed(|c| {
+        let entries = json!([{"name": "b", "skips": ["a"]}, {"name": "a"}]);
+        c.insert(
+            1,
+            json!({"schema": "olm.channel", "package": "foo", "name": "beta", "entries": entries}),
+        );
+        c.truncate(4);
+    });
+    let catalog = load(
+        Source::Folder(Folder::new(&[("catalog", &both)]).path()),
+        &Limits::default(),
     );
+    let start = "no olm.bundle blobs found in package \"foo\" for olm.channel entries ";
+    let actual = messages(&catalog.unwrap());
+    assert_eq!(actual, format!("3: {start}[foo.v0.2.0]\n2: {start}[a b]"));
 
     let folder = Folder::new(&[("catalog", &missing(vec![alpha, beta]))]);
     let ours: Catalog = load(Source::Folder(folder.path()), &Limits::default()).unwrap();
     assert_eq!(ours.as_opm().as_deref(), Some(said));
     let theirs = theirs(folder.path()).unwrap();
     let bundle = theirs.split_once("invalid bundle \"gone\":").unwrap().1;
-    for part in [
-        "must be exactly one property with type \"olm.package\"",
-        "bundle image must be set",
-    ] {
-        assert!(bundle.contains(part), "{part}: {theirs}");
-    }
+    let part = "must be exactly one property with type \"olm.package\"";
+    has(bundle, part);
+    has(bundle, "bundle image must be set");
 }
