@@ -12,7 +12,7 @@ use serde_json::json;
 use tokio::time::{sleep, timeout};
 use tonic::{Request, transport::Endpoint};
 
-use crate::fixture::{Served, bundle, folder};
+use crate::fixture::{Served, bundle, chained, folder};
 
 /// How often which rpc has ended with which code.
 #[derive(Default)]
@@ -28,13 +28,10 @@ impl Calls for Heard {
 #[tokio::test]
 async fn each_call_is_told_once_with_the_code_that_it_ended_with() {
     let big = json!({"type": "big", "value": "x".repeat(1_000_000)});
-    let mut metas = vec![
-        json!({"schema": "olm.package", "name": "big", "defaultChannel": "c"}),
-        json!({"schema": "olm.channel", "package": "big", "name": "c", "entries":
-            (0..40).map(|at| json!({"name": format!("big.v1.{at}.0"), "skips": if at == 39 { (0..39).map(|it| format!("big.v1.{it}.0")).collect() } else { vec![] }})).collect::<Vec<_>>()}),
-    ];
-    metas.extend((0..40).map(|at| bundle("big", &format!("1.{at}.0"), std::slice::from_ref(&big))));
-    let folder = folder(&[("big.json", &metas)]);
+    let bundles: Vec<_> = (0..40)
+        .map(|at| bundle("big", &format!("1.{at}.0"), std::slice::from_ref(&big)))
+        .collect();
+    let folder = folder(&[("big.json", &chained("big", "c", &bundles))]);
     let heard = Arc::new(Heard::default());
     let served = Served::telling(folder.path(), Arc::clone(&heard) as Arc<dyn Calls>).await;
     let client = served.client().await;

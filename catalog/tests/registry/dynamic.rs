@@ -50,19 +50,14 @@ impl Dynamic {
         let mut grpc = Grpc::new(self.channel.clone());
         grpc.ready().await.unwrap();
         let path = format!("/{rpc}").parse().unwrap();
-        let mut stream = grpc
-            .server_streaming(request, path, Typed(method.output()))
-            .await?
-            .into_inner();
+        let answers = grpc.server_streaming(request, path, Typed(method.output()));
+        let mut stream = answers.await?.into_inner();
         let mut answers = Vec::new();
         while let Some(answer) = stream.message().await? {
             let options = SerializeOptions::new().use_proto_field_name(true);
             assert_eq!(answer.unknown_fields().count(), 0);
-            answers.push(
-                answer
-                    .serialize_with_options(serde_json::value::Serializer, &options)
-                    .unwrap(),
-            );
+            let answer = answer.serialize_with_options(serde_json::value::Serializer, &options);
+            answers.push(answer.unwrap());
         }
         assert!(method.is_server_streaming() || answers.len() == 1);
         Ok(answers)

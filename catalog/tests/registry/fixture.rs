@@ -27,18 +27,12 @@ pub(crate) fn anchor() -> Vec<Value> {
             {"name": "anchor.v2.0.0", "replaces": "anchor.v1.1.0"},
         ]}),
         bundle("anchor", "1.0.0", &[]),
-        bundle(
-            "anchor",
-            "1.1.0",
-            &[
-                json!({"type": "olm.gvk", "value": {"group": "sea.example.com", "version": "v1", "kind": "Anchor"}}),
-            ],
-        ),
+        bundle("anchor", "1.1.0", &[provided()]),
         bundle(
             "anchor",
             "2.0.0",
             &[
-                json!({"type": "olm.gvk", "value": {"group": "sea.example.com", "kind": "Anchor", "version": "v1"}}),
+                provided(),
                 json!({"type": "olm.gvk.required", "value": {"group": "sea.example.com", "kind": "Chain", "version": "v1"}}),
                 json!({"type": "olm.package.required", "value": {"packageName": "chain", "versionRange": ">1.0.0 <2.0.0"}}),
                 json!({"type": "olm.maxOpenShiftVersion", "value": "4.20"}),
@@ -67,34 +61,52 @@ pub(crate) fn buoy() -> Vec<Value> {
     let csv = json!({"apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion", "metadata": {"name": "buoy.v1.0.0"}});
     let object =
         |text: &str| json!({"type": "olm.bundle.object", "value": {"data": STANDARD.encode(text)}});
-    let mut bundle = bundle(
-        "buoy",
-        "1.0.0",
-        &[
-            json!({"type": "olm.gvk", "value": {"group": "sea.example.com", "version": "v1", "kind": "Anchor"}}),
-            object(
-                "kind: ConfigMap\napiVersion: v1\nmetadata: {name: paint}\ndata: {color: red}\n",
-            ),
-            object(&csv.to_string()),
-        ],
-    );
+    let map = "kind: ConfigMap\napiVersion: v1\nmetadata: {name: paint}\ndata: {color: red}\n";
+    let properties = [provided(), object(map), object(&csv.to_string())];
+    let mut bundle = bundle("buoy", "1.0.0", &properties);
     bundle["image"] = json!("");
-    vec![
-        json!({"schema": "olm.package", "name": "buoy", "defaultChannel": "stable"}),
-        json!({"schema": "olm.channel", "package": "buoy", "name": "stable", "entries": [{"name": "buoy.v1.0.0"}]}),
-        bundle,
-    ]
+    chained("buoy", "stable", &[bundle])
+}
+
+fn provided() -> Value {
+    json!({"type": "olm.gvk", "value": {"group": "sea.example.com", "version": "v1", "kind": "Anchor"}})
 }
 
 pub(crate) fn bundle(package: &str, version: &str, properties: &[Value]) -> Value {
-    let mut all =
-        vec![json!({"type": "olm.package", "value": {"packageName": package, "version": version}})];
-    all.extend_from_slice(properties);
+    let package_property =
+        json!({"type": "olm.package", "value": {"packageName": package, "version": version}});
+    let all = [&[package_property], properties].concat();
     json!({
         "schema": "olm.bundle", "name": format!("{package}.v{version}"), "package": package,
         "image": format!("registry.example.com/{package}:v{version}"), "properties": all,
         "relatedImages": [{"name": "", "image": format!("registry.example.com/{package}@sha256:{:064}", 1)}],
     })
+}
+
+/// A package whose bundles replace one another in one channel.
+pub(crate) fn chained(package: &str, channel: &str, bundles: &[Value]) -> Vec<Value> {
+    let mut before = Value::Null;
+    let mut entry = |bundle: &Value| {
+        let name = bundle["name"].clone();
+        json!({"name": name, "replaces": std::mem::replace(&mut before, name.clone())})
+    };
+    let entries: Vec<_> = bundles.iter().map(&mut entry).collect();
+    let documents = [
+        json!({"schema": "olm.package", "name": package, "defaultChannel": channel}),
+        json!({"schema": "olm.channel", "package": package, "name": channel, "entries": entries}),
+    ];
+    documents
+        .into_iter()
+        .chain(bundles.iter().cloned())
+        .collect()
+}
+
+/// A folder with both packages.
+pub(crate) fn both() -> TempDir {
+    folder(&[
+        ("anchor/catalog.json", &anchor()),
+        ("buoy/catalog.json", &buoy()),
+    ])
 }
 
 /// A folder with a file for each.
@@ -108,11 +120,8 @@ pub(crate) fn folder(files: &[(&str, &[Value])]) -> TempDir {
 
 pub(crate) fn write(path: &Path, metas: &[Value]) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
-    let texts: Vec<String> = metas
-        .iter()
-        .map(|it| serde_json::to_string_pretty(it).unwrap())
-        .collect();
-    fs::write(path, texts.join("\n")).unwrap();
+    let texts = metas.iter().map(|meta| format!("{meta:#}\n"));
+    fs::write(path, texts.collect::<String>()).unwrap();
 }
 
 pub(crate) fn build(catalog: &Path) -> (Store, TempDir) {
@@ -134,13 +143,8 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    /// Both packages.
     pub(crate) async fn both() -> Self {
-        let folder = folder(&[
-            ("anchor/catalog.json", &anchor()),
-            ("buoy/catalog.json", &buoy()),
-        ]);
-        Self::of(folder.path()).await
+        Self::of(both().path()).await
     }
 
     pub(crate) async fn of(catalog: &Path) -> Self {

@@ -11,14 +11,9 @@ use crate::suspicion::{connect, data, framed, of, server, trailers};
 async fn of_a_package_without_end_nothing_is_kept() {
     let skipped = "s".repeat(1 << 20);
     let messages = |name: &str, skips: Vec<String>| {
-        let bundle = Bundle {
-            csv_name: name.into(),
-            package_name: "wanted".into(),
-            channel_name: "c".into(),
-            version: "1.0.0".into(),
-            skips,
-            ..Bundle::default()
-        };
+        let [csv_name, package_name, channel_name] = [name, "wanted", "c"].map(str::to_owned);
+        let version = "1.0.0".to_owned();
+        let bundle = with!(Bundle, csv_name, package_name, channel_name, version, skips);
         framed(&bundle.encode_to_vec())
     };
     // One bundle in very many places with long edges, and very many bundles.

@@ -7,6 +7,10 @@
     reason = "helpers of tests fail by panicking"
 )]
 
+#[macro_use]
+#[path = "../helpers/testing.rs"]
+mod testing;
+
 mod calls;
 mod dynamic;
 mod fixture;

@@ -20,7 +20,8 @@ use tonic::Status;
 
 use crate::{
     dynamic::Dynamic,
-    fixture::{Served, anchor, bundle, buoy, folder},
+    fixture::{Served, both, bundle, chained, folder},
+    suspicion::connect,
 };
 
 /// `opm serve`, killed with the test.
@@ -40,14 +41,8 @@ impl Opm {
         let child = tests::opm_command(place.path())
             .arg("serve")
             .arg(catalog)
-            .args([
-                "--port",
-                &port,
-                "--pprof-addr",
-                "",
-                "--termination-log",
-                "log",
-            ])
+            .args(["--port", &port, "--pprof-addr", ""])
+            .args(["--termination-log", "log"])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
@@ -67,10 +62,14 @@ impl Opm {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
         let found = tests::opm(catalog, &["validate", "."]);
-        panic!(
-            "opm does not serve: {}",
-            String::from_utf8_lossy(&found.stderr)
-        );
+        let said = String::from_utf8_lossy(&found.stderr);
+        panic!("opm does not serve: {said}");
+    }
+}
+
+impl Opm {
+    async fn client(&self) -> Client {
+        connect(self.address, Bounds::default()).await
     }
 }
 
@@ -83,11 +82,8 @@ impl Drop for Opm {
 
 /// An answer without what is left to chance or says nothing.
 fn plain(result: Result<Vec<Value>, Status>) -> Result<Vec<Value>, (tonic::Code, String)> {
-    let mut answers = result.map_err(|it| (it.code(), it.message().to_owned()))?;
-    for answer in &mut answers {
-        let Some(answer) = answer.as_object_mut() else {
-            continue;
-        };
+    let mut answers = result.map_err(|status| (status.code(), status.message().to_owned()))?;
+    for answer in answers.iter_mut().filter_map(Value::as_object_mut) {
         if let Some(Value::String(text)) = answer.get("csvJson") {
             let parsed = manifest(text);
             answer.insert("csvJson".into(), parsed);
@@ -113,10 +109,7 @@ fn sorted(mut answers: Vec<Value>) -> Vec<Value> {
 // parity: grpc-1, grpc-2, grpc-3, grpc-4
 #[tokio::test(flavor = "multi_thread")]
 async fn opm_answers_the_same() {
-    let catalog = folder(&[
-        ("anchor/catalog.json", &anchor()),
-        ("buoy/catalog.json", &buoy()),
-    ]);
+    let catalog = both();
     let opm = Opm::start(catalog.path()).await;
     let served = Served::of(catalog.path()).await;
     let theirs = Dynamic::connect(opm.address).await;
@@ -158,70 +151,57 @@ async fn opm_answers_the_same() {
         "GetDefaultBundleThatProvides" => chain;
     ];
     for (rpc, asked) in questions {
-        assert_same(&theirs, &ours, rpc, asked).await;
+        assert_same([&theirs, &ours], rpc, asked).await;
     }
 }
 
-/// Asks both the same; says how many answers there were.
-pub(crate) async fn assert_same(
-    theirs: &Dynamic,
-    ours: &Dynamic,
-    rpc: &str,
-    asked: Value,
-) -> usize {
+/// Asks both the same; returns the number of answers.
+pub(crate) async fn assert_same(clients: [&Dynamic; 2], rpc: &str, asked: Value) -> usize {
     let path = format!("api.Registry/{rpc}");
-    let mut answers = [
-        plain(theirs.call(&path, asked.clone()).await),
-        plain(ours.call(&path, asked.clone()).await),
-    ];
-    if rpc != "ListBundles" {
-        answers = answers.map(|it| it.map(sorted));
-    }
-    let [theirs, ours] = answers;
+    let of = async |client: &Dynamic| {
+        let answers = plain(client.call(&path, asked.clone()).await)?;
+        Ok::<_, (tonic::Code, String)>(if rpc == "ListBundles" {
+            answers
+        } else {
+            sorted(answers)
+        })
+    };
+    let [theirs, ours] = [of(clients[0]).await, of(clients[1]).await];
     assert_eq!(ours, theirs, "{rpc} {asked}");
-    ours.map_or(0, |it| it.len())
+    ours.map_or(0, |answers| answers.len())
 }
 
 // parity: grpc-12
 #[tokio::test(flavor = "multi_thread")]
 async fn our_client_reads_what_opm_serves() {
-    let catalog = folder(&[
-        ("anchor/catalog.json", &anchor()),
-        ("buoy/catalog.json", &buoy()),
-    ]);
+    let catalog = both();
     let opm = Opm::start(catalog.path()).await;
     let served = Served::of(catalog.path()).await;
-    let theirs = Client::connect(&opm.address.to_string(), Bounds::default())
-        .await
-        .unwrap();
+    let theirs = opm.client().await;
     let ours = served.client().await;
     let mut names = theirs.list_packages().await.unwrap();
     names.sort();
     assert_eq!(names, ours.list_packages().await.unwrap());
     for name in names {
-        assert_eq!(
-            theirs.get_package(&name).await.unwrap(),
-            ours.get_package(&name).await.unwrap()
-        );
+        let actual = theirs.get_package(&name).await.unwrap();
+        assert_eq!(actual, ours.get_package(&name).await.unwrap());
     }
     let error = ours.get_package("no").await.unwrap_err().to_string();
-    assert!(
-        error.ends_with("answered GetPackage with Unknown: package \"no\" not found"),
-        "{error}"
-    );
+    let end = "answered GetPackage with Unknown: package \"no\" not found";
+    assert!(error.ends_with(end), "{error}");
     let bundles: Vec<_> = theirs.list_bundles().try_collect().await.unwrap();
     assert_eq!(bundles.len(), 5);
     for bundle in bundles {
         let get = |client: Client| {
-            let bundle = bundle.clone();
+            let of = bundle.clone();
             async move {
                 client
-                    .get_bundle(&bundle.package_name, &bundle.channel_name, &bundle.csv_name)
+                    .get_bundle(&of.package_name, &of.channel_name, &of.csv_name)
                     .await
-                    .unwrap()
             }
         };
-        let [mut theirs, mut ours] = [get(theirs.clone()).await, get(ours.clone()).await];
+        let [theirs, ours] = [get(theirs.clone()).await, get(ours.clone()).await];
+        let [mut theirs, mut ours] = [theirs.unwrap(), ours.unwrap()];
         for bundle in [&mut theirs, &mut ours] {
             bundle.csv_json.clear();
             bundle.object.clear();
@@ -240,29 +220,21 @@ async fn what_opm_serves_is_as_if_its_catalog_had_been_read() {
         json!({"type": "olm.gvk.required", "value": {"group": "sea.example.com", "kind": "Chain", "version": "v1"}}),
         json!({"type": "olm.package.required", "value": {"packageName": "chain", "versionRange": ">1.0.0"}}),
     ];
-    let raft = [
-        json!({"schema": "olm.package", "name": "raft", "defaultChannel": "stable"}),
-        json!({"schema": "olm.channel", "package": "raft", "name": "stable", "entries": [
-            {"name": "raft.v1.0.0"},
-            {"name": "raft.v1.1.0", "replaces": "raft.v1.0.0"},
-            {"name": "raft.v1.2.0", "replaces": "raft.v1.1.0"},
-        ]}),
+    let bundles = [
         bundle("raft", "1.0.0", &[metadata("1.25.0")]),
         // Of manifests alone: opm has no ClusterServiceVersion to give.
         bundle("raft", "1.1.0", &[plain]),
         bundle("raft", "1.2.0", &needs),
     ];
-    let catalog = folder(&[("raft/catalog.json", &raft)]);
+    let catalog = folder(&[("raft/catalog.json", &chained("raft", "stable", &bundles))]);
     let opm = Opm::start(catalog.path()).await;
-    let address = opm.address.to_string();
-    let client = Client::connect(&address, Bounds::default()).await.unwrap();
+    let client = opm.client().await;
     let wanted = ["raft".to_owned()].into();
     let served = packages(&client, &wanted).await.unwrap();
     let read = load(Source::Folder(catalog.path()), &Limits::default()).unwrap();
     assert!(served.broken.is_empty());
     let packages = served.packages.into_iter();
-    let packages: BTreeMap<_, _> = packages
-        .map(|(name, package)| (name, Arc::unwrap_or_clone(package)))
-        .collect();
+    let packages = packages.map(|(name, package)| (name, Arc::unwrap_or_clone(package)));
+    let packages: BTreeMap<_, _> = packages.collect();
     assert_eq!(packages, read.packages);
 }

@@ -77,30 +77,18 @@ fn snake(name: &str) -> String {
 fn the_messages_are_those_of_the_file() {
     let pool = DescriptorPool::decode(DESCRIPTORS).unwrap();
     let mut seen = BTreeSet::new();
-    compare::<wire::Channel>(&pool, &mut seen);
-    compare::<wire::PackageName>(&pool, &mut seen);
-    compare::<wire::Package>(&pool, &mut seen);
-    compare::<wire::GroupVersionKind>(&pool, &mut seen);
-    compare::<wire::Dependency>(&pool, &mut seen);
-    compare::<wire::Property>(&pool, &mut seen);
-    compare::<wire::Bundle>(&pool, &mut seen);
-    compare::<wire::ChannelEntry>(&pool, &mut seen);
-    compare::<wire::ListPackageRequest>(&pool, &mut seen);
-    compare::<wire::ListBundlesRequest>(&pool, &mut seen);
-    compare::<wire::GetPackageRequest>(&pool, &mut seen);
-    compare::<wire::GetBundleRequest>(&pool, &mut seen);
-    compare::<wire::GetBundleInChannelRequest>(&pool, &mut seen);
-    compare::<wire::GetAllReplacementsRequest>(&pool, &mut seen);
-    compare::<wire::GetReplacementRequest>(&pool, &mut seen);
-    compare::<wire::GetAllProvidersRequest>(&pool, &mut seen);
-    compare::<wire::GetLatestProvidersRequest>(&pool, &mut seen);
-    compare::<wire::GetDefaultProviderRequest>(&pool, &mut seen);
-    compare::<wire::Deprecation>(&pool, &mut seen);
-    compare::<wire::ExperimentalListPackageCustomSchemasRequest>(&pool, &mut seen);
-    let all: BTreeSet<String> = pool
+    macro_rules! compare {
+        ($($message:ident)+) => { $(compare::<wire::$message>(&pool, &mut seen);)+ };
+    }
+    compare! {
+        Channel PackageName Package GroupVersionKind Dependency Property Bundle ChannelEntry ListPackageRequest
+        ListBundlesRequest GetPackageRequest GetBundleRequest GetBundleInChannelRequest GetAllReplacementsRequest
+        GetReplacementRequest GetAllProvidersRequest GetLatestProvidersRequest GetDefaultProviderRequest Deprecation
+        ExperimentalListPackageCustomSchemasRequest
+    }
+    let all = pool
         .all_messages()
-        .filter(|it| it.package_name() == "api")
-        .map(|it| it.name().to_owned())
-        .collect();
+        .filter(|message| message.package_name() == "api");
+    let all: BTreeSet<String> = all.map(|message| message.name().to_owned()).collect();
     assert_eq!(seen, all);
 }

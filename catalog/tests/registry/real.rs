@@ -160,7 +160,7 @@ async fn of_published_bundles_opm_says_the_same() {
         let (mut asked, mut answers) = (0, 0);
         for (rpc, question) in questions(&documents) {
             asked += 1;
-            answers += assert_same(&theirs, &ours, rpc, question).await;
+            answers += assert_same([&theirs, &ours], rpc, question).await;
         }
         eprintln!("{level}: {count} bundles, {asked} questions, {answers} answers");
         assert!(answers > 3 * count);

@@ -2,19 +2,14 @@
 //! made from the file of the API.
 
 use serde_json::{Value, json};
-use tonic::{Code, Status};
+use tonic::Code;
 
-use crate::{dynamic::Dynamic, fixture::Served};
+use crate::{dynamic::Dynamic, fixture::Served, testing::starts};
 
 async fn served() -> (Served, Dynamic) {
     let served = Served::both().await;
     let client = Dynamic::connect(served.address).await;
     (served, client)
-}
-
-fn refusal(result: Result<Vec<Value>, Status>) -> (Code, String) {
-    let status = result.unwrap_err();
-    (status.code(), status.message().to_owned())
 }
 
 /// `channel bundle replaces`.
@@ -37,26 +32,18 @@ async fn answers_have_an_order() {
     for (rpc, asked, expected) in tests::rows![
         // The second only skips it, and says what it really replaces.
         "GetChannelEntriesThatReplace", replaced("anchor.v1.0.0") => &[
-            "stable anchor.v1.1.0 anchor.v1.0.0",
-            "stable anchor.v2.0.0 anchor.v1.1.0",
+            "stable anchor.v1.1.0 anchor.v1.0.0", "stable anchor.v2.0.0 anchor.v1.1.0",
         ][..];
         "GetChannelEntriesThatReplace", replaced("anchor.v1.1.0") => &[
-            "alpha anchor.v2.0.0 anchor.v1.1.0",
-            "stable anchor.v2.0.0 anchor.v1.1.0",
+            "alpha anchor.v2.0.0 anchor.v1.1.0", "stable anchor.v2.0.0 anchor.v1.1.0",
         ];
         "GetChannelEntriesThatProvide", api.clone() => &[
-            "alpha anchor.v2.0.0 anchor.v1.1.0",
-            "stable anchor.v1.1.0 anchor.v1.0.0",
-            "stable anchor.v1.1.0 anchor.v1.0.1",
-            "stable anchor.v2.0.0 anchor.v1.1.0",
-            "stable anchor.v2.0.0 anchor.v1.0.0",
-            "stable anchor.v2.0.0 anchor.v0.9.0",
+            "alpha anchor.v2.0.0 anchor.v1.1.0", "stable anchor.v1.1.0 anchor.v1.0.0", "stable anchor.v1.1.0 anchor.v1.0.1",
+            "stable anchor.v2.0.0 anchor.v1.1.0", "stable anchor.v2.0.0 anchor.v1.0.0", "stable anchor.v2.0.0 anchor.v0.9.0",
             "stable buoy.v1.0.0 -",
         ];
         "GetLatestChannelEntriesThatProvide", api => &[
-            "alpha anchor.v2.0.0 anchor.v1.1.0",
-            "stable anchor.v2.0.0 anchor.v1.1.0",
-            "stable anchor.v2.0.0 anchor.v1.0.0",
+            "alpha anchor.v2.0.0 anchor.v1.1.0", "stable anchor.v2.0.0 anchor.v1.1.0", "stable anchor.v2.0.0 anchor.v1.0.0",
             "stable buoy.v1.0.0 -",
         ];
     ] {
@@ -72,46 +59,39 @@ async fn custom_schemas_are_for_those_who_know_what_they_ask_for() {
     let (_served, client) = served().await;
     let asked = json!({"schema": "example.charts", "packageName": "anchor"});
     let key = "x-acknowledge-experimental";
-    for headers in [
-        &[] as &[_],
-        &[(key, "True")],
-        &[(key, "1")],
-        &[("x-other", "true")],
-    ] {
-        assert_eq!(
-            client.call_with(RPC, asked.clone(), headers).await.unwrap(),
-            [] as [Value; 0]
-        );
+    for headers in tests::rows![
+        key => "True";
+        key => "1";
+        "x-other" => "true";
+    ]
+    .iter()
+    .map(std::slice::from_ref)
+    .chain([&[][..]])
+    {
+        let found = client.call_with(RPC, asked.clone(), headers).await.unwrap();
+        assert_eq!(found, [] as [Value; 0]);
     }
     let knowing = [(key, "true")];
     let ask = |asked: Value| client.call_with(RPC, asked, &knowing);
     let first = json!({"schema": "example.charts", "package": "anchor", "name": "a", "deep": {"list": [1.0, "two", null, true]}});
     let second = json!({"schema": "example.charts", "package": "anchor", "name": "b"});
-    assert_eq!(ask(asked).await.unwrap(), [first, second]);
     let without = json!({"schema": "example.charts", "name": "everyone's"});
-    assert_eq!(
-        ask(json!({"schema": "example.charts"})).await.unwrap(),
-        [without]
-    );
-    assert_eq!(
-        ask(json!({"schema": "nobody.s", "packageName": "anchor"}))
-            .await
-            .unwrap(),
-        [] as [Value; 0]
-    );
-
-    let (code, text) = refusal(ask(json!({"packageName": "anchor"})).await);
-    assert_eq!(
-        (code, &*text),
-        (Code::InvalidArgument, "schema is required")
-    );
-    for asked in [
-        json!({"schema": "../x"}),
-        json!({"schema": "a", "packageName": ".b"}),
-        json!({"schema": "ä"}),
+    for (asked, expected) in tests::rows![
+        asked => vec![first, second];
+        json!({"schema": "example.charts"}) => vec![without];
+        json!({"schema": "nobody.s", "packageName": "anchor"}) => vec![];
     ] {
-        let (code, text) = refusal(ask(asked).await);
-        assert_eq!(code, Code::InvalidArgument);
-        assert!(text.starts_with("invalid custom schema query: "), "{text}");
+        assert_eq!(ask(asked).await.unwrap(), expected);
+    }
+
+    for (asked, problem) in tests::rows![
+        json!({"packageName": "anchor"}) => "schema is required";
+        json!({"schema": "../x"}) => "invalid custom schema query: ";
+        json!({"schema": "a", "packageName": ".b"}) => "invalid custom schema query: ";
+        json!({"schema": "ä"}) => "invalid custom schema query: ";
+    ] {
+        let status = ask(asked).await.unwrap_err();
+        assert_eq!(status.code(), Code::InvalidArgument);
+        starts(status.message(), problem);
     }
 }

@@ -1,7 +1,6 @@
 //! Stores in their folder: what is built, used again, refused and left out.
 
 use std::{
-    collections::BTreeSet,
     fs,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
@@ -15,7 +14,8 @@ use serde_json::{Value, json};
 
 use crate::{
     dynamic::Dynamic,
-    fixture::{Served, anchor, build, bundle, buoy, folder, write},
+    fixture::{Served, anchor, build, bundle, buoy, chained, folder, write},
+    testing::{has, starts},
 };
 
 fn load(cache: &Cache, catalog: &Path) -> Result<Store, Error> {
@@ -50,11 +50,8 @@ fn a_store_is_built_once_for_the_same_content() {
 
     // Nothing but names and bytes counts.
     let copy = folder(&[("a.json", &anchor()), ("b.json", &buoy())]);
-    fs::set_permissions(
-        copy.path().join("a.json"),
-        fs::Permissions::from_mode(0o600),
-    )
-    .unwrap();
+    let mode = fs::Permissions::from_mode(0o600);
+    fs::set_permissions(copy.path().join("a.json"), mode).unwrap();
     assert!(!load_or_build(&cache, copy.path()).1);
 
     let folder = place.path().join("deep/cache");
@@ -75,10 +72,8 @@ fn only_the_store_of_this_very_catalog_is_loaded() {
     let reported = store.digest().to_string();
     write(&catalog.path().join("b.json"), &buoy());
     let text = load(&cache, catalog.path()).unwrap_err().to_string();
-    let expected = format!(
-        "cache requires rebuild: cache reports digest as {reported:?}, but computed digest is \""
-    );
-    assert!(text.starts_with(&expected), "{text}");
+    let start = format!("cache requires rebuild: cache reports digest as {reported:?}");
+    starts(text, &(start + ", but computed digest is \""));
 
     // The old one makes room, and who serves it goes on.
     let (new, is_new) = load_or_build(&cache, catalog.path());
@@ -98,12 +93,8 @@ fn a_folder_of_something_else_is_left_alone() {
     fs::write(place.path().join("precious"), "").unwrap();
     fs::write(place.path().join("also"), "").unwrap();
     let error = Cache::open(place.path()).unwrap_err();
-    assert!(
-        error
-            .to_string()
-            .starts_with("cache directory has unexpected contents: also,precious"),
-        "{error}"
-    );
+    let part = "cache directory has unexpected contents: also,precious";
+    starts(error, part);
 }
 
 #[test]
@@ -120,16 +111,11 @@ fn a_store_has_no_more_bytes_than_there_is_room_for() {
         let cache = most.map_or(cache.clone(), |most| cache.at_most(most));
         cache.load_or_build(Source::Folder(catalog.path()), limits)
     };
-    let limits = Limits {
-        total: 1 << 20,
-        ..Limits::default()
-    };
+    let limits = with!(Limits, total: 1 << 20);
     for (most, told) in [(Some(1 << 19), 1 << 19), (None, 1 << 20)] {
         let error = build(most, &limits).unwrap_err();
-        assert!(
-            matches!(error, Error::Store(StoreError::TooLarge { most }) if most == told),
-            "{error}"
-        );
+        let is_told = matches!(error, Error::Store(StoreError::TooLarge { most }) if most == told);
+        assert!(is_told, "{error}");
         assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
     }
     assert!(build(None, &Limits::default()).is_ok());
@@ -157,11 +143,12 @@ fn torn_and_foreign_files_are_refused_and_built_again() {
     load_or_build(&cache, catalog.path());
     let file = only(place.path());
     let good = fs::read(&file).unwrap();
-    let mut bad: Vec<Vec<u8>> = vec![
+    let magic = b"rkregis\x01";
+    let mut bad = vec![
         Vec::new(),
-        b"rkregis\x01".to_vec(),
+        magic.to_vec(),
         vec![0; good.len()],
-        b"rkregis\x01".repeat(20),
+        magic.repeat(20),
     ];
     bad.extend([1, 79, 80, 200].map(|it| good[..good.len() - it].to_vec()));
     bad.push(good[1..].to_vec());
@@ -174,11 +161,8 @@ fn torn_and_foreign_files_are_refused_and_built_again() {
     for bytes in bad {
         fs::write(&file, &bytes).unwrap();
         let error = Store::open(&file).unwrap_err();
-        assert!(
-            matches!(error, StoreError::Damaged { .. }),
-            "{} bytes: {error:?}",
-            bytes.len()
-        );
+        let is_damaged = matches!(error, StoreError::Damaged { .. });
+        assert!(is_damaged, "{} bytes: {error:?}", bytes.len());
         assert!(load(&cache, catalog.path()).is_err());
         let (store, is_new) = load_or_build(&cache, catalog.path());
         assert!(is_new);
@@ -229,32 +213,25 @@ async fn bundles_of_other_formats_are_led_past() {
         bundle("mixed", "3.0.0", &[]),
         plain(bundle("mixed", "4.0.0", &[])),
     ];
-    let other = [
-        json!({"schema": "olm.package", "name": "plain", "defaultChannel": "c"}),
-        json!({"schema": "olm.channel", "package": "plain", "name": "c", "entries": [{"name": "plain.v1.0.0"}]}),
-        plain(bundle("plain", "1.0.0", &[])),
-    ];
+    let other = chained("plain", "c", &[plain(bundle("plain", "1.0.0", &[]))]);
     let catalog = folder(&[("mixed.json", &metas), ("plain.json", &other)]);
     let served = Served::of(catalog.path()).await;
     let client = Dynamic::connect(served.address).await;
-    let package = client
-        .call("api.Registry/GetPackage", json!({"name": "mixed"}))
-        .await
-        .unwrap();
+    let call = async |rpc: &str, asked| {
+        client
+            .call(&format!("api.Registry/{rpc}"), asked)
+            .await
+            .unwrap()
+    };
     let expected = json!({"name": "mixed", "channels": [{"name": "all", "csvName": "mixed.v3.0.0"}], "defaultChannelName": "all"});
-    assert_eq!(package, [expected]);
-    let bundles = client
-        .call("api.Registry/ListBundles", json!({}))
-        .await
-        .unwrap();
+    let wanted = [expected];
+    assert_eq!(call("GetPackage", json!({"name": "mixed"})).await, wanted);
+    let bundles = call("ListBundles", json!({})).await;
     assert_eq!(bundles.len(), 2);
     assert_eq!(bundles[1]["csvName"], "mixed.v3.0.0");
     assert_eq!(bundles[1]["replaces"], "mixed.v1.0.0");
     assert_eq!(bundles[1]["skips"], json!(["mixed.v1.5.0"]));
-    let packages = client
-        .call("api.Registry/ListPackages", json!({}))
-        .await
-        .unwrap();
+    let packages = call("ListPackages", json!({})).await;
     assert_eq!(packages, [json!({"name": "mixed"})]);
 }
 
@@ -266,20 +243,14 @@ fn a_bad_package_takes_no_other_down() {
         json!({"schema": "olm.channel", "package": "broken", "name": "c", "entries": [{"name": "broken.v1"}]}),
     ];
     let two = json!({"type": "olm.csv.metadata", "value": {"displayName": "x"}});
-    let double = [
-        json!({"schema": "olm.package", "name": "double", "defaultChannel": "c"}),
-        json!({"schema": "olm.channel", "package": "double", "name": "c", "entries": [{"name": "double.v1.0.0"}]}),
-        bundle("double", "1.0.0", &[two.clone(), two]),
-    ];
-    let large = [
-        json!({"schema": "olm.package", "name": "large", "defaultChannel": "c"}),
-        json!({"schema": "olm.channel", "package": "large", "name": "c", "entries": [{"name": "large.v1.0.0"}]}),
-        bundle(
-            "large",
-            "1.0.0",
-            &[json!({"type": "x", "value": "x".repeat(5 << 20)})],
-        ),
-    ];
+    let double = bundle("double", "1.0.0", &[two.clone(), two]);
+    let double = chained("double", "c", &[double]);
+    let large = bundle(
+        "large",
+        "1.0.0",
+        &[json!({"type": "x", "value": "x".repeat(5 << 20)})],
+    );
+    let large = chained("large", "c", &[large]);
     let odd = [
         json!({"schema": "../odd", "name": "x"}),
         json!({"schema": "fine", "package": "a b"}),
@@ -291,24 +262,16 @@ fn a_bad_package_takes_no_other_down() {
         ("large.json", &large),
         ("odd.json", &odd),
     ]);
-    fs::write(
-        catalog.path().join("garbage.json"),
-        "{\"schema\": \"olm.bundle\", \"package\": \"garbage\", ",
-    )
-    .unwrap();
+    let garbage = "{\"schema\": \"olm.bundle\", \"package\": \"garbage\", ";
+    fs::write(catalog.path().join("garbage.json"), garbage).unwrap();
     let (store, _place) = build(catalog.path());
     assert_eq!(store.packages(), 1);
     store.verify().unwrap();
     let left_out = store.left_out().join("\n");
-    let told: BTreeSet<&str> = ["broken", "double", "large", "../odd", "a b"]
-        .into_iter()
-        .filter(|it| left_out.contains(it))
-        .collect();
-    assert_eq!(told.len(), 5, "{left_out}");
-    assert!(
-        left_out.contains("garbage.json:1: unexpected end of JSON input"),
-        "{left_out}"
-    );
+    for name in ["broken", "double", "large", "../odd", "a b"] {
+        has(&left_out, name);
+    }
+    has(&left_out, "garbage.json:1: unexpected end of JSON input");
 }
 
 #[test]
@@ -320,8 +283,7 @@ fn an_empty_catalog_is_served() {
     let absent = catalog.path().join("absent");
     let place = tempfile::tempdir().unwrap();
     let cache = Cache::open(place.path()).unwrap();
-    let error = cache
-        .load_or_build(Source::Folder(&absent), &Limits::default())
-        .unwrap_err();
+    let absent = cache.load_or_build(Source::Folder(&absent), &Limits::default());
+    let error = absent.unwrap_err();
     assert!(matches!(error, Error::Source(_)), "{error:?}");
 }

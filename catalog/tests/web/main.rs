@@ -9,17 +9,22 @@
     reason = "what goes wrong fails the test by panicking"
 )]
 
+#[macro_use]
+#[path = "../helpers/testing.rs"]
+mod testing;
+
 mod answers;
 mod folder;
 mod readers;
 
-use std::{fmt::Write as _, fs, net::SocketAddr};
+use std::{fs, net::SocketAddr};
 
 use catalog::{
     Limits, Source,
     web::{self, Put, Shelf},
 };
-use reqwest::{Client, RequestBuilder, StatusCode, header::HeaderMap};
+use reqwest::{Client, Method, RequestBuilder, StatusCode, header::HeaderMap};
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
 
@@ -79,7 +84,12 @@ impl Site {
     }
 
     fn get(&self, path: &str) -> RequestBuilder {
-        self.client.get(format!("http://{}{path}", self.address))
+        self.request(Method::GET, path)
+    }
+
+    fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        self.client
+            .request(method, format!("http://{}{path}", self.address))
     }
 
     async fn all(&self) -> Answer {
@@ -93,9 +103,8 @@ impl Answer {
     }
 
     fn header(&self, name: &str) -> &str {
-        self.headers
-            .get(name)
-            .map_or("", |value| value.to_str().unwrap())
+        let value = self.headers.get(name);
+        value.map_or("", |value| value.to_str().unwrap())
     }
 
     /// The names of all blobs, in their order.
@@ -103,15 +112,10 @@ impl Answer {
         let blobs = self
             .text()
             .lines()
-            .map(|line| serde_json::from_str(line).unwrap());
+            .map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let part = |part: &Value| part.as_str().unwrap_or("-").to_owned();
         blobs
-            .map(|blob: serde_json::Value| {
-                format!(
-                    "{} {}",
-                    blob["schema"].as_str().unwrap(),
-                    blob["name"].as_str().unwrap_or("-")
-                )
-            })
+            .map(|blob| part(&blob["schema"]) + " " + &part(&blob["name"]))
             .collect()
     }
 }
@@ -125,32 +129,26 @@ async fn answer(request: RequestBuilder) -> Answer {
     }
 }
 
-/// Two packages with two bundles each.
+/// Two packages with two bundles each; the keys of a blob have no order.
 fn catalog() -> String {
-    let mut text = String::new();
-    for package in ["etcd", "vault"] {
-        let _ = writeln!(
-            text,
-            "{{\"schema\": \"olm.package\", \"name\": \"{package}\", \"defaultChannel\": \"stable\"}}"
-        );
-        for schema in ["olm.channel", "olm.bundle", "olm.bundle"] {
-            let name = match schema {
-                "olm.channel" => "stable".to_owned(),
-                _ => format!("{package}.v{}", text.matches("olm.bundle").count()),
-            };
-            let _ = writeln!(
-                text,
-                "{{\"schema\": \"{schema}\", \"package\": \"{package}\", \"name\": \"{name}\", \"z\": 1, \"a\": \"<&>\"}}"
-            );
-        }
-    }
-    text
+    let blob = |package: &str, schema: &str, name: &str| {
+        format!(
+            "{{\"schema\": \"{schema}\", \"package\": \"{package}\", \"name\": \"{name}\", \"z\": 1, \"a\": \"<&>\"}}\n"
+        )
+    };
+    testing::list([("etcd", 0), ("vault", 2)], |(package, first)| {
+        let channel = json!({"schema": "olm.package", "name": package, "defaultChannel": "stable"});
+        let bundles =
+            [first, first + 1].map(|at| blob(package, "olm.bundle", &format!("{package}.v{at}")));
+        format!(
+            "{channel}\n{}{}",
+            blob(package, "olm.channel", "stable"),
+            bundles.concat()
+        )
+    })
 }
 
 /// One blob that is larger than what is compressed.
 fn large(text: &str) -> String {
-    format!(
-        "{{\"schema\": \"custom\", \"name\": \"{text}\", \"text\": \"{}\"}}",
-        text.repeat(5000)
-    )
+    json!({"schema": "custom", "name": text, "text": text.repeat(5000)}).to_string()
 }
