@@ -339,17 +339,14 @@ mod tests {
             files.add(&path, 0o644, &mut text.as_bytes()).unwrap();
         }
         let content = files.finish();
-        let read = |values, text| {
+        for (values, text, expected) in [(9, 27, 3), (8, 27, 2), (9, 26, 2)] {
             let limits = yaml::Limits {
                 values,
                 text,
                 ..yaml::Limits::default()
             };
             let objects = objects(&content, "manifests", limits, &mut Findings::default());
-            objects.items.len()
-        };
-        assert_eq!(read(9, 27), 3);
-        assert_eq!(read(8, 27), 2);
-        assert_eq!(read(9, 26), 2);
+            assert_eq!(objects.items.len(), expected, "{values} {text}");
+        }
     }
 }

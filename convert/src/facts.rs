@@ -292,7 +292,7 @@ mod tests {
     use super::*;
     use crate::report::Place;
 
-    fn property(type_: &str, value: &Value) -> Property {
+    fn property((type_, value): (&str, Value)) -> Property {
         Property {
             type_: type_.into(),
             value: RawValue::from_string(value.to_string()).unwrap(),
@@ -308,60 +308,42 @@ mod tests {
 
     #[test]
     fn every_requirement_counts() {
-        let package = |range: &str| json!({"packageName": "moon", "version": range});
-        let sun = json!({"group": "example.com", "version": "v1", "kind": "Sun"});
         let api = |kind: &str, is_api_service| Api {
             group: "example.com".into(),
             version: "v1".into(),
             kind: kind.into(),
             is_api_service,
         };
+        let gvk = |kind: &str| json!({"group": "example.com", "version": "v1", "kind": kind});
+        let dependencies = ::tests::rows![
+            "olm.package" => json!({"packageName": "moon", "version": ">=1.0.0"});
+            "olm.package" => json!({"packageName": "moon", "version": "<2.0.0"});
+            "olm.package" => json!({"packageName": "moon", "version": ">=1.0.0"});
+            "olm.label" => json!({"label": "a"});
+        ];
+        let properties = ::tests::rows![
+            "olm.gvk.required" => gvk("Sun");
+            "olm.gvk.required" => gvk("Star");
+            "olm.package.required" => json!({"packageName": "moon", "versionRange": "1.2.0 || 1.4.0"});
+            "olm.package.required" => json!({"packageName": "tide", "versionRange": "1.0.0 || 2.0.0"});
+            // What the bundle itself is.
+            "olm.package" => json!({"packageName": "sea", "version": "1.0.0"});
+            "olm.gvk" => gvk("Tide");
+        ];
         let mut facts = Facts {
             required_apis: BTreeSet::from([api("Star", true)]),
-            dependencies: vec![
-                property("olm.package", &package(">=1.0.0")),
-                property("olm.package", &package("<2.0.0")),
-                property("olm.package", &package(">=1.0.0")),
-                property("olm.label", &json!({"label": "a"})),
-            ],
-            properties: vec![
-                property("olm.gvk.required", &sun),
-                property(
-                    "olm.gvk.required",
-                    &json!({"group": "example.com", "version": "v1", "kind": "Star"}),
-                ),
-                property(
-                    "olm.package.required",
-                    &json!({"packageName": "moon", "versionRange": "1.2.0 || 1.4.0"}),
-                ),
-                property(
-                    "olm.package.required",
-                    &json!({"packageName": "tide", "versionRange": "1.0.0 || 2.0.0"}),
-                ),
-                // What the bundle itself is.
-                property(
-                    "olm.package",
-                    &json!({"packageName": "sea", "version": "1.0.0"}),
-                ),
-                property(
-                    "olm.gvk",
-                    &json!({"group": "example.com", "version": "v1", "kind": "Tide"}),
-                ),
-            ],
+            dependencies: dependencies.map(property).into(),
+            properties: properties.map(property).into(),
             ..Facts::default()
         };
         require(&mut facts);
-        assert_eq!(
-            facts.required_apis,
-            BTreeSet::from([api("Star", true), api("Sun", false)])
-        );
-        assert_eq!(
-            facts.required_packages,
-            BTreeMap::from([
-                ("moon".into(), ">=1.0.0 <2.0.0 (1.2.0 || 1.4.0)".into()),
-                ("tide".into(), "1.0.0 || 2.0.0".into()),
-            ])
-        );
+        let expected = BTreeSet::from([api("Star", true), api("Sun", false)]);
+        assert_eq!(facts.required_apis, expected);
+        let expected = ::tests::rows![
+            "moon".into() => ">=1.0.0 <2.0.0 (1.2.0 || 1.4.0)".into();
+            "tide".into() => "1.0.0 || 2.0.0".into();
+        ];
+        assert_eq!(facts.required_packages, BTreeMap::from(expected));
     }
 
     #[test]
@@ -380,8 +362,8 @@ mod tests {
             item(json!({"kind": "Pod", "spec": {"initContainers": [{"image": "f"}]}})),
             item(json!({"kind": "Etcd", "spec": pods(&["g"])})),
         ];
-        let told: Vec<_> = images(Csv::new(&csv), &others)
-            .into_iter()
+        let images = images(Csv::new(&csv), &others).into_iter();
+        let told: Vec<_> = images
             .map(|image| image.image + "=" + &image.name)
             .collect();
         assert_eq!(told, ["a=a", "a=b", "c=", "d=", "e=", "f="]);

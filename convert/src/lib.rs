@@ -42,6 +42,8 @@ mod render;
 pub mod report;
 pub mod rights;
 mod scope;
+#[cfg(test)]
+mod tests;
 pub mod upgrade;
 
 use std::collections::BTreeSet;

@@ -247,121 +247,69 @@ mod tests {
     use super::*;
 
     fn deployment() -> Value {
-        json!({
-            "metadata": {"name": "d"},
-            "spec": {"template": {
-                "metadata": {"annotations": {"kept": "own"}},
-                "spec": {
-                    "initContainers": [{"name": "i"}],
-                    "containers": [{
-                        "name": "c",
-                        "env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}],
-                        "resources": {"limits": {"cpu": "1"}},
-                    }],
-                    "tolerations": [{"key": "k"}],
-                    "nodeSelector": {"old": "yes"},
-                    "affinity": {"nodeAffinity": {"x": 1}, "podAffinity": {"y": 2}},
-                },
+        json!({"metadata": {"name": "d"}, "spec": {
+            "template": {"metadata": {"annotations": {"kept": "own"}}, "spec": {
+                "initContainers": [{"name": "i"}],
+                "containers": [{
+                    "name": "c", "env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}],
+                    "resources": {"limits": {"cpu": "1"}},
+                }],
+                "tolerations": [{"key": "k"}], "nodeSelector": {"old": "yes"},
+                "affinity": {"nodeAffinity": {"x": 1}, "podAffinity": {"y": 2}},
             }},
-        })
+        }})
     }
 
     fn applied(config: Value) -> Value {
         let mut deployment = deployment();
-        apply(
-            &DeploymentConfig::try_from(config).unwrap(),
-            &mut deployment,
-        );
+        let config = DeploymentConfig::try_from(config).unwrap();
+        apply(&config, &mut deployment);
         deployment
     }
 
     // parity: convert-20
     #[test]
     fn each_field_follows_the_subscriptions_semantics() {
-        let pod = |config| applied(config)["spec"]["template"]["spec"].take();
-        let env = pod(json!({"env": [{"name": "B", "value": "3"}, {"name": "C", "value": "4"}]}));
-        assert_eq!(
-            env["containers"][0]["env"],
-            json!([{"name": "A", "value": "1"}, {"name": "B", "value": "3"}, {"name": "C", "value": "4"}])
-        );
-        assert_eq!(
-            env["initContainers"],
-            json!([{"name": "i"}]),
-            "init containers stay as they are"
-        );
-        let tolerations = pod(json!({"tolerations": [{"key": "k"}, {"key": "l"}]}));
-        assert_eq!(
-            tolerations["tolerations"],
-            json!([{"key": "k"}, {"key": "l"}])
-        );
-        let from = json!([{"configMapRef": {"name": "m"}}]);
-        assert_eq!(
-            pod(json!({"envFrom": from}))["containers"][0]["envFrom"],
-            from
-        );
-        assert_eq!(
-            pod(json!({"nodeSelector": {"new": "yes"}}))["nodeSelector"],
-            json!({"new": "yes"})
-        );
-        let resources = json!({"requests": {"memory": "1Gi"}});
-        assert_eq!(
-            pod(json!({"resources": resources}))["containers"][0]["resources"],
-            resources
-        );
-        let volumes = pod(json!({
-            "volumes": [{"name": "v", "emptyDir": {}}],
-            "volumeMounts": [{"name": "v", "mountPath": "/v"}],
-        }));
-        assert_eq!(volumes["volumes"], json!([{"name": "v", "emptyDir": {}}]));
-        assert_eq!(
-            volumes["containers"][0]["volumeMounts"],
-            json!([{"name": "v", "mountPath": "/v"}])
-        );
-    }
-
-    #[test]
-    fn affinity_is_kept_replaced_or_removed_part_by_part() {
-        let affinity = |config| applied(config)["spec"]["template"]["spec"]["affinity"].take();
-        let pod = json!({"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "k"}]});
-        for (config, expected) in ::tests::rows![
-            json!({}) => json!({"nodeAffinity": {"x": 1}, "podAffinity": {"y": 2}});
-            json!({"affinity": {}}) => json!(null);
-            json!({"affinity": {"nodeAffinity": {}}}) => json!({"podAffinity": {"y": 2}});
-            json!({"affinity": {"podAffinity": pod}}) => json!({"nodeAffinity": {"x": 1}, "podAffinity": pod});
-            json!({"affinity": {"nodeAffinity": {}, "podAffinity": {}}}) => json!(null);
-        ] {
-            assert_eq!(affinity(config.clone()), expected, "{config}");
-        }
-    }
-
-    #[test]
-    fn existing_annotations_win() {
-        let found = applied(json!({"annotations": {"kept": "new", "more": "new"}}));
-        assert_eq!(
-            found["metadata"]["annotations"],
-            json!({"kept": "new", "more": "new"})
-        );
-        assert_eq!(
-            found["spec"]["template"]["metadata"]["annotations"],
-            json!({"kept": "own", "more": "new"})
-        );
-    }
-
-    // parity: convert-20
-    #[test]
-    fn a_proxy_is_set_unless_the_environment_speaks_of_one() {
-        let env =
-            |config| applied(config)["spec"]["template"]["spec"]["containers"][0]["env"].take();
+        let own = json!([{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]);
+        let env = json!([{"name": "B", "value": "3"}, {"name": "C", "value": "4"}]);
         let proxy = json!({"httpsProxy": "http://p", "noProxy": ".svc"});
-        let found = env(json!({"proxy": proxy}));
-        assert_eq!(
-            found[2],
-            json!({"name": "HTTPS_PROXY", "value": "http://p"})
-        );
-        assert_eq!(found[3], json!({"name": "NO_PROXY", "value": ".svc"}));
-        let found =
-            env(json!({"proxy": proxy, "env": [{"name": "HTTP_PROXY", "value": "http://q"}]}));
-        assert_eq!(found.as_array().unwrap().len(), 3);
+        let other = json!({"name": "HTTP_PROXY", "value": "http://q"});
+        let resources = json!({"requests": {"memory": "1Gi"}});
+        let from = json!([{"configMapRef": {"name": "m"}}]);
+        let volumes = json!([{"name": "v", "emptyDir": {}}]);
+        let mounts = json!([{"name": "v", "mountPath": "/v"}]);
+        let affinity =
+            json!({"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "k"}]});
+        let annotations = json!({"annotations": {"kept": "new", "more": "new"}});
+        for (config, pointer, expected) in ::tests::rows![
+            json!({"env": env}), "/spec/template/spec/containers/0/env" => json!([own[0], env[0], env[1]]);
+            json!({"env": env}), "/spec/template/spec/initContainers" => json!([{"name": "i"}]);
+            json!({"tolerations": [{"key": "k"}, {"key": "l"}]}), "/spec/template/spec/tolerations"
+                => json!([{"key": "k"}, {"key": "l"}]);
+            json!({"envFrom": from}), "/spec/template/spec/containers/0/envFrom" => from;
+            json!({"nodeSelector": {"new": "yes"}}), "/spec/template/spec/nodeSelector" => json!({"new": "yes"});
+            json!({"resources": resources}), "/spec/template/spec/containers/0/resources" => resources;
+            json!({"volumes": volumes}), "/spec/template/spec/volumes" => volumes;
+            json!({"volumeMounts": mounts}), "/spec/template/spec/containers/0/volumeMounts" => mounts;
+            // A proxy is set unless the environment has one.
+            json!({"proxy": proxy}), "/spec/template/spec/containers/0/env"
+                => json!([own[0], own[1], {"name": "HTTPS_PROXY", "value": "http://p"}, {"name": "NO_PROXY", "value": ".svc"}]);
+            json!({"proxy": proxy, "env": [other]}), "/spec/template/spec/containers/0/env" => json!([own[0], own[1], other]);
+            // Each part of the affinity is kept, replaced or removed.
+            json!({}), "/spec/template/spec/affinity" => json!({"nodeAffinity": {"x": 1}, "podAffinity": {"y": 2}});
+            json!({"affinity": {}}), "/spec/template/spec/affinity" => json!(null);
+            json!({"affinity": {"nodeAffinity": {}}}), "/spec/template/spec/affinity" => json!({"podAffinity": {"y": 2}});
+            json!({"affinity": {"podAffinity": affinity}}), "/spec/template/spec/affinity"
+                => json!({"nodeAffinity": {"x": 1}, "podAffinity": affinity});
+            json!({"affinity": {"nodeAffinity": {}, "podAffinity": {}}}), "/spec/template/spec/affinity" => json!(null);
+            // Existing annotations win.
+            annotations.clone(), "/metadata/annotations" => json!({"kept": "new", "more": "new"});
+            annotations, "/spec/template/metadata/annotations" => json!({"kept": "own", "more": "new"});
+        ] {
+            let found = applied(config.clone());
+            let found = found.pointer(pointer).unwrap_or(&Value::Null);
+            assert_eq!(*found, expected, "{config}");
+        }
     }
 
     #[test]
@@ -377,10 +325,11 @@ mod tests {
             let error = DeploymentConfig::try_from(config).unwrap_err().to_string();
             assert!(error.contains(message), "{error}");
         }
-        assert!(
-            DeploymentConfig::try_from(json!({"deploymentConfig": {"nodeSelector": {"a": "b"}}}))
-                .is_ok()
-        );
-        assert!(DeploymentConfig::try_from(Value::Null).is_ok());
+        for fine in [
+            json!({"deploymentConfig": {"nodeSelector": {"a": "b"}}}),
+            Value::Null,
+        ] {
+            assert!(DeploymentConfig::try_from(fine).is_ok());
+        }
     }
 }

@@ -374,24 +374,9 @@ mod tests {
             writeln!(text, "- type: t\n  value: [{at}.10, {at}.0, 0x{at}]").unwrap();
             writeln!(text, "- value: {at}.20").unwrap();
         }
-        let mut files = Builder::new(Limits::default());
-        files
-            .add("metadata/a.yaml", 0o644, &mut text.as_bytes())
-            .unwrap();
-        let mut document = yaml::documents(text.as_bytes()).next().unwrap().unwrap();
-        let found = Found {
-            file: "metadata/a.yaml".to_owned(),
-            key: "properties".to_owned(),
-            value: document["properties"].take(),
-        };
-        let content = files.finish();
-        let Listed {
-            entries: properties,
-            places,
-            ..
-        } = read_file(&content, "properties", &found, &mut Findings::default());
-        assert_eq!((properties.len(), places.len()), (4000, 4000));
-        for (at, property) in properties.iter().enumerate() {
+        let (listed, _) = read_text("properties", &text);
+        assert_eq!((listed.entries.len(), listed.places.len()), (4000, 4000));
+        for (at, property) in listed.entries.iter().enumerate() {
             let hex = usize::from_str_radix(&at.to_string(), 16).unwrap();
             assert_eq!(property.value.get(), format!("[{at}.10,{at}.0,{hex}]"));
         }
@@ -401,16 +386,11 @@ mod tests {
     fn paths_of_numbers_are_bounded() {
         let long = "k".repeat(200_000);
         let numbers = vec!["1"; 8000].join(",");
-        let deep = (0..400).fold(String::new(), |all, _| all + "{k: ")
-            + "["
-            + &vec!["1"; 500].join(",")
-            + "]"
-            + &"}".repeat(400);
-        for (value, is_accepted) in [
-            (format!("{{? {long} : [{numbers}]}}"), false),
-            (format!("{{? {long} : [1, 2]}}"), true),
-            (format!("[{numbers}]"), true),
-            (deep, false),
+        for (value, is_accepted) in ::tests::rows![
+            format!("{{? {long} : [{numbers}]}}") => false;
+            format!("{{? {long} : [1, 2]}}") => true;
+            format!("[{numbers}]") => true;
+            ["{k: ".repeat(400), "[".into(), vec!["1"; 500].join(","), "]".into(), "}".repeat(400)].concat() => false;
         ] {
             for key in ["properties", "dependencies"] {
                 let (listed, remedies) = read(key, &format!("{{type: a, value: {value}}}"));
@@ -423,22 +403,28 @@ mod tests {
 
     /// Reads a file with one entry.
     fn read(key: &str, entry: &str) -> (Listed, Vec<String>) {
-        let text = format!("{key}:\n- {entry}\n");
+        read_text(key, &format!("{key}:\n- {entry}\n"))
+    }
+
+    /// The properties of a file, and the remedies of the findings.
+    fn read_text(key: &str, text: &str) -> (Listed, Vec<String>) {
         let mut files = Builder::new(Limits::default());
-        files
-            .add("metadata/a.yaml", 0o644, &mut text.as_bytes())
-            .unwrap();
+        let file = "metadata/a.yaml".to_owned();
+        files.add(&file, 0o644, &mut text.as_bytes()).unwrap();
         let mut document = yaml::documents(text.as_bytes()).next().unwrap().unwrap();
-        let found = Found {
-            file: "metadata/a.yaml".to_owned(),
-            key: key.to_owned(),
-            value: document[key].take(),
-        };
+        let (key, value) = (key.to_owned(), document[key].take());
         let mut findings = Findings::default();
-        let listed = read_file(&files.finish(), key, &found, &mut findings);
-        let findings = findings.finish();
-        let remedies = (findings.iter()).filter_map(|finding| finding.remedy.clone());
-        (listed, remedies.collect())
+        let found = Found {
+            file,
+            key: key.clone(),
+            value,
+        };
+        let listed = read_file(&files.finish(), &key, &found, &mut findings);
+        let findings = findings.finish().into_iter();
+        (
+            listed,
+            findings.filter_map(|finding| finding.remedy).collect(),
+        )
     }
 
     #[test]
@@ -469,12 +455,9 @@ mod tests {
         assert_eq!(listed.entries[0].value.get(), "4.10");
         assert_eq!(listed.places[0].path.to_string(), "properties[0].VALUE");
         assert_eq!(remedies, ["write \"4.10\""]);
-        let list =
-            parse_list(r#"[{"Type": "a", "type": "b", "Value": 4.10}, {"type": "c"}]"#).unwrap();
-        let list: Vec<_> = list
-            .iter()
-            .map(|property| (&*property.type_, property.value.get()))
-            .collect();
-        assert_eq!(list, [("b", "4.10"), ("c", "null")]);
+        let list = r#"[{"Type": "a", "type": "b", "Value": 4.10}, {"type": "c"}]"#;
+        let list = parse_list(list).unwrap().into_iter();
+        let list = list.map(|property| format!("{}={}", property.type_, property.value.get()));
+        assert_eq!(list.collect::<Vec<_>>(), ["b=4.10", "c=null"]);
     }
 }

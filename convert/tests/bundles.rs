@@ -10,7 +10,6 @@
 )]
 
 mod bundles {
-    mod bindings;
     mod conversion;
     mod facts;
     mod fixture;

@@ -9,14 +9,10 @@ fn object(api_version: &str, kind: &str) -> Object {
 }
 
 fn role(rules: &Value) -> Object {
-    json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRole",
-        "metadata": {"name": "etcd"},
-        "rules": rules,
-    })
-    .try_into()
-    .unwrap()
+    let api_version = "rbac.authorization.k8s.io/v1";
+    json!({"apiVersion": api_version, "kind": "ClusterRole", "metadata": {"name": "etcd"}, "rules": rules})
+        .try_into()
+        .unwrap()
 }
 
 fn kube(minor: u64) -> KubeVersion {
@@ -25,14 +21,9 @@ fn kube(minor: u64) -> KubeVersion {
 
 /// API, the release it goes with, what takes its place.
 fn brief(removals: &Removals) -> Vec<(&str, u64, Option<&str>)> {
-    let brief = |removal: &Removal| {
-        (
-            removal.gone.api_version,
-            removal.gone.until,
-            removal.gone.instead,
-        )
-    };
-    removals.found.iter().map(brief).collect()
+    let gone = removals.found.iter().map(|removal| &removal.gone);
+    gone.map(|gone| (gone.api_version, gone.until, gone.instead))
+        .collect()
 }
 
 #[test]
@@ -43,17 +34,18 @@ fn later_removals_are_found_by_minor_version() {
         object("resource.k8s.io/v1beta1", "ResourceClaim"),
         role(&addresses),
     ];
-    let found = |running| {
-        let found = later(&objects, kube(running));
-        let brief = found
+    for (running, expected) in ::tests::rows![
+        kube(24) => &[(25, 1), (37, 1), (38, 1)][..];
+        kube(36) => &[(37, 1), (38, 1)];
+        kube(60) => &[];
+        KubeVersion::new(2, u64::MAX) => &[];
+    ] {
+        let found = later(&objects, running);
+        let found = found
             .iter()
             .map(|(version, removals)| (version.minor, removals.found.len()));
-        brief.collect::<Vec<_>>()
-    };
-    assert_eq!(found(24), [(25, 1), (37, 1), (38, 1)]);
-    assert_eq!(found(36), [(37, 1), (38, 1)]);
-    assert_eq!(found(60), []);
-    assert_eq!(later(&objects, KubeVersion::new(2, u64::MAX)), []);
+        assert_eq!(found.collect::<Vec<_>>(), expected);
+    }
 }
 
 // parity: check-18
@@ -92,21 +84,21 @@ fn objects_in_apis_that_go_are_found_between_the_releases() {
 
 #[test]
 fn roles_tell_what_may_be_used() {
-    let budgets = json!([{"apiGroups": ["policy"], "resources": ["poddisruptionbudgets/status"], "verbs": ["get"]}]);
-    let found = between([&role(&budgets)], kube(24), kube(25));
-    assert_eq!(brief(&found), [("policy/v1beta1", 25, Some("policy/v1"))]);
-    assert_eq!(
-        found.found[0].to_string(),
-        "ClusterRole etcd names the resource of PodDisruptionBudget, of which Kubernetes 1.25 does not serve policy/v1beta1 \
-         any more: make sure that the operator uses policy/v1"
-    );
-    let policies =
-        json!([{"apiGroups": ["policy"], "resources": ["podsecuritypolicies"], "verbs": ["use"]}]);
-    let found = between([&role(&policies)], kube(24), kube(25));
-    assert_eq!(
-        found.found[0].to_string(),
-        "ClusterRole etcd names the resource of PodSecurityPolicy, which Kubernetes 1.25 does not serve any more"
-    );
+    for (resource, expected) in ::tests::rows![
+        "poddisruptionbudgets/status" => "ClusterRole etcd names the resource of PodDisruptionBudget, of which Kubernetes 1.25 \
+            does not serve policy/v1beta1 any more: make sure that the operator uses policy/v1";
+        "podsecuritypolicies"
+            => "ClusterRole etcd names the resource of PodSecurityPolicy, which Kubernetes 1.25 does not serve any more";
+    ] {
+        let rules = json!([{"apiGroups": ["policy"], "resources": [resource], "verbs": ["use"]}]);
+        let found = between([&role(&rules)], kube(24), kube(25)).found;
+        assert_eq!(
+            (found.len(), found[0].to_string()),
+            (1, expected.to_owned())
+        );
+        let expected = ("policy/v1beta1", 25);
+        assert_eq!((found[0].gone.api_version, found[0].gone.until), expected);
+    }
     for rules in [
         json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]),
         json!([{"apiGroups": ["apps"], "resources": ["poddisruptionbudgets"], "verbs": ["*"]}]),
@@ -123,10 +115,8 @@ fn roles_tell_what_may_be_used() {
 #[test]
 fn what_happens_to_objects_is_said() {
     let said = |api, kind| between([&object(api, kind)], kube(24), kube(25)).found[0].to_string();
-    assert_eq!(
-        said("batch/v1beta1", "CronJob"),
-        "CronJob b/a is in batch/v1beta1, which Kubernetes 1.25 does not serve; it is applied in batch/v1 then"
-    );
+    let expected = "CronJob b/a is in batch/v1beta1, which Kubernetes 1.25 does not serve; it is applied in batch/v1 then";
+    assert_eq!(said("batch/v1beta1", "CronJob"), expected);
     assert_eq!(
         said("policy/v1beta1", "PodSecurityPolicy"),
         "PodSecurityPolicy b/a is in policy/v1beta1, which Kubernetes 1.25 does not serve, and nothing takes its place: it \
@@ -158,10 +148,8 @@ fn everything_that_is_announced_is_still_served_now() {
     for announced in ANNOUNCED {
         assert!(announced.until > KubeVersion::NEWEST.minor);
         for kind in announced.kinds {
-            assert_eq!(
-                unserved(announced.api_version, kind, KubeVersion::NEWEST),
-                None
-            );
+            let found = unserved(announced.api_version, kind, KubeVersion::NEWEST);
+            assert_eq!(found, None);
         }
     }
 }
@@ -172,13 +160,10 @@ fn hostile_roles_are_bounded() {
     let rules = json!([{"apiGroups": ["policy"], "resources": many, "verbs": ["get"]}]);
     let found = between([&role(&rules)], kube(24), kube(25));
     assert!(found.is_incomplete && found.found.is_empty());
-    let budgets: Vec<Object> = (0..2000)
-        .map(|n| {
-            json!({"apiVersion": "policy/v1beta1", "kind": "PodDisruptionBudget", "metadata": {"name": n.to_string()}})
-                .try_into()
-                .unwrap()
-        })
-        .collect();
+    let (api, kind) = ("policy/v1beta1", "PodDisruptionBudget");
+    let budget =
+        |n: u32| json!({"apiVersion": api, "kind": kind, "metadata": {"name": n.to_string()}});
+    let budgets: Vec<Object> = (0..2000).map(|n| budget(n).try_into().unwrap()).collect();
     let found = between(&budgets, kube(24), kube(25));
     assert!(found.is_incomplete);
     assert_eq!(found.found.len(), MOST);

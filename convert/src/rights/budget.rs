@@ -36,28 +36,20 @@ mod tests {
     /// What two ServiceAccounts may do that are bound to the same role.
     fn listed(rules: &Value, mut budget: Budget) -> Vec<Rights> {
         let rbac = "rbac.authorization.k8s.io/v1";
+        let selectors = vec![json!({"matchLabels": {"a": "b"}}); 20];
         let objects = [
-            json!({
-                "apiVersion": rbac, "kind": "ClusterRole", "metadata": {"name": "part", "labels": {"a": "b"}},
-                "rules": rules,
-            }),
-            json!({
-                "apiVersion": rbac, "kind": "ClusterRole", "metadata": {"name": "whole"},
-                "aggregationRule": {"clusterRoleSelectors": vec![json!({"matchLabels": {"a": "b"}}); 20]},
-            }),
+            json!({"apiVersion": rbac, "kind": "ClusterRole", "rules": rules, "metadata": {"name": "part", "labels": {"a": "b"}}}),
+            json!({"apiVersion": rbac, "kind": "ClusterRole", "metadata": {"name": "whole"},
+                "aggregationRule": {"clusterRoleSelectors": selectors}}),
             json!({
                 "apiVersion": rbac, "kind": "ClusterRoleBinding", "metadata": {"name": "a"},
-                "roleRef": {"kind": "ClusterRole", "name": "whole"},
-                "subjects": [
+                "roleRef": {"kind": "ClusterRole", "name": "whole"}, "subjects": [
                     {"kind": "ServiceAccount", "namespace": "a", "name": "a"},
                     {"kind": "ServiceAccount", "namespace": "a", "name": "b"},
                 ],
             }),
         ];
-        let objects: Vec<_> = objects
-            .into_iter()
-            .map(|object| object.try_into().unwrap())
-            .collect();
+        let objects = objects.map(|object| object.try_into().unwrap());
         rights::within(&objects, &mut budget)
     }
 
@@ -81,10 +73,8 @@ mod tests {
             steps: 2 * (20 * 2 * 2 + 10),
             ..Budget::default()
         };
-        assert_eq!(
-            brief(&listed(&rules(10), budget)),
-            [(10, false), (10, false)]
-        );
+        let expected = [(10, false), (10, false)];
+        assert_eq!(brief(&listed(&rules(10), budget)), expected);
     }
 
     #[test]
@@ -114,19 +104,15 @@ mod tests {
                 comparisons,
                 ..Budget::default()
             };
-            assert_eq!(
-                brief(&listed(&rules, budget)),
-                [(grants, false), (grants, false)]
-            );
+            let expected = [(grants, false), (grants, false)];
+            assert_eq!(brief(&listed(&rules, budget)), expected);
         }
     }
 
     #[test]
     fn thousands_of_rules_bound_thousands_of_times_take_no_time() {
         let rbac = "rbac.authorization.k8s.io/v1";
-        let role = json!({
-            "apiVersion": rbac, "kind": "ClusterRole", "metadata": {"name": "a"}, "rules": rules(3000),
-        });
+        let role = json!({"apiVersion": rbac, "kind": "ClusterRole", "metadata": {"name": "a"}, "rules": rules(3000)});
         let bindings = (0..3000).map(|n| {
             json!({
                 "apiVersion": rbac, "kind": "ClusterRoleBinding", "metadata": {"name": format!("b{n}")},
@@ -134,10 +120,8 @@ mod tests {
                 "subjects": [{"kind": "ServiceAccount", "namespace": "a", "name": format!("s{n}")}],
             })
         });
-        let objects: Vec<_> = bindings
-            .chain([role])
-            .map(|object| object.try_into().unwrap())
-            .collect();
+        let objects = bindings.chain([role]);
+        let objects: Vec<_> = objects.map(|object| object.try_into().unwrap()).collect();
         let mut budget = Budget {
             memory: 1 << 20,
             comparisons: 0,

@@ -175,21 +175,17 @@ mod tests {
 
     fn objects(role: &str, namespace: Option<&str>, rules: &Value) -> Vec<Object> {
         let prefix = if namespace.is_some() { "" } else { "Cluster" };
+        let rbac = "rbac.authorization.k8s.io/v1";
         let metadata = json!({"name": role, "namespace": namespace});
-        [
+        let objects = [
+            json!({"apiVersion": rbac, "kind": format!("{prefix}Role"), "metadata": metadata, "rules": rules}),
             json!({
-                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": format!("{prefix}Role"),
-                "metadata": metadata, "rules": rules,
-            }),
-            json!({
-                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": format!("{prefix}RoleBinding"),
-                "metadata": metadata, "roleRef": {"kind": format!("{prefix}Role"), "name": role},
+                "apiVersion": rbac, "kind": format!("{prefix}RoleBinding"), "metadata": metadata,
+                "roleRef": {"kind": format!("{prefix}Role"), "name": role},
                 "subjects": [{"kind": "ServiceAccount", "namespace": "etcd", "name": "etcd"}],
             }),
-        ]
-        .into_iter()
-        .map(|object| object.try_into().unwrap())
-        .collect()
+        ];
+        objects.map(|object| object.try_into().unwrap()).into()
     }
 
     fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> Value {
@@ -197,9 +193,8 @@ mod tests {
     }
 
     fn lines(before: &[Object], after: &[Object]) -> Vec<String> {
-        gained(before, after)
-            .map(|gained| gained.lines)
-            .unwrap_or_default()
+        let gained = gained(before, after);
+        gained.map(|gained| gained.lines).unwrap_or_default()
     }
 
     #[test]
@@ -209,9 +204,7 @@ mod tests {
         let all = rule("*", &["*"], &["*"]);
         let place = "ServiceAccount etcd/etcd, in the whole cluster";
         let line = |resources: &str, verbs: &str| {
-            format!(
-                "{place}: {{\"apiGroups\":[\"\"],\"resources\":[{resources}],\"verbs\":[{verbs}]}}"
-            )
+            format!(r#"{place}: {{"apiGroups":[""],"resources":[{resources}],"verbs":[{verbs}]}}"#)
         };
         for (before, after, expected) in ::tests::rows![
             // The name of the role does not matter.
@@ -245,19 +238,17 @@ mod tests {
                 &json!([{"nonResourceURLs": list, "verbs": ["get"]}]),
             )
         };
-        assert_eq!(lines(&urls(&["/a/*"]), &urls(&["/a/b"])), [""; 0]);
-        assert_eq!(
-            lines(&urls(&["/a"]), &urls(&["/a", "/b"])),
-            [
-                "ServiceAccount etcd/etcd, in the whole cluster: {\"nonResourceURLs\":[\"/b\"],\"verbs\":[\"get\"]}"
-            ]
-        );
-        let bound: Vec<Object> = objects("view", None, &json!([])).drain(1..).collect();
-        assert_eq!(lines(&bound, &bound), [""; 0]);
-        assert_eq!(
-            lines(&[], &bound),
-            ["ServiceAccount etcd/etcd, in the whole cluster: whatever ClusterRole view allows"]
-        );
+        let bound = || objects("view", None, &json!([])).split_off(1);
+        for (before, after, expected) in ::tests::rows![
+            urls(&["/a/*"]), urls(&["/a/b"]) => None;
+            urls(&["/a"]), urls(&["/a", "/b"]) => Some("{\"nonResourceURLs\":[\"/b\"],\"verbs\":[\"get\"]}");
+            bound(), bound() => None;
+            vec![], bound() => Some("whatever ClusterRole view allows");
+        ] {
+            let place = "ServiceAccount etcd/etcd, in the whole cluster";
+            let expected = expected.map(|expected| format!("{place}: {expected}"));
+            assert_eq!(lines(&before, &after), Vec::from_iter(expected));
+        }
     }
 
     #[test]
@@ -267,10 +258,8 @@ mod tests {
         let other = objects("c", None, &rule("", &["secrets"], &["get"]));
         let digest = |before: &[Object], after: &[Object]| gained(before, after).unwrap().digest;
         // Somebody has approved it: a change here asks for all approvals anew.
-        assert_eq!(
-            digest(&before, &after),
-            "sha256:7c60bbd5af8d98019b41b416b14eafc9ad1c13b1f3f2d081bea8226a05cbd2fb"
-        );
+        let expected = "sha256:7c60bbd5af8d98019b41b416b14eafc9ad1c13b1f3f2d081bea8226a05cbd2fb";
+        assert_eq!(digest(&before, &after), expected);
         assert_eq!(digest(&before, &after), digest(&[], &other));
         assert_ne!(digest(&before, &after), digest(&[], &after));
         assert_eq!(gained(&after, &before), None);

@@ -14,9 +14,7 @@ fn role(kind: &str, name: &str, rules: Value) -> Value {
 
 fn binding(kind: &str, role_kind: &str, role: &str) -> Value {
     json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": kind,
-        "metadata": {"name": role},
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": role},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": role_kind, "name": role},
         "subjects": [{"kind": "ServiceAccount", "namespace": "ops", "name": "operator"}],
     })
@@ -34,61 +32,57 @@ fn rule(groups: &[&str], resources: &[&str], verbs: &[&str]) -> Value {
 /// `verbs on groups:resources`, short enough for tables.
 fn short(rights: &Rights) -> Vec<String> {
     let join = |set: &BTreeSet<String>| set.iter().cloned().collect::<Vec<_>>().join(",");
-    let line = |g: &Grant| {
-        let rule = &g.rule;
-        format!(
-            "{} {}:{}{}{}",
-            join(&rule.verbs),
-            join(&rule.api_groups),
-            join(&rule.resources),
-            join(&rule.resource_names),
-            join(&rule.urls)
-        )
+    let line = |Grant { rule, .. }: &Grant| {
+        let (verbs, groups) = (join(&rule.verbs), join(&rule.api_groups));
+        let of = [&rule.resources, &rule.resource_names, &rule.urls].map(join);
+        format!("{verbs} {groups}:{}", of.concat())
     };
     rights.grants.iter().map(line).collect()
+}
+
+/// Holder, scope, grants and roles that others define, of each entry.
+fn described(values: &[Value]) -> Vec<String> {
+    let line = |rights: &Rights| {
+        let (grants, others) = (short(rights), &rights.other_roles);
+        format!("{} {:?} {grants:?} {others:?}", rights.holder, rights.scope)
+    };
+    of(&objects(values)).iter().map(line).collect()
 }
 
 #[test]
 fn rights_hold_where_the_binding_says() {
     let rules = json!([rule(&[""], &["pods"], &["get"]), {"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]);
-    for (objects_, scope, grants) in ::tests::rows![
-        vec![role("ClusterRole", "r", rules.clone()), binding("ClusterRoleBinding", "ClusterRole", "r")], Scope::Cluster
-            => &["get :/metrics", "get :pods"][..];
-        vec![role("ClusterRole", "r", rules.clone()), within("a", binding("RoleBinding", "ClusterRole", "r"))],
-            Scope::Namespace("a".into()) => &["get :pods"];
-        vec![within("a", role("Role", "r", rules.clone())), within("a", binding("RoleBinding", "Role", "r"))],
-            Scope::Namespace("a".into()) => &["get :pods"];
+    let tides = json!([rule(&["acme.io"], &["tides"], &["get"])]);
+    let mut part = role("ClusterRole", "part", tides);
+    part["metadata"]["labels"] =
+        json!({"acme.io/part": "true", "rbac.authorization.k8s.io/aggregate-to-view": "true"});
+    let mut whole = role("ClusterRole", "whole", json!([]));
+    whole["aggregationRule"] =
+        json!({"clusterRoleSelectors": [{"matchLabels": {"acme.io/part": "true"}}]});
+    for (objects, expected) in ::tests::rows![
+        vec![role("ClusterRole", "r", rules.clone()), binding("ClusterRoleBinding", "ClusterRole", "r")]
+            => &[r#"ServiceAccount ops/operator Cluster ["get :/metrics", "get :pods"] {}"#][..];
+        vec![role("ClusterRole", "r", rules.clone()), within("a", binding("RoleBinding", "ClusterRole", "r"))]
+            => &[r#"ServiceAccount ops/operator Namespace("a") ["get :pods"] {}"#];
+        vec![within("a", role("Role", "r", rules.clone())), within("a", binding("RoleBinding", "Role", "r"))]
+            => &[r#"ServiceAccount ops/operator Namespace("a") ["get :pods"] {}"#];
+        // A Role of another namespace grants nothing, and is named.
+        vec![within("a", role("Role", "r", rules)), within("b", binding("RoleBinding", "Role", "r"))]
+            => &[r#"ServiceAccount ops/operator Namespace("b") [] {"Role r"}"#];
+        vec![role("ClusterRole", "r", json!([rule(&["*"], &["*"], &["*"])]))] => &[];
+        // Roles of the cluster are named, and what some of them allow is known.
+        vec![binding("ClusterRoleBinding", "ClusterRole", "cluster-admin")]
+            => &[r#"ServiceAccount ops/operator Cluster ["* :*", "* *:*"] {"ClusterRole cluster-admin"}"#];
+        vec![binding("ClusterRoleBinding", "ClusterRole", "view")]
+            => &[r#"ServiceAccount ops/operator Cluster [] {"ClusterRole view"}"#];
+        // Aggregation works both ways.
+        vec![part, whole, binding("ClusterRoleBinding", "ClusterRole", "whole")] => &[
+            r#"ClusterRole view Cluster ["get acme.io:tides"] {}"#,
+            r#"ServiceAccount ops/operator Cluster ["get acme.io:tides"] {}"#,
+        ];
     ] {
-        let rights = of(&objects(&objects_));
-        assert_eq!(rights.len(), 1);
-        assert_eq!(rights[0].scope, scope);
-        assert_eq!(rights[0].holder.to_string(), "ServiceAccount ops/operator");
-        assert_eq!(short(&rights[0]), grants);
-        assert!(rights[0].other_roles.is_empty());
+        assert_eq!(described(&objects), expected);
     }
-}
-
-#[test]
-fn a_role_of_another_namespace_gives_nothing_and_is_named() {
-    let rules = json!([rule(&[""], &["pods"], &["get"])]);
-    let rights = of(&objects(&[
-        within("a", role("Role", "r", rules)),
-        within("b", binding("RoleBinding", "Role", "r")),
-    ]));
-    assert_eq!(rights[0].grants, []);
-    assert_eq!(rights[0].other_roles, BTreeSet::from(["Role r".to_owned()]));
-}
-
-#[test]
-fn unbound_roles_give_nothing() {
-    assert_eq!(
-        of(&objects(&[role(
-            "ClusterRole",
-            "r",
-            json!([rule(&["*"], &["*"], &["*"])])
-        )])),
-        []
-    );
 }
 
 #[test]
@@ -127,11 +121,8 @@ fn dangers_are_told() {
         rule
     };
     let rbac = "rbac.authorization.k8s.io";
-    let scc = rule(
-        &["security.openshift.io"],
-        &["securitycontextconstraints"],
-        &["use"],
-    );
+    let (group, constraints) = ("security.openshift.io", "securitycontextconstraints");
+    let scc = rule(&[group], &[constraints], &["use"]);
     for (rule, dangers) in ::tests::rows![
         rule(&[""], &["pods", "configmaps"], &["get", "list", "watch"]) => &[][..];
         rule(&[""], &["secrets"], &["create", "delete"]) => &[];
@@ -173,63 +164,11 @@ fn dangers_are_told() {
 }
 
 #[test]
-fn roles_of_the_cluster_are_named_and_known() {
-    let rights = of(&objects(&[binding(
-        "ClusterRoleBinding",
-        "ClusterRole",
-        "cluster-admin",
-    )]));
-    assert_eq!(
-        rights[0].other_roles,
-        BTreeSet::from(["ClusterRole cluster-admin".to_owned()])
-    );
-    assert_eq!(short(&rights[0]), ["* :*", "* *:*"]);
-    let rights = of(&objects(&[within(
-        "a",
-        binding("RoleBinding", "ClusterRole", "edit"),
-    )]));
-    assert!(
-        rights[0]
-            .dangers()
-            .is_superset(&[Danger::Secrets, Danger::Impersonate, Danger::Exec].into())
-    );
-    let rights = of(&objects(&[binding(
-        "ClusterRoleBinding",
-        "ClusterRole",
-        "view",
-    )]));
-    assert!(rights[0].grants.is_empty() && rights[0].other_roles.contains("ClusterRole view"));
-}
-
-#[test]
-fn aggregation_works_both_ways() {
-    let mut part = role(
-        "ClusterRole",
-        "part",
-        json!([rule(&["acme.io"], &["tides"], &["get"])]),
-    );
-    part["metadata"]["labels"] =
-        json!({"acme.io/part": "true", "rbac.authorization.k8s.io/aggregate-to-view": "true"});
-    let mut whole = role("ClusterRole", "whole", json!([]));
-    whole["aggregationRule"] =
-        json!({"clusterRoleSelectors": [{"matchLabels": {"acme.io/part": "true"}}]});
-    let rights = of(&objects(&[
-        part,
-        whole,
-        binding("ClusterRoleBinding", "ClusterRole", "whole"),
-    ]));
-    let told: Vec<_> = rights
-        .iter()
-        .map(|r| (r.holder.to_string(), short(r)))
-        .collect();
-    let tides = vec!["get acme.io:tides".to_owned()];
-    assert_eq!(
-        told,
-        [
-            ("ClusterRole view".to_owned(), tides.clone()),
-            ("ServiceAccount ops/operator".to_owned(), tides)
-        ]
-    );
+fn dangers_of_known_roles_are_known() {
+    let edit = within("a", binding("RoleBinding", "ClusterRole", "edit"));
+    let rights = of(&objects(&[edit]));
+    let dangers = BTreeSet::from([Danger::Secrets, Danger::Impersonate, Danger::Exec]);
+    assert!(rights[0].dangers().is_superset(&dangers));
 }
 
 #[test]

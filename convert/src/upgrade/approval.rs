@@ -69,35 +69,25 @@ mod tests {
 
     #[test]
     fn community_groups_end_in_a_community_domain() {
-        for (group, protected) in [
-            ("k8s.io", true),
-            ("kubernetes.io", true),
-            ("keda.k8s.io", true),
-            ("a.b.kubernetes.io", true),
-            ("myk8s.io", false),
-            ("k8s.io.example.com", false),
-            ("example.com", false),
-            ("", false),
+        for (groups, protected) in ::tests::rows![
+            &["k8s.io", "kubernetes.io", "keda.k8s.io", "a.b.kubernetes.io"][..] => true;
+            &["myk8s.io", "k8s.io.example.com", "example.com", ""] => false;
         ] {
-            assert_eq!(is_protected(group), protected, "{group}");
+            for &group in groups {
+                assert_eq!(is_protected(group), protected, "{group}");
+            }
         }
     }
 
     #[test]
     fn an_approval_is_a_url_or_an_admission() {
-        for (annotation, accepted) in [
-            ("https://github.com/kubernetes/enhancements/pull/1111", true),
-            ("unapproved", true),
-            ("unapproved, experimental", true),
-            ("", false),
-            ("yes", false),
-            ("/path", false),
-            ("https://", false),
-            ("https:///path", false),
-            ("://host", false),
-            ("https://host/a b", false),
+        for (annotations, accepted) in ::tests::rows![
+            &["https://github.com/kubernetes/enhancements/pull/1111", "unapproved", "unapproved, experimental"][..] => true;
+            &["", "yes", "/path", "https://", "https:///path", "://host", "https://host/a b"] => false;
         ] {
-            assert_eq!(is_accepted(annotation), accepted, "{annotation}");
+            for &annotation in annotations {
+                assert_eq!(is_accepted(annotation), accepted, "{annotation}");
+            }
         }
     }
 }

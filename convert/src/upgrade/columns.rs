@@ -99,29 +99,20 @@ mod tests {
         let mut columns = json!([
             {"name": "a", "type": "string", "JSONPath": ".a"},
             {"name": "b", "type": "int", "JSONPath": "b", "jsonPath": ".ignored"},
-            {"name": "c", "type": "object", "jsonPath": ".c", "priority": 1},
-            {"name": "d", "type": "date"},
-            {"name": "e", "type": "date", "JSONPath": ""},
-            {"name": "f", "type": "date", "JSONPath": 5},
-            "odd",
+            {"name": "c", "type": "object", "jsonPath": ".c", "priority": 1}, {"name": "d", "type": "date"},
+            {"name": "e", "type": "date", "JSONPath": ""}, {"name": "f", "type": "date", "JSONPath": 5}, "odd",
         ]);
         let repaired = reshape(&mut columns);
-        assert_eq!(
-            repaired,
-            Repaired {
-                mended: 3,
-                dropped: 2
-            }
-        );
-        assert_eq!(
-            columns,
-            json!([
-                {"name": "a", "type": "string", "jsonPath": ".a"},
-                {"name": "b", "type": "integer", "jsonPath": ".b"},
-                {"name": "c", "type": "string", "jsonPath": ".c", "priority": 1},
-                {"name": "f", "type": "date", "jsonPath": 5},
-                "odd",
-            ])
-        );
+        let expected = Repaired {
+            mended: 3,
+            dropped: 2,
+        };
+        assert_eq!(repaired, expected);
+        let expected = json!([
+            {"name": "a", "type": "string", "jsonPath": ".a"}, {"name": "b", "type": "integer", "jsonPath": ".b"},
+            {"name": "c", "type": "string", "jsonPath": ".c", "priority": 1},
+            {"name": "f", "type": "date", "jsonPath": 5}, "odd",
+        ]);
+        assert_eq!(columns, expected);
     }
 }

@@ -192,55 +192,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_is_listed_once_per_version() {
+    fn successors_are_served_in_time_and_lead_to_what_the_newest_release_serves() {
         let mut seen = std::collections::BTreeSet::new();
-        for api in APIS {
-            for kind in api.kinds {
-                assert!(
-                    seen.insert((api.version, *kind)),
-                    "{} {kind} is listed twice",
-                    api.version
-                );
-                assert!(
-                    api.until.is_none_or(|until| until > api.since),
-                    "{} {kind}",
-                    api.version
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn every_successor_leads_to_what_the_newest_release_serves() {
-        for api in APIS.iter().filter(|api| api.successor.is_some()) {
-            for kind in api
-                .kinds
-                .iter()
-                .filter(|kind| **kind != "PodSecurityPolicy")
-            {
+        for (api, kind) in APIS
+            .iter()
+            .flat_map(|api| api.kinds.iter().map(move |kind| (api, kind)))
+        {
+            let (name, until) = (format!("{} {kind}", api.version), api.until);
+            assert!(seen.insert((api.version, *kind)), "{name} is listed twice");
+            assert!(until.is_none_or(|until| until > api.since), "{name}");
+            let Some(successor) = api.successor else {
+                continue;
+            };
+            let next = find(successor, kind);
+            let is_in_time = until.is_none_or(|until| next.is_some_and(|next| next.since <= until));
+            assert!(is_in_time, "{name}: {successor}");
+            if *kind != "PodSecurityPolicy" {
                 let Some(Unserved::Gone { successor, .. }) =
                     unserved(api.version, kind, KubeVersion::NEWEST)
                 else {
-                    panic!("{} {kind} is still served", api.version);
+                    panic!("{name} is still served");
                 };
                 let served =
                     successor.map(|successor| unserved(successor, kind, KubeVersion::NEWEST));
-                assert_eq!(served, Some(None), "{} {kind}", api.version);
-            }
-        }
-    }
-
-    #[test]
-    fn every_successor_is_served_before_its_predecessor_goes() {
-        for api in APIS {
-            let (Some(successor), Some(until)) = (api.successor, api.until) else {
-                continue;
-            };
-            for kind in api.kinds {
-                assert!(
-                    find(successor, kind).is_some_and(|next| next.since <= until),
-                    "{successor} {kind}"
-                );
+                assert_eq!(served, Some(None), "{name}");
             }
         }
     }
@@ -268,11 +243,8 @@ mod tests {
             "", "", (1, 36) => None;
         ] {
             let target = KubeVersion::new(target.0, target.1);
-            assert_eq!(
-                unserved(api, kind, target),
-                expected,
-                "{api} {kind} {target}"
-            );
+            let found = unserved(api, kind, target);
+            assert_eq!(found, expected, "{api} {kind} {target}");
         }
     }
 }

@@ -3,6 +3,7 @@ mod kinds;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::tests::pointers;
 
 /// The object an upgrade to the newest release makes, and the changes as `Level Code path`.
 fn upgraded(object: Value) -> (Value, Vec<String>) {
@@ -11,19 +12,14 @@ fn upgraded(object: Value) -> (Value, Vec<String>) {
 
 fn upgraded_to(target: KubeVersion, mut object: Value) -> (Value, Vec<String>) {
     let mut changes = Vec::new();
-    assert_eq!(
-        upgrade(&mut object, target, &mut changes),
-        Fate::Keep,
-        "{object}"
-    );
+    let fate = upgrade(&mut object, target, &mut changes);
+    assert_eq!(fate, Fate::Keep, "{object}");
     (object, brief(&changes))
 }
 
-fn brief(changes: &[Change]) -> Vec<String> {
-    changes
-        .iter()
-        .map(|c| format!("{:?} {} {}", c.level, c.code, c.path))
-        .collect()
+pub(super) fn brief(changes: &[Change]) -> Vec<String> {
+    let brief = |change: &Change| format!("{:?} {} {}", change.level, change.code, change.path);
+    changes.iter().map(brief).collect()
 }
 
 const MOVED: &str = "Change UpgradedAPI apiVersion";
@@ -58,52 +54,33 @@ fn growth_covers_what_an_upgrade_adds() {
         let properties: Value = (0..50).map(|at| (at.to_string(), schema.clone())).collect();
         definition(json!({"properties": properties}))
     };
-    let of = |api: &str, kind: &str, more: Value| {
-        let mut object = json!({"apiVersion": api, "kind": kind});
-        object
-            .as_object_mut()
-            .unwrap()
-            .extend(more.as_object().unwrap().clone());
+    let many = |item: Value| vec![item; 50];
+    let paths = |path: Value| json!({"spec": {"rules": [{"http": {"paths": many(path)}}]}});
+    let backend = json!({"backend": {"serviceName": "a", "servicePort": 1}});
+    let metric = json!({"type": "Resource", "resource": {"targetAverageValue": 1}});
+    let of = |api: &str, kind: &str, mut object: Value| {
+        object["apiVersion"] = api.into();
+        object["kind"] = kind.into();
         object
     };
-    let many = |item: Value| vec![item; 50];
     for object in [
         definition(json!({})),
         properties(json!({})),
         properties(json!({"type": "array"})),
         properties(json!({"anyOf": many(json!({"properties": {"a": {}, "b": {"items": {}}}}))})),
         properties(json!({"oneOf": [{"type": "string"}, {"type": "integer"}], "not": {}})),
-        of(
-            "extensions/v1beta1",
-            "Ingress",
-            json!({"spec": {"rules": [{"http": {"paths": many(json!({"backend": {"serviceName": "a", "servicePort": 1}}))}}]}}),
-        ),
-        of(
-            "extensions/v1beta1",
-            "Ingress",
-            json!({"spec": {"rules": [{"http": {"paths": many(json!({}))}}]}}),
-        ),
-        of(
-            "autoscaling/v2beta1",
-            "HorizontalPodAutoscaler",
-            json!({"spec": {"metrics": many(json!({"type": "Resource", "resource": {"targetAverageValue": 1}}))}}),
-        ),
-        of(
-            "admissionregistration.k8s.io/v1beta1",
-            "ValidatingWebhookConfiguration",
-            json!({"webhooks": many(json!({}))}),
-        ),
-        of(
-            "discovery.k8s.io/v1beta1",
-            "EndpointSlice",
-            json!({"endpoints": many(json!({"topology": {"a": "b"}}))}),
-        ),
-        of(
-            "apps/v1beta1",
-            "Deployment",
-            json!({"spec": {"template": {"metadata": {"labels": {"a": "b"}}}}}),
-        ),
-    ] {
+    ]
+    .into_iter()
+    .chain(::tests::rows![
+        "extensions/v1beta1", "Ingress" => paths(backend);
+        "extensions/v1beta1", "Ingress" => paths(json!({}));
+        "autoscaling/v2beta1", "HorizontalPodAutoscaler" => json!({"spec": {"metrics": many(metric)}});
+        "admissionregistration.k8s.io/v1beta1", "ValidatingWebhookConfiguration" => json!({"webhooks": many(json!({}))});
+        "discovery.k8s.io/v1beta1", "EndpointSlice" => json!({"endpoints": many(json!({"topology": {"a": "b"}}))});
+        "apps/v1beta1", "Deployment" => json!({"spec": {"template": {"metadata": {"labels": {"a": "b"}}}}});
+    ]
+    .map(|(api, kind, object)| of(api, kind, object)))
+    {
         let (before, bound) = (yaml::memory(&object), growth(&object));
         let (after, _) = upgraded(object.clone());
         let added = yaml::memory(&after).saturating_sub(before);
@@ -130,11 +107,8 @@ fn most_kinds_only_change_their_version() {
         "apps/v1beta2", "DaemonSet" => "apps/v1";
     ] {
         let object = |api: &str| json!({"apiVersion": api, "kind": kind, "metadata": {"name": "a"}, "spec": {"x": null}});
-        assert_eq!(
-            upgraded(object(from)),
-            (object(to), vec![MOVED.to_owned()]),
-            "{from} {kind}"
-        );
+        let expected = (object(to), vec![MOVED.to_owned()]);
+        assert_eq!(upgraded(object(from)), expected, "{from} {kind}");
     }
 }
 
@@ -143,28 +117,24 @@ fn what_has_no_successor_is_dropped_or_told() {
     let mut changes = Vec::new();
     for api in ["policy/v1beta1", "extensions/v1beta1"] {
         let mut policy = json!({"apiVersion": api, "kind": "PodSecurityPolicy"});
-        assert_eq!(
-            upgrade(&mut policy, KubeVersion::NEWEST, &mut changes),
-            Fate::Drop
-        );
+        let found = upgrade(&mut policy, KubeVersion::NEWEST, &mut changes);
+        assert_eq!(found, Fate::Drop);
     }
     assert_eq!(brief(&changes), ["Warning DroppedAPI apiVersion"; 2]);
     let event = json!({"apiVersion": "events.k8s.io/v1beta1", "kind": "Event"});
-    assert_eq!(
-        upgraded(event.clone()),
-        (event, vec!["Warning UnservedAPI apiVersion".into()])
-    );
+    let expected = (event.clone(), vec!["Warning UnservedAPI apiVersion".into()]);
+    assert_eq!(upgraded(event), expected);
 }
 
 #[test]
 fn what_the_target_does_not_know_yet_is_told() {
     let object =
         json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "spec": {"selector": {}}});
-    let told = vec!["Warning UnservedAPI apiVersion".into()];
-    assert_eq!(
-        upgraded_to(KubeVersion::new(1, 20), object.clone()),
-        (object, told)
+    let expected = (
+        object.clone(),
+        vec!["Warning UnservedAPI apiVersion".into()],
     );
+    assert_eq!(upgraded_to(KubeVersion::new(1, 20), object), expected);
 }
 
 #[test]
@@ -182,32 +152,17 @@ fn community_definitions_get_the_annotation() {
         }));
         let told = changes.contains(&"Change UpgradedAPI spec.group".to_owned());
         let annotation = object["metadata"]["annotations"]["api-approved.kubernetes.io"].as_str();
-        assert_eq!(
-            (told, annotation.is_some()),
-            (changed, true),
-            "{annotations}"
-        );
-        assert_eq!(
-            annotation.is_some_and(|text| text.starts_with("unapproved, ")),
-            changed,
-            "{annotations}"
-        );
+        let expected = (changed, true);
+        assert_eq!((told, annotation.is_some()), expected, "{annotations}");
+        let is_new = annotation.is_some_and(|text| text.starts_with("unapproved, "));
+        assert_eq!(is_new, changed, "{annotations}");
     }
 }
 
 /// Every value replaced, one at a time, by values of every other type: nothing panics, whatever becomes of it.
 #[test]
 fn hostile_shapes_do_no_harm() {
-    let odd = [
-        json!(null),
-        json!(true),
-        json!(-1.5),
-        json!("x"),
-        json!([]),
-        json!([[{}]]),
-        json!({}),
-        json!({"a": {"": 1}}),
-    ];
+    let odd = json!([null, true, -1.5, "x", [], [[{}]], {}, {"a": {"": 1}}]);
     let webhooks = json!([{"name": "a", "sideEffects": "x", "admissionReviewVersions": ["v1"]}]);
     let node = json!({
         "type": "object", "properties": {"metadata": {"properties": {"name": {"type": "string"}}}, "a": {
@@ -223,10 +178,9 @@ fn hostile_shapes_do_no_harm() {
             "validation": {"openAPIV3Schema": node}, "conversion": {"strategy": "Webhook", "conversionReviewVersions": ["v1"]},
             "subresources": {"status": {}}, "additionalPrinterColumns": [{"name": "a", "type": "string", "JSONPath": ".a"}],
         }});
-        "networking.k8s.io/v1beta1", "Ingress" => json!({"spec": {
-            "backend": {"serviceName": "a", "servicePort": 1},
-            "rules": [{"http": {"paths": [{"backend": {"serviceName": "a", "servicePort": "x"}}]}}],
-        }});
+        "networking.k8s.io/v1beta1", "Ingress" => json!({"spec": {"backend": {"serviceName": "a", "servicePort": 1}, "rules": [{
+            "http": {"paths": [{"backend": {"serviceName": "a", "servicePort": "x"}}]},
+        }]}});
         "policy/v1beta1", "PodDisruptionBudget" => json!({"spec": {"selector": {"matchLabels": {}}}});
         "extensions/v1beta1", "Deployment"
             => json!({"spec": {"template": {"metadata": {"labels": {"a": "b"}}}, "strategy": {"type": "", "rollingUpdate": {}}}});
@@ -242,10 +196,8 @@ fn hostile_shapes_do_no_harm() {
         whole["apiVersion"] = api.into();
         whole["kind"] = kind.into();
         whole["metadata"] = json!({"name": "a", "annotations": {"a": "b"}});
-        let mut pointers = Vec::new();
-        visit(&whole, &mut String::new(), &mut pointers);
-        for pointer in &pointers {
-            for value in &odd {
+        for pointer in &pointers(&whole) {
+            for value in odd.as_array().unwrap() {
                 let mut object = whole.clone();
                 *object.pointer_mut(pointer).unwrap() = value.clone();
                 let mut changes = Vec::new();
@@ -253,28 +205,5 @@ fn hostile_shapes_do_no_harm() {
                 assert!(changes.len() < 40, "{pointer} {value}: {changes:?}");
             }
         }
-    }
-}
-
-fn visit(value: &Value, at: &mut String, all: &mut Vec<String>) {
-    all.push(at.clone());
-    let length = at.len();
-    let children: Vec<(String, &Value)> = match value {
-        Value::Object(fields) => fields
-            .iter()
-            .map(|(key, child)| (key.clone(), child))
-            .collect(),
-        Value::Array(list) => list
-            .iter()
-            .enumerate()
-            .map(|(index, child)| (index.to_string(), child))
-            .collect(),
-        _ => Vec::new(),
-    };
-    for (step, child) in children {
-        at.push('/');
-        at.push_str(&step);
-        visit(child, at, all);
-        at.truncate(length);
     }
 }

@@ -1,54 +1,49 @@
 //! What a good bundle becomes.
 
-use convert::{Code, Level, Options, overlay::DeploymentConfig};
+use convert::{Level, Options, overlay::DeploymentConfig};
 use manifests::yaml;
 use serde_json::{Value, json};
 
-use super::fixture::{ANNOTATIONS, Bundle, CRD, CSV, REMOVED, findings, names, object};
+use super::fixture::{
+    ANNOTATIONS, Bundle, CRD, CSV, DEPLOYMENTS, REMOVED, extra, findings, names, names_of, object,
+    objects, template,
+};
 
 /// These names are in clusters: a change here orphans what was installed.
 #[test]
 fn objects_come_in_the_order_in_which_they_can_be_applied() {
-    assert_eq!(
-        names(&Bundle::good().convert()),
-        [
-            "Namespace tide-system",
-            "CustomResourceDefinition tides.sea.example.com",
-            "ServiceAccount tide-system/tide",
-            "ClusterRole tide.v1.4.0-tide-4au2us5cyf7i3",
-            "ClusterRole tide.v1.4.0-tide-h1xcshjx854m2",
-            "ClusterRoleBinding tide.v1.4.0-tide-4au2us5cyf7i3",
-            "ClusterRoleBinding tide.v1.4.0-tide-h1xcshjx854m2",
-            "Deployment tide-system/tide-operator",
-        ]
-    );
+    let expected = [
+        "Namespace tide-system",
+        "CustomResourceDefinition tides.sea.example.com",
+        "ServiceAccount tide-system/tide",
+        "ClusterRole tide.v1.4.0-tide-4au2us5cyf7i3",
+        "ClusterRole tide.v1.4.0-tide-h1xcshjx854m2",
+        "ClusterRoleBinding tide.v1.4.0-tide-4au2us5cyf7i3",
+        "ClusterRoleBinding tide.v1.4.0-tide-h1xcshjx854m2",
+        "Deployment tide-system/tide-operator",
+    ];
+    assert_eq!(names(&Bundle::good().convert()), expected);
 }
 
 // parity: convert-9
 #[test]
 fn the_same_bundle_gives_the_same_bytes_whatever_its_files_are_called() {
     let text = |bundle: &Bundle| {
-        let objects = bundle.convert().objects.unwrap();
-        objects
-            .iter()
-            .map(|object| yaml::to_string(object).unwrap())
-            .collect::<String>()
+        let conversion = bundle.convert();
+        let texts = objects(&conversion).iter().map(yaml::to_string);
+        texts.map(Result::unwrap).collect::<String>()
     };
-    let good = Bundle::good();
-    let renamed = Bundle::good()
-        .file(CSV, REMOVED)
-        .file(CRD, REMOVED)
-        .file("manifests/0.yaml", good.crd.to_string())
-        .file("manifests/1.json", good.csv.to_string());
-    let list = Bundle::good().file(CSV, REMOVED).file(
-        CRD,
-        json!({"apiVersion": "v1", "kind": "List", "items": [good.csv, good.crd]}).to_string(),
-    );
-    let one_file = Bundle::good()
-        .file(CRD, REMOVED)
-        .file(CSV, format!("---\n{}\n---\n{}\n", good.csv, good.crd));
-    for other in [&good, &renamed, &list, &one_file] {
-        assert_eq!(text(&good), text(other));
+    let Bundle { csv, crd, .. } = Bundle::good();
+    let removed = || Bundle::good().file(CSV, REMOVED).file(CRD, REMOVED);
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": [csv, crd]});
+    for other in [
+        removed()
+            .file("manifests/0.yaml", &crd)
+            .file("manifests/1.json", &csv),
+        removed().file(CRD, list),
+        removed().file(CSV, format!("---\n{csv}\n---\n{crd}\n")),
+    ] {
+        assert_eq!(text(&Bundle::good()), text(&other));
     }
 }
 
@@ -59,82 +54,47 @@ fn a_deployment_gets_what_olm_gives_it() {
     assert_eq!(
         *object(&conversion, "Deployment", "tide-operator"),
         json!({
-            "apiVersion": "apps/v1",
-            "kind": "Deployment",
+            "apiVersion": "apps/v1", "kind": "Deployment",
             "metadata": {"name": "tide-operator", "namespace": "tide-system", "labels": {"part": "operator"}},
             "spec": {
-                "replicas": 1,
-                "revisionHistoryLimit": 1,
-                "selector": {"matchLabels": {"app": "tide"}},
+                "replicas": 1, "revisionHistoryLimit": 1, "selector": {"matchLabels": {"app": "tide"}},
                 "template": {
-                    "metadata": {
-                        "labels": {"app": "tide"},
-                        "annotations": {
-                            "alm-examples": "[]",
-                            "support": "own",
-                            "olm.targetNamespaces": "",
-                        },
-                    },
-                    "spec": {
-                        "serviceAccountName": "tide",
-                        "containers": [{
-                            "name": "manager",
-                            "image": "quay.io/example/tide:v1.4.0",
-                            "env": [{"name": "EMPTY"}],
-                            "resources": {"requests": {"cpu": "1"}},
-                        }],
-                    },
+                    "metadata": {"labels": {"app": "tide"}, "annotations": {
+                        "alm-examples": "[]", "support": "own", "olm.targetNamespaces": "",
+                    }},
+                    "spec": {"serviceAccountName": "tide", "containers": [{
+                        "name": "manager", "image": "quay.io/example/tide:v1.4.0", "env": [{"name": "EMPTY"}],
+                        "resources": {"requests": {"cpu": "1"}},
+                    }]},
                 },
             },
         })
     );
 }
 
-// parity: convert-4
-#[test]
-fn pods_that_read_the_operators_namespace_get_it() {
-    let env = json!([{"name": "OPERATOR_NAMESPACE",
-        "valueFrom": {"fieldRef": {"fieldPath": "metadata.annotations['olm.operatorNamespace']"}}}]);
-    let bundle = Bundle::good().csv(
-        "/spec/install/spec/deployments/0/spec/template/spec/containers/0/env",
-        env,
-    );
-    let conversion = bundle.convert();
-    let annotations = &object(&conversion, "Deployment", "tide-operator")["spec"]["template"]["metadata"]
-        ["annotations"];
-    assert_eq!(annotations["olm.operatorNamespace"], "tide-system");
-}
-
-// parity: convert-5
+// parity: convert-4, convert-5
 #[test]
 fn namespaces_of_the_installation_win_over_annotations() {
     let stale = |bundle: Bundle| {
         let annotations = json!({"olm.operatorNamespace": "stale", "olm.targetNamespaces": "stale", "support": "yes"});
         bundle.csv("/metadata/annotations", annotations)
     };
+    let with = |field: &str, value| {
+        Bundle::good().csv(&format!("{DEPLOYMENTS}/0/spec/template/{field}"), value)
+    };
     let env = json!([{"name": "OPERATOR_NAMESPACE",
         "valueFrom": {"fieldRef": {"fieldPath": "metadata.annotations['olm.operatorNamespace']"}}}]);
-    let pod = "/spec/install/spec/deployments/0/spec/template";
-    let reader = Bundle::good().csv(&format!("{pod}/spec/containers/0/env"), env);
-    let template = Bundle::good().csv(
-        &format!("{pod}/metadata/annotations"),
-        json!({"olm.operatorNamespace": "own", "olm.targetNamespaces": "own"}),
-    );
-    for (bundle, expected) in [
-        (stale(Bundle::good()), None),
-        (stale(reader), Some("tide-system")),
-        (stale(template), Some("tide-system")),
+    let own = json!({"olm.operatorNamespace": "own", "olm.targetNamespaces": "own"});
+    for (bundle, expected) in tests::rows![
+        stale(Bundle::good()) => None;
+        with("spec/containers/0/env", env.clone()) => Some("tide-system");
+        stale(with("spec/containers/0/env", env)) => Some("tide-system");
+        stale(with("metadata/annotations", own)) => Some("tide-system");
     ] {
         let conversion = bundle.convert();
-        let deployment = object(&conversion, "Deployment", "tide-operator");
-        let annotations = &deployment["spec"]["template"]["metadata"]["annotations"];
+        let annotations = &template(&conversion)["metadata"]["annotations"];
         assert_eq!(annotations["olm.targetNamespaces"], "");
-        assert_eq!(
-            annotations
-                .get("olm.operatorNamespace")
-                .and_then(Value::as_str),
-            expected
-        );
+        assert_eq!(annotations["olm.operatorNamespace"].as_str(), expected);
         assert!(annotations.get("support").is_some(), "{annotations}");
     }
 }
@@ -143,42 +103,28 @@ fn namespaces_of_the_installation_win_over_annotations() {
 #[test]
 fn permissions_become_cluster_wide_and_may_look_at_namespaces() {
     let conversion = Bundle::good().convert();
-    let rules: Vec<&Value> = conversion
-        .objects
-        .as_ref()
-        .unwrap()
-        .iter()
-        .filter(|object| object.kind() == "ClusterRole")
-        .map(|object| &object.value()["rules"])
-        .collect();
-    let namespaces =
-        json!({"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get", "list", "watch"]});
-    let promoted =
-        json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}, namespaces]);
+    let roles = objects(&conversion).iter();
+    let roles = roles.filter(|object| object.kind() == "ClusterRole");
+    let rules: Vec<&Value> = roles.map(|object| &object.value()["rules"]).collect();
+    let promoted = json!([
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]},
+        {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get", "list", "watch"]},
+    ]);
     let native =
         json!([{"apiGroups": ["sea.example.com"], "resources": ["tides"], "verbs": ["*"]}]);
-    assert!(
-        rules.contains(&&promoted) && rules.contains(&&native) && rules.len() == 2,
-        "{rules:?}"
-    );
-    assert_eq!(
-        findings(&conversion, Level::Change)
-            .iter()
-            .filter(|finding| finding.0 == Code::Permissions)
-            .count(),
-        1,
-        "only the promoted one changed"
-    );
+    let are_there = rules.contains(&&promoted) && rules.contains(&&native);
+    assert!(are_there && rules.len() == 2, "{rules:?}");
+    let changes = findings(&conversion, Level::Change).into_iter();
+    let changes = changes.filter(|change| change.starts_with("Permissions "));
+    assert_eq!(changes.count(), 1, "only the promoted one changed");
 }
 
 // parity: convert-11
 #[test]
 fn identical_permissions_become_one() {
     let entry = Bundle::good().csv["spec"]["install"]["spec"]["clusterPermissions"][0].clone();
-    let bundle = Bundle::good().csv(
-        "/spec/install/spec/clusterPermissions",
-        json!([entry, entry]),
-    );
+    let pointer = "/spec/install/spec/clusterPermissions";
+    let bundle = Bundle::good().csv(pointer, json!([entry, entry]));
     assert_eq!(names(&bundle.convert()), names(&Bundle::good().convert()));
 }
 
@@ -186,17 +132,9 @@ fn identical_permissions_become_one() {
 #[test]
 fn two_packages_with_the_same_rules_do_not_share_names() {
     let other = Bundle::good().csv("/metadata/name", json!("tide-pro.v1.4.0"));
-    let roles = |bundle: &Bundle| {
-        names(&bundle.convert())
-            .into_iter()
-            .filter(|n| n.starts_with("ClusterRole "))
-            .collect::<Vec<_>>()
-    };
-    assert!(
-        roles(&Bundle::good())
-            .iter()
-            .all(|name| !roles(&other).contains(name))
-    );
+    let [good, other] =
+        [&Bundle::good(), &other].map(|bundle| names_of(&bundle.convert(), "ClusterRole "));
+    assert!(!good.is_empty() && good.iter().all(|name| !other.contains(name)));
 }
 
 // parity: convert-16
@@ -204,220 +142,158 @@ fn two_packages_with_the_same_rules_do_not_share_names() {
 fn accounts_are_made_for_whoever_uses_one_and_shipped_ones_stay() {
     let shipped = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "tide"},
         "imagePullSecrets": [{"name": "pull"}]});
-    let bundle = Bundle::good()
-        .csv(
-            "/spec/install/spec/deployments/0/spec/template/spec/serviceAccountName",
-            json!("runner"),
-        )
+    let account = format!("{DEPLOYMENTS}/0/spec/template/spec/serviceAccountName");
+    let conversion = extra(&shipped)
+        .csv(&account, json!("runner"))
         .csv(
             "/spec/install/spec/clusterPermissions/0/serviceAccountName",
             json!(""),
         )
-        .file("manifests/account.yaml", shipped.to_string());
-    let conversion = bundle.convert();
-    let accounts: Vec<_> = names(&conversion)
-        .into_iter()
-        .filter(|name| name.starts_with("ServiceAccount"))
-        .collect();
-    assert_eq!(
-        accounts,
-        [
-            "ServiceAccount tide-system/runner",
-            "ServiceAccount tide-system/tide"
-        ]
-    );
-    assert_eq!(
-        object(&conversion, "ServiceAccount", "tide")["imagePullSecrets"],
-        json!([{"name": "pull"}])
-    );
-    let subjects: Vec<_> = conversion
-        .objects
-        .as_ref()
-        .unwrap()
-        .iter()
-        .filter(|object| object.kind() == "ClusterRoleBinding")
-        .map(|object| object.value()["subjects"][0]["name"].as_str().unwrap())
-        .collect();
-    assert!(
-        subjects.contains(&"default"),
-        "an empty name is the default account: {subjects:?}"
-    );
+        .convert();
+    let expected =
+        ["tide-system/runner", "tide-system/tide"].map(|name| format!("ServiceAccount {name}"));
+    assert_eq!(names_of(&conversion, "ServiceAccount"), expected);
+    let kept = object(&conversion, "ServiceAccount", "tide");
+    assert_eq!(kept["imagePullSecrets"], shipped["imagePullSecrets"]);
+    let bindings = objects(&conversion).iter();
+    let mut bindings = bindings.filter(|object| object.kind() == "ClusterRoleBinding");
+    // An empty name is the default account.
+    assert!(bindings.any(|binding| binding.value()["subjects"][0]["name"] == "default"));
 }
 
 // parity: check-5
 #[test]
 fn the_manifests_folder_is_the_annotated_one() {
     let good = Bundle::good();
-    let moved = |annotation: &str| {
-        Bundle::good()
-            .file(CSV, REMOVED)
-            .file(CRD, REMOVED)
-            .file("deploy/olm/csv.yaml", good.csv.to_string())
-            .file("deploy/olm/crd.yaml", good.crd.to_string())
-            .with(|bundle| {
-                let text =
-                    bundle.files[ANNOTATIONS].replace("manifests.v1: manifests/", annotation);
-                bundle.files.insert(ANNOTATIONS.into(), text);
-            })
+    let moved = Bundle::good()
+        .file(CSV, REMOVED)
+        .file(CRD, REMOVED)
+        .file("deploy/olm/csv.yaml", &good.csv)
+        .file("deploy/olm/crd.yaml", &good.crd);
+    let named = |bundle: &Bundle, folder: &str| {
+        let annotations = &good.files[ANNOTATIONS];
+        let text = annotations.replace("v1: manifests/", &format!("v1: {folder}"));
+        bundle.clone().file(ANNOTATIONS, text).convert()
     };
-    assert_eq!(
-        names(&moved("manifests.v1: deploy/olm/").convert()),
-        names(&good.convert())
-    );
-    assert_eq!(
-        names(&moved("manifests.v1: /deploy//olm").convert()),
-        names(&good.convert())
-    );
-    for outside in ["manifests.v1: ../deploy", "manifests.v1: deploy/../../x"] {
-        let conversion = moved(outside).convert();
-        let errors = findings(&conversion, Level::Error);
-        assert!(
-            errors
-                .iter()
-                .any(|finding| finding.0 == Code::BundleAnnotation),
-            "{outside}: {errors:?}"
-        );
+    for (bundle, folders) in tests::rows![
+        &moved => &["deploy/olm/", "/deploy//olm"][..];
+        // What names no directory has no effect.
+        &good => &["nowhere/", ".", "/", "./"];
+    ] {
+        for folder in folders {
+            let found = names(&named(bundle, folder));
+            assert_eq!(found, names(&good.convert()), "{folder}");
+        }
     }
-    for useless in ["nowhere/", ".", "/", "./"] {
-        let bundle = Bundle::good().with(|bundle| {
-            let text = bundle.files[ANNOTATIONS].replace(
-                "manifests.v1: manifests/",
-                &format!("manifests.v1: {useless}"),
-            );
-            bundle.files.insert(ANNOTATIONS.into(), text);
-        });
-        assert_eq!(
-            names(&bundle.convert()),
-            names(&good.convert()),
-            "{useless}"
-        );
+    for outside in ["../deploy", "deploy/../../x"] {
+        let errors = findings(&named(&moved, outside), Level::Error);
+        let is_reported = errors
+            .iter()
+            .any(|error| error.starts_with("BundleAnnotation "));
+        assert!(is_reported, "{outside}: {errors:?}");
     }
+}
+
+fn config(config: Value) -> DeploymentConfig {
+    DeploymentConfig::try_from(config).unwrap()
 }
 
 // parity: convert-20
 #[test]
 fn a_deployment_config_changes_every_deployment() {
     let options = Options {
-        deployment_config: Some(
-            DeploymentConfig::try_from(json!({"nodeSelector": {"disk": "ssd"}})).unwrap(),
-        ),
+        deployment_config: Some(config(json!({"nodeSelector": {"disk": "ssd"}}))),
         ..Options::default()
     };
     let conversion = Bundle::good().convert_with(&options);
-    let deployment = object(&conversion, "Deployment", "tide-operator");
-    assert_eq!(
-        deployment["spec"]["template"]["spec"]["nodeSelector"],
-        json!({"disk": "ssd"})
-    );
+    let selector = &template(&conversion)["spec"]["nodeSelector"];
+    assert_eq!(*selector, json!({"disk": "ssd"}));
 }
 
 // parity: platform-21, convert-18
 #[test]
 fn an_operator_is_given_its_condition_where_there_are_such_objects() {
-    let has = |conversion: &convert::Conversion| {
-        let objects = conversion.objects.as_ref().unwrap().iter();
-        let kinds = objects.map(manifests::object::Object::kind);
-        kinds
-            .filter(|kind| ["OperatorCondition", "Role", "RoleBinding"].contains(kind))
-            .count()
+    let of_kind = |conversion: &convert::Conversion, kind: &str| {
+        let objects = objects(conversion).iter();
+        let mut found = objects.filter(|object| object.kind() == kind);
+        let only = found.next().map(|object| object.value().clone());
+        assert!(found.next().is_none(), "{kind}");
+        only
     };
-    let without = Bundle::good().convert();
-    assert_eq!(has(&without), 0);
+    let of = |bundle: Bundle, options: &Options| {
+        let conversion = bundle.convert_with(options);
+        ["OperatorCondition", "Role", "RoleBinding"].map(|kind| of_kind(&conversion, kind))
+    };
+    assert_eq!(of(Bundle::good(), &Options::default()), [None, None, None]);
+    // The name that is not the operator's would be written to in vain.
+    let env = json!({"env": [{"name": "OPERATOR_CONDITION_NAME", "value": "other"}]});
     let options = Options {
         operator_condition: true,
-        // The name that is not the operator's would be written to in vain.
-        deployment_config: Some(
-            DeploymentConfig::try_from(
-                json!({"env": [{"name": "OPERATOR_CONDITION_NAME", "value": "other"}]}),
-            )
-            .unwrap(),
-        ),
+        deployment_config: Some(config(env)),
         ..Options::default()
     };
-    let conversion = Bundle::good().convert_with(&options);
-    assert_eq!(has(&conversion), 3);
-    let condition = object(&conversion, "OperatorCondition", "tide.v1.4.0");
+    let [condition, role, binding] = of(Bundle::good(), &options).map(Option::unwrap);
     let namespace = &condition["metadata"]["namespace"];
+    assert_eq!(condition["metadata"]["name"], "tide.v1.4.0");
     assert_eq!(condition["apiVersion"], "operators.coreos.com/v2");
-    let of_kind = |kind: &str| {
-        let objects = conversion.objects.as_ref().unwrap();
-        let found = objects.iter().find(|object| object.kind() == kind);
-        found.unwrap().value()
-    };
-    let (role, binding) = (of_kind("Role"), of_kind("RoleBinding"));
     assert_eq!(role["rules"][0]["resourceNames"], json!(["tide.v1.4.0"]));
     assert_eq!(&role["metadata"]["namespace"], namespace);
     assert_eq!(binding["roleRef"]["name"], role["metadata"]["name"]);
-    assert_eq!(
-        binding["subjects"],
-        json!([{"kind": "ServiceAccount", "name": "tide", "namespace": namespace}])
-    );
-    let deployment = object(&conversion, "Deployment", "tide-operator");
-    assert_eq!(
-        deployment["spec"]["template"]["spec"]["containers"][0]["env"],
-        json!([{"name": "EMPTY"}, {"name": "OPERATOR_CONDITION_NAME", "value": "tide.v1.4.0"}])
-    );
-
-    // Nobody would write it.
-    let conversion = Bundle::good()
-        .csv("/spec/install/spec/deployments", json!([]))
-        .convert_with(&options);
-    assert_eq!(has(&conversion), 0);
+    let expected = json!([{"kind": "ServiceAccount", "name": "tide", "namespace": namespace}]);
+    assert_eq!(binding["subjects"], expected);
+    let conversion = Bundle::good().convert_with(&options);
+    let env = &template(&conversion)["spec"]["containers"][0]["env"];
+    let expected =
+        json!([{"name": "EMPTY"}, {"name": "OPERATOR_CONDITION_NAME", "value": "tide.v1.4.0"}]);
+    assert_eq!(*env, expected);
+    // Without a Deployment, no operator would write the condition.
+    let idle = Bundle::good().csv(DEPLOYMENTS, json!([]));
+    assert_eq!(of(idle, &options), [None, None, None]);
 }
 
 #[test]
 fn what_an_apiserver_refuses_in_a_deployment_is_told() {
-    let template = "/spec/install/spec/deployments/0/spec/template/spec";
     let twice = json!([{"name": "A"}, {"name": "A"}]);
-    for (pointer, value, path) in tests::rows![
-        format!("{template}/containers"), json!([]) => "template.spec";
-        format!("{template}/containers/0/env"), twice.clone() => "template.spec.containers[0].env[1]";
-        format!("{template}/volumes"), twice => "template.spec.volumes[1]";
-        format!("{template}/initContainers"), json!([{"name": "manager"}]) => "template.spec.containers[0]";
-        "/spec/install/spec/deployments/0/spec/selector".into(), json!({}) => "";
-        "/spec/install/spec/deployments/0/spec/selector/matchLabels".into(), json!({"other": "x"}) => "selector";
+    for (field, value, path) in tests::rows![
+        "template/spec/containers", json!([]) => ".template.spec";
+        "template/spec/containers/0/env", twice.clone() => ".template.spec.containers[0].env[1]";
+        "template/spec/volumes", twice => ".template.spec.volumes[1]";
+        "template/spec/initContainers", json!([{"name": "manager"}]) => ".template.spec.containers[0]";
+        "selector", json!({}) => "";
+        "selector/matchLabels", json!({"other": "x"}) => ".selector";
     ] {
-        let conversion = Bundle::good().csv(&pointer, value).convert();
+        let bundle = Bundle::good().csv(&format!("{DEPLOYMENTS}/0/spec/{field}"), value);
+        let conversion = bundle.convert();
         assert!(conversion.objects.is_some());
-        let full = format!("spec.install.spec.deployments[0].spec.{path}");
-        let expected = (
-            Code::WrongShape,
-            CSV.to_owned(),
-            full.trim_end_matches('.').to_owned(),
-        );
+        let expected = format!("WrongShape {CSV} spec.install.spec.deployments[0].spec{path}");
         let warnings = findings(&conversion, Level::Warning);
-        assert!(
-            warnings.contains(&expected),
-            "expected {expected:?}, found {warnings:?}"
-        );
+        assert!(warnings.contains(&expected), "{expected}: {warnings:?}");
     }
 }
 
+// parity: check-7
 #[test]
-fn a_bundle_without_a_deployment_is_converted_with_a_word() {
-    let conversion = Bundle::good()
-        .csv("/spec/install/spec/deployments", json!([]))
-        .convert();
-    assert!(conversion.objects.is_some());
-    let place = "spec.install.spec.deployments".to_owned();
-    assert_eq!(
-        findings(&conversion, Level::Warning),
-        [(Code::NoDeployment, CSV.to_owned(), place)]
-    );
-}
-
-/// No renderer reads dependencies, so a mistake there stops nobody from converting.
-#[test]
-fn bad_dependencies_are_a_warning() {
-    for text in ["dependencies: {a: b}", "dependencies: [{value: 1}]"] {
-        let conversion = Bundle::good()
-            .file("metadata/dependencies.yaml", text)
-            .convert();
+fn what_others_refuse_is_converted_with_warnings() {
+    let good = Bundle::good;
+    for (bundle, expected) in tests::rows![
+        good() => vec![];
+        good().csv(DEPLOYMENTS, json!([])) => vec![format!("NoDeployment {CSV} spec.install.spec.deployments")];
+        good().csv("/spec/icon", json!("none")).csv("/spec/clusterpermissions", json!([]))
+            => vec![format!("UnknownField {CSV} spec.clusterpermissions"), format!("WrongShape {CSV} spec.icon")];
+        extra(json!({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "x"}}))
+            => vec!["UnsupportedKind manifests/x.yaml".to_owned()];
+    ] {
+        let conversion = bundle.convert();
         assert!(conversion.objects.is_some());
-        assert_eq!(
-            findings(&conversion, Level::Warning)[0].0,
-            Code::Dependency,
-            "{text}"
-        );
+        let mut warnings = findings(&conversion, Level::Warning);
+        warnings.sort();
+        assert_eq!(warnings, expected);
+    }
+    for (text, warnings) in [("", 0), ("null", 0), ("{}", 1), ("[", 1)] {
+        let bundle = good().csv("/metadata/annotations/olm.properties", json!(text));
+        let conversion = bundle.convert();
+        assert!(conversion.objects.is_some());
+        let found = findings(&conversion, Level::Warning);
+        assert_eq!(found.len(), warnings, "{text:?}");
     }
 }

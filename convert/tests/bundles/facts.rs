@@ -3,55 +3,33 @@
 use convert::{Code, Level};
 use serde_json::json;
 
-use super::fixture::{Bundle, findings, object};
+use super::fixture::{Bundle, CSV, findings, template};
 
 #[test]
 fn facts_tell_what_others_need() {
-    let facts = Bundle::good()
-        .csv(
-            "/metadata/annotations/olm.skipRange",
-            json!(">=1.0.0 <1.4.0"),
-        )
-        .file(
-            "metadata/dependencies.yaml",
-            "dependencies:\n- type: olm.package\n  value: {packageName: moon, version: '>=1.0.0'}\n\
-             - type: olm.gvk\n  value: {group: sun.example.com, version: v1, kind: Sun}\n",
-        )
-        .convert()
-        .report
-        .facts;
-    let facts = serde_json::to_value(facts).unwrap();
-    assert_eq!(
-        facts,
-        json!({
-            "package": "tide",
-            "name": "tide.v1.4.0",
-            "version": "1.4.0",
-            "channels": ["stable", "fast"],
-            "defaultChannel": "stable",
-            "replaces": "tide.v1.3.0",
-            "skips": ["tide.v1.3.1"],
-            "skipRange": ">=1.0.0 <1.4.0",
-            "minKubeVersion": "1.25.0",
-            "installModes": ["AllNamespaces"],
-            "installNamespace": "tide-system",
-            "providedApis": [{"group": "sea.example.com", "version": "v1", "kind": "Tide"}],
-            "requiredApis": [
-                {"group": "sky.example.com", "version": "v1", "kind": "Moon"},
-                {"group": "sun.example.com", "version": "v1", "kind": "Sun"},
-            ],
-            "requiredPackages": {"moon": ">=1.0.0"},
-            "images": [
-                {"image": "quay.io/example/gauge:v1", "name": "gauge"},
-                {"image": "quay.io/example/tide:v1.4.0"},
-            ],
-            "properties": [],
-            "dependencies": [
-                {"type": "olm.package", "value": {"packageName": "moon", "version": ">=1.0.0"}},
-                {"type": "olm.gvk", "value": {"group": "sun.example.com", "kind": "Sun", "version": "v1"}},
-            ],
-        })
-    );
+    let dependencies = "dependencies:\n- type: olm.package\n  value: {packageName: moon, version: '>=1.0.0'}\n\
+                        - type: olm.gvk\n  value: {group: sun.example.com, version: v1, kind: Sun}\n";
+    let bundle = annotated("olm.skipRange", ">=1.0.0 <1.4.0")
+        .file("metadata/dependencies.yaml", dependencies);
+    let expected = json!({
+        "package": "tide", "name": "tide.v1.4.0", "version": "1.4.0", "channels": ["stable", "fast"],
+        "defaultChannel": "stable", "replaces": "tide.v1.3.0", "skips": ["tide.v1.3.1"], "skipRange": ">=1.0.0 <1.4.0",
+        "minKubeVersion": "1.25.0", "installModes": ["AllNamespaces"], "installNamespace": "tide-system",
+        "providedApis": [{"group": "sea.example.com", "version": "v1", "kind": "Tide"}],
+        "requiredApis": [
+            {"group": "sky.example.com", "version": "v1", "kind": "Moon"},
+            {"group": "sun.example.com", "version": "v1", "kind": "Sun"},
+        ],
+        "requiredPackages": {"moon": ">=1.0.0"},
+        "images": [{"image": "quay.io/example/gauge:v1", "name": "gauge"}, {"image": "quay.io/example/tide:v1.4.0"}],
+        "properties": [],
+        "dependencies": [
+            {"type": "olm.package", "value": {"packageName": "moon", "version": ">=1.0.0"}},
+            {"type": "olm.gvk", "value": {"group": "sun.example.com", "kind": "Sun", "version": "v1"}},
+        ],
+    });
+    let found = serde_json::to_value(bundle.convert().report.facts).unwrap();
+    assert_eq!(found, expected);
 }
 
 /// The rows of the decision between spellings are those of `manifests::openshift`.
@@ -85,27 +63,11 @@ fn max_openshift_is_read_from_every_spelling() {
     }
     // Two spellings are two properties.
     let two = file("\"4.10\"").csv(&metadata("olm.properties"), json!(list));
-    assert_eq!(
-        max(&two),
-        (
-            "4.10, 4.10".to_owned(),
-            None,
-            Some(
-                "max OpenShift version cannot be determined: more than one olm.maxOpenShiftVersion property: \
-                 \"4.10, 4.10\""
-                    .to_owned()
-            )
-        )
-    );
-    let unquoted = file("4.10").convert();
-    assert_eq!(
-        findings(&unquoted, Level::Warning),
-        [(
-            Code::UnquotedNumber,
-            "metadata/properties.yaml".to_owned(),
-            "properties[0].value".to_owned()
-        )]
-    );
+    let problem = "max OpenShift version cannot be determined: more than one olm.maxOpenShiftVersion property: \"4.10, 4.10\"";
+    let expected = ("4.10, 4.10".to_owned(), None, Some(problem.to_owned()));
+    assert_eq!(max(&two), expected);
+    let expected = ["UnquotedNumber metadata/properties.yaml properties[0].value"];
+    assert_eq!(findings(&file("4.10").convert(), Level::Warning), expected);
 }
 
 const ANNOTATION: &str = "operators.coreos.com~1maxOpenShiftVersion";
@@ -115,10 +77,8 @@ fn metadata(annotation: &str) -> String {
 }
 
 fn file(value: &str) -> Bundle {
-    Bundle::good().file(
-        "metadata/properties.yaml",
-        format!("properties:\n- type: olm.maxOpenShiftVersion\n  value: {value}\n"),
-    )
+    let text = format!("properties:\n- type: olm.maxOpenShiftVersion\n  value: {value}\n");
+    Bundle::good().file("metadata/properties.yaml", text)
 }
 
 fn annotated(annotation: &str, value: &str) -> Bundle {
@@ -141,23 +101,19 @@ fn invalid_max_openshift_is_an_error_of_validate_only() {
         let list = json!([{"type": "olm.maxOpenShiftVersion", "value": value}]).to_string();
         for (bundle, place, source, olm_v0) in tests::rows![
             file(&format!("{value:?}")), "metadata/properties.yaml", "bundle properties" => olm_v0;
-            annotated("olm.properties", &list), super::fixture::CSV, "bundle properties" => olm_v0;
-            annotated(ANNOTATION, value), super::fixture::CSV, "annotation operators.coreos.com/maxOpenShiftVersion"
+            annotated("olm.properties", &list), CSV, "bundle properties" => olm_v0;
+            annotated(ANNOTATION, value), CSV, "annotation operators.coreos.com/maxOpenShiftVersion"
                 => "OLM v0 ignores the value";
         ] {
             let conversion = bundle.convert();
             assert!(conversion.objects.is_some(), "{value} {source}");
-            let declared = conversion
-                .report
-                .facts
-                .max_open_shift_version
-                .as_ref()
-                .unwrap();
+            let report = conversion.report;
+            let declared = report.facts.max_open_shift_version.as_ref().unwrap();
             assert_eq!(declared.release(), None);
             assert_eq!(declared.version.as_ref().unwrap_err().to_string(), error);
-            let warning = conversion.report.of(Level::Warning).next().unwrap();
-            assert_eq!(warning.code, Code::MaxOpenShiftVersion);
-            assert_eq!(warning.message, format!("{error} ({source})"));
+            let warning = report.of(Level::Warning).next().unwrap();
+            let expected = (Code::MaxOpenShiftVersion, format!("{error} ({source})"));
+            assert_eq!((warning.code, warning.message.clone()), expected);
             let content = bundle.content();
             let mut report = convert::validate(&content, &convert::Options::default());
             report.locate(&content);
@@ -165,35 +121,21 @@ fn invalid_max_openshift_is_an_error_of_validate_only() {
                 panic!("{value} {source}: {:?}", report.findings);
             };
             assert_eq!(found.code, Code::MaxOpenShiftVersion);
-            assert!(
-                found
-                    .message
-                    .starts_with(&format!("{error} ({source}); {olm_v0}")),
-                "{found}"
-            );
+            let start = format!("{error} ({source}); {olm_v0}");
+            assert!(found.message.starts_with(&start), "{found}");
             let found = found.place.as_ref().unwrap();
-            assert_eq!(found.file, place, "{value} {source}");
-            assert!(found.line.is_some(), "{value} {source}");
+            let found = (&*found.file, found.line.is_some());
+            assert_eq!(found, (place, true), "{value} {source}");
         }
     }
 }
 
 #[test]
 fn properties_of_the_file_join_the_annotation_of_the_pods_in_their_spelling() {
-    let bundle = Bundle::good()
-        .csv(
-            "/metadata/annotations/olm.properties",
-            json!(r#"[ {"type":"a", "value": 1.50 } ]"#),
-        )
-        .file(
-            "metadata/properties.yaml",
-            "properties:\n- type: b\n  value:\n    version: 4.10\n    range: '<2 & >1'\n",
-        );
-    let conversion = bundle.convert();
-    let annotations = &object(&conversion, "Deployment", "tide-operator")["spec"]["template"]["metadata"]
-        ["annotations"];
-    assert_eq!(
-        annotations["olm.properties"],
-        r#"[{"type":"a","value":1.50},{"type":"b","value":{"range":"\u003c2 \u0026 \u003e1","version":4.10}}]"#
-    );
+    let text = "properties:\n- type: b\n  value:\n    version: 4.10\n    range: '<2 & >1'\n";
+    let bundle = annotated("olm.properties", r#"[ {"type":"a", "value": 1.50 } ]"#);
+    let conversion = bundle.file("metadata/properties.yaml", text).convert();
+    let found = &template(&conversion)["metadata"]["annotations"]["olm.properties"];
+    let expected = r#"[{"type":"a","value":1.50},{"type":"b","value":{"range":"\u003c2 \u0026 \u003e1","version":4.10}}]"#;
+    assert_eq!(found, expected);
 }

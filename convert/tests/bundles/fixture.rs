@@ -1,14 +1,19 @@
 //! A small good bundle to start from: each test changes one thing.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt::Display};
 
-use convert::{Code, Conversion, Options, Place};
-use manifests::content::{Builder, Content, Limits};
+use convert::{Conversion, Finding, Level, Options};
+use manifests::{
+    content::{Builder, Content, Limits},
+    object::Object,
+};
 use serde_json::{Value, json};
 
 pub(crate) const CSV: &str = "manifests/tide.clusterserviceversion.yaml";
 pub(crate) const CRD: &str = "manifests/tides.crd.yaml";
 pub(crate) const ANNOTATIONS: &str = "metadata/annotations.yaml";
+pub(crate) const EXTRA: &str = "manifests/x.yaml";
+pub(crate) const DEPLOYMENTS: &str = "/spec/install/spec/deployments";
 
 #[derive(Debug, Clone)]
 pub(crate) struct Bundle {
@@ -21,17 +26,12 @@ impl Bundle {
     /// A bundle without a single finding that is not a change.
     pub(crate) fn good() -> Self {
         let csv = json!({
-            "apiVersion": "operators.coreos.com/v1alpha1",
-            "kind": "ClusterServiceVersion",
+            "apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
             "metadata": {"name": "tide.v1.4.0", "annotations": {"alm-examples": "[]", "support": ""}},
             "spec": {
-                "version": "1.4.0",
-                "replaces": "tide.v1.3.0",
-                "skips": ["tide.v1.3.1"],
-                "minKubeVersion": "1.25.0",
+                "version": "1.4.0", "replaces": "tide.v1.3.0", "skips": ["tide.v1.3.1"], "minKubeVersion": "1.25.0",
                 "installModes": [
-                    {"type": "OwnNamespace", "supported": false},
-                    {"type": "AllNamespaces", "supported": true},
+                    {"type": "OwnNamespace", "supported": false}, {"type": "AllNamespaces", "supported": true},
                 ],
                 "customresourcedefinitions": {
                     "owned": [{"name": "tides.sea.example.com", "version": "v1", "kind": "Tide"}],
@@ -39,49 +39,35 @@ impl Bundle {
                 },
                 "relatedImages": [{"name": "gauge", "image": "quay.io/example/gauge:v1"}],
                 "install": {"strategy": "deployment", "spec": {
-                    "permissions": [{
-                        "serviceAccountName": "tide",
-                        "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}],
-                    }],
-                    "clusterPermissions": [{
-                        "serviceAccountName": "tide",
-                        "rules": [{"apiGroups": ["sea.example.com"], "resources": ["tides"], "verbs": ["*"]}],
-                    }],
-                    "deployments": [{
-                        "name": "tide-operator",
-                        "label": {"part": "operator"},
-                        "spec": {
-                            "replicas": 1,
-                            "selector": {"matchLabels": {"app": "tide"}},
-                            "template": {
-                                "metadata": {"labels": {"app": "tide"}, "annotations": {"support": "own"}},
-                                "spec": {
-                                    "serviceAccountName": "tide",
-                                    "containers": [{
-                                        "name": "manager",
-                                        "image": "quay.io/example/tide:v1.4.0",
-                                        "env": [{"name": "EMPTY", "value": ""}],
-                                        "resources": {"requests": {"cpu": 1}},
-                                    }],
-                                },
-                            },
+                    "permissions": [{"serviceAccountName": "tide", "rules": [{
+                        "apiGroups": [""], "resources": ["pods"], "verbs": ["get"],
+                    }]}],
+                    "clusterPermissions": [{"serviceAccountName": "tide", "rules": [{
+                        "apiGroups": ["sea.example.com"], "resources": ["tides"], "verbs": ["*"],
+                    }]}],
+                    "deployments": [{"name": "tide-operator", "label": {"part": "operator"}, "spec": {
+                        "replicas": 1, "selector": {"matchLabels": {"app": "tide"}},
+                        "template": {
+                            "metadata": {"labels": {"app": "tide"}, "annotations": {"support": "own"}},
+                            "spec": {"serviceAccountName": "tide", "containers": [{
+                                "name": "manager", "image": "quay.io/example/tide:v1.4.0",
+                                "env": [{"name": "EMPTY", "value": ""}], "resources": {"requests": {"cpu": 1}},
+                            }]},
                         },
-                    }],
+                    }}],
                 }},
             },
         });
         let crd = json!({
-            "apiVersion": "apiextensions.k8s.io/v1",
-            "kind": "CustomResourceDefinition",
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
             "metadata": {"name": "tides.sea.example.com", "creationTimestamp": null},
             "spec": {
                 "group": "sea.example.com",
                 "names": {"plural": "tides", "singular": "tide", "kind": "Tide", "listKind": "TideList"},
                 "scope": "Namespaced",
-                "versions": [{
-                    "name": "v1", "served": true, "storage": true,
-                    "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": {"type": "object"}}}},
-                }],
+                "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
+                    "type": "object", "properties": {"spec": {"type": "object"}},
+                }}}],
             },
             "status": {"conditions": []},
         });
@@ -104,8 +90,9 @@ impl Bundle {
         self
     }
 
-    pub(crate) fn file(mut self, path: &str, text: impl Into<String>) -> Self {
-        self.files.insert(path.to_owned(), text.into());
+    #[allow(clippy::needless_pass_by_value, reason = "the cases read better")]
+    pub(crate) fn file(mut self, path: &str, text: impl Display) -> Self {
+        self.files.insert(path.to_owned(), text.to_string());
         self
     }
 
@@ -123,16 +110,12 @@ impl Bundle {
     }
 
     pub(crate) fn content(&self) -> Content {
-        let mut files = Builder::new(Limits::default());
-        let mut all = self.files.clone();
-        all.entry(CSV.to_owned())
-            .or_insert_with(|| self.csv.to_string());
-        all.entry(CRD.to_owned())
-            .or_insert_with(|| self.crd.to_string());
-        for (path, text) in all.iter().filter(|(_, text)| *text != REMOVED) {
-            files.add(path, 0o644, &mut text.as_bytes()).unwrap();
-        }
-        files.finish()
+        let (csv, crd) = (self.csv.to_string(), self.crd.to_string());
+        let mut all = BTreeMap::from([(CSV, &csv), (CRD, &crd)]);
+        all.extend(self.files.iter().map(|(path, text)| (path.as_str(), text)));
+        all.retain(|_, text| *text != REMOVED);
+        let files = all.iter().map(|(path, text)| (*path, text.as_str()));
+        content(&files.collect::<Vec<_>>())
     }
 
     pub(crate) fn convert(&self) -> Conversion {
@@ -147,50 +130,59 @@ impl Bundle {
 /// As a file's text: the file is not there.
 pub(crate) const REMOVED: &str = "\0removed";
 
+/// A good bundle with one more file, [`EXTRA`].
+pub(crate) fn extra(text: impl Display) -> Bundle {
+    Bundle::good().file(EXTRA, text)
+}
+
 /// Code, file and JSON path of each finding of one level.
-pub(crate) fn findings(
-    conversion: &Conversion,
-    level: convert::Level,
-) -> Vec<(Code, String, String)> {
-    let place = |place: &Place| (place.file.clone(), place.path.to_string());
-    conversion
-        .report
-        .of(level)
-        .map(|finding| {
-            let (file, path) = finding.place.as_ref().map(place).unwrap_or_default();
-            (finding.code, file, path)
-        })
-        .collect()
+pub(crate) fn findings(conversion: &Conversion, level: Level) -> Vec<String> {
+    let text = |finding: &Finding| {
+        let place = finding.place.as_ref();
+        let place = place.map(|place| format!("{} {}", place.file, place.path));
+        let text = format!("{} {}", finding.code, place.unwrap_or_default());
+        text.trim_end().to_owned()
+    };
+    conversion.report.of(level).map(text).collect()
+}
+
+pub(crate) fn objects(conversion: &Conversion) -> &[Object] {
+    let report = &conversion.report;
+    let objects = conversion.objects.as_ref();
+    objects.unwrap_or_else(|| panic!("refused: {:?}", report.refusals().collect::<Vec<_>>()))
 }
 
 /// The object of that kind and name.
 pub(crate) fn object<'a>(conversion: &'a Conversion, kind: &str, name: &str) -> &'a Value {
-    conversion
-        .objects
-        .as_ref()
-        .unwrap_or_else(|| {
-            panic!(
-                "refused: {:?}",
-                conversion
-                    .report
-                    .refusals()
-                    .map(ToString::to_string)
-                    .collect::<Vec<_>>()
-            )
-        })
-        .iter()
-        .find(|object| object.kind() == kind && object.name() == name)
-        .unwrap_or_else(|| panic!("no {kind} {name}"))
-        .value()
+    let mut objects = objects(conversion).iter();
+    let found = objects.find(|object| object.kind() == kind && object.name() == name);
+    let found = found.unwrap_or_else(|| panic!("no {kind} {name}"));
+    found.value()
+}
+
+/// The template of the pods of the only Deployment.
+pub(crate) fn template(conversion: &Conversion) -> &Value {
+    &object(conversion, "Deployment", "tide-operator")["spec"]["template"]
 }
 
 /// The objects in their order, as people speak of them.
 pub(crate) fn names(conversion: &Conversion) -> Vec<String> {
-    conversion
-        .objects
-        .as_ref()
-        .unwrap()
-        .iter()
+    let objects = objects(conversion).iter();
+    objects
         .map(|object| object.identity().to_string())
         .collect()
+}
+
+/// The [`names`] that start with a kind.
+pub(crate) fn names_of(conversion: &Conversion, kind: &str) -> Vec<String> {
+    let names = names(conversion).into_iter();
+    names.filter(|name| name.starts_with(kind)).collect()
+}
+
+pub(crate) fn content(files: &[(&str, &str)]) -> Content {
+    let mut builder = Builder::new(Limits::default());
+    for (path, text) in files {
+        builder.add(path, 0o644, &mut text.as_bytes()).unwrap();
+    }
+    builder.finish()
 }

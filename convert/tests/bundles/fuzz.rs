@@ -3,6 +3,7 @@
 use convert::{Level, Options};
 use manifests::{
     content::{Builder, Limits},
+    object::Object,
     yaml,
 };
 use serde_json::{Value, json};
@@ -12,20 +13,9 @@ use super::fixture::{ANNOTATIONS, Bundle, CRD, CSV};
 
 /// Values that have hurt somebody.
 fn odd(random: &mut Random) -> Value {
-    let text = [
-        "",
-        "..",
-        "a/b",
-        "A",
-        "-",
-        "\u{0}",
-        "é",
-        "4.10",
-        "{{ .X }}",
-        "plural.group",
-        "v1",
-        "*",
-    ];
+    let texts: Vec<&str> = "|..|a/b|A|-|\0|é|4.10|{{ .X }}|plural.group|v1|*"
+        .split('|')
+        .collect();
     match random.below(12) {
         0 => Value::Null,
         1 => json!(random.below(2) == 0),
@@ -37,26 +27,23 @@ fn odd(random: &mut Random) -> Value {
         7 => json!({"name": {"name": []}}),
         8 => "x".repeat(300).into(),
         9 => json!({"kind": "List", "items": [{"kind": "List", "items": [7]}]}),
-        _ => (*random.pick(&text)).into(),
+        _ => (*random.pick(&texts)).into(),
     }
 }
 
 fn extra(random: &mut Random) -> Value {
-    let apis = [
-        ("v1", "Service"),
-        ("v1", "ServiceAccount"),
-        ("v1", "List"),
-        ("policy/v1beta1", "PodDisruptionBudget"),
-        ("policy/v1beta1", "PodSecurityPolicy"),
-        ("extensions/v1beta1", "Ingress"),
-        ("apps/v1beta1", "Deployment"),
-        ("autoscaling/v2beta1", "HorizontalPodAutoscaler"),
-        ("rbac.authorization.k8s.io/v1alpha1", "ClusterRoleBinding"),
-        (
-            "admissionregistration.k8s.io/v1beta1",
-            "ValidatingWebhookConfiguration",
-        ),
-        ("sea.example.com/v1", "Tide"),
+    let apis = tests::rows![
+        "v1" => "Service";
+        "v1" => "ServiceAccount";
+        "v1" => "List";
+        "policy/v1beta1" => "PodDisruptionBudget";
+        "policy/v1beta1" => "PodSecurityPolicy";
+        "extensions/v1beta1" => "Ingress";
+        "apps/v1beta1" => "Deployment";
+        "autoscaling/v2beta1" => "HorizontalPodAutoscaler";
+        "rbac.authorization.k8s.io/v1alpha1" => "ClusterRoleBinding";
+        "admissionregistration.k8s.io/v1beta1" => "ValidatingWebhookConfiguration";
+        "sea.example.com/v1" => "Tide";
     ];
     let (api, kind) = *random.pick(&apis);
     let mut object = json!({"apiVersion": api, "kind": kind, "metadata": {"name": "x", "labels": {"a": "b"}},
@@ -82,22 +69,15 @@ fn run(random: &mut Random) {
             _ => random.mutate(&mut good.csv, &mut odd),
         }
     }
-    let mut texts = vec![
-        (CSV.to_owned(), good.csv.to_string().into_bytes()),
-        (CRD.to_owned(), good.crd.to_string().into_bytes()),
-        (
-            ANNOTATIONS.to_owned(),
-            good.files[ANNOTATIONS].clone().into_bytes(),
-        ),
-        (
-            "manifests/x.yaml".to_owned(),
-            extra(random).to_string().into_bytes(),
-        ),
-        (
-            "metadata/properties.yaml".to_owned(),
-            b"properties:\n- type: olm.maxOpenShiftVersion\n  value: 4.10\n".to_vec(),
-        ),
-    ];
+    let properties = "properties:\n- type: olm.maxOpenShiftVersion\n  value: 4.10\n";
+    let mut texts = [
+        (CSV, good.csv.to_string()),
+        (CRD, good.crd.to_string()),
+        (ANNOTATIONS, good.files[ANNOTATIONS].clone()),
+        ("manifests/x.yaml", extra(random).to_string()),
+        ("metadata/properties.yaml", properties.to_owned()),
+    ]
+    .map(|(path, text)| (path, text.into_bytes()));
     // Now and then bytes change, too, so that files are cut, broken or no text at all.
     if random.below(3) == 0 {
         let file = random.below(texts.len());
@@ -112,10 +92,8 @@ fn run(random: &mut Random) {
     }
     let content = files.finish();
     let conversion = convert::plain(&content, &Options::default());
-    assert_eq!(
-        conversion.objects.is_none(),
-        conversion.report.refusals().next().is_some()
-    );
+    let expected = conversion.report.refusals().next().is_some();
+    assert_eq!(conversion.objects.is_none(), expected);
     assert_eq!(conversion, convert::plain(&content, &Options::default()));
     let mut report = convert::validate(&content, &Options::default());
     // An invalid max OpenShift version is an error of the validation alone.
@@ -123,23 +101,17 @@ fn run(random: &mut Random) {
         f.level == Level::Error && f.code != convert::Code::MaxOpenShiftVersion
     };
     let errors = |findings: &[convert::Finding]| findings.iter().filter(is_error).count();
-    assert_eq!(
-        errors(&report.findings),
-        errors(&conversion.report.findings)
-    );
+    let expected = errors(&conversion.report.findings);
+    assert_eq!(errors(&report.findings), expected);
     report.locate(&content);
     serde_json::to_string(&report).unwrap();
-    let mut identities: Vec<_> = conversion
-        .objects
-        .iter()
-        .flatten()
-        .map(manifests::object::Object::identity)
-        .collect();
+    let objects = || conversion.objects.iter().flatten();
+    let mut identities: Vec<_> = objects().map(Object::identity).collect();
     let count = identities.len();
     identities.sort();
     identities.dedup();
     assert_eq!(identities.len(), count, "an identity twice");
-    for object in conversion.objects.iter().flatten() {
+    for object in objects() {
         let text = yaml::to_string(object).unwrap();
         let read = yaml::documents(text.as_bytes()).next().unwrap().unwrap();
         assert_eq!(&read, object.value());

@@ -3,10 +3,28 @@
 use std::collections::BTreeSet;
 
 use convert::{Class, Code, Options};
-use manifests::content::{Builder, Irregular, Kind, Limits};
+use manifests::content::{Builder, Content, Irregular, Kind, Limits};
 use serde_json::json;
 
 use super::fixture::{ANNOTATIONS, Bundle, CRD, CSV};
+
+fn of(class: Class) -> Options {
+    Options {
+        class: Some(class),
+        ..Options::default()
+    }
+}
+
+fn with_irregular(files: &[(&str, &str)], irregular: &[(&str, Irregular)]) -> Content {
+    let mut builder = Builder::new(Limits::default());
+    for (path, text) in files {
+        builder.add(path, 0o644, &mut text.as_bytes()).unwrap();
+    }
+    for (path, entry) in irregular {
+        builder.record(path, entry.clone()).unwrap();
+    }
+    builder.finish()
+}
 
 // parity: rukpak-19
 #[test]
@@ -24,22 +42,14 @@ fn irregular_entries_are_refused_or_counted() {
         Class::Registry, Some(named("deploy/")), "deploy/b.yaml" => true;
         Class::Registry, Some(named("deploy/")), "manifests/b.yaml" => false;
     ] {
-        let mut files = Builder::new(Limits::default());
         let annotations = annotations.unwrap_or_default();
-        for (path, text) in [
+        let files = [
             ("manifests/a.yaml", MAP),
             ("deploy/a.yaml", MAP),
             (ANNOTATIONS, &annotations),
-        ] {
-            files.add(path, 0o644, &mut text.as_bytes()).unwrap();
-        }
+        ];
         let entry = Irregular::link(Kind::Symlink, "../x");
-        files.record(link, entry).unwrap();
-        let options = Options {
-            class: Some(class),
-            ..Options::default()
-        };
-        let conversion = convert::plain(&files.finish(), &options);
+        let conversion = convert::plain(&with_irregular(&files, &[(link, entry)]), &of(class));
         let found = conversion.report.refusals();
         let found: Vec<_> = found
             .filter(|finding| finding.code == Code::EntryRefused)
@@ -72,31 +82,24 @@ fn the_directory_that_is_converted_needs_regular_files() {
         let text = format!(
             "annotations: {{operators.operatorframework.io.bundle.manifests.v1: \"{named}\"}}"
         );
-        let mut files = Builder::new(Limits::default());
-        files.add(ANNOTATIONS, 0o644, &mut text.as_bytes()).unwrap();
-        for folder in ["manifests", "deploy"] {
-            let broken = format!("{folder}/broken.yaml");
-            files.add(&broken, 0o644, &mut "a: [".as_bytes()).unwrap();
-            let entry = Irregular::new(Kind::Special);
-            files.record(&format!("{folder}/fifo"), entry).unwrap();
-        }
-        let report = convert::plain(&files.finish(), &Options::default()).report;
+        let files = [
+            ("manifests/broken.yaml", "a: ["),
+            ("deploy/broken.yaml", "a: ["),
+            (ANNOTATIONS, &text),
+        ];
+        let fifo = |path| (path, Irregular::new(Kind::Special));
+        let content = with_irregular(&files, &[fifo("manifests/fifo"), fifo("deploy/fifo")]);
+        let report = convert::plain(&content, &Options::default()).report;
         let places = |code| -> Vec<_> {
             let found = report.refusals().filter(|finding| finding.code == code);
             found
                 .filter_map(|finding| Some(finding.place.as_ref()?.file.clone()))
                 .collect()
         };
-        assert_eq!(
-            places(Code::Unreadable),
-            [format!("{converted}/broken.yaml")],
-            "{named:?}"
-        );
-        assert_eq!(
-            places(Code::EntryRefused),
-            [format!("{converted}/fifo")],
-            "{named:?}"
-        );
+        let expected = [format!("{converted}/broken.yaml")];
+        assert_eq!(places(Code::Unreadable), expected, "{named:?}");
+        let expected = [format!("{converted}/fifo")];
+        assert_eq!(places(Code::EntryRefused), expected, "{named:?}");
     }
 }
 
@@ -105,10 +108,9 @@ fn files_behind_links_are_not_reported_as_missing() {
     let definition = json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": "rains.sea.example.com"},
-        "spec": {"conversion": {"strategy": "Webhook", "webhook": {
-            "conversionReviewVersions": ["v1"],
-            "clientConfig": {"service": {"name": "rain", "namespace": "rain"}},
-        }}},
+        "spec": {"conversion": {"strategy": "Webhook", "webhook": {"conversionReviewVersions": ["v1"], "clientConfig": {
+            "service": {"name": "rain", "namespace": "rain"},
+        }}}},
     });
     let binding = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
@@ -139,11 +141,7 @@ fn files_behind_links_are_not_reported_as_missing() {
             for link in removed.iter().filter(|_| is_linked) {
                 files.record(link, Irregular::new(Kind::Symlink)).unwrap();
             }
-            let options = Options {
-                class: Some(class),
-                ..Options::default()
-            };
-            let report = convert::validate(&files.finish(), &options);
+            let report = convert::validate(&files.finish(), &of(class));
             let found = report.findings.iter().map(|finding| finding.code);
             let found: BTreeSet<_> = found.filter(|code| codes.contains(code)).collect();
             let expected = if is_linked { &[] } else { absent };

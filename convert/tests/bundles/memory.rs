@@ -4,20 +4,17 @@ use convert::{Code, Level, Options};
 use manifests::yaml;
 use serde_json::{Value, json};
 
-use super::fixture::{Bundle, findings};
+use super::fixture::{Bundle, DEPLOYMENTS, extra, findings};
 
 // parity: convert-8
 #[test]
 fn conversions_have_a_limit_of_memory() {
-    let install = "/spec/install/spec";
     let numbered =
         |count: usize, entry: &dyn Fn(usize) -> Value| -> Value { (0..count).map(entry).collect() };
     let pod = |containers: Value| json!([{"name": "a", "spec": {"template": {"spec": {"containers": containers}}}}]);
     let definition = |versions: usize, schema: Value| {
-        let versions = numbered(
-            versions,
-            &|at| json!({"name": format!("v{at}"), "served": true, "storage": at == 0}),
-        );
+        let version = |at| json!({"name": format!("v{at}"), "served": true, "storage": at == 0});
+        let versions = numbered(versions, &version);
         let spec = json!({"group": "sea.example.com", "names": {"plural": "moons", "kind": "Moon"},
             "versions": versions, "validation": {"openAPIV3Schema": {"properties": schema}}});
         json!({"apiVersion": "apiextensions.k8s.io/v1beta1", "kind": "CustomResourceDefinition",
@@ -25,22 +22,18 @@ fn conversions_have_a_limit_of_memory() {
     };
     let schema =
         |value: Value| -> Value { (0..200).map(|at| (at.to_string(), value.clone())).collect() };
-    let extra = |value: Value| Bundle::good().file("manifests/x.yaml", value.to_string());
     let list = |items: Value| json!({"apiVersion": "v1", "kind": "List", "items": items});
     let good = Bundle::good();
     for (bundle, subject) in tests::rows![
-        good.clone().csv(&format!("{install}/deployments"), numbered(100, &|at| json!({"name": format!("d{at}")})))
-            => "one of many Deployments";
-        good.clone().csv(&format!("{install}/deployments"), pod(numbered(250, &|_| json!({})))) => "one of many Deployments";
-        good.clone().csv(
-            &format!("{install}/permissions"),
-            numbered(100, &|at| json!({"serviceAccountName": format!("a{at}")})),
-        ) => "one of many";
+        good.clone().csv(DEPLOYMENTS, numbered(100, &|at| json!({"name": format!("d{at}")}))) => "one of many Deployments";
+        good.clone().csv(DEPLOYMENTS, pod(numbered(250, &|_| json!({})))) => "one of many Deployments";
+        good.clone().csv("/spec/install/spec/permissions", numbered(100, &|at| json!({"serviceAccountName": format!("a{at}")})))
+            => "one of many";
         extra(definition(1, schema(json!({})))) => "the upgrade of CustomResourceDefinition";
         extra(definition(10, schema(json!("")))) => "the upgrade of CustomResourceDefinition";
         extra(list(numbered(1000, &|_| json!({})))) => "a list of 1000 objects";
         extra(list(numbered(2, &|_| list(numbered(500, &|_| json!({})))))) => "a list of 500 objects";
-        good.file("manifests/x.yaml", "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}\n---\n".repeat(500)) => "";
+        extra("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}\n---\n".repeat(500)) => "";
     ] {
         let options = |memory| Options {
             operator_condition: true,
@@ -58,12 +51,9 @@ fn conversions_have_a_limit_of_memory() {
         };
         assert_eq!(refusals_within(64 << 20), [""; 0], "{subject}");
         let refusals = refusals_within(256 << 10);
-        assert!(
-            refusals
-                .iter()
-                .any(|refusal| refusal.contains(subject) && refusal.contains("--max-values")),
-            "{subject}: {refusals:?}"
-        );
+        let is_reported =
+            |refusal: &String| refusal.contains(subject) && refusal.contains("--max-values");
+        assert!(refusals.iter().any(is_reported), "{subject}: {refusals:?}");
     }
 }
 
@@ -77,28 +67,19 @@ fn reading_ends_at_the_first_limit() {
         limits: yaml::Limits::with_values(100),
         ..Options::default()
     };
-    let conversion = bundle.convert_with(&options);
-    let refusals: Vec<String> = conversion
-        .report
-        .refusals()
-        .map(ToString::to_string)
-        .collect();
+    let report = bundle.convert_with(&options).report;
+    let refusals: Vec<String> = report.refusals().map(ToString::to_string).collect();
     assert_eq!(refusals.len(), 1, "{refusals:?}");
-    let refusal = refusals.concat();
-    assert!(
-        refusal.starts_with("manifests/a.yaml")
-            && refusal.contains(": too many values: the limit leaves ")
-            && refusal.ends_with("raise the limit with --max-values"),
-        "{refusal}"
-    );
+    let pattern =
+        "manifests/a.yaml*: too many values: the limit leaves *raise the limit with --max-values";
+    assert!(tests::table::matches(pattern, &refusals[0]), "{refusals:?}");
 }
 
 #[test]
 fn findings_have_a_limit_of_memory() {
     let long = "k".repeat(10_000);
-    let wrong: Value = (0..900)
-        .map(|at| (format!("a{at}"), json!({"type": 5})))
-        .collect();
+    let wrong = (0..900).map(|at| (format!("a{at}"), json!({"type": 5})));
+    let wrong: Value = wrong.collect();
     let mut bundle = Bundle::good();
     for at in 0..10 {
         let schema = json!({"type": "object", "properties": {long.as_str(): {"type": "object", "properties": wrong}}});
@@ -110,33 +91,35 @@ fn findings_have_a_limit_of_memory() {
     let findings = bundle.convert().report.findings;
     let paths = findings.iter().filter_map(|finding| finding.place.as_ref());
     let bytes: usize = paths.map(|place| place.path.to_string().len()).sum();
-    assert!(
-        findings.len() > 500 && bytes < 12 << 20,
-        "{} findings, {bytes} bytes",
-        findings.len()
-    );
-    let last = findings
-        .iter()
-        .find(|finding| finding.code == Code::TooMany);
+    let count = findings.len();
+    let holds = count > 500 && bytes < 12 << 20;
+    assert!(holds, "{count} findings, {bytes} bytes");
+    let mut last = findings.iter();
+    let last = last.find(|finding| finding.code == Code::TooMany);
     assert!(last.is_some_and(|finding| finding.message.ends_with("more findings are left out")));
 }
 
+/// No renderer reads dependencies: a mistake there keeps no bundle from being converted.
 // parity: convert-6
 #[test]
 fn malformed_dependencies_are_a_warning() {
-    for (file, text) in tests::rows![
-        "metadata/dependencies.yaml" => "dependencies: [".to_owned();
-        "metadata/dependencies.yaml" => "dependencies: 5".to_owned();
-        "metadata/dependencies.yaml" => format!("dependencies: []\n# {}", "x".repeat(1 << 20));
-        "metadata/dependencies.yaml" => format!("dependencies: [{}]\n", "{a: 1},".repeat(30_000));
+    let file = "metadata/dependencies.yaml";
+    for (text, code) in tests::rows![
+        "dependencies: [".to_owned() => "";
+        "dependencies: 5".to_owned() => "";
+        "dependencies: {a: b}".to_owned() => "Dependency ";
+        "dependencies: [{value: 1}]".to_owned() => "Dependency ";
+        format!("dependencies: []\n# {}", "x".repeat(1 << 20)) => "";
+        format!("dependencies: [{}]\n", "{a: 1},".repeat(30_000)) => "";
     ] {
         let conversion = Bundle::good().file(file, text).convert();
-        assert_eq!(findings(&conversion, Level::Error), []);
+        assert_eq!(findings(&conversion, Level::Error), [""; 0]);
+        assert!(conversion.objects.is_some());
         let warnings = findings(&conversion, Level::Warning);
-        assert!(
-            warnings.iter().any(|warning| warning.1 == file),
-            "{warnings:?}"
-        );
+        let is_reported = warnings
+            .iter()
+            .any(|warning| warning.split(' ').nth(1) == Some(file));
+        assert!(is_reported && warnings[0].starts_with(code), "{warnings:?}");
     }
     let broken = Bundle::good().file("metadata/properties.yaml", "properties: [");
     assert_eq!(findings(&broken.convert(), Level::Error).len(), 1);

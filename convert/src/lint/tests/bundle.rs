@@ -44,12 +44,10 @@ fn the_size_limit_is_one_mebibyte_and_85_percent_are_near_it() {
         judge(size, 5_000_000, &mut findings);
         let found = findings.finish();
         assert_eq!(found.len(), usize::from(message.is_some()), "{size}");
-        assert!(
-            found
-                .iter()
-                .all(|finding| finding.message.starts_with(message.unwrap_or("?"))),
-            "{found:?}"
-        );
+        let holds = found
+            .iter()
+            .all(|finding| finding.message.starts_with(message.unwrap_or("?")));
+        assert!(holds, "{found:?}");
     }
 }
 
@@ -89,8 +87,7 @@ fn annotations() {
         moved.0.insert(format!("objects/{name}.yaml"), file);
     }
     check(::tests::rows![
-        Bundle::good().remove(ANNOTATIONS, key)
-            => &[(Code::BundleAnnotation, "metadata/annotations.yaml (annotations)")] as &[_];
+        Bundle::good().remove(ANNOTATIONS, key) => &[(Code::BundleAnnotation, "metadata/annotations.yaml (annotations)")] as &[_];
         Bundle::good().remove(ANNOTATIONS, "/annotations/operators.operatorframework.io.bundle.metadata.v1")
             => &[(Code::BundleAnnotation, "metadata/annotations.yaml (annotations)")];
         Bundle::good().remove(ANNOTATIONS, CHANNELS) => &[(Code::BundleAnnotation, "metadata/annotations.yaml (annotations)")];
@@ -121,15 +118,10 @@ fn package_names_are_labels() {
         ("et.cd", false),
         ("Etcd", false),
     ] {
-        let bundle = Bundle::good().set(ANNOTATIONS, key, name.into()).csv(
-            "/metadata/annotations/operatorframework.io~1suggested-namespace",
-            "x".into(),
-        );
-        let expected: Vec<(Code, String)> = if is_fine {
-            vec![]
-        } else {
-            vec![(Code::PackageName, at.into())]
-        };
+        let bundle = Bundle::good().set(ANNOTATIONS, key, name.into());
+        let bundle = bundle.annotation("operatorframework.io~1suggested-namespace", "x");
+        let expected = (!is_fine).then(|| (Code::PackageName, at.to_owned()));
+        let expected = Vec::from_iter(expected);
         assert_eq!(bundle.advice(&Options::default()), expected, "{name}");
     }
 }

@@ -60,12 +60,9 @@ fn install_modes() {
             => &[(Code::InstallModeList, "manifests/csv.yaml (spec.installModes[2].type)")];
         Bundle::good().csv("/spec/installModes/-", mode("Everywhere"))
             => &[(Code::InstallModeList, "manifests/csv.yaml (spec.installModes[2].type)")];
-        Bundle::good()
-            .csv("/spec/installModes/-", mode("MultiNamespace"))
-            .csv(
-                "/spec/webhookdefinitions",
-                json!([{"type": "ConversionWebhook", "conversionCRDs": ["a"]}]),
-            ) => &[(Code::InstallModeList, "manifests/csv.yaml (spec.webhookdefinitions[0].conversionCRDs)")];
+        Bundle::good().csv("/spec/installModes/-", mode("MultiNamespace")).csv("/spec/webhookdefinitions", json!([{
+            "type": "ConversionWebhook", "conversionCRDs": ["a"],
+        }])) => &[(Code::InstallModeList, "manifests/csv.yaml (spec.webhookdefinitions[0].conversionCRDs)")];
     ]);
 }
 
@@ -83,20 +80,16 @@ fn min_kube_versions() {
         kube_version: "1.24".parse().unwrap(),
         ..Options::default()
     };
-    assert_eq!(
-        Bundle::good().advice(&older),
-        [(Code::MinKubeVersion, AT.to_owned())]
-    );
+    let expected = [(Code::MinKubeVersion, AT.to_owned())];
+    assert_eq!(Bundle::good().advice(&older), expected);
 }
 
 // parity: check-10
 #[test]
 fn annotations() {
-    let group = json!({
-        "apiVersion": "operators.coreos.com/v1",
-        "kind": "OperatorGroup",
-        "metadata": {"name": "a", "annotations": {"olm.providedApis": ""}},
-    });
+    let group = json!({"apiVersion": "operators.coreos.com/v1", "kind": "OperatorGroup", "metadata": {
+        "name": "a", "annotations": {"olm.providedApis": ""},
+    }});
     check(::tests::rows![
         Bundle::good().annotation("olm.skiprange", "<1.0.0")
             => &[(Code::AnnotationCase, r#"manifests/csv.yaml (metadata.annotations["olm.skiprange"])"#)] as &[_];

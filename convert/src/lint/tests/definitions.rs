@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-use super::{Bundle, CRD, CSV, check};
+use super::{Bundle, CRD, CSV, UNSERVED, check};
 use crate::{Code, Options};
 
 const VERSIONS: &str = "manifests/crd.yaml (spec.versions)";
@@ -44,10 +44,8 @@ fn scope_and_pruning() {
 fn versions() {
     let another = |name: &str, served: bool, storage: bool| {
         let schema = json!({"openAPIV3Schema": {"type": "object"}});
-        crd(
-            "/spec/versions/-",
-            json!({"name": name, "served": served, "storage": storage, "schema": schema}),
-        )
+        let version = json!({"name": name, "served": served, "storage": storage, "schema": schema});
+        crd("/spec/versions/-", version)
     };
     check(::tests::rows![
         another("v2", false, false) => &[] as &[_];
@@ -55,20 +53,8 @@ fn versions() {
         crd("/spec/versions/0/storage", false.into()) => &[(Code::CRDVersions, VERSIONS)];
         another("v1", true, false) => &[(Code::CRDVersions, "manifests/crd.yaml (spec.versions[1])")];
         another("2", true, false) => &[(Code::CRDVersions, "manifests/crd.yaml (spec.versions[1])")];
-        crd("/spec/versions/0/served", false.into()) => &[
-            (Code::CRDVersions, VERSIONS),
-            (
-                Code::UnservedVersion,
-                "manifests/csv.yaml (spec.customresourcedefinitions.owned[0].version)",
-            ),
-        ];
-        crd("/spec/versions", json!([])) => &[
-            (Code::CRDVersions, VERSIONS),
-            (
-                Code::UnservedVersion,
-                "manifests/csv.yaml (spec.customresourcedefinitions.owned[0].version)",
-            ),
-        ];
+        crd("/spec/versions/0/served", false.into()) => &[(Code::CRDVersions, VERSIONS), (Code::UnservedVersion, UNSERVED)];
+        crd("/spec/versions", json!([])) => &[(Code::CRDVersions, VERSIONS), (Code::UnservedVersion, UNSERVED)];
     ]);
 }
 
@@ -81,21 +67,18 @@ fn conversion() {
     let by = |name: &str| {
         crd(
             "/spec/conversion",
-            json!({"strategy": "Webhook", "webhook": {
-                "conversionReviewVersions": ["v1"],
-                "clientConfig": {"service": {"name": name, "namespace": "etcd-system"}},
-            }}),
+            json!({"strategy": "Webhook", "webhook": {"conversionReviewVersions": ["v1"], "clientConfig": {"service": {
+                "name": name, "namespace": "etcd-system",
+            }}}}),
         )
         .file("manifests/service.yaml", service.clone())
     };
     check(::tests::rows![
         crd("/spec/conversion", json!({"strategy": "None"})) => &[] as &[_];
         by("webhook") => &[];
-        by("other").set(
-            CSV,
-            "/spec/webhookdefinitions",
-            json!([{"type": "ConversionWebhook", "conversionCRDs": ["etcds.example.com"]}]),
-        ) => &[];
+        by("other").set(CSV, "/spec/webhookdefinitions", json!([{"type": "ConversionWebhook", "conversionCRDs": [
+            "etcds.example.com",
+        ]}])) => &[];
         by("other") => &[(Code::CRDConversion, "manifests/crd.yaml (spec.conversion.webhook.clientConfig.service)")];
         by("webhook").remove(CRD, "/spec/conversion/webhook/conversionReviewVersions")
             => &[(Code::CRDConversion, "manifests/crd.yaml (spec.conversion.webhook)")];
@@ -108,13 +91,10 @@ fn conversion() {
 #[test]
 fn two_definitions_of_one_kind() {
     let other = super::crd("others", "Etcd");
-    check([(
-        Bundle::good().file("manifests/other.yaml", other),
-        &[(
-            Code::DuplicateKind,
-            "manifests/other.yaml (spec.names.kind)",
-        )] as &[_],
-    )]);
+    check(::tests::rows![
+        Bundle::good().file("manifests/other.yaml", other)
+            => &[(Code::DuplicateKind, "manifests/other.yaml (spec.names.kind)")] as &[_];
+    ]);
 }
 
 /// The short form of v1beta1 is read as the API server read it.
@@ -134,7 +114,7 @@ fn old_definitions() {
         old() => &[] as &[_];
         old().remove(CRD, "/spec/scope") => &[];
         old().set(CRD, "/spec/version", "v2".into())
-            => &[(Code::UnservedVersion, "manifests/csv.yaml (spec.customresourcedefinitions.owned[0].version)")];
+            => &[(Code::UnservedVersion, UNSERVED)];
         old().set(CRD, "/spec/conversion", json!({"strategy": "Webhook", "webhookClientConfig": {"service": {"name": "a"}}}))
             => &[(Code::CRDConversion, "manifests/crd.yaml (spec.conversion.webhookClientConfig.service)")];
         old().set("metadata/properties.yaml", "/properties/0/value", "4.9".into())
@@ -145,11 +125,9 @@ fn old_definitions() {
         ..Options::default()
     };
     let bundle = old().set(CSV, "/spec/minKubeVersion", "1.20.0".into());
-    assert_eq!(
-        bundle.advice(&target),
-        [(
-            Code::RemovedAPI,
-            "manifests/crd.yaml (apiVersion)".to_owned()
-        )]
-    );
+    let expected = [(
+        Code::RemovedAPI,
+        "manifests/crd.yaml (apiVersion)".to_owned(),
+    )];
+    assert_eq!(bundle.advice(&target), expected);
 }

@@ -1,10 +1,11 @@
 use serde_json::json;
 
-use super::{Bundle, CSV, check, crd};
+use super::{Bundle, CSV, UNSERVED, check, crd};
 use crate::Code;
 
 const EXAMPLES: &str = "manifests/csv.yaml (metadata.annotations.alm-examples)";
 const OWNED: &str = "manifests/csv.yaml (spec.customresourcedefinitions.owned[0])";
+const KIND: &str = "manifests/csv.yaml (spec.customresourcedefinitions.owned[0].kind)";
 const OWNED_AT: &str = "/spec/customresourcedefinitions/owned/0";
 
 // parity: check-11
@@ -18,8 +19,7 @@ fn examples() {
             => &[(Code::Example, "manifests/csv.yaml (metadata.annotations)")];
         Bundle::good().annotation("olm.examples", "[]")
             => &[(Code::Example, r#"manifests/csv.yaml (metadata.annotations["olm.examples"])"#)];
-        Bundle::good().remove(CSV, "/metadata/annotations/alm-examples").annotation("olm.examples", &format!("[{good}]"))
-            => &[];
+        Bundle::good().remove(CSV, "/metadata/annotations/alm-examples").annotation("olm.examples", &format!("[{good}]")) => &[];
         examples("[{]") => &[(Code::Example, EXAMPLES)];
         examples(good) => &[(Code::Example, EXAMPLES)];
         examples(&format!(r#"[{good}, {{"apiVersion": "example.com/v2", "kind": "Etcd"}}]"#)) => &[(Code::Example, EXAMPLES)];
@@ -34,35 +34,12 @@ fn owned_definitions() {
     let owned =
         |field: &str, value: &str| Bundle::good().csv(&format!("{OWNED_AT}/{field}"), value.into());
     check(::tests::rows![
-        owned("version", "v2") => &[
-            (Code::Example, EXAMPLES),
-            (Code::Example, OWNED),
-            (
-                Code::UnservedVersion,
-                "manifests/csv.yaml (spec.customresourcedefinitions.owned[0].version)",
-            ),
-        ] as &[_];
-        owned("kind", "Other") => &[
-            (Code::Example, EXAMPLES),
-            (Code::Example, OWNED),
-            (
-                Code::OwnedCRD,
-                "manifests/csv.yaml (spec.customresourcedefinitions.owned[0].kind)",
-            ),
-        ];
+        owned("version", "v2") => &[(Code::Example, EXAMPLES), (Code::Example, OWNED), (Code::UnservedVersion, UNSERVED)] as &[_];
+        owned("kind", "Other") => &[(Code::Example, EXAMPLES), (Code::Example, OWNED), (Code::OwnedCRD, KIND)];
         owned("description", "") => &[(Code::CRDDescription, OWNED)];
-        Bundle::good().csv(
-            "/spec/customresourcedefinitions/required",
-            json!([{"name": "others", "kind": "Other", "description": "d"}]),
-        ) => &[
-            (
-                Code::OwnedCRD,
-                "manifests/csv.yaml (spec.customresourcedefinitions.required[0])",
-            ),
-            (
-                Code::OwnedCRD,
-                "manifests/csv.yaml (spec.customresourcedefinitions.required[0].name)",
-            ),
+        Bundle::good().csv("/spec/customresourcedefinitions/required", json!([{"name": "others", "kind": "Other", "description": "d"}])) => &[
+            (Code::OwnedCRD, "manifests/csv.yaml (spec.customresourcedefinitions.required[0])"),
+            (Code::OwnedCRD, "manifests/csv.yaml (spec.customresourcedefinitions.required[0].name)"),
         ];
         Bundle::good().file("manifests/other.yaml", crd("others", "Other")) => &[(Code::UnownedCRD, "manifests/other.yaml")];
     ]);

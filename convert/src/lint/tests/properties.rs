@@ -4,20 +4,17 @@ use super::{Bundle, check};
 use crate::Code;
 
 const DEPENDENCY: &str = "metadata/dependencies.yaml (dependencies[0].value)";
+const LISTED: &str = r#"manifests/csv.yaml (metadata.annotations["olm.properties"])"#;
 const PROPERTY: &str = "metadata/properties.yaml (properties[0].value)";
 
 fn dependency(type_: &str, value: impl Into<Value>) -> Bundle {
-    Bundle::good().file(
-        "metadata/dependencies.yaml",
-        json!({"dependencies": [{"type": type_, "value": value.into()}]}),
-    )
+    let file = json!({"dependencies": [{"type": type_, "value": value.into()}]});
+    Bundle::good().file("metadata/dependencies.yaml", file)
 }
 
 fn property(type_: &str, value: impl Into<Value>) -> Bundle {
-    Bundle::good().file(
-        "metadata/properties.yaml",
-        json!({"properties": [{"type": type_, "value": value.into()}]}),
-    )
+    let file = json!({"properties": [{"type": type_, "value": value.into()}]});
+    Bundle::good().file("metadata/properties.yaml", file)
 }
 
 // parity: check-15
@@ -30,14 +27,8 @@ fn dependencies() {
         dependency("olm.label", json!({"label": "a"})) => &[];
         dependency("olm.gvk", json!({"group": "", "version": 1})) => &[
             (Code::Dependency, DEPENDENCY),
-            (
-                Code::Dependency,
-                "metadata/dependencies.yaml (dependencies[0].value.group)",
-            ),
-            (
-                Code::Dependency,
-                "metadata/dependencies.yaml (dependencies[0].value.version)",
-            ),
+            (Code::Dependency, "metadata/dependencies.yaml (dependencies[0].value.group)"),
+            (Code::Dependency, "metadata/dependencies.yaml (dependencies[0].value.version)"),
         ];
         dependency("olm.package", json!({"packageName": "a"})) => &[(Code::Dependency, DEPENDENCY)];
         dependency("olm.package", json!({"packageName": "a", "version": "^1.0.0"}))
@@ -77,10 +68,8 @@ fn constraints() {
 fn constraints_have_a_size_limit() {
     let sized = |size: usize| {
         let frame = json!({"cel": {"rule": ""}}).to_string().len();
-        dependency(
-            "olm.constraint",
-            json!({"cel": {"rule": "x".repeat(size - frame)}}),
-        )
+        let rule = "x".repeat(size - frame);
+        dependency("olm.constraint", json!({"cel": {"rule": rule}}))
     };
     check(::tests::rows![
         sized(131_072) => &[] as &[_];
@@ -121,28 +110,9 @@ fn wrong_properties() {
         property("olm.deprecated", json!(true)) => &[(Code::Property, PROPERTY)];
         property("olm.constraint", json!({})) => &[(Code::Property, PROPERTY)];
         property("olm.maxOpenshiftVersion", json!("4.16")) => &[(Code::Property, PROPERTY)];
-        property("olm.gvk", gvk.clone()).set(
-            "metadata/properties.yaml",
-            "/properties/-",
-            json!({"type": "olm.gvk", "value": gvk}),
-        ) => &[(Code::Property, "metadata/properties.yaml (properties[1].value)")];
-        Bundle::good().annotation("olm.properties", r#"[{"type": "olm.gvk", "value": {}}]"#) => &[
-            (
-                Code::Property,
-                r#"manifests/csv.yaml (metadata.annotations["olm.properties"])"#,
-            ),
-            (
-                Code::Property,
-                r#"manifests/csv.yaml (metadata.annotations["olm.properties"])"#,
-            ),
-            (
-                Code::Property,
-                r#"manifests/csv.yaml (metadata.annotations["olm.properties"])"#,
-            ),
-            (
-                Code::PropertiesAnnotation,
-                r#"manifests/csv.yaml (metadata.annotations["olm.properties"])"#,
-            ),
-        ];
+        property("olm.gvk", gvk.clone()).set("metadata/properties.yaml", "/properties/-", json!({
+            "type": "olm.gvk", "value": gvk,
+        })) => &[(Code::Property, "metadata/properties.yaml (properties[1].value)")];
+        Bundle::good().annotation("olm.properties", r#"[{"type": "olm.gvk", "value": {}}]"#) => &[(Code::Property, LISTED), (Code::Property, LISTED), (Code::Property, LISTED), (Code::PropertiesAnnotation, LISTED)];
     ]);
 }

@@ -3,15 +3,14 @@ use serde_json::{Value, json};
 
 use crate::{
     report::Level,
-    upgrade::{Change, Fate, upgrade},
+    upgrade::{Change, Fate, tests::brief, upgrade},
 };
 
 /// A definition with these fields in its spec, upgraded.
 #[allow(clippy::needless_pass_by_value, reason = "the cases read better")]
 fn upgraded(spec: Value) -> (Value, Vec<Change>) {
     let mut object = json!({
-        "apiVersion": "apiextensions.k8s.io/v1beta1",
-        "kind": "CustomResourceDefinition",
+        "apiVersion": "apiextensions.k8s.io/v1beta1", "kind": "CustomResourceDefinition",
         "metadata": {"name": "as.example.com", "creationTimestamp": null},
         "spec": {"group": "example.com", "scope": "Namespaced", "names": {"kind": "A", "plural": "as"}},
         "status": {"acceptedNames": {"kind": "", "plural": ""}, "conditions": [], "storedVersions": []},
@@ -20,21 +19,15 @@ fn upgraded(spec: Value) -> (Value, Vec<Change>) {
         object["spec"].as_object_mut().unwrap().extend(more.clone());
     }
     let mut changes = Vec::new();
-    assert_eq!(
-        upgrade(&mut object, KubeVersion::NEWEST, &mut changes),
-        Fate::Keep
-    );
+    let found = upgrade(&mut object, KubeVersion::NEWEST, &mut changes);
+    assert_eq!(found, Fate::Keep);
     (object, changes)
 }
 
 /// Its versions, and every change but the one that says that it moved.
 fn versions(spec: Value) -> (Value, Vec<String>) {
     let (mut object, changes) = upgraded(spec);
-    let told = changes
-        .iter()
-        .skip(1)
-        .map(|c| format!("{:?} {} {}", c.level, c.code, c.path))
-        .collect();
+    let told = brief(&changes).split_off(1);
     (object["spec"]["versions"].take(), told)
 }
 
@@ -51,18 +44,14 @@ fn schema() -> Value {
 fn a_definition_moves_to_v1() {
     let (object, changes) =
         upgraded(json!({"version": "v1", "preserveUnknownFields": false, "validation": schema()}));
-    assert_eq!(
-        object,
-        json!({
-            "apiVersion": "apiextensions.k8s.io/v1",
-            "kind": "CustomResourceDefinition",
-            "metadata": {"name": "as.example.com"},
-            "spec": {
-                "group": "example.com", "scope": "Namespaced", "names": {"kind": "A", "plural": "as"},
-                "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema()}],
-            },
-        })
-    );
+    let expected = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "as.example.com"},
+        "spec": {"group": "example.com", "scope": "Namespaced", "names": {"kind": "A", "plural": "as"}, "versions": [{
+            "name": "v1", "served": true, "storage": true, "schema": schema(),
+        }]},
+    });
+    assert_eq!(object, expected);
     assert_eq!(changes.len(), 1, "{changes:?}");
 }
 
@@ -105,10 +94,8 @@ fn what_names_no_single_stored_version_is_refused() {
         json!({"version": "v1", "preserveUnknownFields": "no"}),
     ] {
         let (_, changes) = upgraded(spec.clone());
-        let errors = changes
-            .iter()
-            .filter(|change| change.level == Level::Error)
-            .count();
+        let errors = changes.iter();
+        let errors = errors.filter(|change| change.level == Level::Error).count();
         assert_eq!(errors, 1, "{spec}: {changes:?}");
     }
 }
@@ -128,15 +115,13 @@ fn what_versions_share_moves_into_each_that_has_none() {
              "additionalPrinterColumns": [{"name": "Age", "type": "date", "JSONPath": ".metadata.creationTimestamp"}]},
         ],
     }));
-    assert_eq!(
-        versions,
-        json!([
-            {"name": "v2", "served": true, "storage": true, "subresources": {"status": {}}, "schema": schema(),
-             "additionalPrinterColumns": column("jsonPath")},
-            {"name": "v1", "served": true, "storage": false, "subresources": own, "schema": {"openAPIV3Schema": {"type": "object"}},
-             "additionalPrinterColumns": [{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}]},
-        ])
-    );
+    let expected = json!([
+        {"name": "v2", "served": true, "storage": true, "subresources": {"status": {}}, "schema": schema(),
+         "additionalPrinterColumns": column("jsonPath")},
+        {"name": "v1", "served": true, "storage": false, "subresources": own, "schema": {"openAPIV3Schema": {"type": "object"}},
+         "additionalPrinterColumns": [{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}]},
+    ]);
+    assert_eq!(versions, expected);
     assert_eq!(told, [""; 0]);
 }
 
@@ -155,10 +140,8 @@ fn a_definition_without_a_schema_accepts_anything() {
         json!({"type": "object"}) => vec!["Warning Schema spec.validation", "Change Schema spec"];
     ] {
         let (versions, changes) = versions(json!({"version": "v1", "validation": validation}));
-        assert_eq!(
-            (&versions[0]["schema"], changes),
-            (&open(), told.iter().map(ToString::to_string).collect())
-        );
+        let expected = (&open(), told.iter().map(ToString::to_string).collect());
+        assert_eq!((&versions[0]["schema"], changes), expected);
     }
 }
 
@@ -167,15 +150,11 @@ fn broken_columns_are_told() {
     let (versions, told) = versions(json!({"version": "v1", "additionalPrinterColumns": [
         {"name": "a", "type": "string", "JSONPath": "status.a"}, {"name": "b", "type": "string"},
     ]}));
-    assert_eq!(
-        versions[0]["additionalPrinterColumns"],
-        json!([{"name": "a", "type": "string", "jsonPath": ".status.a"}])
-    );
+    let expected = json!([{"name": "a", "type": "string", "jsonPath": ".status.a"}]);
+    assert_eq!(versions[0]["additionalPrinterColumns"], expected);
     let columns = "Warning UpgradedAPI spec.additionalPrinterColumns".to_owned();
-    assert_eq!(
-        told,
-        [columns.clone(), columns, "Change Schema spec".to_owned()]
-    );
+    let expected = [columns.clone(), columns, "Change Schema spec".to_owned()];
+    assert_eq!(told, expected);
 }
 
 #[test]
@@ -217,14 +196,10 @@ fn the_default_scope_is_written_out() {
         (json!(5), json!(5), false),
     ] {
         let (object, changes) = upgraded(json!({"version": "v1", "scope": scope}));
-        let says = changes
-            .iter()
-            .any(|change| change.message.contains("Namespaced"));
-        assert_eq!(
-            (&object["spec"]["scope"], says),
-            (&expected, told),
-            "{scope}"
-        );
+        let mut says = changes.iter();
+        let says = says.any(|change| change.message.contains("Namespaced"));
+        let found = (&object["spec"]["scope"], says);
+        assert_eq!(found, (&expected, told), "{scope}");
     }
 }
 
@@ -253,11 +228,8 @@ fn versions_share_what_an_apiserver_takes() {
             .map(|n| json!({"name": format!("v{n}"), "served": true, "storage": n == 0}))
             .collect();
         let (_, changes) = upgraded(json!({"versions": versions, key: shared}));
-        let errors: Vec<_> = changes
-            .iter()
-            .filter(|change| change.level == Level::Error)
-            .map(|change| change.path.to_string())
-            .collect();
+        let errors = changes.iter().filter(|change| change.level == Level::Error);
+        let errors: Vec<_> = errors.map(|change| change.path.to_string()).collect();
         let expected = is_refused.then(|| format!("spec.{key}"));
         assert_eq!(errors, Vec::from_iter(expected), "{key} {number}");
     }

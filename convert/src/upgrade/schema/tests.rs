@@ -12,13 +12,8 @@ fn structural(schema: Value) -> (Value, Vec<Change>) {
 
 fn made(mut schema: Value, preserve: bool, status: bool) -> (Value, Vec<Change>) {
     let mut changes = Vec::new();
-    make_structural(
-        &mut schema,
-        preserve,
-        status,
-        &Path::from(["schema"]),
-        &mut Notes(&mut changes),
-    );
+    let (path, mut notes) = (Path::from(["schema"]), Notes(&mut changes));
+    make_structural(&mut schema, preserve, status, &path, &mut notes);
     (schema, changes)
 }
 
@@ -48,11 +43,16 @@ fn anything() -> Value {
     kept(json!({"nullable": true}))
 }
 
-fn check(of: fn(Value) -> Value, cases: &[(Value, Value)]) {
-    for (old, new) in cases {
-        let made = of(old.clone());
-        assert_eq!(&made, new, "{old}");
-        assert_eq!(of(made.clone()), made, "twice is once: {old}");
+/// A function of schemas, and a check that compares its results.
+struct Made(fn(Value) -> Value);
+
+impl Made {
+    fn check(self, cases: impl IntoIterator<Item = (Value, Value)>) {
+        for (old, new) in cases {
+            let made = (self.0)(old.clone());
+            assert_eq!(made, new, "{old}");
+            assert_eq!((self.0)(made.clone()), made, "twice is once: {old}");
+        }
     }
 }
 
@@ -64,41 +64,33 @@ fn unknown_fields_stay_on_every_object() {
             "map": {"type": "object", "additionalProperties": {"type": "object", "properties": {}}},
             "names": {"type": "object", "additionalProperties": {"type": "string"}},
             "open": {"type": "object", "additionalProperties": true},
-            "any": {"type": "object", "additionalProperties": {}},
-            "text": {"type": "string"},
+            "any": {"type": "object", "additionalProperties": {}}, "text": {"type": "string"},
         }},
-        "status": {"type": "object"},
-        "metadata": {"type": "object"},
+        "status": {"type": "object"}, "metadata": {"type": "object"},
     }});
     let (new, changes) = structural(old);
-    assert_eq!(
-        new,
-        kept(json!({"type": "object", "properties": {
-            "spec": kept(json!({"type": "object", "properties": {
-                "list": {"type": "array", "items": kept(json!({"type": "object"}))},
-                "map": {"type": "object", "additionalProperties": kept(json!({"type": "object", "properties": {}}))},
-                "names": {"type": "object", "additionalProperties": {"type": "string"}},
-                "open": kept(json!({"type": "object"})),
-                "any": {"type": "object", "additionalProperties": anything()},
-                "text": {"type": "string"},
-            }})),
-            "status": kept(json!({"type": "object"})),
-            "metadata": {"type": "object"},
-        }}))
-    );
+    let expected = kept(json!({"type": "object", "properties": {
+        "spec": kept(json!({"type": "object", "properties": {
+            "list": {"type": "array", "items": kept(json!({"type": "object"}))},
+            "map": {"type": "object", "additionalProperties": kept(json!({"type": "object", "properties": {}}))},
+            "names": {"type": "object", "additionalProperties": {"type": "string"}},
+            "open": kept(json!({"type": "object"})), "any": {"type": "object", "additionalProperties": anything()},
+            "text": {"type": "string"},
+        }})),
+        "status": kept(json!({"type": "object"})), "metadata": {"type": "object"},
+    }}));
+    assert_eq!(new, expected);
     let told: Vec<String> = changes
         .iter()
         .map(|change| format!("{}: {}", change.path, change.message))
         .collect();
-    assert_eq!(
-        told,
-        [
-            "schema: still preserves unknown fields, on 6 object node(s) of its schema",
-            "schema.properties.spec.properties.any.additionalProperties: still accepts any value where its schema has no \
-             type (1 node(s))",
-            "schema: has 1 node(s) in its schema whose type was implied and is now stated",
-        ]
-    );
+    let expected = [
+        "schema: still preserves unknown fields, on 6 object node(s) of its schema",
+        "schema.properties.spec.properties.any.additionalProperties: still accepts any value where its schema has no \
+         type (1 node(s))",
+        "schema: has 1 node(s) in its schema whose type was implied and is now stated",
+    ];
+    assert_eq!(told, expected);
 }
 
 #[test]
@@ -127,48 +119,42 @@ fn structural_schemas_of_pruning_definitions_stay_as_they_are() {
 
 #[test]
 fn types_are_stated() {
-    check(
-        field,
-        &::tests::rows![
-            json!({}) => anything();
-            json!(null) => anything();
-            json!(true) => anything();
-            json!({"description": "d", "pattern": "x"}) => kept(json!({"description": "d", "pattern": "x", "nullable": true}));
-            json!({"properties": {}}) => kept(json!({"type": "object", "properties": {}, "nullable": true}));
-            json!({"additionalProperties": {"type": "string"}})
-                => json!({"type": "object", "additionalProperties": {"type": "string"}, "nullable": true});
-            json!({"items": {"type": "string"}}) => json!({"type": "array", "items": {"type": "string"}, "nullable": true});
-            json!({"type": "array"}) => json!({"type": "array", "items": anything()});
-            json!({"enum": ["a", "b"]}) => json!({"type": "string", "enum": ["a", "b"]});
-            json!({"enum": ["a", 1]}) => kept(json!({"enum": ["a", 1]}));
-            json!({"type": "string", "format": "int-or-string"}) => json!({"type": "string", "format": "int-or-string"});
-            json!({"format": "int-or-string"}) => json!({"format": "int-or-string", INT_OR_STRING: true, "nullable": true});
-            json!({"anyOf": [{"type": "integer"}, {"type": "string"}]})
-                => json!({"anyOf": [{"type": "integer"}, {"type": "string"}], INT_OR_STRING: true, "nullable": true});
-            json!({"oneOf": [{"type": "string"}, {"type": "integer"}]}) => json!({INT_OR_STRING: true, "nullable": true});
-        ],
-    );
+    Made(field).check(::tests::rows![
+        json!({}) => anything();
+        json!(null) => anything();
+        json!(true) => anything();
+        json!({"description": "d", "pattern": "x"}) => kept(json!({"description": "d", "pattern": "x", "nullable": true}));
+        json!({"properties": {}}) => kept(json!({"type": "object", "properties": {}, "nullable": true}));
+        json!({"additionalProperties": {"type": "string"}})
+            => json!({"type": "object", "additionalProperties": {"type": "string"}, "nullable": true});
+        json!({"items": {"type": "string"}}) => json!({"type": "array", "items": {"type": "string"}, "nullable": true});
+        json!({"type": "array"}) => json!({"type": "array", "items": anything()});
+        json!({"enum": ["a", "b"]}) => json!({"type": "string", "enum": ["a", "b"]});
+        json!({"enum": ["a", 1]}) => kept(json!({"enum": ["a", 1]}));
+        json!({"type": "string", "format": "int-or-string"}) => json!({"type": "string", "format": "int-or-string"});
+        json!({"format": "int-or-string"}) => json!({"format": "int-or-string", INT_OR_STRING: true, "nullable": true});
+        json!({"anyOf": [{"type": "integer"}, {"type": "string"}]})
+            => json!({"anyOf": [{"type": "integer"}, {"type": "string"}], INT_OR_STRING: true, "nullable": true});
+        json!({"oneOf": [{"type": "string"}, {"type": "integer"}]}) => json!({INT_OR_STRING: true, "nullable": true});
+    ]);
 }
 
 #[test]
 fn types_that_do_not_exist_are_replaced() {
-    check(
-        field,
-        &::tests::rows![
-            json!({"type": "int"}) => json!({"type": "integer"});
-            json!({"type": "Bool"}) => json!({"type": "boolean"});
-            json!({"type": "float", "minimum": 1}) => json!({"type": "number", "minimum": 1});
-            json!({"type": "map"}) => kept(json!({"type": "object"}));
-            json!({"type": "list"}) => json!({"type": "array", "items": anything()});
-            json!({"type": "any"}) => anything();
-            json!({"type": ""}) => anything();
-            json!({"type": 5}) => anything();
-            json!({"type": "null"}) => anything();
-            json!({"type": ["string", "null"]}) => json!({"type": "string", "nullable": true});
-            json!({"type": ["string", "integer"]}) => json!({INT_OR_STRING: true});
-            json!({"type": ["string", "boolean"]}) => anything();
-        ],
-    );
+    Made(field).check(::tests::rows![
+        json!({"type": "int"}) => json!({"type": "integer"});
+        json!({"type": "Bool"}) => json!({"type": "boolean"});
+        json!({"type": "float", "minimum": 1}) => json!({"type": "number", "minimum": 1});
+        json!({"type": "map"}) => kept(json!({"type": "object"}));
+        json!({"type": "list"}) => json!({"type": "array", "items": anything()});
+        json!({"type": "any"}) => anything();
+        json!({"type": ""}) => anything();
+        json!({"type": 5}) => anything();
+        json!({"type": "null"}) => anything();
+        json!({"type": ["string", "null"]}) => json!({"type": "string", "nullable": true});
+        json!({"type": ["string", "integer"]}) => json!({INT_OR_STRING: true});
+        json!({"type": ["string", "boolean"]}) => anything();
+    ]);
     let (_, changes) = structural(
         json!({"type": "object", "properties": {"a": {"type": "int"}, "b": {"type": "any"}}}),
     );
@@ -198,11 +184,8 @@ fn what_the_apiserver_forbids_is_removed() {
     ] {
         let mut node = text();
         node[keyword] = value;
-        let (new, changes) = made(
-            json!({"type": "object", "properties": {"a": node}}),
-            false,
-            false,
-        );
+        let root = json!({"type": "object", "properties": {"a": node}});
+        let (new, changes) = made(root, false, false);
         assert_eq!(new["properties"]["a"], text(), "{keyword}");
         assert_eq!(!changes.is_empty(), told, "{keyword}");
     }
@@ -216,43 +199,29 @@ fn fields_and_maps_exclude_each_other() {
         node["additionalProperties"] = additional;
         node
     };
-    check(
-        field,
-        &[
-            (with(json!(true)), kept(fields())),
-            (with(json!(false)), kept(fields())),
-            (with(json!({"type": "string"})), kept(fields())),
-            (
-                json!({"type": "object", "additionalProperties": false}),
-                json!({"type": "object", "additionalProperties": false}),
-            ),
-        ],
-    );
-    check(
-        pruned,
-        &[
-            (with(json!(true)), with(json!(true))),
-            (with(json!(false)), fields()),
-            (with(json!({"type": "string"})), kept(fields())),
-            (
-                json!({"type": "object", EMBEDDED: true, "additionalProperties": {"type": "string"}}),
-                kept(json!({"type": "object", EMBEDDED: true})),
-            ),
-        ],
-    );
+    Made(field).check(::tests::rows![
+        with(json!(true)) => kept(fields());
+        with(json!(false)) => kept(fields());
+        with(json!({"type": "string"})) => kept(fields());
+        json!({"type": "object", "additionalProperties": false}) => json!({"type": "object", "additionalProperties": false});
+    ]);
+    Made(pruned).check(::tests::rows![
+        with(json!(true)) => with(json!(true));
+        with(json!(false)) => fields();
+        with(json!({"type": "string"})) => kept(fields());
+        json!({"type": "object", EMBEDDED: true, "additionalProperties": {"type": "string"}})
+            => kept(json!({"type": "object", EMBEDDED: true}));
+    ]);
 }
 
 #[test]
 fn tuples_become_lists_of_anything() {
-    check(
-        field,
-        &::tests::rows![
-            json!({"type": "array", "items": [{"type": "string"}]}) => json!({"type": "array", "items": {"type": "string"}});
-            json!({"type": "array", "items": [{"type": "string"}, {"type": "integer"}]})
-                => json!({"type": "array", "items": anything()});
-            json!({"type": "array", "items": []}) => json!({"type": "array", "items": anything()});
-        ],
-    );
+    Made(field).check(::tests::rows![
+        json!({"type": "array", "items": [{"type": "string"}]}) => json!({"type": "array", "items": {"type": "string"}});
+        json!({"type": "array", "items": [{"type": "string"}, {"type": "integer"}]})
+            => json!({"type": "array", "items": anything()});
+        json!({"type": "array", "items": []}) => json!({"type": "array", "items": anything()});
+    ]);
 }
 
 #[test]

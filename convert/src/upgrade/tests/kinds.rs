@@ -41,25 +41,21 @@ fn ingress_backends_name_a_service() {
         "nginx"
     );
     assert_eq!(object.get("status"), None);
-    assert_eq!(
-        object["spec"],
-        json!({
-            "defaultBackend": {"service": {"name": "fallback", "port": {"number": 80}}},
-            "rules": [{"host": "a", "http": {"paths": [
-                {"path": "/", "pathType": "ImplementationSpecific",
-                 "backend": {"service": {"name": "a", "port": {"name": "http"}}}},
-                {"pathType": "Prefix", "backend": {"service": {"name": "b", "port": {"number": 8080}}}},
-                {"pathType": "ImplementationSpecific", "backend": {"resource": {"kind": "Bucket", "name": "c"}}},
-            ]}}, {"host": "b"}],
-        })
-    );
-    assert_eq!(
-        changes,
-        [
-            MOVED,
-            "Change UpgradedAPI spec.rules[0].http.paths[1].backend.servicePort"
-        ]
-    );
+    let expected = json!({
+        "defaultBackend": {"service": {"name": "fallback", "port": {"number": 80}}},
+        "rules": [{"host": "a", "http": {"paths": [
+            {"path": "/", "pathType": "ImplementationSpecific",
+             "backend": {"service": {"name": "a", "port": {"name": "http"}}}},
+            {"pathType": "Prefix", "backend": {"service": {"name": "b", "port": {"number": 8080}}}},
+            {"pathType": "ImplementationSpecific", "backend": {"resource": {"kind": "Bucket", "name": "c"}}},
+        ]}}, {"host": "b"}],
+    });
+    assert_eq!(object["spec"], expected);
+    let expected = [
+        MOVED,
+        "Change UpgradedAPI spec.rules[0].http.paths[1].backend.servicePort",
+    ];
+    assert_eq!(changes, expected);
 }
 
 #[test]
@@ -90,16 +86,12 @@ fn workloads_keep_the_defaults_they_had() {
     let (object, changes) = upgraded(
         json!({"apiVersion": "extensions/v1beta1", "kind": "Deployment", "spec": complete}),
     );
-    assert_eq!(
-        (&object["spec"], changes),
-        (&complete, vec![MOVED.to_owned()])
-    );
+    let expected = (&complete, vec![MOVED.to_owned()]);
+    assert_eq!((&object["spec"], changes), expected);
     let (_, changes) =
         upgraded(json!({"apiVersion": "apps/v1beta1", "kind": "StatefulSet", "spec": {}}));
-    assert!(
-        changes.contains(&"Warning UpgradedAPI spec".to_owned()),
-        "{changes:?}"
-    );
+    let holds = changes.contains(&"Warning UpgradedAPI spec".to_owned());
+    assert!(holds, "{changes:?}");
 }
 
 #[test]
@@ -112,15 +104,13 @@ fn webhooks_keep_the_defaults_they_had() {
              "failurePolicy": "Fail", "admissionReviewVersions": ["v1"]},
         ],
     }));
-    assert_eq!(
-        object["webhooks"],
-        json!([
-            {"name": "a", "failurePolicy": "Fail", "sideEffects": "None", "matchPolicy": "Exact", "timeoutSeconds": 30,
-             "admissionReviewVersions": ["v1beta1"]},
-            {"name": "b", "failurePolicy": "Fail", "sideEffects": "NoneOnDryRun", "matchPolicy": "Equivalent",
-             "timeoutSeconds": 5, "admissionReviewVersions": ["v1"]},
-        ])
-    );
+    let expected = json!([
+        {"name": "a", "failurePolicy": "Fail", "sideEffects": "None", "matchPolicy": "Exact", "timeoutSeconds": 30,
+         "admissionReviewVersions": ["v1beta1"]},
+        {"name": "b", "failurePolicy": "Fail", "sideEffects": "NoneOnDryRun", "matchPolicy": "Equivalent",
+         "timeoutSeconds": 5, "admissionReviewVersions": ["v1"]},
+    ]);
+    assert_eq!(object["webhooks"], expected);
     let expected = [
         MOVED,
         "Change UpgradedAPI webhooks[0]",
@@ -132,24 +122,19 @@ fn webhooks_keep_the_defaults_they_had() {
 #[test]
 fn old_subjects_get_a_group() {
     let (object, changes) = upgraded(json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1alpha1", "kind": "ClusterRoleBinding",
-        "subjects": [
+        "apiVersion": "rbac.authorization.k8s.io/v1alpha1", "kind": "ClusterRoleBinding", "subjects": [
             {"kind": "ServiceAccount", "name": "a", "namespace": "n", "apiVersion": "v1"},
             {"kind": "User", "name": "b", "apiVersion": "rbac.authorization.k8s.io/v1alpha1"},
-            {"kind": "User", "name": "*"},
-            {"kind": "Robot", "name": "c", "apiVersion": "example.com/v1"},
+            {"kind": "User", "name": "*"}, {"kind": "Robot", "name": "c", "apiVersion": "example.com/v1"},
         ],
     }));
     let group = "rbac.authorization.k8s.io";
-    assert_eq!(
-        object["subjects"],
-        json!([
-            {"kind": "ServiceAccount", "name": "a", "namespace": "n"},
-            {"kind": "User", "name": "b", "apiGroup": group},
-            {"kind": "Group", "name": "system:authenticated", "apiGroup": group},
-            {"kind": "Robot", "name": "c", "apiGroup": "example.com"},
-        ])
-    );
+    let expected = json!([
+        {"kind": "ServiceAccount", "name": "a", "namespace": "n"}, {"kind": "User", "name": "b", "apiGroup": group},
+        {"kind": "Group", "name": "system:authenticated", "apiGroup": group},
+        {"kind": "Robot", "name": "c", "apiGroup": "example.com"},
+    ]);
+    assert_eq!(object["subjects"], expected);
     assert_eq!(changes, [MOVED, "Change UpgradedAPI subjects[2]"]);
 }
 
@@ -171,39 +156,34 @@ fn autoscalers_separate_metrics_from_targets() {
         ]),
     );
     let target = |kind: &str, field: &str, value: Value| json!({"type": kind, field: value});
-    assert_eq!(
-        object,
-        json!({"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "spec": {"metrics": [
-            {"type": "Resource",
-             "resource": {"name": "cpu", "target": target("Utilization", "averageUtilization", json!(80))}},
-            {"type": "Resource",
-             "resource": {"name": "memory", "target": target("AverageValue", "averageValue", json!("1Gi"))}},
-            {"type": "Pods", "pods": {"metric": {"name": "m", "selector": {}},
-             "target": target("AverageValue", "averageValue", json!("5"))}},
-            {"type": "Object", "object": {"metric": {"name": "m"}, "describedObject": {"kind": "A"},
-             "target": target("Value", "value", json!("5"))}},
-            {"type": "Object", "object": {"metric": {"name": "m"}, "describedObject": {},
-             "target": target("AverageValue", "averageValue", json!("5"))}},
-            {"type": "External", "external": {"metric": {"name": "m", "selector": {"a": 1}},
-             "target": target("AverageValue", "averageValue", json!("5"))}},
-        ]}})
-    );
+    let expected = json!({"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "spec": {"metrics": [
+        {"type": "Resource",
+         "resource": {"name": "cpu", "target": target("Utilization", "averageUtilization", json!(80))}},
+        {"type": "Resource",
+         "resource": {"name": "memory", "target": target("AverageValue", "averageValue", json!("1Gi"))}},
+        {"type": "Pods", "pods": {"metric": {"name": "m", "selector": {}},
+         "target": target("AverageValue", "averageValue", json!("5"))}},
+        {"type": "Object", "object": {"metric": {"name": "m"}, "describedObject": {"kind": "A"},
+         "target": target("Value", "value", json!("5"))}},
+        {"type": "Object", "object": {"metric": {"name": "m"}, "describedObject": {},
+         "target": target("AverageValue", "averageValue", json!("5"))}},
+        {"type": "External", "external": {"metric": {"name": "m", "selector": {"a": 1}},
+         "target": target("AverageValue", "averageValue", json!("5"))}},
+    ]}});
+    assert_eq!(object, expected);
 }
 
 #[test]
 fn endpoints_and_priority_levels_follow() {
-    let slice = json!({
-        "apiVersion": "discovery.k8s.io/v1beta1", "kind": "EndpointSlice",
-        "endpoints": [{"topology": {"kubernetes.io/hostname": "n", "topology.kubernetes.io/zone": "z", "a": "b"}}],
-    });
+    let slice = json!({"apiVersion": "discovery.k8s.io/v1beta1", "kind": "EndpointSlice", "endpoints": [{"topology": {
+        "kubernetes.io/hostname": "n", "topology.kubernetes.io/zone": "z", "a": "b",
+    }}]});
     let spread = json!([{"nodeName": "n", "zone": "z", "deprecatedTopology": {"a": "b"}}]);
     assert_eq!(upgraded(slice).0["endpoints"], spread);
     let level = json!({
         "apiVersion": "flowcontrol.apiserver.k8s.io/v1beta1", "kind": "PriorityLevelConfiguration",
         "spec": {"type": "Limited", "limited": {"assuredConcurrencyShares": 5}},
     });
-    assert_eq!(
-        upgraded(level).0["spec"]["limited"],
-        json!({"nominalConcurrencyShares": 5})
-    );
+    let expected = json!({"nominalConcurrencyShares": 5});
+    assert_eq!(upgraded(level).0["spec"]["limited"], expected);
 }

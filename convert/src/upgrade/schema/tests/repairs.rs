@@ -2,48 +2,41 @@
 
 use serde_json::{Value, json};
 
-use super::{anything, check, field, kept, made, pruned, structural};
+use super::{Made, anything, field, kept, made, pruned, structural};
 use crate::upgrade::schema::EMBEDDED;
 
 #[test]
 fn junctors_only_restrict() {
-    check(
-        field,
-        &::tests::rows![
-            // What a branch repeats goes, and what it mentions is declared.
-            json!({"type": "object", "oneOf": [
-                {"type": "object", "description": "d", "required": ["a"], "properties": {"a": {"type": "string", "minLength": 1}}},
-                {"required": ["b"], "properties": {"b": {"type": "array", "items": {"type": "object"}}}},
-            ]})
-                => kept(json!({"type": "object",
-            "properties": {
-                "a": {"type": "string"},
-                "b": {"type": "array", "items": kept(json!({"type": "object"}))},
-            },
-            "oneOf": [
-                {"required": ["a"], "properties": {"a": {"minLength": 1}}},
-                {"required": ["b"]},
-            ]}));
-            // The type of all branches is the node's.
-            json!({"anyOf": [{"type": "string", "minLength": 1}, {"type": "string", "enum": [""]}]})
-                => json!({"type": "string", "anyOf": [{"minLength": 1}, {"enum": [""]}], "nullable": true});
-            json!({"allOf": [{"type": "number"}, {"minimum": 1}]})
-                => json!({"type": "number", "allOf": [{"minimum": 1}], "nullable": true});
-            json!({"type": "integer", "allOf": [{"type": "number"}]}) => json!({"type": "integer"});
-            // Looser branches may overlap, so that one is enough.
-            json!({"oneOf": [{"type": "string", "minLength": 1}, {"type": "boolean", "enum": [true]}]})
-                => kept(json!({"anyOf": [{"minLength": 1}, {"enum": [true]}], "nullable": true}));
-            json!({"oneOf": [{"type": "string"}, {"type": "boolean"}]}) => anything();
-            // Loosening what is negated would refuse more.
-            json!({"type": "string", "not": {"type": "object"}}) => json!({"type": "string"});
-            json!({"type": "string", "not": {"enum": ["x"]}}) => json!({"type": "string", "not": {"enum": ["x"]}});
-            // Nobody restricts metadata, and no field of a map by its name.
-            json!({"type": "object", "allOf": [{"properties": {"metadata": {"type": "object"}}, "required": ["metadata"]}]})
-                => kept(json!({"type": "object", "allOf": [{"required": ["metadata"]}]}));
-            json!({"type": "object", "additionalProperties": {"type": "string"}, "anyOf": [{"properties": {"a": {"enum": ["x"]}}}]})
-                => json!({"type": "object", "additionalProperties": {"type": "string"}});
-        ],
-    );
+    Made(field).check(::tests::rows![
+        // What a branch repeats goes, and what it mentions is declared.
+        json!({"type": "object", "oneOf": [
+            {"type": "object", "description": "d", "required": ["a"], "properties": {"a": {"type": "string", "minLength": 1}}},
+            {"required": ["b"], "properties": {"b": {"type": "array", "items": {"type": "object"}}}},
+        ]})
+            => kept(json!({
+                "type": "object",
+                "properties": {"a": {"type": "string"}, "b": {"type": "array", "items": kept(json!({"type": "object"}))}},
+                "oneOf": [{"required": ["a"], "properties": {"a": {"minLength": 1}}}, {"required": ["b"]}],
+            }));
+        // The type of all branches is the node's.
+        json!({"anyOf": [{"type": "string", "minLength": 1}, {"type": "string", "enum": [""]}]})
+            => json!({"type": "string", "anyOf": [{"minLength": 1}, {"enum": [""]}], "nullable": true});
+        json!({"allOf": [{"type": "number"}, {"minimum": 1}]})
+            => json!({"type": "number", "allOf": [{"minimum": 1}], "nullable": true});
+        json!({"type": "integer", "allOf": [{"type": "number"}]}) => json!({"type": "integer"});
+        // Looser branches may overlap, so that one is enough.
+        json!({"oneOf": [{"type": "string", "minLength": 1}, {"type": "boolean", "enum": [true]}]})
+            => kept(json!({"anyOf": [{"minLength": 1}, {"enum": [true]}], "nullable": true}));
+        json!({"oneOf": [{"type": "string"}, {"type": "boolean"}]}) => anything();
+        // Loosening what is negated would refuse more.
+        json!({"type": "string", "not": {"type": "object"}}) => json!({"type": "string"});
+        json!({"type": "string", "not": {"enum": ["x"]}}) => json!({"type": "string", "not": {"enum": ["x"]}});
+        // Nobody restricts metadata, and no field of a map by its name.
+        json!({"type": "object", "allOf": [{"properties": {"metadata": {"type": "object"}}, "required": ["metadata"]}]})
+            => kept(json!({"type": "object", "allOf": [{"required": ["metadata"]}]}));
+        json!({"type": "object", "additionalProperties": {"type": "string"}, "anyOf": [{"properties": {"a": {"enum": ["x"]}}}]})
+            => json!({"type": "object", "additionalProperties": {"type": "string"}});
+    ]);
 }
 
 #[test]
@@ -56,14 +49,10 @@ fn what_is_loosened_is_told() {
             .map(|c| c.path.to_string())
             .collect()
     };
-    assert_eq!(
-        levels(json!({"oneOf": [{"type": "string"}, {"type": "boolean"}]})),
-        ["schema.properties.a.oneOf"]
-    );
-    assert_eq!(
-        levels(json!({"type": "string", "anyOf": [{"type": "string", "minLength": 1}]})),
-        [""; 0]
-    );
+    let found = levels(json!({"oneOf": [{"type": "string"}, {"type": "boolean"}]}));
+    assert_eq!(found, ["schema.properties.a.oneOf"]);
+    let found = levels(json!({"type": "string", "anyOf": [{"type": "string", "minLength": 1}]}));
+    assert_eq!(found, [""; 0]);
 }
 
 #[test]
@@ -72,8 +61,7 @@ fn the_root_is_a_kubernetes_object() {
         json!({}), true => kept(json!({"type": "object"}));
         json!({"type": "string", "nullable": true, "default": 1}), false => kept(json!({"type": "object"}));
         json!({"additionalProperties": false}), false => kept(json!({"type": "object"}));
-        json!({"type": "object", "anyOf": [{"required": ["spec"]}], "minProperties": 1}), true
-            => kept(json!({"type": "object"}));
+        json!({"type": "object", "anyOf": [{"required": ["spec"]}], "minProperties": 1}), true => kept(json!({"type": "object"}));
         json!({"type": "object", "anyOf": [{"required": ["spec"]}], "minProperties": 1}), false
             => kept(json!({"type": "object", "anyOf": [{"required": ["spec"]}], "minProperties": 1}));
         json!({"type": "object", "properties": {"apiVersion": {}, "kind": {"type": "string", "default": "A"}}}), true
