@@ -67,19 +67,14 @@ mod tests {
     // parity: platform-15
     #[test]
     fn class_names_have_two_spellings_and_one_alias() {
-        for (name, class) in [
-            ("core-rukpak-io-plain", Some(Class::Plain)),
-            ("core.rukpak.io/plain", Some(Class::Plain)),
-            ("core-rukpak-io-registry", Some(Class::Registry)),
-            ("core.rukpak.io/registry", Some(Class::Registry)),
-            ("core.rukpak.io/converter", Some(Class::Registry)),
-            ("core-rukpak-io-converter", None),
-            ("core.rukpak.io/Converter", None),
-            ("core.rukpak.io/converter ", None),
-            ("converter", None),
-            ("", None),
+        for (names, class) in ::tests::rows![
+            &["core-rukpak-io-plain", "core.rukpak.io/plain"][..] => Some(Class::Plain);
+            &["core-rukpak-io-registry", "core.rukpak.io/registry", "core.rukpak.io/converter"] => Some(Class::Registry);
+            &["core-rukpak-io-converter", "core.rukpak.io/Converter", "core.rukpak.io/converter ", "converter", ""] => None;
         ] {
-            assert_eq!(Class::parse(name), class, "{name:?}");
+            for &name in names {
+                assert_eq!(Class::parse(name), class, "{name:?}");
+            }
         }
     }
 }

@@ -297,19 +297,14 @@ mod tests {
 
     #[test]
     fn the_api_version_is_no_part_of_the_identity() {
-        let named = |api: &str| {
-            object(
-                json!({"apiVersion": api, "kind": "PodDisruptionBudget", "metadata": {"name": "a", "namespace": "n"}}),
-            )
-        };
-        assert_eq!(
-            named("policy/v1").identity(),
-            named("policy/v1beta1").identity()
-        );
-        assert_eq!(
-            named("policy/v1").identity().to_string(),
-            "PodDisruptionBudget n/a"
-        );
+        for api in ["policy/v1", "policy/v1beta1"] {
+            let metadata = json!({"name": "a", "namespace": "n"});
+            let budget =
+                json!({"apiVersion": api, "kind": "PodDisruptionBudget", "metadata": metadata});
+            let identity = object(budget).identity();
+            let expected = ("policy", "PodDisruptionBudget n/a");
+            assert_eq!((&*identity.group, &*identity.to_string()), expected);
+        }
     }
 
     #[test]
@@ -329,42 +324,30 @@ mod tests {
 
     #[test]
     fn items_of_a_typed_list_inherit_its_kind() {
-        let mut list = json!({"apiVersion": "v1", "kind": "ConfigMapList", "items": [{"a": 1}, {"kind": "Own"}]});
-        assert_eq!(
-            take_items(&mut list),
-            [
-                json!({"apiVersion": "v1", "kind": "ConfigMap", "a": 1}),
-                json!({"apiVersion": "v1", "kind": "Own"})
-            ]
-        );
-        let mut list = json!({"apiVersion": "v1", "kind": "List", "items": [{"kind": "A"}, 7]});
-        assert_eq!(take_items(&mut list), [json!({"kind": "A"}), json!(7)]);
+        for (mut list, expected) in ::tests::rows![
+            json!({"apiVersion": "v1", "kind": "ConfigMapList", "items": [{"a": 1}, {"kind": "Own"}]})
+                => json!([{"apiVersion": "v1", "kind": "ConfigMap", "a": 1}, {"apiVersion": "v1", "kind": "Own"}]);
+            json!({"apiVersion": "v1", "kind": "List", "items": [{"kind": "A"}, 7]}) => json!([{"kind": "A"}, 7]);
+        ] {
+            assert_eq!(json!(take_items(&mut list)), expected);
+        }
     }
 
     #[test]
     fn what_others_need_comes_first() {
-        let mut objects: Vec<_> = [
-            ("apps/v1", "Deployment"),
-            ("monitoring.coreos.com/v1", "ServiceMonitor"),
-            ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"),
-            ("v1", "ServiceAccount"),
-            ("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
-            ("v1", "Namespace"),
-        ]
-        .map(|(api, kind)| object(json!({"apiVersion": api, "kind": kind})))
-        .into();
+        let ordered = ::tests::rows![
+            "v1" => "Namespace";
+            "apiextensions.k8s.io/v1" => "CustomResourceDefinition";
+            "v1" => "ServiceAccount";
+            "rbac.authorization.k8s.io/v1" => "ClusterRoleBinding";
+            "monitoring.coreos.com/v1" => "ServiceMonitor";
+            "apps/v1" => "Deployment";
+        ];
+        let mut objects =
+            ordered.map(|(api, kind)| object(json!({"apiVersion": api, "kind": kind})));
+        objects.reverse();
         objects.sort_by_cached_key(Object::order);
-        let kinds: Vec<_> = objects.iter().map(Object::kind).collect();
-        assert_eq!(
-            kinds,
-            [
-                "Namespace",
-                "CustomResourceDefinition",
-                "ServiceAccount",
-                "ClusterRoleBinding",
-                "ServiceMonitor",
-                "Deployment"
-            ]
-        );
+        let expected = ordered.map(|(_, kind)| kind);
+        assert_eq!(objects.map(|object| object.kind().to_owned()), expected);
     }
 }

@@ -150,36 +150,18 @@ mod tests {
     #[test]
     fn tolerant_reads_what_parse_tolerant_reads() {
         // Left: input. Right: what blang's ParseTolerant gives, None for an error.
-        for (text, version) in [
-            ("4.8", Some("4.8.0")),
-            (" 4.8 ", Some("4.8.0")),
-            ("v4.8", Some("4.8.0")),
-            ("4", Some("4.0.0")),
-            ("4.08", Some("4.8.0")),
-            ("04.8", Some("4.8.0")),
-            ("1.2.3-rc.1+b", Some("1.2.3-rc.1+b")),
-            ("0.0.0", Some("0.0.0")),
-            ("00.0", Some("0.0.0")),
-            ("V4.8", None),
-            ("vv4.8", None),
-            ("4.8-rc", None),
-            ("4.8+b", None),
-            ("4.x", None),
-            ("latest", None),
-            ("4.8.", None),
-            (".", None),
-            ("", None),
-            ("=4.8", None),
-            ("4,8", None),
-            ("null", None),
-            ("4.8e0", None),
-            ("-4.8", None),
+        for (texts, version) in ::tests::rows![
+            &["4.8", " 4.8 ", "v4.8", "4.08", "04.8"][..] => Some("4.8.0");
+            &["4"] => Some("4.0.0");
+            &["1.2.3-rc.1+b"] => Some("1.2.3-rc.1+b");
+            &["0.0.0", "00.0"] => Some("0.0.0");
+            &["V4.8", "vv4.8", "4.8-rc", "4.8+b", "4.x", "latest", "4.8.", ".", "", "=4.8", "4,8", "null", "4.8e0", "-4.8"]
+                => None;
         ] {
-            assert_eq!(
-                tolerant(text).ok().map(|v| v.to_string()).as_deref(),
-                version,
-                "{text:?}"
-            );
+            for &text in texts {
+                let found = tolerant(text).ok().map(|found| found.to_string());
+                assert_eq!(found.as_deref(), version, "{text:?}");
+            }
         }
     }
 

@@ -186,9 +186,7 @@ mod tests {
         }))
         .unwrap();
         let status = operator.status.unwrap();
-        assert_eq!(
-            (status.conditions[0].reason.as_ref(), status.extension),
-            (None, None)
-        );
+        let reason = status.conditions[0].reason.as_ref();
+        assert_eq!((reason, status.extension), (None, None));
     }
 }

@@ -79,7 +79,7 @@ impl OperatorCondition {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 
@@ -88,22 +88,18 @@ mod tests {
     fn an_admin_counts_before_the_operator() {
         let is = |status: &str| json!([{"type": "Upgradeable", "status": status, "reason": "Busy", "message": status, "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
         let none = json!([]);
-        for (overrides, conditions, accepted, refuses) in [
-            (&none, &none, &none, false),
-            (&none, &is("False"), &none, true),
-            (&none, &is("True"), &is("False"), false),
-            (&none, &none, &is("False"), true),
-            (&none, &is("Unknown"), &is("False"), false),
-            (&is("True"), &is("False"), &is("False"), false),
-            (&is("False"), &is("True"), &is("True"), true),
-        ]
-            as [(&Value, &Value, &Value, bool); 7]
-        {
+        for (overrides, conditions, accepted, refuses) in ::tests::rows![
+            none.clone(), none.clone(), none.clone() => false;
+            none.clone(), is("False"), none.clone() => true;
+            none.clone(), is("True"), is("False") => false;
+            none.clone(), none.clone(), is("False") => true;
+            none, is("Unknown"), is("False") => false;
+            is("True"), is("False"), is("False") => false;
+            is("False"), is("True"), is("True") => true;
+        ] {
             let condition: OperatorCondition = serde_json::from_value(json!({
-                "apiVersion": "operators.coreos.com/v2", "kind": "OperatorCondition",
-                "metadata": {"name": "a", "namespace": "b"},
-                "spec": {"overrides": overrides, "conditions": conditions},
-                "status": {"conditions": accepted},
+                "apiVersion": "operators.coreos.com/v2", "kind": "OperatorCondition", "metadata": {"name": "a", "namespace": "b"},
+                "spec": {"overrides": overrides, "conditions": conditions}, "status": {"conditions": accepted},
             }))
             .unwrap();
             assert_eq!(condition.refusal().is_some(), refuses, "{condition:?}");

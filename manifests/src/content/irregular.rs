@@ -270,25 +270,21 @@ mod tests {
             "annotations:\n  operators.operatorframework.io.bundle.manifests.v1: /deploy/olm/\n";
         let unusual = "annotations:\n  operators.operatorframework.io.bundle.metadata.v1: about/\n";
         let outside = "annotations:\n  operators.operatorframework.io.bundle.manifests.v1: ../x\n";
-        let cases: [(&str, &[&str], &str); 14] = [
-            ("", &["manifests/a.yaml"], "manifests/a.yaml"),
-            ("", &["metadata/a.yaml"], "metadata/a.yaml"),
-            ("", &["manifests"], "manifests"),
-            ("", &["manifests/deep/a.yaml"], "manifests/deep/a.yaml"),
-            ("", &["manifests2", "manifests.yaml", "tests/a"], ""),
-            ("", &["deploy/olm/a.yaml"], ""),
-            (named, &["deploy/olm/a.yaml"], "deploy/olm/a.yaml"),
-            (named, &["manifests/a.yaml"], ""),
-            (named, &["deploy/a.yaml", "deploy2"], ""),
-            (unusual, &["about/a.yaml"], "about/a.yaml"),
-            (unusual, &["metadata/a.yaml"], "metadata/a.yaml"),
-            (outside, &["manifests/a.yaml"], "manifests/a.yaml"),
-            (":", &["manifests/a.yaml", "x"], "manifests/a.yaml"),
-            (
-                "",
-                &["manifests/b", "x", "metadata/c"],
-                "manifests/b metadata/c",
-            ),
+        let cases: [(&str, &[&str], &str); 14] = ::tests::rows![
+            "", &["manifests/a.yaml"] => "manifests/a.yaml";
+            "", &["metadata/a.yaml"] => "metadata/a.yaml";
+            "", &["manifests"] => "manifests";
+            "", &["manifests/deep/a.yaml"] => "manifests/deep/a.yaml";
+            "", &["manifests2", "manifests.yaml", "tests/a"] => "";
+            "", &["deploy/olm/a.yaml"] => "";
+            named, &["deploy/olm/a.yaml"] => "deploy/olm/a.yaml";
+            named, &["manifests/a.yaml"] => "";
+            named, &["deploy/a.yaml", "deploy2"] => "";
+            unusual, &["about/a.yaml"] => "about/a.yaml";
+            unusual, &["metadata/a.yaml"] => "metadata/a.yaml";
+            outside, &["manifests/a.yaml"] => "manifests/a.yaml";
+            ":", &["manifests/a.yaml", "x"] => "manifests/a.yaml";
+            "", &["manifests/b", "x", "metadata/c"] => "manifests/b metadata/c";
         ];
         for (annotations, links, rejected) in cases {
             let files = [
@@ -346,11 +342,9 @@ mod tests {
         let skipped = content.assess().skipped;
         assert_eq!((skipped.symlinks, skipped.paths.len()), (12, MAX_SHOWN));
         let text = skipped.to_string();
-        assert!(
-            text.starts_with("12 symbolic links (docs/00, docs/01, ")
-                && text.ends_with("docs/09 and 2 more)"),
-            "{text}"
-        );
+        let holds = text.starts_with("12 symbolic links (docs/00, docs/01, ")
+            && text.ends_with("docs/09 and 2 more)");
+        assert!(holds, "{text}");
         let one = Irregular::new(Kind::Special);
         let one = SkippedEntries::count([("x".repeat(300).as_str(), &one)]);
         assert_eq!(one.numbers(), "1 special file");
@@ -363,14 +357,12 @@ mod tests {
         for (kind, target, needed, expected) in ::tests::rows![
             SYMLINK, Some("../a"), file
                 => "is a symbolic link to \"../a\", not a regular file; replace the link with a copy of the file";
-            SYMLINK, None, directory
-                => "is a symbolic link, not a directory; replace the link with a copy of the directory";
+            SYMLINK, None, directory => "is a symbolic link, not a directory; replace the link with a copy of the directory";
             Kind::HardLink, Some("a"), file
                 => "is a hard link to \"a\", not a regular file; replace the link with a copy of the file, or pack";
             Kind::HardLink, Some("a"), directory
                 => "is a hard link to \"a\", not a directory; replace the link with a copy of the directory";
-            Kind::Special, None, directory
-                => "is a device, FIFO or socket, not a directory; remove";
+            Kind::Special, None, directory => "is a device, FIFO or socket, not a directory; remove";
             Kind::Sparse, None, file => "is a sparse file, not a regular file; pack";
         ] {
             let entry = match target {

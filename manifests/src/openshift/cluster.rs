@@ -152,8 +152,7 @@ mod tests {
             vec![done("4.12.7")], "4.12.7", "4.12" => "4.12";
             // On its way, also after a first try that was given up.
             vec![partial("4.13.0"), done("4.12.7")], "4.13.0", "4.12" => "4.13";
-            vec![partial("4.14.0"), partial("4.13.0"), done("4.12.7"), done("4.11.0")], "4.14.0",
-                "4.12" => "4.14";
+            vec![partial("4.14.0"), partial("4.13.0"), done("4.12.7"), done("4.11.0")], "4.14.0", "4.12" => "4.14";
             // Back to where it came from.
             vec![partial("4.12.7"), done("4.13.0")], "4.12.7", "4.13" => "4.13";
             // Nothing is complete yet: the oldest.
@@ -185,11 +184,8 @@ mod tests {
         ] {
             let value = json!({"status": {"history": history, "desired": {"version": "4.13.0"}}});
             let cluster = Cluster::of_cluster_version(&value);
-            assert_eq!(
-                (cluster.is_installed, cluster.is_updating),
-                (is_installed, is_updating),
-                "{value}"
-            );
+            let found = (cluster.is_installed, cluster.is_updating);
+            assert_eq!(found, (is_installed, is_updating), "{value}");
         }
     }
 
@@ -198,14 +194,11 @@ mod tests {
         for (value, problem) in ::tests::rows![
             json!(null) => "names no version";
             json!({"status": {"history": "x", "desired": 4}}) => "names no version";
-            json!({"status": {"history": [{"state": "Completed", "version": {}}, 7]}})
-                => "names no version";
+            json!({"status": {"history": [{"state": "Completed", "version": {}}, 7]}}) => "names no version";
             json!({"status": {"desired": {"version": "0.0.1-snapshot"}, "history": [{"state": "Completed"}]}})
                 => "names no version";
-            json!({"status": {"desired": {"version": "garbage"}}})
-                => "\"garbage\" is not a semantic version";
-            json!({"status": {"desired": {"version": "0.0.1-snapshot"}}})
-                => "\"0.0.1-snapshot\" is a placeholder";
+            json!({"status": {"desired": {"version": "garbage"}}}) => "\"garbage\" is not a semantic version";
+            json!({"status": {"desired": {"version": "0.0.1-snapshot"}}}) => "\"0.0.1-snapshot\" is a placeholder";
         ] {
             let cluster = Cluster::of_cluster_version(&value);
             assert_eq!(cluster.highest(), None, "{value}");

@@ -227,14 +227,11 @@ mod tests {
             list(&max("\"4.8\"")) => Ok(Some((4, 8)));
             list(&max("4.10")) => Ok(Some((4, 10)));
             list(&max("\"4.8.0\"")) => Ok(Some((4, 8)));
-            r#"{"Properties": [{"TYPE": "olm.maxOpenShiftVersion", "Value": "4.8"}]}"#.to_owned()
-                => Ok(Some((4, 8)));
+            r#"{"Properties": [{"TYPE": "olm.maxOpenShiftVersion", "Value": "4.8"}]}"#.to_owned() => Ok(Some((4, 8)));
             // The last of equal fields counts.
-            list(r#"{"type": "a", "Type": "olm.maxOpenShiftVersion", "Value": "4.9", "value": "4.8"}"#)
-                => Ok(Some((4, 8)));
+            list(r#"{"type": "a", "Type": "olm.maxOpenShiftVersion", "Value": "4.9", "value": "4.8"}"#) => Ok(Some((4, 8)));
             list(&max("\"4.8.1\"")) => Err("property olm.maxOpenShiftVersion must");
-            list(r#"{"type": "olm.maxOpenShiftVersion"}"#)
-                => Err("value cannot be \"\" (an empty string)");
+            list(r#"{"type": "olm.maxOpenShiftVersion"}"#) => Err("value cannot be \"\" (an empty string)");
             list(&[max("4.8"), max("4.8")].join(","))
                 => Err("defining more than one \"olm.maxOpenShiftVersion\" property is not allowed");
             "garbage".to_owned() => Err(malformed);
@@ -273,26 +270,16 @@ mod tests {
 
     #[test]
     fn olm_v0_says_what_it_blocks() {
-        for (values, expected) in [
-            (&[][..], "OLM v0 ignores the value"),
-            (
-                &["\"4.8.0\""],
-                "OLM v0 reads 4.8 and blocks upgrades of the cluster beyond 4.8",
-            ),
-            (
-                &["\"4\""],
-                "OLM v0 reads 4.0 and blocks upgrades of the cluster beyond 4.0",
-            ),
-            (
-                &["\"4.8.1\""],
-                "OLM v0 rejects the value and blocks every minor upgrade of the cluster (property olm.maxOpenShiftVersion \
-                 must specify only <major>.<minor> version, got invalid value 4.8.1)",
-            ),
-            (
-                &["\"4.8\"", "4.8"],
-                "OLM v0 rejects the value and blocks every minor upgrade of the cluster (defining more than one \
-                 \"olm.maxOpenShiftVersion\" property is not allowed)",
-            ),
+        for (values, expected) in ::tests::rows![
+            &[][..] => "OLM v0 ignores the value";
+            &["\"4.8.0\""] => "OLM v0 reads 4.8 and blocks upgrades of the cluster beyond 4.8";
+            &["\"4\""] => "OLM v0 reads 4.0 and blocks upgrades of the cluster beyond 4.0";
+            &["\"4.8.1\""]
+                => "OLM v0 rejects the value and blocks every minor upgrade of the cluster (property olm.maxOpenShiftVersion \
+                 must specify only <major>.<minor> version, got invalid value 4.8.1)";
+            &["\"4.8\"", "4.8"]
+                => "OLM v0 rejects the value and blocks every minor upgrade of the cluster (defining more than one \
+                 \"olm.maxOpenShiftVersion\" property is not allowed)";
         ] {
             assert_eq!(OlmV0::read(values.iter().copied()).to_string(), expected);
         }

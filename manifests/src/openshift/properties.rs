@@ -183,8 +183,7 @@ mod tests {
             r#"{"properties": null}"# => Some(&[]);
             r#"{"other": [7], "Properties": [{"Type": "a", "Value": 1}]}"# => Some(&["a=1"]);
             r#"{"propertieſ": [{"type": "a"}]}"# => Some(&["a=missing"]);
-            r#"{"properties": [{"type": "a"}], "PROPERTIES": [{"type": "b"}]}"#
-                => Some(&["b=missing"]);
+            r#"{"properties": [{"type": "a"}], "PROPERTIES": [{"type": "b"}]}"# => Some(&["b=missing"]);
             r#"{"properties": [{"type": "a"}], "properties": null}"# => Some(&[]);
             r#"{"properties": {}}"# => None;
             "[]" => None;

@@ -285,10 +285,7 @@ mod tests {
     fn values_look_as_kubectl_prints_them() {
         let value = json!({
             "args": ["--all", "-1", "a: b", "yes", "*", "x #y", "a#b", "http://x:80", "", "~", [], [["x"], {"a": {}}]],
-            "block": "one\n\n  two\n",
-            "strip": "one\ntwo",
-            "keep": ["one\n\n"],
-            "late": " one\ntwo",
+            "block": "one\n\n  two\n", "strip": "one\ntwo", "keep": ["one\n\n"], "late": " one\ntwo",
             "map": {"on": true, "1": 1.5, "z": null, "a b": "é", "<<": "\u{feff}"},
             "versions": ["1.2.3", "1.10", "v1", "2020-01-02", "1:30", "10:20:30", "-", "--- x", "0x", "0x1", "key:"],
         });
@@ -346,13 +343,11 @@ versions:
     #[test]
     fn long_keys_are_written_so_that_they_can_be_read() {
         let mut text = String::new();
-        document(
-            &mut text,
-            &json!({"k".repeat(1100): {"k".repeat(1100): [1]}}),
-        );
+        let value = json!({"k".repeat(1100): {"k".repeat(1100): [1]}});
+        document(&mut text, &value);
         let read: Vec<_> = crate::yaml::documents(text.as_bytes())
             .map(Result::unwrap)
             .collect();
-        assert_eq!(read, [json!({"k".repeat(1100): {"k".repeat(1100): [1]}})]);
+        assert_eq!(read, [value]);
     }
 }

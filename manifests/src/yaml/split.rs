@@ -116,25 +116,21 @@ mod tests {
             &'static [(&'static str, usize)],
             Option<usize>,
         );
-        let cases: [Case; 14] = [
-            ("", &[], None),
-            ("a", &[("a\n", 0)], None),
-            ("a\n---\nb\n", &[("a\n", 0), ("b\n", 2)], None),
-            ("---\na\n---\n", &[("---\na\n", 0)], None),
-            ("---\n---\na", &[("---\n", 0), ("a\n", 2)], None),
-            ("---", &[("---\n", 0)], None),
-            ("a\n---", &[("a\n", 0)], None),
-            (
-                "a\r\n--- \r\nb\rc\r\n\r\r\n",
-                &[("a\n", 0), ("b\rc\n\r\n", 2)],
-                None,
-            ),
-            ("a\n--- # x\n# y\n", &[("a\n", 0), ("# y\n", 2)], None),
-            ("a\n\n--- b\nc\n", &[], Some(2)),
-            ("---a\n", &[], Some(0)),
-            ("a\n---\nb\n----\n", &[("a\n", 0)], Some(3)),
-            ("a\n ---\n", &[("a\n ---\n", 0)], None),
-            ("\n", &[("\n", 0)], None),
+        let cases: [Case; 14] = ::tests::rows![
+            "", &[] => None;
+            "a", &[("a\n", 0)] => None;
+            "a\n---\nb\n", &[("a\n", 0), ("b\n", 2)] => None;
+            "---\na\n---\n", &[("---\na\n", 0)] => None;
+            "---\n---\na", &[("---\n", 0), ("a\n", 2)] => None;
+            "---", &[("---\n", 0)] => None;
+            "a\n---", &[("a\n", 0)] => None;
+            "a\r\n--- \r\nb\rc\r\n\r\r\n", &[("a\n", 0), ("b\rc\n\r\n", 2)] => None;
+            "a\n--- # x\n# y\n", &[("a\n", 0), ("# y\n", 2)] => None;
+            "a\n\n--- b\nc\n", &[] => Some(2);
+            "---a\n", &[] => Some(0);
+            "a\n---\nb\n----\n", &[("a\n", 0)] => Some(3);
+            "a\n ---\n", &[("a\n ---\n", 0)] => None;
+            "\n", &[("\n", 0)] => None;
         ];
         for (input, chunks, junk) in cases {
             let mut splitter = Splitter::new(input.as_bytes(), 0);

@@ -161,30 +161,20 @@ mod tests {
             ("a===", None),
             ("aG s", None),
         ] {
-            assert_eq!(
-                base64(text).as_deref(),
-                bytes.map(str::as_bytes),
-                "{text:?}"
-            );
+            let expected = bytes.map(str::as_bytes);
+            assert_eq!(base64(text).as_deref(), expected, "{text:?}");
         }
     }
 
     #[test]
     fn timestamps_are_the_four_forms_of_go_yaml() {
-        for (text, is) in [
-            ("2020-01-02", true),
-            ("2020-1-2", true),
-            ("2020-02-30", false),
-            ("2020-01-02T03:04:05Z", true),
-            ("2020-01-02t3:4:5.25+02:00", true),
-            ("2020-01-02 03:04:05.1", true),
-            ("2020-01-02 03:04:05Z", false),
-            ("2020-01-02T03:04:05", false),
-            ("2020-01-02T24:04:05Z", false),
-            ("20-01-02", false),
-            ("soon", false),
+        for (texts, is) in ::tests::rows![
+            &["2020-01-02", "2020-1-2", "2020-01-02T03:04:05Z", "2020-01-02t3:4:5.25+02:00", "2020-01-02 03:04:05.1"][..] => true;
+            &["2020-02-30", "2020-01-02 03:04:05Z", "2020-01-02T03:04:05", "2020-01-02T24:04:05Z", "20-01-02", "soon"] => false;
         ] {
-            assert_eq!(is_timestamp(text), is, "{text:?}");
+            for &text in texts {
+                assert_eq!(is_timestamp(text), is, "{text:?}");
+            }
         }
     }
 }

@@ -62,81 +62,38 @@ fn all(input: &str) -> Vec<Result<Value, String>> {
 
 #[test]
 fn streams_are_cut_and_sniffed_as_in_apimachinery() {
-    let cases = [
-        ("", vec![]),
-        ("# only\n", vec![json!(null)]),
-        (
-            "a: 1\n---\n# x\n---\nb: 2\n---\n",
-            vec![json!({"a": 1}), json!(null), json!({"b": 2})],
-        ),
-        (
-            "---\na: 1\r\n--- # c\r\nb: 2",
-            vec![json!({"a": 1}), json!({"b": 2})],
-        ),
-        (
-            " {\"a\": 1}{\"a\": 2.0, \"a\": 3.0}\n[4]",
-            vec![json!({"a": 1}), json!({"a": 3}), json!([4])],
-        ),
-        (
-            "{\"a\": 1}\n---\nb: yes\n",
-            vec![json!({"a": 1}), json!({"b": true})],
-        ),
-        (
-            "{a: 1}\n---\nb: 2\n",
-            vec![json!({"a": 1}), json!({"b": 2})],
-        ),
+    let cases = ::tests::rows![
+        "" => vec![];
+        "# only\n" => vec![json!(null)];
+        "a: 1\n---\n# x\n---\nb: 2\n---\n" => vec![json!({"a": 1}), json!(null), json!({"b": 2})];
+        "---\na: 1\r\n--- # c\r\nb: 2" => vec![json!({"a": 1}), json!({"b": 2})];
+        " {\"a\": 1}{\"a\": 2.0, \"a\": 3.0}\n[4]" => vec![json!({"a": 1}), json!({"a": 3}), json!([4])];
+        "{\"a\": 1}\n---\nb: yes\n" => vec![json!({"a": 1}), json!({"b": true})];
+        "{a: 1}\n---\nb: 2\n" => vec![json!({"a": 1}), json!({"b": 2})];
     ];
     for (input, values) in cases {
-        assert_eq!(
-            all(input),
-            values.into_iter().map(Ok).collect::<Vec<_>>(),
-            "{input:?}"
-        );
+        let expected = values.into_iter().map(Ok).collect::<Vec<_>>();
+        assert_eq!(all(input), expected, "{input:?}");
     }
 }
 
 #[test]
 fn errors_name_the_document_and_the_line_of_the_file() {
-    let cases = [
-        (
-            "a: b: c\n",
-            "line 1, column 5: mapping values are not allowed in this context",
-        ),
-        (
-            "a: 1\r\n---\r\nb: 1\r\nc: @\r\n",
-            "document 2, line 4, column 4: ",
-        ),
-        (
-            "a: 1\n--- b\nc: 1\n",
-            "line 2, column 4: only a comment may follow",
-        ),
-        (
-            "{\"a\":1}{\"b\":2}\n {\"c\"",
-            "document 3, line 2, column 5: invalid JSON",
-        ),
-        (
-            "a: 1\n---\n\n*x\n",
-            "document 2, line 4, column 1: unknown anchor \"x\"",
-        ),
-        (
-            "é: \"\u{7f}\"\n",
-            "line 1, column 5: control characters are not allowed",
-        ),
-        ("a: .inf\n", "line 1, column 4: infinity"),
-        (
-            "{{ .Values.x }}: 1\n",
-            "line 1, column 1: a mapping or sequence cannot be a key",
-        ),
+    let cases = ::tests::rows![
+        "a: b: c\n" => "line 1, column 5: mapping values are not allowed in this context";
+        "a: 1\r\n---\r\nb: 1\r\nc: @\r\n" => "document 2, line 4, column 4: ";
+        "a: 1\n--- b\nc: 1\n" => "line 2, column 4: only a comment may follow";
+        "{\"a\":1}{\"b\":2}\n {\"c\"" => "document 3, line 2, column 5: invalid JSON";
+        "a: 1\n---\n\n*x\n" => "document 2, line 4, column 1: unknown anchor \"x\"";
+        "é: \"\u{7f}\"\n" => "line 1, column 5: control characters are not allowed";
+        "a: .inf\n" => "line 1, column 4: infinity";
+        "{{ .Values.x }}: 1\n" => "line 1, column 1: a mapping or sequence cannot be a key";
     ];
     for (input, message) in cases {
-        let error = all(input)
-            .into_iter()
-            .find_map(Result::err)
-            .unwrap_or_default();
-        assert!(
-            error.contains(message) && error.starts_with(&message[..5]),
-            "{input:?}: {error}"
-        );
+        let error = all(input).into_iter().find_map(Result::err);
+        let error = error.unwrap_or_default();
+        let is_reported = error.contains(message) && error.starts_with(&message[..5]);
+        assert!(is_reported, "{input:?}: {error}");
     }
 }
 
@@ -174,20 +131,15 @@ fn values_are_located_in_the_file() {
         (merge, 0, "e.x", "14 in line 7: 4"),
     ] {
         let found = locate(input.as_bytes(), document, &path(steps));
-        let found = found.map_or(
-            "nowhere".to_owned(),
-            |Location {
-                 line,
-                 column,
-                 scalar,
-             }| {
-                let scalar = scalar.map_or(String::new(), |written| match written.style {
+        let found = found.map_or("nowhere".to_owned(), |found| {
+            let scalar = found
+                .scalar
+                .map_or(String::new(), |written| match written.style {
                     Style::Plain => format!(": {}", written.text),
                     Style::Quoted => format!(": text {}", written.text),
                 });
-                format!("{column} in line {line}{scalar}")
-            },
-        );
+            format!("{} in line {}{scalar}", found.column, found.line)
+        });
         assert_eq!(found, expected, "{steps} in {input:?}");
     }
 }
@@ -196,12 +148,13 @@ fn values_are_located_in_the_file() {
 fn missing_values_are_located_by_their_parents() {
     let input = "a: 1\nspec:\n  list:\n  - x: {z: 1}\n";
     let paths = [
-        path("spec.list.0.x.z"),
-        path("spec.list.0.x.missing.more"),
-        path("spec.list.7"),
-        path("other"),
-        Path::root(),
-    ];
+        "spec.list.0.x.z",
+        "spec.list.0.x.missing.more",
+        "spec.list.7",
+        "other",
+        "",
+    ]
+    .map(path);
     let places = [(4, 12), (4, 8), (3, 3), (1, 1), (1, 1)].map(Some);
     assert_eq!(locate_nearest(input.as_bytes(), 0, &paths), places);
     assert_eq!(locate_nearest(input.as_bytes(), 1, &paths), [None; 5]);
@@ -238,97 +191,105 @@ fn limits_hold() {
         memory: 1 << 20,
         text: 40,
     };
-    let cases = [
-        (
-            "a: 1\n---\nb: 1\n---\nc: 1\n",
-            Some("document 3, more documents than the limit of 2"),
-        ),
-        ("a: 1\n---\nb: 1\n---\n", None),
-        ("[[[1]]]\n", None),
-        (
-            "[[[[1]]]]\n",
-            Some("line 1, column 4: nested deeper than the limit of 3"),
-        ),
-        (
-            "a: {b: {c: {}}}\n",
-            Some("line 1, column 12: nested deeper than the limit of 3"),
-        ),
-        (
-            "a: &a [1]\nb: {c: {d: *a}}\n",
-            Some("line 1, column 4: nested deeper than the limit of 3"),
-        ),
-        ("a: &a 0123456789\nb: [*a,*a,*a,*a]\n", None),
-        (
-            "a: &a 0123456789\nb: [*a,*a,*a,*a,*a]\n",
-            Some("line 1, column 4: document contains excessive aliasing"),
-        ),
-        (
-            "a: 0123456789012345678901234567890123456789\n",
-            Some("larger than the limit of 40 bytes"),
-        ),
+    let cases = ::tests::rows![
+        "a: 1\n---\nb: 1\n---\nc: 1\n" => Some("document 3, more documents than the limit of 2");
+        "a: 1\n---\nb: 1\n---\n" => None;
+        "[[[1]]]\n" => None;
+        "[[[[1]]]]\n" => Some("line 1, column 4: nested deeper than the limit of 3");
+        "a: {b: {c: {}}}\n" => Some("line 1, column 12: nested deeper than the limit of 3");
+        "a: &a [1]\nb: {c: {d: *a}}\n" => Some("line 1, column 4: nested deeper than the limit of 3");
+        "a: &a 0123456789\nb: [*a,*a,*a,*a]\n" => None;
+        "a: &a 0123456789\nb: [*a,*a,*a,*a,*a]\n" => Some("line 1, column 4: document contains excessive aliasing");
+        "a: 0123456789012345678901234567890123456789\n" => Some("larger than the limit of 40 bytes");
     ];
     for (input, expected) in cases {
         let error = documents_with(input.as_bytes(), small).find_map(Result::err);
-        assert_eq!(
-            error.map(|error| error.to_string()).as_deref(),
-            expected,
-            "{input:?}"
-        );
+        let found = error.map(|error| error.to_string());
+        assert_eq!(found.as_deref(), expected, "{input:?}");
     }
 }
 
-#[test]
-fn values_are_counted_over_all_documents() {
-    let small = Limits {
-        values: 3,
+fn limited(values: usize, memory: usize, text: usize) -> Limits {
+    Limits {
+        values,
+        memory,
+        text,
         ..Limits::default()
-    };
-    for (input, left) in [
-        ("a: 1\nb: 2\nc: 3\n", Some(0)),
-        ("[1,2,3,4]\n", None),
-        ("? 1\n: [1]\n", Some(1)),
-        ("a: &a [1]\nb: *a\n", None),
-        ("a: 1\n---\n[1,2]\n", Some(0)),
-        ("a: 1\n---\n[1,2,3]\n", None),
-        ("{\"a\":1}", Some(2)),
-        ("{\"a\":[1,2]}", Some(0)),
-        ("{\"a\":[1,2,3]}", None),
-        ("{\"a\":\",,,,\"}", Some(2)),
-    ] {
-        let mut documents = documents_with(input.as_bytes(), small);
-        let error = documents.find_map(Result::err);
-        let found = error.is_none().then(|| documents.left().values);
-        assert_eq!(found, left, "{input:?}: {error:?}");
-        assert!(error.is_none_or(|error| error.message().starts_with("too many values")));
     }
 }
 
+/// Values, memory and the text that aliases repeat: one of them is limited, and what is left of it after all documents.
 #[test]
-fn memory_is_counted_over_all_documents() {
-    // The first entry of a mapping takes 640 bytes and its key, that of a sequence 128; further ones up to 128.
-    for (input, memory, left) in [
-        ("a: {b: {c: 1}}\n", 3 * 657, Some(0)),
-        ("a: {b: {c: 1}}\n", 3 * 657 - 1, None),
-        ("a:\n  b:\n    c: 1\n", 3 * 657 - 1, None),
-        ("{\"a\": {\"b\": {\"c\": 1}}}", 3000, Some(3000 - 3 * 657)),
-        ("{\"a\": {\"b\": {\"c\": 1}}}", 3 * 657 - 1, None),
-        ("- []\n- {}\n- abcdefghij\n", 128 + 2 * 64 + 26, Some(0)),
-        ("- []\n- {}\n- abcdefghij\n", 128 + 2 * 64 + 25, None),
-        ("a: 1\n---\na: 1\n", 2 * 657, Some(0)),
-        ("a: 1\n---\na: 1\n", 2 * 657 - 1, None),
+fn values_memory_and_repeated_text_are_counted_over_all_documents() {
+    let Limits {
+        values: v,
+        memory: m,
+        text: t,
+        ..
+    } = Limits::default();
+    let once = "a: &a 12345\nb: *a\n";
+    let (twice, third) = (
+        format!("{once}---\n{once}"),
+        format!("{once}---\n{once}---\na: &a 1\nb: *a\n"),
+    );
+    for (input, limits, left) in ::tests::rows![
+        "a: 1\nb: 2\nc: 3\n", limited(3, m, t) => Some(0);
+        "[1,2,3,4]\n", limited(3, m, t) => None;
+        "? 1\n: [1]\n", limited(3, m, t) => Some(1);
+        "a: &a [1]\nb: *a\n", limited(3, m, t) => None;
+        "a: 1\n---\n[1,2]\n", limited(3, m, t) => Some(0);
+        "a: 1\n---\n[1,2,3]\n", limited(3, m, t) => None;
+        "{\"a\":1}", limited(3, m, t) => Some(2);
+        "{\"a\":[1,2]}", limited(3, m, t) => Some(0);
+        "{\"a\":[1,2,3]}", limited(3, m, t) => None;
+        "{\"a\":\",,,,\"}", limited(3, m, t) => Some(2);
+        // The first entry of a mapping takes 640 bytes and its key, that of a sequence 128; further ones up to 128.
+        "a: {b: {c: 1}}\n", limited(v, 3 * 657, t) => Some(0);
+        "a: {b: {c: 1}}\n", limited(v, 3 * 657 - 1, t) => None;
+        "a:\n  b:\n    c: 1\n", limited(v, 3 * 657 - 1, t) => None;
+        "{\"a\": {\"b\": {\"c\": 1}}}", limited(v, 3000, t) => Some(3000 - 3 * 657);
+        "{\"a\": {\"b\": {\"c\": 1}}}", limited(v, 3 * 657 - 1, t) => None;
+        "- []\n- {}\n- abcdefghij\n", limited(v, 128 + 2 * 64 + 26, t) => Some(0);
+        "- []\n- {}\n- abcdefghij\n", limited(v, 128 + 2 * 64 + 25, t) => None;
+        "a: 1\n---\na: 1\n", limited(v, 2 * 657, t) => Some(0);
+        "a: 1\n---\na: 1\n", limited(v, 2 * 657 - 1, t) => None;
         // The complete reader needs nodes besides, which it gives back.
-        ("a: &a [1]\nb: *a\n", 8 << 10, Some((8 << 10) - 674 - 256)),
-        ("a: &a [1]\nb: *a\n", 1500, None),
+        "a: &a [1]\nb: *a\n", limited(v, 8 << 10, t) => Some((8 << 10) - 674 - 256);
+        "a: &a [1]\nb: *a\n", limited(v, 1500, t) => None;
+        "a: &a 12345\nb: c\n", limited(v, m, 10) => Some(10);
+        once, limited(v, m, 10) => Some(5);
+        &twice, limited(v, m, 10) => Some(0);
+        &third, limited(v, m, 10) => None;
+        "a: &a {12345: 67}\nb: {<<: *a}\n", limited(v, m, 10) => Some(3);
+        "- &a 123456\n- *a\n- *a\n---\n1\n", limited(v, m, 10) => None;
     ] {
-        let limits = Limits {
-            memory,
-            ..Limits::default()
-        };
         let mut documents = documents_with(input.as_bytes(), limits);
         let error = documents.find_map(Result::err);
-        let found = error.is_none().then(|| documents.left().memory);
+        let rest = documents.left();
+        let rest = match (limits.values == v, limits.memory == m) {
+            (false, _) => rest.values,
+            (_, false) => rest.memory,
+            _ => rest.text,
+        };
+        let found = error.is_none().then_some(rest);
         assert_eq!(found, left, "{input:?}: {error:?}");
-        assert!(error.is_none_or(|error| error.is_limit()), "{input:?}");
+        let is_of_values = |error: &Error| error.message().starts_with("too many values");
+        assert!(
+            error
+                .as_ref()
+                .is_none_or(|error| limits.values == v || is_of_values(error))
+        );
+        let holds = error.is_none_or(|error| limits.memory == m || error.is_limit());
+        assert!(holds, "{input:?}");
+    }
+    // After the failed document, the others are counted on.
+    for (input, left) in [
+        (third.as_str(), 0),
+        ("- &a 123456\n- *a\n- *a\n---\n1\n", 4),
+    ] {
+        let mut documents = documents_with(input.as_bytes(), limited(v, m, 10));
+        let failed = documents.by_ref().filter(Result::is_err).count();
+        assert_eq!((failed, documents.left().text), (1, left), "{input:?}");
     }
 }
 
@@ -373,27 +334,6 @@ fn a_writer_gets_the_bytes_of_the_text() {
 }
 
 #[test]
-fn the_text_that_aliases_repeat_is_counted_over_all_documents() {
-    let small = Limits {
-        text: 10,
-        ..Limits::default()
-    };
-    let once = "a: &a 12345\nb: *a\n";
-    for (input, fails, left) in [
-        ("a: &a 12345\nb: c\n".to_owned(), 0, 10),
-        (once.to_owned(), 0, 5),
-        (format!("{once}---\n{once}"), 0, 0),
-        (format!("{once}---\n{once}---\na: &a 1\nb: *a\n"), 1, 0),
-        ("a: &a {12345: 67}\nb: {<<: *a}\n".to_owned(), 0, 3),
-        ("- &a 123456\n- *a\n- *a\n---\n1\n".to_owned(), 1, 4),
-    ] {
-        let mut documents = documents_with(input.as_bytes(), small);
-        let failed = documents.by_ref().filter(Result::is_err).count();
-        assert_eq!((failed, documents.left().text), (fails, left), "{input:?}");
-    }
-}
-
-#[test]
 fn bombs_and_traps_are_refused() {
     let mut aliases = "a0: &a0 x\n".to_owned();
     for level in 1..9 {
@@ -413,11 +353,8 @@ fn bombs_and_traps_are_refused() {
         "a: 1\n\u{feff}b: 2".to_owned(),
         "[a?, b]".to_owned(),
     ] {
-        assert!(
-            all(&input).iter().all(Result::is_err),
-            "{}",
-            input.get(..20).unwrap_or(&input)
-        );
+        let holds = all(&input).iter().all(Result::is_err);
+        assert!(holds, "{}", input.get(..20).unwrap_or(&input));
     }
 }
 

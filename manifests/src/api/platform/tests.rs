@@ -4,10 +4,8 @@ use super::*;
 
 fn operator(name: &str, spec: &Value, status: &Value, kept: Option<&str>) -> PlatformOperator {
     serde_json::from_value(json!({
-        "apiVersion": "platform.openshift.io/v1alpha1",
-        "kind": "PlatformOperator",
-        "metadata": {"name": name, "annotations": kept.map(|kept| json!({labels::KEPT_MINORS: kept}))},
-        "spec": spec,
+        "apiVersion": "platform.openshift.io/v1alpha1", "kind": "PlatformOperator",
+        "metadata": {"name": name, "annotations": kept.map(|kept| json!({labels::KEPT_MINORS: kept}))}, "spec": spec,
         "status": status,
     }))
     .unwrap()
@@ -53,16 +51,17 @@ fn what_was_kept_is_found_where_the_status_drops_it() {
         kept.map(|kept| kept.to_string())
     };
     let status = json!({"clusterMinor": "4.12", "packageMinor": "2.5"});
-    assert_eq!(kept(status.clone(), None).as_deref(), Some("4.12 2.5"));
-    assert_eq!(kept(status, Some("4.11 2.4")).as_deref(), Some("4.12 2.5"));
-    assert_eq!(
-        kept(json!({}), Some("4.10 1.20")).as_deref(),
-        Some("4.10 1.20")
-    );
+    for (status, annotation, expected) in ::tests::rows![
+        status.clone(), None => Some("4.12 2.5");
+        status, Some("4.11 2.4") => Some("4.12 2.5");
+        json!({}), Some("4.10 1.20") => Some("4.10 1.20");
+        json!({"clusterMinor": "4.12"}), None => None;
+    ] {
+        assert_eq!(kept(status, annotation).as_deref(), expected);
+    }
     for nonsense in ["", "4.10", "4.10 ", "a b", "4.10 1.20 3", "04.1 1.0"] {
         assert_eq!(kept(json!({}), Some(nonsense)), None, "{nonsense}");
     }
-    assert_eq!(kept(json!({"clusterMinor": "4.12"}), None), None);
 }
 
 // parity: openshift-8

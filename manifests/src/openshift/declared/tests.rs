@@ -35,77 +35,30 @@ const PLAIN: &str = MAX_ANNOTATION;
 // parity: max-4
 #[test]
 fn every_spelling_declares_a_version() {
-    for (properties, annotations, expected, source) in [
-        (&["\"4.8\""][..], vec![], "4.8", "catalog properties"),
-        (&["4.10"], vec![], "4.10", "catalog properties"),
-        (
-            &[],
-            vec![(INSTALLED, installed(&["\"4.8\""]))],
-            "4.8",
-            "annotation operatorframework.io/properties",
-        ),
-        (
-            &[],
-            vec![(INSTALLED, installed(&["4.10"]))],
-            "4.10",
-            "annotation operatorframework.io/properties",
-        ),
-        (
-            &[],
-            vec![(LISTED, list(&["\"4.8\""]))],
-            "4.8",
-            "annotation olm.properties",
-        ),
-        (
-            &[],
-            vec![(LISTED, list(&["4.10"]))],
-            "4.10",
-            "annotation olm.properties",
-        ),
-        (
-            &[],
-            vec![(PLAIN, "4.8".into())],
-            "4.8",
-            "annotation operators.coreos.com/maxOpenShiftVersion",
-        ),
-        (
-            &[],
-            vec![(PLAIN, " 4.10 ".into())],
-            "4.10",
-            "annotation operators.coreos.com/maxOpenShiftVersion",
-        ),
+    for (properties, annotations, expected, source) in ::tests::rows![
+        &["\"4.8\""][..], vec![], "4.8" => "catalog properties";
+        &["4.10"], vec![], "4.10" => "catalog properties";
+        &[], vec![(INSTALLED, installed(&["\"4.8\""]))], "4.8" => "annotation operatorframework.io/properties";
+        &[], vec![(INSTALLED, installed(&["4.10"]))], "4.10" => "annotation operatorframework.io/properties";
+        &[], vec![(LISTED, list(&["\"4.8\""]))], "4.8" => "annotation olm.properties";
+        &[], vec![(LISTED, list(&["4.10"]))], "4.10" => "annotation olm.properties";
+        &[], vec![(PLAIN, "4.8".into())], "4.8" => "annotation operators.coreos.com/maxOpenShiftVersion";
+        &[], vec![(PLAIN, " 4.10 ".into())], "4.10" => "annotation operators.coreos.com/maxOpenShiftVersion";
         // Go ignores the case of names, and the last of equal fields counts.
-        (
-            &[],
-            vec![(
-                INSTALLED,
-                r#"{"Properties": [{"TYPE": "olm.maxOpenShiftVersion", "value": "4.7", "Value": "4.8"}]}"#
-                    .into(),
-            )],
-            "4.8",
-            "annotation operatorframework.io/properties",
-        ),
-        (
-            &[],
-            vec![(
-                LISTED,
-                r#"[{"type": "x", "Type": "olm.maxOpenShiftVersion", "VALUE": 4.10}]"#.into(),
-            )],
-            "4.10",
-            "annotation olm.properties",
-        ),
+        &[], vec![(INSTALLED, r#"{"Properties": [{"TYPE": "olm.maxOpenShiftVersion", "value": "4.7", "Value": "4.8"}]}"#.into())],
+            "4.8" => "annotation operatorframework.io/properties";
+        &[], vec![(LISTED, r#"[{"type": "x", "Type": "olm.maxOpenShiftVersion", "VALUE": 4.10}]"#.into())], "4.10"
+            => "annotation olm.properties";
         // Another property without a value hides nothing, and equal texts count once.
-        (
-            &[],
+        &[],
             vec![(
                 LISTED,
                 r#"[{"type": "x"}, {"type": "olm.maxOpenShiftVersion", "value": "4.8"},
                     {"type": "olm.maxOpenShiftVersion", "value": "4.8"}]"#
                     .into(),
             )],
-            "4.8",
-            "annotation olm.properties",
-        ),
+            "4.8"
+            => "annotation olm.properties";
     ] {
         let annotations: Vec<_> = annotations.iter().map(|(key, it)| (*key, &**it)).collect();
         let decision = declarations(properties, &annotations).decide();
@@ -139,16 +92,13 @@ fn valid_and_lower_values_count() {
         // The annotation of the enhancement: the lower version counts.
         &["\"4.9\""], None, None, Some("4.8"), Some("4.8")
             => &["max OpenShift version is 4.8 (annotation operators.coreos.com/maxOpenShiftVersion) and 4.9"];
-        &["\"4.9\""], None, None, Some("4.10"), Some("4.9")
-            => &["max OpenShift version is 4.9 (catalog properties) and 4.10"];
+        &["\"4.9\""], None, None, Some("4.10"), Some("4.9") => &["max OpenShift version is 4.9 (catalog properties) and 4.10"];
         &["\"4.9\""], None, None, Some("4.9"), Some("4.9") => &[];
         // One and the same release.
         &["\"4.23\""], None, None, Some("5.0"), Some("4.23") => &[];
         // Valid values count before invalid ones.
-        &["\"4.9\""], None, None, Some("latest"), Some("4.9")
-            => &["\"latest\" is not <major>.<minor> (annotation"];
-        &["\"4.9.1\""], None, None, Some("4.8"), Some("4.8")
-            => &["\"4.9.1\" is not <major>.<minor> (catalog properties)"];
+        &["\"4.9\""], None, None, Some("latest"), Some("4.9") => &["\"latest\" is not <major>.<minor> (annotation"];
+        &["\"4.9.1\""], None, None, Some("4.8"), Some("4.8") => &["\"4.9.1\" is not <major>.<minor> (catalog properties)"];
         &["\"latest\""], None, Some(list(&["\"4.8\""])), None, Some("4.8")
             => &["\"latest\" is not <major>.<minor> (catalog properties)"];
         // An invalid value is one problem, however often it is repeated.
@@ -164,8 +114,7 @@ fn valid_and_lower_values_count() {
             => &["the annotation is not JSON of properties (annotation operatorframework.io/properties)"];
         &[], Some("garbage".into()), Some(list(&["\"4.8\""])), None, Some("4.8")
             => &["the annotation is not JSON of properties (annotation operatorframework.io/properties)"];
-        &[], None, Some("{}".into()), None, None
-            => &["the annotation is not JSON of properties (annotation olm.properties)"];
+        &[], None, Some("{}".into()), None, None => &["the annotation is not JSON of properties (annotation olm.properties)"];
         &["\"4.8\""], Some("garbage".into()), Some("4.7".into()), None, Some("4.8") => &[];
     ] {
         let annotations = [
@@ -173,9 +122,8 @@ fn valid_and_lower_values_count() {
             (LISTED, listed.as_deref()),
             (PLAIN, annotation),
         ];
-        let there = annotations
-            .iter()
-            .filter_map(|(key, text)| Some((*key, (*text)?)));
+        let there = annotations.iter();
+        let there = there.filter_map(|(key, text)| Some((*key, (*text)?)));
         let there: Vec<_> = there.collect();
         let decision = declarations(properties, &there).decide();
         let release = decision
@@ -196,59 +144,32 @@ fn valid_and_lower_values_count() {
 #[test]
 fn problems_explain_olm_v0_and_have_a_remedy() {
     let generic = "write one property olm.maxOpenShiftVersion with a string such as \"4.16\"";
-    for (properties, annotations, expected, remedy) in [
-        (
-            &["\"v4.8\""][..],
-            &[][..],
-            "\"v4.8\" is not <major>.<minor> (catalog properties); OLM v0 reads 4.8 and blocks upgrades of the cluster beyond \
-             4.8",
-            generic,
-        ),
-        (
-            &[],
-            &[(PLAIN, "4")],
-            "\"4\" is not <major>.<minor> (annotation operators.coreos.com/maxOpenShiftVersion); OLM v0 ignores the value",
-            generic,
-        ),
+    for (properties, annotations, expected, remedy) in ::tests::rows![
+        &["\"v4.8\""][..], &[][..],
+            "\"v4.8\" is not <major>.<minor> (catalog properties); OLM v0 reads 4.8 and blocks upgrades of the cluster beyond 4.8"
+            => generic;
+        &[], &[(PLAIN, "4")],
+            "\"4\" is not <major>.<minor> (annotation operators.coreos.com/maxOpenShiftVersion); OLM v0 ignores the value"
+            => generic;
         // opm shortens numbers.
-        (
-            &["+4.8"],
-            &[],
+        &["+4.8"], &[],
             "\"+4.8\" is not <major>.<minor> (catalog properties); OLM v0 reads 4.8 and blocks upgrades of the cluster beyond \
-             4.8",
-            generic,
-        ),
-        (
-            &["\"+4.8\""],
-            &[],
+             4.8" => generic;
+        &["\"+4.8\""], &[],
             "\"+4.8\" is not <major>.<minor> (catalog properties); OLM v0 rejects the value and blocks every minor upgrade of \
-             the cluster (failed to parse \"+4.8\" as semver: a short version cannot contain pre-release or build metadata)",
-            generic,
-        ),
-        (
-            &[],
-            &[(LISTED, "{}")],
-            "the annotation is not JSON of properties (annotation olm.properties); OLM v0 ignores the value",
-            "write a JSON list of objects with `type` and `value`",
-        ),
-        (
-            &[],
-            &[(INSTALLED, "garbage")],
+             the cluster (failed to parse \"+4.8\" as semver: a short version cannot contain pre-release or build metadata)"
+            => generic;
+        &[], &[(LISTED, "{}")], "the annotation is not JSON of properties (annotation olm.properties); OLM v0 ignores the value"
+            => "write a JSON list of objects with `type` and `value`";
+        &[], &[(INSTALLED, "garbage")],
             "the annotation is not JSON of properties (annotation operatorframework.io/properties); OLM v0 overwrites the \
              annotation when OLM v0 installs from a catalog; otherwise OLM v0 rejects the value and blocks every minor \
-             upgrade of the cluster (failed to unmarshal properties annotation: expected value at line 1 column 1)",
-            "remove the annotation; OLM writes it",
-        ),
-        (
-            &[],
-            &[(
-                INSTALLED,
-                r#"{"properties": [{"type": "olm.maxOpenShiftVersion", "value": "v4.8"}]}"#,
-            )],
+             upgrade of the cluster (failed to unmarshal properties annotation: expected value at line 1 column 1)"
+            => "remove the annotation; OLM writes it";
+        &[], &[(INSTALLED, r#"{"properties": [{"type": "olm.maxOpenShiftVersion", "value": "v4.8"}]}"#)],
             "\"v4.8\" is not <major>.<minor> (annotation operatorframework.io/properties); OLM v0 overwrites the annotation \
-             when OLM v0 installs from a catalog; otherwise OLM v0 reads 4.8 and blocks upgrades of the cluster beyond 4.8",
-            "remove the annotation; OLM writes it",
-        ),
+             when OLM v0 installs from a catalog; otherwise OLM v0 reads 4.8 and blocks upgrades of the cluster beyond 4.8"
+            => "remove the annotation; OLM writes it";
     ] {
         let problem = declarations(properties, annotations)
             .decide()
@@ -282,25 +203,19 @@ fn white_space_that_olm_v0_rejects_is_reported() {
 
 #[test]
 fn spellings_of_numbers_are_no_releases() {
-    for (spelling, expected) in [
-        ("4.10", Some("4.10")),
-        ("4.8", Some("4.8")),
-        ("+4.8", None),
-        (".8", None),
-        ("0x48", None),
-        ("4_8.0", None),
-        ("4.8e0", None),
-        ("4.", None),
-        ("4", None),
-        ("04.8", None),
-        ("-4.8", None),
+    for (spellings, expected) in ::tests::rows![
+        &["4.10"][..] => Some("4.10");
+        &["4.8"] => Some("4.8");
+        &["+4.8", ".8", "0x48", "4_8.0", "4.8e0", "4.", "4", "04.8", "-4.8"] => None;
     ] {
-        // What a bundle has, and what a catalog has after its numbers became strings.
-        let json = Unquoted::new(spelling).to_json();
-        for text in [spelling, &json] {
-            let declared = MaxOpenShiftVersion::new(text, Spelling::CatalogProperties);
-            let release = declared.release().map(|release| release.to_string());
-            assert_eq!((release.as_deref(), &*declared.raw), (expected, spelling));
+        for &spelling in spellings {
+            // What a bundle has, and what a catalog has after its numbers became strings.
+            let json = Unquoted::new(spelling).to_json();
+            for text in [spelling, &json] {
+                let declared = MaxOpenShiftVersion::new(text, Spelling::CatalogProperties);
+                let release = declared.release().map(|release| release.to_string());
+                assert_eq!((release.as_deref(), &*declared.raw), (expected, spelling));
+            }
         }
     }
 }
@@ -322,8 +237,7 @@ fn lower_of_properties_and_key_counts() {
         &["\"4.8\""], "null", Some("4.8"), properties
             => &["(key operators.coreos.com/maxOpenShiftVersion); OLM v0 ignores the value; remove the key"];
         // OLM rejects the list.
-        &["\"4.8\"", "\"4.9\""], "\"4.7\"", None, properties
-            => &["more than one olm.maxOpenShiftVersion property"];
+        &["\"4.8\"", "\"4.9\""], "\"4.7\"", None, properties => &["more than one olm.maxOpenShiftVersion property"];
     ] {
         let mut declarations = declarations(values, &[]);
         declarations.add(key, text);
@@ -393,17 +307,14 @@ fn declared_version_serializes_version_or_problem() {
     let json = |text: &str| {
         serde_json::to_value(MaxOpenShiftVersion::new(text, Spelling::BundleProperties)).unwrap()
     };
-    assert_eq!(
-        json("4.10"),
-        json!({"raw": "4.10", "source": "bundle properties", "version": {"major": 4, "minor": 10}})
-    );
-    assert_eq!(
-        json("\"4.8.0\""),
-        json!({
-            "raw": "4.8.0", "source": "bundle properties",
-            "problem": "max OpenShift version cannot be determined: \"4.8.0\" is not <major>.<minor>",
-        })
-    );
+    let expected =
+        json!({"raw": "4.10", "source": "bundle properties", "version": {"major": 4, "minor": 10}});
+    assert_eq!(json("4.10"), expected);
+    let expected = json!({
+        "raw": "4.8.0", "source": "bundle properties",
+        "problem": "max OpenShift version cannot be determined: \"4.8.0\" is not <major>.<minor>",
+    });
+    assert_eq!(json("\"4.8.0\""), expected);
 }
 
 #[test]
@@ -417,10 +328,8 @@ fn hostile_declarations_are_bounded() {
     let declared = decision.declared.unwrap();
     assert!(declared.raw.chars().count() <= MAX_VALUE + 1);
     let message = decision.problems[0].explained();
-    assert!(
-        message.len() < 1000 && !message.contains('\u{202e}'),
-        "{message}"
-    );
+    let holds = message.len() < 1000 && !message.contains('\u{202e}');
+    assert!(holds, "{message}");
     let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
     let mut declarations = Declarations::default();
     declarations.add_annotations(|_| Some(Annotation::String(Cow::Borrowed(&deep))));

@@ -63,10 +63,9 @@ fn with(mut object: Value, part: Value) -> Value {
 }
 
 fn object(kind: &str, name: &str) -> Value {
-    let template = json!({
-        "provisionerClassName": "core-rukpak-io-plain",
-        "source": {"type": "image", "image": {"ref": "quay.io/example/bundle:v1"}},
-    });
+    let template = json!({"provisionerClassName": "core-rukpak-io-plain", "source": {"type": "image", "image": {
+        "ref": "quay.io/example/bundle:v1",
+    }}});
     let (api_version, spec) = match kind {
         "Bundle" => ("core.rukpak.io/v1alpha1", template),
         "BundleInstance" => (

@@ -77,35 +77,11 @@ fn texts_are_quoted_where_they_have_to_be() {
 fn long_lines_are_folded() {
     let words = "word ".repeat(20);
     let words = words.trim_end();
-    for (text, expected) in [
-        (
-            words.to_owned(),
-            format!(
-                "k: {}\n  {}\n",
-                ["word"; 16].join(" "),
-                ["word"; 4].join(" ")
-            ),
-        ),
-        (
-            format!("'{words}"),
-            format!(
-                "k: '''{}\n  {}'\n",
-                ["word"; 16].join(" "),
-                ["word"; 4].join(" ")
-            ),
-        ),
-        (
-            format!("\t{words}"),
-            format!(
-                "k: \"\\t{}\n  {}\"\n",
-                ["word"; 16].join(" "),
-                ["word"; 4].join(" ")
-            ),
-        ),
-        (
-            format!("{}  b c", "x".repeat(90)),
-            format!("k: {}  b\n  c\n", "x".repeat(90)),
-        ),
+    for (text, expected) in ::tests::rows![
+        words.to_owned() => format!("k: {}\n  {}\n", ["word"; 16].join(" "), ["word"; 4].join(" "));
+        format!("'{words}") => format!("k: '''{}\n  {}'\n", ["word"; 16].join(" "), ["word"; 4].join(" "));
+        format!("\t{words}") => format!("k: \"\\t{}\n  {}\"\n", ["word"; 16].join(" "), ["word"; 4].join(" "));
+        format!("{}  b c", "x".repeat(90)) => format!("k: {}  b\n  c\n", "x".repeat(90));
     ] {
         assert_eq!(printed(&json!({"k": text})), expected, "{text:?}");
     }
@@ -123,10 +99,8 @@ fn long_lines_are_folded() {
 fn long_keys_and_those_of_several_lines_stand_behind_a_mark() {
     let long = "k".repeat(129);
     assert_eq!(printed(&json!({&long: [1]})), format!("? {long}\n: - 1\n"));
-    assert_eq!(
-        printed(&json!({"a\nb": {"c": 1}})),
-        "? |-\n  a\n  b\n: c: 1\n"
-    );
+    let expected = "? |-\n  a\n  b\n: c: 1\n";
+    assert_eq!(printed(&json!({"a\nb": {"c": 1}})), expected);
 }
 
 #[test]

@@ -130,11 +130,8 @@ fn what_was_changed_in_between_is_not_undone() {
 /// An annotation that says one thing and shows another is none.
 #[test]
 fn no_annotation_stores_another_image_than_the_one_that_is_shown() {
-    let shown = object(
-        "v1",
-        &json!({"catalogImageSource": {"catalogImage": "good:1"}}),
-    );
     let source = json!({"catalogImageSource": {"catalogImage": "good:1"}});
+    let shown = object("v1", &source);
     let of = hash(source.as_object().unwrap());
     for record in [
         json!({"of": of, "set": {"image": "evil:1"}}),
@@ -158,14 +155,10 @@ fn no_annotation_stores_another_image_than_the_one_that_is_shown() {
         object["metadata"]["annotations"] =
             json!({labels::CATALOG_SOURCE: record.to_string(), "a": "b"});
         let stored = back(&object);
-        assert_eq!(
-            stored["spec"],
-            json!({"sourceType": "grpc", "image": "good:1"})
-        );
-        assert_eq!(
-            stored["metadata"],
-            json!({"name": "a", "namespace": "b", "annotations": {"a": "b"}})
-        );
+        let expected = json!({"sourceType": "grpc", "image": "good:1"});
+        assert_eq!(stored["spec"], expected);
+        let expected = json!({"name": "a", "namespace": "b", "annotations": {"a": "b"}});
+        assert_eq!(stored["metadata"], expected);
     }
     // A true one is taken, whoever wrote it: it changes nothing of what is shown.
     let mut object = shown;
@@ -222,10 +215,8 @@ fn null_is_not_there() {
     }
     let within = json!({"configMapSource": {"configMap": "m", "later": null}, "secrets": null});
     let done = rewrite(stored(&within), Form::Legacy).unwrap();
-    assert_eq!(
-        done.object["spec"],
-        json!({"sourceType": "configmap", "configMap": "m"})
-    );
+    let expected = json!({"sourceType": "configmap", "configMap": "m"});
+    assert_eq!(done.object["spec"], expected);
     let mended = mend(stored(&nulls)).unwrap();
     let expected = json!({"sourceType": "grpc", "image": "a:1", "updateStrategy": {}});
     assert_eq!(mended.object["spec"], expected);
@@ -253,13 +244,11 @@ fn the_new_form_is_as_the_apiserver_takes_it() {
             assert!(dropped.is_empty());
         } else {
             assert_eq!(done.object, stored(&rewritten));
-            assert_eq!(
-                dropped,
-                [
-                    r#"spec.updateStrategy {"registryPoll":{}} dropped: only an image is looked for in a registry"#,
-                    r#"spec.secrets ["s"] dropped: only an image is pulled with them"#,
-                ]
-            );
+            let expected = [
+                r#"spec.updateStrategy {"registryPoll":{}} dropped: only an image is looked for in a registry"#,
+                r#"spec.secrets ["s"] dropped: only an image is pulled with them"#,
+            ];
+            assert_eq!(dropped, expected);
         }
     }
 }
@@ -311,10 +300,8 @@ fn no_object_gets_more_annotations_than_an_apiserver_takes() {
     let large = full(record - 1);
     let shown = v1(&large);
     assert_eq!(shown["metadata"], large["metadata"]);
-    assert_eq!(
-        shown["spec"],
-        json!({"catalogImageSource": {"catalogImage": "a:1"}})
-    );
+    let expected = json!({"catalogImageSource": {"catalogImage": "a:1"}});
+    assert_eq!(shown["spec"], expected);
     // What counts is there again, and what nobody reads is not.
     let again = back(&shown);
     assert_eq!(again["spec"], json!({"sourceType": "grpc", "image": "a:1"}));

@@ -80,59 +80,38 @@ mod tests {
 
     #[test]
     fn what_the_definition_would_refuse_is_not_typed() {
-        for (source, expected) in [
-            (json!({}), true),
-            (
-                json!({"sourceType": "grpc", "image": "a", "address": "", "configMap": "m"}),
-                true,
-            ),
-            (json!({"image": null, "later": [1]}), true),
-            (
-                json!({"catalogImageSource": {"catalogImage": "a", "podSpecOverrides": {}}}),
-                true,
-            ),
-            (
-                json!({"grpcPodConfig": {
-                    "nodeSelector": {"a": "b"}, "tolerations": [{"operator": "Exists", "tolerationSeconds": 5}],
-                    "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
-                        {"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]},
-                    ]}}},
-                    "priorityClassName": "", "securityContextConfig": "legacy", "memoryTarget": "1Mi",
-                    "extractContent": {"catalogDir": "/configs"}, "later": {"a": 1},
-                }}),
-                true,
-            ),
-            (json!({"grpcPodConfig": {"memoryTarget": 5}}), true),
-            (json!({"sourceType": 5}), false),
-            (json!({"image": ["a"]}), false),
-            (json!({"image": "a".repeat(1025)}), false),
-            (json!({"configMap": {}}), false),
-            (json!({"catalogImageSource": "a"}), false),
-            (json!({"catalogServiceSource": {"address": 5}}), false),
-            (json!({"grpcPodConfig": []}), false),
-            (json!({"grpcPodConfig": "a"}), false),
-            (json!({"grpcPodConfig": {"tolerations": "all"}}), false),
-            (
-                json!({"grpcPodConfig": {"tolerations": [{"key": 1}]}}),
-                false,
-            ),
-            (
-                json!({"grpcPodConfig": {"tolerations": vec![json!({}); 65]}}),
-                false,
-            ),
-            (json!({"grpcPodConfig": {"nodeSelector": {"a": 1}}}), false),
-            (json!({"grpcPodConfig": {"memoryTarget": {}}}), false),
-            (json!({"grpcPodConfig": {"memoryTarget": 1.5}}), false),
-            (
-                json!({"grpcPodConfig": {"securityContextConfig": "loose"}}),
-                false,
-            ),
-            (
-                json!({"grpcPodConfig": {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
-                    "nodeSelectorTerms": [{"matchExpressions": [{"values": "b"}]}],
-                }}}}}),
-                false,
-            ),
+        for (source, expected) in ::tests::rows![
+            json!({}) => true;
+            json!({"sourceType": "grpc", "image": "a", "address": "", "configMap": "m"}) => true;
+            json!({"image": null, "later": [1]}) => true;
+            json!({"catalogImageSource": {"catalogImage": "a", "podSpecOverrides": {}}}) => true;
+            json!({"grpcPodConfig": {
+                "nodeSelector": {"a": "b"}, "tolerations": [{"operator": "Exists", "tolerationSeconds": 5}],
+                "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{
+                    "matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}],
+                }]}}},
+                "priorityClassName": "", "securityContextConfig": "legacy", "memoryTarget": "1Mi",
+                "extractContent": {"catalogDir": "/configs"}, "later": {"a": 1},
+            }}) => true;
+            json!({"grpcPodConfig": {"memoryTarget": 5}}) => true;
+            json!({"sourceType": 5}) => false;
+            json!({"image": ["a"]}) => false;
+            json!({"image": "a".repeat(1025)}) => false;
+            json!({"configMap": {}}) => false;
+            json!({"catalogImageSource": "a"}) => false;
+            json!({"catalogServiceSource": {"address": 5}}) => false;
+            json!({"grpcPodConfig": []}) => false;
+            json!({"grpcPodConfig": "a"}) => false;
+            json!({"grpcPodConfig": {"tolerations": "all"}}) => false;
+            json!({"grpcPodConfig": {"tolerations": [{"key": 1}]}}) => false;
+            json!({"grpcPodConfig": {"tolerations": vec![json!({}); 65]}}) => false;
+            json!({"grpcPodConfig": {"nodeSelector": {"a": 1}}}) => false;
+            json!({"grpcPodConfig": {"memoryTarget": {}}}) => false;
+            json!({"grpcPodConfig": {"memoryTarget": 1.5}}) => false;
+            json!({"grpcPodConfig": {"securityContextConfig": "loose"}}) => false;
+            json!({"grpcPodConfig": {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [{"matchExpressions": [{"values": "b"}]}],
+            }}}}}) => false;
         ] {
             assert_eq!(is_typed(source.as_object().unwrap()), expected, "{source}");
         }

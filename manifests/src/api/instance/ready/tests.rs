@@ -41,16 +41,21 @@ fn status(activity: &str) -> BundleInstanceStatus {
     status
 }
 
-fn progress(status: &mut BundleInstanceStatus, activity: &str) {
-    let condition = Condition {
-        type_: condition::PROGRESSING.to_owned(),
-        status: "True".to_owned(),
-        reason: activity.to_owned(),
-        message: format!("message of {activity}"),
+fn condition(type_: &str, status: &str, reason: &str, message: String) -> Condition {
+    Condition {
+        type_: type_.to_owned(),
+        status: status.to_owned(),
+        reason: reason.to_owned(),
+        message,
         observed_generation: None,
         last_transition_time: Time(at(0)),
-    };
-    condition::set(&mut status.conditions, condition);
+    }
+}
+
+fn progress(status: &mut BundleInstanceStatus, activity: &str) {
+    let message = format!("message of {activity}");
+    let progressing = condition(condition::PROGRESSING, "True", activity, message);
+    condition::set(&mut status.conditions, progressing);
 }
 
 /// Ready, the other condition that exists, and `progressingSince`: `Unknown Reconciling/Progressing 0`.
@@ -129,16 +134,12 @@ fn another_attempt_on_request_starts_the_deadline_again() {
         is_retried: true,
         ..declared
     };
-    for (second, declared, expected) in [
-        (0, &declared, "Unknown Reconciling/ProgressingWithRetry 0"),
-        (60, &declared, "False Stalled/ProgressDeadlineExceeded 0"),
-        (70, &retried, "Unknown Reconciling/ProgressingWithRetry 70"),
-        (
-            129,
-            &declared,
-            "Unknown Reconciling/ProgressingWithRetry 70",
-        ),
-        (130, &declared, "False Stalled/ProgressDeadlineExceeded 70"),
+    for (second, declared, expected) in ::tests::rows![
+        0, &declared => "Unknown Reconciling/ProgressingWithRetry 0";
+        60, &declared => "False Stalled/ProgressDeadlineExceeded 0";
+        70, &retried => "Unknown Reconciling/ProgressingWithRetry 70";
+        129, &declared => "Unknown Reconciling/ProgressingWithRetry 70";
+        130, &declared => "False Stalled/ProgressDeadlineExceeded 70";
     ] {
         update(&mut status, declared, BLOCKED, at(second));
         assert_eq!(short(&status), expected, "at {second}");
@@ -157,25 +158,19 @@ fn lost_observation_changes_nothing() {
         ..READY
     };
     let declared = declaration(1, 60);
-    for (activity, facts, expected) in [
-        ("UpToDate", READY, "True"),
-        (
-            "WaitingForHealth",
-            SLOW,
-            "Unknown Reconciling/Progressing 0",
-        ),
-        ("Blocked", own, "False Stalled/Blocked 0"),
-        ("UpToDate", failed, "False Stalled/Unhealthy 0"),
+    for (activity, facts, expected) in ::tests::rows![
+        "UpToDate", READY => "True";
+        "WaitingForHealth", SLOW => "Unknown Reconciling/Progressing 0";
+        "Blocked", own => "False Stalled/Blocked 0";
+        "UpToDate", failed => "False Stalled/Unhealthy 0";
     ] {
         let mut status = status(activity);
-        let unhealthy = Condition {
-            type_: condition::HEALTHY.to_owned(),
-            status: "False".to_owned(),
-            reason: reason::UNHEALTHY.to_owned(),
-            message: String::new(),
-            observed_generation: None,
-            last_transition_time: Time(at(0)),
-        };
+        let unhealthy = condition(
+            condition::HEALTHY,
+            "False",
+            reason::UNHEALTHY,
+            String::new(),
+        );
         condition::set(&mut status.conditions, unhealthy);
         update(&mut status, &declared, facts, at(0));
         assert_eq!(short(&status), expected);
@@ -233,29 +228,22 @@ fn message_is_that_of_the_condition_that_decides() {
 }
 
 fn instance(metadata: &Value, paused: bool, conditions: &[(&str, &str, &str)]) -> BundleInstance {
-    let conditions: Vec<Value> = conditions
-        .iter()
-        .map(|(type_, status, reason)| {
-            json!({"type": type_, "status": status, "reason": reason, "message": "",
-                   "lastTransitionTime": "2026-01-01T00:00:00Z"})
-        })
-        .collect();
+    let mut status = BundleInstanceStatus {
+        observed_generation: Some(2),
+        ..BundleInstanceStatus::default()
+    };
+    for (type_, state, reason) in conditions {
+        let condition = condition(type_, state, reason, String::new());
+        status.conditions.push(condition);
+    }
     let mut instance: BundleInstance = serde_json::from_value(json!({
-        "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleInstance",
-        "metadata": {"name": "tide", "generation": 2},
-        "spec": {
-            "provisionerClassName": "core-rukpak-io-plain", "paused": paused,
-            "template": {"spec": {"source": {"type": "upload"}}},
-        },
-        "status": {"observedGeneration": 2, "conditions": conditions},
+        "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleInstance", "metadata": metadata,
+        "spec": {"provisionerClassName": "core-rukpak-io-plain", "paused": paused, "template": {"spec": {"source": {
+            "type": "upload"
+        }}}},
     }))
     .unwrap();
-    if let Some(generation) = metadata.get("generation") {
-        instance.metadata.generation = generation.as_i64();
-    }
-    if metadata.get("deletionTimestamp").is_some() {
-        instance.metadata.deletion_timestamp = Some(Time(at(0)));
-    }
+    instance.status = Some(status);
     instance
 }
 
@@ -269,24 +257,24 @@ fn phase_is_one_word() {
     let healthy = ("Healthy", "True", "Healthy");
     let unhealthy = ("Healthy", "False", "Unhealthy");
     let progressing = |reason| ("Progressing", "True", reason);
-    let none = json!({});
+    let none = json!({"generation": 2});
     let newer = json!({"generation": 3});
-    let terminating = json!({"deletionTimestamp": true});
-    for ((metadata, paused, conditions), expected) in ::tests::rows![
-        (&none, false, vec![ready]) => "Ready";
-        (&none, false, vec![unknown, reconciling]) => "Reconciling";
-        (&none, false, vec![not, stalled]) => "Stalled";
-        (&none, false, vec![not]) => "NotReady";
-        (&none, true, vec![ready]) => "Paused";
-        (&newer, false, vec![ready]) => "Reconciling";
-        (&newer, true, vec![ready]) => "Reconciling";
-        (&terminating, true, vec![ready]) => "Terminating";
+    let terminating = json!({"generation": 2, "deletionTimestamp": "2026-01-01T00:00:00Z"});
+    for (metadata, paused, conditions, expected) in ::tests::rows![
+        &none, false, vec![ready] => "Ready";
+        &none, false, vec![unknown, reconciling] => "Reconciling";
+        &none, false, vec![not, stalled] => "Stalled";
+        &none, false, vec![not] => "NotReady";
+        &none, true, vec![ready] => "Paused";
+        &newer, false, vec![ready] => "Reconciling";
+        &newer, true, vec![ready] => "Reconciling";
+        &terminating, true, vec![ready] => "Terminating";
         // An older provisioner wrote these.
-        (&none, false, vec![healthy, progressing("UpToDate")]) => "Ready";
-        (&none, false, vec![unhealthy, progressing("WaitingForHealth")]) => "Reconciling";
-        (&none, false, vec![healthy, progressing("Blocked")]) => "Reconciling";
-        (&none, false, vec![unhealthy, progressing("UpToDate")]) => "Stalled";
-        (&none, false, vec![]) => "Reconciling";
+        &none, false, vec![healthy, progressing("UpToDate")] => "Ready";
+        &none, false, vec![unhealthy, progressing("WaitingForHealth")] => "Reconciling";
+        &none, false, vec![healthy, progressing("Blocked")] => "Reconciling";
+        &none, false, vec![unhealthy, progressing("UpToDate")] => "Stalled";
+        &none, false, vec![] => "Reconciling";
     ] {
         let instance = instance(metadata, paused, &conditions);
         let found = phase(&instance, at(0)).to_string();

@@ -311,10 +311,8 @@ fn what_is_tried_is_of_every_kind() {
                 count(&format!("stored: {member}"));
             }
         }
-        if there
-            .pointer("/spec/catalogImageSource/podSpecOverrides")
-            .is_some()
-        {
+        let pod = "/spec/catalogImageSource/podSpecOverrides";
+        if there.pointer(pod).is_some() {
             count("stored: pod");
         }
         let object = draw(&damaged);
@@ -322,21 +320,11 @@ fn what_is_tried_is_of_every_kind() {
         let is_true = recorded(object.as_object().unwrap()).is_some();
         count(&format!("damaged: {is_there} {is_true}"));
     }
-    let kinds = [
-        "stored: v1 says all",
-        "stored: same",
-        "stored: set",
-        "stored: annotations",
-        "stored: metadata",
-        "stored: catalogImageSource",
-        "stored: catalogServiceSource",
-        "stored: configMapSource",
-        "stored: pod",
-        "damaged: true true",
-        "damaged: true false",
-    ];
-    for kind in kinds {
-        let seen = seen.get(kind).copied().unwrap_or_default();
+    let stored = "v1 says all|same|set|annotations|metadata|catalogImageSource|catalogServiceSource|configMapSource|pod";
+    let stored = stored.split('|').map(|kind| format!("stored: {kind}"));
+    let damaged = [true, false].map(|is_true| format!("damaged: true {is_true}"));
+    for kind in stored.chain(damaged) {
+        let seen = seen.get(&kind).copied().unwrap_or_default();
         assert!(seen >= 20, "{kind}: {seen} of 2000");
     }
 }
