@@ -30,6 +30,8 @@ pub mod plan;
 pub mod preflight;
 pub mod revision;
 pub mod ssa;
+#[cfg(test)]
+mod tests;
 
 /// Returns the first few of many, and how many more there are: `a, b and 3 more`.
 fn first_few<T: ToString>(all: &[T], few: usize) -> String {

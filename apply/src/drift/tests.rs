@@ -3,11 +3,14 @@ use serde_json::json;
 use super::*;
 
 fn identity(name: &str) -> Identity {
-    Identity {
-        group: "apps".to_owned(),
-        kind: "Deployment".to_owned(),
-        namespace: "shop".to_owned(),
-        name: name.to_owned(),
+    crate::tests::identity("apps", "Deployment", "shop", name)
+}
+
+fn remembered(fields: Option<Fingerprint>) -> Entry {
+    Entry {
+        version: "v1".to_owned(),
+        fields,
+        recreating: false,
     }
 }
 
@@ -50,10 +53,7 @@ fn typed_and_untyped_metadata_have_the_same_fingerprint() {
         entry("rukpak", "Apply", "status", &json!({"f:status": {}})),
         entry("rukpak", "Apply", "", &fields),
     ];
-    let typed: Vec<ManagedFieldsEntry> = entries
-        .iter()
-        .map(|entry| serde_json::from_value(entry.clone()).unwrap())
-        .collect();
+    let typed: Vec<ManagedFieldsEntry> = serde_json::from_value(json!(entries)).unwrap();
     let fingerprint = Fingerprint::of(&metadata(&entries), "rukpak");
     assert!(fingerprint.is_some());
     assert_eq!(Fingerprint::of_entries(&typed, "rukpak"), fingerprint);
@@ -89,19 +89,10 @@ fn fingerprints_are_written_and_read_as_twelve_digits() {
     let fingerprint = Fingerprint::of_fields(&json!({"f:data": {"f:key": {}}})).unwrap();
     assert_eq!(fingerprint.to_string(), "30921c65d9cd");
     assert_eq!(fingerprint.to_string().parse(), Ok(fingerprint));
-    assert_eq!(
-        self::fingerprint("000000000001").to_string(),
-        "000000000001"
-    );
-    for text in [
-        "",
-        "1",
-        "00000000000g",
-        "00000000000A",
-        "+00000000001",
-        "0000000000001",
-        "ääääää",
-    ] {
+    let expected = "000000000001";
+    assert_eq!(self::fingerprint("000000000001").to_string(), expected);
+    let wrong = "1 00000000000g 00000000000A +00000000001 0000000000001 ääääää";
+    for text in wrong.split(' ').chain([""]) {
         assert_eq!(text.parse::<Fingerprint>(), Err(InvalidHash), "{text}");
     }
 }
@@ -109,11 +100,6 @@ fn fingerprints_are_written_and_read_as_twelve_digits() {
 #[test]
 fn drift_is_what_is_gone_or_no_longer_ours() {
     let (ours, theirs) = (fingerprint("00000000000a"), fingerprint("00000000000b"));
-    let remembered = |fields| Entry {
-        version: "v1".to_owned(),
-        fields,
-        recreating: false,
-    };
     let seen = |fields, deleting| Seen {
         hash: None,
         fields,
@@ -121,53 +107,17 @@ fn drift_is_what_is_gone_or_no_longer_ours() {
         ..Seen::default()
     };
     // What is remembered, what is seen, whether the watch can tell, whether it is drift.
-    let cases = [
-        (
-            "as applied",
-            Some(ours),
-            Some(seen(Some(ours), false)),
-            true,
-            false,
-        ),
-        (
-            "changed",
-            Some(ours),
-            Some(seen(Some(theirs), false)),
-            true,
-            true,
-        ),
-        ("all taken", Some(ours), Some(seen(None, false)), true, true),
-        (
-            "changed before all is listed",
-            Some(ours),
-            Some(seen(Some(theirs), false)),
-            false,
-            true,
-        ),
-        ("gone", Some(ours), None, true, true),
-        ("not listed yet", Some(ours), None, false, false),
-        (
-            "being deleted",
-            Some(ours),
-            Some(seen(Some(theirs), true)),
-            true,
-            false,
-        ),
-        ("interrupted before it was applied", None, None, true, true),
-        (
-            "interrupted after it was applied",
-            None,
-            Some(seen(Some(ours), false)),
-            true,
-            true,
-        ),
-        (
-            "without managedFields in this cluster",
-            None,
-            Some(seen(None, false)),
-            true,
-            false,
-        ),
+    let cases = ::tests::rows![
+        "as applied", Some(ours), Some(seen(Some(ours), false)), true => false;
+        "changed", Some(ours), Some(seen(Some(theirs), false)), true => true;
+        "all taken", Some(ours), Some(seen(None, false)), true => true;
+        "changed before all is listed", Some(ours), Some(seen(Some(theirs), false)), false => true;
+        "gone", Some(ours), None, true => true;
+        "not listed yet", Some(ours), None, false => false;
+        "being deleted", Some(ours), Some(seen(Some(theirs), true)), true => false;
+        "interrupted before it was applied", None, None, true => true;
+        "interrupted after it was applied", None, Some(seen(Some(ours), false)), true => true;
+        "without managedFields in this cluster", None, Some(seen(None, false)), true => false;
     ];
     for (name, fields, object, told, expected) in cases {
         let inventory = Inventory::from([(identity(name), remembered(fields))]);
@@ -188,15 +138,8 @@ fn drift_is_what_is_gone_or_no_longer_ours() {
 #[test]
 fn a_watch_that_does_not_work_hides_no_drift_of_other_kinds() {
     let ours = Some(fingerprint("00000000000a"));
-    let remembered = Entry {
-        version: "v1".to_owned(),
-        fields: ours,
-        recreating: false,
-    };
-    let inventory = Inventory::from([
-        (identity("gone"), remembered.clone()),
-        (identity("hidden"), remembered),
-    ]);
+    let inventory = ["gone", "hidden"].map(|name| (identity(name), remembered(ours)));
+    let inventory = Inventory::from(inventory);
     let view = View {
         synced: false,
         absent: [identity("gone")].into(),

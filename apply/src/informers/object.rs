@@ -220,11 +220,8 @@ mod tests {
         ] {
             let text = format!(r#"{{"metadata":{{"name":"a"}},"spec":{spec},"status":{{"x":1}}}}"#);
             let full: Full = serde_json::from_str(&text).unwrap();
-            assert_eq!(
-                (full.spec, full.status),
-                (expected, json!({"x": 1})),
-                "{spec}"
-            );
+            let expected = (expected, json!({"x": 1}));
+            assert_eq!((full.spec, full.status), expected, "{spec}");
         }
     }
 }

@@ -78,13 +78,10 @@ fn in_group(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::{identity, owner};
 
     #[test]
     fn our_own_objects_are_told_from_those_of_others() {
-        let owner = Owner {
-            name: "etcd".to_owned(),
-            uid: "1".to_owned(),
-        };
         let cases: &[(&str, &str, &str, &str, Option<&str>)] = &::tests::rows![
             GROUP, "BundleInstance", "", "etcd" => Some("installs this bundle");
             GROUP, "BundleInstance", "", "parent" => Some("install each other");
@@ -101,20 +98,13 @@ mod tests {
             "rbac.authorization.k8s.io", "RoleBinding", "rukpak-system", "a" => Some("would live among");
         ];
         for (group, kind, namespace, name, expected) in cases {
-            let identity = Identity {
-                group: (*group).to_owned(),
-                kind: (*kind).to_owned(),
-                namespace: (*namespace).to_owned(),
-                name: (*name).to_owned(),
+            let identity = identity(group, kind, namespace, name);
+            let found = why(&identity, &owner(), Some("parent"), "rukpak-system");
+            let is_expected = match expected {
+                None => found.is_none(),
+                Some(part) => found.as_ref().is_some_and(|found| found.contains(part)),
             };
-            let found = why(&identity, &owner, Some("parent"), "rukpak-system");
-            match expected {
-                None => assert_eq!(found, None, "{identity}"),
-                Some(part) => assert!(
-                    found.as_ref().is_some_and(|found| found.contains(part)),
-                    "{identity}: {found:?}"
-                ),
-            }
+            assert!(is_expected, "{identity}: {found:?}");
         }
     }
 }

@@ -9,22 +9,15 @@ fn problem(check: Check, message: impl Into<String>) -> Problem {
 
 #[test]
 fn problems_are_sorted_and_told_once() {
-    let found = few(vec![
-        problem(Check::Rights, "b"),
-        problem(Check::Apis, "z"),
-        problem(Check::Ownership, "b"),
-        problem(Check::Ownership, "a"),
-        problem(Check::Ownership, "b"),
-    ]);
-    assert_eq!(
-        found,
-        [
-            problem(Check::Ownership, "a"),
-            problem(Check::Ownership, "b"),
-            problem(Check::Apis, "z"),
-            problem(Check::Rights, "b"),
-        ]
-    );
+    let sorted = ::tests::rows![
+        Check::Ownership => "a";
+        Check::Ownership => "b";
+        Check::Apis => "z";
+        Check::Rights => "b";
+    ];
+    let sorted = sorted.map(|(check, message)| problem(check, message));
+    let twice = sorted.iter().rev().chain(&sorted);
+    assert_eq!(few(twice.cloned().collect()), sorted);
 }
 
 // parity: complaint-14

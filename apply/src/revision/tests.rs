@@ -31,6 +31,10 @@ fn stream(encoded: &Encoded) -> Vec<u8> {
     encoded.parts.concat()
 }
 
+fn read(encoded: &Encoded, bytes: &[u8]) -> Result<Revision<Value>, DecodeError> {
+    decode(bytes, &encoded.checksum, 3, "uid")
+}
+
 #[test]
 fn records_are_read_as_they_were_written() {
     let large = noise(2 << 20);
@@ -47,14 +51,12 @@ fn records_are_read_as_they_were_written() {
     ] {
         let encoded = encode(&header(3), &objects).unwrap();
         assert!(encoded.parts.iter().all(|part| part.len() <= MAX_PART));
-        let decoded = decode::<Value>(&stream(&encoded), &encoded.checksum, 3, "uid").unwrap();
-        assert_eq!(
-            decoded,
-            Revision {
-                header: header(3),
-                objects
-            }
-        );
+        let decoded = read(&encoded, &stream(&encoded)).unwrap();
+        let expected = Revision {
+            header: header(3),
+            objects,
+        };
+        assert_eq!(decoded, expected);
     }
 }
 
@@ -68,14 +70,14 @@ fn ten_thousand_objects_take_several_parts() {
     let (last, others) = sizes.split_last().unwrap();
     assert!(others.len() >= 2 && others.iter().all(|size| *size == MAX_PART));
     assert!((1..=MAX_PART).contains(last));
-    let decoded = decode::<Value>(&stream(&encoded), &encoded.checksum, 3, "uid").unwrap();
+    let decoded = read(&encoded, &stream(&encoded)).unwrap();
     assert_eq!(decoded.objects, objects);
 
     // A part is missing, or two are exchanged.
     let mut exchanged = encoded.parts.clone();
     exchanged.swap(0, 1);
     for parts in [&encoded.parts[1..], &encoded.parts[..1], &exchanged] {
-        let refused = decode::<Value>(&parts.concat(), &encoded.checksum, 3, "uid");
+        let refused = read(&encoded, &parts.concat());
         assert!(matches!(refused, Err(DecodeError::Checksum { .. })));
     }
 }
@@ -89,16 +91,14 @@ fn record_that_was_altered_is_refused() {
     edited[whole.len() / 2] ^= 1;
     let truncated = &whole[..whole.len() / 2];
     for bytes in [edited.as_slice(), truncated, &[]] {
-        let refused = decode::<Value>(bytes, &encoded.checksum, 3, "uid");
+        let refused = read(&encoded, bytes);
         assert!(matches!(refused, Err(DecodeError::Checksum { .. })));
     }
     // The checksum that is recorded beside the parts can be forged as well; that in the status cannot.
     for (number, owner) in [(4, "uid"), (3, "other")] {
         let refused = decode::<Value>(&whole, &encoded.checksum, number, owner);
-        assert!(
-            matches!(refused, Err(DecodeError::Other { .. })),
-            "{number} {owner}"
-        );
+        let holds = matches!(refused, Err(DecodeError::Other { .. }));
+        assert!(holds, "{number} {owner}");
     }
 }
 
@@ -114,16 +114,13 @@ fn bytes_that_are_no_record_are_refused() {
             r#"{{"format":1,"objects":{objects},"owner":"uid","number":3,"namespace":"a","details":null}}"#
         )
     };
-    for (text, expected) in [
-        (String::new(), "it ends early"),
-        ("not JSON\n".to_owned(), "expected"),
-        (first(1) + "\n", "it ends early"),
-        (first(usize::MAX) + "\n{}\n", "it is no record"),
-        (first(1) + "\n[]\n", "it is no record"),
-        (
-            r#"{"format":2,"rows":[]}"#.to_owned(),
-            "newer than this provisioner reads",
-        ),
+    for (text, expected) in ::tests::rows![
+        String::new() => "it ends early";
+        "not JSON\n".to_owned() => "expected";
+        first(1) + "\n" => "it ends early";
+        first(usize::MAX) + "\n{}\n" => "it is no record";
+        first(1) + "\n[]\n" => "it is no record";
+        r#"{"format":2,"rows":[]}"#.to_owned() => "newer than this provisioner reads";
     ] {
         let stream = compressed(&text);
         let refused = decode::<Value>(&stream, &checksum(&stream), 3, "uid").unwrap_err();
@@ -136,14 +133,12 @@ fn bytes_that_are_no_record_are_refused() {
 #[test]
 fn record_that_exceeds_the_limit_is_refused() {
     let part = noise(9 << 20);
-    let objects: Vec<Object> = (0..5)
-        .map(|index| object(&format!("o{index}"), &part))
-        .collect();
+    let objects = (0..5).map(|index| object(&format!("o{index}"), &part));
+    let objects: Vec<Object> = objects.collect();
     let refused = encode(&header(1), &objects).unwrap_err();
-    assert_eq!(
-        refused.to_string(),
-        "the objects take more than 32 MiB when they are recorded and compressed; split the bundle"
-    );
+    let expected =
+        "the objects take more than 32 MiB when they are recorded and compressed; split the bundle";
+    assert_eq!(refused.to_string(), expected);
 }
 
 #[test]
@@ -173,13 +168,8 @@ fn object_hashes_are_16_digits() {
     let hash = ObjectHash::new(&object("a", "1"));
     assert_ne!(hash, ObjectHash::new(&object("a", "2")));
     assert_eq!(hash.to_string().parse(), Ok(hash));
-    for text in [
-        "",
-        "0123456789abcde",
-        "0123456789ABCDEF",
-        "0123456789abcdef0",
-        "+123456789abcdef",
-    ] {
+    let wrong = "0123456789abcde 0123456789ABCDEF 0123456789abcdef0 +123456789abcdef";
+    for text in wrong.split(' ').chain([""]) {
         assert_eq!(text.parse::<ObjectHash>(), Err(InvalidHash), "{text}");
     }
 }

@@ -81,39 +81,23 @@ mod tests {
 
     #[test]
     fn managers_and_subresources_are_read_from_what_the_apiserver_says() {
-        for (message, manager, subresource) in [
-            (
-                r#"conflict with "kubectl-edit" using apps/v1 at 2026-11-21T10:00:00Z"#,
-                "kubectl-edit",
-                "",
-            ),
-            (
-                r#"conflict with "kube-controller-manager" with subresource "scale" using autoscaling/v1"#,
-                "kube-controller-manager",
-                "scale",
-            ),
-            (r#"conflict with "argocd""#, "argocd", ""),
-            (
-                r#"conflict with "a \"b\" with subresource \"scale\"""#,
-                r#"a "b" with subresource "scale""#,
-                "",
-            ),
-            ("something new", "something new", ""),
-            (r#"conflict with "broken"#, r#"conflict with "broken"#, ""),
+        for (message, manager, subresource) in ::tests::rows![
+            r#"conflict with "kubectl-edit" using apps/v1 at 2026-11-21T10:00:00Z"#, "kubectl-edit" => "";
+            r#"conflict with "kube-controller-manager" with subresource "scale" using autoscaling/v1"#, "kube-controller-manager"
+                => "scale";
+            r#"conflict with "argocd""#, "argocd" => "";
+            r#"conflict with "a \"b\" with subresource \"scale\"""#, r#"a "b" with subresource "scale""# => "";
+            "something new", "something new" => "";
+            r#"conflict with "broken"#, r#"conflict with "broken"# => "";
         ] {
-            assert_eq!(
-                who(message),
-                (manager.to_owned(), subresource.to_owned()),
-                "{message}"
-            );
+            let expected = (manager.to_owned(), subresource.to_owned());
+            assert_eq!(who(message), expected, "{message}");
         }
     }
 
     #[test]
     fn fields_are_removed_by_their_paths() {
-        let object = json!({
-            "spec": {"replicas": 3, "size.of": {"it": 1, "all": 2}, "list": [{"name": "a"}]},
-        });
+        let object = json!({"spec": {"replicas": 3, "size.of": {"it": 1, "all": 2}, "list": [{"name": "a"}]}});
         for (path, removed) in [
             (".spec.replicas", "/spec/replicas"),
             (".spec.size.of.it", "/spec/size.of/it"),

@@ -13,32 +13,15 @@ pub fn split(mut objects: Vec<Step>, most: usize) -> (Vec<Step>, Vec<Step>) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use kube::core::{ApiResource, GroupVersionKind};
-    use manifests::object::Object;
-    use serde_json::json;
-
     use super::*;
-    use crate::{discovery::Kind, plan::Wave, revision::ObjectHash};
+    use crate::plan::Wave;
 
     fn step(name: &str, kind: &str, wave: Wave) -> Step {
         let api_version = match kind {
             "RoleBinding" => "rbac.authorization.k8s.io/v1",
             _ => "v1",
         };
-        let value = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}});
-        let object = Object::try_from(value).unwrap();
-        let kind = GroupVersionKind::gvk("", "v1", kind);
-        Step {
-            wave,
-            hash: ObjectHash::new(&object),
-            kind: Arc::new(Kind {
-                resource: ApiResource::from_gvk(&kind),
-                namespaced: true,
-            }),
-            object,
-        }
+        crate::tests::step(wave, api_version, kind, name)
     }
 
     #[test]
@@ -58,53 +41,14 @@ mod tests {
             names.join(" ")
         };
         // The size of a step, and the steps.
-        for (most, expected) in [
-            (
-                1,
-                &[
-                    "namespace",
-                    "definition",
-                    "b",
-                    "a",
-                    "binding",
-                    "workload",
-                    "resource",
-                ][..],
-            ),
-            (
-                2,
-                &[
-                    "namespace definition",
-                    "b a",
-                    "binding workload",
-                    "resource",
-                ][..],
-            ),
-            (
-                3,
-                &["namespace definition b", "a binding workload", "resource"][..],
-            ),
-            (
-                7,
-                &["namespace definition b a binding workload resource"][..],
-            ),
-            (
-                8,
-                &["namespace definition b a binding workload resource"][..],
-            ),
+        for (most, expected) in ::tests::rows![
+            1 => &["namespace", "definition", "b", "a", "binding", "workload", "resource"][..];
+            2 => &["namespace definition", "b a", "binding workload", "resource"][..];
+            3 => &["namespace definition b", "a binding workload", "resource"][..];
+            7 => &["namespace definition b a binding workload resource"][..];
+            8 => &["namespace definition b a binding workload resource"][..];
             // A step has an object in any case.
-            (
-                0,
-                &[
-                    "namespace",
-                    "definition",
-                    "b",
-                    "a",
-                    "binding",
-                    "workload",
-                    "resource",
-                ][..],
-            ),
+            0 => &["namespace", "definition", "b", "a", "binding", "workload", "resource"][..];
         ] {
             let mut steps = Vec::new();
             let mut left = objects.to_vec();

@@ -1,13 +1,9 @@
 use super::*;
+use crate::tests::identity;
 
 fn opponent(field: &str, manager: &str) -> Opponent {
     Opponent {
-        object: Identity {
-            group: "apps".to_owned(),
-            kind: "Deployment".to_owned(),
-            namespace: "shop".to_owned(),
-            name: "till".to_owned(),
-        },
+        object: identity("apps", "Deployment", "shop", "till"),
         field: field.to_owned(),
         manager: manager.to_owned(),
     }
@@ -20,76 +16,64 @@ fn at(seconds: i64) -> Timestamp {
 /// Repairs of one field against one manager, and the wait after each.
 fn waits(times: impl IntoIterator<Item = i64>) -> Vec<Option<u64>> {
     let mut fights = Fights::default();
-    let wait = |verdicts: Vec<Verdict>| verdicts.first().map(|it| it.wait.as_secs());
-    times
-        .into_iter()
-        .map(|time| wait(fights.repaired([opponent(".spec.replicas", "other")], at(time))))
-        .collect()
+    let wait = |time| {
+        let verdicts = fights.repaired([opponent(".spec.replicas", "other")], at(time));
+        verdicts.first().map(|verdict| verdict.wait.as_secs())
+    };
+    times.into_iter().map(wait).collect()
+}
+
+/// Fights with one repair of a field at each of these times.
+fn fought(opponent: &Opponent, times: impl IntoIterator<Item = i64>) -> Fights {
+    let mut fights = Fights::default();
+    for time in times {
+        fights.repaired([opponent.clone()], at(time));
+    }
+    fights
 }
 
 #[test]
 fn three_repairs_in_ten_minutes_are_a_fight() {
-    assert_eq!(waits([0, 1, 2]), [None, None, Some(20)]);
-    assert_eq!(waits([0, 300, 600]), [None, None, Some(20)]);
-    assert_eq!(waits([0, 300, 601]), [None, None, None]);
-    assert_eq!(waits([0, 300, 601, 700]), [None, None, None, Some(20)]);
-    assert_eq!(waits([0, 601, 1202, 1803]), [None; 4]);
-}
-
-#[test]
-fn the_wait_doubles_up_to_ten_minutes() {
-    let mut time = 0;
-    let times = std::iter::from_fn(|| {
-        time += 600;
-        Some(time)
-    });
-    let waits = waits([0, 1].into_iter().chain(times.take(8)));
-    let fought: Vec<_> = waits.into_iter().flatten().collect();
-    assert_eq!(fought, [20, 40, 80, 160, 320, 600, 600, 600]);
+    for (times, expected) in ::tests::rows![
+        &[0, 1, 2][..] => &[None, None, Some(20)][..];
+        &[0, 300, 600] => &[None, None, Some(20)];
+        &[0, 300, 601] => &[None, None, None];
+        &[0, 300, 601, 700] => &[None, None, None, Some(20)];
+        &[0, 601, 1202, 1803] => &[None; 4];
+        // The clock is set back.
+        &[100, 50, 0] => &[None, None, Some(20)];
+        // The wait doubles up to ten minutes.
+        &[0, 1, 600, 1200, 1800, 2400, 3000, 3600, 4200, 4800]
+            => &[None, None, Some(20), Some(40), Some(80), Some(160), Some(320), Some(600), Some(600), Some(600)];
+    ] {
+        assert_eq!(waits(times.iter().copied()), expected, "{times:?}");
+    }
 }
 
 #[test]
 fn a_fight_is_over_after_ten_quiet_minutes() {
-    let mut fights = Fights::default();
-    for time in 0..3 {
-        fights.repaired([opponent(".data", "other")], at(time));
-    }
+    let other = opponent(".data", "other");
+    let mut fights = fought(&other, 0..3);
     let quiet = 2 + 20 + 600;
     assert_eq!(fights.verdicts(at(quiet)).len(), 1);
     assert_eq!(fights.verdicts(at(quiet + 1)), []);
     // The next repair is the first of its kind again.
-    assert_eq!(
-        fights.repaired([opponent(".data", "other")], at(quiet + 1)),
-        []
-    );
-    assert_eq!(
-        fights.repaired([opponent(".data", "other")], at(quiet + 2)),
-        []
-    );
-    assert_eq!(
-        fights
-            .repaired([opponent(".data", "other")], at(quiet + 3))
-            .len(),
-        1
-    );
+    for (second, fights_on) in [(1, 0), (2, 0), (3, 1)] {
+        let verdicts = fights.repaired([other.clone()], at(quiet + second));
+        assert_eq!(verdicts.len(), fights_on, "{second}");
+    }
 }
 
 #[test]
 fn an_object_is_held_until_the_latest_of_its_fights_allows() {
-    let mut fights = Fights::default();
     let (one, two) = (opponent(".spec.a", "x"), opponent(".spec.b", "y"));
-    for time in 0..3 {
-        fights.repaired([one.clone()], at(time));
-    }
-    for time in 10..13 {
-        fights.repaired([two.clone()], at(time));
-    }
+    let mut fights = fought(&one, 0..3);
+    (10..13).for_each(|time| drop(fights.repaired([two.clone()], at(time))));
     let held = fights.held(&one.object, at(13)).unwrap();
     assert_eq!((held.opponent, held.until, held.repairs), (two, at(32), 3));
     assert_eq!(fights.held(&one.object, at(32)), None);
     assert_eq!(fights.verdicts(at(32)).len(), 2, "they are not over");
-    let mut other = one.object.clone();
-    other.name = "other".to_owned();
+    let other = identity("apps", "Deployment", "shop", "other");
     assert_eq!(fights.held(&other, at(13)), None);
 }
 
@@ -106,23 +90,19 @@ fn other_fields_and_other_managers_are_other_fights() {
 
 #[test]
 fn a_clock_that_was_set_back_does_not_end_in_a_panic() {
-    assert_eq!(waits([100, 50, 0]), [None, None, Some(20)]);
     let mut fights = Fights::default();
     for _ in 0..9 {
         fights.repaired([opponent("", "")], Timestamp::MAX);
     }
-    let held = |now| fights.held(&opponent("", "").object, now);
-    assert_eq!(held(Timestamp::MAX), None);
-    assert_eq!(held(Timestamp::MIN), None);
+    for now in [Timestamp::MAX, Timestamp::MIN] {
+        assert_eq!(fights.held(&opponent("", "").object, now), None);
+    }
 }
 
 #[test]
 fn memory_is_bounded_and_the_quietest_are_forgotten() {
-    let mut fights = Fights::default();
     let loud = opponent(".loud", "x");
-    for time in 0..3 {
-        fights.repaired([loud.clone()], at(time));
-    }
+    let mut fights = fought(&loud, 0..3);
     for number in 0..REMEMBERED + 10 {
         fights.repaired([opponent(&format!(".f{number}"), "x")], at(3));
         fights.repaired([loud.clone()], at(4));
@@ -135,24 +115,17 @@ fn memory_is_bounded_and_the_quietest_are_forgotten() {
 
 #[test]
 fn a_verdict_names_object_field_and_manager() {
-    let mut fights = Fights::default();
-    let verdict = |fights: &mut Fights, field, manager| {
-        let mut last = Vec::new();
-        for time in 0..3 {
-            last = fights.repaired([opponent(field, manager)], at(time));
-        }
-        last[0].to_string()
-    };
-    assert_eq!(
-        verdict(&mut fights, ".spec.replicas", "autoscaler"),
-        ".spec.replicas of Deployment shop/till is changed by autoscaler again and again; it was put back 3 times and is \
-         put back every 20 seconds at most until autoscaler stops, or the bundle agrees"
-    );
-    assert_eq!(
-        verdict(&mut fights, "", ""),
-        "Deployment shop/till is removed or changed by somebody again and again; it was put back 3 times and is put back \
-         every 20 seconds at most until somebody stops, or the bundle agrees"
-    );
+    for (field, manager, expected) in ::tests::rows![
+        ".spec.replicas", "autoscaler"
+            => ".spec.replicas of Deployment shop/till is changed by autoscaler again and again; it was put back 3 times and is \
+                put back every 20 seconds at most until autoscaler stops, or the bundle agrees";
+        "", "" => "Deployment shop/till is removed or changed by somebody again and again; it was put back 3 times and is put \
+                   back every 20 seconds at most until somebody stops, or the bundle agrees";
+    ] {
+        let mut fights = fought(&opponent(field, manager), 0..2);
+        let verdicts = fights.repaired([opponent(field, manager)], at(2));
+        assert_eq!(verdicts[0].to_string(), expected);
+    }
 }
 
 /// The alert about fights is tried with this series: how many repairs there have been, minute by minute, of one field that
@@ -183,12 +156,8 @@ fn the_alert_is_tried_with_what_a_fight_is() {
 
 #[test]
 fn clock_that_is_set_back_holds_no_object() {
-    let mut fights = Fights::default();
-    for time in 1000..1003 {
-        fights.repaired([opponent(".data", "other")], at(time));
-    }
+    let fights = fought(&opponent(".data", "other"), 1000..1003);
     let object = opponent("", "").object;
-    let is_held = |second| fights.held(&object, at(second)).is_some();
     for (second, expected) in [
         (1002, true),
         (1021, true),
@@ -196,6 +165,7 @@ fn clock_that_is_set_back_holds_no_object() {
         (1001, false),
         (0, false),
     ] {
-        assert_eq!(is_held(second), expected, "{second}");
+        let held = fights.held(&object, at(second));
+        assert_eq!(held.is_some(), expected, "{second}");
     }
 }

@@ -14,36 +14,30 @@ fn deployments() {
     };
     let spec = json!({"replicas": 3, "progressDeadlineSeconds": 600});
     let one = json!({"progressDeadlineSeconds": 600});
-    check(
-        "apps/v1",
-        "Deployment",
-        &::tests::rows![
-            "nobody has looked", json!({}), json!({}) => InProgress("0 of 1 replicas exist");
-            "all there", spec.clone(), counts(3, 3, 3, 3) => Current;
-            "none wanted", json!({"replicas": 0}), counts(0, 0, 0, 0) => Current;
-            "too few", spec.clone(), counts(1, 1, 1, 1) => InProgress("1 of 3 replicas exist");
-            "old ones", spec.clone(), counts(3, 1, 3, 3) => InProgress("1 of 3 replicas are up to date");
-            "extra ones", spec.clone(), counts(4, 3, 3, 3) => InProgress("1 old replicas have to end");
-            "not available", spec.clone(), counts(3, 3, 2, 3) => InProgress("2 of 3 replicas are available");
-            "not ready", spec.clone(), counts(3, 3, 3, 2) => InProgress("2 of 3 replicas are ready");
-            "stuck", spec, json!({"conditions": [condition("Progressing", "False", "ProgressDeadlineExceeded", "too slow")]})
-                => Failed("Progressing is False (ProgressDeadlineExceeded): too slow");
-            "still progressing", one.clone(),
-              json!({"replicas": 1, "updatedReplicas": 1, "availableReplicas": 1, "readyReplicas": 1,
-              "conditions": [condition("Progressing", "True", "ReplicaSetUpdated", "")]})
-              => InProgress("its new ReplicaSet is not available");
-            "not Available", one,
-              json!({"replicas": 1, "updatedReplicas": 1, "availableReplicas": 1, "readyReplicas": 1,
-              "conditions": [
-                  condition("Progressing", "True", "NewReplicaSetAvailable", ""),
-                  condition("Available", "False", "", "none is"),
-              ]})
-              => InProgress("Available is False: none is");
-            "no deadline, no conditions", json!({"progressDeadlineSeconds": i32::MAX}),
-              json!({"replicas": 1, "updatedReplicas": 1, "availableReplicas": 1, "readyReplicas": 1})
-                => InProgress("has no condition Available");
-        ],
-    );
+    Kind("apps/v1", "Deployment").check(::tests::rows![
+        "nobody has looked", json!({}), json!({}) => InProgress("0 of 1 replicas exist");
+        "all there", spec.clone(), counts(3, 3, 3, 3) => Current;
+        "none wanted", json!({"replicas": 0}), counts(0, 0, 0, 0) => Current;
+        "too few", spec.clone(), counts(1, 1, 1, 1) => InProgress("1 of 3 replicas exist");
+        "old ones", spec.clone(), counts(3, 1, 3, 3) => InProgress("1 of 3 replicas are up to date");
+        "extra ones", spec.clone(), counts(4, 3, 3, 3) => InProgress("1 old replicas have to end");
+        "not available", spec.clone(), counts(3, 3, 2, 3) => InProgress("2 of 3 replicas are available");
+        "not ready", spec.clone(), counts(3, 3, 3, 2) => InProgress("2 of 3 replicas are ready");
+        "stuck", spec, json!({"conditions": [condition("Progressing", "False", "ProgressDeadlineExceeded", "too slow")]})
+            => Failed("Progressing is False (ProgressDeadlineExceeded): too slow");
+        "still progressing", one.clone(),
+          json!({"replicas": 1, "updatedReplicas": 1, "availableReplicas": 1, "readyReplicas": 1,
+          "conditions": [condition("Progressing", "True", "ReplicaSetUpdated", "")]})
+          => InProgress("its new ReplicaSet is not available");
+        "not Available", one, json!(
+            {"replicas": 1, "updatedReplicas": 1, "availableReplicas": 1, "readyReplicas": 1, "conditions": [
+                condition("Progressing", "True", "NewReplicaSetAvailable", ""), condition("Available", "False", "", "none is"),
+            ]}
+        ) => InProgress("Available is False: none is");
+        "no deadline, no conditions", json!({"progressDeadlineSeconds": i32::MAX}),
+          json!({"replicas": 1, "updatedReplicas": 1, "availableReplicas": 1, "readyReplicas": 1})
+            => InProgress("has no condition Available");
+    ]);
 }
 
 #[test]
@@ -55,27 +49,22 @@ fn stateful_sets() {
         })
     };
     let spec = json!({"replicas": 3});
-    let rolling = |partition| {
-        json!({"replicas": 3, "updateStrategy": {
-            "type": "RollingUpdate", "rollingUpdate": {"partition": partition}}})
-    };
-    check(
-        "apps/v1",
-        "StatefulSet",
-        &::tests::rows![
-            "all there", spec.clone(), counts(3, 3, 3, 3, "a") => Current;
-            "by hand", json!({"updateStrategy": {"type": "OnDelete"}}), json!({}) => Current;
-            "too few", spec.clone(), counts(2, 2, 2, 2, "a") => InProgress("2 of 3 replicas exist");
-            "not ready", spec.clone(), counts(3, 2, 3, 3, "a") => InProgress("2 of 3 replicas are ready");
-            "extra ones", spec.clone(), counts(4, 4, 3, 3, "a") => InProgress("1 old replicas have to end");
-            "rolling", spec.clone(), counts(3, 3, 2, 1, "b") => InProgress("2 of 3 replicas are up to date");
-            "revisions differ", spec, counts(3, 3, 3, 0, "b") => InProgress("its replicas are not all of the latest revision");
-            "partition done", rolling(2), counts(3, 3, 2, 1, "b") => Current;
-            "partition", rolling(1), counts(3, 3, 2, 1, "b") => InProgress("1 of 2 replicas are up to date");
-            "the partition that the apiserver fills in", rolling(0), counts(3, 3, 2, 1, "b")
-                => InProgress("2 of 3 replicas are up to date");
-        ],
-    );
+    let update =
+        |partition| json!({"type": "RollingUpdate", "rollingUpdate": {"partition": partition}});
+    let rolling = |partition| json!({"replicas": 3, "updateStrategy": update(partition)});
+    Kind("apps/v1", "StatefulSet").check(::tests::rows![
+        "all there", spec.clone(), counts(3, 3, 3, 3, "a") => Current;
+        "by hand", json!({"updateStrategy": {"type": "OnDelete"}}), json!({}) => Current;
+        "too few", spec.clone(), counts(2, 2, 2, 2, "a") => InProgress("2 of 3 replicas exist");
+        "not ready", spec.clone(), counts(3, 2, 3, 3, "a") => InProgress("2 of 3 replicas are ready");
+        "extra ones", spec.clone(), counts(4, 4, 3, 3, "a") => InProgress("1 old replicas have to end");
+        "rolling", spec.clone(), counts(3, 3, 2, 1, "b") => InProgress("2 of 3 replicas are up to date");
+        "revisions differ", spec, counts(3, 3, 3, 0, "b") => InProgress("its replicas are not all of the latest revision");
+        "partition done", rolling(2), counts(3, 3, 2, 1, "b") => Current;
+        "partition", rolling(1), counts(3, 3, 2, 1, "b") => InProgress("1 of 2 replicas are up to date");
+        "the partition that the apiserver fills in", rolling(0), counts(3, 3, 2, 1, "b")
+            => InProgress("2 of 3 replicas are up to date");
+    ]);
 }
 
 #[test]
@@ -86,20 +75,16 @@ fn daemon_sets() {
             "updatedNumberScheduled": updated, "numberAvailable": available, "numberReady": ready,
         })
     };
-    check(
-        "apps/v1",
-        "DaemonSet",
-        &::tests::rows![
-            "new", json!({}), json!({}) => InProgress("its controller has not looked at it");
-            "not counted", json!({}), json!({"observedGeneration": 2}) => InProgress("its controller has not counted the nodes");
-            "no nodes", json!({}), json!({"observedGeneration": 2, "desiredNumberScheduled": 0}) => Current;
-            "all there", json!({}), counts(3, 3, 3, 3) => Current;
-            "too few", json!({}), counts(2, 3, 3, 3) => InProgress("2 of 3 nodes have a pod");
-            "old ones", json!({}), counts(3, 2, 3, 3) => InProgress("2 of 3 pods are up to date");
-            "not available", json!({}), counts(3, 3, 2, 3) => InProgress("2 of 3 pods are available");
-            "not ready", json!({}), counts(3, 3, 3, 2) => InProgress("2 of 3 pods are ready");
-        ],
-    );
+    Kind("apps/v1", "DaemonSet").check(::tests::rows![
+        "new", json!({}), json!({}) => InProgress("its controller has not looked at it");
+        "not counted", json!({}), json!({"observedGeneration": 2}) => InProgress("its controller has not counted the nodes");
+        "no nodes", json!({}), json!({"observedGeneration": 2, "desiredNumberScheduled": 0}) => Current;
+        "all there", json!({}), counts(3, 3, 3, 3) => Current;
+        "too few", json!({}), counts(2, 3, 3, 3) => InProgress("2 of 3 nodes have a pod");
+        "old ones", json!({}), counts(3, 2, 3, 3) => InProgress("2 of 3 pods are up to date");
+        "not available", json!({}), counts(3, 3, 2, 3) => InProgress("2 of 3 pods are available");
+        "not ready", json!({}), counts(3, 3, 3, 2) => InProgress("2 of 3 pods are ready");
+    ]);
 }
 
 #[test]
@@ -109,17 +94,13 @@ fn replica_sets() {
             "readyReplicas": ready})
     };
     let spec = json!({"replicas": 2});
-    check(
-        "apps/v1",
-        "ReplicaSet",
-        &::tests::rows![
-            "all there", spec.clone(), counts(2, 2, 2, 2) => Current;
-            "labels", spec.clone(), counts(2, 1, 2, 2) => InProgress("1 of 2 replicas have all labels");
-            "available", spec.clone(), counts(2, 2, 1, 2) => InProgress("1 of 2 replicas are available");
-            "ready", spec.clone(), counts(2, 2, 2, 1) => InProgress("1 of 2 replicas are ready");
-            "extra", spec.clone(), counts(3, 2, 2, 2) => InProgress("1 old replicas have to end");
-            "quota", spec, json!({"conditions": [condition("ReplicaFailure", "True", "FailedCreate", "exceeded quota")]})
-                => InProgress("ReplicaFailure is True (FailedCreate): exceeded quota");
-        ],
-    );
+    Kind("apps/v1", "ReplicaSet").check(::tests::rows![
+        "all there", spec.clone(), counts(2, 2, 2, 2) => Current;
+        "labels", spec.clone(), counts(2, 1, 2, 2) => InProgress("1 of 2 replicas have all labels");
+        "available", spec.clone(), counts(2, 2, 1, 2) => InProgress("1 of 2 replicas are available");
+        "ready", spec.clone(), counts(2, 2, 2, 1) => InProgress("1 of 2 replicas are ready");
+        "extra", spec.clone(), counts(3, 2, 2, 2) => InProgress("1 old replicas have to end");
+        "quota", spec, json!({"conditions": [condition("ReplicaFailure", "True", "FailedCreate", "exceeded quota")]})
+            => InProgress("ReplicaFailure is True (FailedCreate): exceeded quota");
+    ]);
 }

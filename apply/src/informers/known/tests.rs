@@ -15,12 +15,7 @@ const DEFINITION: (&str, &str, &str) = (
 );
 
 fn identity((group, kind, _): (&str, &str, &str), namespace: &str, name: &str) -> Identity {
-    Identity {
-        group: group.to_owned(),
-        kind: kind.to_owned(),
-        namespace: namespace.to_owned(),
-        name: name.to_owned(),
-    }
+    crate::tests::identity(group, kind, namespace, name)
 }
 
 fn kind((group, kind, plural): (&str, &str, &str), namespaced: bool) -> Arc<Kind> {
@@ -78,18 +73,12 @@ const B: &str = "00000000000b";
 /// Instances `till` and `shelf` that want ConfigMaps `a` and `b` of their name, all listed and as applied.
 fn two_instances() -> Two {
     let mut known = Known::default();
-    let change = known.want(
-        "till",
-        None,
-        &wanted(&[(CONFIG_MAP, "till-a"), (CONFIG_MAP, "till-b")]),
-    );
+    let objects = wanted(&[(CONFIG_MAP, "till-a"), (CONFIG_MAP, "till-b")]);
+    let change = known.want("till", None, &objects);
     let [scope] = <[_; 1]>::try_from(change.started).unwrap();
     let change = known.want("shelf", None, &wanted(&[(CONFIG_MAP, "shelf-a")]));
-    assert_eq!(
-        change,
-        Change::default(),
-        "the watch of the first serves the second"
-    );
+    let expected = Change::default();
+    assert_eq!(change, expected, "the watch of the first serves the second");
     let listing = vec![
         observed("till", "till-a", 1, A),
         observed("till", "till-b", 2, A),
@@ -147,15 +136,11 @@ fn each_kind_is_watched_once_and_no_longer_than_it_is_wanted() {
     assert_eq!(known.want("till", None, &both), Change::default());
     assert_eq!(known.want("shelf", None, &both), Change::default());
 
-    assert_eq!(
-        known.want("till", None, &wanted(&[(CONFIG_MAP, "b")])),
-        Change::default()
-    );
-    let stopped = known
-        .want("shelf", None, &wanted(&[(CONFIG_MAP, "b")]))
-        .stopped;
-    assert_eq!(stopped.len(), 1);
-    assert_eq!(stopped[0].resource.kind, "Deployment");
+    let found = known.want("till", None, &wanted(&[(CONFIG_MAP, "b")]));
+    assert_eq!(found, Change::default());
+    let change = known.want("shelf", None, &wanted(&[(CONFIG_MAP, "b")]));
+    let stopped = change.stopped.iter().map(|scope| &*scope.resource.kind);
+    assert_eq!(stopped.collect::<Vec<_>>(), ["Deployment"]);
     assert_eq!(known.forget("till"), []);
     assert_eq!(known.forget("shelf").len(), 1);
     assert_eq!(known.forget("shelf"), []);
@@ -176,23 +161,17 @@ fn an_account_has_watches_of_its_own_in_each_namespace() {
     let change = known.want("till", Some(&account), &objects);
     let mut texts: Vec<_> = change.started.iter().map(ToString::to_string).collect();
     texts.sort();
-    assert_eq!(
-        texts,
-        [
-            "configmaps of namespace shop",
-            "configmaps of namespace store",
-            "customresourcedefinitions.apiextensions.k8s.io"
-        ]
-    );
-    assert_eq!(
-        change.started[0].selector(),
-        "core.rukpak.io/owner-kind=BundleInstance,core.rukpak.io/owner-name=till"
-    );
+    let expected = [
+        "configmaps of namespace shop",
+        "configmaps of namespace store",
+        "customresourcedefinitions.apiextensions.k8s.io",
+    ];
+    assert_eq!(texts, expected);
+    let expected = "core.rukpak.io/owner-kind=BundleInstance,core.rukpak.io/owner-name=till";
+    assert_eq!(change.started[0].selector(), expected);
     assert_eq!(change.stopped.len(), 2);
-    assert_eq!(
-        change.stopped[0].selector(),
-        "core.rukpak.io/owner-kind=BundleInstance"
-    );
+    let expected = "core.rukpak.io/owner-kind=BundleInstance";
+    assert_eq!(change.stopped[0].selector(), expected);
 }
 
 #[test]
@@ -206,30 +185,23 @@ fn whole_objects_are_read_only_where_health_can_be_judged() {
     assert_eq!(depth(&objects, "ConfigMap"), Depth::Metadata);
     assert_eq!(depth(&objects, "Deployment"), Depth::Full);
     assert_eq!(depth(&objects, "Till"), Depth::Metadata);
-    objects.insert(
-        identity(DEFINITION, "", "tills.example.com"),
-        kind(DEFINITION, false),
-    );
+    let definition = identity(DEFINITION, "", "tills.example.com");
+    objects.insert(definition, kind(DEFINITION, false));
     assert_eq!(depth(&objects, "Till"), Depth::Full);
 }
 
 #[test]
 fn an_instance_is_woken_when_the_last_of_its_watches_has_listed() {
     let mut known = Known::default();
-    let change = known.want(
-        "till",
-        None,
-        &wanted(&[(CONFIG_MAP, "a"), (DEPLOYMENT, "a")]),
-    );
+    let objects = wanted(&[(CONFIG_MAP, "a"), (DEPLOYMENT, "a")]);
+    let change = known.want("till", None, &objects);
     let view = known.view("till");
     assert!(!view.synced);
     assert_eq!(view.unknown.len(), 2);
     assert_eq!(known.listed(&change.started[0], Vec::new()), wakes(&[]));
     assert_eq!(known.view("till").unknown.len(), 1);
-    assert_eq!(
-        known.listed(&change.started[1], Vec::new()),
-        wakes(&["till"])
-    );
+    let expected = wakes(&["till"]);
+    assert_eq!(known.listed(&change.started[1], Vec::new()), expected);
     let view = known.view("till");
     assert!(view.synced && view.unknown.is_empty() && view.objects.is_empty());
     assert_eq!(view.absent.len(), 2);
@@ -257,11 +229,8 @@ fn only_the_instance_concerned_is_woken_and_only_by_what_decides() {
         let mut changed = base();
         change(&mut changed.1);
         let expected: &[_] = if wakes_up { &["till"] } else { &[] };
-        assert_eq!(
-            two.known.seen(&two.scope, changed),
-            wakes(expected),
-            "{name}"
-        );
+        let found = two.known.seen(&two.scope, changed);
+        assert_eq!(found, wakes(expected), "{name}");
     }
     assert_eq!(two.seen("stranger", "y", 20, A), wakes(&[]));
     // Somebody writes the instance's label on an object of theirs.
@@ -342,10 +311,8 @@ fn a_write_that_the_watch_never_tells_of_expires() {
     let first = two.applied("till", "till-a", 10, B).unwrap();
     let second = two.applied("till", "till-a", 11, A).unwrap();
     // Listing again does not tell: it may have begun before.
-    assert_eq!(
-        two.listed(vec![observed("shelf", "shelf-a", 3, A)]),
-        wakes(&["till"])
-    );
+    let found = two.listed(vec![observed("shelf", "shelf-a", 3, A)]);
+    assert_eq!(found, wakes(&["till"]));
     assert_eq!(names(&two.known.view("till")), ["till-a"]);
     assert_eq!(two.known.expire(first), wakes(&[]), "there is a later one");
     assert_eq!(two.known.expire(second), wakes(&["till"]));
@@ -364,10 +331,8 @@ fn what_was_just_applied_is_not_healthy_by_what_it_was() {
     known.applied("till", &news).unwrap();
     let just = Health::InProgress("was just applied".to_owned());
     assert_eq!(known.view("till").objects[&id].health, just);
-    assert_eq!(
-        known.seen(&change.started[0], observed("till", "a", 5, B)),
-        wakes(&["till"])
-    );
+    let found = known.seen(&change.started[0], observed("till", "a", 5, B));
+    assert_eq!(found, wakes(&["till"]));
     assert_eq!(known.view("till").objects[&id].health, Health::Current);
 }
 
@@ -378,20 +343,16 @@ fn a_watch_that_fails_says_so_once_and_knows_nothing_when_it_is_refused() {
     assert_eq!(two.failed("slow", Data::Kept), wakes(&all));
     assert_eq!(two.failed("slow", Data::Kept), wakes(&[]));
     let view = two.known.view("till");
-    assert_eq!(
-        (names(&view), view.synced),
-        (vec!["till-a", "till-b"], true)
-    );
+    let expected = (vec!["till-a", "till-b"], true);
+    assert_eq!((names(&view), view.synced), expected);
     assert_eq!(view.failing, ["slow"]);
     assert_eq!(two.known.failing(), slice::from_ref(&two.scope));
 
     assert_eq!(two.failed("forbidden", Data::Lost), wakes(&all));
     let view = two.known.view("till");
     assert_eq!((names(&view), view.synced), (vec![], false));
-    assert_eq!(
-        (view.unknown.len(), view.failing),
-        (2, vec!["forbidden".to_owned()])
-    );
+    let expected = (2, vec!["forbidden".to_owned()]);
+    assert_eq!((view.unknown.len(), view.failing), expected);
 
     assert_eq!(two.listed(Vec::new()), wakes(&all));
     let view = two.known.view("till");
@@ -405,10 +366,8 @@ fn events_of_a_watch_that_was_stopped_are_nothing() {
     two.known.forget("till");
     two.known.forget("shelf");
     two.known.begin(&two.scope);
-    assert_eq!(
-        two.listed(vec![observed("till", "till-a", 1, A)]),
-        wakes(&[])
-    );
+    let expected = wakes(&[]);
+    assert_eq!(two.listed(vec![observed("till", "till-a", 1, A)]), expected);
     assert_eq!(two.seen("till", "till-a", 2, A), wakes(&[]));
     assert_eq!(two.gone("till", "till-a", 3, A), wakes(&[]));
     assert_eq!(two.failed("late", Data::Lost), wakes(&[]));
@@ -439,9 +398,6 @@ fn a_thousand_instances_of_twenty_objects_are_cheap() {
         assert_eq!(known.seen(&scope, event), wakes(&[]));
     }
     assert_eq!(known.view("i500").objects.len(), 20);
-    assert!(
-        size_of::<Entry>() + size_of::<Key>() <= 168,
-        "an entry is {}",
-        size_of::<Entry>()
-    );
+    let holds = size_of::<Entry>() + size_of::<Key>() <= 168;
+    assert!(holds, "an entry is {}", size_of::<Entry>());
 }

@@ -1,38 +1,11 @@
-use std::sync::Arc;
-
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::core::{ApiResource, GroupVersionKind};
-use manifests::object::Object;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::revision::ObjectHash;
-use crate::{discovery::Kind, plan::Wave};
-
-fn owner() -> Owner {
-    Owner {
-        name: "etcd".to_owned(),
-        uid: "uid-of-etcd".to_owned(),
-    }
-}
+use crate::{plan::Wave, tests::owner};
 
 fn step(api_version: &str, kind: &str, name: &str) -> Step {
-    let (group, version) = manifests::object::group_version(api_version);
-    let namespaced = !matches!(kind, "Namespace" | "CustomResourceDefinition");
-    let mut object = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}});
-    if namespaced {
-        object["metadata"]["namespace"] = "operators".into();
-    }
-    let object = Object::try_from(object).unwrap();
-    Step {
-        wave: Wave::Configuration,
-        hash: ObjectHash::new(&object),
-        object,
-        kind: Arc::new(Kind {
-            resource: ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind)),
-            namespaced,
-        }),
-    }
+    crate::tests::step(Wave::Configuration, api_version, kind, name)
 }
 
 fn live(metadata: Value) -> ObjectMeta {
@@ -40,20 +13,13 @@ fn live(metadata: Value) -> ObjectMeta {
 }
 
 fn labeled(instance: &str) -> ObjectMeta {
-    live(json!({"labels": {
-        "core.rukpak.io/owner-kind": "BundleInstance",
-        "core.rukpak.io/owner-name": instance,
-    }}))
+    live(
+        json!({"labels": {"core.rukpak.io/owner-kind": "BundleInstance", "core.rukpak.io/owner-name": instance}}),
+    )
 }
 
 fn controlled(kind: &str, name: &str, uid: &str) -> Value {
-    json!([{
-        "apiVersion": "core.rukpak.io/v1alpha1",
-        "kind": kind,
-        "name": name,
-        "uid": uid,
-        "controller": true,
-    }])
+    json!([{"apiVersion": "core.rukpak.io/v1alpha1", "kind": kind, "name": name, "uid": uid, "controller": true}])
 }
 
 fn verdict(step: &Step, live: &ObjectMeta) -> Verdict {
@@ -82,27 +48,19 @@ fn the_holder_is_read_off_the_metadata() {
         json!({"ownerReferences": controlled("ReplicaSet", "other", "another")})
             => Holder::Controller("ReplicaSet other".to_owned());
         // Labels of a template, copied to what its controller makes.
-        json!({
-            "ownerReferences": controlled("ReplicaSet", "other", "another"),
-            "labels": {"core.rukpak.io/owner-kind": "BundleInstance", "core.rukpak.io/owner-name": "etcd"},
-        })
-            => Holder::Controller("ReplicaSet other".to_owned());
+        json!({"ownerReferences": controlled("ReplicaSet", "other", "another"), "labels": {
+            "core.rukpak.io/owner-kind": "BundleInstance", "core.rukpak.io/owner-name": "etcd",
+        }}) => Holder::Controller("ReplicaSet other".to_owned());
         json!({"labels": {"core.rukpak.io/owner-kind": "BundleInstance", "core.rukpak.io/owner-name": "etcd"}}) => Holder::Us;
         json!({"labels": {"core.rukpak.io/owner-kind": "Bundle", "core.rukpak.io/owner-name": "etcd"}}) => Holder::Nobody;
         json!({"labels": {"core.rukpak.io/owner-kind": "BundleInstance", "core.rukpak.io/owner-name": ""}}) => Holder::Nobody;
-        json!({"labels": {
-            "olm.owner": "etcd.v1",
-            "olm.owner.kind": "ClusterServiceVersion",
-            "olm.owner.namespace": "operators",
-        }})
+        json!({"labels": {"olm.owner": "etcd.v1", "olm.owner.kind": "ClusterServiceVersion", "olm.owner.namespace": "operators"}})
             => Holder::Tool("OLM, for its ClusterServiceVersion operators/etcd.v1".to_owned());
         json!({"labels": {"operators.coreos.com/etcd.operators": ""}})
             => Holder::Tool("OLM, for its package etcd.operators".to_owned());
         json!({"labels": {
-            "olm.operatorframework.io/owner-kind": "ClusterExtension",
-            "olm.operatorframework.io/owner-name": "etcd",
-        }})
-            => Holder::Tool("OLM, for its ClusterExtension etcd".to_owned());
+            "olm.operatorframework.io/owner-kind": "ClusterExtension", "olm.operatorframework.io/owner-name": "etcd",
+        }}) => Holder::Tool("OLM, for its ClusterExtension etcd".to_owned());
         json!({"annotations": {"meta.helm.sh/release-name": "etcd", "meta.helm.sh/release-namespace": "db"}})
             => Holder::Tool("the Helm release db/etcd".to_owned());
         json!({"labels": {"app.kubernetes.io/name": "rukpak", "app.kubernetes.io/part-of": "rukpak"}}) => Holder::Provisioner;
@@ -136,42 +94,28 @@ fn what_nobody_claims_is_taken_when_it_is_handed_over() {
     let deployment = step("apps/v1", "Deployment", "etcd");
     let adopted = |by: &str| live(json!({"annotations": {"core.rukpak.io/adopt": by}}));
     assert_eq!(verdict(&config, &adopted("etcd")), Verdict::Fine);
-    assert_refused(
-        &deployment,
-        &live(json!({})),
-        &[
-            "belongs to no BundleInstance",
-            "kubectl annotate deployments.apps/etcd -n operators core.rukpak.io/adopt=etcd",
-        ],
-    );
-    assert_refused(
-        &config,
-        &adopted("other"),
-        &["kubectl annotate configmaps/settings -n operators core.rukpak.io/adopt=etcd"],
-    );
+    let remedy = "kubectl annotate deployments.apps/etcd -n operators core.rukpak.io/adopt=etcd";
+    let parts = ["belongs to no BundleInstance", remedy];
+    assert_refused(&deployment, &live(json!({})), &parts);
+    let remedy = "kubectl annotate configmaps/settings -n operators core.rukpak.io/adopt=etcd";
+    assert_refused(&config, &adopted("other"), &[remedy]);
 }
 
 #[test]
 fn no_annotation_takes_an_object_from_who_controls_it() {
     let config = step("v1", "ConfigMap", "settings");
     let adopt = json!({"core.rukpak.io/adopt": "etcd"});
-    let mut other = labeled("other");
-    other.annotations = serde_json::from_value(adopt.clone()).unwrap();
-    assert_refused(
-        &config,
-        &other,
-        &["belongs to BundleInstance other", "delete that"],
-    );
-    let mut gone = labeled("gone");
-    assert_refused(
-        &config,
-        &gone,
-        &["BundleInstance gone, which is gone", "adopt=etcd"],
-    );
-    gone.annotations = serde_json::from_value(adopt.clone()).unwrap();
-    assert_eq!(verdict(&config, &gone), Verdict::Fine);
+    let adopted = |mut object: ObjectMeta| {
+        object.annotations = serde_json::from_value(adopt.clone()).unwrap();
+        object
+    };
+    let parts = ["belongs to BundleInstance other", "delete that"];
+    assert_refused(&config, &adopted(labeled("other")), &parts);
+    let parts = ["BundleInstance gone, which is gone", "adopt=etcd"];
+    assert_refused(&config, &labeled("gone"), &parts);
+    assert_eq!(verdict(&config, &adopted(labeled("gone"))), Verdict::Fine);
     let owners = controlled("ReplicaSet", "web", "another");
-    let controlled = live(json!({"annotations": adopt, "ownerReferences": owners}));
+    let controlled = adopted(live(json!({"ownerReferences": owners})));
     assert_refused(&config, &controlled, &["controlled by ReplicaSet web"]);
 }
 
@@ -181,53 +125,41 @@ fn what_is_going_is_waited_for() {
     let mut going = live(json!({"annotations": {"core.rukpak.io/adopt": "etcd"}}));
     going.deletion_timestamp = Some(Time(jiff::Timestamp::UNIX_EPOCH));
     assert_refused(&config, &going, &["is being deleted"]);
-    let earlier = json!({"ownerReferences": controlled("BundleInstance", "etcd", "another")});
-    assert_refused(
-        &config,
-        &live(earlier),
-        &["an earlier BundleInstance of the same name"],
-    );
+    let owners = controlled("BundleInstance", "etcd", "another");
+    let earlier = live(json!({"ownerReferences": owners}));
+    let part = "an earlier BundleInstance of the same name";
+    assert_refused(&config, &earlier, &[part]);
 }
 
 #[test]
 fn namespaces_and_default_accounts_are_used_unless_they_are_our_own() {
     let namespace = step("v1", "Namespace", "operators");
-    assert_eq!(verdict(&namespace, &labeled("etcd")), Verdict::Fine);
+    let account = step("v1", "ServiceAccount", "default");
     let adopted = live(json!({"annotations": {"core.rukpak.io/adopt": "etcd"}}));
-    assert_eq!(verdict(&namespace, &adopted), Verdict::Fine);
-    let helm = json!({
-        "meta.helm.sh/release-name": "etcd", "meta.helm.sh/release-namespace": "db",
-    });
-    for held in [
-        live(json!({})),
-        labeled("gone"),
-        live(json!({"annotations": helm})),
-    ] {
-        assert!(matches!(
-            verdict(&namespace, &held),
-            Verdict::Shared(message) if message.contains("used as it is") && message.contains("adopt=etcd")
-        ));
+    let helm = json!({"meta.helm.sh/release-name": "etcd", "meta.helm.sh/release-namespace": "db"});
+    for fine in [labeled("etcd"), adopted] {
+        assert_eq!(verdict(&namespace, &fine), Verdict::Fine);
     }
-    assert!(matches!(
-        verdict(&namespace, &labeled("other")),
-        Verdict::Shared(message) if message.contains("belongs to BundleInstance other")
-    ));
+    for (step, held, parts) in ::tests::rows![
+        &namespace, live(json!({})) => &["used as it is", "adopt=etcd"][..];
+        &namespace, labeled("gone") => &["used as it is", "adopt=etcd"];
+        &namespace, live(json!({"annotations": helm})) => &["used as it is", "adopt=etcd"];
+        &namespace, labeled("other") => &["belongs to BundleInstance other"];
+        &account, live(json!({})) => &["as it is", "adopt=etcd"];
+    ] {
+        let Verdict::Shared(message) = verdict(step, &held) else {
+            panic!("not shared: {held:?}");
+        };
+        assert!(parts.iter().all(|part| message.contains(part)), "{message}");
+    }
     let own = live(json!({
         "labels": {"app.kubernetes.io/name": "rukpak", "app.kubernetes.io/part-of": "rukpak"},
         "annotations": {"core.rukpak.io/adopt": "etcd"},
     }));
     assert_refused(&namespace, &own, &["the provisioner's own installation"]);
-    let account = step("v1", "ServiceAccount", "default");
-    assert!(matches!(
-        verdict(&account, &live(json!({}))),
-        Verdict::Shared(message) if message.contains("as it is") && message.contains("adopt=etcd")
-    ));
     assert_refused(&account, &labeled("other"), &["BundleInstance other"]);
-    assert_refused(
-        &step("v1", "ServiceAccount", "etcd"),
-        &live(json!({})),
-        &["adopt=etcd"],
-    );
+    let other = step("v1", "ServiceAccount", "etcd");
+    assert_refused(&other, &live(json!({})), &["adopt=etcd"]);
 }
 
 #[test]

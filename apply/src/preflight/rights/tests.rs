@@ -27,6 +27,10 @@ fn right<'a>(group: &'a str, resource: &'a str, name: Option<&'a str>, verb: &'a
     }
 }
 
+fn url<'a>(url: &'a str, verb: &'a str) -> Right<'a> {
+    Right::Url { url, verb }
+}
+
 #[test]
 fn rules_allow_what_authorizers_say_they_do() {
     let held = held(
@@ -49,18 +53,9 @@ fn rules_allow_what_authorizers_say_they_do() {
         right("batch", "jobs", None, "delete"),
         right("batch", "jobs", None, "*"),
         right("apps", "*", None, "get"),
-        Right::Url {
-            url: "/metrics",
-            verb: "get",
-        },
-        Right::Url {
-            url: "/logs/a/b",
-            verb: "get",
-        },
-        Right::Url {
-            url: "/logs/*",
-            verb: "get",
-        },
+        url("/metrics", "get"),
+        url("/logs/a/b", "get"),
+        url("/logs/*", "get"),
     ];
     let missing = [
         right("", "pods", None, "create"),
@@ -71,18 +66,9 @@ fn rules_allow_what_authorizers_say_they_do() {
         right("apps", "scale", None, "update"),
         right("", "secrets", None, "get"),
         right("", "secrets", Some("b"), "get"),
-        Right::Url {
-            url: "/metrics/a",
-            verb: "get",
-        },
-        Right::Url {
-            url: "*",
-            verb: "get",
-        },
-        Right::Url {
-            url: "/metrics",
-            verb: "post",
-        },
+        url("/metrics/a", "get"),
+        url("*", "get"),
+        url("/metrics", "post"),
     ];
     assert_eq!(not_covered(allowed, &held), BTreeSet::new());
     assert_eq!(not_covered(missing, &held), BTreeSet::from(missing));
@@ -93,23 +79,17 @@ fn rules_are_taken_apart_within_bounds() {
     let rules = rules(json!([
         {"apiGroups": ["", "apps"], "resources": ["a"], "verbs": ["get"]},
         {"apiGroups": [""], "resources": ["b"], "resourceNames": ["x", "y"], "verbs": ["get"]},
-        {"nonResourceURLs": ["/u"], "verbs": ["get"]},
-        {"verbs": ["get"]},
+        {"nonResourceURLs": ["/u"], "verbs": ["get"]}, {"verbs": ["get"]},
     ]));
     let mut left = 6;
-    assert_eq!(
-        expand(&rules, &mut left),
-        Some(BTreeSet::from([
-            right("", "a", None, "get"),
-            right("apps", "a", None, "get"),
-            right("", "b", Some("x"), "get"),
-            right("", "b", Some("y"), "get"),
-            Right::Url {
-                url: "/u",
-                verb: "get"
-            },
-        ]))
-    );
+    let expected = Some(BTreeSet::from([
+        right("", "a", None, "get"),
+        right("apps", "a", None, "get"),
+        right("", "b", Some("x"), "get"),
+        right("", "b", Some("y"), "get"),
+        url("/u", "get"),
+    ]));
+    assert_eq!(expand(&rules, &mut left), expected);
     assert_eq!(left, 0);
     assert_eq!(expand(&rules, &mut 5), None);
     let list: Vec<String> = (0..100_000).map(|n| n.to_string()).collect();
@@ -130,67 +110,39 @@ fn what_is_missing_is_listed_as_objects_that_can_be_created() {
         namespace: "tenant".to_owned(),
     };
     let missing = BTreeMap::from(::tests::rows![
-        None
-            => BTreeSet::from([
-                right("", "nodes", None, "get"),
-                right("", "nodes", None, "list"),
-                right("apps", "nodes", None, "list"),
-                right(
-                    "rbac.authorization.k8s.io",
-                    "clusterroles",
-                    Some("a"),
-                    "patch",
-                ),
-            ]);
-        Some("tenant")
-            => BTreeSet::from([
-                right("", "configmaps", Some("b"), "get"),
-                right("", "configmaps", None, "get"),
-                right("", "nodes", None, "get"),
-                right("", "secrets", None, "get"),
-                Right::Url {
-                    url: "/metrics",
-                    verb: "get",
-                },
-            ]);
+        None => BTreeSet::from([
+            right("", "nodes", None, "get"), right("", "nodes", None, "list"), right("apps", "nodes", None, "list"),
+            right("rbac.authorization.k8s.io", "clusterroles", Some("a"), "patch"),
+        ]);
+        Some("tenant") => BTreeSet::from([
+            right("", "configmaps", Some("b"), "get"), right("", "configmaps", None, "get"), right("", "nodes", None, "get"),
+            right("", "secrets", None, "get"), url("/metrics", "get"),
+        ]);
     ]);
     let text = text::of(&missing, Some(&account), "etcd", "rukpak-system");
     let (words, yaml) = text.split_once("\n---\n").unwrap();
-    assert!(
-        words.starts_with("ServiceAccount tenant/installer lacks rights"),
-        "{words}"
-    );
-    let objects: Vec<Value> = manifests::yaml::documents(yaml.as_bytes())
-        .map(Result::unwrap)
-        .collect();
-    let rules: Vec<&Value> = objects
-        .iter()
-        .filter_map(|object| object.get("rules"))
-        .collect();
-    assert_eq!(
-        rules,
-        [
-            &json!([
-                {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list"]},
-                {"apiGroups": ["apps"], "resources": ["nodes"], "verbs": ["list"]},
-                {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"], "resourceNames": ["a"], "verbs": ["patch"]},
-                {"nonResourceURLs": ["/metrics"], "verbs": ["get"]},
-            ]),
-            &json!([{"apiGroups": [""], "resources": ["configmaps", "secrets"], "verbs": ["get"]}]),
-        ]
-    );
-    let kinds: Vec<&str> = objects
-        .iter()
-        .filter_map(|object| object["kind"].as_str())
-        .collect();
-    assert_eq!(
-        kinds,
-        ["ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"]
-    );
-    assert_eq!(
-        objects[0]["metadata"]["name"],
-        objects[1]["roleRef"]["name"]
-    );
+    let holds = words.starts_with("ServiceAccount tenant/installer lacks rights");
+    assert!(holds, "{words}");
+    let objects = manifests::yaml::documents(yaml.as_bytes());
+    let objects: Vec<Value> = objects.map(Result::unwrap).collect();
+    let rules = objects.iter().filter_map(|object| object.get("rules"));
+    let rules: Vec<&Value> = rules.collect();
+    let expected = [
+        &json!([
+            {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list"]},
+            {"apiGroups": ["apps"], "resources": ["nodes"], "verbs": ["list"]},
+            {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"], "resourceNames": ["a"], "verbs": ["patch"]},
+            {"nonResourceURLs": ["/metrics"], "verbs": ["get"]},
+        ]),
+        &json!([{"apiGroups": [""], "resources": ["configmaps", "secrets"], "verbs": ["get"]}]),
+    ];
+    assert_eq!(rules, expected);
+    let kinds = objects.iter();
+    let kinds: Vec<&str> = kinds.filter_map(|object| object["kind"].as_str()).collect();
+    let expected = ["ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"];
+    assert_eq!(kinds, expected);
+    let role = &objects[0]["metadata"]["name"];
+    assert_eq!(*role, objects[1]["roleRef"]["name"]);
     assert_eq!(objects[2]["metadata"]["namespace"], "tenant");
     let subject = json!([{"kind": "ServiceAccount", "name": "installer", "namespace": "tenant"}]);
     assert_eq!(objects[3]["subjects"], subject);
@@ -203,17 +155,14 @@ fn many_names_become_a_rule_for_all_and_much_text_is_bounded() {
     let rights: BTreeSet<Right<'_>> = names.iter().map(|name| one(name)).collect();
     let missing = BTreeMap::from([(None, rights)]);
     let text = text::of(&missing, None, "etcd", "rukpak-system");
-    assert!(
-        text.contains(r#"- {apiGroups: [""], resources: ["configmaps"], verbs: ["get"]}"#),
-        "{text}"
-    );
+    let holds = text.contains(r#"- {apiGroups: [""], resources: ["configmaps"], verbs: ["get"]}"#);
+    assert!(holds, "{text}");
     assert!(text.contains("provisioner-install-anything"), "{text}");
 
-    let missing: BTreeMap<_, _> = names
+    let missing = names
         .iter()
-        .map(|name| (Some(name.as_str()), BTreeSet::from([one("a")])))
-        .collect();
-    let text = text::of(&missing, None, "etcd", "rukpak-system");
+        .map(|name| (Some(name.as_str()), [one("a")].into()));
+    let text = text::of(&missing.collect(), None, "etcd", "rukpak-system");
     assert!(text.len() < 17 << 10, "{}", text.len());
     assert!(text.ends_with("is listed when this is granted"), "{text}");
 }

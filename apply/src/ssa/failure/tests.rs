@@ -2,131 +2,53 @@ use kube::core::response::{StatusCause, StatusDetails};
 use serde_json::json;
 
 use super::*;
-
-fn identity(kind: &str) -> Identity {
-    Identity {
-        group: String::new(),
-        kind: kind.to_owned(),
-        namespace: "n".to_owned(),
-        name: "a".to_owned(),
-    }
-}
+use crate::tests::identity;
 
 fn status(code: u16, reason: &str, message: &str) -> Status {
     Status::failure(message, reason).with_code(code)
 }
 
 fn failure(kind: &str, status: Status) -> Failure {
-    of(identity(kind), &Trouble::Status(status.boxed()))
+    let trouble = Trouble::Status(status.boxed());
+    of(identity("", kind, "n", "a"), &trouble)
 }
 
 // parity: rukpak-10
 #[test]
-#[expect(clippy::too_many_lines, reason = "one table")]
 fn causes_are_told_by_what_the_apiserver_says() {
     use Cause::*;
-    for (code, reason, message, cause) in [
-        (
-            422,
-            "Invalid",
-            "Service \"a\" is invalid: spec.ports: Required value",
-            Invalid,
-        ),
-        (
-            422,
-            "Invalid",
-            "Job.batch \"a\" is invalid: spec.template: field is immutable",
-            Invalid,
-        ),
-        (
-            500,
-            "InternalError",
-            "failed to create typed patch object (n/a; apps/v1, Kind=Deployment): .spec.x: field not declared in schema",
-            Invalid,
-        ),
-        (
-            500,
-            "InternalError",
-            "etcdserver: request is too large",
-            Invalid,
-        ),
-        (
-            413,
-            "RequestEntityTooLarge",
-            "Request entity too large: limit is 3145728",
-            Invalid,
-        ),
-        (
-            403,
-            "Forbidden",
-            "configmaps \"a\" is forbidden: User \"u\" cannot patch resource \"configmaps\" in API group \"\" in the namespace \"n\"",
-            Forbidden,
-        ),
-        (
-            403,
-            "Forbidden",
-            "clusterroles.rbac.authorization.k8s.io \"a\" is forbidden: user \"u\" (groups=[\"g\"]) is attempting to grant RBAC permissions not currently held:\n{…}",
-            Forbidden,
-        ),
-        (
-            403,
-            "Forbidden",
-            "pods \"a\" is forbidden: violates PodSecurity \"restricted:latest\": privileged",
-            Denied,
-        ),
-        (
-            403,
-            "Forbidden",
-            "configmaps \"a\" is forbidden: exceeded quota: q, requested: count/configmaps=1",
-            Denied,
-        ),
-        (
-            400,
-            "",
-            "admission webhook \"w\" denied the request: no",
-            Denied,
-        ),
-        (
-            422,
-            "Invalid",
-            "configmaps \"a\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no",
-            Denied,
-        ),
-        (404, "NotFound", "namespaces \"n\" not found", Namespace),
-        (
-            403,
-            "Forbidden",
-            "configmaps \"a\" is forbidden: unable to create new content in namespace n because it is being terminated",
-            Namespace,
-        ),
-        (
-            404,
-            "Failed to parse error data",
-            "404 page not found",
-            NotServed,
-        ),
-        (
-            404,
-            "NotFound",
-            "the server could not find the requested resource",
-            NotServed,
-        ),
-        (409, "Conflict", "Operation cannot be fulfilled", Transient),
-        (429, "TooManyRequests", "too many requests", Transient),
-        (
-            500,
-            "InternalError",
-            "Internal error occurred: failed calling webhook \"w\": connection refused",
-            Transient,
-        ),
-        (401, "Unauthorized", "Unauthorized", Transient),
+    for (code, reason, message, cause) in ::tests::rows![
+        422, "Invalid", "Service \"a\" is invalid: spec.ports: Required value" => Invalid;
+        422, "Invalid", "Job.batch \"a\" is invalid: spec.template: field is immutable" => Invalid;
+        500, "InternalError",
+            "failed to create typed patch object (n/a; apps/v1, Kind=Deployment): .spec.x: field not declared in schema"
+            => Invalid;
+        500, "InternalError", "etcdserver: request is too large" => Invalid;
+        413, "RequestEntityTooLarge", "Request entity too large: limit is 3145728" => Invalid;
+        403, "Forbidden", "configmaps \"a\" is forbidden: User \"u\" cannot patch resource \"configmaps\" in API group \"\" \
+            in the namespace \"n\"" => Forbidden;
+        403, "Forbidden", "clusterroles.rbac.authorization.k8s.io \"a\" is forbidden: user \"u\" (groups=[\"g\"]) is \
+            attempting to grant RBAC permissions not currently held:\n{…}" => Forbidden;
+        403, "Forbidden", "pods \"a\" is forbidden: violates PodSecurity \"restricted:latest\": privileged" => Denied;
+        403, "Forbidden", "configmaps \"a\" is forbidden: exceeded quota: q, requested: count/configmaps=1" => Denied;
+        400, "", "admission webhook \"w\" denied the request: no" => Denied;
+        422, "Invalid", "configmaps \"a\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no"
+            => Denied;
+        404, "NotFound", "namespaces \"n\" not found" => Namespace;
+        403, "Forbidden",
+            "configmaps \"a\" is forbidden: unable to create new content in namespace n because it is being terminated"
+            => Namespace;
+        404, "Failed to parse error data", "404 page not found" => NotServed;
+        404, "NotFound", "the server could not find the requested resource" => NotServed;
+        409, "Conflict", "Operation cannot be fulfilled" => Transient;
+        429, "TooManyRequests", "too many requests" => Transient;
+        500, "InternalError", "Internal error occurred: failed calling webhook \"w\": connection refused" => Transient;
+        401, "Unauthorized", "Unauthorized" => Transient;
     ] {
         let failure = failure("ConfigMap", status(code, reason, message));
         assert_eq!(failure.cause, cause, "{message}");
-        assert!(
-            failure.message.starts_with("ConfigMap n/a: "),
-            "{failure:?}"
-        );
+        let holds = failure.message.starts_with("ConfigMap n/a: ");
+        assert!(holds, "{failure:?}");
         assert!(failure.message.contains(message), "{failure:?}");
         let (_, remedy) = failure.message.rsplit_once("; ").unwrap();
         assert!(!remedy.is_empty());
@@ -175,7 +97,8 @@ fn messages_are_bounded_and_never_empty() {
 #[test]
 fn what_is_being_deleted_is_told_with_its_finalizers() {
     let metadata = json!({"finalizers": ["a.io/x", "b.io/y"]});
-    let told = deleting(identity("ConfigMap"), "2026-11-21T10:00:00Z", &metadata);
+    let object = identity("", "ConfigMap", "n", "a");
+    let told = deleting(object, "2026-11-21T10:00:00Z", &metadata);
     assert_eq!(told.cause, Cause::Deleting);
     assert!(told.message.contains("a.io/x, b.io/y"), "{told:?}");
 }

@@ -11,10 +11,8 @@ fn between(old: &Value, new: &Value) -> Comparison {
 /// What one change of `spec.a` takes away.
 #[allow(clippy::needless_pass_by_value, reason = "the cases read better")]
 fn change(old: Value, new: Value) -> Comparison {
-    between(
-        &json!({"type": "object", "properties": {"a": old}}),
-        &json!({"type": "object", "properties": {"a": new}}),
-    )
+    let [old, new] = [old, new].map(|a| json!({"type": "object", "properties": {"a": a}}));
+    between(&old, &new)
 }
 
 #[test]
@@ -126,20 +124,14 @@ fn rules_and_expressions_that_nobody_here_can_evaluate_are_named() {
             .collect();
         json!({"type": "string", "x-kubernetes-validations": rules})
     };
-    let comparison = change(
-        rules(&["self != 'a'"]),
-        rules(&["self != 'b'", "self != 'a'"]),
-    );
+    let after = rules(&["self != 'b'", "self != 'a'"]);
+    let comparison = change(rules(&["self != 'a'"]), after);
     assert_eq!(comparison.unchecked, ["spec.a: rule \"self != 'b'\""]);
     assert!(!comparison.can_invalidate);
-    let comparison = change(
-        json!({"type": "string"}),
-        json!({"type": "string", "pattern": "(?!a)", "format": "isbn"}),
-    );
-    assert_eq!(
-        comparison.unchecked,
-        ["spec.a: pattern \"(?!a)\"", "spec.a: format \"isbn\""]
-    );
+    let after = json!({"type": "string", "pattern": "(?!a)", "format": "isbn"});
+    let comparison = change(json!({"type": "string"}), after);
+    let expected = ["spec.a: pattern \"(?!a)\"", "spec.a: format \"isbn\""];
+    assert_eq!(comparison.unchecked, expected);
     // What was there before does not get worse.
     let same = || json!({"type": "string", "pattern": "(?!a)", "maxLength": 5});
     let comparison = change(same(), json!({"type": "string", "pattern": "(?!a)"}));
@@ -148,10 +140,8 @@ fn rules_and_expressions_that_nobody_here_can_evaluate_are_named() {
 
 #[test]
 fn a_new_default_is_noted_and_holds_nothing_back() {
-    let comparison = change(
-        json!({"type": "string"}),
-        json!({"type": "string", "default": "a"}),
-    );
+    let after = json!({"type": "string", "default": "a"});
+    let comparison = change(json!({"type": "string"}), after);
     assert_eq!(comparison.notes, ["spec.a: default: \"a\" added"]);
     assert_eq!(comparison.narrowed, Vec::<String>::new());
     assert!(!comparison.can_invalidate);
@@ -168,14 +158,9 @@ fn a_schema_need_not_mention_what_every_object_has() {
     assert_eq!(comparison, Comparison::default());
     // Further down it is a field as any other.
     let comparison = between(&full, &short);
-    assert_eq!(
-        comparison.narrowed,
-        [
-            "spec.apiVersion: existing field: removed",
-            "spec.kind: existing field: removed",
-            "spec.metadata: existing field: removed"
-        ]
-    );
+    let expected = ["apiVersion", "kind", "metadata"];
+    let expected = expected.map(|field| format!("spec.{field}: existing field: removed"));
+    assert_eq!(comparison.narrowed, expected);
 }
 
 #[test]
@@ -197,10 +182,8 @@ fn schemas_of_any_depth_and_shape_are_read() {
     for _ in 0..120 {
         deep = json!({"type": "object", "properties": {"x": deep}});
     }
-    let comparison = compare(
-        &Schema::read(&deep),
-        &Schema::read(&json!({"type": "object"})),
-    );
+    let flat = Schema::read(&json!({"type": "object"}));
+    let comparison = compare(&Schema::read(&deep), &flat);
     assert_eq!(comparison.narrowed, ["x: existing field: removed"]);
     for junk in [
         json!(null),

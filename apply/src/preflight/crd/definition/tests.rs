@@ -79,10 +79,8 @@ fn a_webhook_makes_of_a_new_version_what_it_likes() {
     let any = json!({"type": "integer"});
     let narrow = json!({"type": "integer", "maximum": 5});
     let old = crd(&[version("v1", true, &any)], &["v1"]);
-    let mut new = crd(
-        &[version("v1", true, &narrow), version("v2", true, &narrow)],
-        &[],
-    );
+    let versions = ["v1", "v2"].map(|name| version(name, true, &narrow));
+    let mut new = crd(&versions, &[]);
     new.webhook = true;
     assert_eq!(targets(&judge(&old, &new)), ["v1: v1"]);
     new.webhook = false;
@@ -114,13 +112,11 @@ fn scope_and_kind_stay() {
     let mut new = crd(&[version("v1", true, &any)], &[]);
     new.scope = "Cluster".into();
     new.kind = "Etcdy".into();
-    assert_eq!(
-        judge(&old, &new).problems,
-        [
-            "scope changed from \"Namespaced\" to \"Cluster\"",
-            "kind changed from \"Etcd\" to \"Etcdy\"",
-        ]
-    );
+    let expected = [
+        "scope changed from \"Namespaced\" to \"Cluster\"",
+        "kind changed from \"Etcd\" to \"Etcdy\"",
+    ];
+    assert_eq!(judge(&old, &new).problems, expected);
 }
 
 #[test]

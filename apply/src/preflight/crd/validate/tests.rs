@@ -56,8 +56,7 @@ fn errors_of_one_custom_resource_are_bounded() {
 fn defaults_fill_what_is_missing_or_null() {
     let schema = Schema::read(&json!({"type": "object", "properties": {
         "a": {"type": "object", "default": {}, "properties": {
-            "b": {"type": "integer", "default": 5},
-            "c": {"type": "string"},
+            "b": {"type": "integer", "default": 5}, "c": {"type": "string"},
             "n": {"type": "string", "nullable": true, "default": "x"},
         }},
         "l": {"type": "array", "items": {"type": "object", "properties": {"d": {"type": "boolean", "default": false}}}},

@@ -1,0 +1,50 @@
+//! Helpers of the tests of several modules.
+
+use std::sync::Arc;
+
+use kube::core::{ApiResource, GroupVersionKind};
+use manifests::object::{Identity, Object, group_version};
+use serde_json::json;
+
+use crate::{
+    discovery::Kind,
+    plan::{Owner, Step, Wave},
+    revision::ObjectHash,
+};
+
+pub(crate) fn identity(group: &str, kind: &str, namespace: &str, name: &str) -> Identity {
+    let [group, kind, namespace, name] = [group, kind, namespace, name].map(str::to_owned);
+    Identity {
+        group,
+        kind,
+        namespace,
+        name,
+    }
+}
+
+pub(crate) fn owner() -> Owner {
+    Owner {
+        name: "etcd".to_owned(),
+        uid: "uid-of-etcd".to_owned(),
+    }
+}
+
+/// Returns an object; one in a namespace is in `operators`.
+pub(crate) fn step(wave: Wave, api_version: &str, kind: &str, name: &str) -> Step {
+    let (group, version) = group_version(api_version);
+    let namespaced = !matches!(kind, "Namespace" | "CustomResourceDefinition");
+    let namespace = namespaced.then_some("operators");
+    let metadata = json!({"name": name, "namespace": namespace});
+    let object = json!({"apiVersion": api_version, "kind": kind, "metadata": metadata});
+    let object = Object::try_from(object).unwrap();
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+    Step {
+        wave,
+        hash: ObjectHash::new(&object),
+        object,
+        kind: Arc::new(Kind {
+            resource,
+            namespaced,
+        }),
+    }
+}
