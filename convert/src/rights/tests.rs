@@ -29,6 +29,11 @@ fn rule(groups: &[&str], resources: &[&str], verbs: &[&str]) -> Value {
     json!({"apiGroups": groups, "resources": resources, "verbs": verbs})
 }
 
+fn named(mut rule: Value, name: &str) -> Value {
+    rule["resourceNames"] = json!([name]);
+    rule
+}
+
 /// `verbs on groups:resources`, short enough for tables.
 fn short(rights: &Rights) -> Vec<String> {
     let join = |set: &BTreeSet<String>| set.iter().cloned().collect::<Vec<_>>().join(",");
@@ -96,14 +101,8 @@ fn rules_are_merged_where_that_changes_nothing() {
         // The third one lets the first two meet.
         vec![rule(&["a"], &["x"], &["get"]), rule(&["a"], &["y"], &["get", "list"]), rule(&["a"], &["x"], &["list"])]
             => &["get,list a:x,y"];
-        vec![
-            rule(&["a"], &["x"], &["get"]),
-            json!({"apiGroups": ["a"], "resources": ["x"], "resourceNames": ["n"], "verbs": ["get"]}),
-        ] => &["get a:x"];
-        vec![
-            json!({"apiGroups": ["a"], "resources": ["x"], "resourceNames": ["m"], "verbs": ["get"]}),
-            json!({"apiGroups": ["a"], "resources": ["x"], "resourceNames": ["n"], "verbs": ["get"]}),
-        ] => &["get a:xm,n"];
+        vec![rule(&["a"], &["x"], &["get"]), named(rule(&["a"], &["x"], &["get"]), "n")] => &["get a:x"];
+        vec![named(rule(&["a"], &["x"], &["get"]), "m"), named(rule(&["a"], &["x"], &["get"]), "n")] => &["get a:xm,n"];
     ] {
         let rights = of(&objects(&[
             role("ClusterRole", "r", rules.clone().into()),
@@ -116,10 +115,6 @@ fn rules_are_merged_where_that_changes_nothing() {
 #[test]
 fn dangers_are_told() {
     use Danger::*;
-    let named = |mut rule: Value, name: &str| {
-        rule["resourceNames"] = json!([name]);
-        rule
-    };
     let rbac = "rbac.authorization.k8s.io";
     let (group, constraints) = ("security.openshift.io", "securitycontextconstraints");
     let scc = rule(&[group], &[constraints], &["use"]);

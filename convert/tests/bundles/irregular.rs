@@ -70,23 +70,14 @@ fn irregular_entries_are_refused_or_counted() {
 
 #[test]
 fn the_directory_that_is_converted_needs_regular_files() {
-    for (named, converted) in [
-        ("deploy", "deploy"),
-        ("/deploy//", "deploy"),
-        (" ./deploy/ ", "deploy"),
-        ("../deploy", "manifests"),
-        (".", "manifests"),
-        ("nowhere", "manifests"),
-        ("", "manifests"),
-    ] {
+    let deploy = ["deploy", "/deploy//", " ./deploy/ "].map(|named| (named, "deploy"));
+    let manifests = ["../deploy", ".", "nowhere", ""].map(|named| (named, "manifests"));
+    for (named, converted) in deploy.into_iter().chain(manifests) {
         let text = format!(
             "annotations: {{operators.operatorframework.io.bundle.manifests.v1: \"{named}\"}}"
         );
-        let files = [
-            ("manifests/broken.yaml", "a: ["),
-            ("deploy/broken.yaml", "a: ["),
-            (ANNOTATIONS, &text),
-        ];
+        let [one, two] = ["manifests", "deploy"].map(|folder| format!("{folder}/broken.yaml"));
+        let files = [(&*one, "a: ["), (&*two, "a: ["), (ANNOTATIONS, &text)];
         let fifo = |path| (path, Irregular::new(Kind::Special));
         let content = with_irregular(&files, &[fifo("manifests/fifo"), fifo("deploy/fifo")]);
         let report = convert::plain(&content, &Options::default()).report;

@@ -113,8 +113,7 @@ fn old_definitions() {
     check(::tests::rows![
         old() => &[] as &[_];
         old().remove(CRD, "/spec/scope") => &[];
-        old().set(CRD, "/spec/version", "v2".into())
-            => &[(Code::UnservedVersion, UNSERVED)];
+        old().set(CRD, "/spec/version", "v2".into()) => &[(Code::UnservedVersion, UNSERVED)];
         old().set(CRD, "/spec/conversion", json!({"strategy": "Webhook", "webhookClientConfig": {"service": {"name": "a"}}}))
             => &[(Code::CRDConversion, "manifests/crd.yaml (spec.conversion.webhookClientConfig.service)")];
         old().set("metadata/properties.yaml", "/properties/0/value", "4.9".into())

@@ -7,6 +7,10 @@ const DEPENDENCY: &str = "metadata/dependencies.yaml (dependencies[0].value)";
 const LISTED: &str = r#"manifests/csv.yaml (metadata.annotations["olm.properties"])"#;
 const PROPERTY: &str = "metadata/properties.yaml (properties[0].value)";
 
+fn gvk() -> Value {
+    json!({"group": "example.com", "version": "v1", "kind": "A"})
+}
+
 fn dependency(type_: &str, value: impl Into<Value>) -> Bundle {
     let file = json!({"dependencies": [{"type": type_, "value": value.into()}]});
     Bundle::good().file("metadata/dependencies.yaml", file)
@@ -20,38 +24,35 @@ fn property(type_: &str, value: impl Into<Value>) -> Bundle {
 // parity: check-15
 #[test]
 fn dependencies() {
-    let gvk = json!({"group": "example.com", "version": "v1", "kind": "A"});
     check(::tests::rows![
-        dependency("olm.gvk", gvk.clone()) => &[] as &[_];
+        dependency("olm.gvk", gvk()) => &[] as &[_];
         dependency("olm.package", json!({"packageName": "a", "version": ">=1.0.0 <2.0.0 || 3.x"})) => &[];
         dependency("olm.label", json!({"label": "a"})) => &[];
         dependency("olm.gvk", json!({"group": "", "version": 1})) => &[
-            (Code::Dependency, DEPENDENCY),
-            (Code::Dependency, "metadata/dependencies.yaml (dependencies[0].value.group)"),
+            (Code::Dependency, DEPENDENCY), (Code::Dependency, "metadata/dependencies.yaml (dependencies[0].value.group)"),
             (Code::Dependency, "metadata/dependencies.yaml (dependencies[0].value.version)"),
         ];
         dependency("olm.package", json!({"packageName": "a"})) => &[(Code::Dependency, DEPENDENCY)];
         dependency("olm.package", json!({"packageName": "a", "version": "^1.0.0"}))
             => &[(Code::Dependency, "metadata/dependencies.yaml (dependencies[0].value.version)")];
         dependency("olm.label", json!({})) => &[(Code::Dependency, DEPENDENCY)];
-        dependency("olm.gvk.required", gvk.clone()) => &[(Code::Dependency, DEPENDENCY)];
+        dependency("olm.gvk.required", gvk()) => &[(Code::Dependency, DEPENDENCY)];
     ]);
 }
 
 // parity: validate-9, check-15
 #[test]
 fn constraints() {
-    let gvk = json!({"group": "example.com", "version": "v1", "kind": "A"});
     check(::tests::rows![
         dependency("olm.constraint", json!({"cel": {"rule": "true"}})) => &[] as &[_];
-        dependency("olm.constraint", json!({"failureMessage": "no", "gvk": gvk})) => &[];
+        dependency("olm.constraint", json!({"failureMessage": "no", "gvk": gvk()})) => &[];
         dependency("olm.constraint", json!({"package": {"packageName": "a", "versionRange": "1.x"}})) => &[];
-        dependency("olm.constraint", json!({"not": {"constraints": [{"any": {"constraints": [{"gvk": gvk}]}}]}})) => &[];
+        dependency("olm.constraint", json!({"not": {"constraints": [{"any": {"constraints": [{"gvk": gvk()}]}}]}})) => &[];
         dependency("olm.constraint", json!("a")) => &[(Code::Dependency, DEPENDENCY)];
         dependency("olm.constraint", json!({})) => &[(Code::Dependency, DEPENDENCY)];
         dependency("olm.constraint", json!({"cel": {"rule": ""}}))
             => &[(Code::Dependency, "metadata/dependencies.yaml (dependencies[0].value.cel.rule)")];
-        dependency("olm.constraint", json!({"cel": {"rule": "true"}, "gvk": gvk})) => &[(Code::Dependency, DEPENDENCY)];
+        dependency("olm.constraint", json!({"cel": {"rule": "true"}, "gvk": gvk()})) => &[(Code::Dependency, DEPENDENCY)];
         dependency("olm.constraint", json!({"cel": {"rule": "true"}, "message": "no"}))
             => &[(Code::Dependency, "metadata/dependencies.yaml (dependencies[0].value.message)")];
         dependency("olm.constraint", json!({"cel": {"rule": "true"}, "failureMessage": 1}))
@@ -80,10 +81,9 @@ fn constraints_have_a_size_limit() {
 // parity: check-10
 #[test]
 fn good_properties() {
-    let gvk = json!({"group": "example.com", "version": "v1", "kind": "A"});
     check(::tests::rows![
-        property("olm.gvk", gvk.clone()) => &[] as &[_];
-        property("olm.gvk.required", gvk) => &[];
+        property("olm.gvk", gvk()) => &[] as &[_];
+        property("olm.gvk.required", gvk()) => &[];
         property("olm.package", json!({"packageName": "etcd", "version": "1.2.3"})) => &[];
         property("olm.package.required", json!({"packageName": "a", "versionRange": ">=1.0.0"})) => &[];
         property("olm.maxOpenShiftVersion", json!("4.16")) => &[];
@@ -96,7 +96,6 @@ fn good_properties() {
 // parity: check-16
 #[test]
 fn wrong_properties() {
-    let gvk = json!({"group": "example.com", "version": "v1", "kind": "A"});
     check(::tests::rows![
         property("olm.gvk", json!({"group": "a", "version": "v1"})) => &[(Code::Property, PROPERTY)] as &[_];
         property("olm.package.required", json!({"packageName": "a", "versionRange": "1.0"}))
@@ -110,8 +109,8 @@ fn wrong_properties() {
         property("olm.deprecated", json!(true)) => &[(Code::Property, PROPERTY)];
         property("olm.constraint", json!({})) => &[(Code::Property, PROPERTY)];
         property("olm.maxOpenshiftVersion", json!("4.16")) => &[(Code::Property, PROPERTY)];
-        property("olm.gvk", gvk.clone()).set("metadata/properties.yaml", "/properties/-", json!({
-            "type": "olm.gvk", "value": gvk,
+        property("olm.gvk", gvk()).set("metadata/properties.yaml", "/properties/-", json!({
+            "type": "olm.gvk", "value": gvk(),
         })) => &[(Code::Property, "metadata/properties.yaml (properties[1].value)")];
         Bundle::good().annotation("olm.properties", r#"[{"type": "olm.gvk", "value": {}}]"#) => &[(Code::Property, LISTED), (Code::Property, LISTED), (Code::Property, LISTED), (Code::PropertiesAnnotation, LISTED)];
     ]);
