@@ -169,44 +169,30 @@ mod tests {
     fn values_have_the_reading_of_olm_v0() {
         let semver = "failed to parse";
         let patch = "property olm.maxOpenShiftVersion must specify only <major>.<minor> version, got invalid value ";
-        for (json, expected) in [
-            (r#""4.8""#, Ok((4, 8))),
-            ("4.8", Ok((4, 8))),
-            ("4.10", Ok((4, 10))),
-            (r#"" 4.8 ""#, Ok((4, 8))),
-            (r#""4.8.0""#, Ok((4, 8))),
-            (r#""v4.8""#, Ok((4, 8))),
-            (r#""4""#, Ok((4, 0))),
-            ("4", Ok((4, 0))),
-            ("5.0", Ok((5, 0))),
-            (r#""4.08""#, Ok((4, 8))),
-            (r#""04.8""#, Ok((4, 8))),
-            (r#""4.8.0+b""#, Ok((4, 8))),
-            (r#""""#, Err("value cannot be \"\" (an empty string)")),
-            (r#"" ""#, Err(semver)),
-            (r#""4.8.1""#, Err(patch)),
-            (r#""4.8.0-rc.1""#, Err(patch)),
-            (r#""4.8-rc""#, Err(semver)),
-            (r#""4.8+b""#, Err(semver)),
-            (r#""V4.8""#, Err(semver)),
-            (r#""vv4.8""#, Err(semver)),
-            (r#""4.x""#, Err(semver)),
-            (r#""4.8.""#, Err(semver)),
-            (r#""latest""#, Err(semver)),
-            ("null", Err("failed to parse \"null\" as semver")),
-            ("true", Err(semver)),
-            (r#"["4.8"]"#, Err(semver)),
-            ("4.8e0", Err(semver)),
-            ("-4.8", Err(semver)),
+        for (values, expected) in ::tests::rows![
+            &[r#""4.8""#, "4.8", r#"" 4.8 ""#, r#""4.8.0""#, r#""v4.8""#, r#""4.08""#, r#""04.8""#, r#""4.8.0+b""#][..]
+                => Ok((4, 8));
+            &["4.10"] => Ok((4, 10));
+            &[r#""4""#, "4"] => Ok((4, 0));
+            &["5.0"] => Ok((5, 0));
+            &[r#""""#] => Err("value cannot be \"\" (an empty string)");
+            &[
+                r#"" ""#, r#""4.8-rc""#, r#""4.8+b""#, r#""V4.8""#, r#""vv4.8""#, r#""4.x""#, r#""4.8.""#,
+                r#""latest""#, "true", r#"["4.8"]"#, "4.8e0", "-4.8",
+            ] => Err(semver);
+            &[r#""4.8.1""#, r#""4.8.0-rc.1""#] => Err(patch);
+            &["null"] => Err("failed to parse \"null\" as semver");
         ] {
-            match (read(json), expected) {
-                (Ok(found), Ok((major, minor))) => {
-                    assert_eq!(found, Release::new(major, minor), "{json}");
+            for &json in values {
+                match (read(json), expected) {
+                    (Ok(found), Ok((major, minor))) => {
+                        assert_eq!(found, Release::new(major, minor), "{json}");
+                    }
+                    (Err(found), Err(expected)) => {
+                        assert!(found.to_string().starts_with(expected), "{json}: {found}");
+                    }
+                    (found, _) => panic!("{json}: {found:?}"),
                 }
-                (Err(found), Err(expected)) => {
-                    assert!(found.to_string().starts_with(expected), "{json}: {found}");
-                }
-                (found, _) => panic!("{json}: {found:?}"),
             }
         }
     }

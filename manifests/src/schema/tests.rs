@@ -48,27 +48,25 @@ fn tables_are_sorted_and_complete() {
 // parity: convert-12
 #[test]
 fn kinds_know_where_their_objects_live() {
-    for (api_version, name, namespaced) in ::tests::rows![
-        "v1", "ConfigMap" => true;
-        "v1", "Namespace" => false;
-        "v1", "PersistentVolume" => false;
-        "v1", "ServiceAccount" => true;
-        "admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration" => false;
-        "apiextensions.k8s.io/v1", "CustomResourceDefinition" => false;
-        "apiregistration.k8s.io/v1", "APIService" => false;
-        "networking.k8s.io/v1", "Ingress" => true;
-        "networking.k8s.io/v1", "IngressClass" => false;
-        "policy/v1", "PodDisruptionBudget" => true;
-        "rbac.authorization.k8s.io/v1", "ClusterRole" => false;
-        "rbac.authorization.k8s.io/v1", "RoleBinding" => true;
-        "scheduling.k8s.io/v1", "PriorityClass" => false;
-        "storage.k8s.io/v1", "StorageClass" => false;
+    for (kinds, namespaced) in ::tests::rows![
+        &[
+            "v1 ConfigMap", "v1 ServiceAccount", "networking.k8s.io/v1 Ingress", "policy/v1 PodDisruptionBudget",
+            "rbac.authorization.k8s.io/v1 RoleBinding",
+        ][..] => Some(true);
+        &[
+            "v1 Namespace", "v1 PersistentVolume", "admissionregistration.k8s.io/v1 ValidatingWebhookConfiguration",
+            "apiextensions.k8s.io/v1 CustomResourceDefinition", "apiregistration.k8s.io/v1 APIService",
+            "networking.k8s.io/v1 IngressClass", "rbac.authorization.k8s.io/v1 ClusterRole",
+            "scheduling.k8s.io/v1 PriorityClass", "storage.k8s.io/v1 StorageClass",
+        ] => Some(false);
+        &["v1 Deployment", "apps/v1beta1 Deployment"] => None;
     ] {
-        let found = kind(api_version, name).map(|k| k.namespaced);
-        assert_eq!(found, Some(namespaced), "{name}");
+        for name in kinds {
+            let (api_version, name) = name.split_once(' ').unwrap();
+            let found = kind(api_version, name).map(|kind| kind.namespaced);
+            assert_eq!(found, namespaced, "{api_version} {name}");
+        }
     }
-    assert_eq!(kind("v1", "Deployment"), None);
-    assert_eq!(kind("apps/v1beta1", "Deployment"), None);
 }
 
 #[test]
@@ -88,34 +86,30 @@ fn values_become_what_go_prints_silently() {
             => container(json!({"securityContext": {"privileged": false, "runAsUser": 0}}));
         deployment(), container(json!({"args": [], "resources": {}, "stdin": false, "ports": null}))
             => container(json!({"resources": {}}));
-        deployment(),
-            json!({"spec": {"replicas": 0, "minReadySeconds": 0, "template": {
-                "metadata": {
-                    "creationTimestamp": "0001-01-01T00:00:00Z", "deletionTimestamp": null, "labels": {},
-                    "annotations": {"a": ""},
-                },
-                "spec": {"hostNetwork": false, "volumes": [{"name": "tmp", "emptyDir": {}}]},
-            }}})
-            => json!({"spec": {"replicas": 0, "template": {
-                "metadata": {"annotations": {"a": ""}}, "spec": {"volumes": [{"name": "tmp", "emptyDir": {}}]},
-            }}});
+        deployment(), json!({"spec": {"replicas": 0, "minReadySeconds": 0, "template": {
+            "metadata": {"creationTimestamp": "0001-01-01T00:00:00Z", "deletionTimestamp": null, "labels": {}, "annotations": {
+                "a": ""
+            }},
+            "spec": {"hostNetwork": false, "volumes": [{"name": "tmp", "emptyDir": {}}]},
+        }}})
+            => json!({"spec": {"replicas": 0, "template": {"metadata": {"annotations": {"a": ""}}, "spec": {"volumes": [{
+                "name": "tmp", "emptyDir": {},
+            }]}}}});
         kind("networking.k8s.io/v1", "NetworkPolicy").unwrap().ty,
             json!({"spec": {"podSelector": {}, "ingress": [{}], "egress": []}})
             => json!({"spec": {"podSelector": {}, "ingress": [{}]}});
         // A null that cannot be left out becomes a zero.
-        deployment(),
-            json!({"metadata": {"annotations": {"a": null}}, "spec": {"template": {"spec": {"containers": [null]}}}})
+        deployment(), json!({"metadata": {"annotations": {"a": null}}, "spec": {"template": {"spec": {"containers": [null]}}}})
             => json!({"metadata": {"annotations": {"a": ""}}, "spec": {"template": {"spec": {"containers": [{}]}}}});
         // Numbers.
-        deployment(),
-            container(json!({
-                "ports": [{"containerPort": 8080.0}],
-                "livenessProbe": {"httpGet": {"port": 8081}}, "readinessProbe": {"httpGet": {"port": "http"}},
-                "resources": {"limits": {"cpu": 1, "memory": 0.5}, "requests": {"cpu": "1000m", "memory": "1.5Gi"}},
-            }))
+        deployment(), container(json!({
+            "ports": [{"containerPort": 8080.0}], "livenessProbe": {"httpGet": {"port": 8081}},
+            "readinessProbe": {"httpGet": {"port": "http"}},
+            "resources": {"limits": {"cpu": 1, "memory": 0.5}, "requests": {"cpu": "1000m", "memory": "1.5Gi"}},
+        }))
             => container(json!({
-                "ports": [{"containerPort": 8080}],
-                "livenessProbe": {"httpGet": {"port": 8081}}, "readinessProbe": {"httpGet": {"port": "http"}},
+                "ports": [{"containerPort": 8080}], "livenessProbe": {"httpGet": {"port": 8081}},
+                "readinessProbe": {"httpGet": {"port": "http"}},
                 "resources": {"limits": {"cpu": "1", "memory": "500m"}, "requests": {"cpu": "1", "memory": "1536Mi"}},
             }));
         crd(), fine.clone() => fine;
@@ -129,11 +123,10 @@ fn problems_of_values_name_their_paths_and_remedies() {
     let at = "spec.template.spec.containers[0]";
     let of_crd = "spec.versions[0].schema.openAPIV3Schema.properties";
     for (ty, value, expected) in ::tests::rows![
-        deployment(),
-            container(json!({
-                "name": "manager", "livenessProbe": {"periodSeconds": 5, "securityContext": {"runAsNonRoot": true}},
-                "imagepullpolicy": "Always", "imagePullPolcy": "Always", "nonsense": 1,
-            }))
+        deployment(), container(json!({
+            "name": "manager", "livenessProbe": {"periodSeconds": 5, "securityContext": {"runAsNonRoot": true}},
+            "imagepullpolicy": "Always", "imagePullPolcy": "Always", "nonsense": 1,
+        }))
             => vec![
                 format!("{at}.imagePullPolcy: unknown field; did you mean imagePullPolicy?"),
                 format!("{at}.imagepullpolicy: unknown field; did you mean imagePullPolicy?"),
@@ -147,11 +140,10 @@ fn problems_of_values_name_their_paths_and_remedies() {
         deployment(), json!([]) => vec!["expected a mapping, found a list ([])".to_owned()];
         kind("v1", "Secret").unwrap().ty, json!({"data": {"ok": "aGk=", "bad": "a-b_"}})
             => vec![r#"data.bad: expected a string of base64, found a string ("a-b_")"#.to_owned()];
-        crd(),
-            schema(json!({"properties": {
-                "a": {"items": {"properties": {"b": {"typ": "string"}}}}, "c": {"additionalProperties": {"nulable": true}},
-                "d": {"items": [{"minimum": "1"}], "additionalProperties": "no"}, "e": true,
-            }}))
+        crd(), schema(json!({"properties": {
+            "a": {"items": {"properties": {"b": {"typ": "string"}}}}, "c": {"additionalProperties": {"nulable": true}},
+            "d": {"items": [{"minimum": "1"}], "additionalProperties": "no"}, "e": true,
+        }}))
             => vec![
                 format!("{of_crd}.a.items.properties.b.typ: unknown field; did you mean type?"),
                 format!("{of_crd}.c.additionalProperties.nulable: unknown field; did you mean nullable?"),

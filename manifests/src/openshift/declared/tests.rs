@@ -28,6 +28,14 @@ fn installed(values: &[&str]) -> String {
     format!(r#"{{"properties": {}}}"#, list(values))
 }
 
+/// Each text has its part.
+fn assert_parts(texts: &[String], parts: &[&str]) {
+    assert_eq!(texts.len(), parts.len(), "{texts:?}");
+    for (text, part) in texts.iter().zip(parts) {
+        assert!(text.contains(part), "{text}");
+    }
+}
+
 const INSTALLED: &str = INSTALLED_PROPERTIES_ANNOTATION;
 const LISTED: &str = PROPERTIES_ANNOTATION;
 const PLAIN: &str = MAX_ANNOTATION;
@@ -117,27 +125,18 @@ fn valid_and_lower_values_count() {
         &[], None, Some("{}".into()), None, None => &["the annotation is not JSON of properties (annotation olm.properties)"];
         &["\"4.8\""], Some("garbage".into()), Some("4.7".into()), None, Some("4.8") => &[];
     ] {
-        let annotations = [
-            (INSTALLED, installed_.as_deref()),
-            (LISTED, listed.as_deref()),
-            (PLAIN, annotation),
-        ];
-        let there = annotations.iter();
-        let there = there.filter_map(|(key, text)| Some((*key, (*text)?)));
+        let texts = [installed_.as_deref(), listed.as_deref(), annotation];
+        let there = [INSTALLED, LISTED, PLAIN].into_iter().zip(texts);
+        let there = there.filter_map(|(key, text)| Some((key, text?)));
         let there: Vec<_> = there.collect();
         let decision = declarations(properties, &there).decide();
-        let release = decision
-            .declared
-            .as_ref()
-            .and_then(MaxOpenShiftVersion::release);
+        let declared = decision.declared.as_ref();
+        let release = declared.and_then(MaxOpenShiftVersion::release);
         let release = release.map(|release| release.to_string());
         assert_eq!(release.as_deref(), expected, "{properties:?} {there:?}");
         assert!(decision.declared.is_some(), "{properties:?} {there:?}");
         let found: Vec<_> = decision.problems.iter().map(ToString::to_string).collect();
-        assert_eq!(found.len(), problems.len(), "{found:?}");
-        for (found, expected) in found.iter().zip(problems) {
-            assert!(found.contains(expected), "{found}");
-        }
+        assert_parts(&found, problems);
     }
 }
 
@@ -171,10 +170,8 @@ fn problems_explain_olm_v0_and_have_a_remedy() {
              when OLM v0 installs from a catalog; otherwise OLM v0 reads 4.8 and blocks upgrades of the cluster beyond 4.8"
             => "remove the annotation; OLM writes it";
     ] {
-        let problem = declarations(properties, annotations)
-            .decide()
-            .problems
-            .remove(0);
+        let decision = declarations(properties, annotations).decide();
+        let problem = &decision.problems[0];
         let expected = format!("max OpenShift version cannot be determined: {expected}");
         assert_eq!(problem.explained(), expected);
         assert_eq!(problem.remedy(), remedy, "{expected}");
@@ -249,10 +246,7 @@ fn lower_of_properties_and_key_counts() {
         let found: Vec<_> = (decision.problems.iter())
             .map(|problem| format!("{}; {}", problem.explained(), problem.remedy()))
             .collect();
-        assert_eq!(found.len(), problems.len(), "{found:?}");
-        for (found, expected) in found.iter().zip(problems) {
-            assert!(found.contains(expected), "{found}");
-        }
+        assert_parts(&found, problems);
     }
 }
 
@@ -266,11 +260,9 @@ fn annotation_of_another_kind_shows_its_spelling() {
     assert_eq!((&*declared.raw, declared.release()), ("4.10", None));
     assert!(maximum(&declared.text()).is_err());
     assert_eq!(decision.problems, [Problem::not_a_string("4.10")]);
-    assert_eq!(
-        decision.problems[0].explained(),
-        "max OpenShift version cannot be determined: 4.10 is not a string, and annotations must be strings (annotation \
-         operators.coreos.com/maxOpenShiftVersion); OLM v0 rejects the ClusterServiceVersion"
-    );
+    let expected = "max OpenShift version cannot be determined: 4.10 is not a string, and annotations must be strings (annotation \
+         operators.coreos.com/maxOpenShiftVersion); OLM v0 rejects the ClusterServiceVersion";
+    assert_eq!(decision.problems[0].explained(), expected);
     for (spelling, remedy) in [
         ("4.10", "write \"4.10\""),
         ("yes", "write a string such as \"4.16\""),

@@ -106,6 +106,9 @@ fn values() -> Values {
         .with("all-of-image", ALL_OF_IMAGE)
         .with("all-of-git", ALL_OF_GIT)
         .with("digest", DIGEST)
+        .with("digest-is", r#"{"type": "upload", "upload": {"digest": ""#)
+        .with("at-digest", "spec.source.upload.digest")
+        .with("map-at", r#"{"type": "configMaps", "configMaps": [{"configMap": {"name": "a"}, "path": ""#)
         .with("repository", r#""repository": "https://git.example.com/a.git""#)
         .with("main", r#""type": "git", "git": {"repository": "https://git.example.com/a.git", "ref": {"branch": "main"}"#)
         .with("long-reference", too_long(bounds::REFERENCE))
@@ -132,11 +135,8 @@ pub(crate) async fn sources(test: impl AsyncFn(Offer) -> String) {
 
 pub(crate) async fn bundles(test: impl AsyncFn(Offer) -> String) {
     check(tables::BUNDLES, &values(), async |[part]| {
-        test(Offer::Create(with(
-            object("Bundle", "bundle"),
-            parsed(part),
-        )))
-        .await
+        let object = object("Bundle", "bundle");
+        test(Offer::Create(with(object, parsed(part)))).await
     })
     .await;
 }
@@ -195,7 +195,7 @@ pub(crate) async fn catalog_fields(test: impl AsyncFn(Offer) -> String) {
     let values = tables::catalog_values();
     check(tables::FIELDS, &values, async |[field]| {
         let mut found = Vec::new();
-        for form in tables::CATALOG_FORMS {
+        for form in tables::CATALOG_FORMS.split(' ') {
             let form = String::from_utf8_lossy(values.get(form));
             let source = serde_json::from_str(&format!("{{{form}}}")).unwrap();
             let spec = with(source, parsed(field));

@@ -33,20 +33,13 @@ pub(super) const SOURCES: &str = r#"
     null is no member    | {"type": "image", "image": null} | *(oneOf). Found none valid*
     null beside a member | {"type": "image", "image": {"ref": "quay.io/example/bundle:v1"}, "git": null} | accepted
 
-    no digest        | {"type": "upload", "upload": {"digest": ""}}
-      | *spec.source.upload.digest: Invalid value: "": spec.source.upload.digest in body should match*
-    no algorithm     | {"type": "upload", "upload": {"digest": "{zero*64}"}}
-      | *spec.source.upload.digest: Invalid value: "{zero*64}": spec.source.upload.digest in body should match*
-    other algorithm  | {"type": "upload", "upload": {"digest": "sha512:{zero*64}"}}
-      | *spec.source.upload.digest: Invalid value: "sha512:{zero*64}": spec.source.upload.digest in body should match*
-    short digest     | {"type": "upload", "upload": {"digest": "sha256:{zero*63}"}}
-      | *spec.source.upload.digest: Invalid value: "sha256:{zero*63}": spec.source.upload.digest in body should match*
-    long digest      | {"type": "upload", "upload": {"digest": "sha256:{zero*65}"}}
-      | *spec.source.upload.digest: Invalid value: "sha256:{zero*65}": spec.source.upload.digest in body should match*
-    upper case       | {"type": "upload", "upload": {"digest": "sha256:{upper*64}"}}
-      | *spec.source.upload.digest: Invalid value: "sha256:{upper*64}": spec.source.upload.digest in body should match*
-    digest and line  | {"type": "upload", "upload": {"digest": "sha256:{zero*64}\\n"}}
-      | *spec.source.upload.digest: Invalid value: "sha256:{zero*64}\\n": spec.source.upload.digest in body should match*
+    no digest        | {digest-is}"}} | *{at-digest}: Invalid value: "": {at-digest} in body should match*
+    no algorithm     | {digest-is}{zero*64}"}} | *{at-digest}: Invalid value: "{zero*64}": {at-digest} in body should match*
+    other algorithm  | {digest-is}sha512:{zero*64}"}} | *{at-digest}: Invalid value: "sha512:{zero*64}": {at-digest} in body should match*
+    short digest     | {digest-is}sha256:{zero*63}"}} | *{at-digest}: Invalid value: "sha256:{zero*63}": {at-digest} in body should match*
+    long digest      | {digest-is}sha256:{zero*65}"}} | *{at-digest}: Invalid value: "sha256:{zero*65}": {at-digest} in body should match*
+    upper case       | {digest-is}sha256:{upper*64}"}} | *{at-digest}: Invalid value: "sha256:{upper*64}": {at-digest} in body should match*
+    digest and line  | {digest-is}sha256:{zero*64}\\n"}} | *{at-digest}: Invalid value: "sha256:{zero*64}\\n": {at-digest} in body should match*
 
     long ref           | {"type": "image", "image": {"ref": "{long-reference}"}}
       | *spec.source.image.ref: Too long: may not be more than 1024 bytes*
@@ -84,14 +77,10 @@ pub(super) const SOURCES: &str = r#"
     dots        | {{main}, "directory": "a..b/..c/d.."}} | accepted
     three dots  | {{main}, "directory": "..."}} | accepted
 
-    path: parent   | {"type": "configMaps", "configMaps": [{"configMap": {"name": "a"}, "path": ".."}]}
-      | *spec.source.configMaps[0]: Invalid value: path is invalid: ".." is outside bundle root*
-    path: below it | {"type": "configMaps", "configMaps": [{"configMap": {"name": "a"}, "path": "../a"}]}
-      | *spec.source.configMaps[0]: Invalid value: path is invalid: "../a" is outside bundle root*
-    path: above    | {"type": "configMaps", "configMaps": [{"configMap": {"name": "a"}, "path": "a/../../b"}]}
-      | *spec.source.configMaps[0]: Invalid value: path is invalid: "a/../../b" is outside bundle root*
-    path: root     | {"type": "configMaps", "configMaps": [{"configMap": {"name": "a"}, "path": "/a"}]}
-      | *spec.source.configMaps[0]: Invalid value: path is invalid: "/a" is outside bundle root*
+    path: parent   | {map-at}.."}]} | *spec.source.configMaps[0]: Invalid value: path is invalid: ".." is outside bundle root*
+    path: below it | {map-at}../a"}]} | *spec.source.configMaps[0]: Invalid value: path is invalid: "../a" is outside bundle root*
+    path: above    | {map-at}a/../../b"}]} | *spec.source.configMaps[0]: Invalid value: path is invalid: "a/../../b" is outside bundle root*
+    path: root     | {map-at}/a"}]} | *spec.source.configMaps[0]: Invalid value: path is invalid: "/a" is outside bundle root*
     path: dots     | {"type": "configMaps", "configMaps": [{"configMap": {"name": "a"}, "path": "manifests/a..b"}]} | accepted
 "#;
 
@@ -242,31 +231,22 @@ pub(super) fn catalog_values() -> Values {
         "priorityClassName": "", "securityContextConfig": "restricted", "memoryTarget": "50Mi",
         "extractContent": {"catalogDir": "/configs", "cacheDir": "/cache"}}"#;
     let tolerations = json!(vec![json!({"operator": "Exists"}); 65]);
-    Values::default()
-        .with(
-            "image",
-            r#""catalogImageSource": {"catalogImage": "r/c:v1"}"#,
-        )
-        .with(
-            "service",
-            r#""catalogServiceSource": {"address": "some.namespace.svc"}"#,
-        )
-        .with("map", r#""configMapSource": {"configMap": "m"}"#)
-        .with("by-image", r#""sourceType": "grpc", "image": "r/c:v1""#)
-        .with(
-            "by-address",
-            r#""sourceType": "grpc", "address": "a:50051""#,
-        )
-        .with("by-map", r#""sourceType": "configmap", "configMap": "m""#)
-        .with(
-            "polled",
-            r#""updateStrategy": {"registryPoll": {"interval": "30m"}}"#,
-        )
-        .with("pod", pod)
-        .with(
-            "required",
-            r#""requiredDuringSchedulingIgnoredDuringExecution""#,
-        )
+    let fields = ::tests::rows![
+        "image" => r#""catalogImageSource": {"catalogImage": "r/c:v1"}"#;
+        "service" => r#""catalogServiceSource": {"address": "some.namespace.svc"}"#;
+        "map" => r#""configMapSource": {"configMap": "m"}"#;
+        "by-image" => r#""sourceType": "grpc", "image": "r/c:v1""#;
+        "by-address" => r#""sourceType": "grpc", "address": "a:50051""#;
+        "by-map" => r#""sourceType": "configmap", "configMap": "m""#;
+        "polled" => r#""updateStrategy": {"registryPoll": {"interval": "30m"}}"#;
+        "pod" => pod;
+        "required" => r#""requiredDuringSchedulingIgnoredDuringExecution""#;
+    ];
+    let fields = fields.into_iter();
+    fields
+        .fold(Values::default(), |values, (name, text)| {
+            values.with(name, text)
+        })
         .with("many-tolerations", tolerations.to_string())
 }
 
@@ -344,14 +324,7 @@ pub(super) const CATALOG_SOURCES: &str = r#"
 "#;
 
 /// The names of the values that a field of [`FIELDS`] is combined with, in the order of its outcomes.
-pub(super) const CATALOG_FORMS: [&str; 6] = [
-    "image",
-    "service",
-    "map",
-    "by-image",
-    "by-address",
-    "by-map",
-];
+pub(super) const CATALOG_FORMS: &str = "image service map by-image by-address by-map";
 
 /// A field beside each of the [`CATALOG_FORMS`].
 pub(super) const FIELDS: &str = r#"

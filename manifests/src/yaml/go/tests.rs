@@ -75,23 +75,19 @@ fn texts_are_quoted_where_they_have_to_be() {
 
 #[test]
 fn long_lines_are_folded() {
-    let words = "word ".repeat(20);
-    let words = words.trim_end();
+    let words = ["word"; 20].join(" ");
+    let (first, rest) = (["word"; 16].join(" "), ["word"; 4].join(" "));
     for (text, expected) in ::tests::rows![
-        words.to_owned() => format!("k: {}\n  {}\n", ["word"; 16].join(" "), ["word"; 4].join(" "));
-        format!("'{words}") => format!("k: '''{}\n  {}'\n", ["word"; 16].join(" "), ["word"; 4].join(" "));
-        format!("\t{words}") => format!("k: \"\\t{}\n  {}\"\n", ["word"; 16].join(" "), ["word"; 4].join(" "));
+        words.clone() => format!("k: {first}\n  {rest}\n");
+        format!("'{words}") => format!("k: '''{first}\n  {rest}'\n");
+        format!("\t{words}") => format!("k: \"\\t{first}\n  {rest}\"\n");
         format!("{}  b c", "x".repeat(90)) => format!("k: {}  b\n  c\n", "x".repeat(90));
     ] {
         assert_eq!(printed(&json!({"k": text})), expected, "{text:?}");
     }
     // A key is never folded.
     let key = words.replace(' ', "-");
-    let expected = format!(
-        "{key}: word\n  {}\n  {}\n",
-        ["word"; 16].join(" "),
-        ["word"; 3].join(" ")
-    );
+    let expected = format!("{key}: word\n  {first}\n  word word word\n");
     assert_eq!(printed(&json!({&key: words})), expected);
 }
 

@@ -21,6 +21,12 @@ fn back(object: &Value) -> Value {
     convert(object.clone(), Version::V1alpha1)
 }
 
+/// A spec with more fields.
+fn with(spec: &Value, more: &Value) -> Value {
+    let fields = [spec, more].map(|part| part.as_object().unwrap().clone());
+    fields.into_iter().flatten().collect()
+}
+
 fn annotation(object: &Value) -> Option<Value> {
     let text = object["metadata"]["annotations"][labels::CATALOG_SOURCE].as_str()?;
     let mut record: Value = serde_json::from_str(text).unwrap();
@@ -60,12 +66,7 @@ fn either_form_becomes_the_other_and_is_the_same_again() {
             => Some(json!({"same": true, "set": {"sourceType": "grpc", "image": "a"}}));
         json!({}), json!({}) => None;
     ] {
-        let and_rest = |spec: &Value| {
-            let mut spec = spec.clone();
-            let more = rest.as_object().unwrap().clone();
-            spec.as_object_mut().unwrap().extend(more);
-            spec
-        };
+        let and_rest = |spec: &Value| with(spec, &rest);
         let before = stored(&and_rest(&was));
         let after = v1(&before);
         assert_eq!(after["spec"], and_rest(&is));
@@ -231,12 +232,7 @@ fn the_new_form_is_as_the_apiserver_takes_it() {
         json!({"sourceType": "grpc", "address": "a:1"}), json!({"catalogServiceSource": {"address": "a:1"}}) => false;
         json!({"configMapSource": {"configMap": "m"}}), json!({"configMapSource": {"configMap": "m"}}) => false;
     ] {
-        let and_unread = |spec: &Value| {
-            let mut spec = spec.clone();
-            let more = unread.as_object().unwrap().clone();
-            spec.as_object_mut().unwrap().extend(more);
-            spec
-        };
+        let and_unread = |spec: &Value| with(spec, &unread);
         let done = rewrite(stored(&and_unread(&spec)), Form::New).unwrap();
         let dropped: Vec<String> = done.dropped.iter().map(ToString::to_string).collect();
         if is_image {
