@@ -298,8 +298,7 @@ mod tests {
         }
         assert_eq!(wants.all().len(), MOST_REFUSED);
         wants.refuse("new", begin + FORGOTTEN);
-        let names: Vec<String> = wants.all().into_iter().collect();
-        assert_eq!(names, ["new", "p1", "p2"]);
+        assert_rows!(wants.all().into_iter().collect::<Vec<String>>() => ["new", "p1", "p2"]);
         // Who wants it for another reason still does.
         wants.installed.insert("p3".to_owned());
         assert!(wants.all().contains("p3"));

@@ -16,6 +16,37 @@
 // The futures of the reconcilers reach down to the connections.
 #![recursion_limit = "256"]
 
+/// Compares what is left of each arrow with what is right of it. rustfmt leaves the rows as they are, as in `tests::rows`.
+#[cfg(test)]
+macro_rules! assert_rows {
+    (@) => { "" };
+    (@ $($message:tt)+) => { format_args!($($message)+) };
+    ($($found:expr => $expected:expr $(, $message:literal $(, $value:expr)*)?);+ $(;)?) => {
+        $(assert_eq!($found, $expected, "{} {}", stringify!($found), assert_rows!(@ $($message $(, $value)*)?));)+
+    };
+}
+
+/// Changes fields of a value: `with!(Settings::default() => limits.files: 3)`.
+#[cfg(test)]
+macro_rules! with {
+    ($value:expr => $($($field:ident).+: $new:expr),+) => {
+        match $value {
+            mut value => {
+                $(value.$($field).+ = $new;)+
+                value
+            }
+        }
+    };
+}
+
+/// Writes an object of the API as JSON that names the fields that a test needs.
+#[cfg(test)]
+macro_rules! object {
+    ($($fields:tt)+) => {
+        crate::fixtures::object(serde_json::json!($($fields)+))
+    };
+}
+
 pub mod account;
 mod backoff;
 pub mod bundle;
@@ -25,6 +56,8 @@ pub mod content;
 pub mod context;
 pub mod conversion;
 pub mod events;
+#[cfg(test)]
+mod fixtures;
 mod https;
 pub mod instance;
 pub mod leading;

@@ -122,16 +122,10 @@ mod tests {
     fn as_many_files_as_allowed_may_be_open() {
         let before = rustix::process::getrlimit(Resource::Nofile);
         let most = before.maximum.unwrap_or(1 << 20);
-        let few = Rlimit {
-            current: Some(most - 1),
-            ..before
-        };
+        let few = with!(before => current: Some(most - 1));
         rustix::process::setrlimit(Resource::Nofile, few).unwrap();
         open_many_files();
         let after = rustix::process::getrlimit(Resource::Nofile);
-        assert_eq!(
-            (after.current, after.maximum),
-            (before.maximum, before.maximum)
-        );
+        assert_rows!((after.current, after.maximum) => (before.maximum, before.maximum));
     }
 }

@@ -94,21 +94,17 @@ pub(crate) fn operator(name: &str) -> Content {
     .map(|mode| json!({"type": mode, "supported": mode == "AllNamespaces"}))
     .collect();
     let csv = json!({
-        "apiVersion": "operators.coreos.com/v1alpha1",
-        "kind": "ClusterServiceVersion",
+        "apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
         "metadata": {"name": format!("{name}.v1.0.0")},
         "spec": {
-            "displayName": name,
-            "version": "1.0.0",
-            "installModes": modes,
+            "displayName": name, "version": "1.0.0", "installModes": modes,
             "customresourcedefinitions": {"owned": [
                 {"name": format!("widgets.{group}"), "version": "v1", "kind": "Widget"},
             ]},
             "install": {"strategy": "deployment", "spec": {
                 "clusterPermissions": [{"serviceAccountName": account, "rules": rules}],
                 "deployments": [{"name": account, "spec": {
-                    "replicas": 1,
-                    "selector": {"matchLabels": labels},
+                    "replicas": 1, "selector": {"matchLabels": labels},
                     "template": {"metadata": {"labels": labels}, "spec": {
                         "serviceAccountName": account,
                         "containers": [{"name": "operator", "image": format!("example.com/{name}:v1")}],
@@ -118,8 +114,7 @@ pub(crate) fn operator(name: &str) -> Content {
         },
     });
     let definition = json!({
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": format!("widgets.{group}")},
         "spec": {
             "group": group,
@@ -174,8 +169,7 @@ fn content(files: &[(String, Value)]) -> Content {
 
 pub(crate) fn config_map(namespace: &str, name: &str) -> Value {
     json!({
-        "apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": {"name": name, "namespace": namespace},
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": namespace},
         "data": {"text": "as declared"},
     })
 }
@@ -183,11 +177,9 @@ pub(crate) fn config_map(namespace: &str, name: &str) -> Value {
 pub(crate) fn deployment(namespace: &str, name: &str) -> Value {
     let labels = json!({"app": name});
     json!({
-        "apiVersion": "apps/v1", "kind": "Deployment",
-        "metadata": {"name": name, "namespace": namespace},
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": namespace},
         "spec": {
-            "replicas": 0,
-            "selector": {"matchLabels": labels},
+            "replicas": 0, "selector": {"matchLabels": labels},
             "template": {
                 "metadata": {"labels": labels},
                 "spec": {"containers": [{"name": "operator", "image": "example.com/operator:v1"}]},
@@ -223,8 +215,7 @@ pub(crate) fn twenty(namespace: &str, name: &str) -> Vec<Value> {
     let mut objects = vec![
         deployment(namespace, name),
         json!({
-            "apiVersion": "v1", "kind": "Service",
-            "metadata": {"name": name, "namespace": namespace},
+            "apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": namespace},
             "spec": {"clusterIP": "None", "selector": {"app": name}, "ports": [{"port": 443}]},
         }),
         json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace}}),

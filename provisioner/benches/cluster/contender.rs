@@ -141,17 +141,14 @@ impl Contender {
             json!({"type": "image", "image": {"ref": bundle.image, "insecureSkipTLSVerify": true}});
         match self {
             Self::Ours => json!({
-                "apiVersion": "core.rukpak.io/v1alpha1", "kind": self.kind(),
-                "metadata": {"name": bundle.name},
+                "apiVersion": "core.rukpak.io/v1alpha1", "kind": self.kind(), "metadata": {"name": bundle.name},
                 "spec": {
-                    "provisionerClassName": "core-rukpak-io-plain",
-                    "installNamespace": namespace,
+                    "provisionerClassName": "core-rukpak-io-plain", "installNamespace": namespace,
                     "template": {"spec": {"provisionerClassName": class, "source": source}},
                 },
             }),
             Self::Peer => json!({
-                "apiVersion": "core.rukpak.io/v1alpha2", "kind": self.kind(),
-                "metadata": {"name": bundle.name},
+                "apiVersion": "core.rukpak.io/v1alpha2", "kind": self.kind(), "metadata": {"name": bundle.name},
                 "spec": {"provisionerClassName": class, "installNamespace": namespace, "source": source},
             }),
         }

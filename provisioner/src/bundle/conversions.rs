@@ -129,8 +129,7 @@ mod tests {
         let small = estimate(&content("a: 1\n"), limits);
         assert!((LEAST..LEAST + (8 << 10)).contains(&small), "{small}");
         let text = "{a: {a: {}}},\n".repeat(100_000);
-        let large = estimate(&content(&format!("[{text}]\n")), limits);
-        assert_eq!(large, LEAST + text.len() + 3 + limits.memory);
+        assert_rows!(estimate(&content(&format!("[{text}]\n")), limits) => LEAST + text.len() + 3 + limits.memory);
         let aliased = estimate(&content("a: &a [1]\nb: *a\n"), limits);
         assert!(aliased > limits.memory, "{aliased}");
     }
@@ -195,10 +194,7 @@ mod tests {
     // parity: convert-8
     #[tokio::test]
     async fn large_conversions_wait_for_each_other_and_none_starves() {
-        let limits = yaml::Limits {
-            memory: MEMORY,
-            ..yaml::Limits::default()
-        };
+        let limits = with!(yaml::Limits::default() => memory: MEMORY);
         let conversions = Arc::new(Conversions::new(limits));
         let spawn = |stage: Stage| {
             let conversions = Arc::clone(&conversions);
@@ -237,8 +233,7 @@ mod tests {
             all_free(&conversions).await;
         }
         let load = || Err::<Arc<Content>, _>(2);
-        let failed = conversions.run(load, |_, _| ());
-        assert_eq!(failed.await.unwrap(), Err(2));
+        assert_rows!(conversions.run(load, |_, _| ()).await.unwrap() => Err(2));
         all_free(&conversions).await;
     }
 }

@@ -330,10 +330,7 @@ mod tests {
         let (expected, found) = (Digest::of(b"expected"), Digest::of(b"found"));
         same(&bundle, expected, expected).unwrap();
         let error = same(&bundle, expected, found).unwrap_err();
-        assert_eq!(
-            (error.reason(), error.is_terminal()),
-            ("ContentChanged", true)
-        );
+        assert_rows!((error.reason(), error.is_terminal()) => ("ContentChanged", true));
         let message = error.to_string();
         assert!(message.contains(&expected.to_string()), "{message}");
         assert!(!message.contains(&found.hex()), "{message}");

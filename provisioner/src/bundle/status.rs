@@ -205,18 +205,14 @@ pub(super) fn is_written(bundle: &Bundle, status: &BundleStatus) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
 
     use super::*;
 
     fn bundle(class: &str) -> Bundle {
-        serde_json::from_value(json!({
-            "apiVersion": "core.rukpak.io/v1alpha1",
-            "kind": "Bundle",
+        object!({
             "metadata": {"name": "b", "uid": "u", "generation": 1},
             "spec": {"provisionerClassName": class, "source": {"type": "image", "image": {"ref": "quay.io/a/b:v1"}}},
-        }))
-        .unwrap()
+        })
     }
 
     fn at(second: i64) -> Timestamp {
@@ -225,16 +221,10 @@ mod tests {
 
     fn unpacked() -> Outcome {
         Outcome::Unpacked(Box::new(Unpacked {
-            resolved: BundleSource {
-                type_: "image".to_owned(),
-                ..BundleSource::default()
-            },
+            resolved: with!(BundleSource::default() => type_: "image".to_owned()),
             digest: Digest::of(b"content"),
             skipped: None,
-            facts: Facts {
-                package: Some("p".to_owned()),
-                ..Facts::default()
-            },
+            facts: with!(Facts::default() => package: Some("p".to_owned())),
         }))
     }
 
@@ -268,28 +258,22 @@ mod tests {
             assert_eq!(told(&status), expected);
             let is_refused = matches!(outcome, Outcome::Refused(_) | Outcome::Rejected(_));
             let stalled: Vec<_> = status.conditions.iter().skip(1).collect();
-            let expected_stalled = (STALLED, "True", expected.2, expected.3);
-            assert_eq!(
-                stalled
-                    .iter()
-                    .map(|one| (&*one.type_, &*one.status, &*one.reason, &*one.message))
-                    .collect::<Vec<_>>(),
-                Vec::from_iter(is_refused.then_some(expected_stalled))
-            );
-            assert_eq!(status.observed_generation, Some(1));
-            assert!(!is_written(&bundle, &status));
-            bundle.status = Some(status.clone());
-            assert!(is_written(&bundle, &status));
-            assert_eq!(is_unpacked(&bundle), expected.1 == "True");
+            assert_rows! {
+                stalled.iter().map(|one| (&*one.type_, &*one.status, &*one.reason, &*one.message)).collect::<Vec<_>>()
+                    => Vec::from_iter(is_refused.then_some((STALLED, "True", expected.2, expected.3)));
+                status.observed_generation => Some(1);
+                !is_written(&bundle, &status) => true;
+                { bundle.status = Some(status.clone()); is_written(&bundle, &status) } => true;
+                is_unpacked(&bundle) => expected.1 == "True";
+            }
         }
         let unknown = bundle("example.com/other");
         let status = of(&unknown, &Outcome::UnknownClass, "", at(1));
         let (phase, _, reason, message) = told(&status);
-        assert_eq!((phase, reason), (Phase::Failing, "UnknownProvisionerClass"));
-        assert!(
-            message.contains("\"example.com/other\"")
-                && message.contains("core-rukpak-io-registry")
-        );
+        assert_rows! {
+            (phase, reason) => (Phase::Failing, "UnknownProvisionerClass");
+            message.contains("\"example.com/other\"") && message.contains("core-rukpak-io-registry") => true;
+        }
     }
 
     #[test]
@@ -330,28 +314,19 @@ mod tests {
             let [unpacked, available] = lost.conditions.as_slice() else {
                 panic!("{lost:?}");
             };
-            assert_eq!(*unpacked, unpacked_before.conditions[0]);
-            assert_eq!(available.type_, CONTENT_AVAILABLE);
-            assert_eq!(
-                (available.status.as_str(), available.message.as_str()),
-                ("False", "gone")
-            );
-            let rest = BundleStatus {
-                conditions: unpacked_before.conditions.clone(),
-                ..lost.clone()
-            };
-            assert_eq!(rest, unpacked_before);
-            assert!(!is_written(&bundle, &lost));
+            assert_rows! {
+                *unpacked => unpacked_before.conditions[0];
+                available.type_ => CONTENT_AVAILABLE;
+                (available.status.as_str(), available.message.as_str()) => ("False", "gone");
+                BundleStatus { conditions: unpacked_before.conditions.clone(), ..lost.clone() } => unpacked_before;
+                !is_written(&bundle, &lost) => true;
+            }
         }
         for outcome in [unpacked(), Outcome::Found] {
             let lost = of(&bundle, &Outcome::Failed("gone".to_owned()), "", at(2));
-            let lost = Bundle {
-                status: Some(lost),
-                ..bundle.clone()
-            };
+            let lost = with!(bundle.clone() => status: Some(lost));
             assert!(is_lost(&lost) && is_unpacked(&lost));
-            let found = of(&lost, &outcome, "https://core.x.svc/", at(3));
-            assert_eq!(found, unpacked_before);
+            assert_rows!(of(&lost, &outcome, "https://core.x.svc/", at(3)) => unpacked_before);
         }
     }
 
@@ -381,10 +356,7 @@ mod tests {
         let mut with_other = status.clone();
         with_other.conditions.insert(
             0,
-            Condition {
-                type_: "Other".to_owned(),
-                ..status.conditions[0].clone()
-            },
+            with!(status.conditions[0].clone() => type_: "Other".to_owned()),
         );
         bundle.status = Some(with_other);
         assert!(is_written(&bundle, &status));

@@ -311,11 +311,9 @@ mod tests {
             None, json!({"history": null}), None => None;
             None, history(&[entry("Completed", "soon")]), None => None;
         ] {
-            let version_of: ClusterVersion = serde_json::from_value(json!({
-                "apiVersion": "config.openshift.io/v1", "kind": "ClusterVersion", "metadata": {"name": "version"},
-                "spec": {"channel": channel}, "status": status,
-            }))
-            .unwrap();
+            let version_of: ClusterVersion = object!({
+                "metadata": {"name": "version"}, "spec": {"channel": channel}, "status": status,
+            });
             let (found, channel) = of_cluster_version(&version_of);
             assert_eq!(found.map(|it| it.to_string()).as_deref(), version);
             assert_eq!(channel.as_deref(), name);
@@ -359,10 +357,7 @@ mod tests {
     fn olm_version_is_that_of_the_program_that_serves() {
         let ours = template::server(env!("CARGO_PKG_VERSION"));
         let (around, _changes) = watch::channel(Around::default());
-        let label = |text: Option<&str>| OlmFacts {
-            packageserver: text.map(str::to_owned),
-            ..OlmFacts::default()
-        };
+        let label = |text: Option<&str>| with!(OlmFacts::default() => packageserver: text.map(str::to_owned));
         for (has_olm, declared, expected) in [
             (false, None, ours.clone()),
             (false, Some("0.38.0"), ours.clone()),
@@ -376,8 +371,7 @@ mod tests {
             });
             let around = around.borrow();
             assert_eq!(around.values.olm, expected, "{has_olm} {declared:?}");
-            let is_unknown = around.unknown_olm().is_some();
-            assert_eq!(is_unknown, expected.is_none(), "{has_olm} {declared:?}");
+            assert_rows!(around.unknown_olm().is_some() => expected.is_none(), "{has_olm} {declared:?}");
         }
     }
 }

@@ -129,10 +129,7 @@ mod tests {
             assert_eq!(of(index).metadata.uid.as_deref(), Some("u"));
         }
         let message = |index: usize| of(index).status.as_ref()?.message.as_deref();
-        assert_eq!(
-            [0, 3, 4].map(message),
-            [Some("before"), Some("before"), None]
-        );
+        assert_rows!([0, 3, 4].map(message) => [Some("before"), Some("before"), None]);
 
         let event = format!(r#"{{"type":"MODIFIED","object":{}}}"#, list[1]);
         let event: WatchEvent<Found> = serde_json::from_str(&event).unwrap();

@@ -330,9 +330,7 @@ mod tests {
             finished.recv().unwrap();
             drop(slot);
         });
-        let short = Duration::from_millis(100);
-        let second = loaded.slot(digest).lock_owned();
-        assert!(timeout(short, second).await.is_err());
+        assert_rows!(timeout(Duration::from_millis(100), loaded.slot(digest).lock_owned()).await.is_err() => true);
         // Others are read meanwhile.
         drop(loaded.slot(Digest::of(b"two")).lock_owned().await);
         finish.send(()).unwrap();
@@ -346,11 +344,7 @@ mod tests {
         assert!(fourth.upgrade().is_some());
         drop((fourth, read));
         drop(loaded.slot(Digest::of(b"two")));
-        assert_eq!(
-            loaded.0.lock().unwrap().len(),
-            1,
-            "what is gone is forgotten"
-        );
+        assert_rows!(loaded.0.lock().unwrap().len() => 1, "what is gone is forgotten");
     }
 
     fn loaded(files: &[(&str, &[u8])]) -> Catalog {

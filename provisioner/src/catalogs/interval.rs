@@ -295,8 +295,7 @@ mod tests {
             (40, 40, 0),
             (40, 100, 0),
         ] {
-            let wait = wait(minutes(every), minutes(elapsed));
-            assert_eq!(wait, minutes(expected), "{every} {elapsed}");
+            assert_rows!(wait(minutes(every), minutes(elapsed)) => minutes(expected), "{every} {elapsed}");
         }
     }
 }

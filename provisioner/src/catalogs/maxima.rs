@@ -103,11 +103,10 @@ mod tests {
         ];
         let said = said.map(|(key, said)| (key.to_owned(), said));
         let (counting, keeping) = maxima(&before, said);
-        assert_eq!(
-            counting,
-            all(&[("a", "4.13"), ("b", "4.12"), ("f", "4.14")])
-        );
-        assert_eq!(keeping, all(&[("a", "4.13"), ("b", "4.12")]));
+        assert_rows! {
+            counting => all(&[("a", "4.13"), ("b", "4.12"), ("f", "4.14")]);
+            keeping => all(&[("a", "4.13"), ("b", "4.12")]);
+        }
     }
 
     #[test]
@@ -118,19 +117,15 @@ mod tests {
         assert_eq!((catalogs.kept(), maximum()), (None, None));
         let key = key("etcd", "etcd.v1", "sha256:a");
         catalogs.keep(all(&[(&key, "4.13")]));
-        assert_eq!(maximum().as_deref(), Some("4.13"));
-        assert!(
-            changes.has_changed().unwrap(),
-            "whoever asked before asks again"
-        );
-        // What comes later is from catalogs, which have told of it themselves.
-        changes.mark_unchanged();
-        catalogs.keep(all(&[(&key, "4.14")]));
-        assert_eq!(maximum().as_deref(), Some("4.14"));
-        assert!(!changes.has_changed().unwrap());
-        // There are none, and so none is away.
-        catalogs.change(Known::has_none);
-        assert_eq!(maximum(), None);
+        assert_rows! {
+            maximum().as_deref() => Some("4.13");
+            changes.has_changed().unwrap() => true, "whoever asked before asks again";
+            // What comes later is from catalogs, which have told of it themselves.
+            { changes.mark_unchanged(); catalogs.keep(all(&[(&key, "4.14")])); maximum() } => Some("4.14".to_owned());
+            changes.has_changed().unwrap() => false;
+            // There are none, and so none is away.
+            { catalogs.change(Known::has_none); maximum() } => None;
+        }
     }
 
     /// However many there are: what is written down is bounded, not what counts.

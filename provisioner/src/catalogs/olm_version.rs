@@ -163,8 +163,7 @@ mod tests {
                 cluster_operator: text(cluster_operator),
                 packageserver: text(packageserver),
             };
-            let version = facts.version().map(|version| version.to_string());
-            assert_eq!(version.as_deref(), expected, "{facts:?}");
+            assert_rows!(facts.version().map(|version| version.to_string()).as_deref() => expected, "{facts:?}");
             let unknown = facts.describe_unknown();
             assert!(unknown.contains(image.unwrap_or("the image")), "{unknown}");
             assert!(unknown.len() < 700, "{unknown}");
@@ -185,11 +184,10 @@ mod tests {
             label: Some("0.38.0".to_owned()),
             image: Some("example.com/olm:v0.38.0".to_owned()),
         };
-        assert_eq!(DeploymentFacts::from(&deployment), expected);
-        assert_eq!(
-            DeploymentFacts::from(&Deployment::default()),
-            DeploymentFacts::default()
-        );
+        assert_rows! {
+            DeploymentFacts::from(&deployment) => expected;
+            DeploymentFacts::from(&Deployment::default()) => DeploymentFacts::default();
+        }
 
         for (versions, expected) in ::tests::rows![
             json!([]) => None;
@@ -201,11 +199,7 @@ mod tests {
                 "spec": {}, "status": {"versions": versions},
             });
             let operator: ClusterOperator = serde_json::from_value(operator).unwrap();
-            assert_eq!(
-                reported_version(&operator).as_deref(),
-                expected,
-                "{versions}"
-            );
+            assert_rows!(reported_version(&operator).as_deref() => expected, "{versions}");
         }
     }
 }

@@ -121,17 +121,16 @@ mod tests {
             pauses.push(about(pause));
             now += pause;
         }
-        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60]);
-        // One that lasts is another one.
-        patience.is_served(now);
-        patience.is_served(now + LASTING / 2);
-        assert_eq!(about(patience.pause(now + LASTING)), 1);
-        // And what does not even begin is no connection.
-        assert_eq!(about(patience.pause(now + 2 * LASTING)), 2);
-        assert!(patience.has_failed());
-        patience.is_read();
-        assert!(!patience.has_failed());
-        assert_eq!(about(patience.pause(now + 2 * LASTING)), 1);
+        assert_rows! {
+            pauses => [1, 2, 4, 8, 16, 32, 60, 60];
+            // One that lasts is another one.
+            { patience.is_served(now); patience.is_served(now + LASTING / 2); about(patience.pause(now + LASTING)) } => 1;
+            // And what does not even begin is no connection.
+            about(patience.pause(now + 2 * LASTING)) => 2;
+            patience.has_failed() => true;
+            { patience.is_read(); patience.has_failed() } => false;
+            about(patience.pause(now + 2 * LASTING)) => 1;
+        }
     }
 
     #[test]

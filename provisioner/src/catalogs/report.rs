@@ -388,10 +388,7 @@ mod tests {
             service: None,
             connection: Connection::Ready,
         };
-        let well = Seen {
-            served: Some(address),
-            ..Seen::default()
-        };
+        let well = with!(Seen::default() => served: Some(address));
         let state = json!({"address": "a:1", "lastConnect": epoch, "lastObservedState": "READY"});
         let is = json!({"registryService": {"protocol": "grpc", "createdAt": epoch}, "connectionState": state});
         assert_eq!(patch(&is, well.clone()), None);
@@ -400,10 +397,7 @@ mod tests {
         before["message"] = "no".into();
         before["registryService"]["serviceName"] = "mine".into();
         let service = json!({"protocol": "grpc", "createdAt": epoch, "serviceName": null});
-        assert_eq!(
-            patch(&before, well),
-            Some(json!({"message": null, "registryService": service}))
-        );
+        assert_rows!(patch(&before, well) => Some(json!({"message": null, "registryService": service})));
     }
 
     // parity: switch-olm-5
@@ -432,10 +426,7 @@ mod tests {
             json!([condition(olms, "x"), condition(ours, "old")]), &[ours], Some(json!([condition(ours, "b")])) => None;
             json!([condition(ours, "b"), condition(olms, "x")]), &[], Some(json!([])) => Some(json!([condition(olms, "x")]));
         ] {
-            let seen = Seen {
-                conditions: reported.iter().map(update).collect(),
-                ..Seen::default()
-            };
+            let seen = with!(Seen::default() => conditions: reported.iter().map(update).collect());
             let report = report(seen, true);
             let mut now = source(&json!({"sourceType": "grpc", "image": "a:1"}));
             now.metadata.generation = Some(1);
@@ -453,8 +444,7 @@ mod tests {
     #[test]
     fn an_image_is_written_where_the_spec_has_it() {
         let spec = json!({"sourceType": "grpc", "image": "a:1"});
-        let written = image_of(&source(&spec), "a:2");
-        assert_eq!(written, json!({"image": "a:2"}));
+        assert_rows!(image_of(&source(&spec), "a:2") => json!({"image": "a:2"}));
     }
 
     #[test]

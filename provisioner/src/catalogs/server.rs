@@ -87,8 +87,7 @@ mod tests {
             spec["template"] = json!({});
             let deployment =
                 json!({"metadata": {"name": OPERATOR}, "spec": spec, "status": status});
-            let deployment = serde_json::from_value(deployment).unwrap();
-            assert_eq!(Operator::of(&deployment), expected, "{status}");
+            assert_rows!(Operator::of(&serde_json::from_value(deployment).unwrap()) => expected, "{status}");
         }
     }
 
@@ -150,8 +149,7 @@ mod tests {
             let mut judge = Judge::default();
             for (at, seen, has_olm, again) in story {
                 let now = begin + Duration::from_secs(*at);
-                let expected = (*has_olm, again.map(Duration::from_secs));
-                assert_eq!(judge.see(*seen, now), expected, "{story:?} at {at}");
+                assert_rows!(judge.see(*seen, now) => (*has_olm, again.map(Duration::from_secs)), "{story:?} at {at}");
             }
         }
     }

@@ -414,19 +414,13 @@ mod tests {
         let both = [counting("b"), counting("a")];
         assert_eq!(served(some(&["a", "b"])), both);
         assert_eq!(served(some(&[])), both);
-        let more = served(some(&["a", "c"]));
-        assert_eq!(more, [&both[..], &[Scope::Served("c".to_owned())]].concat());
+        assert_rows!(served(some(&["a", "c"])) => [&both[..], &[Scope::Served("c".to_owned())]].concat());
         let others = Scope::Others(vec!["b".to_owned(), "a".to_owned()]);
-        assert_eq!(
-            served(Namespaces::All),
-            [&both[..], std::slice::from_ref(&others)].concat()
-        );
+        assert_rows!(served(Namespaces::All) => [&both[..], std::slice::from_ref(&others)].concat());
         for (namespace, is_other) in [("a", false), ("b", false), ("c", true)] {
-            let key = Key {
-                namespace: namespace.to_owned(),
-                name: "mine".to_owned(),
-            };
-            assert_eq!(others.has(&key), is_other, "{namespace}");
+            assert_rows! {
+                others.has(&Key { namespace: namespace.to_owned(), name: "mine".to_owned() }) => is_other, "{namespace}";
+            }
         }
     }
 }

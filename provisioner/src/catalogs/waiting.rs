@@ -102,13 +102,9 @@ mod tests {
         waiting.wake(&key("7"));
         waiting.wake(&key("of-nobody"));
         let is_woken = |it: &&Changes| it.told.has_changed().unwrap();
-        let woken: Vec<&str> = all
-            .iter()
-            .chain([&second])
-            .filter(is_woken)
-            .map(|it| it.key.name.as_str())
-            .collect();
-        assert_eq!(woken, ["7", "7"]);
+        assert_rows! {
+            all.iter().chain([&second]).filter(is_woken).map(|it| it.key.name.as_str()).collect::<Vec<&str>>() => ["7", "7"];
+        }
         all[7].mark_unchanged();
         assert!(!all[7].told.has_changed().unwrap());
         // Who comes again, as another one goes, goes on to be told.

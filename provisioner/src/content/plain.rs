@@ -208,12 +208,11 @@ mod tests {
         let text = unpacked.content.read(FILE).unwrap();
         assert_eq!(unpacked.content.len(), 1);
         let text = std::str::from_utf8(text).unwrap();
-        assert!(text.contains("kind: ConfigMap"), "{text}");
-        assert!(!text.contains("ClusterServiceVersion"), "{text}");
-        assert_eq!(
-            pack(&content, KubeVersion::default(), yaml::Limits::default()).unwrap(),
-            packed
-        );
+        assert_rows! {
+            text.contains("kind: ConfigMap") => true, "{text}";
+            !text.contains("ClusterServiceVersion") => true, "{text}";
+            pack(&content, KubeVersion::default(), yaml::Limits::default()).unwrap() => packed;
+        }
     }
 
     #[test]
@@ -224,10 +223,9 @@ mod tests {
             yaml::Limits::default(),
         );
         let error = error.unwrap_err().to_string();
-        assert!(
-            error.starts_with("the content cannot be converted"),
-            "{error}"
-        );
-        assert!(error.len() > 60, "{error}");
+        assert_rows! {
+            error.starts_with("the content cannot be converted") => true, "{error}";
+            error.len() > 60 => true, "{error}";
+        }
     }
 }

@@ -142,8 +142,7 @@ mod tests {
             "metadata": {"name": DEFINITION, "labels": labels, "resourceVersion": "7"},
             "spec": {
                 "group": "operators.coreos.com", "scope": "Namespaced", "versions": [],
-                "names": {"kind": "CatalogSource", "plural": "catalogsources"},
-                "conversion": conversion,
+                "names": {"kind": "CatalogSource", "plural": "catalogsources"}, "conversion": conversion,
             },
         }))
         .unwrap()
@@ -161,14 +160,7 @@ mod tests {
         };
         // "abc" and "xyz" in base64.
         let (same, other) = (json!("YWJj"), json!("eHl6"));
-        assert_eq!(
-            decide(
-                &definition(&ours, &asks(same.clone())),
-                "rukpak-system",
-                "abc"
-            ),
-            Step::Nothing
-        );
+        assert_rows!(decide(&definition(&ours, &asks(same.clone())), "rukpak-system", "abc") => Step::Nothing);
         for before in [other, Value::Null] {
             let Step::Patch(patch) =
                 decide(&definition(&ours, &asks(before)), "rukpak-system", "abc")
@@ -192,10 +184,7 @@ mod tests {
             ours, json!({"strategy": "None"}) => "asks no webhook";
         ] {
             let step = decide(&definition(&labels, &conversion), "rukpak-system", "abc");
-            assert!(
-                matches!(step, Step::Leave(said) if said.contains(why)),
-                "{step:?}"
-            );
+            assert_rows!(matches!(step, Step::Leave(said) if said.contains(why)) => true, "{step:?}");
         }
     }
 }

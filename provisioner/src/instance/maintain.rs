@@ -404,10 +404,7 @@ mod tests {
             (false, false, true, false),
             (true, true, true, false),
         ] {
-            let view = View {
-                absent: set(is_absent),
-                ..View::default()
-            };
+            let view = with!(View::default() => absent: set(is_absent));
             let found = is_for_next_attempt(&object, &set(is_refused), &set(was_freed), &view);
             assert_eq!(found, expected, "{is_refused} {was_freed} {is_absent}");
         }

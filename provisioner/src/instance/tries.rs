@@ -99,10 +99,7 @@ mod tests {
             (3, Retry::Slowly, 60.0),
             (50, Retry::Slowly, 600.0),
         ] {
-            assert!(
-                (wait(attempt, retry) - expected).abs() < 1e-6,
-                "{attempt} {retry:?}"
-            );
+            assert_rows!((wait(attempt, retry) - expected).abs() < 1e-6 => true, "{attempt} {retry:?}");
         }
         assert!(back_off(1, Retry::Soon, 0.0) < back_off(1, Retry::Soon, 1.0));
     }
@@ -117,7 +114,6 @@ mod tests {
         let later = now.checked_add(wait / 2).unwrap();
         assert_eq!(tries.must_wait("a", later), wait.checked_sub(wait / 2));
         assert_eq!(tries.must_wait("a", now.checked_add(wait).unwrap()), None);
-        let earlier = now.checked_sub(Duration::from_secs(1)).unwrap();
-        assert_eq!(tries.must_wait("a", earlier), None);
+        assert_rows!(tries.must_wait("a", now.checked_sub(Duration::from_secs(1)).unwrap()) => None);
     }
 }

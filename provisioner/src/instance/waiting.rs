@@ -196,10 +196,7 @@ mod tests {
         waiting.await_apis("e", []);
         let mut kinds = waiting.kinds();
         kinds.sort_by_key(|kind| kind.kind.clone());
-        assert_eq!(
-            kinds,
-            ["A", "B"].map(|kind| GroupVersionKind::gvk("example.com", "v1", kind))
-        );
+        assert_rows!(kinds => ["A", "B"].map(|kind| GroupVersionKind::gvk("example.com", "v1", kind)));
         for (events, expected) in [
             (vec![of("x")], "a b"),
             (vec![of("y")], "a"),
@@ -212,8 +209,7 @@ mod tests {
             assert_eq!(names(&events), expected, "{events:?}");
         }
         // An API alone is no reason to try again what failed for another reason.
-        let turns = ["a", "b", "c", "d", "e"].map(|name| waiting.turn(name));
-        assert_eq!(turns, [3, 2, 1, 0, 0]);
+        assert_rows!(["a", "b", "c", "d", "e"].map(|name| waiting.turn(name)) => [3, 2, 1, 0, 0]);
         // The two sorts of events are replaced one by one.
         waiting.await_objects("c", []);
         assert_eq!(names(&[any, Event::Api(kind("A"))]), "c");

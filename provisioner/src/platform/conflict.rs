@@ -111,19 +111,14 @@ fn age(
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
 
     use super::*;
 
     fn operator(name: &str, package: &str, minute: Option<u32>) -> PlatformOperator {
-        serde_json::from_value(json!({
-            "apiVersion": "platform.openshift.io/v1alpha1", "kind": "PlatformOperator",
-            "metadata": {
-                "name": name, "creationTimestamp": minute.map(|minute| format!("2026-01-01T00:{minute:02}:00Z")),
-            },
+        object!({
+            "metadata": {"name": name, "creationTimestamp": minute.map(|minute| format!("2026-01-01T00:{minute:02}:00Z"))},
             "spec": {"package": {"name": package}},
-        }))
-        .unwrap()
+        })
     }
 
     // parity: platform-8, openshift-16
@@ -151,8 +146,8 @@ mod tests {
             assert!(said.contains(&words), "{said}");
         }
         // Who can never be served does not keep others from it; who will be, once his range is mended, does.
-        let mut ranged = operator("ranged", "etcd", Some(0));
-        ranged.spec.version = Some("soon".into());
+        let ranged =
+            with!(operator("ranged", "etcd", Some(0)) => spec.version: Some("soon".into()));
         let endless = operator(&"e".repeat(60), "etcd", Some(0));
         assert_eq!(of(&all[1], [&all[1], &endless], |_| None, &[]), None);
         assert!(of(&all[1], [&all[1], &ranged], |_| None, &[]).is_some());
@@ -189,9 +184,6 @@ mod tests {
             "package etcd is managed by OLM: ClusterServiceVersion operators/etcd.v1; delete that, and what it has installed, \
              to have it as a platform operator"
         );
-        assert_eq!(
-            of(&operator("a", "tide", Some(1)), [], |_| None, &managed),
-            None
-        );
+        assert_rows!(of(&operator("a", "tide", Some(1)), [], |_| None, &managed) => None);
     }
 }

@@ -195,9 +195,7 @@ mod tests {
     use super::*;
 
     fn pod(name: &str) -> Pod {
-        let mut pod = Pod::default();
-        pod.metadata.name = Some(name.to_owned());
-        pod
+        with!(Pod::default() => metadata.name: Some(name.to_owned()))
     }
 
     fn list(labeled: &mut Labeled, names: &[&str]) {
@@ -211,22 +209,18 @@ mod tests {
     #[test]
     fn the_label_is_ours_and_nobody_elses_if_there_is_a_lease() {
         let mut labeled = Labeled::default();
-        assert!(
-            labeled.changes("me", true).is_empty(),
-            "nothing is known yet"
-        );
+        assert_rows!(labeled.changes("me", true).is_empty() => true, "nothing is known yet");
         list(&mut labeled, &["me", "other"]);
         let others = [("other".to_owned(), false)];
-        assert_eq!(labeled.changes("me", true), others);
-        assert!(labeled.changes("me", false).is_empty());
-        // It is not done before it has succeeded.
-        assert_eq!(labeled.changes("me", true), others);
-        labeled.changed("other", false);
-        assert!(labeled.changes("me", true).is_empty());
-        labeled.see(&Event::Apply(pod("other")));
-        assert_eq!(labeled.changes("me", true), others);
-        labeled.see(&Event::Delete(pod("other")));
-        assert!(labeled.changes("me", true).is_empty());
+        assert_rows! {
+            labeled.changes("me", true) => others;
+            labeled.changes("me", false).is_empty() => true;
+            // It is not done before it has succeeded.
+            labeled.changes("me", true) => others;
+            { labeled.changed("other", false); labeled.changes("me", true).is_empty() } => true;
+            { labeled.see(&Event::Apply(pod("other"))); labeled.changes("me", true) } => others;
+            { labeled.see(&Event::Delete(pod("other"))); labeled.changes("me", true).is_empty() } => true;
+        }
     }
 
     #[test]
@@ -235,12 +229,11 @@ mod tests {
         for alone in [true, false] {
             let mut labeled = Labeled::default();
             list(&mut labeled, &["me"]);
-            labeled.see(&Event::Delete(pod("me")));
-            assert_eq!(labeled.changes("me", alone), ours);
-            labeled.changed("me", true);
-            assert!(labeled.changes("me", alone).is_empty());
-            list(&mut labeled, &[]);
-            assert_eq!(labeled.changes("me", alone), ours);
+            assert_rows! {
+                { labeled.see(&Event::Delete(pod("me"))); labeled.changes("me", alone) } => ours;
+                { labeled.changed("me", true); labeled.changes("me", alone).is_empty() } => true;
+                { list(&mut labeled, &[]); labeled.changes("me", alone) } => ours;
+            }
         }
     }
 }

@@ -146,11 +146,10 @@ mod tests {
     #[test]
     fn one_word_is_about_us_and_not_about_libraries() {
         let text = filter("debug").unwrap().to_string();
-        assert!(text.contains("provisioner=debug"), "{text}");
-        assert!(!text.contains("hyper"), "{text}");
-        assert!(
-            text.split(',').any(|directive| directive == "info"),
-            "{text}"
-        );
+        assert_rows! {
+            text.contains("provisioner=debug") => true, "{text}";
+            !text.contains("hyper") => true, "{text}";
+            text.split(',').any(|directive| directive == "info") => true, "{text}";
+        }
     }
 }

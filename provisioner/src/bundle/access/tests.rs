@@ -7,11 +7,7 @@ fn secret(type_: &str, data: &[(&str, &[u8])]) -> Secret {
         .iter()
         .map(|(key, value)| ((*key).to_owned(), k8s_openapi::ByteString(value.to_vec())));
     Secret {
-        metadata: kube::api::ObjectMeta {
-            name: Some("s".to_owned()),
-            namespace: Some("ns".to_owned()),
-            ..kube::api::ObjectMeta::default()
-        },
+        metadata: with!(kube::api::ObjectMeta::default() => name: Some("s".to_owned()), namespace: Some("ns".to_owned())),
         type_: Some(type_.to_owned()),
         data: Some(data.collect()),
         ..Secret::default()
@@ -58,8 +54,7 @@ fn a_secret_goes_only_to_the_hosts_that_it_names() {
         (git("r"), &key),
     ] {
         let error = read(spec.clone(), Some(secret)).unwrap_err();
-        let meant = "is meant for \"files.example.com, Git.example.com\"";
-        assert!(error.contains(meant), "{spec}: {error}");
+        assert_rows!(error.contains("is meant for \"files.example.com, Git.example.com\"") => true, "{spec}: {error}");
     }
 }
 
@@ -138,13 +133,9 @@ fn what_the_cluster_pulls_with_is_not_shown_to_servers_that_only_the_bundle_beli
     ] {
         let spec = json!({"type": "image", "image": image});
         let spec: BundleSource = serde_json::from_value(spec).unwrap();
-        let given = Access {
-            registries: cluster.clone(),
-            ..Access::default()
-        };
+        let given = with!(Access::default() => registries: cluster.clone());
         let access = with(given, &spec, secret).unwrap();
         let names = |registry| access.registries.names(registry, "app");
-        let found = (names("registry.example"), names("own.example"));
-        assert_eq!(found, known, "{spec:?}");
+        assert_rows!((names("registry.example"), names("own.example")) => known, "{spec:?}");
     }
 }

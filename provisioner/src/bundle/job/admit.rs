@@ -75,11 +75,7 @@ mod tests {
     use super::*;
 
     fn bundle(uid: &str) -> Bundle {
-        serde_json::from_value(json!({
-            "apiVersion": "core.rukpak.io/v1alpha1", "kind": "Bundle", "metadata": {"name": "b", "uid": uid},
-            "spec": {"provisionerClassName": "core-rukpak-io-plain", "source": {"type": "image", "image": {"ref": "a/b"}}},
-        }))
-        .unwrap()
+        object!({"metadata": {"name": "b", "uid": uid}, "spec": {"source": {"type": "image", "image": {"ref": "a/b"}}}})
     }
 
     fn owner(api: &str, kind: &str, uid: &str, controls: bool) -> Value {
@@ -123,16 +119,11 @@ mod tests {
         leaving.metadata.deletion_timestamp = Some(
             k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(jiff::Timestamp::UNIX_EPOCH),
         );
-        assert_eq!(
-            admit(&bundle("bundle"), &leaving, &ours, "pod"),
-            Err(Refused::Deleting)
-        );
-        // No uid is no proof of anything.
-        assert!(!is_owned(&ours.metadata, "Job", None));
-        assert!(!is_owned(
-            &pod(&[owner("batch/v1", "Job", "", true)]).metadata,
-            "Job",
-            Some("")
-        ));
+        assert_rows! {
+            admit(&bundle("bundle"), &leaving, &ours, "pod") => Err(Refused::Deleting);
+            // No uid is no proof of anything.
+            !is_owned(&ours.metadata, "Job", None) => true;
+            !is_owned(&pod(&[owner("batch/v1", "Job", "", true)]).metadata, "Job", Some("")) => true;
+        }
     }
 }

@@ -56,7 +56,6 @@ fn has_volume(job: &Job) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
     use unpacker::source::Image;
 
     use super::*;
@@ -67,18 +66,16 @@ mod tests {
 
     #[test]
     fn what_a_policy_takes_away_is_noticed_and_what_it_adds_is_not() {
-        let bundle = serde_json::from_value(json!({
-            "apiVersion": "core.rukpak.io/v1alpha1", "kind": "Bundle", "metadata": {"name": "b", "uid": "u"},
-            "spec": {"provisionerClassName": "core-rukpak-io-plain", "source": {
-                "type": "image", "image": {"ref": "quay.io/a/b:v1"},
-            }},
-        }));
+        let bundle = object!({
+            "metadata": {"name": "b", "uid": "u"},
+            "spec": {"source": {"type": "image", "image": {"ref": "quay.io/a/b:v1"}}},
+        });
         let image = Image {
             reference: "quay.io/a/b:v1".parse().unwrap(),
             platform: None,
         };
         let settings = Settings::default();
-        let declared = declare::job(&bundle.unwrap(), &image, Mode::ImageVolume, &settings);
+        let declared = declare::job(&bundle, &image, Mode::ImageVolume, &settings);
         let declared = declared.unwrap();
         let mut created = declared.clone();
         created.annotations_mut().insert("a".into(), "b".into());
@@ -102,10 +99,6 @@ mod tests {
         let mut without = created;
         let pod = without.spec.as_mut().unwrap().template.spec.as_mut();
         pod.unwrap().volumes = None;
-        assert!(
-            missing(&declared, &without)
-                .unwrap()
-                .contains("--unpack-mode")
-        );
+        assert_rows!(missing(&declared, &without).unwrap().contains("--unpack-mode") => true);
     }
 }

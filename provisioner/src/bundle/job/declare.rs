@@ -252,13 +252,12 @@ mod tests {
     use manifests::api::bundle::Pull;
 
     fn bundle(secret: Option<&str>) -> Bundle {
-        serde_json::from_value(json!({
-            "apiVersion": "core.rukpak.io/v1alpha1", "kind": "Bundle", "metadata": {"name": "b", "uid": "u"},
-            "spec": {"provisionerClassName": "core-rukpak-io-plain", "source": {
+        object!({
+            "metadata": {"name": "b", "uid": "u"},
+            "spec": {"source": {
                 "type": "image", "image": {"ref": "quay.io/a/b:v1", "pullSecret": secret, "pull": Pull::Job},
             }},
-        }))
-        .unwrap()
+        })
     }
 
     fn tag() -> Image {
@@ -314,12 +313,11 @@ mod tests {
         for mode in [Mode::ImageVolume, Mode::InitContainer] {
             let job = declared(&bundle(None), &tag(), mode);
             let pod = &job["spec"]["template"]["spec"];
-            assert_eq!(pod["automountServiceAccountToken"], false);
-            assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
-            assert_eq!(
-                pod["securityContext"]["seccompProfile"]["type"],
-                "RuntimeDefault"
-            );
+            assert_rows! {
+                pod["automountServiceAccountToken"] => false;
+                pod["securityContext"]["runAsNonRoot"] => true;
+                pod["securityContext"]["seccompProfile"]["type"] => "RuntimeDefault";
+            }
             let all = ["initContainers", "containers"].map(|key| pod[key].as_array().unwrap());
             for container in all.into_iter().flatten() {
                 let security = &container["securityContext"];
@@ -365,7 +363,6 @@ mod tests {
     #[test]
     fn the_image_of_a_job_is_what_it_was_made_for() {
         let settings = Settings::default();
-        let made = job(&bundle(None), &tag(), Mode::ImageVolume, &settings).unwrap();
-        assert_eq!(image(&made, &pinned()), tag());
+        assert_rows!(image(&job(&bundle(None), &tag(), Mode::ImageVolume, &settings).unwrap(), &pinned()) => tag());
     }
 }

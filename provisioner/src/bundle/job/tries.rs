@@ -105,11 +105,10 @@ mod tests {
             assert_eq!(tries.wait("a", now), Duration::ZERO);
         }
         // What was long ago does not count.
-        now += FORGOTTEN * 2;
-        tries.made("a", now);
-        assert_eq!(tries.wait("a", now), Duration::from_secs(15));
-        tries.forget("a");
-        assert_eq!(tries.wait("a", now), Duration::ZERO);
+        assert_rows! {
+            { now += FORGOTTEN * 2; tries.made("a", now); tries.wait("a", now) } => Duration::from_secs(15);
+            { tries.forget("a"); tries.wait("a", now) } => Duration::ZERO;
+        }
     }
 
     #[test]

@@ -196,27 +196,24 @@ mod tests {
         for name in ["a", "b", "a", "c"] {
             assert!(!turns.take(name, name));
         }
-        assert_eq!(next(&turns), None);
-        turns.see(&Event::Apply(job("0", Some("Complete"))));
-        assert_eq!(next(&turns).as_deref(), Some("a"));
-        assert_eq!(next(&turns), None);
-        // Who is woken has its turn; nobody else takes it meanwhile.
-        assert!(!turns.take("d", "d"));
-        assert!(turns.take("a", "a"));
-        // One that wants none any more passes it on, whether it has it or waits for it.
-        turns.leave("b");
-        turns.leave("a");
-        assert_eq!(next(&turns).as_deref(), Some("c"));
-        turns.see(&Event::Delete(job("1", None)));
-        assert_eq!(next(&turns).as_deref(), Some("d"));
-        assert_eq!(next(&turns), None);
+        assert_rows! {
+            next(&turns) => None;
+            { turns.see(&Event::Apply(job("0", Some("Complete")))); next(&turns) } => Some("a".to_owned());
+            next(&turns) => None;
+            // Who is woken has its turn; nobody else takes it meanwhile.
+            turns.take("d", "d") => false;
+            turns.take("a", "a") => true;
+            // One that wants none any more passes it on, whether it has it or waits for it.
+            { turns.leave("b"); turns.leave("a"); next(&turns) } => Some("c".to_owned());
+            { turns.see(&Event::Delete(job("1", None))); next(&turns) } => Some("d".to_owned());
+            next(&turns) => None;
+        }
     }
 
     #[test]
     fn jobs_that_have_ended_or_belong_to_nobody_take_no_turn() {
         let turns = full();
-        let mut foreign = job("x", None);
-        foreign.metadata.owner_references = None;
+        let foreign = with!(job("x", None) => metadata.owner_references: None);
         let jobs = [
             job("a", Some("Failed")),
             job("b", Some("Complete")),

@@ -10,19 +10,13 @@ fn bundle(uid: &str) -> Bundle {
         provisioner_class_name: "core.rukpak.io/plain".to_owned(),
         source: BundleSource::default(),
     };
-    let mut bundle = Bundle::new("etcd", spec);
-    bundle.metadata.uid = Some(uid.to_owned());
-    bundle
+    with!(Bundle::new("etcd", spec) => metadata.uid: Some(uid.to_owned()))
 }
 
 #[test]
 fn an_upload_must_have_the_digest_of_the_spec() {
     let (content, other) = (Digest::of(b"content"), Digest::of(b"other"));
-    let with = |digest: Option<String>| {
-        let mut bundle = bundle("1");
-        bundle.spec.source.upload = Some(UploadSource { digest });
-        bundle
-    };
+    let with = |digest: Option<String>| with!(bundle("1") => spec.source.upload: Some(UploadSource { digest }));
     check(&bundle("1"), content).unwrap();
     check(&with(None), content).unwrap();
     check(&with(Some(content.to_string())), content).unwrap();
@@ -79,9 +73,8 @@ fn index(size: usize, chunks: usize) -> Index {
 
 #[test]
 fn an_index_is_read_as_it_was_written() {
-    let mut with_links = index(1, 1);
-    with_links.skipped.symlinks = 2;
-    with_links.skipped.paths = vec!["docs/a".to_owned()];
+    let with_links =
+        with!(index(1, 1) => skipped.symlinks: 2, skipped.paths: vec!["docs/a".to_owned()]);
     for index in [index(0, 0), index(1, 1), index(LIMIT, CHUNKS), with_links] {
         let map = index.to_config_map(&bundle("1"), "system");
         assert_eq!(map.name_any(), "etcd-upload");
@@ -144,6 +137,5 @@ fn no_two_bundles_share_a_name() {
             ]
         })
         .collect();
-    let unique: std::collections::BTreeSet<_> = names.iter().collect();
-    assert_eq!(unique.len(), names.len());
+    assert_rows!(names.iter().collect::<std::collections::BTreeSet<_>>().len() => names.len());
 }

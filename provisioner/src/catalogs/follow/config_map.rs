@@ -259,8 +259,7 @@ mod tests {
         assert!(outage.counts(now));
         outage.ends();
         for (after, expected) in [(0, false), (29, false), (30, true), (90, true)] {
-            let now = now + Duration::from_secs(after);
-            assert_eq!(outage.counts(now), expected, "{after}");
+            assert_rows!(outage.counts(now + Duration::from_secs(after)) => expected, "{after}");
         }
         outage.ends();
         assert!(!outage.counts(now + Duration::from_secs(100)));

@@ -231,10 +231,7 @@ mod tests {
         let content = Digest::of(b"one");
         kept.put("u1", one, Some(content)).unwrap();
         kept.put("u1", one, None).unwrap();
-        assert_eq!(
-            kept.get("u1", one),
-            Some((content, "r/c:x86_64".to_owned()))
-        );
+        assert_rows!(kept.get("u1", one) => Some((content, "r/c:x86_64".to_owned())));
         kept.put("u1", other, None).unwrap();
         assert_eq!(last("u1", template).as_deref(), Some("r/c:aarch64"));
         assert_eq!((kept.get("u1", one), kept.get("u1", other)), (None, None));
@@ -266,19 +263,13 @@ mod tests {
         again
             .put("u1", plain("example.com/catalog:v2"), Some(two))
             .unwrap();
-        assert_eq!(
-            digest(&again, "u1", IMAGE),
-            None,
-            "the image is another one"
-        );
+        assert_rows!(digest(&again, "u1", IMAGE) => None, "the image is another one");
         again.forget("u1");
         again.forget("u1");
-        assert_eq!(digest(&again, "u1", "example.com/catalog:v2"), None);
-        assert_eq!(
-            fs::read_dir(folder.path()).unwrap().count(),
-            1,
-            "all in one folder"
-        );
+        assert_rows! {
+            digest(&again, "u1", "example.com/catalog:v2") => None;
+            fs::read_dir(folder.path()).unwrap().count() => 1, "all in one folder";
+        }
     }
 
     #[test]

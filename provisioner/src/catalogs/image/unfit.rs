@@ -174,8 +174,7 @@ mod tests {
     #[test]
     fn an_image_that_is_still_the_same_is_still_unfit() {
         assert_eq!(Unfit::of(&empty(), None, true), None);
-        let passing = Error::Cancelled;
-        assert_eq!(Unfit::of(&passing, Some("sha256:a".to_owned()), true), None);
+        assert_rows!(Unfit::of(&Error::Cancelled, Some("sha256:a".to_owned()), true) => None);
         let unfit = Unfit::of(&empty(), Some("sha256:a".to_owned()), true).unwrap();
         let again = unfit.again("sha256:a", true).unwrap();
         assert_eq!(again.to_string(), empty().to_string());

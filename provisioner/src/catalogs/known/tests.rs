@@ -35,10 +35,7 @@ fn as_image(uid: &str, image: &str) -> Identity {
 }
 
 fn package(name: &str, bundle: &str, image: &str, max: &str) -> Package {
-    let mut package = Package {
-        name: name.to_owned(),
-        ..Package::default()
-    };
+    let mut package = with!(Package::default() => name: name.to_owned());
     let bundle = Bundle {
         image: image.to_owned(),
         max_openshift: Some(MaxOpenShiftVersion::new(max, Spelling::CatalogProperties)),
@@ -101,21 +98,18 @@ fn what_was_read_stays_while_a_catalog_is_away() {
     assert!(!known.trouble(&mine, &Identity::default(), away()));
     assert_eq!(said(&known, "etcd", None), ["ours/mine 5: nobody is there"]);
     let read = all(vec![package("etcd", "etcd.v1", "r/b@sha256:1", "4.12")]);
-    assert!(known.read(&mine, &Identity::default(), read));
-    assert_eq!(said(&known, "etcd", None), ["ours/mine 5: has etcd"]);
-    assert_eq!(said(&known, "other", None), ["ours/mine 5: absent"]);
-    assert!(known.trouble(&mine, &Identity::default(), away()));
-    assert_eq!(said(&known, "etcd", None), ["ours/mine 5: has etcd"]);
-    let state = State {
-        catalog: mine.clone(),
-        is_read: true,
-        trouble: Some(away()),
-    };
-    assert_eq!(known.states(), [state]);
-    assert!(known.is_well(&mine, &Identity::default()));
-    assert!(!known.is_well(&mine, &Identity::default()));
-    assert!(known.remove(&mine));
-    assert!(said(&known, "etcd", None).is_empty());
+    assert_rows! {
+        known.read(&mine, &Identity::default(), read) => true;
+        said(&known, "etcd", None) => ["ours/mine 5: has etcd"];
+        said(&known, "other", None) => ["ours/mine 5: absent"];
+        known.trouble(&mine, &Identity::default(), away()) => true;
+        said(&known, "etcd", None) => ["ours/mine 5: has etcd"];
+        known.states() => [State { catalog: mine.clone(), is_read: true, trouble: Some(away()) }];
+        known.is_well(&mine, &Identity::default()) => true;
+        !known.is_well(&mine, &Identity::default()) => true;
+        known.remove(&mine) => true;
+        said(&known, "etcd", None).is_empty() => true;
+    }
     let late = known.read(&mine, &Identity::default(), all(Vec::new()));
     assert!(!late, "it comes too late");
 }
@@ -129,10 +123,7 @@ fn what_was_read_of_another_catalog_of_the_name_is_forgotten() {
     for next in [
         as_image("1", "b:1"), // which may be one that these secrets are not good for
         as_image("2", "a:1"),
-        Identity {
-            origin: Some(("service", "a:1".to_owned())),
-            ..first.clone()
-        },
+        with!(first.clone() => origin: Some(("service", "a:1".to_owned()))),
     ] {
         known.add(&mine, &first, 0);
         assert!(known.read(&mine, &first, all(vec![package.clone()])));
@@ -167,8 +158,7 @@ fn of_what_others_serve_only_what_was_asked_for_is_known() {
         ("bad", "it is bad"),
         ("other", "pending"),
     ] {
-        let expected = format!("ours/mine 0: {answer}");
-        assert_eq!(said(&known, package, None), [expected]);
+        assert_rows!(said(&known, package, None) => [format!("ours/mine 0: {answer}")]);
     }
 }
 
@@ -198,8 +188,7 @@ fn a_first_answer_comes_until_there_is_one_or_trouble() {
     // How they are is as of the same moment.
     let offers = known.offers("etcd", None);
     known.is_well(&mine, &Identity::default());
-    let troubles: Vec<_> = offers.states().map(|it| it.trouble.is_some()).collect();
-    assert_eq!(troubles, [true, true]);
+    assert_rows!(offers.states().map(|it| it.trouble.is_some()).collect::<Vec<_>>() => [true, true]);
 }
 
 // parity: serve-15
@@ -258,15 +247,12 @@ fn a_namespace_that_may_not_be_listed_stands_for_a_catalog_that_cannot_be_asked(
     }
     let offers = known.offers("etcd", None);
     let mut list = offers.list().into_iter();
-    assert!(list.all(|it| !matches!(it.answer, Answer::Pending)));
-    let state = State {
-        catalog: key("z", "*"),
-        is_read: false,
-        trouble: Some("no".to_owned()),
-    };
-    assert_eq!(known.states()[1], state);
-    assert!(known.listed("z"));
-    assert_eq!(said(&known, "etcd", None), [mine]);
+    assert_rows! {
+        list.all(|it| !matches!(it.answer, Answer::Pending)) => true;
+        known.states()[1] => State { catalog: key("z", "*"), is_read: false, trouble: Some("no".to_owned()) };
+        known.listed("z") => true;
+        said(&known, "etcd", None) => [mine];
+    }
 }
 
 fn says(value: &str) -> Said {
@@ -309,20 +295,17 @@ fn a_maximum_counts_for_the_same_package_bundle_and_digest() {
         ("other", "etcd.v1", "sha256:1", Said::Absent),
     ];
     for (package, bundle, digest, expected) in &expected {
-        let found = known.said(package, bundle, digest);
-        assert_eq!(found, *expected, "{package} {bundle} {digest}");
+        assert_rows!(known.said(package, bundle, digest) => *expected, "{package} {bundle} {digest}");
     }
     // Of those that are away the last seen value counts; and what they did not have, they may have by now.
     for (name, ..) in all {
         known.trouble(&key("ours", name), &none, "away".to_owned());
     }
     for (package, bundle, digest, expected) in expected {
-        let found = known.said(package, bundle, digest);
-        let expected = match expected {
-            Said::Absent => Said::Away(None),
-            other => other,
-        };
-        assert_eq!(found, expected, "{package} {bundle} {digest}");
+        assert_rows! {
+            known.said(package, bundle, digest)
+                => match expected { Said::Absent => Said::Away(None), other => other }, "{package} {bundle} {digest}";
+        }
     }
 }
 
@@ -337,16 +320,13 @@ fn what_comes_first_and_is_not_read_yet_is_not_overruled() {
     known.begin(&["ours".to_owned(), "theirs".to_owned()]);
     let (first, later) = (key("ours", "first"), key("ours", "later"));
     put(&mut known, &later, 0, stocked("sha256:1", "4.14"));
-    known.listed("ours");
-    assert_eq!(said(&known), away("4.14"), "there may be others");
-    known.listed("theirs");
-    assert_eq!(said(&known), says("4.14"));
-    known.add(&first, &none, 10);
-    assert_eq!(said(&known), away("4.14"));
-    known.trouble(&first, &none, "nobody is there".to_owned());
-    assert_eq!(said(&known), away("4.14"));
-    known.read(&first, &none, stocked("sha256:1", "4.12"));
-    assert_eq!(said(&known), says("4.12"));
+    assert_rows! {
+        { known.listed("ours"); said(&known) } => away("4.14"), "there may be others";
+        { known.listed("theirs"); said(&known) } => says("4.14");
+        { known.add(&first, &none, 10); said(&known) } => away("4.14");
+        { known.trouble(&first, &none, "nobody is there".to_owned()); said(&known) } => away("4.14");
+        { known.read(&first, &none, stocked("sha256:1", "4.12")); said(&known) } => says("4.12");
+    }
     // It says nothing, and it does not have it.
     let mut silent = package("etcd", "etcd.v1", "r/b@sha256:1", "");
     let bundle = silent.bundles.get_mut("etcd.v1").unwrap();
@@ -358,10 +338,9 @@ fn what_comes_first_and_is_not_read_yet_is_not_overruled() {
     // Its package has become unusable.
     known.read(&first, &none, some(&["etcd"], Vec::new(), &["etcd"]));
     assert_eq!(said(&known), away("4.14"));
-    let broken = Read::All(Arc::new(Catalog {
-        broken: [("etcd".to_owned(), 1)].into(),
-        ..Catalog::default()
-    }));
+    let broken = Read::All(Arc::new(
+        with!(Catalog::default() => broken: [("etcd".to_owned(), 1)].into()),
+    ));
     known.read(&first, &none, broken);
     assert_eq!(said(&known), away("4.14"));
     // Nobody has asked it for this package.
@@ -369,19 +348,15 @@ fn what_comes_first_and_is_not_read_yet_is_not_overruled() {
     assert_eq!(said(&known), away("4.14"));
     // It is another catalog now.
     known.read(&first, &none, stocked("sha256:1", "4.12"));
-    known.add(&first, &as_image("1", "b:1"), 10);
-    assert_eq!(said(&known), away("4.14"));
-    known.remove(&first);
-    assert_eq!(said(&known), says("4.14"));
-    known.remove(&later);
-    assert_eq!(said(&known), Said::Absent);
-    // Nobody may see what there is: it has the priority of those that say none.
-    known.refused("theirs", "no".to_owned());
-    assert_eq!(said(&known), Said::Away(None));
-    put(&mut known, &later, 0, stocked("sha256:1", "4.14"));
-    assert_eq!(said(&known), says("4.14"), "its name comes first");
-    known.add(&later, &none, -1);
-    assert_eq!(said(&known), away("4.14"));
+    assert_rows! {
+        { known.add(&first, &as_image("1", "b:1"), 10); said(&known) } => away("4.14");
+        { known.remove(&first); said(&known) } => says("4.14");
+        { known.remove(&later); said(&known) } => Said::Absent;
+        // Nobody may see what there is: it has the priority of those that say none.
+        { known.refused("theirs", "no".to_owned()); said(&known) } => Said::Away(None);
+        { put(&mut known, &later, 0, stocked("sha256:1", "4.14")); said(&known) } => says("4.14"), "its name comes first";
+        { known.add(&later, &none, -1); said(&known) } => away("4.14");
+    }
 }
 
 #[test]
@@ -454,15 +429,14 @@ fn the_catalog_of_a_subscription_declares_a_bundles_value() {
     let mut known = Known::default();
     let (first, second) = (key("ours", "first"), key("ours", "second"));
     let away = Some(Said::Away(None));
-    assert_eq!(ask(&known, &first), away, "no catalog is known yet");
-    known.begin(&["ours".to_owned()]);
-    assert_eq!(ask(&known, &first), away, "catalogs are not listed yet");
-    // Tenants' catalogs are ignored, whether or not the admin's are listed.
-    assert_eq!(ask(&known, &key("theirs", "first")), None);
-    known.listed("ours");
-    assert_eq!(ask(&known, &first), None, "it does not exist");
-    known.add(&first, &none, 0);
-    assert_eq!(ask(&known, &first), away, "it is not read yet");
+    assert_rows! {
+        ask(&known, &first) => away, "no catalog is known yet";
+        { known.begin(&["ours".to_owned()]); ask(&known, &first) } => away, "catalogs are not listed yet";
+        // Tenants' catalogs are ignored, whether or not the admin's are listed.
+        ask(&known, &key("theirs", "first")) => None;
+        { known.listed("ours"); ask(&known, &first) } => None, "it does not exist";
+        { known.add(&first, &none, 0); ask(&known, &first) } => away, "it is not read yet";
+    }
     put(&mut known, &second, 10, stocked("sha256:2", "4.14"));
     known.read(&first, &none, stocked("sha256:1", "4.13"));
     // Only the named catalog counts, and priorities do not.
@@ -475,22 +449,17 @@ fn the_catalog_of_a_subscription_declares_a_bundles_value() {
         ("etcd", "etcd.v2", "1.0.0", Said::Absent),
         ("other", "etcd.v1", "1.0.0", Said::Absent),
     ] {
-        let found = known.said_by(&first, package, bundle, version);
-        assert_eq!(found, Some(expected), "{package} {bundle} {version}");
+        assert_rows!(known.said_by(&first, package, bundle, version) => Some(expected), "{package} {bundle} {version}");
     }
-    known.trouble(&first, &none, "connection refused".to_owned());
-    assert_eq!(ask(&known, &first), Some(says("4.13")));
-    assert_eq!(known.said_by(&first, "other", "etcd.v1", "1.0.0"), away);
-    // The read packages do not include this one.
-    known.read(&first, &none, some(&["other"], Vec::new(), &[]));
-    assert_eq!(ask(&known, &first), away);
-    known.read(&first, &none, some(&["etcd"], Vec::new(), &["etcd"]));
-    assert_eq!(ask(&known, &first), away);
-    known.remove(&first);
-    known.refused("ours", "forbidden".to_owned());
-    assert_eq!(ask(&known, &first), away);
-    known.has_none();
-    assert_eq!(ask(&known, &first), None);
+    assert_rows! {
+        { known.trouble(&first, &none, "connection refused".to_owned()); ask(&known, &first) } => Some(says("4.13"));
+        known.said_by(&first, "other", "etcd.v1", "1.0.0") => away;
+        // The read packages do not include this one.
+        { known.read(&first, &none, some(&["other"], Vec::new(), &[])); ask(&known, &first) } => away;
+        { known.read(&first, &none, some(&["etcd"], Vec::new(), &["etcd"])); ask(&known, &first) } => away;
+        { known.remove(&first); known.refused("ours", "forbidden".to_owned()); ask(&known, &first) } => away;
+        { known.has_none(); ask(&known, &first) } => None;
+    }
 }
 
 #[test]

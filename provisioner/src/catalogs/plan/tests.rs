@@ -5,11 +5,7 @@ use serde_json::{Value, json};
 use super::{super::around::Part, *};
 
 fn source(spec: &Value, status: &Value) -> CatalogSource {
-    serde_json::from_value(json!({
-        "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
-        "metadata": {"name": "mine", "namespace": "ours"}, "spec": spec, "status": status,
-    }))
-    .unwrap()
+    object!({"metadata": {"name": "mine", "namespace": "ours"}, "spec": spec, "status": status})
 }
 
 fn image(reference: &str, poll: Option<Interval>) -> Way {
@@ -21,11 +17,7 @@ fn image(reference: &str, poll: Option<Interval>) -> Way {
 
 /// A cluster of which all that matters here is known.
 fn around(has_olm: bool) -> Around {
-    Around {
-        has_olm,
-        pending: BTreeSet::new(),
-        ..Around::default()
-    }
+    with!(Around::default() => has_olm: has_olm, pending: BTreeSet::new())
 }
 
 fn decide_in(source: &CatalogSource, around: &Around, waited: u64) -> Way {
@@ -66,14 +58,11 @@ fn who_serves_it_is_asked_and_otherwise_the_registry_once_olm_had_its_time() {
         &by_address, &none, false, 0 => served("b:50051");
         &by_address, &none, true, 0 => served("b:50051");
     ] {
-        let source = source(spec, status);
-        let decided = decide(&source, has_olm, waited);
-        assert_eq!(decided, expected, "{spec} {status} {has_olm} {waited}");
+        assert_rows!(decide(&source(spec, status), has_olm, waited) => expected, "{spec} {status} {has_olm} {waited}");
     }
     let configmap = source(&json!({"sourceType": "configmap", "configMap": "a"}), &none);
     for has_olm in [false, true] {
-        let decided = decide(&configmap, has_olm, 180);
-        assert_eq!(decided, Way::ConfigMap("a".to_owned()));
+        assert_rows!(decide(&configmap, has_olm, 180) => Way::ConfigMap("a".to_owned()));
     }
     let waiting = decide(&configmap, true, 0);
     assert!(matches!(waiting, Way::Wait { .. }), "{waiting:?}");
@@ -92,8 +81,7 @@ fn registries_are_asked_for_what_may_change() {
         "r/c@sha256:00", json!({"registryPoll": {"interval": "10m"}}) => None;
     ] {
         let spec = json!({"sourceType": "grpc", "image": reference, "updateStrategy": strategy});
-        let decided = decide(&source(&spec, &json!({})), false, 0);
-        assert_eq!(decided, image(reference, expected), "{spec}");
+        assert_rows!(decide(&source(&spec, &json!({})), false, 0) => image(reference, expected), "{spec}");
     }
 }
 
@@ -139,18 +127,15 @@ fn a_template_is_resolved_or_waits_for_the_cluster() {
     around.pending = [Part::Openshift].into();
     let wrong = json!({"sourceType": "grpc", "image": "r/c:{foobar}"});
     let decided = decide_in(&self::source(&wrong, &json!({})), &around, 0);
-    let is_wrong = matches!(&decided, Way::Unresolved(it) if it.is_for_good);
-    assert!(is_wrong, "{decided:?}");
+    assert_rows!(matches!(&decided, Way::Unresolved(it) if it.is_for_good) => true, "{decided:?}");
 }
 
 #[test]
 fn an_annotation_gives_an_image_to_what_has_none() {
     let mut source = source(&json!({"sourceType": "grpc"}), &json!({}));
-    let mut around = around(false);
-    around.values.kube = manifests::template::server("v1.20.3");
+    let around = with!(around(false) => values.kube: manifests::template::server("v1.20.3"));
     let invalid = "image and address unset: at least one must be set for sourcetype: grpc";
-    let never = Way::Never(invalid.to_owned());
-    assert_eq!(decide_in(&source, &around, 0), never);
+    assert_rows!(decide_in(&source, &around, 0) => Way::Never(invalid.to_owned()));
     let template = "r/c:v{kube_minor_version}".to_owned();
     source.metadata.annotations =
         Some([(CATALOG_IMAGE_TEMPLATE.to_owned(), template.clone())].into());
@@ -193,11 +178,7 @@ fn an_annotation_at_what_is_in_no_image_is_told() {
 #[test]
 fn what_olm_writes_does_not_end_what_is_under_way() {
     let status = |state: &str, at: &str| json!({"connectionState": {"address": "a.svc:50051", "lastConnect": at, "lastObservedState": state}});
-    let of = |uid: &str, spec: &Value, status: &Value| {
-        let mut source = source(spec, status);
-        source.metadata.uid = Some(uid.to_owned());
-        source
-    };
+    let of = |uid: &str, spec: &Value, status: &Value| with!(source(spec, status) => metadata.uid: Some(uid.to_owned()));
     let (early, late) = ("2026-01-01T00:00:00Z", "2026-01-01T00:10:00Z");
     let spec = json!({"sourceType": "grpc", "image": "r/c:v1"});
     let secret = json!({"sourceType": "grpc", "image": "r/c:v1", "secrets": ["a"]});

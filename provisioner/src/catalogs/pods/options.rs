@@ -114,8 +114,7 @@ mod tests {
         let all = json!({
             "nodeSelector": {"a": "b"}, "tolerations": [{"operator": "Exists"}], "affinity": {},
             "priorityClassName": "", "securityContextConfig": "restricted", "memoryTarget": 30_000_000,
-            "extractContent": {"catalogDir": "/configs", "cacheDir": "/tmp/cache"},
-            "later": true,
+            "extractContent": {"catalogDir": "/configs", "cacheDir": "/tmp/cache"}, "later": true,
         });
         let all = read(&all).unwrap();
         assert_eq!(all.priority_class_name.as_deref(), Some(""));

@@ -202,11 +202,10 @@ mod tests {
     #[test]
     fn a_service_leads_where_it_should_and_keeps_its_address() {
         let made = |selector: Value, port: u16, address: &str| -> Service {
-            serde_json::from_value(json!({
-                "apiVersion": "v1", "kind": "Service", "metadata": {"name": "a", "labels": {"h": "1"}},
+            object!({
+                "metadata": {"name": "a", "labels": {"h": "1"}},
                 "spec": {"selector": selector, "clusterIP": address, "ports": [{"port": port, "nodePort": 30000}]},
-            }))
-            .unwrap()
+            })
         };
         let wanted = made(json!({"a": "b"}), 1, "");
         let there = made(json!({"a": "b"}), 1, "10.0.0.1");
@@ -227,9 +226,7 @@ mod tests {
             .get_or_insert_default()
             .extend([label]);
         assert_eq!(service(&of_server, &wanted), Some(there.clone()));
-        let mut unlabeled = there.clone();
-        unlabeled.metadata.labels = Some([("x".to_owned(), "y".to_owned())].into());
-        let repaired = service(&unlabeled, &wanted).unwrap();
-        assert_eq!(repaired.metadata.labels.map(|it| it.len()), Some(2));
+        let unlabeled = with!(there.clone() => metadata.labels: Some([("x".to_owned(), "y".to_owned())].into()));
+        assert_rows!(service(&unlabeled, &wanted).unwrap().metadata.labels.map(|it| it.len()) => Some(2));
     }
 }

@@ -314,8 +314,7 @@ mod tests {
             (Some(kept(1, true)), false, kept(1, false), 0),
             (Some(kept(1, false)), false, kept(1, true), 1),
         ] {
-            let found = now.repaired(before.as_ref(), is_new);
-            assert_eq!(found, expected, "{before:?} {now:?}");
+            assert_rows!(now.repaired(before.as_ref(), is_new) => expected, "{before:?} {now:?}");
         }
     }
 }

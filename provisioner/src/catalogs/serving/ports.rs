@@ -104,21 +104,18 @@ mod tests {
             last: 20_003,
         };
         let all: Vec<u16> = candidates(&key("a"), range).collect();
-        let again: Vec<u16> = candidates(&key("a"), range).collect();
-        assert_eq!(all, again);
+        assert_rows!(all => candidates(&key("a"), range).collect::<Vec<u16>>());
         let mut sorted = all.clone();
         sorted.sort_unstable();
         assert_eq!(sorted, [20_000, 20_001, 20_002, 20_003]);
         let first: std::collections::BTreeSet<_> = (0..40)
             .filter_map(|at| candidates(&key(&at.to_string()), range).next())
             .collect();
-        assert_eq!(first.len(), 4, "catalogs are spread");
-        let whole = Ports::Range {
-            first: 1,
-            last: u16::MAX,
-        };
-        assert_eq!(candidates(&key("a"), whole).count(), 65_535);
-        assert_eq!(candidates(&key("a"), Ports::Any).collect::<Vec<_>>(), [0]);
+        assert_rows! {
+            first.len() => 4, "catalogs are spread";
+            candidates(&key("a"), Ports::Range { first: 1, last: u16::MAX }).count() => 65_535;
+            candidates(&key("a"), Ports::Any).collect::<Vec<_>>() => [0];
+        }
     }
 
     #[test]
@@ -154,8 +151,7 @@ mod tests {
                 assert_ne!(got.local_addr().unwrap().port(), rests, "{name}");
             }
             let got = ports.bind(&key("a"), now + REST).unwrap();
-            let place = candidates(&key("a"), range).next();
-            assert_eq!(Some(got.local_addr().unwrap().port()), place);
+            assert_rows!(Some(got.local_addr().unwrap().port()) => candidates(&key("a"), range).next());
         }
     }
 }

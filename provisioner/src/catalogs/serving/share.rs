@@ -217,10 +217,7 @@ gone  a/4      | well
                 }
                 "begin" => shares.begin(&key, digest(), &share).map(|room| {
                     let told = words.get(3);
-                    assert!(
-                        told.is_none_or(|it| *it == room.to_string()),
-                        "{row}: {room}"
-                    );
+                    assert_rows!(told.is_none_or(|it| *it == room.to_string()) => true, "{row}: {room}");
                 }),
                 "large" => shares.is_too_large(&key, digest(), words[3].parse().unwrap(), &share),
                 "take" => shares.take(&key, digest(), words[3].parse().unwrap(), &share),
@@ -229,12 +226,10 @@ gone  a/4      | well
                     Ok(())
                 }
             };
-            let found = match &done {
-                Ok(()) => "well",
-                Err(Error::TooMany { .. }) => "TooMany",
-                Err(_) => "TooLarge",
-            };
-            assert_eq!(found, expected.trim(), "{row}");
+            assert_rows! {
+                match &done { Ok(()) => "well", Err(Error::TooMany { .. }) => "TooMany", Err(_) => "TooLarge" }
+                    => expected.trim(), "{row}";
+            }
             if let Err(error) = done {
                 let told = error.to_string();
                 assert!(told.contains(&format!("namespace {namespace}")), "{told}");

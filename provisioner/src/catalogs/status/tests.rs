@@ -50,9 +50,7 @@ fn well(since: &str) -> Value {
         "registryService": {
             "protocol": "grpc", "serviceName": "mine", "serviceNamespace": "catalogs", "port": "50051", "createdAt": since,
         },
-        "connectionState": {
-            "address": "mine.catalogs.svc:50051", "lastConnect": since, "lastObservedState": "READY",
-        },
+        "connectionState": {"address": "mine.catalogs.svc:50051", "lastConnect": since, "lastObservedState": "READY"},
     })
 }
 
@@ -67,10 +65,7 @@ fn with(status: &Value, more: &Value) -> Value {
 // parity: serve-11
 #[test]
 fn a_status_tells_what_is() {
-    let ready = Seen {
-        served: Some(served(Connection::Ready)),
-        ..Seen::default()
-    };
+    let ready = with!(Seen::default() => served: Some(served(Connection::Ready)));
     let failing = Seen {
         problem: Some(problem(
             Reason::RegistryServer,
@@ -80,17 +75,10 @@ fn a_status_tells_what_is() {
     };
     let trouble =
         json!({"reason": "RegistryServerError", "message": "couldn't ensure registry server - no"});
-    let invalid = Seen {
-        problem: Some(problem(Reason::SpecInvalid, "unknown sourcetype: foo")),
-        ..Seen::default()
-    };
+    let invalid = with!(Seen::default() => problem: Some(problem(Reason::SpecInvalid, "unknown sourcetype: foo")));
     let said = json!({"reason": "SpecInvalidError", "message": "unknown sourcetype: foo"});
     let polled = json!({"latestImageRegistryPoll": EARLY});
-    let interval = Seen {
-        problem: Some(problem(Reason::InvalidInterval, "bad")),
-        polled: Some(late()),
-        ..ready.clone()
-    };
+    let interval = with!(ready.clone() => problem: Some(problem(Reason::InvalidInterval, "bad")), polled: Some(late()));
     let elsewhere = Seen {
         served: Some(Served {
             address: "a:1".to_owned(),
@@ -122,15 +110,9 @@ fn a_status_tells_what_is() {
     ] {
         assert_eq!(due(was, seen), expected, "{was} {seen:?}");
     }
-    let reconnecting = Seen {
-        served: Some(served(Connection::Connecting)),
-        ..Seen::default()
-    };
+    let reconnecting = with!(Seen::default() => served: Some(served(Connection::Connecting)));
     let state = &due(&well(EARLY), &reconnecting)["connectionState"];
-    assert_eq!(
-        (&state["lastObservedState"], &state["lastConnect"]),
-        (&json!("CONNECTING"), &json!(LATE))
-    );
+    assert_rows!((&state["lastObservedState"], &state["lastConnect"]) => (&json!("CONNECTING"), &json!(LATE)));
 }
 
 #[test]
@@ -160,14 +142,10 @@ fn what_we_serve_ourselves_is_told_from_how_that_goes() {
         unread.clone(), state(true, Some(somebodys)), unread => Some(Connection::Failing);
         None, state(false, None), None => None;
     ] {
-        let mut seen = Seen {
-            problem: before,
-            ..Seen::default()
-        };
+        let mut seen = with!(Seen::default() => problem: before);
         seen.is_served(&state);
         assert_eq!(seen.problem, after, "{state:?}");
-        let found = seen.served.map(|it| it.connection);
-        assert_eq!(found, connection, "{state:?}");
+        assert_rows!(seen.served.map(|it| it.connection) => connection, "{state:?}");
     }
 }
 
@@ -199,10 +177,7 @@ fn a_pod_is_told_in_olms_words_and_with_the_time_of_its_poll() {
             (Some(late()), Some(early), Some(late())),
             (Some(early), Some(late()), Some(late())),
         ] {
-            let mut seen = Seen {
-                polled: read,
-                ..Seen::default()
-            };
+            let mut seen = with!(Seen::default() => polled: read);
             let kept = kept.clone();
             let told = Told {
                 kept,
@@ -250,10 +225,7 @@ fn conditions_of_others_stay_where_they_are() {
         all(&[&last, &first]), vec![told("ResolvedImage", true, "r/c:v20")]
             => all(&[&last, &first, &ours("True", "r/c:v20", LATE)]);
     ] {
-        let seen = Seen {
-            conditions: seen,
-            ..Seen::default()
-        };
+        let seen = with!(Seen::default() => conditions: seen);
         assert_eq!(due(&was, &seen), expected, "{was}");
         // They survive what is invalid, too.
         let invalid = with(
@@ -266,13 +238,9 @@ fn conditions_of_others_stay_where_they_are() {
 
 #[test]
 fn what_is_said_fits_the_schema() {
-    let seen = Seen {
-        problem: Some(problem(Reason::RegistryServer, &"a".repeat(100_000))),
-        ..Seen::default()
-    };
+    let seen = with!(Seen::default() => problem: Some(problem(Reason::RegistryServer, &"a".repeat(100_000))));
     let due = due(&json!({}), &seen);
-    let longest = usize::try_from(bounds::MESSAGE).unwrap();
-    assert!(due["message"].as_str().unwrap().chars().count() <= longest);
+    assert_rows!(due["message"].as_str().unwrap().chars().count() <= usize::try_from(bounds::MESSAGE).unwrap() => true);
 }
 
 #[test]
@@ -317,10 +285,7 @@ fn what_is_said_of_a_pod_stays_while_nothing_is_known_of_it() {
         // One that is to have no pod.
         (false, None, false),
     ] {
-        let mut seen = Seen {
-            may_be_served,
-            ..Seen::default()
-        };
+        let mut seen = with!(Seen::default() => may_be_served: may_be_served);
         if let Some(told) = told {
             seen.is_in_pod(told, "catalogs");
         }
@@ -331,7 +296,6 @@ fn what_is_said_of_a_pod_stays_while_nothing_is_known_of_it() {
         }
         assert_eq!(due.get("message").is_some(), told.is_some());
         // And nothing is said of what was never told.
-        let due = self::due(&json!({}), &seen);
-        assert_eq!(due.get("connectionState"), None);
+        assert_rows!(self::due(&json!({}), &seen).get("connectionState") => None);
     }
 }

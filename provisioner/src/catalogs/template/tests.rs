@@ -6,11 +6,7 @@ use super::*;
 const CANNOT: &str = "Cannot construct catalog image reference";
 
 fn values(kube: Option<&str>) -> Values {
-    Values {
-        kube: kube.and_then(template::server),
-        openshift: template::server("4.8.3"),
-        ..Values::default()
-    }
+    with!(Values::default() => kube: kube.and_then(template::server), openshift: template::server("4.8.3"))
 }
 
 /// An image of which nothing else is known, where OLM does not run.
@@ -55,12 +51,7 @@ fn resolved(
         .iter()
         .map(|(name, text)| ((*name).to_owned(), (*text).to_owned()))
         .collect();
-    let input = Input {
-        annotations: Some(&annotations),
-        conditions: before,
-        has_olm,
-        ..input(reference)
-    };
+    let input = with!(input(reference) => annotations: Some(&annotations), conditions: before, has_olm: has_olm);
     resolve(input, &values(kube), &BTreeSet::new()).unwrap()
 }
 
@@ -100,8 +91,7 @@ fn a_template_in_the_image_becomes_one_or_is_told() {
         let bad = resolved(template, &[], &before, false, None);
         let found = bad.image.clone().unwrap_err();
         assert_eq!((&found.why, found.is_for_good), (&why, false));
-        let is_kept = last.contains(reason::KEPT);
-        assert_eq!(found.last.is_some(), is_kept, "{found:?}");
+        assert_rows!(found.last.is_some() => last.contains(reason::KEPT), "{found:?}");
         let expected = [
             format!("TemplatesHaveResolved false UnableToResolve {why}"),
             format!("ResolvedImage false UnableToResolve {template}"),
@@ -182,8 +172,7 @@ fn our_annotation_has_all_variables_and_counts_where_olm_runs_too() {
         let found = resolved("r/c:any", &ours, &[], has_olm, Some("v1.20.1"));
         assert_eq!(found.image, Ok("r/c:v20-8".to_owned()));
         assert_eq!(found.write.as_deref(), Some("r/c:v20-8"));
-        let number = if has_olm { 2 } else { 3 };
-        assert_eq!(found.conditions.len(), number);
+        assert_rows!(found.conditions.len() => if has_olm { 2 } else { 3 });
         let last = "resolved_image true AllTemplatesResolved r/c:v20-8";
         assert_eq!(lines(&found).last().unwrap(), last);
         let first = [TEMPLATES_HAVE_RESOLVED, TEMPLATE_RESOLVED][usize::from(has_olm)];
@@ -294,11 +283,7 @@ fn nothing_is_said_before_the_cluster_was_asked() {
             .into_iter()
             .map(|(name, text)| (name.to_owned(), text.to_owned()))
             .collect();
-        let input = Input {
-            annotations: Some(&annotations),
-            has_olm,
-            ..input(image)
-        };
+        let input = with!(input(image) => annotations: Some(&annotations), has_olm: has_olm);
         let pending = pending.iter().copied().collect();
         let found = resolve(input, &Values::default(), &pending);
         let row = format!("{image} {annotations:?} {has_olm}");
@@ -339,12 +324,7 @@ fn unknown_olm_version_is_explained_where_a_template_needs_it() {
     ] {
         let annotations = [(CATALOG_IMAGE_TEMPLATE.to_owned(), text.to_owned())];
         let annotations = BTreeMap::from(annotations);
-        let input = Input {
-            annotations: Some(&annotations),
-            has_olm: true,
-            unknown_olm,
-            ..input("r/c:any")
-        };
+        let input = with!(input("r/c:any") => annotations: Some(&annotations), has_olm: true, unknown_olm: unknown_olm);
         let found = resolve(input, &values(None), &BTreeSet::new()).unwrap();
         let condition = format!("{TEMPLATE_RESOLVED} false UnableToResolve {expected}");
         assert_eq!(lines(&found)[0], condition);
@@ -367,20 +347,15 @@ fn the_last_image_is_that_of_the_same_spec() {
         // Whoever wrote that.
         (reason::KEPT, template, Some(2), None),
     ] {
-        let mut before = condition(reason, image);
-        before.observed_generation = generation;
+        let before = with!(condition(reason, image) => observed_generation: generation);
         // What was noted of this very template counts where nothing else is known.
         for noted in [None, Some("r/c:v18")] {
-            let input = Input {
-                conditions: std::slice::from_ref(&before),
-                noted,
-                ..input(template)
-            };
+            let input =
+                with!(input(template) => conditions: std::slice::from_ref(&before), noted: noted);
             let found = resolve(input, &values(None), &BTreeSet::new()).unwrap();
             let expected = expected.or(noted);
             let said = lines(&found).pop();
-            let last = found.image.unwrap_err().last;
-            assert_eq!(last.as_deref(), expected, "{reason} {generation:?}");
+            assert_rows!(found.image.unwrap_err().last.as_deref() => expected, "{reason} {generation:?}");
             let kept = match expected {
                 Some(image) => format!("resolved_image false LastResolved {image}"),
                 None => format!("resolved_image false UnableToResolve {template}"),

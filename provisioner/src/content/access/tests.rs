@@ -27,9 +27,7 @@ fn a_token_is_one_bearer_token_and_nothing_else() {
         &[long.as_bytes()],
     ];
     for values in bad {
-        let headers = headers(values);
-        let found = token(&headers);
-        assert!(matches!(found, Err(Denied::Unknown(_))), "{values:?}");
+        assert_rows!(matches!(token(&headers(values)), Err(Denied::Unknown(_))) => true, "{values:?}");
     }
 }
 
@@ -50,11 +48,9 @@ fn a_forbidden_operation_names_the_permission_to_grant() {
          clusterrolebinding <name> --clusterrole=bundle-uploader --user=jane\""
     );
     let message = forbidden("jane", Operation::ReadUpload, "x");
-    assert!(
-        message
-            .starts_with("jane is not allowed to get bundles.core.rukpak.io/content of Bundle x;"),
-        "{message}"
-    );
+    assert_rows! {
+        message.starts_with("jane is not allowed to get bundles.core.rukpak.io/content of Bundle x;") => true, "{message}";
+    }
 }
 
 #[test]
@@ -77,22 +73,16 @@ fn each_permission_is_asked_for_one_bundle() {
             assert_eq!(content.namespace, None);
             (content.name, content.verb)
         });
-        let asked = [url, content].into_iter().flatten().collect::<Vec<_>>();
-        assert_eq!(
-            asked,
-            [(Some(path.to_owned()), Some(verb.to_owned()))],
-            "{operation:?} {permission:?}"
-        );
+        assert_rows! {
+            [url, content].into_iter().flatten().collect::<Vec<_>>()
+                => [(Some(path.to_owned()), Some(verb.to_owned()))], "{operation:?} {permission:?}";
+        }
     }
 }
 
 #[test]
 fn a_denial_counts_more_than_an_allowance() {
-    let status = |allowed, denied| SubjectAccessReviewStatus {
-        allowed,
-        denied,
-        ..SubjectAccessReviewStatus::default()
-    };
+    let status = |allowed, denied| with!(SubjectAccessReviewStatus::default() => allowed: allowed, denied: denied);
     for (status, may) in [
         (None, false),
         (Some(status(false, None)), false),
@@ -113,10 +103,9 @@ fn answers_are_forgotten_by_age_and_by_number() {
     answers.put(2, false, start);
     assert_eq!((get(1, 0), get(2, 9)), (Some(true), Some(false)));
     answers.put(3, true, start);
-    assert_eq!(
-        (get(1, 0), get(2, 0), get(3, 0)),
-        (None, Some(false), Some(true))
-    );
-    assert_eq!((get(2, 10), get(3, 10)), (None, None));
-    assert_eq!((get(2, 0), get(3, 0)), (None, None));
+    assert_rows! {
+        (get(1, 0), get(2, 0), get(3, 0)) => (None, Some(false), Some(true));
+        (get(2, 10), get(3, 10)) => (None, None);
+        (get(2, 0), get(3, 0)) => (None, None);
+    }
 }

@@ -14,12 +14,7 @@ fn bundle(name: &str, phase: Phase) -> Bundle {
         provisioner_class_name: "core-rukpak-io-plain".to_owned(),
         source: BundleSource::default(),
     };
-    let mut bundle = Bundle::new(name, spec);
-    bundle.status = Some(BundleStatus {
-        phase: Some(phase),
-        ..BundleStatus::default()
-    });
-    bundle
+    with!(Bundle::new(name, spec) => status: Some(with!(BundleStatus::default() => phase: Some(phase))))
 }
 
 /// What was decided, as a word and a name or number.
@@ -70,8 +65,7 @@ fn goal_follows_the_pin_the_failure_and_the_template() {
         ("pinned to nothing", Some(7), None, "hash-2", Some(&ready), during) => "unrecorded 7";
     ] {
         let spec: BundleInstanceSpec = serde_json::from_value(json!({
-            "provisionerClassName": "core-rukpak-io-plain",
-            "template": {"spec": {"source": {"type": "upload"}}},
+            "provisionerClassName": "core-rukpak-io-plain", "template": {"spec": {"source": {"type": "upload"}}},
             "rollbackTo": pin,
         }))
         .unwrap();
@@ -88,14 +82,9 @@ fn goal_follows_the_pin_the_failure_and_the_template() {
                 .collect(),
             ..BundleInstanceStatus::default()
         };
-        let choices = Choices {
-            spec: &spec,
-            status: &status,
-            hash,
-            wanted,
-            installed: Some(&old),
-        };
-        assert_eq!(decided(&choices.goal()), expected, "{name}");
+        assert_rows! {
+            decided(&Choices { spec: &spec, status: &status, hash, wanted, installed: Some(&old) }.goal()) => expected, "{name}";
+        }
     }
 }
 
@@ -103,8 +92,7 @@ fn goal_follows_the_pin_the_failure_and_the_template() {
 fn half_applied_revision_is_rolled_out_again() {
     use RevisionState::{Active, Archived, RollingOut};
     let spec: BundleInstanceSpec = serde_json::from_value(json!({
-        "provisionerClassName": "core-rukpak-io-plain",
-        "template": {"spec": {"source": {"type": "upload"}}},
+        "provisionerClassName": "core-rukpak-io-plain", "template": {"spec": {"source": {"type": "upload"}}},
     }))
     .unwrap();
     for (states, applied, expected) in [
@@ -115,10 +103,7 @@ fn half_applied_revision_is_rolled_out_again() {
         (&[Active], None, Some(1)),
         (&[Archived, Active], None, Some(2)),
     ] {
-        let status = BundleInstanceStatus {
-            applied_digest: applied.map(str::to_owned),
-            ..status(states)
-        };
+        let status = with!(status(states) => applied_digest: applied.map(str::to_owned));
         let choices = Choices {
             spec: &spec,
             status: &status,

@@ -40,8 +40,7 @@ fn listed_objects_read_back() {
         let inventory = sample(objects);
         let status = list(&inventory, MOST_LISTED);
         assert!(status.is_whole());
-        let read: Inventory = parse(&status.kinds).collect();
-        assert_eq!(read, inventory, "{objects}");
+        assert_rows!(parse(&status.kinds).collect::<Inventory>() => inventory, "{objects}");
     }
 }
 
@@ -62,13 +61,11 @@ fn status_lists_what_no_record_tells_first() {
     assert_eq!(read.len(), MOST_LISTED);
     assert_eq!(read.last_key_value(), inventory.last_key_value());
     let next = identity("", "ConfigMap", "etcd", "n0499");
-    assert!(inventory.contains_key(&next) && !read.contains_key(&next));
-    // An older provisioner listed the others in a ConfigMap.
-    let older = Listed {
-        more: Some(1),
-        ..status
-    };
-    assert!(older.is_whole());
+    assert_rows! {
+        inventory.contains_key(&next) && !read.contains_key(&next) => true;
+        // An older provisioner listed the others in a ConfigMap.
+        Listed { more: Some(1), ..status }.is_whole() => true;
+    }
 }
 
 #[test]
@@ -79,10 +76,7 @@ fn an_inventory_is_easy_to_read() {
         fields,
         recreating: false,
     };
-    let recreated = Entry {
-        recreating: true,
-        ..entry("v1", fields)
-    };
+    let recreated = with!(entry("v1", fields) => recreating: true);
     let inventory = Inventory::from([
         (
             identity("apps", "Deployment", "etcd", "operator"),
@@ -105,13 +99,7 @@ fn an_inventory_is_easy_to_read() {
 #[test]
 fn unknown_objects_are_counted_as_before() {
     let inventory = sample(7);
-    let before = |count| BundleInstanceStatus {
-        inventory: Some(Listed {
-            count,
-            ..Listed::default()
-        }),
-        ..BundleInstanceStatus::default()
-    };
+    let before = |count| with!(BundleInstanceStatus::default() => inventory: Some(Listed { count, ..Listed::default() }));
     for (unread, count, expected) in [(None, 9, 7), (Some(1), 9, 9), (Some(1), 5, 7)] {
         let listed = of(&inventory, 0, unread, &before(count));
         assert_eq!(listed.count, expected, "{unread:?} {count}");
@@ -125,14 +113,8 @@ fn unknown_objects_are_counted_as_before() {
 #[test]
 fn config_maps_are_read_until_former_objects_are_pruned() {
     use RevisionState::{Active, Archived, RollingOut};
-    let listed = |more| Listed {
-        more,
-        ..Listed::default()
-    };
-    let before = BundleInstanceStatus {
-        inventory: Some(listed(Some(2))),
-        ..BundleInstanceStatus::default()
-    };
+    let listed = |more| with!(Listed::default() => more: more);
+    let before = with!(BundleInstanceStatus::default() => inventory: Some(listed(Some(2))));
     let leaving = vec!["ConfigMap a/b".to_owned()];
     for (states, removing, expected) in [
         (&[][..], &[][..], Some(2)),
@@ -141,13 +123,9 @@ fn config_maps_are_read_until_former_objects_are_pruned() {
         (&[Archived, Active], &leaving, Some(2)),
         (&[Archived, Active], &[], None),
     ] {
-        let mut status = BundleInstanceStatus {
-            inventory: Some(listed(None)),
-            removing: removing.to_vec(),
-            ..status(states)
-        };
+        let mut status =
+            with!(status(states) => inventory: Some(listed(None)), removing: removing.to_vec());
         retain_config_maps(&mut status, &before);
-        let more = status.inventory.unwrap().more;
-        assert_eq!(more, expected, "{states:?} {removing:?}");
+        assert_rows!(status.inventory.unwrap().more => expected, "{states:?} {removing:?}");
     }
 }

@@ -110,14 +110,12 @@ mod tests {
             100 => "more uses exist";
         ] {
             let found = uses(&budgets[..count], running);
-            assert_eq!(found.len(), count.min(RemovedApi::MAX));
-            assert!(found.iter().all(|found| found.removed_in == "1.25"));
-            assert!(
-                found
-                    .iter()
-                    .all(|found| found.message.chars().count() <= RemovedApi::MAX_MESSAGE)
-            );
-            assert!(found[found.len() - 1].message.starts_with(last), "{count}");
+            assert_rows! {
+                found.len() => count.min(RemovedApi::MAX);
+                found.iter().all(|found| found.removed_in == "1.25") => true;
+                found.iter().all(|found| found.message.chars().count() <= RemovedApi::MAX_MESSAGE) => true;
+                found[found.len() - 1].message.starts_with(last) => true, "{count}";
+            }
         }
         assert_eq!(uses(&budgets, KubeVersion::new(1, 25)), []);
     }

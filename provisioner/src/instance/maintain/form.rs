@@ -152,10 +152,7 @@ mod tests {
             objects: rows
                 .iter()
                 .map(|(name, data)| {
-                    let seen = Seen {
-                        hash: hash(name, data),
-                        ..Seen::default()
-                    };
+                    let seen = with!(Seen::default() => hash: hash(name, data));
                     (step(name, data, Configuration).0, seen)
                 })
                 .collect(),

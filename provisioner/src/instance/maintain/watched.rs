@@ -215,20 +215,14 @@ mod tests {
         };
         let names = ["stays", "going", "denied"];
         let inventory: Inventory = names.map(|name| (identity(name), Entry::default())).into();
-        let failed = || Seen {
-            health: health::Health::Failed("crashes".to_owned()),
-            ..Seen::default()
-        };
-        let mut view = View {
-            synced: true,
-            ..View::default()
-        };
+        let failed =
+            || with!(Seen::default() => health: health::Health::Failed("crashes".to_owned()));
+        let mut view = with!(View::default() => synced: true);
         view.objects
             .extend(names.map(|name| (identity(name), failed())));
         let leaving = ["going".to_owned(), "denied: may not be deleted".to_owned()];
         let removing = leaving.map(|line| format!("Deployment tide/{line}"));
-        let unhealthy = unhealthy_of(Some(&inventory), &view, &removing);
-        assert_eq!(unhealthy.all(), [identity("stays")].into());
+        assert_rows!(unhealthy_of(Some(&inventory), &view, &removing).all() => [identity("stays")].into());
         let Health::Failed(failed) = health_of(Some(&inventory), &view, &removing) else {
             panic!("an object failed");
         };

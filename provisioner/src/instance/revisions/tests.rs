@@ -26,8 +26,7 @@ pub(in crate::instance) fn revision(number: i64) -> RevisionStatus {
 
 fn spec(more: &Value) -> BundleInstanceSpec {
     let mut spec = json!({
-        "provisionerClassName": "core-rukpak-io-plain",
-        "template": {"spec": {"source": {"type": "upload"}}},
+        "provisionerClassName": "core-rukpak-io-plain", "template": {"spec": {"source": {"type": "upload"}}},
     });
     spec.as_object_mut()
         .unwrap()
@@ -40,15 +39,8 @@ pub(in crate::instance) fn status(states: &[RevisionState]) -> BundleInstanceSta
     let revisions = states
         .iter()
         .zip(1..)
-        .map(|(state, number)| RevisionStatus {
-            state: *state,
-            ..revision(number)
-        });
-    BundleInstanceStatus {
-        applied_digest: Some("sha256:aa".to_owned()),
-        revisions: revisions.collect(),
-        ..BundleInstanceStatus::default()
-    }
+        .map(|(state, number)| with!(revision(number) => state: *state));
+    with!(BundleInstanceStatus::default() => applied_digest: Some("sha256:aa".to_owned()), revisions: revisions.collect())
 }
 
 #[test]
@@ -58,38 +50,26 @@ fn rollout_ends_when_objects_are_healthy_or_late() {
     let unset = json!({});
     let no_limit = json!({"progressDeadlineSeconds": 0});
     let short = json!({"progressDeadlineSeconds": 30});
-    for (states, applied, spec_of, health, seconds, expected) in [
-        (
-            &[Active, RollingOut][..],
-            true,
-            &unset,
-            Health::Healthy,
-            1,
-            true,
-        ),
-        (&[RollingOut], true, &unset, Health::Healthy, 1, true),
-        (&[RollingOut], false, &unset, Health::Healthy, 1, false),
-        (&[Active], true, &unset, Health::Healthy, 1, false),
-        (&[RollingOut], true, &unset, Health::NotLooked, 9999, false),
-        (&[RollingOut], true, &unset, unwell(), 599, false),
-        (&[RollingOut], true, &unset, unwell(), 600, true),
-        (&[RollingOut], true, &short, unwell(), 30, true),
-        (&[RollingOut], true, &no_limit, unwell(), 999_999, false),
+    for (states, applied, spec_of, health, seconds, expected) in ::tests::rows![
+        &[Active, RollingOut][..], true, &unset, Health::Healthy, 1 => true;
+        &[RollingOut], true, &unset, Health::Healthy, 1 => true;
+        &[RollingOut], false, &unset, Health::Healthy, 1 => false;
+        &[Active], true, &unset, Health::Healthy, 1 => false;
+        &[RollingOut], true, &unset, Health::NotLooked, 9999 => false;
+        &[RollingOut], true, &unset, unwell(), 599 => false;
+        &[RollingOut], true, &unset, unwell(), 600 => true;
+        &[RollingOut], true, &short, unwell(), 30 => true;
+        &[RollingOut], true, &no_limit, unwell(), 999_999 => false;
         // The clock was set back.
-        (&[RollingOut], true, &unset, unwell(), -100, false),
+        &[RollingOut], true, &unset, unwell(), -100 => false;
     ] {
         let mut status = status(states);
         status.applied_digest = status.applied_digest.filter(|_| applied);
-        let outcome = Outcome {
-            health: health.clone(),
-            ..Outcome::of_bundle(Valid::Unchanged)
-        };
-        let now = Timestamp::from_second(seconds).unwrap();
-        let found = is_rolled_out(&spec(spec_of), &status, &outcome, now);
-        assert_eq!(
-            found, expected,
-            "{states:?} {applied} {spec_of} {health:?} {seconds}"
-        );
+        let outcome = with!(Outcome::of_bundle(Valid::Unchanged) => health: health.clone());
+        assert_rows! {
+            is_rolled_out(&spec(spec_of), &status, &outcome, Timestamp::from_second(seconds).unwrap())
+                => expected, "{states:?} {applied} {spec_of} {health:?} {seconds}";
+        }
     }
 }
 
@@ -97,20 +77,18 @@ fn rollout_ends_when_objects_are_healthy_or_late() {
 fn promotion_archives_all_older_revisions() {
     use RevisionState::{Active, Archived, RollingOut};
     let mut status = status(&[Archived, Active, RollingOut, RollingOut]);
-    assert_eq!(status.active().map(|active| active.number), Some(2));
-    assert_eq!(
-        status.live().map(|live| live.number).collect::<Vec<_>>(),
-        [4, 3, 2]
-    );
+    assert_rows! {
+        status.active().map(|active| active.number) => Some(2);
+        status.live().map(|live| live.number).collect::<Vec<_>>() => [4, 3, 2];
+    }
     for revision in &mut status.revisions {
         revision.removed_apis = Some(Vec::new());
     }
     promote(&mut status);
-    let listed = status
-        .revisions
-        .iter()
-        .map(|revision| revision.removed_apis.is_some());
-    assert_eq!(listed.collect::<Vec<_>>(), [false, false, false, true]);
+    assert_rows! {
+        status.revisions.iter().map(|revision| revision.removed_apis.is_some()).collect::<Vec<_>>()
+            => [false, false, false, true];
+    }
     let states: Vec<RevisionState> = status.revisions.iter().map(|it| it.state).collect();
     assert_eq!(states, [Archived, Archived, Archived, Active]);
 }
@@ -120,8 +98,7 @@ fn newer_revision_supersedes_a_rollout() {
     use RevisionState::{Active, Archived, RollingOut};
     let mut revisions = status(&[Active, RollingOut]).revisions;
     add(&mut revisions, revision(3));
-    let states: Vec<RevisionState> = revisions.iter().map(|it| it.state).collect();
-    assert_eq!(states, [Active, Archived, RollingOut]);
+    assert_rows!(revisions.iter().map(|it| it.state).collect::<Vec<RevisionState>>() => [Active, Archived, RollingOut]);
 }
 
 #[test]
@@ -132,26 +109,14 @@ fn history_keeps_the_newest_archived_revisions() {
         let surplus = surplus(&spec(more), status);
         surplus.iter().map(|revision| revision.number).collect()
     };
-    for (limit, states, expected) in [
-        (json!({}), &five[..], &[1][..]),
-        (json!({"revisionHistoryLimit": 1}), &five, &[1, 2, 3]),
-        (json!({"revisionHistoryLimit": 4}), &five, &[]),
-        (
-            json!({"revisionHistoryLimit": 1, "rollbackTo": 2}),
-            &five,
-            &[1, 3, 4],
-        ),
-        (
-            json!({"revisionHistoryLimit": 1}),
-            &[Active, RollingOut],
-            &[],
-        ),
+    for (limit, states, expected) in ::tests::rows![
+        json!({}), &five[..] => &[1][..];
+        json!({"revisionHistoryLimit": 1}), &five => &[1, 2, 3];
+        json!({"revisionHistoryLimit": 4}), &five => &[];
+        json!({"revisionHistoryLimit": 1, "rollbackTo": 2}), &five => &[1, 3, 4];
+        json!({"revisionHistoryLimit": 1}), &[Active, RollingOut] => &[];
         // Objects of revision 3 may exist.
-        (
-            json!({"revisionHistoryLimit": 1}),
-            &[Archived, Active, Archived, RollingOut],
-            &[],
-        ),
+        json!({"revisionHistoryLimit": 1}), &[Archived, Active, Archived, RollingOut] => &[];
     ] {
         assert_eq!(numbers(&limit, &status(states)), expected, "{limit}");
     }
@@ -176,10 +141,7 @@ fn inventory_is_built_from_all_revisions_whose_objects_may_exist() {
         (&[Archived, Active, Archived, RollingOut], &[], &[4, 3, 2]),
         (&[Archived, RollingOut], &[], &[2, 1]),
     ] {
-        let status = BundleInstanceStatus {
-            removing: removing.to_vec(),
-            ..status(states)
-        };
+        let status = with!(status(states) => removing: removing.to_vec());
         let numbers: Vec<_> = status.indexed().map(|revision| revision.number).collect();
         assert_eq!(numbers, expected, "{states:?} {removing:?}");
     }

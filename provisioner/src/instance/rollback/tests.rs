@@ -1,5 +1,3 @@
-use serde_json::json;
-
 use manifests::api::{
     bundle::{Bundle, BundleSource, BundleSpec},
     instance::RevisionState,
@@ -11,17 +9,9 @@ use super::{
 };
 
 fn instance(rollback: &str, deadline: Option<i64>) -> BundleInstance {
-    let mut instance: BundleInstance = serde_json::from_value(json!({
-        "apiVersion": "core.rukpak.io/v1alpha1",
-        "kind": "BundleInstance",
-        "metadata": {"name": "a"},
-        "spec": {
-            "provisionerClassName": "core-rukpak-io-plain",
-            "rollback": rollback,
-            "template": {"spec": {"source": {"type": "upload"}}},
-        },
-    }))
-    .unwrap();
+    let mut instance: BundleInstance = object!({
+        "metadata": {"name": "a"}, "spec": {"rollback": rollback, "template": {"spec": {"source": {"type": "upload"}}}},
+    });
     instance.spec.progress_deadline_seconds = deadline;
     instance
 }
@@ -68,10 +58,7 @@ fn rollout_is_given_up_for_its_own_failures_only() {
         ("API server away", "OnFailure", during, refused(true, Retry::Soon), slow(), &[]) => None;
         ("a repair failed", "OnFailure", &[Active], refused(true, Retry::Slowly), slow(), &[]) => None;
     ] {
-        let unhealthy = |failed| Unhealthy {
-            failed,
-            ..Unhealthy::default()
-        };
+        let unhealthy = |failed| with!(Unhealthy::default() => failed: failed);
         let evidence = Evidence {
             install: &install,
             health: &health,
@@ -80,8 +67,7 @@ fn rollout_is_given_up_for_its_own_failures_only() {
         };
         let status = status(states);
         let now = Timestamp::from_second(9999).unwrap();
-        let found = reason(&instance(policy, None), &status, &evidence, now);
-        assert_eq!(found.as_deref(), expected, "{name}");
+        assert_rows!(reason(&instance(policy, None), &status, &evidence, now).as_deref() => expected, "{name}");
     }
 }
 
@@ -109,10 +95,7 @@ fn slow_rollout_is_given_up_only_with_an_explicit_deadline() {
         ("API server away for long", Some(60), 60, failure(true, Retry::Soon), slow(), none, none) => Some(FAILED_ATTEMPT);
         ("nothing applied", Some(60), 60, failure(false, Retry::Soon), slow(), none, none) => None;
     ] {
-        let found = Unhealthy {
-            slow: objects(&["a"]),
-            ..Unhealthy::default()
-        };
+        let found = with!(Unhealthy::default() => slow: objects(&["a"]));
         let excused = Unhealthy {
             failed: objects(failed),
             slow: objects(slow),
@@ -155,8 +138,7 @@ fn template_of_the_active_revision_is_never_given_up() {
             source,
             rollback: None,
         };
-        let found = is_possible(&choices, &target, &status);
-        assert_eq!(found, expected, "{hash} {source:?}");
+        assert_rows!(is_possible(&choices, &target, &status) => expected, "{hash} {source:?}");
     }
 }
 

@@ -43,11 +43,7 @@ fn outcome(valid: Valid, install: Install, health: Health) -> Outcome {
 
 /// The declaration of a generation.
 fn declared(generation: i64) -> Declaration {
-    Declaration {
-        generation: Some(generation),
-        deadline: Some(Duration::from_secs(600)),
-        ..Declaration::default()
-    }
+    with!(Declaration::default() => generation: Some(generation), deadline: Some(Duration::from_secs(600)))
 }
 
 fn unpacked(bundle: &str) -> Valid {
@@ -148,11 +144,7 @@ fn a_bundle_that_fails_leaves_the_installed_one_as_it_is() {
             "Healthy True Healthy BundleInstance is healthy",
         ]
     );
-    assert!(
-        lines[3].starts_with("Progressing False UnpackFailed"),
-        "{}",
-        lines[3]
-    );
+    assert_rows!(lines[3].starts_with("Progressing False UnpackFailed") => true, "{}", lines[3]);
 }
 
 // parity: rukpak-4
@@ -186,19 +178,11 @@ fn a_failed_installation_is_not_installed() {
         &outcome(unpacked("new"), failure("new", true), Health::NotLooked),
     );
     let lines = lines(&status);
-    assert_eq!(
-        lines[1],
-        "Installed False InstallFailed Deployment etcd/operator is invalid"
-    );
-    assert_eq!(
-        lines[2],
-        "Healthy False InstallationStatusFalse Installed condition is false"
-    );
-    assert!(
-        lines[3].starts_with("Progressing False Blocked"),
-        "{}",
-        lines[3]
-    );
+    assert_rows! {
+        lines[1] => "Installed False InstallFailed Deployment etcd/operator is invalid";
+        lines[2] => "Healthy False InstallationStatusFalse Installed condition is false";
+        lines[3].starts_with("Progressing False Blocked") => true, "{}", lines[3];
+    }
 }
 
 #[test]
@@ -232,16 +216,11 @@ fn a_class_of_nobody_is_answered() {
         &Outcome::of_bundle(Valid::Unserved("example.com/helm".to_owned())),
     );
     let lines = lines(&status);
-    assert!(
-        lines[0].starts_with("HasValidBundle False UnknownProvisionerClass nobody here serves the class \"example.com/helm\""),
-        "{}",
-        lines[0]
-    );
-    assert!(
-        lines[3].starts_with("Progressing False UnknownProvisionerClass"),
-        "{}",
-        lines[3]
-    );
+    assert_rows! {
+        lines[0].starts_with("HasValidBundle False UnknownProvisionerClass nobody here serves the class \"example.com/helm\"")
+            => true, "{}", lines[0];
+        lines[3].starts_with("Progressing False UnknownProvisionerClass") => true, "{}", lines[3];
+    }
 }
 
 #[test]
@@ -279,11 +258,7 @@ fn progress_until_the_objects_are_observed() {
             (Install::Unchanged, unchanged),
             (Install::Done(Box::new(done("old"))), applied),
         ] {
-            let status = after(
-                before,
-                &outcome(unpacked("old"), install, Health::NotLooked),
-            );
-            assert_eq!(lines(&status)[3], expected);
+            assert_rows!(lines(&after(before, &outcome(unpacked("old"), install, Health::NotLooked)))[3] => expected);
         }
     }
 }
@@ -305,23 +280,12 @@ fn times_move_with_the_status_alone() {
         .map(|c| c.last_transition_time.0)
         .collect();
     // HasValidBundle and Installed, Healthy and Progressing, Ready and Reconciling.
-    assert_eq!(times, [NOW, NOW, later, later, later, later]);
-    assert!(
-        status
-            .conditions
-            .iter()
-            .all(|c| c.observed_generation == Some(2))
-    );
-    // The same again changes nothing, so that nothing is written.
-    assert_eq!(
-        of(
-            &status,
-            &declared(2),
-            &unwell,
-            later.checked_add(Duration::from_secs(1)).unwrap()
-        ),
-        status
-    );
+    assert_rows! {
+        times => [NOW, NOW, later, later, later, later];
+        status.conditions.iter().all(|c| c.observed_generation == Some(2)) => true;
+        // The same again changes nothing, so that nothing is written.
+        of(&status, &declared(2), &unwell, later.checked_add(Duration::from_secs(1)).unwrap()) => status;
+    }
 }
 
 #[test]
@@ -338,18 +302,14 @@ fn messages_are_bounded() {
         &outcome(unpacked("new"), install, Health::Healthy),
     );
     // Apiservers count characters.
-    let lengths = status.conditions.iter().map(|c| c.message.chars().count());
-    assert_eq!(lengths.max(), Some(LONGEST + 1));
+    assert_rows!(status.conditions.iter().map(|c| c.message.chars().count()).max() => Some(LONGEST + 1));
 }
 
 #[test]
 fn what_is_repaired_while_an_upgrade_fails_changes_the_inventory_alone() {
     let outcome = Outcome {
         kept: Some(Kept {
-            inventory: Inventory {
-                count: 7,
-                ..Inventory::default()
-            },
+            inventory: with!(Inventory::default() => count: 7),
             waiting: vec!["Widget example.com/v1 a".to_owned()],
             removing: Vec::new(),
             released: Vec::new(),
@@ -364,9 +324,7 @@ fn what_is_repaired_while_an_upgrade_fails_changes_the_inventory_alone() {
     assert_eq!(status.waiting, ["Widget example.com/v1 a"]);
     assert_eq!(status.installed_bundle_name, before.installed_bundle_name);
     assert_eq!(status.applied_digest, before.applied_digest);
-    assert!(
-        lines(&status)[1].starts_with("Installed True UpgradeFailed bundle old stays installed")
-    );
+    assert_rows!(lines(&status)[1].starts_with("Installed True UpgradeFailed bundle old stays installed") => true);
 }
 
 #[test]
@@ -378,10 +336,9 @@ fn an_installation_records_uid_and_digest() {
         content_digest: format!("sha256:content of {bundle}"),
     };
     assert_eq!(before.installed, Some(record("old")));
-    let upgraded = Install::Done(Box::new(Done {
-        previous: Some("old".to_owned()),
-        ..done("new")
-    }));
+    let upgraded = Install::Done(Box::new(
+        with!(done("new") => previous: Some("old".to_owned())),
+    ));
     let status = after(
         &before,
         &outcome(unpacked("new"), upgraded, Health::NotLooked),
@@ -393,12 +350,8 @@ fn an_installation_records_uid_and_digest() {
     assert_eq!(status.installed, Some(record("new")));
     assert_eq!(status.previous, None);
     // A Bundle without a digest cannot be compared later.
-    let bare = Install::Done(Box::new(Done {
-        content: None,
-        ..done("bare")
-    }));
-    let status = after(&status, &outcome(unpacked("bare"), bare, Health::NotLooked));
-    assert_eq!(status.installed, None);
+    let bare = Install::Done(Box::new(with!(done("bare") => content: None)));
+    assert_rows!(after(&status, &outcome(unpacked("bare"), bare, Health::NotLooked)).installed => None);
 }
 
 #[test]
@@ -438,12 +391,10 @@ fn a_replaced_bundle_is_reported_until_another_is_installed() {
         ),
     ] {
         let status = after(&installed(), &with(valid, install));
-        assert_eq!(lines(&status)[1], expected);
-        assert!(
-            lines(&status)[3].starts_with(progress),
-            "{:?}",
-            lines(&status)
-        );
+        assert_rows! {
+            lines(&status)[1] => expected;
+            lines(&status)[3].starts_with(progress) => true, "{:?}", lines(&status);
+        }
     }
 }
 
@@ -462,26 +413,14 @@ fn a_replaced_bundle_that_was_deleted_is_missing() {
         ..outcome(pending.clone(), Install::Unchanged, Health::Healthy)
     };
     let before = after(&installed(), &replaced);
-    for (valid, install, expected) in [
-        (pending.clone(), Install::Unchanged, MISSING),
-        (unpacked("new"), Install::Waiting(Remedy::World), MISSING),
-        (
-            Valid::Unknown {
-                message: "failed".to_owned(),
-                remedy: Remedy::World,
-            },
-            Install::Unchanged,
-            MISSING,
-        ),
-        (Valid::Unchanged, Install::Paused, REPLACED),
-        (
-            Valid::Unserved("other".to_owned()),
-            Install::Unchanged,
-            REPLACED,
-        ),
+    for (valid, install, expected) in ::tests::rows![
+        pending.clone(), Install::Unchanged => MISSING;
+        unpacked("new"), Install::Waiting(Remedy::World) => MISSING;
+        Valid::Unknown { message: "failed".to_owned(), remedy: Remedy::World }, Install::Unchanged => MISSING;
+        Valid::Unchanged, Install::Paused => REPLACED;
+        Valid::Unserved("other".to_owned()), Install::Unchanged => REPLACED;
     ] {
-        let status = after(&before, &outcome(valid, install, Health::Healthy));
-        assert_eq!(lines(&status)[1], expected);
+        assert_rows!(lines(&after(&before, &outcome(valid, install, Health::Healthy)))[1] => expected);
     }
     // What was not replaced keeps its reason.
     let status = after(

@@ -1,15 +1,10 @@
-use serde_json::json;
-
 use super::*;
 
 fn instance() -> BundleInstance {
-    serde_json::from_value(json!({
-        "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleInstance",
+    object!({
         "metadata": {"name": "a", "uid": "instance"},
-        "spec": {"provisionerClassName": "core-rukpak-io-plain",
-            "template": {"spec": {"source": {"type": "image", "image": {"ref": "example.com/a:1"}}}}},
-    }))
-    .unwrap()
+        "spec": {"template": {"spec": {"source": {"type": "image", "image": {"ref": "example.com/a:1"}}}}},
+    })
 }
 
 /// A Bundle `a-1` with everything that a client can copy.
@@ -18,11 +13,9 @@ fn bundle(uid: &str, digest: Option<&str>, phase: Phase) -> Bundle {
     let hash = template::hash(&instance);
     let mut bundle = template::bundle(&instance, &hash, "a-1");
     bundle.metadata.uid = Some(uid.to_owned());
-    bundle.status = Some(manifests::api::bundle::BundleStatus {
-        phase: Some(phase),
-        content_digest: digest.map(str::to_owned),
-        ..Default::default()
-    });
+    bundle.status = Some(
+        with!(manifests::api::bundle::BundleStatus::default() => phase: Some(phase), content_digest: digest.map(str::to_owned)),
+    );
     bundle
 }
 
@@ -81,36 +74,26 @@ fn a_bundle_is_installed_if_uid_and_digest_agree() {
         (&again, "again", None, Pending, "missing"),
     ] {
         let found = bundle(uid, digest, phase);
-        let found = verdict(status, Some(&found));
-        assert_eq!(found, expected, "{uid} {digest:?} {phase:?}");
+        assert_rows!(verdict(status, Some(&found)) => expected, "{uid} {digest:?} {phase:?}");
     }
     assert_eq!(verdict(&own, None), "missing");
 }
 
 #[test]
 fn a_bundle_without_reference_is_not_installed() {
-    let mut released = bundle("ours", Some("good"), Phase::Unpacked);
-    released.metadata.owner_references = None;
-    let own = status(Some("ours"), &["ours"]);
-    assert_eq!(verdict(&own, Some(&released)), "missing");
+    let released =
+        with!(bundle("ours", Some("good"), Phase::Unpacked) => metadata.owner_references: None);
+    assert_rows!(verdict(&status(Some("ours"), &["ours"]), Some(&released)) => "missing");
 }
 
 #[test]
 fn an_older_installation_is_adopted_once_by_its_digest() {
     let old = status(None, &[]);
-    for (found, is_adopted, expected) in [
-        (
-            bundle("any", Some("good"), Phase::Unpacked),
-            true,
-            "missing",
-        ),
-        (bundle("any", Some("good"), Phase::Failing), true, "missing"),
-        (
-            bundle("any", Some("evil"), Phase::Unpacked),
-            false,
-            "replaced",
-        ),
-        (bundle("any", None, Phase::Pending), false, "missing"),
+    for (found, is_adopted, expected) in ::tests::rows![
+        bundle("any", Some("good"), Phase::Unpacked), true => "missing";
+        bundle("any", Some("good"), Phase::Failing), true => "missing";
+        bundle("any", Some("evil"), Phase::Unpacked), false => "replaced";
+        bundle("any", None, Phase::Pending), false => "missing";
     ] {
         let adopted = adopt(&old, &instance(), Some(&found), &[]);
         assert_eq!(adopted.is_some(), is_adopted, "{found:?}");
@@ -118,19 +101,15 @@ fn an_older_installation_is_adopted_once_by_its_digest() {
         let Some(adopted) = adopted else {
             continue;
         };
-        let expected = BundleInstanceStatus {
-            installed: Some(record("any", "good")),
-            bundles: vec![created("any")],
-            ..old.clone()
-        };
-        assert_eq!(adopted, expected);
-        // From then on another Bundle is not trusted.
-        let later = bundle("theirs", Some("good"), Phase::Unpacked);
-        assert_eq!(adopt(&adopted, &instance(), Some(&later), &[]), None);
+        assert_rows! {
+            adopted
+                => BundleInstanceStatus { installed: Some(record("any", "good")), bundles: vec![created("any")],..old.clone() };
+            // From then on another Bundle is not trusted.
+            adopt(&adopted, &instance(), Some(&bundle("theirs", Some("good"), Phase::Unpacked)), &[]) => None;
+        }
     }
 
-    let mut registry = old.clone();
-    registry.facts.cluster_service_version = Some("a.v1".to_owned());
+    let registry = with!(old.clone() => facts.cluster_service_version: Some("a.v1".to_owned()));
     for (status, class, expected) in [
         (&old, "core-rukpak-io-plain", true),
         (&old, "core-rukpak-io-registry", false),
@@ -138,19 +117,16 @@ fn an_older_installation_is_adopted_once_by_its_digest() {
         (&registry, "core-rukpak-io-registry", true),
         (&registry, "core.rukpak.io/converter", true),
     ] {
-        let mut found = bundle("any", Some("good"), Phase::Unpacked);
-        found.spec.provisioner_class_name = class.to_owned();
-        let adopted = adopt(status, &instance(), Some(&found), &[]);
-        assert_eq!(adopted.is_some(), expected, "{class}");
+        let found = with!(bundle("any", Some("good"), Phase::Unpacked) => spec.provisioner_class_name: class.to_owned());
+        assert_rows!(adopt(status, &instance(), Some(&found), &[]).is_some() => expected, "{class}");
     }
 
-    let mut released = bundle("any", Some("good"), Phase::Unpacked);
-    released.metadata.owner_references = None;
+    let released =
+        with!(bundle("any", Some("good"), Phase::Unpacked) => metadata.owner_references: None);
     assert_eq!(adopt(&old, &instance(), Some(&released), &[]), None);
     assert_eq!(adopt(&old, &instance(), None, &[]), None);
     let nothing = BundleInstanceStatus::default();
-    let found = bundle("any", Some("good"), Phase::Unpacked);
-    assert_eq!(adopt(&nothing, &instance(), Some(&found), &[]), None);
+    assert_rows!(adopt(&nothing, &instance(), Some(&bundle("any", Some("good"), Phase::Unpacked)), &[]) => None);
 }
 
 #[test]
@@ -166,8 +142,7 @@ fn adoption_keeps_records_within_their_bound() {
     assert_eq!(adopted.bundles.len(), MAX_CREATED);
     assert_eq!(adopted.bundles.last(), Some(&created("any")));
     // Its own record is there already.
-    let adopted = adopt(&status(None, &["any"]), &instance(), Some(&found), &[]).unwrap();
-    assert_eq!(adopted.bundles, [created("any")]);
+    assert_rows!(adopt(&status(None, &["any"]), &instance(), Some(&found), &[]).unwrap().bundles => [created("any")]);
 }
 
 // parity: rukpak-26
@@ -188,23 +163,18 @@ fn the_template_is_served_by_created_bundles_alone() {
 
     // The newer of two created Bundles counts.
     let newer = Arc::new(bundle("newer", None, Phase::Pending));
-    let all = [Arc::clone(&ours), newer];
-    let found_newer = found(&status(None, &["ours", "newer"]), &all);
-    assert_eq!(found_newer.as_deref(), Some("newer"));
+    assert_rows!(found(&status(None, &["ours", "newer"]), &[Arc::clone(&ours), newer]).as_deref() => Some("newer"));
 
     let mut other_template = status(None, &["ours"]);
     other_template.bundles[0].template_hash = "other".to_owned();
     assert_eq!(found(&other_template, &both), None);
     let mut other_spec = bundle("ours", None, Phase::Pending);
     other_spec.spec.provisioner_class_name = "core-rukpak-io-registry".to_owned();
-    let other_spec = [Arc::new(other_spec)];
-    assert_eq!(found(&status(None, &["ours"]), &other_spec), None);
+    assert_rows!(found(&status(None, &["ours"]), &[Arc::new(other_spec)]) => None);
 
     // Labels are not asked: clients change them.
-    let mut unlabeled = bundle("ours", None, Phase::Pending);
-    unlabeled.metadata.labels = None;
-    let unlabeled = [Arc::new(unlabeled)];
-    assert_eq!(found(&status(None, &["ours"]), &unlabeled), uid);
+    let unlabeled = with!(bundle("ours", None, Phase::Pending) => metadata.labels: None);
+    assert_rows!(found(&status(None, &["ours"]), &[Arc::new(unlabeled)]) => uid);
 
     // Installed once, it has the content that was installed.
     let altered = [Arc::new(bundle("ours", Some("evil"), Phase::Unpacked))];

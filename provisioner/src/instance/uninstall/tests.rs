@@ -48,25 +48,9 @@ fn custom_resources_go_first_and_definitions_as_the_policy_says() {
             .map(|s| s.iter().map(|k| (*k).to_owned()).collect())
             .collect()
     };
-    assert_eq!(
-        kinds(DefinitionPolicy::DeleteIfUnused),
-        own(vec![
-            vec!["Etcd"],
-            others.to_vec(),
-            vec!["CustomResourceDefinition"]
-        ])
-    );
-    assert_eq!(
-        kinds(DefinitionPolicy::Delete),
-        own(vec![
-            vec!["Etcd"],
-            vec!["CustomResourceDefinition"],
-            others.to_vec()
-        ])
-    );
-    assert!(
-        stages(&Inventory::new(), DefinitionPolicy::Delete)
-            .iter()
-            .all(Vec::is_empty)
-    );
+    assert_rows! {
+        kinds(DefinitionPolicy::DeleteIfUnused) => own(vec![vec!["Etcd"], others.to_vec(), vec!["CustomResourceDefinition"]]);
+        kinds(DefinitionPolicy::Delete) => own(vec![vec!["Etcd"], vec!["CustomResourceDefinition"], others.to_vec()]);
+        stages(&Inventory::new(), DefinitionPolicy::Delete).iter().all(Vec::is_empty) => true;
+    }
 }

@@ -42,13 +42,10 @@ fn operator(name: &str, installed: Option<(&str, &str, i64)>) -> PlatformOperato
         })
         .into_iter()
         .collect();
-    serde_json::from_value(json!({
-        "apiVersion": "platform.openshift.io/v1alpha1", "kind": "PlatformOperator",
-        "metadata": {"name": name, "creationTimestamp": START},
-        "spec": {"package": {"name": name}},
+    object!({
+        "metadata": {"name": name, "creationTimestamp": START}, "spec": {"package": {"name": name}},
         "status": {"conditions": conditions},
-    }))
-    .unwrap()
+    })
 }
 
 /// The same, that was installed once.
@@ -134,19 +131,13 @@ fn without_platform_operators_all_is_well() {
         assert_eq!(told(&status, type_), (expected, "AsExpected", message));
     }
     let versions = status.versions.iter();
-    let versions: Vec<_> = versions
-        .map(|operand| (&*operand.name, &*operand.version))
-        .collect();
-    assert_eq!(versions, [("operator", "4.12.0")]);
-    let groups = status.related_objects.iter().map(|object| &*object.group);
-    assert!(groups.eq(["", "platform.openshift.io"]));
-    let expected = [("namespaces", "platform-system"), ("platformoperators", "")];
-    assert_eq!(related(&status), expected);
+    assert_rows! {
+        versions.map(|operand| (&*operand.name, &*operand.version)).collect::<Vec<_>>() => [("operator", "4.12.0")];
+        status.related_objects.iter().map(|object| &*object.group).eq(["", "platform.openshift.io"]) => true;
+    }
+    assert_rows!(related(&status) => [("namespaces", "platform-system"), ("platformoperators", "")]);
     // Stable over time.
-    let later = Input {
-        now: at(500),
-        ..input
-    };
+    let later = with!(input => now: at(500));
     assert_eq!(written(Some(&status), &later), status);
     assert_eq!(cluster_operator(None, &later, "a", None).recheck, None);
 }
@@ -190,8 +181,7 @@ fn on_day_0_everything_has_to_be_installed() {
     let status = written(None, &input(&bad, &gate, 5));
     assert_eq!(told(&status, "Available").1, "PlatformOperatorError");
     let installing = "Installing 1 of 2 platform operators";
-    let expected = ("True", "PlatformOperatorsInstalling", installing);
-    assert_eq!(told(&status, "Progressing"), expected);
+    assert_rows!(told(&status, "Progressing") => ("True", "PlatformOperatorsInstalling", installing));
     // The bad one goes, and all is well.
     let status = written(Some(&status), &input(&bad[1..], &gate, 6));
     assert_eq!(brief(&status), "T F F");
@@ -204,16 +194,12 @@ fn day_0_lasts_until_the_cluster_is_installed() {
     let late = [operator("a", None)];
     for (is_installing, brief_) in [(true, "F T F"), (false, "T T F")] {
         let at = |before: Option<&_>, operators, minute| {
-            let input = Input {
-                is_installing,
-                ..input(operators, &gate, minute)
-            };
+            let input = with!(input(operators, &gate, minute) => is_installing: is_installing);
             written(before, &input)
         };
         let before = at(None, &[], 0);
         assert_eq!(brief(&before), "T F F");
-        let then = at(Some(&before), &late, 5);
-        assert_eq!(brief(&then), brief_, "{is_installing}");
+        assert_rows!(brief(&at(Some(&before), &late, 5)) => brief_, "{is_installing}");
     }
 }
 
@@ -237,12 +223,8 @@ fn nothing_moves_without_a_reason() {
     assert_eq!(since(&fourth, "Degraded"), at(1));
     // A clock with parts of seconds writes none.
     let now = at(5).checked_add(Duration::from_millis(1234)).unwrap();
-    let odd = Input {
-        now,
-        ..input(&operators, &gate, 0)
-    };
-    let whole = at(5).checked_add(Duration::from_secs(1)).unwrap();
-    assert_eq!(since(&written(None, &odd), "Available"), whole);
+    let odd = with!(input(&operators, &gate, 0) => now: now);
+    assert_rows!(since(&written(None, &odd), "Available") => at(5).checked_add(Duration::from_secs(1)).unwrap());
     // The order in which a cache lists them does not matter.
     let two = [operator("b", None), operator("a", None)];
     let turned = [operator("a", None), operator("b", None)];
@@ -265,19 +247,17 @@ fn what_others_have_edited_is_put_right() {
     edited.related_objects.clear();
     edited.extension = Some(json!("nonsense"));
     let status = written(Some(&edited), &input(&operators, &gate, 9));
-    assert_eq!(brief(&status), "T F F");
-    assert_eq!(status.conditions.len(), 4);
-    assert_eq!(told(&status, "Progressing").1, "AsExpected");
-    assert_eq!(
-        (status.versions, status.related_objects),
-        (right.versions.clone(), right.related_objects.clone())
-    );
+    assert_rows! {
+        brief(&status) => "T F F";
+        status.conditions.len() => 4;
+        told(&status, "Progressing").1 => "AsExpected";
+        (status.versions, status.related_objects) => (right.versions.clone(), right.related_objects.clone());
+    }
     // Conditions of others stay.
     let mut foreign = right.clone();
     foreign.conditions.push(right.conditions[0].clone());
     foreign.conditions[4].type_ = "EvaluationConditionsDetected".into();
-    let kept = written(Some(&foreign), &input(&operators, &gate, 9));
-    assert_eq!(kept, foreign);
+    assert_rows!(written(Some(&foreign), &input(&operators, &gate, 9)) => foreign);
 }
 
 // parity: openshift-22
@@ -289,8 +269,7 @@ fn the_release_is_what_the_payload_says() {
         (Some(""), "0.0.1-snapshot"),
         (None, "0.0.1-snapshot"),
     ] {
-        let status = cluster_operator(None, &input(&[], &gate, 0), "a", release).status;
-        assert_eq!(status.versions[0].version, version);
+        assert_rows!(cluster_operator(None, &input(&[], &gate, 0), "a", release).status.versions[0].version => version);
     }
 }
 
@@ -313,8 +292,7 @@ fn the_gate_is_told_and_its_list_kept() {
         .catalog_maxima
         .insert("etcd/etcd.v1@sha256:a".into(), "4.12".into());
     let status = written(None, &input);
-    let expected = ("False", gate.reason, &*gate.message);
-    assert_eq!(told(&status, "Upgradeable"), expected);
+    assert_rows!(told(&status, "Upgradeable") => ("False", gate.reason, &*gate.message));
     assert_eq!(
         status.extension.clone().unwrap(),
         json!({
@@ -326,22 +304,16 @@ fn the_gate_is_told_and_its_list_kept() {
     // A PlatformStatus says the same.
     let platform = platform_status(None, &input, Some("1.36")).status;
     assert_eq!(platform.cluster_minor.as_deref(), Some("1.36"));
-    let details = serde_json::to_value(&platform.details).unwrap();
-    assert_eq!(details, status.extension.unwrap());
+    assert_rows!(serde_json::to_value(&platform.details).unwrap() => status.extension.unwrap());
     let both = platform.conditions.iter().zip(&status.conditions);
     for (a, b) in both {
-        assert_eq!((&a.type_, &a.status), (&b.type_, &b.status));
-        assert_eq!(
-            (Some(&a.reason), Some(&a.message)),
-            (b.reason.as_ref(), b.message.as_ref())
-        );
-        assert_eq!(
-            Some(&a.last_transition_time),
-            b.last_transition_time.as_ref()
-        );
+        assert_rows! {
+            (&a.type_, &a.status) => (&b.type_, &b.status);
+            (Some(&a.reason), Some(&a.message)) => (b.reason.as_ref(), b.message.as_ref());
+            Some(&a.last_transition_time) => b.last_transition_time.as_ref();
+        }
     }
-    let again = platform_status(Some(&platform), &input, Some("1.36"));
-    assert_eq!(again.status, platform);
+    assert_rows!(platform_status(Some(&platform), &input, Some("1.36")).status => platform);
 }
 
 #[test]
@@ -350,8 +322,7 @@ fn as_many_maxima_are_written_as_there_is_room_for() {
     let mut input = input(&[], &gate, 0);
     let many = (0..3000).map(|n| (format!("etcd/etcd.v{n}@sha256:a"), "4.12".to_owned()));
     input.catalog_maxima.extend(many);
-    let written = platform_status(None, &input, None).status.details;
-    assert_eq!(written.catalog_maxima.len(), bounds::CONCERNS as usize);
+    assert_rows!(platform_status(None, &input, None).status.details.catalog_maxima.len() => bounds::CONCERNS as usize);
 }
 
 // parity: platform-26

@@ -109,11 +109,7 @@ mod tests {
 
     fn service(package: Option<&str>, version: Option<&str>) -> Service {
         Service {
-            operator: gate::Operator {
-                namespace: "ops".to_owned(),
-                name: "etcd.v1".to_owned(),
-                ..gate::Operator::default()
-            },
+            operator: with!(gate::Operator::default() => namespace: "ops".to_owned(), name: "etcd.v1".to_owned()),
             version: version.map(str::to_owned),
             package: package.map(str::to_owned),
         }
@@ -140,8 +136,7 @@ mod tests {
                 .collect();
             let entries = entries([service].iter(), subscribed.iter());
             let entry = entries.get("ops/etcd.v1");
-            let found = entry.map(Entry::key);
-            assert_eq!(found.as_deref(), expected, "{subscriptions:?}");
+            assert_rows!(entry.map(Entry::key).as_deref() => expected, "{subscriptions:?}");
             if let Some(entry) = entry {
                 assert_eq!(entry.version, "1.0.0");
             }
@@ -156,14 +151,10 @@ mod tests {
             (None, Some("1.0.0"), false),
             (Some("etcd"), None, false),
         ] {
-            let service = service(package, version);
-            let subscribed = [subscription("ops catalogs/mine etcd etcd.v1")];
-            let entries = entries([service].iter(), subscribed.iter());
-            assert_eq!(
-                entries.len(),
-                usize::from(is_listed),
-                "{package:?} {version:?}"
-            );
+            assert_rows! {
+                entries([service(package, version)].iter(), [subscription("ops catalogs/mine etcd etcd.v1")].iter()).len()
+                    => usize::from(is_listed), "{package:?} {version:?}";
+            }
         }
     }
 }

@@ -52,20 +52,16 @@ fn facts() -> Facts {
 /// A BundleInstance with an installed bundle, after it was read.
 fn instance(name: &str, newest: &str) -> BundleInstance {
     let digest = format!("sha256:{}", "a".repeat(64));
-    let instance = serde_json::from_value(json!({
-        "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleInstance", "metadata": {"name": name},
-        "spec": {
-            "provisionerClassName": "core-rukpak-io-plain",
-            "template": {"spec": {"source": {"type": "image", "image": {"ref": "a"}}}},
-        },
+    let instance = object!({
+        "metadata": {"name": name},
         "status": {
             "installedBundleName": "b", "installNamespace": "ns", "package": name, "version": "1.0.0",
             "clusterServiceVersion": format!("{name}.v1"), "maxOpenShiftVersion": newest,
             "resolvedSource": {"type": "image", "image": {"ref": format!("quay.io/{name}@{digest}")}},
             "inventory": {"count": 1, "kinds": []},
         },
-    }));
-    read::instance(instance.unwrap()).unwrap()
+    });
+    read::instance(instance).unwrap()
 }
 
 struct Said {
@@ -198,10 +194,7 @@ fn what_cannot_be_read_closes_the_gate_and_is_named() {
         panic!("there are ClusterOperators");
     };
     let mut conditions = core.conditions.iter();
-    let degraded = conditions
-        .find(|condition| condition.type_ == "Degraded")
-        .unwrap();
-    assert_eq!(degraded.status, "True");
+    assert_rows!(conditions.find(|condition| condition.type_ == "Degraded").unwrap().status => "True");
 }
 
 // parity: max-olm-12
@@ -210,10 +203,7 @@ fn a_release_payload_knows_its_release_without_being_told() {
     let mut facts = facts_with_etcd("4.13");
     facts.version.fails(&"nobody answers");
     let of = |release| {
-        let said = Said {
-            release,
-            ..Said::default()
-        };
+        let said = with!(Said::default() => release: release);
         gate(&facts, &said).0
     };
     for unknown in [None, Some("0.0.1-snapshot")] {
@@ -222,11 +212,9 @@ fn a_release_payload_knows_its_release_without_being_told() {
     assert_eq!(of(Some("4.12.9")), "AsExpected");
     assert_eq!(of(Some("4.13.0")), "IncompatibleOperatorsInstalled");
     facts.version.is_not_served();
-    let said = Said {
-        release: Some("4.13.0"),
-        ..Said::default()
-    };
-    assert_eq!(gate(&facts, &said).0, "AsExpected", "no OpenShift at all");
+    assert_rows! {
+        gate(&facts, &Said { release: Some("4.13.0"), ..Said::default() }).0 => "AsExpected", "no OpenShift at all";
+    }
 }
 
 // parity: platform-21
@@ -252,11 +240,7 @@ fn an_operator_asks_by_the_condition_of_its_name_in_its_namespace() {
 fn the_last_word_of_a_catalog_stays_while_it_is_away() {
     let facts = facts_with_etcd("4.12");
     let says = |catalogs, written: &Written| {
-        let said = Said {
-            catalogs,
-            written: written.clone(),
-            ..Said::default()
-        };
+        let said = with!(Said::default() => catalogs: catalogs, written: written.clone());
         let found = decided(&facts, &said).unwrap();
         (found.verdict.clone(), aggregated(found))
     };
@@ -269,22 +253,13 @@ fn the_last_word_of_a_catalog_stays_while_it_is_away() {
     assert_eq!(verdict.reason, "AsExpected");
 
     // Of what this process knows, however much of it was written.
-    let raised = Said {
-        catalogs: maxima::Said::Says(Some("\"4.13\"".into())),
-        ..Said::default()
-    };
+    let raised = with!(Said::default() => catalogs: maxima::Said::Says(Some("\"4.13\"".into())));
     let kept = decided(&facts, &raised).unwrap().maxima;
-    let away = Said {
-        catalogs: maxima::Said::Away(None),
-        kept: kept.map(Arc::new),
-        ..Said::default()
-    };
+    let away =
+        with!(Said::default() => catalogs: maxima::Said::Away(None), kept: kept.map(Arc::new));
     assert_eq!(gate(&facts, &away).0, "AsExpected");
     // Of what was written by this process, whatever somebody has made of it.
-    let written = Written {
-        aggregated: Some(status.clone()),
-        ..Written::default()
-    };
+    let written = with!(Written::default() => aggregated: Some(status.clone()));
     for (catalogs, reason) in [
         (maxima::Said::Away(None), "AsExpected"),
         (maxima::Said::Absent, "IncompatibleOperatorsInstalled"),
@@ -294,12 +269,10 @@ fn the_last_word_of_a_catalog_stays_while_it_is_away() {
     // Also while it is not known whether it still stands there.
     let mut failing = facts_with(ClusterOperator::new(AGGREGATED, ClusterOperatorSpec {}));
     failing.aggregated.fails(&"connection refused");
-    let said = Said {
-        catalogs: maxima::Said::Away(None),
-        written: written.clone(),
-        ..Said::default()
-    };
-    assert_eq!(gate(&failing, &said).0, "AsExpected");
+    assert_rows! {
+        gate(&failing, &Said { catalogs: maxima::Said::Away(None), written: written.clone(), ..Said::default() }).0
+            => "AsExpected";
+    }
     // Of what another one has written.
     let there = |extension: Option<Value>| {
         let mut operator = ClusterOperator::new(AGGREGATED, ClusterOperatorSpec {});
@@ -308,14 +281,10 @@ fn the_last_word_of_a_catalog_stays_while_it_is_away() {
         operator
     };
     let others = facts_with(there(status.extension.clone()));
-    let away = Said {
-        catalogs: maxima::Said::Away(None),
-        ..Said::default()
-    };
+    let away = with!(Said::default() => catalogs: maxima::Said::Away(None));
     assert_eq!(gate(&others, &away).0, "AsExpected");
     for odd in [json!("text"), json!({"catalogMaxima": 7}), json!([])] {
-        let odd = facts_with(there(Some(odd)));
-        assert_eq!(gate(&odd, &away).0, "IncompatibleOperatorsInstalled");
+        assert_rows!(gate(&facts_with(there(Some(odd))), &away).0 => "IncompatibleOperatorsInstalled");
     }
 }
 
@@ -328,10 +297,7 @@ fn facts_with(operator: ClusterOperator) -> Facts {
 /// Who has not read what was written down must not tell that there is nothing.
 #[test]
 fn nothing_is_kept_before_what_was_written_can_be_read() {
-    let said = Said {
-        catalogs: maxima::Said::Says(Some("4.13".into())),
-        ..Said::default()
-    };
+    let said = with!(Said::default() => catalogs: maxima::Said::Says(Some("4.13".into())));
     let kept = |change: Change| {
         let mut facts = facts_with_etcd("4.12");
         change(&mut facts);
@@ -349,14 +315,7 @@ fn what_upgrades_break_is_a_warning_of_the_gate() {
     let word = "ClusterRole etcd names the resource of IPAddress";
     let uses = |removed: &[&str], written: &Written| {
         let messages = removed.iter().map(|&message| message.to_owned()).collect();
-        Said {
-            removed: Removed {
-                messages,
-                is_incomplete: false,
-            },
-            written: written.clone(),
-            ..Said::default()
-        }
+        with!(Said::default() => removed: Removed { messages, is_incomplete: false }, written: written.clone())
     };
     let nothing = Written::default();
     let found = decided(&facts, &uses(&[word], &nothing)).unwrap();
@@ -366,42 +325,24 @@ fn what_upgrades_break_is_a_warning_of_the_gate() {
     assert_eq!(found.verdict.message, line);
 
     // A live revision does not list its uses: the last published warnings count.
-    let mut operator = ClusterOperator::new(AGGREGATED, ClusterOperatorSpec {});
-    operator.status = Some(aggregated(found));
+    let operator = with!(ClusterOperator::new(AGGREGATED, ClusterOperatorSpec {}) => status: Some(aggregated(found)));
     facts.aggregated.put(AGGREGATED.into(), operator);
     let other = instance("other", "4.13");
     facts.instances.put("other".into(), other);
     let call = "ServiceAccount ns/etcd called cronjobs.v1beta1.batch";
     let both =
         |message: &str| format!("\n- ns/etcd: Warning: {message}\n- ns/other: Warning: {message}");
-    for (known, expected) in [
-        (vec![], line.clone()),
-        (
-            vec![word.to_owned()],
-            format!("Ready for upgrade{}", both(word)),
-        ),
-        (
-            vec![call.to_owned()],
-            format!("Ready for upgrade{}", both(call)),
-        ),
+    for (known, expected) in ::tests::rows![
+        vec![] => line.clone();
+        vec![word.to_owned()] => format!("Ready for upgrade{}", both(word));
+        vec![call.to_owned()] => format!("Ready for upgrade{}", both(call));
     ] {
-        let unknown = Said {
-            removed: Removed {
-                messages: known.clone(),
-                is_incomplete: true,
-            },
-            ..Said::default()
-        };
+        let unknown = with!(Said::default() => removed: Removed { messages: known.clone(), is_incomplete: true });
         let (reason, message) = gate(&facts, &unknown);
-        assert_eq!(
-            (reason, message),
-            ("RemovedAPIsInUse", expected),
-            "{known:?}"
-        );
+        assert_rows!((reason, message) => ("RemovedAPIsInUse", expected), "{known:?}");
     }
     let (reason, message) = gate(&facts, &uses(&[], &nothing));
-    let ready = "Ready for upgrade".to_owned();
-    assert_eq!((reason, message), ("AsExpected", ready));
+    assert_rows!((reason, message) => ("AsExpected", "Ready for upgrade".to_owned()));
 }
 
 #[test]
@@ -409,8 +350,7 @@ fn an_operator_condition_without_a_spec_asks_for_nothing() {
     let of = |object: Value| read::refusal(serde_json::from_value(object).unwrap());
     let metadata = json!({"name": "etcd.v1", "namespace": "ns"});
     assert_eq!(of(json!({"metadata": metadata})), None);
-    let empty = json!({"metadata": metadata, "status": null, "spec": {}});
-    assert_eq!(of(empty), None);
+    assert_rows!(of(json!({"metadata": metadata, "status": null, "spec": {}})) => None);
     let asks = json!([{
         "type": "Upgradeable", "status": "False", "reason": "Busy", "message": "x".repeat(9000),
         "lastTransitionTime": "2026-01-01T00:00:00Z",
@@ -419,8 +359,7 @@ fn an_operator_condition_without_a_spec_asks_for_nothing() {
     let (reason, message) = refused.unwrap();
     assert_eq!(reason, "Busy");
     assert!(message.chars().count() < 500);
-    let accepted = of(json!({"metadata": metadata, "status": {"conditions": asks}}));
-    assert!(accepted.is_some());
+    assert_rows!(of(json!({"metadata": metadata, "status": {"conditions": asks}})).is_some() => true);
 }
 
 #[test]
@@ -435,13 +374,11 @@ fn of_an_object_no_more_is_kept_than_is_needed() {
         "type": "Installed", "status": "False", "reason": "InstallFailed", "message": "x".repeat(30_000),
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     });
-    let operator = serde_json::from_value(json!({
-        "apiVersion": "platform.openshift.io/v1alpha1", "kind": "PlatformOperator", "metadata": {"name": "etcd"},
-        "spec": {"package": {"name": "etcd"}}, "status": {"conditions": [condition]},
-    }));
-    let operator = read::operator(operator.unwrap()).unwrap();
-    let conditions = operator.status.unwrap().conditions;
-    assert!(conditions[0].message.chars().count() <= 401);
+    let operator = object!({
+        "metadata": {"name": "etcd"}, "spec": {"package": {"name": "etcd"}}, "status": {"conditions": [condition]},
+    });
+    let operator = read::operator(operator).unwrap();
+    assert_rows!(operator.status.unwrap().conditions[0].message.chars().count() <= 401 => true);
 }
 
 #[test]

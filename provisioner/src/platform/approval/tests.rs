@@ -14,6 +14,8 @@ struct Case {
     next: Option<Version>,
     cluster: Option<Release>,
     kept: Option<Kept>,
+    way_out: WayOut,
+    gains: Gains<'static>,
 }
 
 impl Case {
@@ -23,11 +25,19 @@ impl Case {
             next: next.map(version),
             cluster: Some(cluster).filter(|it| !it.is_empty()).map(release),
             kept: kept.map(|it| it.parse().unwrap()),
+            way_out: WayOut::None,
+            gains: Gains::Unseen,
         }
     }
 
-    fn input(&self) -> Input<'_> {
-        Input {
+    /// 1.2.0 is installed, 4.12 was kept.
+    fn on(cluster: &str, next: &str) -> Self {
+        Self::new("1.2.0", Some(next), cluster, Some("4.12 1.2"))
+    }
+
+    /// What is decided for these approvals.
+    fn decide<'a>(&'a self, change: impl FnOnce(&mut Input<'a>)) -> Decision {
+        let mut input = Input {
             approval: UpgradeApproval::WithCluster,
             approved_version: None,
             rights: RightsApproval::Automatic,
@@ -37,10 +47,12 @@ impl Case {
             kept: self.kept,
             next: self.next.as_ref().map(|version| Next {
                 version,
-                way_out: WayOut::None,
-                gains: Gains::Unseen,
+                way_out: self.way_out,
+                gains: self.gains,
             }),
-        }
+        };
+        change(&mut input);
+        decide(&input)
     }
 }
 
@@ -98,51 +110,36 @@ const WITH_CLUSTER: &[&str] = &[
 #[test]
 fn minor_versions_come_with_the_cluster_and_patches_at_once() {
     for row in WITH_CLUSTER {
-        let words: Vec<Option<String>> = row
-            .split_whitespace()
-            .map(|word| (word != "-").then(|| word.replace('/', " ")))
-            .collect();
-        let [installed, next, cluster, kept, step, keep] = words.as_slice() else {
+        let words = row.split_whitespace();
+        let words = words.map(|word| (word != "-").then(|| word.replace('/', " ")));
+        let [installed, next, cluster, kept, step, keep] = &words.collect::<Vec<_>>()[..] else {
             panic!("{row}");
         };
         let text = |word: &Option<String>| word.clone().unwrap_or_default();
-        let case = Case::new(
-            &text(installed),
-            next.as_deref(),
-            &text(cluster),
-            kept.as_deref(),
-        );
-        let decision = decide(&case.input());
-        let found = match brief(&decision).0 {
-            reason::WITH_CLUSTER => "wait",
-            other => other,
-        };
-        assert_eq!(found, text(step), "{row}");
-        assert_eq!(brief(&decision).1, *keep, "{row}");
+        let (next, kept) = (next.as_deref(), kept.as_deref());
+        let decision = Case::new(&text(installed), next, &text(cluster), kept).decide(|_| ());
+        assert_rows! {
+            match brief(&decision).0 { reason::WITH_CLUSTER => "wait", other => other } => text(step), "{row}";
+            brief(&decision).1 => *keep, "{row}";
+        }
     }
 }
 
 // parity: platform-3
 #[test]
 fn a_minor_version_that_unblocks_the_cluster_comes_before_it_moves() {
+    let waits = "1.3.0 is a new minor version, and is installed when the cluster is upgraded to one after 4.12; to have it now, \
+                 set spec.upgradeApproval to Automatic, or to Manual with spec.approvedVersion: 1.3.0";
     for (way_out, expected) in ::tests::rows![
-        WayOut::None => None;
-        WayOut::Here => Some("1.2.0 keeps the cluster from being upgraded, and 1.3.0 does not");
-        WayOut::Ahead => Some("1.2.0 keeps the cluster from being upgraded, and 1.3.0 leads to one that does not");
+        WayOut::None => Step::Wait { reason: reason::WITH_CLUSTER, message: waits.into() };
+        WayOut::Here => Step::Go("1.2.0 keeps the cluster from being upgraded, and 1.3.0 does not".into());
+        WayOut::Ahead => Step::Go("1.2.0 keeps the cluster from being upgraded, and 1.3.0 leads to one that does not".into());
     ] {
-        let case = Case::new("1.2.0", Some("1.3.0"), "4.12", Some("4.12 1.2"));
-        let mut input = case.input();
-        if let Some(next) = &mut input.next {
-            next.way_out = way_out;
-        }
-        let decision = decide(&input);
-        match expected {
-            Some(why) => assert_eq!(decision.step, Step::Go(why.into())),
-            None => assert_eq!(brief(&decision).0, reason::WITH_CLUSTER),
-        }
+        assert_rows!(Case { way_out, ..Case::on("4.12", "1.3.0") }.decide(|_| ()).step => expected);
     }
 }
 
+// parity: platform-31
 #[test]
 fn what_is_of_no_known_version_waits_for_whoever_decides() {
     for (approval, approved, cluster, expected) in ::tests::rows![
@@ -152,49 +149,17 @@ fn what_is_of_no_known_version_waits_for_whoever_decides() {
         UpgradeApproval::WithCluster, None, "4.12" => reason::WITH_CLUSTER;
         UpgradeApproval::WithCluster, None, "4.13" => "go";
     ] {
-        let case = Case::new("1.2.0", Some("1.3.0"), cluster, Some("4.12 1.2"));
-        let input = Input {
-            approval,
-            approved_version: approved,
-            installed: None,
-            ..case.input()
-        };
-        let decision = decide(&input);
-        let expected = (expected, Some("4.12 1.2".to_owned()));
-        assert_eq!(brief(&decision), expected, "{approval:?} {cluster}");
+        let decision = Case::on(cluster, "1.3.0").decide(|input| {
+            (input.approval, input.approved_version, input.installed) = (approval, approved, None);
+        });
+        assert_rows!(brief(&decision) => (expected, Some("4.12 1.2".to_owned())), "{approval:?} {cluster}");
     }
-    // Nothing can be kept of it.
-    let case = Case::new("1.2.0", None, "4.12", None);
-    let input = Input {
-        installed: None,
-        ..case.input()
-    };
-    assert_eq!(brief(&decide(&input)), ("stay", None));
-}
-
-#[test]
-fn who_waits_is_told_what_for() {
-    let case = Case::new("1.2.0", Some("1.3.0"), "4.12", Some("4.12 1.2"));
-    assert_eq!(
-        decide(&case.input()).step,
-        Step::Wait {
-            reason: reason::WITH_CLUSTER,
-            message: "1.3.0 is a new minor version, and is installed when the cluster is upgraded to one after 4.12; to have \
-                      it now, set spec.upgradeApproval to Automatic, or to Manual with spec.approvedVersion: 1.3.0"
-                .into()
-        }
-    );
-}
-
-// parity: platform-31
-#[test]
-fn automatic_waits_for_nobody() {
-    let case = Case::new("1.2.0", Some("2.0.0"), "4.12", Some("4.12 1.2"));
-    let input = Input {
-        approval: UpgradeApproval::Automatic,
-        ..case.input()
-    };
-    assert_eq!(brief(&decide(&input)).0, "go");
+    assert_rows! {
+        // Nothing can be kept of it.
+        brief(&Case::new("1.2.0", None, "4.12", None).decide(|input| input.installed = None)) => ("stay", None);
+        // Automatic waits for nobody.
+        brief(&Case::on("4.12", "2.0.0").decide(|input| input.approval = UpgradeApproval::Automatic)).0 => "go";
+    }
 }
 
 // parity: platform-31, complaint-8
@@ -211,20 +176,15 @@ fn manual_goes_up_to_what_is_approved() {
         "1.2.1", Some("1.2.0") => Err("1.2.1 is newer than spec.approvedVersion 1.2.0");
         "1.3.0", Some("latest") => Err("spec.approvedVersion cannot be read");
     ] {
-        let case = Case::new("1.2.0", Some(next), "4.13", Some("4.12 1.2"));
-        let input = Input {
-            approval: UpgradeApproval::Manual,
-            approved_version: approved,
-            ..case.input()
-        };
-        match (decide(&input).step, expected) {
+        let decision = Case::on("4.13", next).decide(|input| {
+            (input.approval, input.approved_version) = (UpgradeApproval::Manual, approved);
+        });
+        match (decision.step, expected) {
             (Step::Go(_), Ok(())) => {}
             (Step::Wait { reason, message }, Err(problem)) => {
                 assert_eq!(reason, reason::VERSION);
                 assert!(message.starts_with(problem), "{message}");
-                assert!(
-                    message.ends_with(&format!("set spec.approvedVersion: {next} to install it"))
-                );
+                assert_rows!(message.ends_with(&format!("set spec.approvedVersion: {next} to install it")) => true);
             }
             (step, expected) => panic!("{next} {approved:?}: {step:?}, not {expected:?}"),
         }
@@ -236,6 +196,10 @@ fn manual_goes_up_to_what_is_approved() {
 fn new_rights_wait_for_their_digest_if_somebody_wants_that() {
     let digest = "sha256:abc";
     let these = Gains::These(digest);
+    let decided = |next, rights, gains, approved| {
+        let case = with!(Case::on("4.12", next) => gains: gains);
+        case.decide(|input| (input.rights, input.approved_rights) = (rights, approved))
+    };
     for (rights, gains, approved, expected) in ::tests::rows![
         RightsApproval::Automatic, these, None => "go";
         // Nobody has to look where nobody wants to know.
@@ -249,55 +213,19 @@ fn new_rights_wait_for_their_digest_if_somebody_wants_that() {
         RightsApproval::Manual, these, Some("sha256:other") => reason::RIGHTS;
         RightsApproval::Manual, these, Some(digest) => "go";
     ] {
-        let case = Case::new("1.2.0", Some("1.2.1"), "4.12", Some("4.12 1.2"));
-        let mut input = Input {
-            rights,
-            approved_rights: approved,
-            ..case.input()
-        };
-        if let Some(next) = &mut input.next {
-            next.gains = gains;
-        }
-        let decision = decide(&input);
-        assert_eq!(
-            brief(&decision).0,
-            expected,
-            "{rights:?} {gains:?} {approved:?}"
-        );
+        let decision = decided("1.2.1", rights, gains, approved);
+        assert_rows!(brief(&decision).0 => expected, "{rights:?} {gains:?} {approved:?}");
         if let Step::Wait { message, .. } = decision.step {
-            assert!(
-                message.ends_with("set spec.approvedRights: sha256:abc to allow them"),
-                "{message}"
-            );
+            assert_rows!(message.ends_with("set spec.approvedRights: sha256:abc to allow them") => true, "{message}");
         }
     }
-    let case = Case::new("1.2.0", Some("1.2.1"), "4.12", Some("4.12 1.2"));
-    let mut input = Input {
-        rights: RightsApproval::Manual,
-        approved_rights: Some(digest),
-        ..case.input()
-    };
-    if let Some(next) = &mut input.next {
-        next.gains = Gains::Unknown("the registry is away");
-    }
-    assert_eq!(
-        decide(&input).step,
-        Step::Wait {
-            reason: reason::RIGHTS,
-            message: "the rights of 1.2.1 are not known: the registry is away".into()
-        }
-    );
-    // The version is asked about first, and then nobody has to look.
-    let case = Case::new("1.2.0", Some("1.3.0"), "4.12", Some("4.12 1.2"));
-    let mut input = Input {
-        rights: RightsApproval::Manual,
-        ..case.input()
-    };
-    for gains in [these, Gains::Unseen] {
-        if let Some(next) = &mut input.next {
-            next.gains = gains;
-        }
-        assert_eq!(brief(&decide(&input)).0, reason::WITH_CLUSTER);
+    let manual = RightsApproval::Manual;
+    assert_rows! {
+        decided("1.2.1", manual, Gains::Unknown("the registry is away"), Some(digest)).step
+            => Step::Wait { reason: reason::RIGHTS, message: "the rights of 1.2.1 are not known: the registry is away".into() };
+        // The version is asked about first, and then nobody has to look.
+        brief(&decided("1.3.0", manual, these, None)).0 => reason::WITH_CLUSTER;
+        brief(&decided("1.3.0", manual, Gains::Unseen, None)).0 => reason::WITH_CLUSTER;
     }
 }
 
@@ -318,9 +246,8 @@ fn many_rights_are_counted_and_their_digest_is_of_all() {
         assert_eq!(rights.rules.last().unwrap(), last);
         assert_eq!(rights.digest, "sha256:abc");
     }
-    let long = Gained {
-        digest: String::new(),
-        lines: vec!["ä".repeat(100_000)],
-    };
-    assert!(listed(&long).rules[0].len() <= bounds::LINE as usize);
+    assert_rows! {
+        listed(&Gained { digest: String::new(), lines: vec!["ä".repeat(100_000)] }).rules[0].len() <= bounds::LINE as usize
+            => true;
+    }
 }

@@ -142,11 +142,10 @@ mod tests {
             Operator::of_csv(&metadata, reason).map(|it| format!("{}/{}", it.namespace, it.name))
         };
         let own = json!({"name": "etcd.v1", "namespace": "a", "annotations": {"olm.operatorNamespace": "a"}});
-        assert_eq!(csv(own.clone(), None).as_deref(), Some("a/etcd.v1"));
-        assert_eq!(
-            csv(own.clone(), Some("InstallSucceeded")).as_deref(),
-            Some("a/etcd.v1")
-        );
+        assert_rows! {
+            csv(own.clone(), None).as_deref() => Some("a/etcd.v1");
+            csv(own.clone(), Some("InstallSucceeded")).as_deref() => Some("a/etcd.v1");
+        }
         // It has no spec.overrides, and no catalog of ours leads on from it.
         let metadata: ObjectMeta = serde_json::from_value(own.clone()).unwrap();
         let remedy = Operator::of_csv(&metadata, None).unwrap().remedy;
@@ -160,16 +159,7 @@ mod tests {
     }
 
     fn instance(status: &Value, overrides: &Value) -> BundleInstance {
-        serde_json::from_value(json!({
-            "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleInstance", "metadata": {"name": "etcd"},
-            "spec": {
-                "provisionerClassName": "core-rukpak-io-plain",
-                "template": {"spec": {"source": {"type": "image", "image": {"ref": "a"}}}},
-                "overrides": overrides,
-            },
-            "status": status,
-        }))
-        .unwrap()
+        object!({"metadata": {"name": "etcd"}, "spec": {"overrides": overrides}, "status": status})
     }
 
     // parity: max-6
@@ -209,8 +199,7 @@ mod tests {
             (Some("4.x"), "\"4.13\"", "\"4.13\"", false),
             (None, "\"4.13.0\"", "\"4.13.0\"", false),
         ] {
-            let expected = (counts.to_owned(), is_told);
-            assert_eq!(judged(bundle, catalog), expected, "{bundle:?} {catalog}");
+            assert_rows!(judged(bundle, catalog) => (counts.to_owned(), is_told), "{bundle:?} {catalog}");
         }
 
         let none = BTreeMap::new();
@@ -220,13 +209,11 @@ mod tests {
             let instance = instance(&status, &overrides);
             Operator::of_instance(&instance, &none).unwrap().overridden
         };
-        assert_eq!(
-            by(&digest, "maxOpenShiftVersion").as_deref(),
-            Some("tested")
-        );
-        assert_eq!(by(&digest, "minKubeVersion"), None);
-        let other = format!("sha256:{}", "b".repeat(64));
-        assert_eq!(by(&other, "maxOpenShiftVersion"), None);
+        assert_rows! {
+            by(&digest, "maxOpenShiftVersion").as_deref() => Some("tested");
+            by(&digest, "minKubeVersion") => None;
+            by(&format!("sha256:{}", "b".repeat(64)), "maxOpenShiftVersion") => None;
+        }
         // Nothing is installed yet.
         let waiting = instance(&json!({"package": "etcd"}), &json!([]));
         assert_eq!(Operator::of_instance(&waiting, &none), None);
@@ -265,8 +252,7 @@ mod tests {
             }
             let operator = Operator::of_instance(&instance(&status, &json!([])), &none);
             let found = operator.map(|operator| operator.maximum);
-            let expected = expected.map(|maximum| maximum.map(str::to_owned));
-            assert_eq!(found, expected, "{installed:?} {revisions:?}");
+            assert_rows!(found => expected.map(|maximum| maximum.map(str::to_owned)), "{installed:?} {revisions:?}");
         }
     }
 
@@ -292,18 +278,14 @@ mod tests {
             (None, Some("\"4.13\""), "\"4.13\"", true, false),
             (None, None, "", false, false),
         ] {
-            let expected = (maximum.to_owned(), is_from_catalog, is_unread);
-            assert_eq!(of(own, catalog), expected, "{own:?} {catalog:?}");
+            assert_rows!(of(own, catalog) => (maximum.to_owned(), is_from_catalog, is_unread), "{own:?} {catalog:?}");
         }
     }
 
     #[test]
     fn subscription_raises_the_value_as_far_as_catalogs_agree() {
         let of = |own: Option<&str>, value: Option<&str>, lowest: Option<&str>| {
-            let operator = Operator {
-                maximum: own.map(str::to_owned),
-                ..Operator::default()
-            };
+            let operator = with!(Operator::default() => maximum: own.map(str::to_owned));
             let [value, lowest] = [value, lowest].map(|text| text.map(str::to_owned));
             let operator = operator.with_subscription(value.as_ref(), lowest.as_ref());
             let ignored = operator.ignored.map(|release| release.to_string());
@@ -328,12 +310,9 @@ mod tests {
             Some("4.12"), Some("4.y"), Some("4.14"), "4.12" => None;
             Some("4.12"), None, Some("4.14"), "4.12" => None;
         ] {
-            let expected = (maximum.to_owned(), ignored.map(str::to_owned));
-            assert_eq!(
-                of(own, value, lowest),
-                expected,
-                "{own:?} {value:?} {lowest:?}"
-            );
+            assert_rows! {
+                of(own, value, lowest) => (maximum.to_owned(), ignored.map(str::to_owned)), "{own:?} {value:?} {lowest:?}";
+            }
         }
     }
 
@@ -358,8 +337,7 @@ mod tests {
             })
             .to_string()
         };
-        let expected = format!("etcd/etcd.v2@{digest}");
-        assert_eq!(of(&memo("etcd", &digest)), Some(expected));
+        assert_rows!(of(&memo("etcd", &digest)) => Some(format!("etcd/etcd.v2@{digest}")));
         // Of what is only on its way nothing counts.
         let other = format!("sha256:{}", "b".repeat(64));
         for memo in [&memo("etcd", &other), &memo("", &digest), "garbage"] {

@@ -1,12 +1,7 @@
 use super::*;
 
 fn operator(name: &str, maximum: Option<&str>) -> Operator {
-    Operator {
-        namespace: "ns".into(),
-        name: name.into(),
-        maximum: maximum.map(str::to_owned),
-        ..Operator::default()
-    }
+    with!(Operator::default() => namespace: "ns".into(), name: name.into(), maximum: maximum.map(str::to_owned))
 }
 
 fn openshift(release: &str) -> Cluster {
@@ -70,10 +65,7 @@ fn what_is_no_release_is_not_known() {
             format!("{error}; ask the bundle author to declare a release such as \"4.13\"");
         assert!(said.starts_with(&remedy), "{said}");
         assert!(!said.contains(['\n', '\u{202e}', '\u{7}']), "{said}");
-        let of_catalog = Operator {
-            is_from_catalog: true,
-            ..operator("a", Some(value))
-        };
+        let of_catalog = with!(operator("a", Some(value)) => is_from_catalog: true);
         let verdict = judged(&openshift("4.12"), &[of_catalog]);
         assert!(verdict.message.contains("; ask the catalog author to "));
     }
@@ -86,14 +78,10 @@ fn what_a_catalog_garbles_is_told_beside_what_the_bundle_says() {
         "4.12", reason::INCOMPATIBLE => &[Effect::Blocks, Effect::Unknown][..];
         "4.13", reason::INDETERMINATE => &[Effect::Unknown];
     ] {
-        let garbled = Operator {
-            unread: Some("\"4.13.0\"".into()),
-            ..operator("a", Some(bundle))
-        };
+        let garbled = with!(operator("a", Some(bundle)) => unread: Some("\"4.13.0\"".into()));
         let verdict = judged(&openshift("4.12"), &[garbled]);
         assert_eq!(verdict.reason, reason, "{bundle}");
-        let found: Vec<Effect> = verdict.concerns.iter().map(|it| it.effect).collect();
-        assert_eq!(found, effects, "{bundle}");
+        assert_rows!(verdict.concerns.iter().map(|it| it.effect).collect::<Vec<Effect>>() => effects, "{bundle}");
         let line = "- ns/a: the value of the bundle counts in place of the value of the catalog: ";
         assert_has(&verdict, line);
     }
@@ -102,13 +90,11 @@ fn what_a_catalog_garbles_is_told_beside_what_the_bundle_says() {
 // parity: max-7
 #[test]
 fn the_next_release_is_named_and_so_is_the_remedy() {
-    let mut known = operator("a", Some("4.22"));
-    known.remedy = Remedy::Upgrade("2.0.0".into());
+    let known = with!(operator("a", Some("4.22")) => remedy: Remedy::Upgrade("2.0.0".into()));
     let mut unread = operator("c", Some("4.22"));
     unread.remedy = Remedy::Unread("catalog ours/mine cannot be read now".into());
     // OLM has installed it: there is no spec.overrides.
-    let mut olm = operator("d.v1", Some("4.22"));
-    olm.remedy = Remedy::Subscription;
+    let olm = with!(operator("d.v1", Some("4.22")) => remedy: Remedy::Subscription);
     let operators = [known, operator("b", Some("4.9")), unread, olm];
     let verdict = judged(&openshift("4.22"), &operators);
     assert_eq!(
@@ -138,9 +124,9 @@ fn the_next_release_is_named_and_so_is_the_remedy() {
 
 #[test]
 fn an_override_opens_the_gate_and_is_told() {
-    let mut overridden = operator("a", Some("4.12"));
-    overridden.overridden = Some("tested by us,\nreally".into());
-    let verdict = judged(&openshift("4.12"), &[overridden.clone()]);
+    let overridden =
+        with!(operator("a", Some("4.12")) => overridden: Some("tested by us,\nreally".into()));
+    let verdict = judged(&openshift("4.12"), std::slice::from_ref(&overridden));
     assert!(verdict.is_upgradeable);
     assert_eq!(verdict.reason, reason::AS_EXPECTED);
     assert_eq!(
@@ -186,10 +172,9 @@ fn what_cannot_be_found_out_keeps_the_gate_closed() {
 
 #[test]
 fn an_operator_can_ask_not_to_be_upgraded_on_any_cluster() {
-    let mut busy = operator("busy", Some("9.9"));
-    busy.refusal = Some(("Migrating".into(), "moving data:\n3 of 7".into()));
+    let busy = with!(operator("busy", Some("9.9")) => refusal: Some(("Migrating".into(), "moving data:\n3 of 7".into())));
     for cluster in [openshift("4.12"), Cluster::Kubernetes] {
-        let verdict = judged(&cluster, &[busy.clone()]);
+        let verdict = judged(&cluster, std::slice::from_ref(&busy));
         assert!(!verdict.is_upgradeable);
         assert_eq!(verdict.reason, reason::NOT_NOW);
         assert_eq!(
@@ -211,12 +196,11 @@ fn apis_that_go_are_a_warning() {
     let mut operator = operator("a", None);
     operator.removed = vec!["ClusterRole etcd names the resource of PodDisruptionBudget".into()];
     let verdict = judged(&Cluster::Kubernetes, &[operator.clone()]);
-    assert!(verdict.is_upgradeable);
-    assert_eq!(verdict.reason, reason::REMOVED_APIS);
-    assert_eq!(
-        verdict.message,
-        "Ready for upgrade\n- ns/a: Warning: ClusterRole etcd names the resource of PodDisruptionBudget"
-    );
+    assert_rows! {
+        verdict.is_upgradeable => true;
+        verdict.reason => reason::REMOVED_APIS;
+        verdict.message => "Ready for upgrade\n- ns/a: Warning: ClusterRole etcd names the resource of PodDisruptionBudget";
+    }
     operator.maximum = Some("4.12".into());
     let verdict = judged(&openshift("4.12"), &[operator]);
     assert_eq!(verdict.reason, reason::INCOMPATIBLE);
@@ -253,8 +237,7 @@ fn messages_are_bounded_and_the_list_tells_more() {
     assert_eq!(verdict.concerns.len(), 1024);
     assert_eq!(verdict.more, 3000 - 1024);
     // The order in which they come does not matter.
-    let reversed: Vec<_> = many.into_iter().rev().collect();
-    assert_eq!(judged(&openshift("4.12"), &reversed), verdict);
+    assert_rows!(judged(&openshift("4.12"), &many.into_iter().rev().collect::<Vec<_>>()) => verdict);
 
     let mut long = operator(&"n".repeat(2000), Some(&"4".repeat(100_000)));
     long.refusal = Some(("R".repeat(5000), "m\n".repeat(100_000)));
@@ -290,13 +273,10 @@ fn what_is_listed_is_the_worst_and_all_is_counted() {
     assert_eq!(verdict.counts, counts.into());
     // In the message, what merely is not known comes last.
     let lines: Vec<&str> = verdict.message.lines().collect();
-    for (line, start) in [
-        (1, "- ns/z: it runs on OpenShift 4.12"),
-        (2, "- ns/b: Warning: "),
-        (
-            4,
-            "- ns/a0000: it does not say whether it runs on OpenShift 4.13: ask its author",
-        ),
+    for (line, start) in ::tests::rows![
+        1 => "- ns/z: it runs on OpenShift 4.12";
+        2 => "- ns/b: Warning: ";
+        4 => "- ns/a0000: it does not say whether it runs on OpenShift 4.13: ask its author";
     ] {
         assert!(lines[line].starts_with(start), "{}", lines[line]);
     }
@@ -312,10 +292,7 @@ fn payload_operators_warn_only_of_what_they_declare() {
         Some("4.x"), reason::INDETERMINATE => format!("{MAY_NOT}ns/packageserver");
         Some("4.12"), reason::INCOMPATIBLE => format!("{WILL_NOT}ns/packageserver");
     ] {
-        let payload = Operator {
-            is_payload: true,
-            ..operator("packageserver", maximum)
-        };
+        let payload = with!(operator("packageserver", maximum) => is_payload: true);
         let verdict = judged(&openshift("4.12"), &[payload]);
         assert_eq!(verdict.reason, reason, "{maximum:?}");
         assert_eq!(verdict.message.lines().next(), Some(first.as_str()));
@@ -328,15 +305,9 @@ fn olms_other_judgment_follows_the_first_line() {
     let header = "ClusterOperator operator-lifecycle-manager judges these ClusterServiceVersions differently:";
     let blocks = "- blocks the upgrade, because OLM ignores the value in the catalog: ns/a (OLM reads 4.12, the catalog declares \
                   4.13)";
-    let judged_by_olm = |name: &str, maximum: Option<&str>, reading| Operator {
-        olm: Some(reading),
-        ..operator(name, maximum)
-    };
+    let judged_by_olm = |name: &str, maximum: Option<&str>, reading| with!(operator(name, maximum) => olm: Some(reading));
     let reads = |minor| olm::Reading::Release(Release::new(4, minor));
-    let raised = Operator {
-        is_from_catalog: true,
-        ..judged_by_olm("a", Some("4.13"), reads(12))
-    };
+    let raised = with!(judged_by_olm("a", Some("4.13"), reads(12)) => is_from_catalog: true);
     let verdict = judged(&openshift("4.12"), std::slice::from_ref(&raised));
     assert!(verdict.is_upgradeable);
     assert_eq!(verdict.message, format!("{READY}\n{header}\n{blocks}"));

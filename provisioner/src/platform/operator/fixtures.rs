@@ -20,11 +20,7 @@ pub(super) fn operator(spec: &Value) -> PlatformOperator {
     if spec["package"].is_null() {
         spec["package"] = json!({"name": "tide"});
     }
-    serde_json::from_value(json!({
-        "apiVersion": "platform.openshift.io/v1alpha1", "kind": "PlatformOperator",
-        "metadata": {"name": "tide", "uid": UID, "generation": 3}, "spec": spec,
-    }))
-    .unwrap()
+    object!({"metadata": {"name": "tide", "uid": UID, "generation": 3}, "spec": spec})
 }
 
 /// An image whose digest is made of a version.
@@ -107,8 +103,7 @@ pub(super) fn status(version: &str, is_healthy: bool) -> Value {
             condition("Installed", "True", "InstallationSucceeded"),
             condition("Healthy", healthy, "Healthy"),
         ],
-        "installedBundleName": "tide-1",
-        "resolvedSource": {"type": "image", "image": {"ref": image(version)}},
+        "installedBundleName": "tide-1", "resolvedSource": {"type": "image", "image": {"ref": image(version)}},
         "package": "tide", "version": version, "clusterServiceVersion": format!("tide.v{version}"),
     })
 }

@@ -22,8 +22,7 @@ fn with_revisions(revisions: &Value) -> BundleInstance {
         .map(|number| format!("tide/a{number} 0f1e2d3c4b5a"))
         .collect();
     let value = json!({
-        "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleInstance",
-        "metadata": {"name": "tide", "uid": "1"},
+        "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleInstance", "metadata": {"name": "tide", "uid": "1"},
         "spec": {
             "provisionerClassName": "core-rukpak-io-plain",
             "template": {"spec": {"source": {"type": "image", "image": {"ref": "a"}}}},
@@ -34,8 +33,7 @@ fn with_revisions(revisions: &Value) -> BundleInstance {
                 {"apiVersion": "v1", "kind": "Secret", "objects": ["tide/operator 0f1e2d3c4b5a"]},
                 {"apiVersion": "v1", "kind": "ServiceAccount", "objects": accounts},
             ]},
-            "package": "tide", "clusterServiceVersion": "tide.v1.0.0", "version": "1.0.0",
-            "revisions": revisions,
+            "package": "tide", "clusterServiceVersion": "tide.v1.0.0", "version": "1.0.0", "revisions": revisions,
         },
     });
     serde_json::from_value(value).unwrap()
@@ -93,10 +91,7 @@ fn live_revisions_and_counted_calls_use_removed_apis() {
     }
     let mut absent = instance();
     absent.status.as_mut().unwrap().installed_bundle_name = None;
-    assert_eq!(
-        removed(&absent, &none(), KubeVersion::new(1, 24)),
-        Removed::default()
-    );
+    assert_rows!(removed(&absent, &none(), KubeVersion::new(1, 24)) => Removed::default());
 }
 
 #[test]
@@ -117,11 +112,10 @@ fn messages_about_removed_apis_are_bounded() {
         KubeVersion::new(1, 24),
     )
     .messages;
-    assert_eq!(found.len(), 65);
-    assert_eq!(
-        found[64],
-        "36 more uses of APIs that Kubernetes 1.25 does not serve"
-    );
+    assert_rows! {
+        found.len() => 65;
+        found[64] => "36 more uses of APIs that Kubernetes 1.25 does not serve";
+    }
 }
 
 fn offer(answer: Answer<'_>) -> Offer<'_> {
@@ -195,22 +189,16 @@ fn the_version_that_unblocks_is_one_that_can_be_installed_today() {
     // It is from this catalog, so that another one is not followed.
     let others = [
         offer(Answer::Pending),
-        Offer {
-            catalog: "ours/other",
-            ..offer(whole)
-        },
+        with!(offer(whole) => catalog: "ours/other"),
     ];
-    let running = (Release::new(4, 20), None);
-    assert_eq!(way_on(&nameless, None, &others, running), unread);
+    assert_rows!(way_on(&nameless, None, &others, (Release::new(4, 20), None)) => unread);
 }
 
 #[test]
 fn a_catalog_that_was_not_listed_yet_may_have_one() {
     let catalogs = Catalogs::default();
-    let running = (Release::new(4, 20), None);
-    let found = remedy(&instance(), None, &catalogs, running);
-    assert_eq!(
-        found,
-        Remedy::Unread("which catalogs there are is not known yet".to_owned())
-    );
+    assert_rows! {
+        remedy(&instance(), None, &catalogs, (Release::new(4, 20), None))
+            => Remedy::Unread("which catalogs there are is not known yet".to_owned());
+    }
 }

@@ -27,8 +27,7 @@ fn a_catalogs_server_has_flags_of_its_own() {
     };
     assert_eq!(served(&["serve", "x"]), Ok((50051, false)));
     assert_eq!(served(&["serve", "x", "--cache-dir=c"]), Ok((50051, true)));
-    let only = ["serve", "x", "--cache-dir=c", "--cache-only", "-p1"];
-    assert_eq!(served(&only), Ok((1, false)));
+    assert_rows!(served(&["serve", "x", "--cache-dir=c", "--cache-only", "-p1"]) => Ok((1, false)));
     for (flags, problem) in [
         (&["serve"][..], "<DIR>"),
         (&["--leader-elect", "serve", "x"], "cannot be used with"),
@@ -53,19 +52,17 @@ fn a_conversion_webhook_has_flags_of_its_own() {
             _ => panic!("it does something else"),
         }
     };
-    let default = crate::conversion::Options::default();
-    assert_eq!(options(&[]), default);
+    assert_rows!(options(&[]) => crate::conversion::Options::default());
     let flags = [
         "--namespace=elsewhere",
         "--bind-address=127.0.0.1:1",
         "--tls-secret=mine",
     ];
     let given = options(&flags);
-    assert_eq!(given.bind, ([127, 0, 0, 1], 1).into());
-    assert_eq!(
-        (given.namespace.as_str(), given.tls_secret.as_deref()),
-        ("elsewhere", Some("mine"))
-    );
+    assert_rows! {
+        given.bind => ([127, 0, 0, 1], 1).into();
+        (given.namespace.as_str(), given.tls_secret.as_deref()) => ("elsewhere", Some("mine"));
+    }
 }
 
 #[test]
@@ -107,29 +104,18 @@ fn flags_are_heeded() {
     assert_eq!(settings.system_namespace, "operators");
     assert_eq!(settings.external_address, "https://core.operators.svc");
     let kinds: Vec<_> = settings.optional_kinds.into_iter().collect();
-    assert_eq!(kinds, ["A.example.com", "B.example.com"]);
-    assert!(settings.persistent_store);
-    assert!(!settings.release_payload);
-    assert_eq!(settings.release, None);
-    assert_eq!(
-        settings.unpack.limits.file,
-        32 << 20,
-        "no file is larger than a bundle"
-    );
-    let instance_only = Controllers {
-        bundle: false,
-        instance: true,
-        platform: false,
-        aggregator: false,
-    };
-    assert_eq!(configuration.controllers, instance_only);
-    assert_eq!(configuration.lease, Some(Duration::from_secs(30)));
-    assert_eq!(configuration.metrics, None);
-    assert_eq!(configuration.probes, "[::1]:9".parse().ok());
-    assert_eq!(
-        configuration.content.tls_secret.as_deref(),
-        Some("serving.tls")
-    );
+    assert_rows! {
+        kinds => ["A.example.com", "B.example.com"];
+        settings.persistent_store => true;
+        !settings.release_payload => true;
+        settings.release => None;
+        settings.unpack.limits.file => 32 << 20, "no file is larger than a bundle";
+        configuration.controllers => Controllers { bundle: false, instance: true, platform: false, aggregator: false };
+        configuration.lease => Some(Duration::from_secs(30));
+        configuration.metrics => None;
+        configuration.probes => "[::1]:9".parse().ok();
+        configuration.content.tls_secret.as_deref() => Some("serving.tls");
+    }
 }
 
 #[test]
@@ -150,8 +136,7 @@ fn catalogs_are_served_where_the_pod_is_reached() {
     ];
     let share = serving(&less).unwrap().share;
     assert_eq!((share.catalogs, share.bytes), (2, 5 << 20));
-    let counting = serving(&[here, "--catalog-namespaces=a,b"]).unwrap();
-    assert_eq!(counting.namespaces, some(&["a", "b"]));
+    assert_rows!(serving(&[here, "--catalog-namespaces=a,b"]).unwrap().namespaces => some(&["a", "b"]));
     let said = serving(&[
         "--catalog-address=fd00::1",
         "--catalog-namespaces=none",
@@ -159,17 +144,14 @@ fn catalogs_are_served_where_the_pod_is_reached() {
         "--catalog-ports=20000-20000",
     ]);
     let said = said.unwrap();
-    assert!(said.address.is_ipv6());
-    assert_eq!(said.namespaces, some(&["c"]));
-    let one = Ports::Range {
-        first: 20_000,
-        last: 20_000,
-    };
-    assert_eq!(said.ports, one);
-    let all = serving(&[here, "--served-namespaces=a,*"]).unwrap();
-    assert_eq!(all.namespaces, Namespaces::All);
-    assert_eq!(serving(&[here, "--served-namespaces=none"]), None);
-    assert_eq!(serving(&[]), None, "nobody knows where");
+    assert_rows! {
+        said.address.is_ipv6() => true;
+        said.namespaces => some(&["c"]);
+        said.ports => Ports::Range { first: 20_000, last: 20_000 };
+        serving(&[here, "--served-namespaces=a,*"]).unwrap().namespaces => Namespaces::All;
+        serving(&[here, "--served-namespaces=none"]) => None;
+        serving(&[]) => None, "nobody knows where";
+    }
 }
 
 #[test]
@@ -218,11 +200,9 @@ fn the_install_files_have_flags_that_are_known() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("../manifests")
             .join(file);
-        let configuration = flags_are_known(&std::fs::read(path).unwrap());
-        assert_eq!(
-            configuration.settings.release_payload, is_of_payload,
-            "{file}"
-        );
+        assert_rows! {
+            flags_are_known(&std::fs::read(path).unwrap()).settings.release_payload => is_of_payload, "{file}";
+        }
     }
 }
 
@@ -241,17 +221,13 @@ fn flags_are_known(text: &[u8]) -> Configuration {
         let port = ports.iter().find(|port| port["name"] == name).unwrap();
         port["containerPort"].as_u64().unwrap()
     };
-    assert_eq!(u64::from(configuration.content.bind.port()), port("https"));
-    assert_eq!(
-        u64::from(configuration.metrics.unwrap().port()),
-        port("metrics")
-    );
-    assert_eq!(
-        u64::from(configuration.probes.unwrap().port()),
-        port("probes")
-    );
-    let patience = pod["spec"]["template"]["spec"]["terminationGracePeriodSeconds"].as_u64();
-    assert!(configuration.grace.as_secs() < patience.unwrap());
+    assert_rows! {
+        u64::from(configuration.content.bind.port()) => port("https");
+        u64::from(configuration.metrics.unwrap().port()) => port("metrics");
+        u64::from(configuration.probes.unwrap().port()) => port("probes");
+        configuration.grace.as_secs() < pod["spec"]["template"]["spec"]["terminationGracePeriodSeconds"].as_u64().unwrap()
+            => true;
+    }
     configuration
 }
 
@@ -272,11 +248,10 @@ fn every_flag_is_described() {
 fn assert_described(command: &clap::Command, text: &str) {
     let flags = command.get_arguments().filter(|flag| !flag.is_hide_set());
     for name in flags.filter_map(clap::Arg::get_long) {
-        assert!(
-            text.contains(&format!("`--{name}`")),
-            "docs/operations.md does not tell of --{name} of {}",
-            command.get_name()
-        );
+        assert_rows! {
+            text.contains(&format!("`--{name}`"))
+                => true, "docs/operations.md does not tell of --{name} of {}", command.get_name();
+        }
     }
 }
 
@@ -311,6 +286,5 @@ fn the_last_of_equal_flags_counts_and_lists_add_up() {
     ]);
     let configuration = configuration.unwrap();
     assert_eq!(configuration.lease, Some(Duration::from_secs(30)));
-    let roots = configuration.settings.access.trust.roots;
-    assert_eq!(roots.matches("BEGIN CERTIFICATE").count(), 2);
+    assert_rows!(configuration.settings.access.trust.roots.matches("BEGIN CERTIFICATE").count() => 2);
 }

@@ -82,14 +82,12 @@ mod tests {
     fn what_is_nobodys_or_ours_is_taken() {
         let now = Instant::now();
         let observed = &mut Observed::default();
-        assert_eq!(claim(None, "me", observed, now), Claim::Take);
-        let nobodys = LeaseSpec::default();
-        assert_eq!(claim(Some(&nobodys), "me", observed, now), Claim::Take);
-        assert_eq!(claim(Some(&lease("", 0)), "me", observed, now), Claim::Take);
-        assert_eq!(
-            claim(Some(&lease("me", 0)), "me", observed, now),
-            Claim::Renew
-        );
+        assert_rows! {
+            claim(None, "me", observed, now) => Claim::Take;
+            claim(Some(&LeaseSpec::default()), "me", observed, now) => Claim::Take;
+            claim(Some(&lease("", 0)), "me", observed, now) => Claim::Take;
+            claim(Some(&lease("me", 0)), "me", observed, now) => Claim::Renew;
+        }
     }
 
     #[test]
@@ -99,54 +97,23 @@ mod tests {
         let observed = &mut Observed::default();
         let wait = Claim::Wait("other".to_owned());
         // Its time says that it ended long ago, or will end in a thousand years: neither counts.
-        assert_eq!(
-            claim(Some(&lease("other", 0)), "me", observed, after(0)),
-            wait
-        );
-        assert_eq!(
-            claim(Some(&lease("other", 0)), "me", observed, after(9)),
-            wait
-        );
-        assert_eq!(
-            claim(
-                Some(&lease("other", 40_000_000_000)),
-                "me",
-                observed,
-                after(10)
-            ),
-            wait
-        );
-        assert_eq!(
-            claim(
-                Some(&lease("other", 40_000_000_000)),
-                "me",
-                observed,
-                after(20)
-            ),
-            wait
-        );
-        let ended = claim(
-            Some(&lease("other", 40_000_000_000)),
-            "me",
-            observed,
-            after(21),
-        );
-        assert_eq!(ended, Claim::Take);
+        assert_rows! {
+            claim(Some(&lease("other", 0)), "me", observed, after(0)) => wait;
+            claim(Some(&lease("other", 0)), "me", observed, after(9)) => wait;
+            claim(Some(&lease("other", 40_000_000_000)), "me", observed, after(10)) => wait;
+            claim(Some(&lease("other", 40_000_000_000)), "me", observed, after(20)) => wait;
+            claim(Some(&lease("other", 40_000_000_000)), "me", observed, after(21)) => Claim::Take;
+        }
     }
 
     #[test]
     fn durations_that_make_no_sense_do_not_last_for_ever() {
         let start = Instant::now();
         for seconds in [None, Some(-5), Some(i32::MAX)] {
-            let lease = LeaseSpec {
-                lease_duration_seconds: seconds,
-                ..lease("other", 0)
-            };
+            let lease = with!(lease("other", 0) => lease_duration_seconds: seconds);
             let observed = &mut Observed::default();
-            let wait = Claim::Wait("other".to_owned());
-            assert_eq!(claim(Some(&lease), "me", observed, start), wait);
-            let later = start + LONGEST + Duration::from_secs(1);
-            assert_eq!(claim(Some(&lease), "me", observed, later), Claim::Take);
+            assert_rows!(claim(Some(&lease), "me", observed, start) => Claim::Wait("other".to_owned()));
+            assert_rows!(claim(Some(&lease), "me", observed, start + LONGEST + Duration::from_secs(1)) => Claim::Take);
         }
     }
 }

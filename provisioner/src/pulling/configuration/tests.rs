@@ -102,13 +102,11 @@ fn everything_that_the_cluster_says_is_heeded() {
     assert_eq!(problems, [""; 0]);
     let sources = configuration.mirrors.rules().iter();
     let sources: Vec<_> = sources.map(|rule| rule.source.as_str()).collect();
-    assert_eq!(
-        sources,
-        ["a.example", "b.example", "c.example", "d.example"]
-    );
-    assert_eq!(configuration.roots, authority.pem());
-    let registries: Vec<_> = configuration.authorities.keys().collect();
-    assert_eq!(registries, ["r.example:5000", "s.example"]);
+    assert_rows! {
+        sources => ["a.example", "b.example", "c.example", "d.example"];
+        configuration.roots => authority.pem();
+    }
+    assert_rows!(configuration.authorities.keys().collect::<Vec<_>>() => ["r.example:5000", "s.example"]);
     let proxies = Proxies::of_cluster("http://proxy:3128", "", ".svc");
     assert_eq!(configuration.proxies, Some(proxies));
     assert!(configuration.credentials.names("quay.io", "app"));
@@ -127,10 +125,7 @@ fn what_flags_say_comes_first() {
     let given = Access {
         mirrors: own.clone(),
         proxies: Some(proxies.clone()),
-        trust: Trust {
-            roots: "mine".to_owned(),
-            ..Trust::default()
-        },
+        trust: with!(Trust::default() => roots: "mine".to_owned()),
         ..Access::default()
     };
     let access = configuration.add_to(given);
@@ -138,19 +133,17 @@ fn what_flags_say_comes_first() {
     assert_eq!(access.mirrors.rules().len(), 5);
     assert_eq!(access.proxies, Some(proxies));
     assert!(access.trust.roots.starts_with("mine\n") && access.trust.roots.contains(BEGIN));
-    let nothing = Configuration::default().add_to(Access::default());
-    assert_eq!(nothing, Access::default());
+    assert_rows!(Configuration::default().add_to(Access::default()) => Access::default());
 }
 
 #[test]
 fn authorities_are_looked_for_where_the_cluster_says() {
     let name = |all: Vec<_>, source| named(&objects(all), source);
     let spec = || image(json!({"additionalTrustedCA": {"name": "cas"}}));
-    assert_eq!(
-        name(vec![spec()], Source::ImageAuthorities),
-        Some("cas".to_owned())
-    );
-    assert_eq!(name(vec![spec()], Source::ProxyAuthorities), None);
+    assert_rows! {
+        name(vec![spec()], Source::ImageAuthorities) => Some("cas".to_owned());
+        name(vec![spec()], Source::ProxyAuthorities) => None;
+    }
     let proxy = || proxy(json!({"trustedCA": {"name": ""}}), json!({}));
     assert_eq!(name(vec![proxy()], Source::ProxyAuthorities), None);
     assert_eq!(name(Vec::new(), Source::ImageAuthorities), None);
@@ -189,10 +182,7 @@ fn what_cannot_be_used_is_left_out_and_told() {
     assert_eq!(Configuration::read(&missing).1, []);
     missing.insert(Source::ImageAuthorities, Vec::new());
     let told = Configuration::read(&missing).1;
-    assert!(
-        told[0].text.contains("there is no such ConfigMap"),
-        "{told:?}"
-    );
+    assert_rows!(told[0].text.contains("there is no such ConfigMap") => true, "{told:?}");
 }
 
 #[test]

@@ -100,10 +100,7 @@ async fn a_watch_that_is_refused_is_not_waited_for_and_one_that_hangs_is() {
     known.learn(source, &target, failure(false));
     assert!(!known.waits() && known.objects.contains_key(&source));
     // What has ended has nothing to say any more.
-    let other = Target {
-        name: Some("x".to_owned()),
-        ..target
-    };
+    let other = with!(target => name: Some("x".to_owned()));
     known.objects.clear();
     known.learn(source, &other, Told::Objects(Vec::new()));
     assert!(known.objects.is_empty());

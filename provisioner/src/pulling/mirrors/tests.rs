@@ -89,24 +89,19 @@ fn all_sets_of_a_source_are_one_rule() {
         of(Pull::Digests, &wild),
     ];
     let (mirrors, problems) = rules(&sets, &RegistrySources::default());
-    assert_eq!(problems, []);
-    assert_eq!(
-        shown(&mirrors),
-        [
-            "*.example.com blocked w.example/all@",
-            "quay.io/org a.example@ b.example@ c.example/x@",
-        ]
-    );
+    assert_rows! {
+        problems => [];
+        shown(&mirrors) => ["*.example.com blocked w.example/all@", "quay.io/org a.example@ b.example@ c.example/x@"];
+    }
     // Who disagrees about the source is told, and it is left alone.
     let sets = [of(Pull::Digests, &digests), of(Pull::Tags, &tags)];
     let (mirrors, problems) = rules(&sets, &RegistrySources::default());
-    assert_eq!(
-        shown(&mirrors),
-        ["quay.io/org blocked b.example@ c.example/x@ t.example:"]
-    );
-    assert_eq!(problems.len(), 1);
-    assert_eq!(problems[0].source, Source::ImageTagMirrorSet);
-    assert!(problems[0].text.contains("make them agree"), "{problems:?}");
+    assert_rows! {
+        shown(&mirrors) => ["quay.io/org blocked b.example@ c.example/x@ t.example:"];
+        problems.len() => 1;
+        problems[0].source => Source::ImageTagMirrorSet;
+        problems[0].text.contains("make them agree") => true, "{problems:?}";
+    }
 }
 
 #[test]
@@ -128,10 +123,9 @@ fn what_is_insecure_or_blocked_is_so_with_all_below() {
         ]
     );
     let admission = &mirrors.admissions()[0];
-    assert_eq!(
-        (&admission.allowed, admission.blocked.as_slice()),
-        (&None, &["quay.io".to_owned(), "b.lab:5000".to_owned()][..])
-    );
+    assert_rows! {
+        (&admission.allowed, admission.blocked.as_slice()) => (&None, &["quay.io".to_owned(), "b.lab:5000".to_owned()][..]);
+    }
 }
 
 #[test]
@@ -163,20 +157,14 @@ fn only_what_is_allowed_is_pulled_even_if_no_line_makes_sense() {
     ] {
         let (mirrors, problems) = rules(&[], &registries(&[], &[], allowed));
         let image: Reference = image.parse().unwrap();
-        let admission = mirrors.admissions().first();
-        assert_eq!(admission.is_some(), !allowed.is_empty());
-        assert_eq!(mirrors.admits(&image), passes, "{allowed:?} {image}");
-        assert_eq!(
-            problems.is_empty(),
-            allowed != ["not a place"],
-            "{problems:?}"
-        );
+        assert_rows! {
+            mirrors.admissions().is_empty() => allowed.is_empty();
+            mirrors.admits(&image) => passes, "{allowed:?} {image}";
+            problems.is_empty() => allowed != ["not a place"], "{problems:?}";
+        }
     }
     let (mirrors, problems) = rules(&[], &registries(&[], &["quay.io/a"], &["quay.io"]));
-    assert!(
-        problems[0].text.contains("both allowedRegistries and"),
-        "{problems:?}"
-    );
+    assert_rows!(problems[0].text.contains("both allowedRegistries and") => true, "{problems:?}");
     for (image, passes) in [
         ("quay.io/b", true),
         ("quay.io/a", false),
@@ -200,14 +188,7 @@ fn what_makes_no_sense_is_left_out_and_told() {
     ];
     let lists = registries(&["org", "*.a/b"], &["a*b.io", ""], &[]);
     let (mirrors, problems) = rules(&sets, &lists);
-    assert_eq!(
-        shown(&mirrors),
-        [
-            "gcr.io blocked",
-            "ghcr.io blocked a.example@",
-            "quay.io a.example@"
-        ]
-    );
+    assert_rows!(shown(&mirrors) => ["gcr.io blocked", "ghcr.io blocked a.example@", "quay.io a.example@"]);
     let texts: Vec<_> = problems
         .iter()
         .map(|problem| problem.text.as_str())
@@ -237,10 +218,7 @@ fn too_many_sets_and_lines_are_told_and_bounded() {
     let lines: Vec<_> = (0..MOST + 10)
         .map(|number| format!("h{number}.example"))
         .collect();
-    let lists = RegistrySources {
-        insecure_registries: lines,
-        ..RegistrySources::default()
-    };
+    let lists = with!(RegistrySources::default() => insecure_registries: lines);
     let (mirrors, problems) = rules(&sets, &lists);
     assert_eq!(mirrors.rules().len(), MOST);
     assert_eq!(problems.len(), 2, "{problems:?}");
@@ -251,6 +229,5 @@ fn too_many_sets_and_lines_are_told_and_bounded() {
     let forth: Vec<&str> = names.iter().map(String::as_str).collect();
     let back: Vec<&str> = forth.iter().rev().copied().collect();
     let order = ordered("s", &[forth, back]);
-    let each: BTreeSet<_> = order.iter().filter(|name| **name != "s").collect();
-    assert_eq!(each.len(), MOST);
+    assert_rows!(order.iter().filter(|name| **name != "s").collect::<BTreeSet<_>>().len() => MOST);
 }

@@ -8,8 +8,7 @@ const TIME: &str = "2026-01-02T03:04:05Z";
 
 fn job(status: &Value) -> Job {
     serde_json::from_value(json!({
-        "metadata": {"name": "b-1", "namespace": "system"},
-        "spec": {"activeDeadlineSeconds": 600, "template": {}},
+        "metadata": {"name": "b-1", "namespace": "system"}, "spec": {"activeDeadlineSeconds": 600, "template": {}},
         "status": status,
     }))
     .unwrap()
@@ -194,8 +193,7 @@ fn that_another_pod_is_refused_is_told_with_what_became_of_the_one_before() {
     // Only what was refused since the last pod was made tells why there is no other one.
     assert_eq!(without_pod(&[failed]), Some(TIME.parse().unwrap()));
     assert_eq!(without_pod(&[]), Some(Timestamp::MIN));
-    let running = container("Running", &json!({"running": {}}));
-    assert_eq!(without_pod(&[running]), None);
+    assert_rows!(without_pod(&[container("Running", &json!({"running": {}}))]) => None);
 }
 
 #[test]
@@ -212,24 +210,20 @@ fn labels_that_were_taken_from_a_pod_are_told_unless_it_has_come_far() {
     let going = leaving(waits("ErrImagePull", "not found"));
     let found = of(&labeled, &[going], None, Some(&message));
     assert_eq!(found, begun(&message));
-    let running = container("Running", &json!({"running": {}}));
-    assert_eq!(of(&labeled, &[running], None, None), State::Runs);
-    let mut kept = waits("ErrImagePull", "not found");
-    kept.metadata.labels = labeled.metadata.labels.clone();
+    assert_rows!(of(&labeled, &[container("Running", &json!({"running": {}}))], None, None) => State::Runs);
+    let kept = with!(waits("ErrImagePull", "not found") => metadata.labels: labeled.metadata.labels.clone());
     assert_eq!(of(&labeled, &[kept], None, None), held("not found"));
 }
 
 #[test]
 fn what_was_last_known_is_said_once() {
     let bundle = |reason: &str, message: &str| -> Bundle {
-        serde_json::from_value(json!({
-            "apiVersion": "core.rukpak.io/v1alpha1", "kind": "Bundle", "metadata": {"name": "b"},
-            "spec": {"provisionerClassName": "core-rukpak-io-plain", "source": {"type": "upload", "upload": {}}},
+        object!({
+            "metadata": {"name": "b"}, "spec": {"source": {"type": "upload", "upload": {}}},
             "status": {"conditions": [{
                 "type": "Unpacked", "status": "False", "reason": reason, "message": message, "lastTransitionTime": TIME,
             }]},
-        }))
-        .unwrap()
+        })
     };
     let pending = bundle("UnpackPending", "no node");
     assert_eq!(known_before(&pending), Some("no node"));

@@ -121,11 +121,7 @@ fn pods_are_made_kept_replaced_and_removed() {
             State::Serving(digest) => digest.as_deref().unwrap_or_default(),
         };
         let found = (said, made.trouble.as_deref().unwrap_or_default());
-        assert_eq!(
-            (told(&made.acts).as_str(), found),
-            (acts, (state, trouble)),
-            "{row}"
-        );
+        assert_rows!((told(&made.acts).as_str(), found) => (acts, (state, trouble)), "{row}");
         // An image is judged by its update pod, and only when that is ready or has failed.
         let word = |act: &str| told(&made.acts).contains(act);
         let judged = match &made.judged {
@@ -141,8 +137,7 @@ fn pods_are_made_kept_replaced_and_removed() {
             _ => "",
         };
         assert_eq!(judged, expected, "{row}");
-        let wait = made.again.map(|it| it.as_secs().to_string());
-        assert_eq!(wait.unwrap_or_default(), again, "{row}");
+        assert_rows!(made.again.map(|it| it.as_secs().to_string()).unwrap_or_default() => again, "{row}");
         // Never two for long: what serves in the end is one pod at most, beside one that is to follow it.
         let is_deleted = |name: &str| {
             let mut acts = made.acts.iter();
@@ -152,10 +147,7 @@ fn pods_are_made_kept_replaced_and_removed() {
             |it: &&Seen| !it.is_update || made.acts.contains(&Act::Promote(it.name.clone()));
         let is_good = |it: &&Seen| it.stay == Stay::Here && it.is_ready && it.hash == HASH;
         let left = seen.iter().filter(is_good).filter(serves);
-        assert!(
-            left.filter(|it| !is_deleted(&it.name)).count() <= 1,
-            "{row}"
-        );
+        assert_rows!(left.filter(|it| !is_deleted(&it.name)).count() <= 1 => true, "{row}");
     }
 }
 
@@ -169,8 +161,7 @@ fn seen(pod: Value) -> Seen {
 // parity: pod-11
 #[test]
 fn pods_are_read_whatever_they_tell() {
-    let bare = seen(json!({"metadata": {}}));
-    assert_eq!(bare, Seen::default());
+    assert_rows!(seen(json!({"metadata": {}})) => Seen::default());
     let status = |status: Value| seen(json!({"metadata": {"name": "a"}, "status": status}));
     let image = |name: &str, id: &str| {
         status(json!({"containerStatuses": [
@@ -194,11 +185,10 @@ fn pods_are_read_whatever_they_tell() {
         let container = json!({"name": "extract-utilities", "image": "i", "imageID": "", "ready": false, "restartCount": 0, "state": state});
         status(json!({"initContainerStatuses": [container]})).waits
     };
-    assert_eq!(
-        waiting("CrashLoopBackOff").as_deref(),
-        Some("CrashLoopBackOff")
-    );
-    assert_eq!(waiting("PodInitializing"), None);
+    assert_rows! {
+        waiting("CrashLoopBackOff").as_deref() => Some("CrashLoopBackOff");
+        waiting("PodInitializing") => None;
+    }
     let conditions = status(json!({"phase": "Running", "conditions": [
         {"type": "Ready", "status": "True"}, {"type": "DisruptionTarget", "status": "False"},
     ]}));

@@ -7,11 +7,10 @@ const IMAGE: &str = "example.com/catalog:v1";
 fn source(name: &str, more: &Value) -> CatalogSource {
     let mut metadata = json!({"name": name, "namespace": "shelf", "uid": "u-1"});
     metadata["annotations"] = more["annotations"].clone();
-    serde_json::from_value(json!({
-        "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource", "metadata": metadata,
+    object!({
+        "metadata": metadata,
         "spec": {"sourceType": "grpc", "image": IMAGE, "secrets": more["secrets"].as_array().cloned().unwrap_or_default()},
-    }))
-    .unwrap()
+    })
 }
 
 const AROUND: Around<'static> = Around {
@@ -96,8 +95,7 @@ fn the_objects_around_the_pod_are_olms() {
                 "tide-grpc-server",
                 json!({
                     "podSelector": {"matchLabels": {"olm.catalogSource": "tide", "olm.managed": "true"}},
-                    "policyTypes": ["Ingress", "Egress"],
-                    "ingress": [{"ports": [{"port": 50051, "protocol": "TCP"}]}],
+                    "policyTypes": ["Ingress", "Egress"], "ingress": [{"ports": [{"port": 50051, "protocol": "TCP"}]}],
                 })
             ),
             policy(
@@ -107,8 +105,7 @@ fn the_objects_around_the_pod_are_olms() {
                         "matchLabels": {"olm.managed": "true"},
                         "matchExpressions": [{"key": "operatorframework.io/bundle-unpack-ref", "operator": "Exists"}],
                     },
-                    "policyTypes": ["Ingress", "Egress"],
-                    "egress": [{}],
+                    "policyTypes": ["Ingress", "Egress"], "egress": [{}],
                 })
             ),
         ])
@@ -139,25 +136,18 @@ fn an_image_that_serves_by_itself_has_the_pod_that_olm_makes() {
     assert_eq!(
         pod["spec"],
         json!({
-            "serviceAccountName": "tide",
-            "automountServiceAccountToken": false,
-            "enableServiceLinks": false,
-            "nodeSelector": {"kubernetes.io/os": "linux"},
-            "imagePullSecrets": [{"name": "s"}],
-            "initContainers": [],
+            "serviceAccountName": "tide", "automountServiceAccountToken": false, "enableServiceLinks": false,
+            "nodeSelector": {"kubernetes.io/os": "linux"}, "imagePullSecrets": [{"name": "s"}], "initContainers": [],
             "volumes": [],
             "containers": [{
-                "name": "registry-server",
-                "image": IMAGE,
-                "imagePullPolicy": "Always",
+                "name": "registry-server", "image": IMAGE, "imagePullPolicy": "Always",
                 "ports": [{"name": "grpc", "containerPort": 50051, "protocol": "TCP"}],
                 "readinessProbe": {"grpc": {"port": 50051}, "initialDelaySeconds": 5, "timeoutSeconds": 5},
                 "livenessProbe": {"grpc": {"port": 50051}, "initialDelaySeconds": 10, "timeoutSeconds": 5},
                 "startupProbe": {"grpc": {"port": 50051}, "periodSeconds": 10, "failureThreshold": 15, "timeoutSeconds": 5},
                 "resources": {"requests": {"cpu": "10m", "memory": "50Mi"}},
                 "terminationMessagePolicy": "FallbackToLogsOnError",
-                "securityContext": {"readOnlyRootFilesystem": false},
-                "env": [],
+                "securityContext": {"readOnlyRootFilesystem": false}, "env": [],
             }],
         })
     );
@@ -208,10 +198,9 @@ fn our_program_serves_among_the_files_of_the_image() {
                     {"name": "tmpdir", "mountPath": "/tmp"},
                 ])
             );
-            assert_eq!(
-                pod["volumes"],
-                json!([{"name": "utilities", "emptyDir": {}}, {"name": "tmpdir", "emptyDir": {}}])
-            );
+            assert_rows! {
+                pod["volumes"] => json!([{"name": "utilities", "emptyDir": {}}, {"name": "tmpdir", "emptyDir": {}}]);
+            }
         }
     }
 }
@@ -226,11 +215,7 @@ fn the_namespace_decides_about_security_unless_the_catalog_does() {
         json!({"securityContextConfig": "restricted"}), false, false => Some(true);
         json!({"securityContextConfig": "legacy"}), true, false => None;
     ] {
-        let around = Around {
-            is_restricted,
-            chooses_users,
-            ..AROUND
-        };
+        let around = with!(AROUND => is_restricted: is_restricted, chooses_users: chooses_users);
         let objects = made(&json!({}), &options, Content::Entrypoint, &around);
         let pod = objects.pod.spec.as_ref().unwrap();
         let security = pod.security_context.as_ref();
@@ -257,25 +242,17 @@ fn options_replace_what_is_usual() {
         "nodeSelector": {"a": "b"}, "tolerations": [{"key": "a", "operator": "Exists"}], "affinity": affinity,
         "memoryTarget": "30Mi",
     })));
-    assert_eq!(pod["nodeSelector"], json!({"a": "b"}));
-    assert_eq!(
-        pod["tolerations"],
-        json!([{"key": "a", "operator": "Exists"}])
-    );
-    assert_eq!(pod["affinity"], affinity);
+    assert_rows! {
+        pod["nodeSelector"] => json!({"a": "b"});
+        pod["tolerations"] => json!([{"key": "a", "operator": "Exists"}]);
+        pod["affinity"] => affinity;
+    }
     let main = &pod["containers"][0];
-    assert_eq!(
-        main["resources"],
-        json!({"requests": {"cpu": "10m", "memory": "30Mi"}})
-    );
-    assert_eq!(
-        main["env"],
-        json!([{"name": "GOMEMLIMIT", "value": "30MiB"}])
-    );
-    assert_eq!(
-        spec(&usual(&json!({"nodeSelector": {}})))["nodeSelector"],
-        json!({})
-    );
+    assert_rows! {
+        main["resources"] => json!({"requests": {"cpu": "10m", "memory": "30Mi"}});
+        main["env"] => json!([{"name": "GOMEMLIMIT", "value": "30MiB"}]);
+        spec(&usual(&json!({"nodeSelector": {}})))["nodeSelector"] => json!({});
+    }
 }
 
 // parity: pod-6
@@ -296,8 +273,7 @@ fn the_annotation_of_the_priority_counts_before_the_option() {
         };
         let options = json!({"priorityClassName": option});
         let objects = made(&more, &options, Content::Entrypoint, &AROUND);
-        let class = objects.pod.spec.unwrap().priority_class_name;
-        assert_eq!(class.as_deref(), expected, "{annotation:?} {option}");
+        assert_rows!(objects.pod.spec.unwrap().priority_class_name.as_deref() => expected, "{annotation:?} {option}");
     }
 }
 
@@ -316,9 +292,7 @@ fn what_is_pinned_is_not_pulled_again() {
             options: &options,
             content: Content::Entrypoint,
         };
-        let objects = objects(&wanted, &AROUND).unwrap();
-        let container = main(&objects);
-        assert_eq!(container.image_pull_policy.as_deref(), Some(policy));
+        assert_rows!(main(&objects(&wanted, &AROUND).unwrap()).image_pull_policy.as_deref() => Some(policy));
     }
 }
 
@@ -326,17 +300,13 @@ fn what_is_pinned_is_not_pulled_again() {
 #[test]
 fn another_pod_has_another_hash_and_the_same_one_has_the_same() {
     let usual_hash = pod_hash(&usual(&json!({}))).to_owned();
-    assert!((30..=38).contains(&usual_hash.len()), "{usual_hash}");
-    assert!(usual_hash.bytes().all(|it| it.is_ascii_alphanumeric()));
-    assert_eq!(usual_hash, pod_hash(&usual(&Value::Null)));
-    // Annotations are no reason for another pod, secrets are.
-    let annotated = made(
-        &json!({"annotations": {"a": "b"}}),
-        &json!({}),
-        Content::Ours("/configs"),
-        &AROUND,
-    );
-    assert_eq!(usual_hash, pod_hash(&annotated));
+    assert_rows! {
+        (30..=38).contains(&usual_hash.len()) => true, "{usual_hash}";
+        usual_hash.bytes().all(|it| it.is_ascii_alphanumeric()) => true;
+        usual_hash => pod_hash(&usual(&Value::Null));
+        // Annotations are no reason for another pod, secrets are.
+        usual_hash => pod_hash(&made(&json!({"annotations": {"a": "b"}}), &json!({}), Content::Ours("/configs"), &AROUND));
+    }
     let secret = made(
         &json!({"secrets": ["s"]}),
         &json!({}),

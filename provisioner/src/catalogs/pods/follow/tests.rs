@@ -74,12 +74,11 @@ fn a_pod_that_is_there_shows_where_its_catalog_is() {
         }
         let ready = if is_ready { "True" } else { "False" };
         let deleted = is_leaving.then_some("2026-01-01T00:00:00Z");
-        serde_json::from_value(json!({
-            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "deletionTimestamp": deleted},
+        object!({
+            "metadata": {"name": "a", "deletionTimestamp": deleted},
             "spec": {"containers": [{"name": "sidecar", "image": image}, container]},
             "status": {"conditions": [{"type": "Ready", "status": ready}]},
-        }))
-        .unwrap()
+        })
     };
     let image = "r/c:v1";
     for (pods, expected) in ::tests::rows![
@@ -112,12 +111,10 @@ fn a_poll_in_the_future_was_one_of_now() {
         (Some(before), Some(later), Some("2026-01-01T12:00:00Z")),
         (Some(later), None, Some("2026-01-01T12:00:00Z")),
     ] {
-        let source = serde_json::from_value(json!({
-            "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
+        let source = object!({
             "metadata": {"name": "a", "creationTimestamp": created}, "spec": {"sourceType": "grpc"},
             "status": {"latestImageRegistryPoll": polled},
-        }))
-        .unwrap();
+        });
         let asked = last_asked(&source, now);
         let expected = expected.map(|it| it.parse().unwrap());
         assert_eq!(asked, expected, "{created:?} {polled:?}");

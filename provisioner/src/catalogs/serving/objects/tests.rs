@@ -64,15 +64,11 @@ fn what_was_declared_leads_to_the_port_of_the_pod() {
         })
     );
     let service = declared.service();
-    assert_eq!(service["metadata"]["name"], "my-catalog");
-    assert_eq!(
-        service["spec"]["ports"],
-        json!([{"name": "grpc", "port": 50051, "targetPort": 50051, "protocol": "TCP"}])
-    );
-    let six = Declared {
-        at: "[fd00::1]:20001".parse().unwrap(),
-        ..declared
-    };
+    assert_rows! {
+        service["metadata"]["name"] => "my-catalog";
+        service["spec"]["ports"] => json!([{"name": "grpc", "port": 50051, "targetPort": 50051, "protocol": "TCP"}]);
+    }
+    let six = with!(declared => at: "[fd00::1]:20001".parse().unwrap());
     assert_eq!(six.slice()["addressType"], "IPv6");
     assert_eq!(six.slice()["endpoints"][0]["addresses"], json!(["fd00::1"]));
 }
@@ -110,10 +106,7 @@ fn services_are_repaired_and_those_of_others_left_alone() {
     ] {
         assert_eq!(judge(change), Verdict::Differs, "{:?}", service(change));
     }
-    assert_eq!(
-        judge(|it| it["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into()),
-        Verdict::Going
-    );
+    assert_rows!(judge(|it| it["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into()) => Verdict::Going);
     // It leads to the catalog's own pod, and both do as long as one takes over from the other.
     let of_pod = |it: &mut Value| {
         it["metadata"]["labels"][CATALOG_POD] = "true".into();
@@ -122,13 +115,7 @@ fn services_are_repaired_and_those_of_others_left_alone() {
     let of_pod = service(of_pod);
     assert_eq!(declared.judge_service(Some(&of_pod)), Verdict::Beside);
     assert!(!is_ours(&of_pod, "my.catalog"), "and is not removed");
-    let other = Declared {
-        owner: OwnerReference {
-            uid: "u2".to_owned(),
-            ..declared.owner.clone()
-        },
-        ..declared.clone()
-    };
+    let other = with!(declared.clone() => owner: OwnerReference { uid: "u2".to_owned(), ..declared.owner.clone() });
     let verdict = other.judge_service(Some(&of_pod));
     assert!(matches!(verdict, Verdict::Foreign(_)), "{verdict:?}");
     let foreign = ::tests::rows![
@@ -168,17 +155,12 @@ fn slices_follow_the_process_that_serves() {
         assert_eq!(judge(change), Verdict::Differs, "{:?}", slice(change));
     }
     // The family of addresses cannot be changed.
-    assert_eq!(
-        judge(|it| {
-            it["addressType"] = "IPv6".into();
-            it["endpoints"][0]["addresses"] = json!(["fd00::1"]);
-        }),
-        Verdict::Replace
-    );
-    assert!(matches!(
-        judge(|it| it["metadata"]["labels"] = json!({"kubernetes.io/service-name": "my-catalog"})),
-        Verdict::Foreign(_)
-    ));
+    assert_rows! {
+        judge(|it| { it["addressType"] = "IPv6".into(); it["endpoints"][0]["addresses"] = json!(["fd00::1"]); })
+            => Verdict::Replace;
+        matches!(judge(|it| it["metadata"]["labels"] = json!({"kubernetes.io/service-name": "my-catalog"})), Verdict::Foreign(_))
+            => true;
+    }
 }
 
 #[test]

@@ -107,10 +107,7 @@ async fn files_of_an_earlier_process_are_taken_over() {
     assert_eq!(written(&file), before, "it is not made a second time");
     drop((other, again));
     // Much later, what nobody has asked for goes.
-    let unused = Unused {
-        also_earlier: true,
-        ..stores.unused()
-    };
+    let unused = with!(stores.unused() => also_earlier: true);
     unused.remove(&folder.path().join(FOLDER));
     assert!(names(folder.path()).is_empty());
 }
@@ -186,12 +183,7 @@ async fn another_catalog_takes_the_place_without_a_gap() {
     tokio::time::sleep(Duration::from_millis(50)).await;
     listening.show(Arc::clone(&moon)).unwrap();
     let answers = asking.await.unwrap();
-    assert_eq!(
-        answers.last().unwrap(),
-        &["moon"],
-        "after {}",
-        answers.len()
-    );
+    assert_rows!(answers.last().unwrap() => &["moon"], "after {}", answers.len());
     // Who was connected is told to come again.
     tokio::time::timeout(Duration::from_secs(10), lost)
         .await

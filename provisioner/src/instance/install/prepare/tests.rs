@@ -25,21 +25,13 @@ fn chosen(media_type: &str) -> (Catalogs, BundleInstance) {
         min_kube: Some("1.30.0".to_owned()),
         ..Bundle::new("tide.v1.0.0", Version::new(1, 0, 0))
     };
-    let package = Package {
-        name: "tide".to_owned(),
-        bundles: [(bundle.name.clone(), bundle)].into(),
-        ..Package::default()
-    };
+    let package = with!(Package::default() => name: "tide".to_owned(), bundles: [(bundle.name.clone(), bundle)].into());
     let memo = json!({"package": "tide", "name": "tide.v1.0.0", "image": image}).to_string();
-    let instance = serde_json::from_value(json!({
-        "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleInstance",
+    let instance = object!({
         "metadata": {"name": "tide", "annotations": {labels::CHOSEN_BUNDLE: memo}},
-        "spec": {
-            "provisionerClassName": "core-rukpak-io-plain",
-            "template": {"spec": {"source": {"type": "image", "image": {"ref": image}}}},
-        },
-    }));
-    (Catalogs::with(package), instance.unwrap())
+        "spec": {"template": {"spec": {"source": {"type": "image", "image": {"ref": image}}}}},
+    });
+    (Catalogs::with(package), instance)
 }
 
 fn constraints(
@@ -48,10 +40,9 @@ fn constraints(
     (catalogs, instance): &(Catalogs, BundleInstance),
 ) -> (Option<String>, Option<String>) {
     let source = BundleSource {
-        image: Some(ImageSource {
-            reference: format!("quay.io/example/tide@{digest}"),
-            ..ImageSource::default()
-        }),
+        image: Some(
+            with!(ImageSource::default() => reference: format!("quay.io/example/tide@{digest}")),
+        ),
         ..BundleSource::default()
     };
     let digests = Digests::new(None, Some(&source));
@@ -71,8 +62,7 @@ fn catalog_constraints_count_for_plain_manifests() {
     assert_eq!(constraints(Facts::default(), "sha256:bb", &chosen), none);
     let (catalogs, mut instance) = chosen;
     instance.metadata.annotations = None;
-    let unknown = (catalogs, instance);
-    assert_eq!(constraints(Facts::default(), DIGEST, &unknown), none);
+    assert_rows!(constraints(Facts::default(), DIGEST, &(catalogs, instance)) => none);
 }
 
 #[test]
@@ -86,8 +76,6 @@ fn bundle_min_kube_version_counts_before_the_catalog() {
     };
     let chosen = chosen("registry+v1");
     let max = || Some("4.20".to_owned());
-    let own = (max(), Some("1.29.0".to_owned()));
-    assert_eq!(constraints(facts(Some("1.29.0")), DIGEST, &chosen), own);
-    let of_catalog = (max(), Some("1.30.0".to_owned()));
-    assert_eq!(constraints(facts(None), DIGEST, &chosen), of_catalog);
+    assert_rows!(constraints(facts(Some("1.29.0")), DIGEST, &chosen) => (max(), Some("1.29.0".to_owned())));
+    assert_rows!(constraints(facts(None), DIGEST, &chosen) => (max(), Some("1.30.0".to_owned())));
 }

@@ -93,10 +93,7 @@ fn annotations_precede_the_spec_and_finished_jobs_both() {
         Some(Never), None, Some(Unfinished) => Err(of_spec);
     ] {
         let step = step("a", annotation);
-        let preview = Preview {
-            immutable: vec![immutable("a", job, None)],
-            ..Preview::default()
-        };
+        let preview = with!(Preview::default() => immutable: vec![immutable("a", job, None)]);
         let found = decision(&spec(recreate), &Inventory::new(), &[&step], preview);
         let row = format!("{recreate:?} {annotation:?} {job:?}: {found:?}");
         let identity = step.object.identity();
@@ -127,10 +124,7 @@ fn annotations_precede_the_spec_and_finished_jobs_both() {
 fn obstacles_precede_every_permission() {
     for job in [None, Some(JobState::Finished), Some(JobState::Unfinished)] {
         let step = step("a", Some(&json!("WhenImmutable")));
-        let preview = Preview {
-            immutable: vec![immutable("a", job, Some(Obstacle::Foreign))],
-            ..Preview::default()
-        };
+        let preview = with!(Preview::default() => immutable: vec![immutable("a", job, Some(Obstacle::Foreign))]);
         let spec = spec(Some(Recreate::WhenImmutable));
         let found = decision(&spec, &Inventory::new(), &[&step], preview);
         assert_eq!(found.permissions, [].into(), "{job:?}");
@@ -138,10 +132,7 @@ fn obstacles_precede_every_permission() {
         let [refused] = &found.refused[..] else {
             panic!("{found:?}");
         };
-        assert!(
-            refused.message.contains("does not carry the labels"),
-            "{refused:?}"
-        );
+        assert_rows!(refused.message.contains("does not carry the labels") => true, "{refused:?}");
     }
 }
 
@@ -153,10 +144,7 @@ fn terminating_objects_are_awaited_if_they_are_marked() {
     let inventory: Inventory = names
         .into_iter()
         .map(|name| {
-            let entry = Entry {
-                recreating: name != "other",
-                ..Entry::default()
-            };
+            let entry = with!(Entry::default() => recreating: name != "other");
             (step(name, None).object.identity(), entry)
         })
         .collect();
@@ -169,15 +157,10 @@ fn terminating_objects_are_awaited_if_they_are_marked() {
         ..Preview::default()
     };
     let found = decision(&spec(None), &inventory, &steps, preview);
-    let awaited = [(step("marked", None).object.identity(), Permission::Await)];
-    assert_eq!(found.permissions, awaited.into());
-    assert_eq!(
-        found.refused,
-        [
-            failure("broken", Cause::Invalid),
-            failure("other", Cause::Deleting)
-        ]
-    );
+    assert_rows! {
+        found.permissions => [(step("marked", None).object.identity(), Permission::Await)].into();
+        found.refused => [failure("broken", Cause::Invalid), failure("other", Cause::Deleting)];
+    }
 }
 
 #[test]
@@ -186,10 +169,7 @@ fn marks_last_until_the_object_is_applied() {
     let mut inventory: Inventory = ["left", "settled", "deleted", "new"]
         .into_iter()
         .map(|name| {
-            let entry = Entry {
-                recreating: name != "new",
-                ..Entry::default()
-            };
+            let entry = with!(Entry::default() => recreating: name != "new");
             (identity(name), entry)
         })
         .collect();
@@ -225,10 +205,7 @@ fn deletions_of_refused_and_terminating_objects_are_awaited() {
         failure("denied", Cause::Denied),
         failure("late", Cause::Transient),
     ];
-    let awaited = awaited(&failures);
-    let names: Vec<_> = awaited
-        .iter()
-        .map(|identity| identity.name.as_str())
-        .collect();
-    assert_eq!(names, ["invalid", "terminating"]);
+    assert_rows! {
+        awaited(&failures).iter().map(|identity| identity.name.as_str()).collect::<Vec<_>>() => ["invalid", "terminating"];
+    }
 }

@@ -69,12 +69,9 @@ fn the_stage_of_a_revision_follows_from_the_status() {
         "Upgrade", "RollingOut", true, &[ILL, DONE][..] => None;
         "Configuration", "Active", true, &[ILL, DONE][..] => None;
     ] {
-        let status = status(cause, state, is_applied, conditions);
-        assert_eq!(
-            Stage::of(&status),
-            expected,
-            "{cause} {state} {conditions:?}"
-        );
+        assert_rows! {
+            Stage::of(&status(cause, state, is_applied, conditions)) => expected, "{cause} {state} {conditions:?}";
+        }
     }
     assert_eq!(Stage::of(&BundleInstanceStatus::default()), None);
 }
@@ -116,21 +113,18 @@ fn four_revisions_at_a_time_until_they_are_active() {
         assert!(all.end_reconcile(name).is_empty());
     }
     // A restart finds the same.
-    assert_eq!(all.begin("g"), Turn::Queued);
-    assert_eq!(all.begin("a"), Turn::Granted, "the rollout goes on");
-    assert!(all.end_reconcile("a").is_empty());
-    // What the watch shows may be older than what was written.
-    let before = status("Upgrade", "Active", true, &[]);
-    assert!(all.observe("a", 9, Some(&before)).is_empty());
-    assert_eq!(
-        all.observe("a", 11, Some(&platform("Active", false))),
-        ["f"]
-    );
-    assert_eq!(all.forget("b"), ["g"]);
-    // An instance that was called and gets another spec passes its turn on.
-    assert_eq!(all.begin("h"), Turn::Queued);
-    all.begin_reconcile("f");
-    assert_eq!(all.end_reconcile("f"), ["h"]);
+    assert_rows! {
+        all.begin("g") => Turn::Queued;
+        all.begin("a") => Turn::Granted, "the rollout goes on";
+        all.end_reconcile("a").is_empty() => true;
+        // What the watch shows may be older than what was written.
+        all.observe("a", 9, Some(&status("Upgrade", "Active", true, &[]))).is_empty() => true;
+        all.observe("a", 11, Some(&platform("Active", false))) => ["f"];
+        all.forget("b") => ["g"];
+        // An instance that was called and gets another spec passes its turn on.
+        all.begin("h") => Turn::Queued;
+        { all.begin_reconcile("f"); all.end_reconcile("f") } => ["h"];
+    }
 }
 
 #[test]
@@ -144,35 +138,26 @@ fn two_unhealthy_revisions_stop_all_others_until_they_recover() {
     for name in ["e", "f"] {
         assert_eq!(all.begin(name), Turn::Queued);
     }
-    assert!(
-        all.observe("a", 2, Some(&platform("RollingOut", true)))
-            .is_empty()
-    );
+    assert_rows!(all.observe("a", 2, Some(&platform("RollingOut", true))).is_empty() => true);
     let mut woken = all.observe("b", 2, Some(&platform("Active", true)));
     woken.sort();
-    assert_eq!(woken, ["e", "f"], "they report why they wait");
-    assert_eq!(all.begin("e"), stopped(&["a", "b"]));
-    assert!(
-        all.observe("c", 2, Some(&platform("Active", false)))
-            .is_empty()
-    );
-    assert!(
-        all.observe("d", 2, Some(&platform("Active", false)))
-            .is_empty()
-    );
-    assert_eq!(all.begin("f"), stopped(&["a", "b"]));
-    // The next release may correct an unhealthy one.
-    assert_eq!(all.begin("b"), Turn::Granted);
-    assert!(all.end_reconcile("b").is_empty());
+    assert_rows! {
+        woken => ["e", "f"], "they report why they wait";
+        all.begin("e") => stopped(&["a", "b"]);
+        all.observe("c", 2, Some(&platform("Active", false))).is_empty() => true;
+        all.observe("d", 2, Some(&platform("Active", false))).is_empty() => true;
+        all.begin("f") => stopped(&["a", "b"]);
+        // The next release may correct an unhealthy one.
+        all.begin("b") => Turn::Granted;
+        all.end_reconcile("b").is_empty() => true;
+    }
     // One of them recovers, or gets another spec.
     let mut woken = all.observe("b", 3, Some(&status("Upgrade", "RollingOut", true, &[])));
     woken.sort();
-    assert_eq!(woken, ["e", "f"]);
-    assert_eq!(all.begin("e"), Turn::Granted);
-    assert_eq!(all.begin("g"), Turn::Granted);
-    assert_eq!(
-        all.begin("h"),
-        Turn::Queued,
-        "a, e, f and g are under way or called"
-    );
+    assert_rows! {
+        woken => ["e", "f"];
+        all.begin("e") => Turn::Granted;
+        all.begin("g") => Turn::Granted;
+        all.begin("h") => Turn::Queued, "a, e, f and g are under way or called";
+    }
 }

@@ -40,10 +40,7 @@ fn row(number: &'static str, before: BundleInstanceStatus, outcome: Outcome) -> 
 
 impl Row {
     fn late(self) -> Self {
-        Self {
-            is_late: true,
-            ..self
-        }
+        with!(self => is_late: true)
     }
 
     fn pinned(mut self) -> Self {
@@ -108,16 +105,12 @@ fn check(row: &Row, expected: &str) {
     };
     let (reconciling, stalled) = (beside(condition::RECONCILING), beside(condition::STALLED));
     let verdict = kstatus(&status, GENERATION, row.declaration.is_terminating);
-    let words = [&ready.status, &ready.reason, reconciling, stalled, verdict];
-    assert_eq!(
-        words.join(" "),
-        expected,
-        "{number}: {:#?}",
-        status.conditions
-    );
-    // One write about one generation, and no client takes the generation for done too early.
-    assert_eq!(status.observed_generation, Some(GENERATION), "{number}");
-    assert_eq!(ready.observed_generation, Some(GENERATION), "{number}");
+    assert_rows! {
+        [&ready.status, &ready.reason, reconciling, stalled, verdict].join(" ") => expected, "{number}: {:#?}", status.conditions;
+        // One write about one generation, and no client takes the generation for done too early.
+        status.observed_generation => Some(GENERATION), "{number}";
+        ready.observed_generation => Some(GENERATION), "{number}";
+    }
     let is_ready = ready.status == "True";
     assert_eq!(is_ready, verdict == "Current", "{number}");
     assert!(reconciling == "-" || stalled == "-", "{number}");
@@ -150,10 +143,7 @@ fn unknown(remedy: Remedy) -> Outcome {
 }
 
 fn paused(is_declared: bool, health: Health) -> Outcome {
-    Outcome {
-        is_declared,
-        ..outcome(Valid::Unchanged, Install::Paused, health)
-    }
+    with!(outcome(Valid::Unchanged, Install::Paused, health) => is_declared: is_declared)
 }
 
 fn unserved() -> Outcome {
@@ -196,25 +186,16 @@ fn blind() -> Health {
 }
 
 fn fought() -> Outcome {
-    Outcome {
-        fights: vec!["by rival".to_owned()],
-        ..at_rest(Health::Healthy)
-    }
+    with!(at_rest(Health::Healthy) => fights: vec!["by rival".to_owned()])
 }
 
 fn deferred() -> Outcome {
-    let done = Done {
-        waiting: vec!["ServiceMonitor monitoring.coreos.com/v1 etcd".to_owned()],
-        ..done("new")
-    };
+    let done = with!(done("new") => waiting: vec!["ServiceMonitor monitoring.coreos.com/v1 etcd".to_owned()]);
     with(Install::Done(Box::new(done)), Health::Healthy)
 }
 
 fn leaving() -> Outcome {
-    let done = Done {
-        removing: vec!["ConfigMap etcd/old".to_owned()],
-        ..done("new")
-    };
+    let done = with!(done("new") => removing: vec!["ConfigMap etcd/old".to_owned()]);
     with(Install::Done(Box::new(done)), Health::Healthy)
 }
 
@@ -231,18 +212,12 @@ fn rolled_back(template_hash: Option<&str>) -> Outcome {
 }
 
 fn replaced() -> Outcome {
-    Outcome {
-        replaced: Some("Bundle old was replaced".to_owned()),
-        ..at_rest(Health::Healthy)
-    }
+    with!(at_rest(Health::Healthy) => replaced: Some("Bundle old was replaced".to_owned()))
 }
 
 /// Nothing was written yet.
 fn new() -> BundleInstanceStatus {
-    BundleInstanceStatus {
-        observed_generation: Some(BundleInstanceStatus::NOT_OBSERVED),
-        ..BundleInstanceStatus::default()
-    }
+    with!(BundleInstanceStatus::default() => observed_generation: Some(BundleInstanceStatus::NOT_OBSERVED))
 }
 
 /// This generation was ready.
@@ -252,17 +227,12 @@ fn ready() -> BundleInstanceStatus {
 
 #[test]
 fn new_and_changed_objects_are_in_progress() {
-    assert_eq!(kstatus(&new(), 1, false), "InProgress", "row 1");
-    assert_eq!(
-        kstatus(&installed(), GENERATION, false),
-        "InProgress",
-        "row 2"
-    );
-    // Without the default, every new object would be finished.
-    assert_eq!(
-        kstatus(&BundleInstanceStatus::default(), 1, false),
-        "Current"
-    );
+    assert_rows! {
+        kstatus(&new(), 1, false) => "InProgress", "row 1";
+        kstatus(&installed(), GENERATION, false) => "InProgress", "row 2";
+        // Without the default, every new object would be finished.
+        kstatus(&BundleInstanceStatus::default(), 1, false) => "Current";
+    }
 }
 
 #[test]
@@ -273,10 +243,7 @@ fn terminating_and_applying_are_in_progress() {
         write(Write::Uninstalling, row)
     };
     let applying = |row| write(Write::Applying, row);
-    let failed = BundleInstanceStatus {
-        failed_template_hash: Some("hash".to_owned()),
-        ..installed()
-    };
+    let failed = with!(installed() => failed_template_hash: Some("hash".to_owned()));
     for (row, expected) in ::tests::rows![
         terminating(row("3", installed(), pending())) => "False Uninstalling Progressing - Terminating";
         terminating(row("3, late", installed(), pending()).late()) => "False Uninstalling Progressing - Terminating";
@@ -310,11 +277,7 @@ fn paused_instance_is_ready_or_waits_for_the_end_of_the_pause() {
 fn bundle_of_the_template_decides_first() {
     let world = || unpacking_failed(Remedy::World);
     let own = || unpacking_failed(Remedy::Own);
-    let well = || Outcome {
-        is_declared: true,
-        health: Health::Healthy,
-        ..own()
-    };
+    let well = || with!(own() => is_declared: true, health: Health::Healthy);
     for (row, expected) in ::tests::rows![
         row("6", new(), unserved()) => "False UnknownProvisionerClass - UnknownProvisionerClass Failed";
         row("6, installed", installed(), unserved()) => "False UnknownProvisionerClass - UnknownProvisionerClass Failed";
@@ -376,10 +339,7 @@ fn failed_attempt_is_retried_or_needs_a_change() {
     let waiting = |remedy| with(Install::Waiting(remedy), Health::Healthy);
     let blocked = || row("22", installed(), world(Retry::Granted)).status();
     let refused = || row("24", installed(), own()).status();
-    let other = Outcome {
-        is_declared: false,
-        ..at_rest(Health::Healthy)
-    };
+    let other = with!(at_rest(Health::Healthy) => is_declared: false);
     for (row, expected) in ::tests::rows![
         row("22", new(), world(Retry::Granted)) => "Unknown Blocked ProgressingWithRetry - InProgress";
         row("22, upgrade", installed(), world(Retry::Slowly)) => "Unknown Blocked ProgressingWithRetry - InProgress";

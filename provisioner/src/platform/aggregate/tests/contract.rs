@@ -96,8 +96,7 @@ fn an_installation_waits_for_every_platform_operator() {
         (vec![good("a"), failing("b")], false),
         (vec![operator("a", None)], false),
     ] {
-        let status = of(&operators, true, "4.12.0");
-        assert_eq!(installs(&status), is_installed, "{operators:?}");
+        assert_rows!(installs(&of(&operators, true, "4.12.0")) => is_installed, "{operators:?}");
     }
     let now = at(0);
     let core = |listed| super::core(None, listed, "system", Some("4.12.0"), now).status;
@@ -119,9 +118,7 @@ fn an_update_completes_unless_something_has_failed_for_long() {
         (vec![good("a"), failing("b")], false),
         (vec![known("a", Some(("False", "InstallFailed", 0)))], false),
     ] {
-        let status = of(&operators, false, "4.13.0");
-        let is_found = completes_update(&status, "4.13.0");
-        assert_eq!(is_found, is_complete, "{operators:?}");
+        assert_rows!(completes_update(&of(&operators, false, "4.13.0"), "4.13.0") => is_complete, "{operators:?}");
     }
     let status = of(&[good("a"), pending()], false, "4.13.0");
     assert_eq!(brief(&status), "T T F");

@@ -7,23 +7,29 @@ fn core_at(
     listed: Result<(), &str>,
     minute: i64,
 ) -> Output<ClusterOperatorStatus> {
-    let now = at(minute);
-    super::core(before, listed, "platform-system", Some("4.12.0"), now)
+    super::core(
+        before,
+        listed,
+        "platform-system",
+        Some("4.12.0"),
+        at(minute),
+    )
 }
 
 #[test]
 fn who_can_list_is_available() {
     let output = core_at(None, Ok(()), 0);
-    assert_eq!(brief(&output.status), "T F F");
-    let message = "The platform operator manager is available at 4.12.0";
     for type_ in ["Available", "Progressing", "Degraded"] {
-        assert_eq!(told(&output.status, type_).1, "AsExpected");
-        assert_eq!(told(&output.status, type_).2, message);
+        let message = "The platform operator manager is available at 4.12.0";
+        assert_rows!((told(&output.status, type_).1, told(&output.status, type_).2) => ("AsExpected", message));
     }
-    assert_eq!(told(&output.status, "Upgradeable").0, "True");
-    assert_eq!(output.status.versions[0].version, "4.12.0");
-    assert_eq!(output.recheck, None);
-    assert_eq!(core_at(Some(&output.status), Ok(()), 60), output);
+    assert_rows! {
+        brief(&output.status) => "T F F";
+        told(&output.status, "Upgradeable").0 => "True";
+        output.status.versions[0].version => "4.12.0";
+        output.recheck => None;
+        core_at(Some(&output.status), Ok(()), 60) => output;
+    }
 }
 
 // parity: openshift-20
@@ -33,21 +39,18 @@ fn who_cannot_is_degraded_first_and_away_after_five_minutes() {
     let error = Err("connection refused");
     let first = core_at(Some(&well), error, 10);
     assert_eq!(brief(&first.status), "T F T");
-    let one_second = Duration::from_secs(1);
-    assert_eq!(first.recheck, Some(at(15).checked_add(one_second).unwrap()));
+    assert_rows!(first.recheck => Some(at(15).checked_add(Duration::from_secs(1)).unwrap()));
     let still = core_at(Some(&first.status), error, 15);
     assert_eq!(still.status, first.status);
     let away = core_at(Some(&still.status), error, 16);
     assert_eq!(brief(&away.status), "F F T");
     for type_ in ["Available", "Progressing"] {
         let reason = "ExceededUnavailabilityThreshold";
-        let message = "Exceeded platform operator availability timeout";
-        assert_eq!(told(&away.status, type_), ("False", reason, message));
+        assert_rows!(told(&away.status, type_) => ("False", reason, "Exceeded platform operator availability timeout"));
     }
     assert_eq!(since(&away.status, "Degraded"), at(10));
     assert_eq!(core_at(Some(&away.status), error, 60).status, away.status);
-    let back = core_at(Some(&away.status), Ok(()), 61);
-    assert_eq!(brief(&back.status), "T F F");
+    assert_rows!(brief(&core_at(Some(&away.status), Ok(()), 61).status) => "T F F");
 }
 
 // parity: openshift-20
@@ -67,6 +70,5 @@ fn a_first_failure_is_one_whatever_was_written_before() {
     edited.conditions[0].reason = None;
     let status = core_at(Some(&edited), error, 1).status;
     let message = "The platform operator manager is available at 4.12.0";
-    let expected = ("True", "PlatformOperatorsUnknown", message);
-    assert_eq!(told(&status, "Available"), expected);
+    assert_rows!(told(&status, "Available") => ("True", "PlatformOperatorsUnknown", message));
 }

@@ -44,11 +44,8 @@ fn one_operator_does_not_take_the_cluster_down() {
     }
     assert_eq!(told(&status, "Progressing").1, "PlatformOperatorError");
     // Who is about to go does no harm any more.
-    let mut going = failing(20);
-    going.metadata.deletion_timestamp = Some(Time(at(41)));
-    let operators = [good("old"), going];
-    let later = written(Some(&status), &input(&operators, &gate, 42));
-    assert_eq!(brief(&later), "T F F");
+    let going = with!(failing(20) => metadata.deletion_timestamp: Some(Time(at(41))));
+    assert_rows!(brief(&written(Some(&status), &input(&[good("old"), going], &gate, 42))) => "T F F");
 }
 
 #[test]
@@ -64,26 +61,20 @@ fn after_an_outage_it_is_still_day_2() {
     let after = |before| brief(&written(Some(before), &input(&new, &gate, 61)));
     assert_eq!(after(&down), "T T F");
     // Also when somebody has removed what is remembered.
-    let mut edited = calm(&gate);
-    edited.extension = None;
-    assert_eq!(after(&edited), "T T F");
+    assert_rows!(after(&with!(calm(&gate) => extension: None)) => "T T F");
 }
 
 #[test]
 fn who_cannot_list_says_nothing_new() {
     let gate = open();
-    let failed = |minute| Input {
-        operators: Err("connection refused"),
-        ..input(&[], &gate, minute)
-    };
+    let failed = |minute| with!(input(&[], &gate, minute) => operators: Err("connection refused"));
     // Nothing was ever known.
     let first = written(None, &failed(0));
     assert_eq!(brief(&first), "F T F");
     for type_ in ["Available", "Progressing", "Degraded"] {
         let (_, reason, message) = told(&first, type_);
         assert_eq!(reason, "PlatformOperatorsUnknown");
-        let unlisted = "The platform operators cannot be listed: connection refused";
-        assert_eq!(message, unlisted);
+        assert_rows!(message => "The platform operators cannot be listed: connection refused");
     }
     // What is known stays.
     let before = calm(&gate);

@@ -16,15 +16,7 @@ fn instance(conditions: &[(&str, &str, &str, i64)]) -> BundleInstance {
                    "lastTransitionTime": at(*since).to_string()})
         })
         .collect();
-    serde_json::from_value(json!({
-        "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleInstance", "metadata": {"name": "old"},
-        "spec": {
-            "provisionerClassName": "core-rukpak-io-plain",
-            "template": {"spec": {"source": {"type": "image", "image": {"ref": "a"}}}},
-        },
-        "status": {"conditions": conditions, "installNamespace": "old-system"},
-    }))
-    .unwrap()
+    object!({"metadata": {"name": "old"}, "status": {"conditions": conditions, "installNamespace": "old-system"}})
 }
 
 // parity: openshift-7
@@ -102,15 +94,11 @@ fn trouble_is_told_with_what_is_to_be_collected() {
     let before = calm(&gate);
     let operators = [good("old")];
     let instance = instance(&SICK);
-    let input = Input {
-        instances: vec![&instance],
-        ..input(&operators, &gate, 60)
-    };
+    let input = with!(input(&operators, &gate, 60) => instances: vec![&instance]);
     let status = written(Some(&before), &input);
     let message = "Platform operators that are installed and have been in trouble for more than 10 minutes: old\n- old: \
                    Unhealthy: it is";
-    let expected = ("True", "PlatformOperatorUnhealthy", message);
-    assert_eq!(told(&status, "Degraded"), expected);
+    assert_rows!(told(&status, "Degraded") => ("True", "PlatformOperatorUnhealthy", message));
     assert_collected(&status, "old-system");
 }
 
@@ -120,22 +108,17 @@ fn trouble_that_is_over_is_forgotten() {
     let operators = [good("old")];
     let at_minute = |before: &ClusterOperatorStatus, reason, minute| {
         let instance = instance(&[("Installed", "True", reason, 0)]);
-        let input = Input {
-            instances: vec![&instance],
-            ..input(&operators, &gate, minute)
-        };
+        let input = with!(input(&operators, &gate, minute) => instances: vec![&instance]);
         written(Some(before), &input)
     };
     let noted = |status: &ClusterOperatorStatus| details(status).troubled_since.get("old").cloned();
     let first = at_minute(&calm(&gate), "UpgradeFailed", 20);
-    assert_eq!(noted(&first), Some(at(20).to_string()));
-    assert_eq!(at_minute(&first, "UpgradeFailed", 29), first);
-    // Who cannot list forgets nothing.
-    let unlisted = Input {
-        operators: Err("connection refused"),
-        ..input(&[], &gate, 29)
-    };
-    assert_eq!(noted(&written(Some(&first), &unlisted)), noted(&first));
+    assert_rows! {
+        noted(&first) => Some(at(20).to_string());
+        at_minute(&first, "UpgradeFailed", 29) => first;
+        // Who cannot list forgets nothing.
+        noted(&written(Some(&first), &Input { operators: Err("connection refused"), ..input(&[], &gate, 29) })) => noted(&first);
+    }
     let over = at_minute(&first, "InstallationSucceeded", 29);
     assert_eq!(noted(&over), None);
     let again = at_minute(&over, "UpgradeFailed", 35);
@@ -146,10 +129,7 @@ fn trouble_that_is_over_is_forgotten() {
         let mut edited = again.clone();
         edited.extension.as_mut().unwrap()["troubledSince"] = json!({"old": odd});
         let status = at_minute(&edited, "UpgradeFailed", 50);
-        assert_eq!(
-            (brief(&status), noted(&status)),
-            ("T F F".into(), Some(at(50).to_string()))
-        );
+        assert_rows!((brief(&status), noted(&status)) => ("T F F".into(), Some(at(50).to_string())));
     }
 }
 

@@ -7,8 +7,7 @@ pub(super) fn put(facts: &mut Facts, name: &str, annotations: &Value) {
     let (namespace, csv) = name.split_once('/').unwrap();
     let service = json!({
         "apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
-        "metadata": {"name": csv, "namespace": namespace, "annotations": annotations},
-        "spec": {"version": "1.0.0"},
+        "metadata": {"name": csv, "namespace": namespace, "annotations": annotations}, "spec": {"version": "1.0.0"},
     });
     let service = read::service(serde_json::from_value(service).unwrap()).unwrap();
     facts.services.put(name.to_owned(), service);
@@ -59,10 +58,7 @@ fn a_subscriptions_catalog_counts_for_its_csv() {
     let mut facts = facts();
     put(&mut facts, "ops/moon.v1", &properties("4.12"));
     let raised = maxima::Said::Says(Some("\"4.13\"".to_owned()));
-    let with = |subscribed: Option<maxima::Said>| Said {
-        subscribed,
-        ..Said::default()
-    };
+    let with = |subscribed: Option<maxima::Said>| with!(Said::default() => subscribed: subscribed);
     let blocked = "IncompatibleOperatorsInstalled";
     // No Subscription names the ClusterServiceVersion yet.
     assert_eq!(gate(&facts, &with(Some(raised.clone()))).0, blocked);
@@ -86,20 +82,17 @@ fn a_subscriptions_catalog_counts_for_its_csv() {
     let decided = decided(&facts, &with(Some(raised))).unwrap();
     assert_eq!(decided.packages, ["moon".to_owned()].into());
     let maxima = decided.maxima.unwrap();
-    assert_eq!(maxima["moon/moon.v1@catalogs/mine"], "\"4.13\"");
-    assert_eq!(maxima["moon/moon.v1@*"], "\"4.13\"");
-    let away = Said {
-        kept: Some(Arc::new(maxima)),
-        ..with(Some(maxima::Said::Away(None)))
-    };
-    assert_eq!(gate(&facts, &away).0, "AsExpected");
+    assert_rows! {
+        maxima["moon/moon.v1@catalogs/mine"] => "\"4.13\"";
+        maxima["moon/moon.v1@*"] => "\"4.13\"";
+        gate(&facts, &Said { kept: Some(Arc::new(maxima)), ..with(Some(maxima::Said::Away(None))) }).0 => "AsExpected";
+    }
     // Catalogs outside of the admin's namespaces are ignored.
     let unknown = super::decided(&facts, &with(None)).unwrap();
     assert!(unknown.packages.is_empty() && unknown.maxima.unwrap().is_empty());
     // Values of catalogs mean nothing elsewhere.
     facts.version.is_not_served();
-    let elsewhere = super::decided(&facts, &with(Some(maxima::Said::Absent))).unwrap();
-    assert!(elsewhere.packages.is_empty());
+    assert_rows!(super::decided(&facts, &with(Some(maxima::Said::Absent))).unwrap().packages.is_empty() => true);
 }
 
 #[test]
@@ -119,17 +112,13 @@ fn edited_subscriptions_do_not_lift_the_gate() {
         let mut edited = subscription(&json!({"installedCSV": "moon.v1"}));
         edited["spec"]["name"] = package.into();
         subscribe(&mut facts, edited);
-        let said = Said {
-            subscribed: Some(says("4.13")),
-            lowest: Some(lowest.clone()),
-            ..Said::default()
-        };
+        let said =
+            with!(Said::default() => subscribed: Some(says("4.13")), lowest: Some(lowest.clone()));
         let (found, message) = gate(&facts, &said);
         assert_eq!(found, reason, "{package} {lowest:?}: {message}");
         let reported = "; 4.13 of the Subscription's catalog is ignored, because another CatalogSource declares less or \
                         cannot be read: correct or delete that one";
-        let is_disputed = package == "moon" && reason == blocked;
-        assert_eq!(message.contains(reported), is_disputed, "{message}");
+        assert_rows!(message.contains(reported) => package == "moon" && reason == blocked, "{message}");
     }
 }
 
@@ -182,12 +171,10 @@ fn payload_csvs_are_those_that_a_cluster_operator_names() {
         let (name, read) = component(operator, &related);
         facts.components.put(name, read);
         let (reason, message) = gate(&facts, &Said::default());
-        let found = match reason {
-            "AsExpected" => true,
-            "IndeterminateOperatorsInstalled" => false,
-            other => panic!("{other}"),
-        };
-        assert_eq!(found, is_payload, "{operator} {related}: {message}");
+        assert_rows! {
+            match reason { "AsExpected" => true, "IndeterminateOperatorsInstalled" => false, other => panic!("{other}") }
+                => is_payload, "{operator} {related}: {message}";
+        }
     }
 }
 
@@ -217,11 +204,8 @@ fn olm_judges_where_it_has_a_cluster_operator() {
     let (reason, message) = gate(&facts, &Said::default());
     assert_eq!(reason, "IndeterminateOperatorsInstalled");
     let line = "- blocks the upgrade, because OLM blocks for a value that OLM rejects: ops/moon.v1 (failed to parse";
-    assert!(
-        message.contains(&differs) && message.contains(line),
-        "{message}"
-    );
-    assert!(message.starts_with(
-        "The following operators may not run on the next OpenShift Version: ops/moon.v1\n"
-    ));
+    assert_rows! {
+        message.contains(&differs) && message.contains(line) => true, "{message}";
+        message.starts_with("The following operators may not run on the next OpenShift Version: ops/moon.v1\n") => true;
+    }
 }

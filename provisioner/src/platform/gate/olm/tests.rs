@@ -26,10 +26,7 @@ fn own(value: &str) -> Operator {
 }
 
 fn from_catalog(name: &str, properties: &str, maximum: &str) -> Operator {
-    Operator {
-        is_from_catalog: true,
-        ..service(name, Some(properties), Some(maximum))
-    }
+    with!(service(name, Some(properties), Some(maximum)) => is_from_catalog: true)
 }
 
 /// The lines below the header.
@@ -51,15 +48,9 @@ fn equal_judgments_are_not_named() {
         from_catalog("a", "\"4.11\"", "\"4.12\""),
         from_catalog("a", "\"4.13\"", "\"4.14\""),
         // Neither reports an operator of the release payload that declares nothing.
-        Operator {
-            is_payload: true,
-            ..service("a", None, None)
-        },
+        with!(service("a", None, None) => is_payload: true),
         // OLM does not judge it.
-        Operator {
-            olm: None,
-            ..own("\"4.x\"")
-        },
+        with!(own("\"4.x\"") => olm: None),
     ] {
         let found = lines(std::slice::from_ref(&operator));
         assert!(found.is_empty(), "{operator:?}: {found:?}");
@@ -138,11 +129,10 @@ fn differences_share_a_line_per_cause_and_are_bounded() {
     let found = lines(&all);
     assert_eq!(found.len(), 9);
     for line in &found {
-        assert!(
-            line.len() < 2 * MAX_LINE && line.ends_with(" more"),
-            "{line}"
-        );
-        assert!(!line.contains('\u{202e}'), "{line}");
+        assert_rows! {
+            line.len() < 2 * MAX_LINE && line.ends_with(" more") => true, "{line}";
+            !line.contains('\u{202e}') => true, "{line}";
+        }
     }
     assert!(found.iter().map(String::len).sum::<usize>() < 16 << 10);
 }

@@ -66,11 +66,7 @@ fn the_class_follows_the_media_type_and_the_bundle_what_the_admin_says() {
     });
     assert_eq!(object["spec"], spec);
     let typed: BundleInstance = serde_json::from_value(object).unwrap();
-    let memo = &typed.annotations()[CHOSEN_BUNDLE];
-    assert_eq!(
-        serde_json::from_str::<Chosen>(memo).unwrap(),
-        chosen("1.0.0", None)
-    );
+    assert_rows!(serde_json::from_str::<Chosen>(&typed.annotations()[CHOSEN_BUNDLE]).unwrap() => chosen("1.0.0", None));
 
     for (media_type, class) in [
         ("registry+v1", REGISTRY),
@@ -78,13 +74,10 @@ fn the_class_follows_the_media_type_and_the_bundle_what_the_admin_says() {
         // Nothing else is chosen.
         ("helm+v3", REGISTRY),
     ] {
-        let mut chosen = chosen("1.0.0", None);
-        chosen.media_type = media_type.into();
-        let object = instance(&operator(&json!({})), &chosen);
-        assert_eq!(
-            object["spec"]["template"]["spec"]["provisionerClassName"],
-            class
-        );
+        let chosen = with!(chosen("1.0.0", None) => media_type: media_type.into());
+        assert_rows! {
+            instance(&operator(&json!({})), &chosen)["spec"]["template"]["spec"]["provisionerClassName"] => class;
+        }
     }
 
     let account = json!({"name": "installer", "namespace": "ops"});
@@ -100,12 +93,8 @@ fn the_class_follows_the_media_type_and_the_bundle_what_the_admin_says() {
 
 #[test]
 fn why_it_was_chosen_changes_nothing() {
-    let mut with_reasons = chosen("1.0.0", None);
-    with_reasons.bundle.why = vec!["the best".into()];
-    assert_eq!(
-        instance(&operator(&json!({})), &with_reasons),
-        declared(&json!({}))
-    );
+    let with_reasons = with!(chosen("1.0.0", None) => bundle.why: vec!["the best".into()]);
+    assert_rows!(instance(&operator(&json!({})), &with_reasons) => declared(&json!({})));
 }
 
 // parity: openshift-9

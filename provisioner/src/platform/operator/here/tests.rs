@@ -42,14 +42,12 @@ fn the_release_is_kept_beside_the_version() {
     assert_eq!(release(status("1.0.0", true)).as_deref(), Some("7"));
     assert_eq!(release(plain_status("1.0.0")).as_deref(), Some("7"));
     later.after.as_mut().unwrap().release = Some("not at all a release".into());
-    let installed = of(&instance(&later, &status("1.0.0", true))).installed;
-    assert_eq!(installed.unwrap().release, None);
+    assert_rows!(of(&instance(&later, &status("1.0.0", true))).installed.unwrap().release => None);
 }
 
 #[test]
 fn what_is_installed_is_known_by_its_digest_or_its_name() {
-    let mut tagged = chosen("1.1.0", Some("1.0.0"));
-    tagged.bundle.image = "r.example/tide:v1".into();
+    let tagged = with!(chosen("1.1.0", Some("1.0.0")) => bundle.image: "r.example/tide:v1".into());
     let first = chosen("1.0.0", None);
     let second = chosen("1.1.0", Some("1.0.0"));
     let mut odd = chosen("1.1.0", Some("1.0.0"));
@@ -84,12 +82,10 @@ fn what_is_installed_is_known_by_its_digest_or_its_name() {
         status["installedBundleName"] = name.into();
         let record = json!({"name": "tide-random", "uid": "1", "templateHash": hash});
         status["bundles"] = json!([record]);
-        let here = of(&instance(&tagged, &status));
-        assert_eq!(brief(&here), "tide.v1.1.0 1.1.0 c/mine, as chosen");
+        assert_rows!(brief(&of(&instance(&tagged, &status))) => "tide.v1.1.0 1.1.0 c/mine, as chosen");
     }
     status["bundles"][0]["templateHash"] = "other".into();
-    let here = of(&instance(&tagged, &status));
-    assert!(!here.is_chosen_installed);
+    assert_rows!(!of(&instance(&tagged, &status)).is_chosen_installed => true);
 }
 
 #[test]

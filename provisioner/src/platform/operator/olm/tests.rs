@@ -29,8 +29,7 @@ fn subscriptions_name_their_package() {
         (json!({"name": null}), None),
         (json!("odd"), None),
     ] {
-        let found = of_subscription(&subscription("a", &spec));
-        assert_eq!(found.as_deref(), expected, "{spec}");
+        assert_rows!(of_subscription(&subscription("a", &spec)).as_deref() => expected, "{spec}");
     }
 }
 
@@ -62,8 +61,7 @@ fn cluster_service_versions_name_it_in_what_olm_has_written() {
         of(r#"{"properties": [3, null, {"type": "olm.package"}]}"#) => None;
         of(r#"{"properties": [{"type": "olm.package", "value": {"packageName": ["tide"]}}]}"#) => None;
     ] {
-        let found = of_csv(&csv(&metadata));
-        assert_eq!(found.as_deref(), expected, "{metadata:.200}");
+        assert_rows!(of_csv(&csv(&metadata)).as_deref() => expected, "{metadata:.200}");
     }
 }
 
@@ -110,10 +108,7 @@ fn only_what_changes_something_is_told() {
     assert_eq!(by, ["ClusterServiceVersion ops/surf"]);
     // Until then it is not known what OLM manages, and it is said why.
     let unknown = olm.unknown().unwrap();
-    assert_eq!(
-        unknown,
-        "its ClusterServiceVersions have not been listed yet"
-    );
+    assert_rows!(unknown => "its ClusterServiceVersions have not been listed yet");
     changes.mark_unchanged();
     for expected in [true, false] {
         olm.cannot("ClusterServiceVersion", "403".to_owned());

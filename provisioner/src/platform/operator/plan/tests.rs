@@ -194,10 +194,7 @@ fn assert_has(text: &str, words: &str) {
 }
 
 fn without(package: &Package) -> Package {
-    Package {
-        bundles: std::collections::BTreeMap::default(),
-        ..package.clone()
-    }
+    with!(package.clone() => bundles: std::collections::BTreeMap::default())
 }
 
 #[test]
@@ -219,14 +216,10 @@ fn what_is_there_and_what_is_offered_decide() {
     ] {
         assert_eq!(brief(&case.plan()), expected, "{:?}", case.offers);
     }
-    let unknown = Case {
-        openshift: Err("no history"),
-        ..Case::new(two())
-    };
-    assert_eq!(
-        refusal(&unknown.plan()),
-        "the cluster's version is not known: no history: failed to run sourcing logic"
-    );
+    let unknown = with!(Case::new(two()) => openshift: Err("no history"));
+    assert_rows! {
+        refusal(&unknown.plan()) => "the cluster's version is not known: no history: failed to run sourcing logic";
+    }
 }
 
 #[test]
@@ -277,12 +270,11 @@ fn nothing_is_decided_before_it_is_known_which_catalogs_there_are() {
         })
     };
     let new = decide(&Case::new(package(&["1.0.0"])));
-    assert_eq!(brief(&new), "refuse InstallPending");
-    assert_eq!(
-        refusal(&new),
-        "it is not known yet which catalogs there are"
-    );
-    assert_eq!(brief(&decide(&Case::at("1.0.0", &[]))), "have 1.0.0");
+    assert_rows! {
+        brief(&new) => "refuse InstallPending";
+        refusal(&new) => "it is not known yet which catalogs there are";
+        brief(&decide(&Case::at("1.0.0", &[]))) => "have 1.0.0";
+    }
 }
 
 #[test]
@@ -295,8 +287,7 @@ fn what_is_installed_is_found_again_when_nobody_knows_what_was_chosen() {
     // What only has the same name may be something else.
     let mut other = package(&["1.0.0"]);
     other.bundles.get_mut("tide.v1.0.0").unwrap().image = image("6.6.6");
-    let case = Case::new(other).with(there);
-    assert_eq!(brief(&case.plan()), "refuse SourceFailed");
+    assert_rows!(brief(&Case::new(other).with(there).plan()) => "refuse SourceFailed");
 }
 
 /// What is of no release is compared by name only.
@@ -311,8 +302,7 @@ fn bundles_that_say_nothing_of_themselves_follow_the_channel_too() {
         }
         Case::new(package).with(there)
     };
-    let mut first = chosen("1.0.0", None);
-    first.media_type = "plain+v0".into();
+    let first = with!(chosen("1.0.0", None) => media_type: "plain+v0".into());
     let case = plain(there(&first, "1.0.0"));
     let Act::Have(second) = case.plan().act else {
         panic!("{:?}", case.plan());
@@ -320,8 +310,6 @@ fn bundles_that_say_nothing_of_themselves_follow_the_channel_too() {
     assert_eq!(second.bundle.name, "tide.v1.0.1");
     assert_eq!(second.after.as_ref().unwrap().name, "tide.v1.0.0");
     // On its way nothing is skipped.
-    let case = plain(there(&second, "1.0.0"));
-    assert_eq!(brief(&case.plan()), "have 1.0.1");
-    let case = plain(there(&second, "1.0.1"));
-    assert_eq!(brief(&case.plan()), "have 1.0.2");
+    assert_rows!(brief(&plain(there(&second, "1.0.0")).plan()) => "have 1.0.1");
+    assert_rows!(brief(&plain(there(&second, "1.0.1")).plan()) => "have 1.0.2");
 }

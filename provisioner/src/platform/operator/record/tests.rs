@@ -29,17 +29,13 @@ fn status_counts_before_annotation() {
         of_status("1.0.0"), Some("garbage".to_owned()) => Some(Chosen { media_type: String::new(), ..chosen("1.0.0", None) });
         of_status("1.0.0"), None => Some(Chosen { media_type: String::new(), ..chosen("1.0.0", None) });
     ] {
-        let found = recorded(&status, text.as_deref());
-        assert_eq!(found, Ok(expected), "{status} {text:?}");
+        assert_rows!(recorded(&status, text.as_deref()) => Ok(expected), "{status} {text:?}");
     }
 }
 
 #[test]
 fn a_choice_of_another_package_is_no_record() {
-    let surf = Chosen {
-        package: "surf".into(),
-        ..chosen("1.0.0", None)
-    };
+    let surf = with!(chosen("1.0.0", None) => package: "surf".into());
     let text = annotation(&surf).unwrap();
     assert_eq!(recorded(&json!({}), Some(&text)), Ok(None));
     assert_eq!(recorded(&of_status("1.0.0"), Some(&text)), Ok(None));
@@ -47,18 +43,12 @@ fn a_choice_of_another_package_is_no_record() {
 
 #[test]
 fn a_pinned_image_counts_only_if_the_status_confirms_it() {
-    let pinned = Chosen {
-        named: Some("r.example/tide:v1".into()),
-        ..chosen("1.0.0", None)
-    };
+    let pinned = with!(chosen("1.0.0", None) => named: Some("r.example/tide:v1".into()));
     let text = annotation(&pinned).unwrap();
     let found = recorded(&of_status("1.0.0"), Some(&text)).unwrap().unwrap();
     assert_eq!(found, pinned);
     let found = recorded(&json!({}), Some(&text)).unwrap().unwrap();
-    assert_eq!(
-        (found.bundle.image.as_str(), found.named),
-        ("r.example/tide:v1", None)
-    );
+    assert_rows!((found.bundle.image.as_str(), found.named) => ("r.example/tide:v1", None));
 }
 
 #[test]
@@ -76,8 +66,7 @@ fn malformed_annotations_are_rejected() {
         assert!(malformed.starts_with(expected), "{malformed}");
         assert!(malformed.len() < 500, "{malformed}");
     }
-    let mut long = chosen("1.0.0", None);
-    long.bundle.name = "n".repeat(MAX_BYTES);
+    let long = with!(chosen("1.0.0", None) => bundle.name: "n".repeat(MAX_BYTES));
     assert!(matches!(annotation(&long), Err(Malformed::TooLong(_))));
 }
 
@@ -91,6 +80,5 @@ fn only_an_installed_operator_holds_a_package_by_its_record() {
         package(&operator)
     };
     assert_eq!(held(json!({})), None);
-    let installed = json!({"activeBundleDeployment": {"name": "tide"}});
-    assert_eq!(held(installed).as_deref(), Some("tide"));
+    assert_rows!(held(json!({"activeBundleDeployment": {"name": "tide"}})).as_deref() => Some("tide"));
 }

@@ -179,8 +179,7 @@ mod tests {
         let pinned = about("r/tide@sha256:1");
         assert_eq!(answers.recall(of, &pinned, now), None);
         let known = Ok(secrets());
-        let kept = answers.keep(of, pinned.clone(), Ok(secrets()), now);
-        assert_eq!(kept, known);
+        assert_rows!(answers.keep(of, pinned.clone(), Ok(secrets()), now) => known);
         let later = now + Duration::from_secs(86400);
         // Also when somebody has changed the operator: he may have approved them.
         for of in [of, ("a", Some(2))] {
@@ -190,25 +189,18 @@ mod tests {
         assert_eq!(answers.recall(("b", Some(1)), &pinned, now), None);
         let others = [
             about("r/tide@sha256:2"),
-            Question {
-                kubernetes: KubeVersion::new(1, 31),
-                ..pinned.clone()
-            },
-            Question {
-                installed: None,
-                ..pinned.clone()
-            },
+            with!(pinned.clone() => kubernetes: KubeVersion::new(1, 31)),
+            with!(pinned.clone() => installed: None),
         ];
         for other in others {
             assert_eq!(answers.recall(of, &other, now), None, "{other:?}");
         }
         // What a tag means is asked each time.
         let tag = about("r/tide:v1");
-        assert_eq!(
-            answers.keep(of, tag.clone(), Ok(looked(None)), now),
-            Ok(looked(None))
-        );
-        assert_eq!(answers.recall(of, &tag, now), None);
+        assert_rows! {
+            answers.keep(of, tag.clone(), Ok(looked(None)), now) => Ok(looked(None));
+            answers.recall(of, &tag, now) => None;
+        }
         // A few are enough.
         for at in 2..=1 + KEPT {
             let _ = answers.keep(
@@ -237,10 +229,9 @@ mod tests {
         for seconds in [15, 30, 60, 120, 240, 300, 300] {
             let wait = fail(of, now);
             let expected = Duration::from_secs(seconds);
-            assert!(
-                wait >= expected.mul_f64(0.75) && wait <= expected.mul_f64(1.25),
-                "{wait:?} instead of {expected:?}"
-            );
+            assert_rows! {
+                wait >= expected.mul_f64(0.75) && wait <= expected.mul_f64(1.25) => true, "{wait:?} instead of {expected:?}";
+            }
             let second = Duration::from_secs(1);
             let told = answers.recall(of, &image, now + second).unwrap();
             let told = told.unwrap_err();

@@ -47,11 +47,7 @@ fn planned(plan: &Plan) -> Found<'_> {
 /// The status of a new operator, given what was decided, the BundleInstance's status, and why it could not be applied.
 fn told(plan: &Plan, below: Option<&Value>, failure: Option<&str>) -> PlatformOperatorStatus {
     let instance = below.map(|status| instance(&chosen("1.0.0", None), status));
-    let found = Found {
-        instance: instance.as_ref(),
-        failure,
-        ..planned(plan)
-    };
+    let found = with!(planned(plan) => instance: instance.as_ref(), failure: failure);
     of(&operator(&json!({})), &found, NOW.parse().unwrap())
 }
 
@@ -72,8 +68,7 @@ fn installed_is_what_is_in_the_cluster_whatever_cannot_be_done_now() {
     let there = installed("1.0.0", true);
     let unpacking = json!({"conditions": [said("HasValidBundle", "False", "Unpacking")]});
     let failing = failing();
-    let mut warned = have("1.0.0");
-    warned.warnings = vec!["it is old".into(), "it is odd".into()];
+    let warned = with!(have("1.0.0") => warnings: vec!["it is old".into(), "it is odd".into()]);
     for (plan, below, expected) in ::tests::rows![
         have("1.0.0"), None => "False UnpackPending: Waiting for the bundle to be unpacked".to_owned();
         have("1.0.0"), Some(&json!({})) => "False UnpackPending: Waiting for the bundle to be unpacked".into();
@@ -92,9 +87,7 @@ fn installed_is_what_is_in_the_cluster_whatever_cannot_be_done_now() {
 }
 
 fn failing() -> Value {
-    json!({"conditions": [
-        said("HasValidBundle", "True", "UnpackSuccessful"), said("Installed", "False", "InstallFailed"),
-    ]})
+    json!({"conditions": [said("HasValidBundle", "True", "UnpackSuccessful"), said("Installed", "False", "InstallFailed")]})
 }
 
 #[test]
@@ -155,10 +148,7 @@ fn catalogs_are_there_away_or_not_looked_at() {
         Some(&[&well, &away, &new][..]) => "False CatalogUnavailable: c/away: nobody is there";
         Some(&[&away, &never][..]) => "False CatalogUnavailable: c/away: nobody is there; c/never: no such image";
     ] {
-        let found = Found {
-            catalogs,
-            ..planned(&plan)
-        };
+        let found = with!(planned(&plan) => catalogs: catalogs);
         let status = of(&operator(&json!({})), &found, NOW.parse().unwrap());
         assert_eq!(line(find(&status, "CatalogAvailable")), expected);
     }
@@ -167,10 +157,9 @@ fn catalogs_are_there_away_or_not_looked_at() {
 #[test]
 fn the_reasons_of_what_stays_are_known_from_what_was_written_last() {
     let of = |version: &str, why: &[&str]| PlatformOperatorStatus {
-        chosen_bundle: Some(ChosenBundle {
-            why: why.iter().map(|&it| it.to_owned()).collect(),
-            ..chosen(version, None).bundle
-        }),
+        chosen_bundle: Some(
+            with!(chosen(version, None).bundle => why: why.iter().map(|&it| it.to_owned()).collect()),
+        ),
         ..PlatformOperatorStatus::default()
     };
     for (now, before, why) in [
@@ -202,10 +191,7 @@ fn upgradeable_is_what_the_gate_says() {
         (Some(&closed), "False Closed: said"),
     ] {
         let plan = have("1.0.0");
-        let found = Found {
-            verdict,
-            ..planned(&plan)
-        };
+        let found = with!(planned(&plan) => verdict: verdict);
         let status = of(&operator(&json!({})), &found, NOW.parse().unwrap());
         assert_eq!(line(find(&status, "Upgradeable")), expected);
     }
@@ -236,10 +222,7 @@ fn what_was_known_stays_known() {
     operator.status = Some(before.clone());
     let later = |plan: &Plan, below: Option<&Value>| {
         let instance = below.map(|status| instance(&chosen("1.0.0", None), status));
-        let found = Found {
-            instance: instance.as_ref(),
-            ..planned(plan)
-        };
+        let found = with!(planned(plan) => instance: instance.as_ref());
         of(&operator, &found, "2027-01-01T00:00:00Z".parse().unwrap())
     };
     // Nothing new is nothing to write; what stays is not told anew why it was chosen.
@@ -279,8 +262,7 @@ fn hostile_texts_fit_into_the_status() {
     hostile.bundle.channel.clone_from(&long);
     hostile.bundle.catalog.clone_from(&long);
     hostile.bundle.image.clone_from(&long);
-    let mut plan = plan(Act::Have(Box::new(hostile)));
-    plan.warnings = vec![long.clone()];
+    let plan = with!(plan(Act::Have(Box::new(hostile))) => warnings: vec![long.clone()]);
     let status = told(&plan, Some(&installed("1.0.0", true)), Some(&long));
     let bundle = status.chosen_bundle.as_ref().unwrap();
     let word = bounds::WORD as usize;
@@ -292,8 +274,7 @@ fn hostile_texts_fit_into_the_status() {
     let message = &find(&status, "Installed").message;
     assert!(message.chars().count() <= bounds::MESSAGE as usize);
     // What fits is told as it is.
-    let mut fits = chosen("1.0.0", None);
-    fits.bundle.image = format!("{}@sha256:{}", "r".repeat(900), "0".repeat(64));
+    let fits = with!(chosen("1.0.0", None) => bundle.image: format!("{}@sha256:{}", "r".repeat(900), "0".repeat(64)));
     let status = told(&self::plan(Act::Have(Box::new(fits.clone()))), None, None);
     assert_eq!(status.chosen_bundle.unwrap().image, fits.bundle.image);
 }

@@ -10,46 +10,31 @@ fn digest(version: &str) -> String {
 }
 
 fn overridden(version: &str) -> Value {
-    json!({"bundle": {"overrides": [
-        {"constraint": "maxOpenShiftVersion", "digest": digest(version), "reason": "tested"},
-    ]}})
+    json!({"bundle": {"overrides": [{"constraint": "maxOpenShiftVersion", "digest": digest(version), "reason": "tested"}]}})
 }
 
 #[test]
 fn nothing_is_installed_before_it_is_known_what_olm_manages() {
     let olm = Some("its Subscriptions cannot be listed: 403");
-    let new = Case {
-        olm,
-        ..Case::new(package(&["1.0.0"]))
-    };
-    assert_eq!(brief(&new.plan()), "refuse InstallPending");
-    assert_eq!(
-        refusal(&new.plan()),
-        "it is not known which packages OLM manages: its Subscriptions cannot be listed: 403"
-    );
+    let new = with!(Case::new(package(&["1.0.0"])) => olm: olm);
+    assert_rows! {
+        brief(&new.plan()) => "refuse InstallPending";
+        refusal(&new.plan()) => "it is not known which packages OLM manages: its Subscriptions cannot be listed: 403";
+    }
     // What is there already goes on.
-    let there = Case {
-        olm,
-        ..Case::at("1.0.0", &["1.0.0", "1.0.1"])
-    };
-    assert_eq!(brief(&there.plan()), "have 1.0.1");
+    assert_rows!(brief(&Case { olm, ..Case::at("1.0.0", &["1.0.0", "1.0.1"]) }.plan()) => "have 1.0.1");
 }
 
 #[test]
 fn nothing_is_chosen_for_a_kubernetes_that_is_not_known() {
-    let new = Case {
-        kubernetes: Err("nobody answers"),
-        ..Case::new(package(&["1.0.0"]))
-    };
+    let new = with!(Case::new(package(&["1.0.0"])) => kubernetes: Err("nobody answers"));
     let plan = new.plan();
     assert_eq!(brief(&plan), "refuse SourceFailed");
     let unknown = "the version of Kubernetes is not known: nobody answers";
     assert_has(refusal(&plan), unknown);
-    let there = Case {
-        kubernetes: Err("nobody answers"),
-        ..Case::at("1.0.0", &["1.0.0", "1.0.1"])
-    };
-    assert_eq!(brief(&there.plan()), "have 1.0.0");
+    assert_rows! {
+        brief(&Case { kubernetes: Err("nobody answers"), ..Case::at("1.0.0", &["1.0.0", "1.0.1"]) }.plan()) => "have 1.0.0";
+    }
 }
 
 // parity: serve-16
@@ -81,10 +66,9 @@ fn a_catalog_that_nobody_may_see_is_not_gone() {
     let plan = case("c/*").plan();
     assert_eq!(brief(&plan), "have 1.0.0");
     let warnings = plan.warnings.join("; ");
-    assert!(
-        warnings.starts_with("catalog c/*, which tide.v1.0.0 is from, cannot be asked (403)"),
-        "{warnings}"
-    );
+    assert_rows! {
+        warnings.starts_with("catalog c/*, which tide.v1.0.0 is from, cannot be asked (403)") => true, "{warnings}";
+    }
     let warnings = case("b/*").plan().warnings.join("; ");
     assert_has(&warnings, "name that in spec.catalog");
 }
@@ -109,19 +93,17 @@ fn a_catalog_without_a_namespace_stays_the_one_that_it_was() {
         assert_eq!(asked(spec, Some(&there)).as_deref(), expected);
     }
     let spec = json!({"catalog": {"name": "mine"}});
-    assert_eq!(asked(spec.clone(), None).as_deref(), Some("?/mine"));
-    assert_eq!(
-        asked(spec, Some(&forget(there.clone()))).as_deref(),
-        Some("?/mine")
-    );
+    assert_rows! {
+        asked(spec.clone(), None).as_deref() => Some("?/mine");
+        asked(spec, Some(&forget(there.clone()))).as_deref() => Some("?/mine");
+    }
 }
 
 #[test]
 fn a_default_channel_that_strands_somebody_moves_nothing() {
     let mut moved = package(&["1.0.0", "1.0.1"]);
     let mut other = package(&["2.0.0"]);
-    let mut channel = other.channels.remove("stable").unwrap();
-    channel.name = "next".into();
+    let channel = with!(other.channels.remove("stable").unwrap() => name: "next".into());
     moved.channels.insert("next".into(), channel);
     moved.bundles.append(&mut other.bundles);
     moved.default_channel = "next".into();
@@ -138,8 +120,7 @@ fn a_default_channel_that_strands_somebody_moves_nothing() {
             && warnings.ends_with("set spec.channel to one that has: stable"),
         "{warnings}"
     );
-    let named = case().spec(&json!({"channel": "stable"})).plan();
-    assert_eq!(brief(&named), "have 1.0.1");
+    assert_rows!(brief(&case().spec(&json!({"channel": "stable"})).plan()) => "have 1.0.1");
 }
 
 #[test]
@@ -165,13 +146,10 @@ fn another_package_is_no_upgrade() {
         );
     }
     // What was written down by somebody who knew no package goes on.
-    let mut nameless = chosen("1.5.0", None);
-    nameless.package = String::new();
-    let there = instance(&nameless, &plain_status("1.5.0"));
-    assert_eq!(
-        brief(&Case::new(tide).with(there).plan()),
-        "have 1.5.0, next 1.9.0"
-    );
+    let nameless = with!(chosen("1.5.0", None) => package: String::new());
+    assert_rows! {
+        brief(&Case::new(tide).with(instance(&nameless, &plain_status("1.5.0"))).plan()) => "have 1.5.0, next 1.9.0";
+    }
 }
 
 #[test]
@@ -221,16 +199,14 @@ fn an_override_is_about_one_image() {
     let plan = allowed.plan();
     assert_eq!(brief(&plan), "have 1.0.0");
     assert!(!plan.warnings.is_empty());
-    let other = Case::new(too_new()).on("4.12").spec(&overridden("1.0.1"));
-    assert_eq!(brief(&other.plan()), "refuse SourceFailed");
+    assert_rows!(brief(&Case::new(too_new()).on("4.12").spec(&overridden("1.0.1")).plan()) => "refuse SourceFailed");
     // What does not count keeps nobody from an upgrade, and is no reason for one.
     let blocks = || {
         let package = limited(&["1.0.0", "1.1.0"], &[("1.0.0", "4.12")]);
         Case::of(package, "1.0.0").on("4.12").kept("4.12 1.0")
     };
     assert_eq!(brief(&blocks().plan()), "have 1.1.0");
-    let allowed = blocks().spec(&overridden("1.0.0"));
-    assert_eq!(brief(&allowed.plan()), "have 1.0.0, next 1.1.0");
+    assert_rows!(brief(&blocks().spec(&overridden("1.0.0")).plan()) => "have 1.0.0, next 1.1.0");
 }
 
 #[test]
@@ -247,9 +223,8 @@ fn a_maximum_is_that_of_the_installed_image_in_the_first_catalog() {
     let (low, high) = (("c/mine", 0, Ok(package("4.12"))), |priority| {
         ("c/other", priority, Ok(package("4.20")))
     });
-    assert_eq!(
-        brief(&case(vec![low.clone(), high(-1)]).plan()),
-        "have 1.1.0"
-    );
-    assert_eq!(brief(&case(vec![low, high(1)]).plan()), waits);
+    assert_rows! {
+        brief(&case(vec![low.clone(), high(-1)]).plan()) => "have 1.1.0";
+        brief(&case(vec![low, high(1)]).plan()) => waits;
+    }
 }

@@ -17,23 +17,15 @@ fn what_the_definition_of_others_lets_through_is_not_served() {
         { let mut operator = operator(&json!({})); operator.metadata.name = Some("o".repeat(46)); operator }
             => "has more than 45 characters";
     ] {
-        let case = Case {
-            operator: Box::new(operator),
-            ..Case::new(package(&["1.0.0"]))
-        };
+        let case = with!(Case::new(package(&["1.0.0"])) => operator: Box::new(operator));
         let plan = case.plan();
         assert_eq!(brief(&plan), "refuse SourceFailed");
         let said = refusal(&plan);
         assert!(said.contains(words), "{said}");
         assert!(said.len() < 4096, "{}", said.len());
     }
-    let mut operator = operator(&json!({"package": {"name": "a".repeat(56)}}));
-    operator.metadata.name = Some("o".repeat(45));
-    let case = Case {
-        operator: Box::new(operator),
-        ..Case::new(package(&["1.0.0"]))
-    };
-    assert_eq!(brief(&case.plan()), "have 1.0.0");
+    let operator = with!(operator(&json!({"package": {"name": "a".repeat(56)}})) => metadata.name: Some("o".repeat(45)));
+    assert_rows!(brief(&Case { operator: Box::new(operator), ..Case::new(package(&["1.0.0"])) }.plan()) => "have 1.0.0");
 }
 
 #[test]
@@ -44,8 +36,7 @@ fn texts_of_catalogs_are_cut_to_what_a_status_takes() {
     bundle.media_type = Some(long.clone());
     let plan = Case::of(hostile.clone(), "1.0.0").plan();
     assert_eq!(brief(&plan), "have 1.0.0, next 1.1.0");
-    let waits_for = plan.next.unwrap().waits_for.unwrap();
-    assert!(waits_for.len() <= bounds::LINE as usize);
+    assert_rows!(plan.next.unwrap().waits_for.unwrap().len() <= bounds::LINE as usize => true);
 
     let mut all = hostile;
     all.bundles.get_mut("tide.v1.0.0").unwrap().unreadable = Some(long);
@@ -75,16 +66,14 @@ fn a_status_that_makes_no_sense_decides_nothing() {
         let mut status = status("1.0.0", true);
         mangle(&mut status);
         let there = instance(&chosen("1.0.0", None), &status);
-        let plan = Case::new(package(&["1.0.0"])).with(there).plan();
-        assert_eq!(brief(&plan), "have 1.0.0", "{status}");
+        assert_rows!(brief(&Case::new(package(&["1.0.0"])).with(there).plan()) => "have 1.0.0", "{status}");
     }
     // Where nobody can read the version, the catalog tells it.
     let mut status = status("1.0.0", true);
     status["version"] = "garbage".into();
     let there = forget(instance(&chosen("1.0.0", None), &status));
     let case = |package: Package| Case::new(package).with(there.clone());
-    let listed = case(package(&["1.0.0", "2.0.0"])).plan();
-    assert_eq!(brief(&listed), "have 1.0.0, next 2.0.0");
+    assert_rows!(brief(&case(package(&["1.0.0", "2.0.0"])).plan()) => "have 1.0.0, next 2.0.0");
     // Nobody can: it follows the channel all the same, when that is approved.
     let mut rebuilt = package(&["1.0.0", "2.0.0"]);
     rebuilt.bundles.get_mut("tide.v1.0.0").unwrap().image = image("7");
@@ -96,10 +85,9 @@ fn a_status_that_makes_no_sense_decides_nothing() {
     let waits = case(&json!({})).plan();
     assert_eq!(brief(&waits), "have 1.0.0, next 2.0.0");
     let why = waits_for(&waits);
-    let unknown = "it is not known which version is installed";
-    assert!(why.starts_with(unknown), "{why}");
-    let manual = json!({"upgradeApproval": "Manual", "approvedVersion": "2.0.0"});
-    assert_eq!(brief(&case(&manual).plan()), "have 2.0.0");
-    let automatic = json!({"upgradeApproval": "Automatic"});
-    assert_eq!(brief(&case(&automatic).plan()), "have 2.0.0");
+    assert_rows! {
+        why.starts_with("it is not known which version is installed") => true, "{why}";
+        brief(&case(&json!({"upgradeApproval": "Manual", "approvedVersion": "2.0.0"})).plan()) => "have 2.0.0";
+        brief(&case(&json!({"upgradeApproval": "Automatic"})).plan()) => "have 2.0.0";
+    }
 }

@@ -31,8 +31,7 @@ fn a_first_installation_is_no_newer_than_what_is_approved() {
     // It says nothing to anybody else.
     for approval in ["WithCluster", "Automatic"] {
         let spec = json!({"upgradeApproval": approval, "approvedVersion": "1.0.0"});
-        let plan = Case::new(package(&LINE)).spec(&spec).plan();
-        assert_eq!(brief(&plan), "have 1.1.0", "{approval}");
+        assert_rows!(brief(&Case::new(package(&LINE)).spec(&spec).plan()) => "have 1.1.0", "{approval}");
     }
 }
 
@@ -51,13 +50,11 @@ fn who_has_no_status_is_not_installed_anew() {
     ] {
         let there = instance(&chosen("1.0.0", None), &status);
         let case = || Case::new(package(&LINE)).with(there.clone());
-        assert_eq!(brief(&case().plan()), expected, "{status}");
-        let manual = json!({"upgradeApproval": "Manual", "approvedVersion": "1.0.0"});
-        assert_eq!(
-            brief(&case().spec(&manual).plan()),
-            "have 1.0.0",
-            "{status}"
-        );
+        assert_rows! {
+            brief(&case().plan()) => expected, "{status}";
+            brief(&case().spec(&json!({"upgradeApproval": "Manual", "approvedVersion": "1.0.0"})).plan())
+                => "have 1.0.0", "{status}";
+        }
     }
     // What is wanted no more is not waited for, unless nobody knows how far it is.
     let there = |status: &Value| {
@@ -66,8 +63,7 @@ fn who_has_no_status_is_not_installed_anew() {
         case.spec(&json!({"version": "<1.1.0"})).plan()
     };
     assert_eq!(brief(&there(&json!({}))), "have 1.1.0");
-    let unpacking = is_not("HasValidBundle", "Unpacking");
-    assert_eq!(brief(&there(&unpacking)), "have 1.0.1");
+    assert_rows!(brief(&there(&is_not("HasValidBundle", "Unpacking"))) => "have 1.0.1");
 }
 
 #[test]
@@ -81,8 +77,7 @@ fn a_move_between_choosing_and_installing_counts() {
     assert_eq!(kept(&case().kept("4.12 1.1").plan()), "4.12 1.1");
     assert_eq!(kept(&case().plan()), "4.13 1.1");
     // Then the next minor version may follow the cluster at once.
-    let case = Case::at("1.0.1", &LINE).on("4.13");
-    assert_eq!(brief(&case.kept("4.12 1.0").plan()), "have 1.1.0");
+    assert_rows!(brief(&Case::at("1.0.1", &LINE).on("4.13").kept("4.12 1.0").plan()) => "have 1.1.0");
 }
 
 #[test]
@@ -100,21 +95,18 @@ fn an_upgrade_on_its_way_can_be_called_off() {
         assert_eq!(brief(&wanted(spec.clone()).plan()), expected, "{spec}");
     }
     // It is the very thing that is installed.
-    let back = wanted(json!({"version": "<1.0.1"})).plan();
-    assert_eq!(back.act, Act::Have(Box::new(chosen("1.0.0", None))));
-    // The catalog has withdrawn it, or the installed one as well.
-    assert_eq!(brief(&case(package(&["1.0.0"])).plan()), "have 1.0.0");
-    let pruned = case(package(&["2.0.0"])).plan();
-    assert_eq!(pruned.act, Act::Have(Box::new(chosen("1.0.0", None))));
-    // It is withdrawn, and what comes instead waits.
-    let other = case(package(&["1.0.0", "1.1.0"]))
-        .on("4.12")
-        .kept("4.12 1.0");
-    assert_eq!(brief(&other.plan()), "have 1.0.0, next 1.1.0");
+    assert_rows! {
+        wanted(json!({"version": "<1.0.1"})).plan().act => Act::Have(Box::new(chosen("1.0.0", None)));
+        // The catalog has withdrawn it, or the installed one as well.
+        brief(&case(package(&["1.0.0"])).plan()) => "have 1.0.0";
+        case(package(&["2.0.0"])).plan().act => Act::Have(Box::new(chosen("1.0.0", None)));
+        // It is withdrawn, and what comes instead waits.
+        brief(&case(package(&["1.0.0", "1.1.0"])).on("4.12").kept("4.12 1.0").plan()) => "have 1.0.0, next 1.1.0";
+    }
     // What cannot be asked calls nothing off.
     for offer in [Err("away"), Err(PENDING), Ok(without(&package(&[])))] {
-        let mut away = wanted(json!({"version": "<1.0.1"}));
-        away.offers = vec![("c/mine", 0, offer)];
+        let away =
+            with!(wanted(json!({"version": "<1.0.1"})) => offers: vec![("c/mine", 0, offer)]);
         assert_eq!(brief(&away.plan()), "have 1.0.1", "{:?}", away.offers);
     }
     let mut broken = package(&["1.0.0", "1.0.1"]);

@@ -11,13 +11,12 @@ fn a_catalog_that_comes_first_is_waited_for_until_it_is_read_or_cannot_be() {
         Case::new(package(&[])).offered(vec![("c/first", 5, Err(first)), mine])
     };
     let waiting = case(PENDING);
-    assert_eq!(brief(&waiting.plan()), "refuse InstallPending");
-    assert_eq!(
-        refusal(&waiting.plan()),
-        "catalog c/first has not been read yet"
-    );
-    // One that cannot be read takes nobody else down.
-    assert_eq!(brief(&case("nobody is there").plan()), "have 1.0.0");
+    assert_rows! {
+        brief(&waiting.plan()) => "refuse InstallPending";
+        refusal(&waiting.plan()) => "catalog c/first has not been read yet";
+        // One that cannot be read takes nobody else down.
+        brief(&case("nobody is there").plan()) => "have 1.0.0";
+    }
     // One that comes later does not matter.
     let mut later = case(PENDING);
     later.offers[0].1 = -5;
@@ -43,11 +42,9 @@ fn what_is_on_its_way_is_not_given_up_because_its_catalog_is_away() {
         let case = Case::new(package(&[])).with(there()).offered(offers);
         brief(&case.plan())
     };
-    let away = Err("nobody is there");
-    assert_eq!(beside("c/mine", 5, away, "c/other"), "have 1.1.0");
+    assert_rows!(beside("c/mine", 5, Err("nobody is there"), "c/other") => "have 1.1.0");
     // Nothing of it is installed, so it may be something else that is in the catalog by now.
-    let back = Ok(package(&["1.0.0", "1.1.1"]));
-    assert_eq!(beside("c/mine", 5, back, "c/other"), "have 1.1.1");
+    assert_rows!(beside("c/mine", 5, Ok(package(&["1.0.0", "1.1.1"])), "c/other") => "have 1.1.1");
     // A catalog that is gone for good keeps nobody.
     let mut gone = chosen("1.1.0", None);
     gone.bundle.catalog = "c/gone".into();
@@ -96,8 +93,7 @@ fn bundles_that_cannot_be_installed_are_named_with_the_reason() {
             bundle.max_openshift = max_openshift("4.11");
         }
     }
-    let case = Case::new(package.clone()).on("4.12");
-    assert_eq!(brief(&case.plan()), "have 1.0.0");
+    assert_rows!(brief(&Case::new(package.clone()).on("4.12").plan()) => "have 1.0.0");
     // Many are counted.
     let last = package.bundles.get_mut("tide.v1.0.0");
     last.unwrap().image.clear();
@@ -116,11 +112,10 @@ fn deprecations_are_told_and_no_reason() {
         "bundle tide.v1.0.0 is deprecated: leaks",
     ];
     let new = Case::new(deprecated.clone()).plan();
-    assert_eq!(
-        (brief(&new).as_str(), new.warnings.as_slice()),
-        ("have 1.0.0", &expected.map(str::to_owned)[..])
-    );
-    assert_eq!(Case::of(deprecated, "1.0.0").plan().warnings, expected);
+    assert_rows! {
+        (brief(&new).as_str(), new.warnings.as_slice()) => ("have 1.0.0", &expected.map(str::to_owned)[..]);
+        Case::of(deprecated, "1.0.0").plan().warnings => expected;
+    }
     // What waits is not what is installed.
     let mut next = package(&["1.0.0", "1.1.0"]);
     let leaks = |package: &mut Package, version: &str| {
@@ -138,10 +133,7 @@ fn deprecations_are_told_and_no_reason() {
     let goes = at(next)
         .spec(&json!({"upgradeApproval": "Automatic"}))
         .plan();
-    assert_eq!(
-        (brief(&goes).as_str(), &goes.warnings[..]),
-        ("have 1.1.0", &said.map(str::to_owned)[..])
-    );
+    assert_rows!((brief(&goes).as_str(), &goes.warnings[..]) => ("have 1.1.0", &said.map(str::to_owned)[..]));
 }
 
 #[test]

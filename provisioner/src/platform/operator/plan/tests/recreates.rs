@@ -43,9 +43,7 @@ impl Case {
     /// Changes `spec` and keeps the status.
     fn respec(self, spec: &Value) -> Self {
         let status = self.operator.status.clone();
-        let mut case = self.spec(spec);
-        case.operator.status = status;
-        case
+        with!(self.spec(spec) => operator.status: status)
     }
 }
 
@@ -63,8 +61,7 @@ fn a_deleted_instance_is_recreated_at_the_recorded_bundle() {
             Case::new(package(&LINE)).recorded(version),
             Case::new(package(&LINE)).pruned(version),
         ] {
-            let plan = case.plan();
-            assert_eq!(plan.act, Act::Have(Box::new(chosen(version, None))));
+            assert_rows!(case.plan().act => Act::Have(Box::new(chosen(version, None))));
         }
     }
     // Nothing is recorded before the first choice.
@@ -89,12 +86,9 @@ fn an_unavailable_catalog_is_waited_for() {
         case.recorded("1.0.0").plan()
     };
     assert_eq!(brief(&two(Ok(package(&LINE)))), "have 1.0.0");
-    for (offer, words) in [
-        (
-            Err("it is away"),
-            "catalog c/mine is unavailable: it is away",
-        ),
-        (Err(PENDING), "catalog c/mine has not been read yet"),
+    for (offer, words) in ::tests::rows![
+        Err("it is away") => "catalog c/mine is unavailable: it is away";
+        Err(PENDING) => "catalog c/mine has not been read yet";
     ] {
         let plan = two(offer);
         assert_eq!(brief(&plan), "refuse InstallPending");
@@ -108,8 +102,7 @@ fn an_unavailable_catalog_is_waited_for() {
     assert_has(refusal(&plan), "broken off");
     // A namespace that cannot be listed hides its catalogs.
     let hidden = vec![("c/*", 0, Err("no rights"))];
-    let hidden = Case::new(package(&LINE)).offered(hidden).recorded("1.0.0");
-    assert_eq!(brief(&hidden.plan()), "refuse InstallPending");
+    assert_rows!(brief(&Case::new(package(&LINE)).offered(hidden).recorded("1.0.0").plan()) => "refuse InstallPending");
     // Another catalog gets no operator that it did not have.
     let gone = two(Ok(without(&package(&[]))));
     assert_eq!(brief(&gone), "refuse SourceFailed");
@@ -140,10 +133,7 @@ fn a_withdrawn_bundle_is_replaced_along_approved_edges_only() {
     assert_eq!(
         plan.act,
         Act::Have(Box::new(Chosen {
-            bundle: ChosenBundle {
-                why: why(&plan),
-                ..chosen("1.0.1", None).bundle
-            },
+            bundle: with!(chosen("1.0.1", None).bundle => why: why(&plan)),
             ..chosen("1.0.1", None)
         }))
     );
@@ -173,9 +163,7 @@ fn a_withdrawn_bundle_is_replaced_along_approved_edges_only() {
     let case = || Case::new(package(&["2.0.0"]));
     assert_has(&stranded(case().recorded("1.0.0")), "set spec.version");
     assert_has(&stranded(case().pruned("1.0.0")), "remove the annotation");
-    let range = json!({"version": ">=2.0.0"});
-    let case = case().recorded("1.0.0").respec(&range);
-    assert_eq!(brief(&case.plan()), "have 2.0.0");
+    assert_rows!(brief(&case().recorded("1.0.0").respec(&json!({"version": ">=2.0.0"})).plan()) => "have 2.0.0");
 }
 
 fn why(plan: &Plan) -> Vec<String> {
@@ -288,11 +276,9 @@ fn an_edited_annotation_installs_nothing_that_is_not_offered() {
         match &plan.act {
             Act::Have(found) => {
                 let expected = chosen(&found.bundle.version, None);
-                let bundle = ChosenBundle {
-                    why: found.bundle.why.clone(),
-                    ..expected.bundle.clone()
-                };
-                assert_eq!(**found, Chosen { bundle, ..expected });
+                assert_rows! {
+                    **found => Chosen { bundle: ChosenBundle { why: found.bundle.why.clone(), ..expected.bundle.clone() }, ..expected };
+                }
             }
             _ => assert!(refusal(&plan).len() < 8192 && !refusal(&plan).contains(evil)),
         }
@@ -324,21 +310,16 @@ fn a_recreated_instance_that_fails_approves_no_upgrade() {
             let case = Case::new(package(versions)).recorded("1.0.0");
             case.on("4.12").with(there.clone())
         };
-        assert_eq!(brief(&case(&["1.0.0", "1.1.0"]).plan()), "have 1.0.0");
-        // A patch may help.
-        let patched = match reason {
-            "UnpackFailed" => "have 1.0.1",
-            _ => "have 1.0.0",
-        };
-        assert_eq!(brief(&case(&LINE).plan()), patched, "{reason}");
+        assert_rows! {
+            brief(&case(&["1.0.0", "1.1.0"]).plan()) => "have 1.0.0";
+            // A patch may help.
+            brief(&case(&LINE).plan()) => match reason { "UnpackFailed" => "have 1.0.1", _ => "have 1.0.0" }, "{reason}";
+        }
         // Without an earlier installation, whatever is offered may help.
-        let mut first = case(&LINE);
-        first.operator.status = None;
-        let helps = match reason {
-            "UnpackFailed" => "have 1.1.0",
-            _ => "have 1.0.0",
-        };
-        assert_eq!(brief(&first.plan()), helps, "{reason}");
+        let first = with!(case(&LINE) => operator.status: None);
+        assert_rows! {
+            brief(&first.plan()) => match reason { "UnpackFailed" => "have 1.1.0", _ => "have 1.0.0" }, "{reason}";
+        }
     }
 }
 
@@ -355,6 +336,5 @@ fn a_record_without_an_installation_gives_way() {
 fn the_recorded_catalog_is_asked_of_several_with_one_name() {
     let spec = json!({"catalog": {"name": "mine"}});
     let case = Case::new(package(&LINE)).recorded("1.0.0").respec(&spec);
-    let asked = asked_catalog(&case.operator, None).unwrap();
-    assert_eq!(asked.namespace.as_deref(), Some("c"));
+    assert_rows!(asked_catalog(&case.operator, None).unwrap().namespace.as_deref() => Some("c"));
 }

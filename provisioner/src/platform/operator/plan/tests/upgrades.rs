@@ -31,8 +31,7 @@ fn patches_come_at_once_and_minor_versions_with_the_cluster() {
             case = case.kept(kept_);
         }
         let plan = case.plan();
-        let found = (&*brief(&plan), &*kept(&plan));
-        assert_eq!(found, (expected, keep), "{installed} {kept_} {cluster}");
+        assert_rows!((&*brief(&plan), &*kept(&plan)) => (expected, keep), "{installed} {kept_} {cluster}");
     }
     let plan = Case::at("1.0.1", &LINE).on("4.12").plan();
     assert_has(waits_for(&plan), "1.1.0 is a new minor version");
@@ -69,8 +68,7 @@ fn a_patch_goes_on_while_a_minor_version_waits() {
     let Act::Have(chosen_) = &plan.act else {
         panic!("{plan:?}");
     };
-    let why = chosen_.bundle.why.last().unwrap();
-    assert_eq!(why, "1.0.1 is of the installed minor version 1.0");
+    assert_rows!(chosen_.bundle.why.last().unwrap() => "1.0.1 is of the installed minor version 1.0");
     // The same with rights that somebody has to look at, one bundle after the other.
     let mut case = case()
         .spec(&json!({"approveNewRights": "Manual"}))
@@ -92,30 +90,24 @@ fn a_patch_goes_on_while_a_minor_version_waits() {
     // What nobody can look at keeps no patch from going on.
     case.gains[0].rights = Err("the registry is away".into());
     let plan = case.plan();
-    assert_eq!(brief(&plan), "have 1.0.1, next 1.1.0");
-    assert_eq!(
-        waits_for(&plan),
-        "the rights of 1.1.0 are not known: the registry is away"
-    );
-    case.gains[1].rights = Err("the registry is away".into());
-    assert_eq!(brief(&case.plan()), "have 1.0.0, next 1.1.0");
+    assert_rows! {
+        brief(&plan) => "have 1.0.1, next 1.1.0";
+        waits_for(&plan) => "the rights of 1.1.0 are not known: the registry is away";
+        { case.gains[1].rights = Err("the registry is away".into()); brief(&case.plan()) } => "have 1.0.0, next 1.1.0";
+    }
 }
 
 #[test]
 fn rights_are_looked_at_only_when_somebody_wants_to_know() {
     let manual = json!({"approveNewRights": "Manual"});
     let case = || Case::at("1.0.0", &["1.0.0", "1.0.1"]);
-    assert_eq!(brief(&case().plan()), "have 1.0.1");
-    assert_eq!(brief(&case().spec(&manual).plan()), "look 101");
-    // Not those of the first installation, nor of what is not approved.
-    assert_eq!(
-        brief(&Case::new(package(&["1.0.0"])).spec(&manual).plan()),
-        "have 1.0.0"
-    );
-    let waiting = Case::at("1.0.0", &["1.0.0", "1.1.0"])
-        .spec(&manual)
-        .on("4.12");
-    assert_eq!(brief(&waiting.plan()), "have 1.0.0, next 1.1.0");
+    assert_rows! {
+        brief(&case().plan()) => "have 1.0.1";
+        brief(&case().spec(&manual).plan()) => "look 101";
+        // Not those of the first installation, nor of what is not approved.
+        brief(&Case::new(package(&["1.0.0"])).spec(&manual).plan()) => "have 1.0.0";
+        brief(&Case::at("1.0.0", &["1.0.0", "1.1.0"]).spec(&manual).on("4.12").plan()) => "have 1.0.0, next 1.1.0";
+    }
     let mut seen = case().spec(&manual);
     seen.gains.push(gains("1.0.1", Some(NewRights::default())));
     let plan = seen.plan();
@@ -167,14 +159,12 @@ fn the_next_bundle_waits_until_what_is_installed_is_healthy() {
     let case = Case::new(offered()).with(forget(sick(chosen("1.0.0", None))));
     assert_eq!(brief(&case.plan()), "have 1.0.0, next 1.0.1");
     // What is on its way goes on, and gives way to something better.
-    let case = Case::new(offered()).with(sick(chosen("1.0.1", Some("1.0.0"))));
-    assert_eq!(brief(&case.plan()), "have 1.0.1");
+    assert_rows!(brief(&Case::new(offered()).with(sick(chosen("1.0.1", Some("1.0.0")))).plan()) => "have 1.0.1");
     let mut mended = package(&["1.0.0", "1.0.1", "1.0.2"]);
     let entries = &mut mended.channels.get_mut("stable").unwrap().entries;
     entries[2].replaces = Some("tide.v1.0.0".into());
     entries[2].skips = vec!["tide.v1.0.1".into()];
-    let case = Case::new(mended).with(sick(chosen("1.0.1", Some("1.0.0"))));
-    assert_eq!(brief(&case.plan()), "have 1.0.2");
+    assert_rows!(brief(&Case::new(mended).with(sick(chosen("1.0.1", Some("1.0.0")))).plan()) => "have 1.0.2");
 }
 
 #[test]
@@ -182,8 +172,7 @@ fn what_is_on_its_way_keeps_the_reasons_it_was_chosen_for() {
     let there = instance(&chosen("1.0.1", Some("1.0.0")), &status("1.0.0", true));
     let plan = Case::new(package(&LINE)).with(there).plan();
     // As it was declared; the status has the reasons.
-    let declared = chosen("1.0.1", Some("1.0.0"));
-    assert_eq!(plan.act, Act::Have(Box::new(declared)));
+    assert_rows!(plan.act => Act::Have(Box::new(chosen("1.0.1", Some("1.0.0")))));
 }
 
 #[test]
@@ -219,8 +208,7 @@ fn a_maximum_that_blocks_the_cluster_lets_the_way_out_pass() {
         };
         assert_eq!(brief(&case().plan()), expected, "{maxima:?}");
         // Only as far as versions are welcome.
-        let ranged = case().spec(&json!({"version": "<1.3.0"}));
-        assert_eq!(brief(&ranged.plan()), waits, "{maxima:?}");
+        assert_rows!(brief(&case().spec(&json!({"version": "<1.3.0"})).plan()) => waits, "{maxima:?}");
     }
     // Where the catalog says nothing, or nothing that is a release, the bundle does.
     let mut status = status("1.0.0", true);
@@ -230,11 +218,10 @@ fn a_maximum_that_blocks_the_cluster_lets_the_way_out_pass() {
         (&[("1.0.0", "\"4.13.0\"")][..], "have 1.1.0"),
         (&[("1.0.0", "\"4.13\"")][..], waits),
     ] {
-        let case = Case {
-            instance: Some(Box::new(instance(&chosen("1.0.0", None), &status))),
-            ..with(maxima)
-        };
-        assert_eq!(brief(&case.plan()), expected, "{maxima:?}");
+        assert_rows! {
+            brief(&Case { instance: Some(Box::new(instance(&chosen("1.0.0", None), &status))), ..with(maxima) }.plan())
+                => expected, "{maxima:?}";
+        }
     }
 }
 
@@ -248,7 +235,6 @@ fn manual_goes_up_to_what_is_approved() {
         json!({"upgradeApproval": "Automatic"}) => "have 1.0.1";
         json!({"upgradeApproval": "Automatic", "version": "<1.0.1"}) => "have 1.0.0, next 1.0.1";
     ] {
-        let case = Case::at("1.0.0", &LINE).spec(&spec);
-        assert_eq!(brief(&case.plan()), expected, "{spec}");
+        assert_rows!(brief(&Case::at("1.0.0", &LINE).spec(&spec).plan()) => expected, "{spec}");
     }
 }

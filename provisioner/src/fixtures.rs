@@ -1,0 +1,27 @@
+//! What the tests of several modules share.
+
+use kube::Resource;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+/// Returns an object with these fields. A Bundle or BundleInstance is of the class for plain manifests, and of an image, unless
+/// the fields say otherwise.
+pub(crate) fn object<K: Resource<DynamicType = ()> + DeserializeOwned>(mut fields: Value) -> K {
+    let kind = K::kind(&());
+    let source = json!({"type": "image", "image": {"ref": "a"}});
+    let defaults = match &*kind {
+        "Bundle" => json!({"provisionerClassName": "core-rukpak-io-plain", "source": source}),
+        "BundleInstance" => json!({
+            "provisionerClassName": "core-rukpak-io-plain", "template": {"spec": {"source": source}},
+        }),
+        _ => json!({}),
+    };
+    for (field, value) in defaults.as_object().unwrap() {
+        if fields["spec"][field].is_null() {
+            fields["spec"][field] = value.clone();
+        }
+    }
+    fields["apiVersion"] = K::api_version(&()).into();
+    fields["kind"] = kind.into();
+    serde_json::from_value(fields).unwrap()
+}
