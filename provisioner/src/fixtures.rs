@@ -1,8 +1,14 @@
 //! What the tests of several modules share.
 
 use kube::Resource;
+use manifests::{
+    api::instance::{BundleInstance, BundleInstanceSpec},
+    object::Identity,
+};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+
+use crate::catalogs::Key;
 
 /// Returns an object with these fields. A Bundle or BundleInstance is of the class for plain manifests, and of an image, unless
 /// the fields say otherwise.
@@ -24,4 +30,27 @@ pub(crate) fn object<K: Resource<DynamicType = ()> + DeserializeOwned>(mut field
     fields["apiVersion"] = K::api_version(&()).into();
     fields["kind"] = kind.into();
     serde_json::from_value(fields).unwrap()
+}
+
+/// Returns the spec of a BundleInstance with these fields.
+pub(crate) fn spec(fields: &Value) -> BundleInstanceSpec {
+    object::<BundleInstance>(json!({"metadata": {"name": "a"}, "spec": fields})).spec
+}
+
+pub(crate) fn identity(group: &str, kind: &str, namespace: &str, name: &str) -> Identity {
+    let [group, kind, namespace, name] = [group, kind, namespace, name].map(str::to_owned);
+    Identity {
+        group,
+        kind,
+        namespace,
+        name,
+    }
+}
+
+/// Returns the key of a catalog.
+pub(crate) fn key(namespace: &str, name: &str) -> Key {
+    Key {
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+    }
 }

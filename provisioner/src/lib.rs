@@ -26,14 +26,22 @@ macro_rules! assert_rows {
     };
 }
 
-/// Changes fields of a value: `with!(Settings::default() => limits.files: 3)`.
+/// Changes a value: `with!(Settings::default() => limits.files: 3)`, or `with!(list => |list| list.push(3); list.sort())`.
 #[cfg(test)]
 macro_rules! with {
-    ($value:expr => $($($field:ident).+: $new:expr),+) => {
+    ($value:expr => $($($field:ident).+: $new:expr),+ $(,)?) => {
         match $value {
             mut value => {
                 $(value.$($field).+ = $new;)+
                 value
+            }
+        }
+    };
+    ($value:expr => |$name:ident| $($change:expr);+) => {
+        match $value {
+            mut $name => {
+                $($change;)+
+                $name
             }
         }
     };

@@ -84,15 +84,13 @@ pub(crate) fn operator(name: &str) -> Content {
     let account = format!("{name}-operator");
     let labels = json!({"app": account});
     let rules = json!([{"apiGroups": [group], "resources": ["widgets"], "verbs": ["get", "list", "watch", "update"]}]);
-    let modes: Vec<Value> = [
+    let modes = [
         "OwnNamespace",
         "SingleNamespace",
         "MultiNamespace",
         "AllNamespaces",
     ]
-    .into_iter()
-    .map(|mode| json!({"type": mode, "supported": mode == "AllNamespaces"}))
-    .collect();
+    .map(|mode| json!({"type": mode, "supported": mode == "AllNamespaces"}));
     let csv = json!({
         "apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
         "metadata": {"name": format!("{name}.v1.0.0")},

@@ -15,14 +15,14 @@ use kube::{
     core::DynamicObject,
     runtime::watcher,
 };
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::time::{sleep, timeout};
 
 use crate::{
     bundles::{self, Class},
     calls::Calls,
     contender::Contender,
-    place::Place,
+    place::{Place, is_healthy},
 };
 
 const NAMESPACE: &str = "many";
@@ -84,40 +84,23 @@ async fn one(instances: usize) -> Change {
         });
         versions.push(place.push_all(Class::Plain, contents.collect()).await);
     }
-    let create = phase(&place, async {
-        let declare = async |number: usize| {
-            let bundle = bundles::Bundle {
-                name: format!("instance-{number}"),
-                ..versions[0][number].clone()
-            };
-            place.declare(&bundle, NAMESPACE).await;
+    let declare = async |number: usize| {
+        let bundle = bundles::Bundle {
+            name: format!("instance-{number}"),
+            ..versions[0][number].clone()
         };
-        let declared = stream::iter(0..instances).for_each_concurrent(CONCURRENCY, declare);
-        tokio::join!(
-            declared,
-            until(&api, instances, |instance| is_active(instance, 1))
-        );
-    })
-    .await;
-    report("created", instances, &create);
-    let update = phase(&place, async {
-        let change = async |number: usize| {
-            let source = json!({"image": {"ref": versions[1][number].image}});
-            let patch = json!({"spec": {"template": {"spec": {"source": source}}}});
-            let name = format!("instance-{number}");
-            let patch = Patch::Merge(&patch);
-            api.patch(&name, &PatchParams::default(), &patch)
-                .await
-                .unwrap();
-        };
-        let changed = stream::iter(0..instances).for_each_concurrent(CONCURRENCY, change);
-        tokio::join!(
-            changed,
-            until(&api, instances, |instance| is_active(instance, 2))
-        );
-    })
-    .await;
-    report("changed", instances, &update);
+        place.declare(&bundle, NAMESPACE).await;
+    };
+    let created = until(&api, instances, |instance| is_active(instance, 1));
+    let create = phase(&place, "created", instances, declare, created).await;
+    let change = async |number: usize| {
+        let source = json!({"image": {"ref": versions[1][number].image}});
+        let patch = Patch::Merge(json!({"spec": {"template": {"spec": {"source": source}}}}));
+        let (name, params) = (format!("instance-{number}"), PatchParams::default());
+        api.patch(&name, &params, &patch).await.unwrap();
+    };
+    let changed = until(&api, instances, |instance| is_active(instance, 2));
+    let update = phase(&place, "changed", instances, change, changed).await;
     let mark = place.mark();
     place = place.restart().await;
     looked_at(&place, instances).await;
@@ -127,16 +110,12 @@ async fn one(instances: usize) -> Change {
         calls: place.calls(mark, jiff::Timestamp::now()),
     };
     report("found again", instances, &restart);
-    let delete = phase(&place, async {
-        let delete = async |number: usize| {
-            let name = format!("instance-{number}");
-            api.delete(&name, &DeleteParams::default()).await.unwrap();
-        };
-        let deleted = stream::iter(0..instances).for_each_concurrent(CONCURRENCY, delete);
-        tokio::join!(deleted, until(&api, 0, |_| true));
-    })
-    .await;
-    report("deleted", instances, &delete);
+    let delete = async |number: usize| {
+        let name = format!("instance-{number}");
+        api.delete(&name, &DeleteParams::default()).await.unwrap();
+    };
+    let deleted = until(&api, 0, |_| true);
+    let delete = phase(&place, "deleted", instances, delete, deleted).await;
     Change {
         instances,
         create,
@@ -146,21 +125,27 @@ async fn one(instances: usize) -> Change {
     }
 }
 
-/// Measures something that ends by itself. What follows it is counted, too.
-async fn phase(place: &Place, work: impl Future<Output = ()>) -> Phase {
-    let (mark, cpu, start) = (
-        place.mark(),
-        place.provisioner.process.cpu(),
-        Instant::now(),
-    );
-    work.await;
+/// Measures work on each instance until its end is seen. What follows is counted, too.
+async fn phase(
+    place: &Place,
+    what: &str,
+    instances: usize,
+    work: impl AsyncFn(usize),
+    end: impl Future<Output = ()>,
+) -> Phase {
+    let (mark, cpu) = (place.mark(), place.provisioner.process.cpu());
+    let start = Instant::now();
+    let work = stream::iter(0..instances).for_each_concurrent(CONCURRENCY, |number| work(number));
+    tokio::join!(work, end);
     let took = start.elapsed();
     sleep(Duration::from_secs(10)).await;
-    Phase {
+    let phase = Phase {
         took,
         cpu: place.provisioner.process.cpu().saturating_sub(cpu),
         calls: place.calls(mark, jiff::Timestamp::now()),
-    }
+    };
+    report(what, instances, &phase);
+    phase
 }
 
 /// Waits until so many instances exist and this is true for each of them.
@@ -197,38 +182,28 @@ async fn until(api: &Api<DynamicObject>, count: usize, is_it: impl Fn(&DynamicOb
         }
     });
     let is_done = waited.await.is_ok();
-    assert!(
-        is_done,
-        "{} of {count} after {PHASE_TIMEOUT:?}",
-        those.len()
-    );
+    let found = those.len();
+    assert!(is_done, "{found} of {count} after {PHASE_TIMEOUT:?}");
 }
 
 /// Reports whether the revision with this number is the newest one, active and healthy.
 fn is_active(instance: &DynamicObject, number: i64) -> bool {
-    let status = &instance.data["status"];
-    let newest = status["revisions"].as_array().and_then(|all| all.last());
-    let is_healthy =
-        |condition: &Value| condition["type"] == "Healthy" && condition["status"] == "True";
+    let newest = instance.data["status"]["revisions"].as_array();
+    let newest = newest.and_then(|all| all.last());
     newest.is_some_and(|newest| newest["number"] == number && newest["state"] == "Active")
-        && status["conditions"]
-            .as_array()
-            .is_some_and(|all| all.iter().any(is_healthy))
+        && is_healthy(instance)
 }
 
 /// Waits until a new process has reconciled every instance, and the queue is empty.
 async fn looked_at(place: &Place, instances: usize) {
-    let metric = |name: &str| format!("{name}{{controller=\"Instance\"");
     let waited = timeout(PHASE_TIMEOUT, async {
         loop {
-            let begun = place
-                .provisioner
-                .metric(&metric("rukpak_reconciles_total"))
-                .await;
-            let queued = place
-                .provisioner
-                .metric(&metric("rukpak_queue_length"))
-                .await;
+            let metric = async |name: &str| {
+                let name = format!("{name}{{controller=\"Instance\"");
+                place.provisioner.metric(&name).await
+            };
+            let begun = metric("rukpak_reconciles_total").await;
+            let queued = metric("rukpak_queue_length").await;
             #[expect(clippy::cast_precision_loss)] // thousands
             if begun >= instances as f64 && queued < 1.0 {
                 return;

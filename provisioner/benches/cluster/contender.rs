@@ -157,23 +157,16 @@ impl Contender {
     /// What its conditions say has become of a bundle, once they do.
     pub(crate) fn verdict(object: &DynamicObject) -> Option<Verdict> {
         let conditions = object.data.pointer("/status/conditions")?.as_array()?;
-        let find = |type_: &str| {
-            conditions
-                .iter()
-                .find(|condition| condition["type"] == type_)
-        };
+        let find = |type_: &str| conditions.iter().find(|one| one["type"] == type_);
         let failed = |condition: &Value| Verdict {
             installed: false,
             message: condition["message"].as_str().unwrap_or_default().to_owned(),
         };
-        let refused = ["HasValidBundle", "Unpacked"]
-            .into_iter()
-            .filter_map(find)
-            .find(|condition| {
-                condition["status"] == "False" && condition["reason"] == "UnpackFailed"
-            });
+        let is_refused = |one: &&Value| one["status"] == "False" && one["reason"] == "UnpackFailed";
+        let refused = ["HasValidBundle", "Unpacked"].into_iter().filter_map(find);
+        let mut refused = refused.filter(is_refused);
         let installed = find("Installed");
-        match (installed, refused) {
+        match (installed, refused.next()) {
             (Some(installed), _) if installed["status"] == "True" => Some(Verdict {
                 installed: true,
                 message: String::new(),
@@ -241,13 +234,7 @@ pub(crate) fn peers() -> PathBuf {
 
 /// The folder of rukpak's Go module.
 fn module() -> PathBuf {
-    let list = [
-        "list",
-        "-m",
-        "-f",
-        "{{.Dir}}",
-        "github.com/operator-framework/rukpak",
-    ];
+    let list = "list -m -f {{.Dir}} github.com/operator-framework/rukpak".split(' ');
     output(Command::new("go").args(list).current_dir(folder())).into()
 }
 

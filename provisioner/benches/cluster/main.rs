@@ -181,22 +181,16 @@ async fn fifty(place: &Place) -> Fifty {
     };
     futures::future::join_all(bundles.iter().map(declare)).await;
     let all = place.verdicts.settled(before + bundles.len(), QUIET).await;
-    let told: Vec<_> = bundles
-        .iter()
-        .map(|bundle| (bundle, &all[&bundle.name]))
-        .collect();
-    let last = told
-        .iter()
-        .map(|(_, told)| told)
-        .max_by_key(|told| told.at)
-        .unwrap();
-    let mut seconds: Vec<_> = told
-        .iter()
-        .map(|(_, told)| (told.at - start).as_secs_f64())
-        .collect();
+    let told: Vec<_> = bundles.iter().map(|one| (one, &all[&one.name])).collect();
+    let last = told.iter().max_by_key(|(_, told)| told.at).unwrap().1;
+    let after = |(_, told): &(_, &verdicts::Told)| (told.at - start).as_secs_f64();
+    let mut seconds: Vec<f64> = told.iter().map(after).collect();
     seconds.sort_by(f64::total_cmp);
     eprintln!("verdicts after {seconds:.1?} s");
-    for (bundle, told) in told.iter().filter(|(_, told)| !told.verdict.installed) {
+    let failed: Vec<_> = { told.iter() }
+        .filter(|(_, told)| !told.verdict.installed)
+        .collect();
+    for (bundle, told) in &failed {
         let message: String = told.verdict.message.chars().take(300).collect();
         eprintln!("{}: {message}", bundle.name);
     }
@@ -204,10 +198,7 @@ async fn fifty(place: &Place) -> Fifty {
         settled: last.at - start,
         cpu: place.provisioner.process.cpu().saturating_sub(cpu),
         bundles: bundles.len(),
-        installed: told
-            .iter()
-            .filter(|(_, told)| told.verdict.installed)
-            .count(),
+        installed: told.len() - failed.len(),
         calls: place.calls(mark, last.time),
         objects: place.objects().await - objects,
         memory: place.provisioner.process.memory(),

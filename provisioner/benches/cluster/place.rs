@@ -17,6 +17,7 @@ use manifests::{
     api::{self, instance::BundleInstance},
     content::Content,
 };
+use serde_json::Value;
 use tempfile::TempDir;
 use tests::Registry;
 use tokio::time::sleep;
@@ -38,6 +39,13 @@ pub(crate) struct Place {
     storage: TempDir,
     cluster: Cluster,
     audit: Audit,
+}
+
+/// Reports whether an instance is healthy.
+pub(crate) fn is_healthy(instance: &DynamicObject) -> bool {
+    let conditions = instance.data["status"]["conditions"].as_array();
+    let is_met = |one: &Value| one["type"] == "Healthy" && one["status"] == "True";
+    conditions.is_some_and(|all| all.iter().any(is_met))
 }
 
 /// The size of records, in bytes.
@@ -131,13 +139,6 @@ impl Place {
     /// Waits until every instance is healthy.
     pub(crate) async fn all_healthy(&self) {
         let api = self.contender.api(self.client.clone());
-        let is_healthy = |instance: &DynamicObject| {
-            let conditions = instance.data["status"]["conditions"].as_array();
-            conditions.is_some_and(|all| {
-                all.iter()
-                    .any(|it| it["type"] == "Healthy" && it["status"] == "True")
-            })
-        };
         let end = Instant::now() + Duration::from_secs(600);
         loop {
             let all = api.list(&ListParams::default()).await.unwrap().items;
@@ -156,10 +157,8 @@ impl Place {
         let size = async |resource: ApiResource| {
             let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
             let all = api.list(&ListParams::default()).await.unwrap();
-            let sizes = all
-                .iter()
-                .map(|object| serde_json::to_vec(object).unwrap().len());
-            sizes.sum()
+            let size = |object| serde_json::to_vec(object).unwrap().len();
+            all.iter().map(size).sum()
         };
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), SYSTEM);
         let secrets = secrets.list(&ListParams::default()).await.unwrap();

@@ -3,23 +3,12 @@
 use std::time::Duration;
 
 use crate::{
-    Fifty, Figures,
-    change::{Change, Phase},
-    process::Memory,
-    repair::Repairs,
-    scale::Scale,
+    Figures, calls::Calls, change::Change, process::Memory, repair::Repairs, scale::Scale,
 };
 
-pub(crate) fn print(
-    all: &[Figures],
-    scale: Option<&Scale>,
-    changes: &[Change],
-    load: &[String; 2],
-) {
-    println!(
-        "Load of the machine before and after: {} and {}.\n",
-        load[0], load[1]
-    );
+pub(crate) fn print(all: &[Figures], scale: Option<&Scale>, changes: &[Change], load: &[String]) {
+    let load = load.join(" and ");
+    println!("Load of the machine before and after: {load}.\n");
     if !all.is_empty() {
         paired(all);
     }
@@ -35,141 +24,91 @@ fn many(changes: &[Change]) {
     println!("| each instance | time | processor time | requests |\n| --- | ---: | ---: | ---: |");
     for change in changes {
         let count = u32::try_from(change.instances).unwrap();
-        let row = |what: &str, phase: &Phase| {
-            println!(
-                "| {what}, {count} instances | {} | {} | {} |",
-                milliseconds(phase.took / count),
-                milliseconds(phase.cpu / count),
-                ratio(phase.calls.count(), change.instances)
-            );
-        };
-        row("created", &change.create);
-        row("changed", &change.update);
-        row("found after a restart", &change.restart);
-        row("deleted", &change.delete);
+        for (what, phase) in [
+            ("created", &change.create),
+            ("changed", &change.update),
+            ("found after a restart", &change.restart),
+            ("deleted", &change.delete),
+        ] {
+            let [took, cpu] = [phase.took, phase.cpu].map(|all| milliseconds(all / count));
+            let calls = ratio(phase.calls.count(), change.instances);
+            println!("| {what}, {count} instances | {took} | {cpu} | {calls} |");
+        }
     }
 }
 
+/// What a table says of one contender.
+type Cell = fn(&Figures) -> Option<String>;
+
 fn paired(all: &[Figures]) {
     let names: Vec<&str> = all.iter().map(|figures| figures.contender.name()).collect();
-    println!(
-        "| | {} |\n| --- |{}",
-        names.join(" | "),
-        " ---: |".repeat(all.len())
-    );
-    row("a small bundle, creation to Installed", all, |it| {
-        spread(&it.small)
-    });
-    let fifty = |name: &str, text: fn(&Fifty) -> String| {
-        row(name, all, |it| it.fifty.as_ref().map(text));
-    };
-    fifty("fifty bundles at once, until settled", |it| {
-        format!("{:.1} s", it.settled.as_secs_f64())
-    });
-    fifty("of them Installed", |it| {
-        format!("{} of {}", it.installed, it.bundles)
-    });
-    fifty("API calls for them", |it| it.calls.count().to_string());
-    fifty("objects in the cluster then", |it| it.objects.to_string());
-    fifty("API calls for each object", |it| {
-        ratio(it.calls.count(), it.objects)
-    });
-    fifty("processor time", |it| {
-        format!("{:.1} s", it.cpu.as_secs_f64())
-    });
-    row("memory at the start", all, |it| Some(memory(it.memory)));
-    fifty("memory with all of them", |it| memory(it.memory));
-    row("a deleted object back", all, |it| {
-        spread(&it.repairs.deleted)
-    });
-    row("a changed field repaired", all, |it| {
-        spread(&it.repairs.changed)
-    });
-    row("repairs that did not come in 30 s", all, |it| {
-        let Repairs {
-            deleted,
-            changed,
-            never,
-        } = &it.repairs;
-        let repaired = deleted.len() + changed.len();
-        (repaired > 0).then(|| format!("{never} of {}", repaired + never))
-    });
-    row("API calls in a minute at rest", all, |it| {
-        let calls = it.rest.as_ref()?;
-        let lease = calls.of(|what| what.ends_with(" leases"));
-        let rest = calls.count() - lease;
-        Some(match lease {
-            0 => rest.to_string(),
-            _ => format!("{rest}, and {lease} for the Lease"),
-        })
-    });
+    let right = " ---: |".repeat(all.len());
+    println!("| | {} |\n| --- |{right}", names.join(" | "));
+    let rows: [(&str, Cell); 13] = ::tests::rows![
+        "a small bundle, creation to Installed" => |found| spread(&found.small);
+        "fifty bundles at once, until settled" => |found| found.fifty.as_ref().map(|fifty| seconds(fifty.settled));
+        "of them Installed" => |found| found.fifty.as_ref().map(|fifty| format!("{} of {}", fifty.installed, fifty.bundles));
+        "API calls for them" => |found| found.fifty.as_ref().map(|fifty| fifty.calls.count().to_string());
+        "objects in the cluster then" => |found| found.fifty.as_ref().map(|fifty| fifty.objects.to_string());
+        "API calls for each object" => |found| found.fifty.as_ref().map(|fifty| ratio(fifty.calls.count(), fifty.objects));
+        "processor time" => |found| found.fifty.as_ref().map(|fifty| seconds(fifty.cpu));
+        "memory at the start" => |found| Some(memory(found.memory));
+        "memory with all of them" => |found| found.fifty.as_ref().map(|fifty| memory(fifty.memory));
+        "a deleted object back" => |found| spread(&found.repairs.deleted);
+        "a changed field repaired" => |found| spread(&found.repairs.changed);
+        "repairs that did not come in 30 s" => |found| unrepaired(&found.repairs);
+        "API calls in a minute at rest" => |found| found.rest.as_ref().map(at_rest);
+    ];
+    for (name, cell) in rows {
+        let cells: Vec<Option<String>> = all.iter().map(cell).collect();
+        if cells.iter().any(Option::is_some) {
+            let cells: Vec<String> = cells.into_iter().map(Option::unwrap_or_default).collect();
+            println!("| {name} | {} |", cells.join(" | "));
+        }
+    }
     println!();
 }
 
-fn row(name: &str, all: &[Figures], cell: impl Fn(&Figures) -> Option<String>) {
-    let cells: Vec<Option<String>> = all.iter().map(cell).collect();
-    if cells.iter().any(Option::is_some) {
-        let cells: Vec<String> = cells.into_iter().map(Option::unwrap_or_default).collect();
-        println!("| {name} | {} |", cells.join(" | "));
+fn unrepaired(repairs: &Repairs) -> Option<String> {
+    let (never, repaired) = (repairs.never, repairs.deleted.len() + repairs.changed.len());
+    (repaired > 0).then(|| format!("{never} of {}", repaired + never))
+}
+
+fn at_rest(calls: &Calls) -> String {
+    let lease = calls.of(|what| what.ends_with(" leases"));
+    match (calls.count() - lease, lease) {
+        (rest, 0) => rest.to_string(),
+        (rest, _) => format!("{rest}, and {lease} for the Lease"),
     }
 }
 
 fn thousand(scale: &Scale) {
     println!("| 1,000 instances of 20 objects | |\n| --- | ---: |");
-    let mut before = 0;
+    let mut first = 1;
     for (count, each) in &scale.steps {
-        println!(
-            "| each of instances {} to {count}, all created at once | {} |",
-            before + 1,
-            milliseconds(*each)
-        );
-        before = *count;
+        let each = milliseconds(*each);
+        println!("| each of instances {first} to {count}, all created at once | {each} |");
+        first = count + 1;
     }
     let lists = scale.rest.of(|what| what.starts_with("list "));
-    let lease = scale.rest.of(|what| what.ends_with(" leases"));
-    let rows = [
-        (
-            "processor time for all",
-            format!("{:.1} s", scale.cpu.as_secs_f64()),
-        ),
-        ("memory then", memory(scale.memory)),
-        (
-            "in etcd: BundleInstances, Bundles, recorded revisions",
-            [
-                scale.recorded.instances,
-                scale.recorded.bundles,
-                scale.recorded.secrets,
-            ]
-            .map(|bytes| format!("{} kB", bytes / 1000))
-            .join(", "),
-        ),
-        (
-            "API calls in a minute at rest",
-            format!("{}, and {lease} for the Lease", scale.rest.count() - lease),
-        ),
-        ("list calls among them", lists.to_string()),
-        (
-            "restart with all of them: ready after",
-            format!("{:.2} s", scale.ready.as_secs_f64()),
-        ),
-        (
-            "every instance looked at after",
-            format!("{:.2} s", scale.looked.as_secs_f64()),
-        ),
-        ("memory after the restart", memory(scale.memory_again)),
-        (
-            "API calls of the restart",
-            scale.calls_again.count().to_string(),
-        ),
-    ];
-    for (name, value) in rows {
+    let recorded = &scale.recorded;
+    let recorded = [recorded.instances, recorded.bundles, recorded.secrets];
+    let recorded = recorded.map(|bytes| format!("{} kB", bytes / 1000));
+    for (name, value) in ::tests::rows![
+        "processor time for all" => seconds(scale.cpu);
+        "memory then" => memory(scale.memory);
+        "in etcd: BundleInstances, Bundles, recorded revisions" => recorded.join(", ");
+        "API calls in a minute at rest" => at_rest(&scale.rest);
+        "list calls among them" => lists.to_string();
+        "restart with all of them: ready after" => format!("{:.2} s", scale.ready.as_secs_f64());
+        "every instance looked at after" => format!("{:.2} s", scale.looked.as_secs_f64());
+        "memory after the restart" => memory(scale.memory_again);
+        "API calls of the restart" => scale.calls_again.count().to_string();
+    ] {
         println!("| {name} | {value} |");
     }
-    eprintln!(
-        "at rest:\n{}restarted:\n{}",
-        scale.rest.lines(),
-        scale.calls_again.lines()
-    );
+    let (rest, again) = (scale.rest.lines(), scale.calls_again.lines());
+    eprintln!("at rest:\n{rest}restarted:\n{again}");
 }
 
 /// Median, and the 99th of a hundred.
@@ -179,11 +118,12 @@ fn spread(times: &[Duration]) -> Option<String> {
     let at =
         |part: usize| sorted.get((sorted.len() * part / 100).min(sorted.len().saturating_sub(1)));
     let (median, most) = (at(50)?, at(99)?);
-    Some(format!(
-        "{}, at most {}",
-        milliseconds(*median),
-        milliseconds(*most)
-    ))
+    let [median, most] = [median, most].map(|time| milliseconds(*time));
+    Some(format!("{median}, at most {most}"))
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{:.1} s", time.as_secs_f64())
 }
 
 fn milliseconds(time: Duration) -> String {
@@ -196,12 +136,8 @@ fn milliseconds(time: Duration) -> String {
 }
 
 fn memory(memory: Memory) -> String {
-    let megabytes = |bytes: u64| bytes / 1_000_000;
-    format!(
-        "{} MB (peak {} MB)",
-        megabytes(memory.now),
-        megabytes(memory.peak)
-    )
+    let [now, peak] = [memory.now, memory.peak].map(|bytes| bytes / 1_000_000);
+    format!("{now} MB (peak {peak} MB)")
 }
 
 #[expect(clippy::cast_precision_loss)] // small numbers

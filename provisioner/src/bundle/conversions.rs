@@ -118,7 +118,6 @@ mod tests {
         Arc::new(files.finish())
     }
 
-    /// The permits that are left.
     fn left(conversions: &Conversions) -> usize {
         conversions.memory.available_permits()
     }
@@ -153,7 +152,6 @@ mod tests {
         }
     }
 
-    /// Waits until all permits are free.
     async fn all_free(conversions: &Conversions) {
         drop(acquire(&conversions.turns, units(MAX_RUNNING * UNIT)).await);
         drop(acquire(&conversions.memory, units(MEMORY)).await);

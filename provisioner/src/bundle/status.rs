@@ -228,7 +228,6 @@ mod tests {
         }))
     }
 
-    /// Phase, status, reason and message.
     fn told(status: &BundleStatus) -> (Phase, &str, &str, &str) {
         let [condition, ..] = status.conditions.as_slice() else {
             panic!("{status:?}");

@@ -194,11 +194,7 @@ mod tests {
             json!([{"name": "operator", "version": "4.20.1"}]) => None;
             json!([{"name": "operator", "version": "4.20.1"}, {"name": CLUSTER_OPERATOR, "version": "0.19.0"}]) => Some("0.19.0");
         ] {
-            let operator = json!({
-                "apiVersion": "config.openshift.io/v1", "kind": "ClusterOperator", "metadata": {"name": CLUSTER_OPERATOR},
-                "spec": {}, "status": {"versions": versions},
-            });
-            let operator: ClusterOperator = serde_json::from_value(operator).unwrap();
+            let operator: ClusterOperator = object!({"metadata": {"name": CLUSTER_OPERATOR}, "spec": {}, "status": {"versions": versions}});
             assert_rows!(reported_version(&operator).as_deref() => expected, "{versions}");
         }
     }

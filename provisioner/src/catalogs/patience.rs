@@ -86,7 +86,6 @@ impl Patience {
 mod tests {
     use super::*;
 
-    /// Whole seconds, as if nothing was spread.
     fn about(pause: Duration) -> u64 {
         [1_u32, 2, 4, 8, 16, 32, 60]
             .into_iter()
@@ -158,8 +157,7 @@ mod tests {
         patience.gives_up(now + LASTING);
         assert_eq!(about(patience.rest(now + LASTING)), 1);
         // Nobody waits who was not asking: where an image is to be read now.
-        let mut patience = Patience::default();
-        patience.gives_up(now);
+        let patience = with!(Patience::default() => |patience| patience.gives_up(now));
         assert_eq!(patience.rest(now), Duration::ZERO);
     }
 }

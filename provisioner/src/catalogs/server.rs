@@ -82,9 +82,8 @@ mod tests {
             // Its pods are about to end.
             json!({"replicas": 0}), json!({"availableReplicas": 1}) => Gone;
         ] {
-            let mut spec = spec;
-            spec["selector"] = json!({});
-            spec["template"] = json!({});
+            let spec =
+                with!(spec => |spec| spec["selector"] = json!({}); spec["template"] = json!({}));
             let deployment =
                 json!({"metadata": {"name": OPERATOR}, "spec": spec, "status": status});
             assert_rows!(Operator::of(&serde_json::from_value(deployment).unwrap()) => expected, "{status}");

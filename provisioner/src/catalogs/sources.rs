@@ -372,13 +372,11 @@ mod tests {
 
     #[test]
     fn who_has_the_name_of_another_one_is_not_that() {
-        let source = |uid: &str, version: &str, image: &str| {
-            let source = serde_json::json!({
-                "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
+        let source = |uid: &str, version: &str, image: &str| -> CatalogSource {
+            object!({
                 "metadata": {"name": "mine", "namespace": "catalogs", "uid": uid, "resourceVersion": version},
                 "spec": {"sourceType": "grpc", "image": image},
-            });
-            serde_json::from_value::<CatalogSource>(source).unwrap()
+            })
         };
         let known = source("a", "1", "example.com/one");
         for (now, expected) in [

@@ -84,12 +84,10 @@ impl Drop for Changes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixtures;
 
     fn key(name: &str) -> Key {
-        Key {
-            namespace: "catalogs".to_owned(),
-            name: name.to_owned(),
-        }
+        fixtures::key("catalogs", name)
     }
 
     #[test]

@@ -169,7 +169,6 @@ impl Drop for Rollout {
 mod tests {
     use super::*;
 
-    /// The names that were woken since the last call.
     fn woken(calls: &mut mpsc::UnboundedReceiver<ObjectRef<BundleInstance>>) -> Vec<String> {
         std::iter::from_fn(|| calls.try_recv().ok())
             .map(|instance| instance.name)

@@ -194,8 +194,7 @@ mod tests {
         waiting.await_apis("c", [kind("A"), kind("B")]);
         waiting.await_apis("d", [kind("B"), Api::Any]);
         waiting.await_apis("e", []);
-        let mut kinds = waiting.kinds();
-        kinds.sort_by_key(|kind| kind.kind.clone());
+        let kinds = with!(waiting.kinds() => |kinds| kinds.sort_by_key(|kind| kind.kind.clone()));
         assert_rows!(kinds => ["A", "B"].map(|kind| GroupVersionKind::gvk("example.com", "v1", kind)));
         for (events, expected) in [
             (vec![of("x")], "a b"),

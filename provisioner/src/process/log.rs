@@ -119,28 +119,13 @@ mod tests {
 
     #[test]
     fn levels_are_words_or_directives() {
-        for good in [
-            "error",
-            "warn",
-            "info",
-            "debug",
-            "trace",
-            "info,kube=debug",
-            "a=off",
-        ] {
+        for good in "error warn info debug trace info,kube=debug a=off".split(' ') {
             assert!(filter(good).is_ok(), "{good}");
         }
-        let long = "a=info,".repeat(1000);
-        for bad in [
-            "",
-            "loud",
-            "info kube",
-            "kube=loud",
-            "info,kube=debug=x",
-            &long,
-        ] {
+        for bad in "|loud|info kube|kube=loud|info,kube=debug=x".split('|') {
             assert!(filter(bad).is_err(), "{bad}");
         }
+        assert!(filter(&"a=info,".repeat(1000)).is_err());
     }
 
     #[test]

@@ -81,20 +81,18 @@ mod tests {
         created.annotations_mut().insert("a".into(), "b".into());
         let pod = created.spec.as_mut().unwrap().template.spec.as_mut();
         let pod = pod.unwrap();
-        let mut sidecar = pod.containers[0].clone();
-        sidecar.name = "sidecar".to_owned();
+        let sidecar =
+            with!(pod.containers[0].clone() => |sidecar| sidecar.name = "sidecar".to_owned());
         pod.containers.insert(0, sidecar);
         assert_eq!(missing(&declared, &created), None);
 
-        let mut bare = created.clone();
-        bare.annotations_mut().clear();
+        let bare = with!(created.clone() => |bare| bare.annotations_mut().clear());
         assert!(missing(&declared, &bare).unwrap().contains("annotations"));
         let mut renamed = created.clone();
         let name = labels::OWNER_NAME.to_owned();
         renamed.labels_mut().insert(name, "other".to_owned());
         assert!(missing(&declared, &renamed).unwrap().contains("its labels"));
-        let mut nameless = created.clone();
-        nameless.spec.as_mut().unwrap().template.metadata = None;
+        let nameless = with!(created.clone() => |nameless| nameless.spec.as_mut().unwrap().template.metadata = None);
         assert!(missing(&declared, &nameless).unwrap().contains("its pods"));
         let mut without = created;
         let pod = without.spec.as_mut().unwrap().template.spec.as_mut();

@@ -348,8 +348,7 @@ mod tests {
             assert!(problem.message.contains("ImagePullBackOff"), "{problem:?}");
         }
         // One of whose pod nothing is known, for it cannot be made.
-        let mut seen = by_us();
-        seen.is_in_pod(&told(Err("no".to_owned())), "a");
+        let seen = with!(by_us() => |seen| seen.is_in_pod(&told(Err("no".to_owned())), "a"));
         assert_eq!(seen.served.unwrap().connection, Connection::Ready);
     }
 

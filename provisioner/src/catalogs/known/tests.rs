@@ -5,11 +5,12 @@ use catalog::{
 use manifests::{openshift::Spelling, version::Version};
 
 use super::*;
+use crate::fixtures::key;
 
-fn key(namespace: &str, name: &str) -> Key {
-    Key {
-        namespace: namespace.to_owned(),
+fn named(namespace: Option<&str>, name: &str) -> CatalogRef {
+    CatalogRef {
         name: name.to_owned(),
+        namespace: namespace.map(str::to_owned),
     }
 }
 
@@ -21,7 +22,6 @@ fn listing(namespaces: &[&str]) -> Known {
     known
 }
 
-/// Adds a catalog that was read.
 fn put(known: &mut Known, key: &Key, priority: i64, read: Read) {
     known.add(key, &Identity::default(), priority);
     known.read(key, &Identity::default(), read);
@@ -46,28 +46,18 @@ fn package(name: &str, bundle: &str, image: &str, max: &str) -> Package {
 }
 
 fn all(packages: Vec<Package>) -> Read {
-    Read::All(Arc::new(Catalog {
-        packages: packages
-            .into_iter()
-            .map(|it| (it.name.clone(), it))
-            .collect(),
-        ..Catalog::default()
-    }))
+    let packages = packages.into_iter().map(|it| (it.name.clone(), it));
+    Read::All(Arc::new(
+        with!(Catalog::default() => packages: packages.collect()),
+    ))
 }
 
 fn some(asked: &[&str], packages: Vec<Package>, broken: &[&str]) -> Read {
-    Read::Some(Arc::new(Packages {
+    Read::Some(Arc::new(with!(Packages::default() =>
         asked: asked.iter().map(|&it| it.to_owned()).collect(),
-        packages: packages
-            .into_iter()
-            .map(|it| (it.name.clone(), Arc::new(it)))
-            .collect(),
-        broken: broken
-            .iter()
-            .map(|&it| (it.to_owned(), "it is bad".to_owned()))
-            .collect(),
-        ..Packages::default()
-    }))
+        packages: packages.into_iter().map(|it| (it.name.clone(), Arc::new(it))).collect(),
+        broken: broken.iter().map(|&it| (it.to_owned(), "it is bad".to_owned())).collect(),
+    )))
 }
 
 fn said(known: &Known, package: &str, only: Option<&CatalogRef>) -> Vec<String> {
@@ -90,15 +80,15 @@ fn said(known: &Known, package: &str, only: Option<&CatalogRef>) -> Vec<String> 
 fn what_was_read_stays_while_a_catalog_is_away() {
     let mut known = listing(&["ours"]);
     let mine = key("ours", "mine");
-    assert!(known.add(&mine, &Identity::default(), 5));
-    assert!(!known.add(&mine, &Identity::default(), 5));
-    assert_eq!(said(&known, "etcd", None), ["ours/mine 5: pending"]);
     let away = || "nobody is there".to_owned();
-    assert!(known.trouble(&mine, &Identity::default(), away()));
-    assert!(!known.trouble(&mine, &Identity::default(), away()));
-    assert_eq!(said(&known, "etcd", None), ["ours/mine 5: nobody is there"]);
     let read = all(vec![package("etcd", "etcd.v1", "r/b@sha256:1", "4.12")]);
     assert_rows! {
+        known.add(&mine, &Identity::default(), 5) => true;
+        known.add(&mine, &Identity::default(), 5) => false;
+        said(&known, "etcd", None) => ["ours/mine 5: pending"];
+        known.trouble(&mine, &Identity::default(), away()) => true;
+        known.trouble(&mine, &Identity::default(), away()) => false;
+        said(&known, "etcd", None) => ["ours/mine 5: nobody is there"];
         known.read(&mine, &Identity::default(), read) => true;
         said(&known, "etcd", None) => ["ours/mine 5: has etcd"];
         said(&known, "other", None) => ["ours/mine 5: absent"];
@@ -109,9 +99,8 @@ fn what_was_read_stays_while_a_catalog_is_away() {
         !known.is_well(&mine, &Identity::default()) => true;
         known.remove(&mine) => true;
         said(&known, "etcd", None).is_empty() => true;
+        known.read(&mine, &Identity::default(), all(Vec::new())) => false, "it comes too late";
     }
-    let late = known.read(&mine, &Identity::default(), all(Vec::new()));
-    assert!(!late, "it comes too late");
 }
 
 #[test]
@@ -170,8 +159,8 @@ fn a_first_answer_comes_until_there_is_one_or_trouble() {
     known.add(&other, &Identity::default(), 0);
     let pending = |known: &Known, package: &str| {
         let offers = known.offers(package, None);
-        let mut list = offers.list();
-        list.retain(|it| matches!(it.answer, Answer::Pending));
+        let list =
+            with!(offers.list() => |list| list.retain(|it| matches!(it.answer, Answer::Pending)));
         let names: Vec<&str> = list.iter().map(|it| it.catalog).collect();
         names.join(" ")
     };
@@ -205,10 +194,7 @@ fn a_catalog_without_a_namespace_is_looked_for_in_the_order_of_the_namespaces() 
         (Some("z"), "other", vec![]),
         (Some("b"), "mine", vec![]),
     ] {
-        let only = CatalogRef {
-            name: name.to_owned(),
-            namespace: namespace.map(str::to_owned),
-        };
+        let only = named(namespace, name);
         assert_eq!(said(&known, "etcd", Some(&only)), expected, "{only:?}");
     }
     assert_eq!(said(&known, "etcd", None).len(), 3);
@@ -230,10 +216,6 @@ fn a_namespace_that_may_not_be_listed_stands_for_a_catalog_that_cannot_be_asked(
     assert!(known.refused("z", "no".to_owned()));
     assert!(!known.refused("z", "no".to_owned()));
     assert!(known.are_listed(), "there is nothing to wait for");
-    let named = |namespace: Option<&str>, name: &str| CatalogRef {
-        name: name.to_owned(),
-        namespace: namespace.map(str::to_owned),
-    };
     let (mine, hidden) = ("a/mine 0: absent", "z/* 0: no");
     for (only, expected) in [
         (None, vec![mine, hidden]),
@@ -338,9 +320,8 @@ fn what_comes_first_and_is_not_read_yet_is_not_overruled() {
     // Its package has become unusable.
     known.read(&first, &none, some(&["etcd"], Vec::new(), &["etcd"]));
     assert_eq!(said(&known), away("4.14"));
-    let broken = Read::All(Arc::new(
-        with!(Catalog::default() => broken: [("etcd".to_owned(), 1)].into()),
-    ));
+    let broken = with!(Catalog::default() => broken: [("etcd".to_owned(), 1)].into());
+    let broken = Read::All(Arc::new(broken));
     known.read(&first, &none, broken);
     assert_eq!(said(&known), away("4.14"));
     // Nobody has asked it for this package.
@@ -372,8 +353,7 @@ fn of_equal_priority_the_one_decides_that_is_chosen_from_first() {
         known.listed(namespace);
     }
     let offers = known.offers("etcd", None);
-    let mut list = offers.list();
-    list.sort_by(|a, b| a.catalog.cmp(b.catalog));
+    let list = with!(offers.list() => |list| list.sort_by(|a, b| a.catalog.cmp(b.catalog)));
     assert_eq!(list[0].catalog, "a-b/x");
     assert_eq!(known.said("etcd", "etcd.v1", "sha256:1"), says("4.13"));
 }

@@ -121,13 +121,8 @@ mod tests {
 
     fn an_account(secrets: &[&str], before: Option<&str>) -> ServiceAccount {
         let secrets: Vec<Value> = secrets.iter().map(|it| json!({"name": it})).collect();
-        let mut account = json!({
-            "apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "a"}, "imagePullSecrets": secrets,
-        });
-        if let Some(before) = before {
-            account["metadata"]["annotations"] = json!({labels::PULL_SECRETS: before});
-        }
-        serde_json::from_value(account).unwrap()
+        let annotations = before.map(|before| json!({labels::PULL_SECRETS: before}));
+        object!({"metadata": {"name": "a", "annotations": annotations}, "imagePullSecrets": secrets})
     }
 
     // parity: pod-5

@@ -101,11 +101,7 @@ mod tests {
     use super::*;
 
     fn slice(name: &str, endpoints: &Value) -> EndpointSlice {
-        let slice = json!({
-            "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "metadata": {"name": name},
-            "addressType": "IPv4", "endpoints": endpoints,
-        });
-        serde_json::from_value(slice).unwrap()
+        object!({"metadata": {"name": name}, "addressType": "IPv4", "endpoints": endpoints})
     }
 
     #[test]
@@ -137,28 +133,24 @@ mod tests {
             watcher::Error::WatchFailed(kube::Error::Api(Box::new(status)))
         };
         let whole = |endpoints: &Value| {
-            [
-                Ok(Event::Init),
-                Ok(Event::InitApply(slice("a", endpoints))),
-                Ok(Event::InitDone),
-            ]
+            let slice = slice("a", endpoints);
+            [Event::Init, Event::InitApply(slice), Event::InitDone].map(Ok)
         };
         let ends = |events: Vec<watcher::Result<Event<EndpointSlice>>>| {
             let events = stream::iter(events).chain(stream::pending());
             until(pin!(events), false).now_or_never().is_some()
         };
         let failing = |code: u16| -> Vec<_> {
-            whole(&there)
-                .into_iter()
-                .chain([Err(failed(code))])
-                .collect()
+            let whole = whole(&there).into_iter();
+            whole.chain([Err(failed(code))]).collect()
         };
-        assert!(!ends(failing(410)));
-        assert!(!ends(failing(503)));
         let again = |endpoints: &Value| failing(503).into_iter().chain(whole(endpoints)).collect();
-        assert!(!ends(again(&there)));
-        assert!(ends(again(&json!([]))));
-        // Who may not look does not wait.
-        assert!(ends(failing(403)));
+        assert_rows! {
+            [410, 503].map(|code| ends(failing(code))) => [false; 2];
+            ends(again(&there)) => false;
+            ends(again(&json!([]))) => true;
+            // Who may not look does not wait.
+            ends(failing(403)) => true;
+        }
     }
 }

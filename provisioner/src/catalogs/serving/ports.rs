@@ -89,12 +89,10 @@ fn candidates(key: &Key, range: Ports) -> impl Iterator<Item = u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixtures;
 
     fn key(name: &str) -> Key {
-        Key {
-            namespace: "catalogs".to_owned(),
-            name: name.to_owned(),
-        }
+        fixtures::key("catalogs", name)
     }
 
     #[test]
@@ -105,8 +103,7 @@ mod tests {
         };
         let all: Vec<u16> = candidates(&key("a"), range).collect();
         assert_rows!(all => candidates(&key("a"), range).collect::<Vec<u16>>());
-        let mut sorted = all.clone();
-        sorted.sort_unstable();
+        let sorted = with!(all.clone() => |sorted| sorted.sort_unstable());
         assert_eq!(sorted, [20_000, 20_001, 20_002, 20_003]);
         let first: std::collections::BTreeSet<_> = (0..40)
             .filter_map(|at| candidates(&key(&at.to_string()), range).next())

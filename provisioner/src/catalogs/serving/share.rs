@@ -204,10 +204,7 @@ gone  a/4      | well
             let (step, expected) = row.split_once('|').unwrap();
             let words: Vec<&str> = step.split_whitespace().collect();
             let (namespace, name) = words[1].split_once('/').unwrap();
-            let key = Key {
-                namespace: namespace.to_owned(),
-                name: name.to_owned(),
-            };
+            let key = crate::fixtures::key(namespace, name);
             let digest = || Digest::of(words[2].as_bytes());
             let done = match words[0] {
                 "room" => shares.has_room(&key, &share),

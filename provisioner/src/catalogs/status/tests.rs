@@ -44,7 +44,6 @@ fn served(connection: Connection) -> Served {
     }
 }
 
-/// What is there while a catalog is well.
 fn well(since: &str) -> Value {
     json!({
         "registryService": {
@@ -142,8 +141,8 @@ fn what_we_serve_ourselves_is_told_from_how_that_goes() {
         unread.clone(), state(true, Some(somebodys)), unread => Some(Connection::Failing);
         None, state(false, None), None => None;
     ] {
-        let mut seen = with!(Seen::default() => problem: before);
-        seen.is_served(&state);
+        let seen =
+            with!(with!(Seen::default() => problem: before) => |seen| seen.is_served(&state));
         assert_eq!(seen.problem, after, "{state:?}");
         assert_rows!(seen.served.map(|it| it.connection) => connection, "{state:?}");
     }

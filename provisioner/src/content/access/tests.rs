@@ -34,11 +34,10 @@ fn a_token_is_one_bearer_token_and_nothing_else() {
 #[test]
 fn a_forbidden_operation_names_the_permission_to_grant() {
     let message = forbidden("system:serviceaccount:a:b", Operation::Download, "x");
-    assert_eq!(
-        message,
-        "system:serviceaccount:a:b is not allowed to get /bundles/x.tgz; an admin grants it \
-         with \"kubectl create clusterrolebinding <name> --clusterrole=bundle-reader --serviceaccount=a:b\""
-    );
+    assert_rows! {
+        message => "system:serviceaccount:a:b is not allowed to get /bundles/x.tgz; an admin grants it \
+         with \"kubectl create clusterrolebinding <name> --clusterrole=bundle-reader --serviceaccount=a:b\"";
+    }
     let message = forbidden("jane", Operation::Upload, "x");
     assert_eq!(
         message,

@@ -8,6 +8,7 @@ use super::{
     super::revisions::tests::{revision, status},
     *,
 };
+use crate::fixtures::spec;
 
 fn bundle(name: &str, phase: Phase) -> Bundle {
     let spec = BundleSpec {
@@ -64,24 +65,13 @@ fn goal_follows_the_pin_the_failure_and_the_template() {
         ("pinned, newest lost", Some(2), None, "hash-3", Some(&ready), lost) => "revision 2";
         ("pinned to nothing", Some(7), None, "hash-2", Some(&ready), during) => "unrecorded 7";
     ] {
-        let spec: BundleInstanceSpec = serde_json::from_value(json!({
-            "provisionerClassName": "core-rukpak-io-plain", "template": {"spec": {"source": {"type": "upload"}}},
-            "rollbackTo": pin,
-        }))
-        .unwrap();
-        let revisions = revisions.iter().zip(1..);
-        let status = BundleInstanceStatus {
-            failed_template_hash: failed.map(str::to_owned),
-            revisions: revisions
-                .map(|((state, of), number)| RevisionStatus {
-                    state: *state,
-                    cause: of.map_or(Cause::Upgrade, |_| Cause::Rollback),
-                    rollback_of: *of,
-                    ..revision(number)
-                })
-                .collect(),
-            ..BundleInstanceStatus::default()
-        };
+        let spec = spec(&json!({"rollbackTo": pin}));
+        let revisions = revisions.iter().zip(1..).map(|((state, of), number)| {
+            let cause = of.map_or(Cause::Upgrade, |_| Cause::Rollback);
+            with!(revision(number) => state: *state, cause: cause, rollback_of: *of)
+        });
+        let status = with!(BundleInstanceStatus::default() =>
+            failed_template_hash: failed.map(str::to_owned), revisions: revisions.collect());
         assert_rows! {
             decided(&Choices { spec: &spec, status: &status, hash, wanted, installed: Some(&old) }.goal()) => expected, "{name}";
         }
@@ -91,10 +81,7 @@ fn goal_follows_the_pin_the_failure_and_the_template() {
 #[test]
 fn half_applied_revision_is_rolled_out_again() {
     use RevisionState::{Active, Archived, RollingOut};
-    let spec: BundleInstanceSpec = serde_json::from_value(json!({
-        "provisionerClassName": "core-rukpak-io-plain", "template": {"spec": {"source": {"type": "upload"}}},
-    }))
-    .unwrap();
+    let spec = spec(&json!({}));
     for (states, applied, expected) in [
         (&[][..], None, None),
         (&[Active], Some("key"), None),

@@ -1,13 +1,5 @@
 use super::{super::revisions::tests::status, *};
-
-fn identity(group: &str, kind: &str, namespace: &str, name: &str) -> Identity {
-    Identity {
-        group: group.to_owned(),
-        kind: kind.to_owned(),
-        namespace: namespace.to_owned(),
-        name: name.to_owned(),
-    }
-}
+use crate::fixtures::identity;
 
 fn sample(objects: usize) -> Inventory {
     (0..objects)
@@ -85,15 +77,14 @@ fn an_inventory_is_easy_to_read() {
         (identity("apps", "Deployment", "etcd", "server"), recreated),
         (identity("", "Namespace", "", "etcd"), entry("v1", None)),
     ]);
-    assert_eq!(
-        serde_json::to_value(list(&inventory, MOST_LISTED)).unwrap(),
-        serde_json::json!({"count": 3, "kinds": [
+    assert_rows! {
+        serde_json::to_value(list(&inventory, MOST_LISTED)).unwrap() => serde_json::json!({"count": 3, "kinds": [
             {"apiVersion": "v1", "kind": "Namespace", "objects": ["etcd"]},
             {"apiVersion": "apps/v1", "kind": "Deployment", "objects": [
                 "etcd/operator 0f1e2d3c4b5a", "etcd/server 0f1e2d3c4b5a+recreate",
             ]},
-        ]})
-    );
+        ]});
+    }
 }
 
 #[test]

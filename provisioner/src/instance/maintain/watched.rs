@@ -207,12 +207,7 @@ mod tests {
 
     #[test]
     fn health_of_leaving_objects_does_not_count() {
-        let identity = |name: &str| Identity {
-            group: "apps".to_owned(),
-            kind: "Deployment".to_owned(),
-            namespace: "tide".to_owned(),
-            name: name.to_owned(),
-        };
+        let identity = |name: &str| crate::fixtures::identity("apps", "Deployment", "tide", name);
         let names = ["stays", "going", "denied"];
         let inventory: Inventory = names.map(|name| (identity(name), Entry::default())).into();
         let failed =

@@ -1,7 +1,7 @@
-use manifests::api::instance::BundleInstanceSpec;
 use serde_json::{Value, json};
 
 use super::{super::outcome::Valid, *};
+use crate::fixtures::spec;
 
 /// A revision that is being rolled out since 1970.
 pub(in crate::instance) fn revision(number: i64) -> RevisionStatus {
@@ -22,16 +22,6 @@ pub(in crate::instance) fn revision(number: i64) -> RevisionStatus {
         applied: Some(Time(Timestamp::UNIX_EPOCH)),
         removed_apis: None,
     }
-}
-
-fn spec(more: &Value) -> BundleInstanceSpec {
-    let mut spec = json!({
-        "provisionerClassName": "core-rukpak-io-plain", "template": {"spec": {"source": {"type": "upload"}}},
-    });
-    spec.as_object_mut()
-        .unwrap()
-        .extend(more.as_object().unwrap().clone());
-    serde_json::from_value(spec).unwrap()
 }
 
 /// A status with revisions in these states, all of whose objects are applied.

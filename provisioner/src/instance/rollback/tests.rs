@@ -7,13 +7,10 @@ use super::{
     super::{outcome::Remedy, revisions::tests::status},
     *,
 };
+use crate::fixtures;
 
 fn instance(rollback: &str, deadline: Option<i64>) -> BundleInstance {
-    let mut instance: BundleInstance = object!({
-        "metadata": {"name": "a"}, "spec": {"rollback": rollback, "template": {"spec": {"source": {"type": "upload"}}}},
-    });
-    instance.spec.progress_deadline_seconds = deadline;
-    instance
+    object!({"metadata": {"name": "a"}, "spec": {"rollback": rollback, "progressDeadlineSeconds": deadline}})
 }
 
 fn failure(touched: bool, retry: Retry) -> Install {
@@ -27,12 +24,7 @@ fn failure(touched: bool, retry: Retry) -> Install {
 }
 
 fn objects(names: &[&str]) -> BTreeSet<Identity> {
-    let identity = |name: &&str| Identity {
-        group: String::new(),
-        kind: "ConfigMap".to_owned(),
-        namespace: "default".to_owned(),
-        name: (*name).to_owned(),
-    };
+    let identity = |name: &&str| fixtures::identity("", "ConfigMap", "default", name);
     names.iter().map(identity).collect()
 }
 

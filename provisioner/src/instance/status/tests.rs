@@ -41,7 +41,6 @@ fn outcome(valid: Valid, install: Install, health: Health) -> Outcome {
     }
 }
 
-/// The declaration of a generation.
 fn declared(generation: i64) -> Declaration {
     with!(Declaration::default() => generation: Some(generation), deadline: Some(Duration::from_secs(600)))
 }
@@ -75,52 +74,52 @@ fn after(before: &BundleInstanceStatus, outcome: &Outcome) -> BundleInstanceStat
     of(before, &declared(1), outcome, NOW)
 }
 
-fn installed() -> BundleInstanceStatus {
-    after(
-        &BundleInstanceStatus::default(),
-        &outcome(
-            unpacked("old"),
-            Install::Done(Box::new(done("old"))),
-            Health::Healthy,
-        ),
-    )
+fn installs(done: Done) -> Install {
+    Install::Done(Box::new(done))
 }
 
+fn pending() -> Valid {
+    Valid::Pending {
+        bundle: "new".to_owned(),
+        message: String::new(),
+    }
+}
+
+fn first(outcome: &Outcome) -> BundleInstanceStatus {
+    after(&BundleInstanceStatus::default(), outcome)
+}
+
+fn installed() -> BundleInstanceStatus {
+    let done = installs(done("old"));
+    first(&outcome(unpacked("old"), done, Health::Healthy))
+}
+
+/// The status after this, where the bundle `old` was installed.
+fn then(valid: Valid, install: Install, health: Health) -> BundleInstanceStatus {
+    after(&installed(), &outcome(valid, install, health))
+}
+
+// parity: rukpak-3
 #[test]
 fn an_installation_says_which_bundle_is_there() {
-    assert_eq!(
-        lines(&installed()),
-        [
+    assert_rows! {
+        lines(&installed()) => [
             "HasValidBundle True UnpackSuccessful Successfully unpacked the old Bundle",
             "Installed True InstallationSucceeded instantiated bundle old successfully",
             "Healthy True Healthy BundleInstance is healthy",
             "Progressing False UpToDate all objects are applied, and watched",
             "Ready True UpToDate all objects are applied, and watched",
-        ]
-    );
-}
-
-// parity: rukpak-3
-#[test]
-fn pending_is_not_valid() {
-    let valid = Valid::Pending {
-        bundle: "new".to_owned(),
-        message: String::new(),
-    };
-    assert_eq!(
-        lines(&after(
-            &BundleInstanceStatus::default(),
-            &Outcome::of_bundle(valid)
-        )),
-        [
+        ];
+        // Pending is not valid.
+        lines(&first(&Outcome::of_bundle(pending()))) => [
             "HasValidBundle False UnpackPending Waiting for the new Bundle to be unpacked",
             "Installed False NotInstalled nothing has been installed yet; see HasValidBundle",
             "Healthy False InstallationStatusFalse Installed condition is false",
             "Progressing True UnpackPending the Bundle is being unpacked; see HasValidBundle",
             "Ready Unknown UnpackPending Waiting for the new Bundle to be unpacked",
             "Reconciling True Progressing Waiting for the new Bundle to be unpacked",
-        ]
-    );
+        ];
+    }
 }
 
 #[test]
@@ -130,79 +129,59 @@ fn a_bundle_that_fails_leaves_the_installed_one_as_it_is() {
         message: "no such image".to_owned(),
         remedy: Remedy::World,
     };
-    let status = after(
-        &installed(),
-        &outcome(valid, Install::Unchanged, Health::Healthy),
-    );
-    assert_eq!(status.installed_bundle_name.as_deref(), Some("old"));
+    let status = then(valid, Install::Unchanged, Health::Healthy);
     let lines = lines(&status);
-    assert_eq!(
-        &lines[..3],
-        [
+    assert_rows! {
+        status.installed_bundle_name.as_deref() => Some("old");
+        &lines[..3] => [
             "HasValidBundle False UnpackFailed Failed to unpack the new Bundle: no such image",
             "Installed True InstallationSucceeded instantiated bundle old successfully",
             "Healthy True Healthy BundleInstance is healthy",
-        ]
-    );
-    assert_rows!(lines[3].starts_with("Progressing False UnpackFailed") => true, "{}", lines[3]);
+        ];
+        lines[3].starts_with("Progressing False UnpackFailed") => true, "{}", lines[3];
+    }
 }
 
 // parity: rukpak-4
 #[test]
 fn a_failed_upgrade_says_which_is_which() {
-    for (touched, expected) in [
-        (
-            false,
-            "Installed True UpgradeFailed bundle old stays installed; bundle new could not be installed: Deployment etcd/operator is invalid",
-        ),
-        (
-            true,
-            "Installed True UpgradeFailed bundle old was being replaced; bundle new could not be installed: Deployment etcd/operator is invalid",
-        ),
-    ] {
-        let status = after(
-            &installed(),
-            &outcome(unpacked("new"), failure("new", touched), Health::Healthy),
-        );
-        assert_eq!(lines(&status)[1], expected);
-        assert_eq!(status.installed_bundle_name.as_deref(), Some("old"));
-        assert_eq!(status.applied_digest.as_deref(), Some("sha256:old"));
+    for (touched, what) in [(false, "stays installed"), (true, "was being replaced")] {
+        let status = then(unpacked("new"), failure("new", touched), Health::Healthy);
+        let failed = "bundle new could not be installed: Deployment etcd/operator is invalid";
+        assert_rows! {
+            lines(&status)[1] => format!("Installed True UpgradeFailed bundle old {what}; {failed}");
+            status.installed_bundle_name.as_deref() => Some("old");
+            status.applied_digest.as_deref() => Some("sha256:old");
+        }
     }
 }
 
 // parity: rukpak-5
 #[test]
 fn a_failed_installation_is_not_installed() {
-    let status = after(
-        &BundleInstanceStatus::default(),
-        &outcome(unpacked("new"), failure("new", true), Health::NotLooked),
-    );
-    let lines = lines(&status);
+    let failed = outcome(unpacked("new"), failure("new", true), Health::NotLooked);
+    let failed = lines(&first(&failed));
+    let unserved = Outcome::of_bundle(Valid::Unserved("example.com/helm".to_owned()));
+    let unserved = lines(&first(&unserved));
     assert_rows! {
-        lines[1] => "Installed False InstallFailed Deployment etcd/operator is invalid";
-        lines[2] => "Healthy False InstallationStatusFalse Installed condition is false";
-        lines[3].starts_with("Progressing False Blocked") => true, "{}", lines[3];
+        failed[1] => "Installed False InstallFailed Deployment etcd/operator is invalid";
+        failed[2] => "Healthy False InstallationStatusFalse Installed condition is false";
+        failed[3].starts_with("Progressing False Blocked") => true, "{}", failed[3];
+        // A class that no provisioner serves is answered.
+        unserved[0].starts_with("HasValidBundle False UnknownProvisionerClass nobody here serves the class \"example.com/helm\"")
+            => true, "{}", unserved[0];
+        unserved[3].starts_with("Progressing False UnknownProvisionerClass") => true, "{}", unserved[3];
     }
 }
 
 #[test]
 fn the_way_back_is_told_and_remembered() {
-    let back = Done {
-        rolled_back: Some(RolledBack {
-            template_hash: Some("hash".to_owned()),
-            why: Some("Deployment is stuck".to_owned()),
-            to: 1,
-        }),
-        ..done("old")
-    };
-    let status = after(
-        &installed(),
-        &outcome(
-            unpacked("new"),
-            Install::Done(Box::new(back)),
-            Health::Healthy,
-        ),
+    let (template_hash, why) = (
+        Some("hash".to_owned()),
+        Some("Deployment is stuck".to_owned()),
     );
+    let back = with!(done("old") => rolled_back: Some(RolledBack { template_hash, why, to: 1 }));
+    let status = then(unpacked("new"), installs(back), Health::Healthy);
     assert_eq!(status.failed_template_hash.as_deref(), Some("hash"));
     assert!(lines(&status)[1].starts_with(
         "Installed True RolledBack bundle old was brought back, because the one of the template failed: Deployment is stuck"
@@ -210,40 +189,13 @@ fn the_way_back_is_told_and_remembered() {
 }
 
 #[test]
-fn a_class_of_nobody_is_answered() {
-    let status = after(
-        &BundleInstanceStatus::default(),
-        &Outcome::of_bundle(Valid::Unserved("example.com/helm".to_owned())),
-    );
-    let lines = lines(&status);
-    assert_rows! {
-        lines[0].starts_with("HasValidBundle False UnknownProvisionerClass nobody here serves the class \"example.com/helm\"")
-            => true, "{}", lines[0];
-        lines[3].starts_with("Progressing False UnknownProvisionerClass") => true, "{}", lines[3];
-    }
-}
-
-#[test]
-fn a_pause_keeps_what_was_said() {
-    let status = after(
-        &installed(),
-        &outcome(Valid::Unchanged, Install::Paused, Health::NotLooked),
-    );
-    assert_eq!(lines(&status)[..3], lines(&installed())[..3]);
-    assert!(lines(&status)[3].starts_with("Progressing False Paused"));
-}
-
-#[test]
 fn progress_until_the_objects_are_observed() {
     let waiting = Health::Progressing(vec!["Deployment etcd/operator: 0 of 1 ready".to_owned()]);
-    let waiting = after(
-        &installed(),
-        &outcome(unpacked("old"), Install::Unchanged, waiting),
-    );
-    let paused = after(
-        &installed(),
-        &outcome(Valid::Unchanged, Install::Paused, Health::NotLooked),
-    );
+    let waiting = then(unpacked("old"), Install::Unchanged, waiting);
+    let paused = then(Valid::Unchanged, Install::Paused, Health::NotLooked);
+    // A pause keeps what the conditions said.
+    assert_eq!(lines(&paused)[..3], lines(&installed())[..3]);
+    assert!(lines(&paused)[3].starts_with("Progressing False Paused"));
     let unobserved =
         "Progressing True WaitingForHealth all objects are applied, and have not been observed yet";
     let up_to_date = lines(&installed())[3].clone();
@@ -256,7 +208,7 @@ fn progress_until_the_objects_are_observed() {
     ] {
         for (install, expected) in [
             (Install::Unchanged, unchanged),
-            (Install::Done(Box::new(done("old"))), applied),
+            (installs(done("old")), applied),
         ] {
             assert_rows!(lines(&after(before, &outcome(unpacked("old"), install, Health::NotLooked)))[3] => expected);
         }
@@ -266,22 +218,13 @@ fn progress_until_the_objects_are_observed() {
 #[test]
 fn times_move_with_the_status_alone() {
     let later = NOW.checked_add(Duration::from_secs(60)).unwrap();
-    let unwell = outcome(
-        unpacked("old"),
-        Install::Unchanged,
-        Health::Progressing(vec![
-            "(apps/v1, Kind=Deployment)(etcd/operator): 0 of 1 ready".to_owned(),
-        ]),
-    );
+    let waits = "(apps/v1, Kind=Deployment)(etcd/operator): 0 of 1 ready".to_owned();
+    let waits = Health::Progressing(vec![waits]);
+    let unwell = outcome(unpacked("old"), Install::Unchanged, waits);
     let status = of(&installed(), &declared(2), &unwell, later);
-    let times: Vec<Timestamp> = status
-        .conditions
-        .iter()
-        .map(|c| c.last_transition_time.0)
-        .collect();
     // HasValidBundle and Installed, Healthy and Progressing, Ready and Reconciling.
     assert_rows! {
-        times => [NOW, NOW, later, later, later, later];
+        status.conditions.iter().map(|c| c.last_transition_time.0).collect::<Vec<_>>() => [NOW, NOW, later, later, later, later];
         status.conditions.iter().all(|c| c.observed_generation == Some(2)) => true;
         // The same again changes nothing, so that nothing is written.
         of(&status, &declared(2), &unwell, later.checked_add(Duration::from_secs(1)).unwrap()) => status;
@@ -290,131 +233,97 @@ fn times_move_with_the_status_alone() {
 
 #[test]
 fn messages_are_bounded() {
-    let install = Install::Failed(Failure {
-        bundle: "new".to_owned(),
-        message: "ü".repeat(100_000),
-        touched: false,
-        retry: Retry::Soon,
-        remedy: Remedy::World,
-    });
-    let status = after(
-        &installed(),
-        &outcome(unpacked("new"), install, Health::Healthy),
-    );
+    let Install::Failed(failure) = failure("new", false) else {
+        panic!()
+    };
+    let install = Install::Failed(with!(failure => message: "ü".repeat(100_000)));
+    let status = then(unpacked("new"), install, Health::Healthy);
     // Apiservers count characters.
     assert_rows!(status.conditions.iter().map(|c| c.message.chars().count()).max() => Some(LONGEST + 1));
 }
 
 #[test]
 fn what_is_repaired_while_an_upgrade_fails_changes_the_inventory_alone() {
-    let outcome = Outcome {
-        kept: Some(Kept {
-            inventory: with!(Inventory::default() => count: 7),
-            waiting: vec!["Widget example.com/v1 a".to_owned()],
-            removing: Vec::new(),
-            released: Vec::new(),
-            revisions: Vec::new(),
-            is_lost: false,
-        }),
-        ..outcome(unpacked("new"), failure("new", false), Health::Healthy)
+    let kept = Kept {
+        inventory: with!(Inventory::default() => count: 7),
+        waiting: vec!["Widget example.com/v1 a".to_owned()],
+        removing: Vec::new(),
+        released: Vec::new(),
+        revisions: Vec::new(),
+        is_lost: false,
     };
+    let failed = outcome(unpacked("new"), failure("new", false), Health::Healthy);
     let before = installed();
-    let status = after(&before, &outcome);
-    assert_eq!(status.inventory.as_ref().map(|it| it.count), Some(7));
-    assert_eq!(status.waiting, ["Widget example.com/v1 a"]);
-    assert_eq!(status.installed_bundle_name, before.installed_bundle_name);
-    assert_eq!(status.applied_digest, before.applied_digest);
-    assert_rows!(lines(&status)[1].starts_with("Installed True UpgradeFailed bundle old stays installed") => true);
+    let status = after(&before, &with!(failed => kept: Some(kept)));
+    assert_rows! {
+        status.inventory.as_ref().map(|kept| kept.count) => Some(7);
+        status.waiting => ["Widget example.com/v1 a"];
+        status.installed_bundle_name => before.installed_bundle_name;
+        status.applied_digest => before.applied_digest;
+        lines(&status)[1].starts_with("Installed True UpgradeFailed bundle old stays installed") => true;
+    }
 }
 
 #[test]
 fn an_installation_records_uid_and_digest() {
     let before = installed();
-    let record = |bundle: &str| InstalledBundle {
-        name: bundle.to_owned(),
-        uid: format!("uid of {bundle}"),
-        content_digest: format!("sha256:content of {bundle}"),
+    let record = |bundle: &str| {
+        Some(InstalledBundle {
+            name: bundle.to_owned(),
+            uid: format!("uid of {bundle}"),
+            content_digest: format!("sha256:content of {bundle}"),
+        })
     };
-    assert_eq!(before.installed, Some(record("old")));
-    let upgraded = Install::Done(Box::new(
-        with!(done("new") => previous: Some("old".to_owned())),
-    ));
-    let status = after(
-        &before,
-        &outcome(unpacked("new"), upgraded, Health::NotLooked),
+    assert_eq!(before.installed, record("old"));
+    let upgraded = installs(with!(done("new") => previous: Some("old".to_owned())));
+    let status = then(unpacked("new"), upgraded, Health::NotLooked);
+    assert_eq!(
+        (&status.installed, &status.previous),
+        (&record("new"), &record("old"))
     );
-    assert_eq!(status.installed, Some(record("new")));
-    assert_eq!(status.previous, Some(record("old")));
     let healthy = outcome(unpacked("new"), Install::Unchanged, Health::Healthy);
     let status = after(&status, &healthy);
-    assert_eq!(status.installed, Some(record("new")));
-    assert_eq!(status.previous, None);
+    assert_eq!(
+        (&status.installed, &status.previous),
+        (&record("new"), &None)
+    );
     // A Bundle without a digest cannot be compared later.
-    let bare = Install::Done(Box::new(with!(done("bare") => content: None)));
+    let bare = installs(with!(done("bare") => content: None));
     assert_rows!(after(&status, &outcome(unpacked("bare"), bare, Health::NotLooked)).installed => None);
 }
 
 #[test]
 fn a_replaced_bundle_is_reported_until_another_is_installed() {
-    let with = |valid: Valid, install: Install| Outcome {
-        replaced: Some("Bundle old was replaced".to_owned()),
-        ..outcome(valid, install, Health::Healthy)
-    };
-    let pending = Valid::Pending {
-        bundle: "new".to_owned(),
-        message: String::new(),
-    };
-    for (valid, install, expected, progress) in [
-        (
-            pending.clone(),
-            Install::Unchanged,
-            "Installed True InstalledBundleReplaced Bundle old was replaced",
-            "Progressing True UnpackPending",
-        ),
-        (
-            unpacked("new"),
-            Install::Unchanged,
-            "Installed True InstalledBundleReplaced Bundle old was replaced",
-            "Progressing False Blocked the installed Bundle was replaced by another client; see condition Installed",
-        ),
-        (
-            unpacked("new"),
-            failure("new", false),
-            "Installed True InstalledBundleReplaced Bundle old was replaced\nDeployment etcd/operator is invalid",
-            "Progressing False Blocked",
-        ),
-        (
-            unpacked("new"),
-            Install::Done(Box::new(done("new"))),
-            "Installed True InstallationSucceeded instantiated bundle new successfully",
-            "Progressing False UpToDate",
-        ),
-    ] {
-        let status = after(&installed(), &with(valid, install));
-        assert_rows! {
-            lines(&status)[1] => expected;
-            lines(&status)[3].starts_with(progress) => true, "{:?}", lines(&status);
-        }
-    }
-}
-
-#[test]
-fn a_replaced_bundle_that_was_deleted_is_missing() {
     const MISSING: &str = "Installed True ReconcileFailed Bundle old, which is installed, is missing; its objects are repaired \
                            as they are recorded, and the Bundle of spec.template is installed once it is unpacked, see \
                            HasValidBundle";
     const REPLACED: &str = "Installed True InstalledBundleReplaced Bundle old was replaced";
-    let pending = Valid::Pending {
-        bundle: "new".to_owned(),
-        message: String::new(),
+    let replaced = |valid: Valid, install: Install| {
+        let outcome = outcome(valid, install, Health::Healthy);
+        after(
+            &installed(),
+            &with!(outcome => replaced: Some("Bundle old was replaced".to_owned())),
+        )
     };
-    let replaced = Outcome {
-        replaced: Some("Bundle old was replaced".to_owned()),
-        ..outcome(pending.clone(), Install::Unchanged, Health::Healthy)
-    };
-    let before = after(&installed(), &replaced);
+    for (valid, install, expected, progress) in ::tests::rows![
+        pending(), Install::Unchanged, REPLACED => "Progressing True UnpackPending";
+        unpacked("new"), Install::Unchanged, REPLACED
+            => "Progressing False Blocked the installed Bundle was replaced by another client; see condition Installed";
+        unpacked("new"), failure("new", false), &format!("{REPLACED}\nDeployment etcd/operator is invalid")
+            => "Progressing False Blocked";
+        unpacked("new"), installs(done("new")), "Installed True InstallationSucceeded instantiated bundle new successfully"
+            => "Progressing False UpToDate";
+    ] {
+        let lines = lines(&replaced(valid, install));
+        assert_rows! {
+            lines[1] => expected;
+            lines[3].starts_with(progress) => true, "{lines:?}";
+        }
+    }
+    // A replaced Bundle that was deleted is missing.
+    let before = replaced(pending(), Install::Unchanged);
     for (valid, install, expected) in ::tests::rows![
-        pending.clone(), Install::Unchanged => MISSING;
+        pending(), Install::Unchanged => MISSING;
         unpacked("new"), Install::Waiting(Remedy::World) => MISSING;
         Valid::Unknown { message: "failed".to_owned(), remedy: Remedy::World }, Install::Unchanged => MISSING;
         Valid::Unchanged, Install::Paused => REPLACED;
@@ -423,9 +332,6 @@ fn a_replaced_bundle_that_was_deleted_is_missing() {
         assert_rows!(lines(&after(&before, &outcome(valid, install, Health::Healthy)))[1] => expected);
     }
     // What was not replaced keeps its reason.
-    let status = after(
-        &installed(),
-        &outcome(pending, Install::Unchanged, Health::Healthy),
-    );
+    let status = then(pending(), Install::Unchanged, Health::Healthy);
     assert!(lines(&status)[1].starts_with("Installed True InstallationSucceeded"));
 }

@@ -1,18 +1,13 @@
 use super::*;
+use crate::fixtures::identity;
 use apply::inventory::Entry;
 
 fn inventory(names: &[(&str, &str, &str)]) -> Inventory {
-    names
+    let identities = names
         .iter()
-        .map(|(group, kind, name)| {
-            let identity = Identity {
-                group: (*group).to_owned(),
-                kind: (*kind).to_owned(),
-                namespace: String::new(),
-                name: (*name).to_owned(),
-            };
-            (identity, Entry::default())
-        })
+        .map(|(group, kind, name)| identity(group, kind, "", name));
+    identities
+        .map(|identity| (identity, Entry::default()))
         .collect()
 }
 
@@ -30,27 +25,17 @@ fn custom_resources_go_first_and_definitions_as_the_policy_says() {
         ("example.com", "Etcd", "sample"),
         ("other.com", "Thing", "thing"),
     ]);
-    let kinds = |policy| -> Vec<Vec<String>> {
-        stages(&inventory, policy)
-            .iter()
-            .map(|stage| {
-                stage
-                    .iter()
-                    .map(|leaving| leaving.identity.kind.clone())
-                    .collect()
-            })
-            .collect()
+    let kinds = |policy| {
+        let stages = stages(&inventory, policy).into_iter().map(|stage| {
+            let kinds = stage.iter().map(|leaving| leaving.identity.kind.as_str());
+            kinds.collect::<Vec<_>>().join(" ")
+        });
+        stages.collect::<Vec<_>>()
     };
-    let others = ["Deployment", "Thing", "ServiceAccount", "Namespace"];
-    let own = |stages: Vec<Vec<&str>>| -> Vec<Vec<String>> {
-        stages
-            .iter()
-            .map(|s| s.iter().map(|k| (*k).to_owned()).collect())
-            .collect()
-    };
+    let others = "Deployment Thing ServiceAccount Namespace";
     assert_rows! {
-        kinds(DefinitionPolicy::DeleteIfUnused) => own(vec![vec!["Etcd"], others.to_vec(), vec!["CustomResourceDefinition"]]);
-        kinds(DefinitionPolicy::Delete) => own(vec![vec!["Etcd"], vec!["CustomResourceDefinition"], others.to_vec()]);
+        kinds(DefinitionPolicy::DeleteIfUnused) => ["Etcd", others, "CustomResourceDefinition"];
+        kinds(DefinitionPolicy::Delete) => ["Etcd", "CustomResourceDefinition", others];
         stages(&Inventory::new(), DefinitionPolicy::Delete).iter().all(Vec::is_empty) => true;
     }
 }

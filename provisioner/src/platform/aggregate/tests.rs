@@ -33,6 +33,19 @@ fn open() -> Verdict {
     }
 }
 
+fn closed() -> Verdict {
+    let message = "The following operators will not run on the next OpenShift Version: a/b";
+    with!(open() => is_upgradeable: false, reason: "IncompatibleOperatorsInstalled", message: message.into())
+}
+
+fn blocks(operator: &str) -> Concern {
+    Concern {
+        operator: operator.into(),
+        effect: Effect::Blocks,
+        message: "it runs on OpenShift 4.12 at most".into(),
+    }
+}
+
 /// A platform operator whose condition Installed is `(status, reason, minute since when)`.
 fn operator(name: &str, installed: Option<(&str, &str, i64)>) -> PlatformOperator {
     let conditions: Vec<Value> = installed
@@ -85,7 +98,6 @@ fn find<'a>(status: &'a ClusterOperatorStatus, type_: &str) -> &'a OperatorStatu
         .unwrap()
 }
 
-/// Resource and name of the objects that are to be collected.
 fn related(status: &ClusterOperatorStatus) -> Vec<(&str, &str)> {
     let objects = status.related_objects.iter();
     objects
@@ -93,7 +105,6 @@ fn related(status: &ClusterOperatorStatus) -> Vec<(&str, &str)> {
         .collect()
 }
 
-/// Status, reason and message of a condition.
 fn told<'a>(status: &'a ClusterOperatorStatus, type_: &str) -> (&'a str, &'a str, &'a str) {
     let condition = find(status, type_);
     (
@@ -275,32 +286,18 @@ fn the_release_is_what_the_payload_says() {
 
 #[test]
 fn the_gate_is_told_and_its_list_kept() {
-    let gate = Verdict {
-        is_upgradeable: false,
-        reason: "IncompatibleOperatorsInstalled",
-        message: "The following operators will not run on the next OpenShift Version: a/b".into(),
-        concerns: vec![Concern {
-            operator: "a/b".into(),
-            effect: Effect::Blocks,
-            message: "it runs on OpenShift 4.12 at most".into(),
-        }],
-        more: 3,
-        counts: [].into(),
-    };
+    let gate = with!(closed() => concerns: vec![blocks("a/b")], more: 3);
     let mut input = input(&[], &gate, 0);
-    input
-        .catalog_maxima
-        .insert("etcd/etcd.v1@sha256:a".into(), "4.12".into());
+    input.catalog_maxima = [("etcd/etcd.v1@sha256:a".to_owned(), "4.12".to_owned())].into();
     let status = written(None, &input);
     assert_rows!(told(&status, "Upgradeable") => ("False", gate.reason, &*gate.message));
-    assert_eq!(
-        status.extension.clone().unwrap(),
-        json!({
+    assert_rows! {
+        status.extension.clone().unwrap() => json!({
             "firstAvailable": START, "operators": 0, "installed": 0, "moreConcerns": 3,
             "concerns": [{"operator": "a/b", "effect": "Blocks", "message": "it runs on OpenShift 4.12 at most"}],
             "catalogMaxima": {"etcd/etcd.v1@sha256:a": "4.12"},
-        })
-    );
+        });
+    }
     // A PlatformStatus says the same.
     let platform = platform_status(None, &input, Some("1.36")).status;
     assert_eq!(platform.cluster_minor.as_deref(), Some("1.36"));
@@ -329,16 +326,13 @@ fn as_many_maxima_are_written_as_there_is_room_for() {
 #[test]
 fn a_thousand_failing_operators_make_a_message_that_can_be_stored() {
     let gate = open();
-    let operators: Vec<_> = (0..1000)
-        .map(|n| {
-            let mut operator = operator(
-                &format!("operator-{n:04}"),
-                Some(("False", "UnpackFailed", 0)),
-            );
-            operator.status.as_mut().unwrap().conditions[0].message = "x\n".repeat(16_000);
-            operator
-        })
-        .collect();
+    let many = (0..1000).map(|n| {
+        let name = format!("operator-{n:04}");
+        let mut operator = operator(&name, Some(("False", "UnpackFailed", 0)));
+        operator.status.as_mut().unwrap().conditions[0].message = "x\n".repeat(16_000);
+        operator
+    });
+    let operators: Vec<_> = many.collect();
     let status = written(None, &input(&operators, &gate, 0));
     let message = told(&status, "Available").2;
     assert!(message.contains(", and 950 more]"), "{message}");

@@ -98,10 +98,7 @@ mod tests {
         let (of, name) = catalog.split_once('/').unwrap();
         Subscription {
             namespace: namespace.to_owned(),
-            catalog: Key {
-                namespace: of.to_owned(),
-                name: name.to_owned(),
-            },
+            catalog: crate::fixtures::key(of, name),
             package: package.to_owned(),
             installed: installed.to_owned(),
         }

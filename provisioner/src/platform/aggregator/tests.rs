@@ -29,7 +29,6 @@ use crate::{
     },
 };
 
-/// Something that a watch tells.
 type Change = fn(&mut Facts) -> bool;
 
 /// A cluster of which everything is known: an OpenShift 4.12 with nothing installed.
@@ -89,6 +88,10 @@ impl Default for Said {
     }
 }
 
+fn says(text: &str) -> maxima::Said {
+    maxima::Said::Says(Some(text.to_owned()))
+}
+
 fn decided(facts: &Facts, said: &Said) -> Option<Decided> {
     let catalogs = |_: &Identity| said.catalogs.clone();
     let subscribed = |_: &Entry| {
@@ -121,12 +124,9 @@ fn decided(facts: &Facts, said: &Said) -> Option<Decided> {
 
 /// The same, of which the package `etcd` is installed.
 fn facts_with_etcd(newest: &str) -> Facts {
-    let mut facts = facts();
-    facts.instances.put("etcd".into(), instance("etcd", newest));
-    facts
+    with!(facts() => |facts| facts.instances.put("etcd".into(), instance("etcd", newest)))
 }
 
-/// The status of the ClusterOperator that was decided on.
 fn aggregated(decided: Decided) -> ClusterOperatorStatus {
     let Report::ClusterOperators { aggregated, .. } = decided.report else {
         panic!("there are ClusterOperators");
@@ -134,7 +134,6 @@ fn aggregated(decided: Decided) -> ClusterOperatorStatus {
     *aggregated
 }
 
-/// Reason and message of the gate.
 fn gate(facts: &Facts, said: &Said) -> (&'static str, String) {
     let verdict = decided(facts, said).unwrap().verdict;
     (verdict.reason, verdict.message)
@@ -202,10 +201,7 @@ fn what_cannot_be_read_closes_the_gate_and_is_named() {
 fn a_release_payload_knows_its_release_without_being_told() {
     let mut facts = facts_with_etcd("4.13");
     facts.version.fails(&"nobody answers");
-    let of = |release| {
-        let said = with!(Said::default() => release: release);
-        gate(&facts, &said).0
-    };
+    let of = |release| gate(&facts, &with!(Said::default() => release: release)).0;
     for unknown in [None, Some("0.0.1-snapshot")] {
         assert_eq!(of(unknown), "ErrorCheckingOperatorCompatibility");
     }
@@ -239,65 +235,49 @@ fn an_operator_asks_by_the_condition_of_its_name_in_its_namespace() {
 #[test]
 fn the_last_word_of_a_catalog_stays_while_it_is_away() {
     let facts = facts_with_etcd("4.12");
-    let says = |catalogs, written: &Written| {
-        let said = with!(Said::default() => catalogs: catalogs, written: written.clone());
-        let found = decided(&facts, &said).unwrap();
-        (found.verdict.clone(), aggregated(found))
-    };
-    let nothing = Written::default();
-    let (verdict, _) = says(maxima::Said::Away(None), &nothing);
-    assert_eq!(verdict.reason, "IncompatibleOperatorsInstalled");
+    let said = |catalogs: maxima::Said| with!(Said::default() => catalogs: catalogs);
+    let away = || said(maxima::Said::Away(None));
+    let blocked = "IncompatibleOperatorsInstalled";
+    let (reason, message) = gate(&facts, &away());
     let remedy = "upgrade it to etcd-after-1.0.0-on-4.13, which runs on 4.13";
-    assert!(verdict.message.contains(remedy), "{}", verdict.message);
-    let (verdict, status) = says(maxima::Said::Says(Some("\"4.13\"".into())), &nothing);
-    assert_eq!(verdict.reason, "AsExpected");
-
-    // Of what this process knows, however much of it was written.
-    let raised = with!(Said::default() => catalogs: maxima::Said::Says(Some("\"4.13\"".into())));
-    let kept = decided(&facts, &raised).unwrap().maxima;
-    let away =
-        with!(Said::default() => catalogs: maxima::Said::Away(None), kept: kept.map(Arc::new));
-    assert_eq!(gate(&facts, &away).0, "AsExpected");
-    // Of what was written by this process, whatever somebody has made of it.
-    let written = with!(Written::default() => aggregated: Some(status.clone()));
-    for (catalogs, reason) in [
-        (maxima::Said::Away(None), "AsExpected"),
-        (maxima::Said::Absent, "IncompatibleOperatorsInstalled"),
-    ] {
-        assert_eq!(says(catalogs, &written).0.reason, reason);
-    }
-    // Also while it is not known whether it still stands there.
+    assert_eq!(reason, blocked);
+    assert!(message.contains(remedy), "{message}");
+    let found = decided(&facts, &said(says("\"4.13\""))).unwrap();
+    assert_eq!(found.verdict.reason, "AsExpected");
+    let kept = found.maxima.clone().map(Arc::new);
+    let status = aggregated(found);
+    let written = || with!(Written::default() => aggregated: Some(status.clone()));
     let mut failing = facts_with(ClusterOperator::new(AGGREGATED, ClusterOperatorSpec {}));
     failing.aggregated.fails(&"connection refused");
-    assert_rows! {
-        gate(&failing, &Said { catalogs: maxima::Said::Away(None), written: written.clone(), ..Said::default() }).0
-            => "AsExpected";
-    }
-    // Of what another one has written.
     let there = |extension: Option<Value>| {
-        let mut operator = ClusterOperator::new(AGGREGATED, ClusterOperatorSpec {});
-        operator.status = Some(status.clone());
-        operator.status.as_mut().unwrap().extension = extension;
-        operator
+        let status = with!(status.clone() => extension: extension);
+        let operator = ClusterOperator::new(AGGREGATED, ClusterOperatorSpec {});
+        facts_with(with!(operator => status: Some(status)))
     };
-    let others = facts_with(there(status.extension.clone()));
-    let away = with!(Said::default() => catalogs: maxima::Said::Away(None));
-    assert_eq!(gate(&others, &away).0, "AsExpected");
+    assert_rows! {
+        // Of what this process knows, however much of it was written.
+        gate(&facts, &with!(away() => kept: kept)).0 => "AsExpected";
+        // Of what was written by this process, whatever somebody has made of it.
+        gate(&facts, &with!(away() => written: written())).0 => "AsExpected";
+        gate(&facts, &with!(Said::default() => written: written())).0 => blocked;
+        // Also while it is not known whether it still stands there.
+        gate(&failing, &with!(away() => written: written())).0 => "AsExpected";
+        // Of what another one has written.
+        gate(&there(status.extension.clone()), &away()).0 => "AsExpected";
+    }
     for odd in [json!("text"), json!({"catalogMaxima": 7}), json!([])] {
-        assert_rows!(gate(&facts_with(there(Some(odd))), &away).0 => "IncompatibleOperatorsInstalled");
+        assert_rows!(gate(&there(Some(odd)), &away()).0 => blocked);
     }
 }
 
 fn facts_with(operator: ClusterOperator) -> Facts {
-    let mut facts = facts_with_etcd("4.12");
-    facts.aggregated.put(AGGREGATED.into(), operator);
-    facts
+    with!(facts_with_etcd("4.12") => |facts| facts.aggregated.put(AGGREGATED.into(), operator))
 }
 
 /// Who has not read what was written down must not tell that there is nothing.
 #[test]
 fn nothing_is_kept_before_what_was_written_can_be_read() {
-    let said = with!(Said::default() => catalogs: maxima::Said::Says(Some("4.13".into())));
+    let said = with!(Said::default() => catalogs: says("4.13"));
     let kept = |change: Change| {
         let mut facts = facts_with_etcd("4.12");
         change(&mut facts);
@@ -313,36 +293,34 @@ fn nothing_is_kept_before_what_was_written_can_be_read() {
 fn what_upgrades_break_is_a_warning_of_the_gate() {
     let mut facts = facts_with_etcd("4.13");
     let word = "ClusterRole etcd names the resource of IPAddress";
-    let uses = |removed: &[&str], written: &Written| {
-        let messages = removed.iter().map(|&message| message.to_owned()).collect();
-        with!(Said::default() => removed: Removed { messages, is_incomplete: false }, written: written.clone())
+    let call = "ServiceAccount ns/etcd called cronjobs.v1beta1.batch";
+    let uses = |messages: &[&str], is_incomplete| {
+        let messages = messages.iter().map(|&message| message.to_owned()).collect();
+        with!(Said::default() => removed: Removed { messages, is_incomplete })
     };
-    let nothing = Written::default();
-    let found = decided(&facts, &uses(&[word], &nothing)).unwrap();
-    assert!(found.verdict.is_upgradeable);
-    assert_eq!(found.verdict.reason, "RemovedAPIsInUse");
+    let found = decided(&facts, &uses(&[word], false)).unwrap();
     let line = format!("Ready for upgrade\n- ns/etcd: Warning: {word}");
-    assert_eq!(found.verdict.message, line);
+    assert_rows! {
+        found.verdict.is_upgradeable => true;
+        found.verdict.reason => "RemovedAPIsInUse";
+        found.verdict.message => line;
+    }
 
     // A live revision does not list its uses: the last published warnings count.
-    let operator = with!(ClusterOperator::new(AGGREGATED, ClusterOperatorSpec {}) => status: Some(aggregated(found)));
+    let operator = ClusterOperator::new(AGGREGATED, ClusterOperatorSpec {});
+    let operator = with!(operator => status: Some(aggregated(found)));
     facts.aggregated.put(AGGREGATED.into(), operator);
     let other = instance("other", "4.13");
     facts.instances.put("other".into(), other);
-    let call = "ServiceAccount ns/etcd called cronjobs.v1beta1.batch";
-    let both =
-        |message: &str| format!("\n- ns/etcd: Warning: {message}\n- ns/other: Warning: {message}");
+    let both = |message| format!("- ns/etcd: Warning: {message}\n- ns/other: Warning: {message}");
     for (known, expected) in ::tests::rows![
-        vec![] => line.clone();
-        vec![word.to_owned()] => format!("Ready for upgrade{}", both(word));
-        vec![call.to_owned()] => format!("Ready for upgrade{}", both(call));
+        &[][..] => line;
+        &[word] => format!("Ready for upgrade\n{}", both(word));
+        &[call] => format!("Ready for upgrade\n{}", both(call));
     ] {
-        let unknown = with!(Said::default() => removed: Removed { messages: known.clone(), is_incomplete: true });
-        let (reason, message) = gate(&facts, &unknown);
-        assert_rows!((reason, message) => ("RemovedAPIsInUse", expected), "{known:?}");
+        assert_rows!(gate(&facts, &uses(known, true)) => ("RemovedAPIsInUse", expected), "{known:?}");
     }
-    let (reason, message) = gate(&facts, &uses(&[], &nothing));
-    assert_rows!((reason, message) => ("AsExpected", "Ready for upgrade".to_owned()));
+    assert_rows!(gate(&facts, &uses(&[], false)) => ("AsExpected", "Ready for upgrade".to_owned()));
 }
 
 #[test]

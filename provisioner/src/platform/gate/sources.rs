@@ -182,8 +182,8 @@ mod tests {
 
         // What is no release raises nothing, and lowers nothing.
         let judged = |bundle: Option<&str>, catalog: &str| {
-            let mut status = status.clone();
-            status["maxOpenShiftVersion"] = bundle.into();
+            let status =
+                with!(status.clone() => |status| status["maxOpenShiftVersion"] = bundle.into());
             let maxima = BTreeMap::from([(key("etcd", "etcd.v1", &digest), catalog.to_owned())]);
             let operator = Operator::of_instance(&instance(&status, &json!([])), &maxima);
             let Operator {

@@ -97,9 +97,8 @@ fn the_next_release_is_named_and_so_is_the_remedy() {
     let olm = with!(operator("d.v1", Some("4.22")) => remedy: Remedy::Subscription);
     let operators = [known, operator("b", Some("4.9")), unread, olm];
     let verdict = judged(&openshift("4.22"), &operators);
-    assert_eq!(
-        verdict.message,
-        format!(
+    assert_rows! {
+        verdict.message => format!(
             "{WILL_NOT}ns/a, ns/b, ns/c, ns/d.v1\n\
              - ns/a: it runs on OpenShift 4.22 at most: upgrade it to 2.0.0, which runs on 4.23\n\
              - ns/b: it runs on OpenShift 4.9 at most: no version that runs on 4.23 is known; uninstall it, or say in \
@@ -107,8 +106,8 @@ fn the_next_release_is_named_and_so_is_the_remedy() {
              - ns/c: it runs on OpenShift 4.22 at most: whether there is a version that runs on 4.23 is not known, as \
              catalog ours/mine cannot be read now; see to that, or wait\n\
              - ns/d.v1: it runs on OpenShift 4.22 at most: upgrade it with its Subscription, or uninstall it"
-        )
-    );
+        );
+    }
     for (cluster, blocks) in [
         ("4.22", ""),
         ("4.23", "4.23 4.24 5.0"),
@@ -177,11 +176,10 @@ fn an_operator_can_ask_not_to_be_upgraded_on_any_cluster() {
         let verdict = judged(&cluster, std::slice::from_ref(&busy));
         assert!(!verdict.is_upgradeable);
         assert_eq!(verdict.reason, reason::NOT_NOW);
-        assert_eq!(
-            verdict.message,
-            "The following operators ask not to be upgraded now: ns/busy\n\
-             - ns/busy: asks not to be upgraded: Migrating: moving data: 3 of 7"
-        );
+        assert_rows! {
+            verdict.message => "The following operators ask not to be upgraded now: ns/busy\n\
+             - ns/busy: asks not to be upgraded: Migrating: moving data: 3 of 7";
+        }
     }
     let verdict = judged(&openshift("4.12"), &[busy, operator("old", Some("4.12"))]);
     assert_eq!(verdict.reason, reason::INCOMPATIBLE);
@@ -208,7 +206,6 @@ fn apis_that_go_are_a_warning() {
     assert!(message.ends_with("PodDisruptionBudget"), "{message}");
 }
 
-/// A maximum means nothing without an OpenShift.
 // parity: max-12
 #[test]
 fn on_other_clusters_no_maximum_counts() {

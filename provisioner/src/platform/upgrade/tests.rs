@@ -21,12 +21,8 @@ fn with_revisions(revisions: &Value) -> BundleInstance {
     let accounts: Vec<String> = (0..100)
         .map(|number| format!("tide/a{number} 0f1e2d3c4b5a"))
         .collect();
-    let value = json!({
-        "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleInstance", "metadata": {"name": "tide", "uid": "1"},
-        "spec": {
-            "provisionerClassName": "core-rukpak-io-plain",
-            "template": {"spec": {"source": {"type": "image", "image": {"ref": "a"}}}},
-        },
+    object!({
+        "metadata": {"name": "tide", "uid": "1"},
         "status": {
             "installedBundleName": "a-1", "appliedDigest": "x",
             "inventory": {"count": 200, "kinds": [
@@ -35,17 +31,14 @@ fn with_revisions(revisions: &Value) -> BundleInstance {
             ]},
             "package": "tide", "clusterServiceVersion": "tide.v1.0.0", "version": "1.0.0", "revisions": revisions,
         },
-    });
-    serde_json::from_value(value).unwrap()
+    })
 }
 
 fn counted(account: &str, until: &str) -> Calls {
     let user = json!({"username": format!("system:serviceaccount:{account}"), "requestCount": 7});
     let status = json!({"removedInRelease": until, "last24h": [{"byNode": [{"byUser": [user]}]}]});
     let count: RequestCount = serde_json::from_value(status).unwrap();
-    let mut calls = Calls::default();
-    calls.add("cronjobs.v1beta1.batch", &count);
-    calls
+    with!(Calls::default() => |calls| calls.add("cronjobs.v1beta1.batch", &count))
 }
 
 #[test]
@@ -89,8 +82,8 @@ fn live_revisions_and_counted_calls_use_removed_apis() {
         let messages = found.messages.iter().map(String::as_str).collect();
         assert_eq!((messages, found.is_incomplete), expected, "{revisions}");
     }
-    let mut absent = instance();
-    absent.status.as_mut().unwrap().installed_bundle_name = None;
+    let absent =
+        with!(instance() => |absent| absent.status.as_mut().unwrap().installed_bundle_name = None);
     assert_rows!(removed(&absent, &none(), KubeVersion::new(1, 24)) => Removed::default());
 }
 

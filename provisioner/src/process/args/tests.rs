@@ -1,65 +1,54 @@
-use std::path::Path;
-
 use clap::CommandFactory as _;
 
 use super::*;
 
-fn configuration(flags: &[&str]) -> Result<Configuration, String> {
-    let flags = std::iter::once("provisioner").chain(flags.iter().copied());
-    let args = Args::try_parse_from(flags).map_err(|error| error.to_string())?;
-    args.configuration().map_err(|error| error.to_string())
+fn parse(flags: &str) -> Result<Args, String> {
+    let words = std::iter::once("provisioner").chain(flags.split_whitespace());
+    Args::try_parse_from(words).map_err(|error| error.to_string())
 }
 
-#[test]
-fn flags_make_sense() {
-    Args::command().debug_assert();
+fn configuration(flags: &str) -> Result<Configuration, String> {
+    let configuration = parse(flags)?.configuration();
+    configuration.map_err(|error| error.to_string())
 }
 
 #[test]
 fn a_catalogs_server_has_flags_of_its_own() {
-    let parse = |flags: &[&str]| {
-        let flags = std::iter::once(&"provisioner").chain(flags);
-        Args::try_parse_from(flags).map_err(|error| error.to_string())
-    };
-    let served = |flags: &[&str]| match parse(flags)?.command {
+    Args::command().debug_assert();
+    let served = |flags: &str| match parse(flags)?.command {
         Some(Command::Serve(args)) => Ok((args.port, args.enforces())),
         _ => Err("it does something else".to_owned()),
     };
-    assert_eq!(served(&["serve", "x"]), Ok((50051, false)));
-    assert_eq!(served(&["serve", "x", "--cache-dir=c"]), Ok((50051, true)));
-    assert_rows!(served(&["serve", "x", "--cache-dir=c", "--cache-only", "-p1"]) => Ok((1, false)));
+    assert_rows! {
+        served("serve x") => Ok((50051, false));
+        served("serve x --cache-dir=c") => Ok((50051, true));
+        served("serve x --cache-dir=c --cache-only -p1") => Ok((1, false));
+        parse("--leader-elect").unwrap().command.is_none() => true;
+    }
     for (flags, problem) in [
-        (&["serve"][..], "<DIR>"),
-        (&["--leader-elect", "serve", "x"], "cannot be used with"),
-        (&["serve", "x", "--leader-elect"], "unexpected argument"),
-        (&["serve", "x", "--cache-enforce-integrity"], "--cache-dir"),
-        (&["x"], "unrecognized subcommand"),
+        ("serve", "<DIR>"),
+        ("--leader-elect serve x", "cannot be used with"),
+        ("serve x --leader-elect", "unexpected argument"),
+        ("serve x --cache-enforce-integrity", "--cache-dir"),
+        ("x", "unrecognized subcommand"),
     ] {
         let error = parse(flags).unwrap_err();
-        assert!(error.contains(problem), "{flags:?}: {error}");
+        assert!(error.contains(problem), "{flags}: {error}");
     }
-    assert!(parse(&["--leader-elect"]).unwrap().command.is_none());
 }
 
 #[test]
 fn a_conversion_webhook_has_flags_of_its_own() {
-    let options = |flags: &[&str]| {
-        let flags = ["provisioner", "convert-catalogsources"]
-            .iter()
-            .chain(flags);
-        match Args::try_parse_from(flags).unwrap().command {
+    let options = |flags: &str| match parse(&format!("convert-catalogsources {flags}")) {
+        Ok(args) => match args.command {
             Some(Command::ConvertCatalogsources(args)) => args.options(),
             _ => panic!("it does something else"),
-        }
+        },
+        Err(error) => panic!("{error}"),
     };
-    assert_rows!(options(&[]) => crate::conversion::Options::default());
-    let flags = [
-        "--namespace=elsewhere",
-        "--bind-address=127.0.0.1:1",
-        "--tls-secret=mine",
-    ];
-    let given = options(&flags);
+    let given = options("--namespace=elsewhere --bind-address=127.0.0.1:1 --tls-secret=mine");
     assert_rows! {
+        options("") => crate::conversion::Options::default();
         given.bind => ([127, 0, 0, 1], 1).into();
         (given.namespace.as_str(), given.tls_secret.as_deref()) => ("elsewhere", Some("mine"));
     }
@@ -67,7 +56,7 @@ fn a_conversion_webhook_has_flags_of_its_own() {
 
 #[test]
 fn without_flags_there_are_the_defaults_of_the_settings() {
-    let found = configuration(&[]).unwrap();
+    let found = configuration("").unwrap();
     let (settings, defaults) = (&found.settings, settings::Settings::default());
     assert_eq!(settings.system_namespace, defaults.system_namespace);
     assert_eq!(settings.external_address, defaults.external_address);
@@ -87,25 +76,15 @@ fn without_flags_there_are_the_defaults_of_the_settings() {
 
 #[test]
 fn flags_are_heeded() {
-    let configuration = configuration(&[
-        "--system-namespace=operators",
-        "--controllers=instance",
-        "--leader-elect",
-        "--lease-duration=30s",
-        "--optional-kinds=A.example.com,B.example.com",
-        "--metrics-bind-address=0",
-        "--health-probe-bind-address=[::1]:9",
-        "--content-tls-secret=serving.tls",
-        "--persistent-storage=true",
-        "--max-file-size=64Mi",
-    ])
-    .unwrap();
+    let flags = "--system-namespace=operators --controllers=instance --leader-elect --lease-duration=30s \
+                 --optional-kinds=A.example.com,B.example.com --metrics-bind-address=0 --persistent-storage=true \
+                 --health-probe-bind-address=[::1]:9 --content-tls-secret=serving.tls --max-file-size=64Mi";
+    let configuration = configuration(flags).unwrap();
     let settings = configuration.settings;
-    assert_eq!(settings.system_namespace, "operators");
-    assert_eq!(settings.external_address, "https://core.operators.svc");
-    let kinds: Vec<_> = settings.optional_kinds.into_iter().collect();
     assert_rows! {
-        kinds => ["A.example.com", "B.example.com"];
+        settings.system_namespace => "operators";
+        settings.external_address => "https://core.operators.svc";
+        settings.optional_kinds.into_iter().collect::<Vec<_>>() => ["A.example.com", "B.example.com"];
         settings.persistent_store => true;
         !settings.release_payload => true;
         settings.release => None;
@@ -121,36 +100,26 @@ fn flags_are_heeded() {
 #[test]
 fn catalogs_are_served_where_the_pod_is_reached() {
     use settings::{Namespaces, Ports};
-    let serving = |flags: &[&str]| configuration(flags).unwrap().settings.serving;
+    let serving = |flags: &str| configuration(flags).unwrap().settings.serving;
+    let here = |flags: &str| serving(&format!("--catalog-address=10.1.2.3 {flags}"));
     let some = |names: &[&str]| Namespaces::Some(names.iter().map(|&it| it.to_owned()).collect());
-    let here = "--catalog-address=10.1.2.3";
-    let usual = serving(&[here]).unwrap();
-    assert_eq!(usual.ports, Ports::Any);
-    let default = some(&["rukpak-system", "openshift-marketplace"]);
-    assert_eq!(usual.namespaces, default);
-    assert_eq!(usual.share, settings::Share::default());
-    let less = [
-        here,
-        "--catalogs-per-namespace=2",
-        "--catalog-size-per-namespace=5Mi",
-    ];
-    let share = serving(&less).unwrap().share;
-    assert_eq!((share.catalogs, share.bytes), (2, 5 << 20));
-    assert_rows!(serving(&[here, "--catalog-namespaces=a,b"]).unwrap().namespaces => some(&["a", "b"]));
-    let said = serving(&[
-        "--catalog-address=fd00::1",
-        "--catalog-namespaces=none",
-        "--served-namespaces=c",
-        "--catalog-ports=20000-20000",
-    ]);
-    let said = said.unwrap();
+    let usual = here("").unwrap();
+    let share = here("--catalogs-per-namespace=2 --catalog-size-per-namespace=5Mi");
+    let share = share.unwrap().share;
+    let said = "--catalog-address=fd00::1 --catalog-namespaces=none --served-namespaces=c";
+    let said = serving(&format!("{said} --catalog-ports=20000-20000")).unwrap();
     assert_rows! {
+        usual.ports => Ports::Any;
+        usual.namespaces => some(&["rukpak-system", "openshift-marketplace"]);
+        usual.share => settings::Share::default();
+        (share.catalogs, share.bytes) => (2, 5 << 20);
+        here("--catalog-namespaces=a,b").unwrap().namespaces => some(&["a", "b"]);
         said.address.is_ipv6() => true;
         said.namespaces => some(&["c"]);
         said.ports => Ports::Range { first: 20_000, last: 20_000 };
-        serving(&[here, "--served-namespaces=a,*"]).unwrap().namespaces => Namespaces::All;
-        serving(&[here, "--served-namespaces=none"]) => None;
-        serving(&[]) => None, "nobody knows where";
+        here("--served-namespaces=a,*").unwrap().namespaces => Namespaces::All;
+        here("--served-namespaces=none") => None;
+        serving("") => None, "nobody knows where";
     }
 }
 
@@ -185,7 +154,7 @@ fn what_makes_no_sense_is_refused_with_a_remedy() {
         "--ca-file=/nowhere" => "/nowhere";
         &empty => "no certificate";
     ] {
-        let error = configuration(&[flag]).unwrap_err();
+        let error = configuration(flag).unwrap_err();
         assert!(error.contains(expected), "{flag}: {error}");
     }
 }
@@ -197,9 +166,7 @@ fn the_install_files_have_flags_that_are_known() {
         "install/openshift.yaml" => false;
         "release/0000_50_cluster-platform-operator-manager_06-deployment.yaml" => true;
     ] {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("../manifests")
-            .join(file);
+        let path = format!("{}/../manifests/{file}", env!("CARGO_MANIFEST_DIR"));
         assert_rows! {
             flags_are_known(&std::fs::read(path).unwrap()).settings.release_payload => is_of_payload, "{file}";
         }
@@ -214,7 +181,7 @@ fn flags_are_known(text: &[u8]) -> Configuration {
     let container = &pod["spec"]["template"]["spec"]["containers"][0];
     let flags = container["args"].as_array().unwrap();
     let flags: Vec<_> = flags.iter().map(|flag| flag.as_str().unwrap()).collect();
-    let configuration = configuration(&flags).unwrap();
+    let configuration = configuration(&flags.join(" ")).unwrap();
     // What listens is what the pod says that it listens on.
     let port = |name: &str| {
         let ports = container["ports"].as_array().unwrap();
@@ -257,15 +224,9 @@ fn assert_described(command: &clap::Command, text: &str) {
 
 #[test]
 fn flags_of_rukpak_are_known() {
-    let configuration = configuration(&[
-        "--bundle-ca-file=/etc/pki/tls/ca.crt",
-        "--http-external-address=https://core.rukpak-system.svc",
-        "--health-probe-bind-address=:8081",
-        "--storage-dir=/var/cache/bundles",
-        "--leader-elect=false",
-    ])
-    .unwrap();
-    assert_eq!(configuration.unused, ["--bundle-ca-file"]);
+    let flags = "--bundle-ca-file=/etc/pki/tls/ca.crt --http-external-address=https://core.rukpak-system.svc \
+                 --health-probe-bind-address=:8081 --storage-dir=/var/cache/bundles --leader-elect=false";
+    assert_eq!(configuration(flags).unwrap().unused, ["--bundle-ca-file"]);
 }
 
 #[test]
@@ -277,14 +238,9 @@ fn the_last_of_equal_flags_counts_and_lists_add_up() {
         format!("--ca-file={}", file.path().display())
     });
     let [first, second] = &flags;
-    let configuration = configuration(&[
-        first,
-        "--lease-duration=20s",
-        "--leader-elect",
-        second,
-        "--lease-duration=30s",
-    ]);
-    let configuration = configuration.unwrap();
+    let flags =
+        format!("{first} --lease-duration=20s --leader-elect {second} --lease-duration=30s");
+    let configuration = configuration(&flags).unwrap();
     assert_eq!(configuration.lease, Some(Duration::from_secs(30)));
     assert_rows!(configuration.settings.access.trust.roots.matches("BEGIN CERTIFICATE").count() => 2);
 }

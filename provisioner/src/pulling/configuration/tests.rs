@@ -23,15 +23,8 @@ fn objects(all: Vec<(Source, DynamicObject)>) -> Objects {
 
 fn read(all: Vec<(Source, DynamicObject)>) -> (Configuration, Vec<String>) {
     let (configuration, problems) = Configuration::read(&objects(all));
-    let problems = problems.into_iter().map(|problem| {
-        let Problem {
-            source,
-            object,
-            text,
-        } = problem;
-        format!("{source:?} {object}: {text}")
-    });
-    (configuration, problems.collect())
+    let text = |one: Problem| format!("{:?} {}: {}", one.source, one.object, one.text);
+    (configuration, problems.into_iter().map(text).collect())
 }
 
 fn image(spec: Value) -> (Source, DynamicObject) {
@@ -49,50 +42,27 @@ fn secret(json: &str) -> (Source, DynamicObject) {
 }
 
 fn all_sources(authority: &Authority) -> Vec<(Source, DynamicObject)> {
+    let pem = authority.pem();
     let mirrors = |field: &str, source: &str| {
-        object(
-            source,
-            json!({"spec": {field: [{"source": source, "mirrors": ["m.example"]}]}}),
-        )
+        let entries = json!([{"source": source, "mirrors": ["m.example"]}]);
+        object(source, json!({"spec": {field: entries}}))
     };
-    vec![
-        (
-            Source::ImageDigestMirrorSet,
-            mirrors("imageDigestMirrors", "a.example"),
-        ),
-        (
-            Source::ImageTagMirrorSet,
-            mirrors("imageTagMirrors", "b.example"),
-        ),
-        (
-            Source::ImageContentSourcePolicy,
-            mirrors("repositoryDigestMirrors", "c.example"),
-        ),
-        image(json!({
+    Vec::from(::tests::rows![
+        Source::ImageDigestMirrorSet => mirrors("imageDigestMirrors", "a.example");
+        Source::ImageTagMirrorSet => mirrors("imageTagMirrors", "b.example");
+        Source::ImageContentSourcePolicy => mirrors("repositoryDigestMirrors", "c.example");
+        Source::Image => image(json!({
             "additionalTrustedCA": {"name": "registry-cas"},
             "registrySources": {"insecureRegistries": ["d.example"], "containerRuntimeSearchRegistries": ["x.example"]},
             "externalRegistryHostnames": ["e.example"],
-        })),
-        proxy(
-            json!({"trustedCA": {"name": "user-ca-bundle"}}),
-            json!({"httpProxy": "http://proxy:3128", "noProxy": ".svc"}),
-        ),
-        (
-            Source::ImageAuthorities,
-            object(
-                "registry-cas",
-                json!({"data": {"r.example..5000": authority.pem(), "s.example": authority.pem()}}),
-            ),
-        ),
-        (
-            Source::ProxyAuthorities,
-            object(
-                "user-ca-bundle",
-                json!({"data": {CA_BUNDLE: authority.pem()}}),
-            ),
-        ),
-        secret(r#"{"auths": {"quay.io": {"auth": "bWU6aHVzaA=="}}}"#),
-    ]
+        })).1;
+        Source::Proxy => proxy(
+            json!({"trustedCA": {"name": "user-ca-bundle"}}), json!({"httpProxy": "http://proxy:3128", "noProxy": ".svc"}),
+        ).1;
+        Source::ImageAuthorities => object("registry-cas", json!({"data": {"r.example..5000": pem, "s.example": pem}}));
+        Source::ProxyAuthorities => object("user-ca-bundle", json!({"data": {CA_BUNDLE: pem}}));
+        Source::PullSecret => secret(r#"{"auths": {"quay.io": {"auth": "bWU6aHVzaA=="}}}"#).1;
+    ])
 }
 
 #[test]

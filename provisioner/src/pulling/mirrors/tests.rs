@@ -81,13 +81,7 @@ fn all_sets_of_a_source_are_one_rule() {
     let itself = set("ghcr.io", &["ghcr.io"], true);
     let none = set("docker.io", &[], true);
     let wild = set("*.example.com", &["w.example/all"], true);
-    let sets = [
-        of(Pull::Digests, &digests),
-        of(Pull::Digests, &more),
-        of(Pull::Digests, &itself),
-        of(Pull::Digests, &none),
-        of(Pull::Digests, &wild),
-    ];
+    let sets = [&digests, &more, &itself, &none, &wild].map(|set| of(Pull::Digests, set));
     let (mirrors, problems) = rules(&sets, &RegistrySources::default());
     assert_rows! {
         problems => [];
@@ -112,16 +106,12 @@ fn what_is_insecure_or_blocked_is_so_with_all_below() {
     let lists = registries(&["*.lab"], &["quay.io", "b.lab:5000"], &[]);
     let (mirrors, problems) = rules(&sets, &lists);
     assert_eq!(problems, []);
-    assert_eq!(
-        shown(&mirrors),
-        [
-            "*.lab!",
-            "a.lab/app! quay.io/copies:",
-            "b.lab:5000! blocked",
-            "quay.io blocked",
+    assert_rows! {
+        shown(&mirrors) => [
+            "*.lab!", "a.lab/app! quay.io/copies:", "b.lab:5000! blocked", "quay.io blocked",
             "quay.io/org blocked mirror.lab/x@! other.example@",
-        ]
-    );
+        ];
+    }
     let admission = &mirrors.admissions()[0];
     assert_rows! {
         (&admission.allowed, admission.blocked.as_slice()) => (&None, &["quay.io".to_owned(), "b.lab:5000".to_owned()][..]);
@@ -180,19 +170,11 @@ fn what_makes_no_sense_is_left_out_and_told() {
     let bad_mirror = set("quay.io", &["a.example", "*.b", "Bad Place"], false);
     let never = set("ghcr.io", &["a.example", "ghcr.io"], true);
     let lost = set("gcr.io", &["https://a.example"], true);
-    let sets = [
-        of(Pull::Digests, &bad_source),
-        of(Pull::Digests, &bad_mirror),
-        of(Pull::Digests, &never),
-        of(Pull::Digests, &lost),
-    ];
+    let sets = [&bad_source, &bad_mirror, &never, &lost].map(|set| of(Pull::Digests, set));
     let lists = registries(&["org", "*.a/b"], &["a*b.io", ""], &[]);
     let (mirrors, problems) = rules(&sets, &lists);
     assert_rows!(shown(&mirrors) => ["gcr.io blocked", "ghcr.io blocked a.example@", "quay.io a.example@"]);
-    let texts: Vec<_> = problems
-        .iter()
-        .map(|problem| problem.text.as_str())
-        .collect();
+    let texts: Vec<_> = problems.iter().map(|one| one.text.as_str()).collect();
     assert_eq!(texts.len(), 9, "{texts:#?}");
     for (text, part) in texts.iter().zip([
         "source of a mirror set is left out: \"https://quay.io\"",
@@ -211,21 +193,18 @@ fn what_makes_no_sense_is_left_out_and_told() {
 
 #[test]
 fn too_many_sets_and_lines_are_told_and_bounded() {
-    let many: Vec<_> = (0..MOST + 10)
-        .map(|number| set(&format!("h{number}.example"), &["a.example"], false))
-        .collect();
+    let hosts = (0..MOST + 10).map(|number| format!("h{number}.example"));
+    let lines: Vec<_> = hosts.collect();
+    let many = lines.iter().map(|host| set(host, &["a.example"], false));
+    let many: Vec<_> = many.collect();
     let sets: Vec<_> = many.iter().map(|set| of(Pull::Digests, set)).collect();
-    let lines: Vec<_> = (0..MOST + 10)
-        .map(|number| format!("h{number}.example"))
-        .collect();
     let lists = with!(RegistrySources::default() => insecure_registries: lines);
     let (mirrors, problems) = rules(&sets, &lists);
     assert_eq!(mirrors.rules().len(), MOST);
     assert_eq!(problems.len(), 2, "{problems:?}");
     // A long circle ends, too.
-    let names: Vec<_> = (0..MOST)
-        .map(|number| format!("m{number}.example"))
-        .collect();
+    let names = (0..MOST).map(|number| format!("m{number}.example"));
+    let names: Vec<_> = names.collect();
     let forth: Vec<&str> = names.iter().map(String::as_str).collect();
     let back: Vec<&str> = forth.iter().rev().copied().collect();
     let order = ordered("s", &[forth, back]);

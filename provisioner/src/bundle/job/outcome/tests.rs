@@ -174,8 +174,8 @@ fn a_job_is_told_by_its_pods_or_by_what_was_known_of_them() {
         panic!("nothing was handed over");
     };
     assert!(message.contains("handed nothing over"), "{message}");
-    let mut suspended = job(&json!({}));
-    suspended.spec.as_mut().unwrap().suspend = Some(true);
+    let suspended =
+        with!(job(&json!({})) => |suspended| suspended.spec.as_mut().unwrap().suspend = Some(true));
     let State::Held(message) = of(&suspended, &[], None, None) else {
         panic!("it waits");
     };

@@ -152,9 +152,7 @@ fn pods_are_made_kept_replaced_and_removed() {
 }
 
 fn seen(pod: Value) -> Seen {
-    let mut pod = pod;
-    pod["apiVersion"] = "v1".into();
-    pod["kind"] = "Pod".into();
+    let pod = with!(pod => |pod| pod["apiVersion"] = "v1".into(); pod["kind"] = "Pod".into());
     Seen::of(&serde_json::from_value(pod).unwrap())
 }
 

@@ -19,12 +19,22 @@ const AROUND: Around<'static> = Around {
     chooses_users: false,
 };
 
+fn of_image(image: &str, source: &CatalogSource) -> Result<Objects, Invalid> {
+    let (options, content) = (&Options::default(), Content::Entrypoint);
+    let wanted = Wanted {
+        source,
+        image,
+        options,
+        content,
+    };
+    objects(&wanted, &AROUND)
+}
+
 fn made(more: &Value, options: &Value, content: Content<'_>, around: &Around<'_>) -> Objects {
-    let options = Options::read("spec.grpcPodConfig", Some(options)).unwrap();
     let wanted = Wanted {
         source: &source("tide", more),
         image: IMAGE,
-        options: &options,
+        options: &Options::read("spec.grpcPodConfig", Some(options)).unwrap(),
         content,
     };
     objects(&wanted, around).unwrap()
@@ -67,9 +77,8 @@ fn the_objects_around_the_pod_are_olms() {
     );
     let service = serde_json::to_value(&objects.service).unwrap();
     let hashed = service["metadata"]["labels"]["olm.service-spec-hash"].clone();
-    assert_eq!(
-        service,
-        json!({
+    assert_rows! {
+        service => json!({
             "apiVersion": "v1", "kind": "Service",
             "metadata": {
                 "name": "tide", "namespace": "shelf", "ownerReferences": owner(false),
@@ -79,8 +88,8 @@ fn the_objects_around_the_pod_are_olms() {
                 "ports": [{"name": "grpc", "port": 50051, "targetPort": 50051, "protocol": "TCP"}],
                 "selector": {"olm.catalogSource": "tide", "olm.managed": "true"},
             },
-        })
-    );
+        });
+    }
     let policy = |name: &str, spec: Value| {
         json!({
             "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
@@ -88,9 +97,8 @@ fn the_objects_around_the_pod_are_olms() {
             "spec": spec,
         })
     };
-    assert_eq!(
-        serde_json::to_value(&objects.policies).unwrap(),
-        json!([
+    assert_rows! {
+        serde_json::to_value(&objects.policies).unwrap() => json!([
             policy(
                 "tide-grpc-server",
                 json!({
@@ -108,8 +116,8 @@ fn the_objects_around_the_pod_are_olms() {
                     "policyTypes": ["Ingress", "Egress"], "egress": [{}],
                 })
             ),
-        ])
-    );
+        ]);
+    }
 }
 
 // parity: pod-2, pod-4
@@ -119,23 +127,18 @@ fn an_image_that_serves_by_itself_has_the_pod_that_olm_makes() {
     let objects = made(&more, &Value::Null, Content::Entrypoint, &AROUND);
     let pod = serde_json::to_value(&objects.pod).unwrap();
     assert_eq!(pod["metadata"]["generateName"], "tide-");
-    assert_eq!(
-        pod["metadata"]["labels"],
-        json!({
+    assert_rows! {
+        pod["metadata"]["labels"] => json!({
             "olm.catalogSource": "tide", "olm.managed": "true", "core.rukpak.io/catalog-pod": "true",
             "olm.pod-spec-hash": pod_hash(&objects),
-        })
-    );
-    assert_eq!(
-        pod["metadata"]["annotations"],
-        json!({
+        });
+        pod["metadata"]["annotations"] => json!({
             "a": "b", "core.rukpak.io/catalog-annotations": "a", "cluster-autoscaler.kubernetes.io/safe-to-evict": "true",
-        })
-    );
+        });
+    }
     assert_eq!(pod["metadata"]["ownerReferences"][0]["controller"], true);
-    assert_eq!(
-        pod["spec"],
-        json!({
+    assert_rows! {
+        pod["spec"] => json!({
             "serviceAccountName": "tide", "automountServiceAccountToken": false, "enableServiceLinks": false,
             "nodeSelector": {"kubernetes.io/os": "linux"}, "imagePullSecrets": [{"name": "s"}], "initContainers": [],
             "volumes": [],
@@ -149,8 +152,8 @@ fn an_image_that_serves_by_itself_has_the_pod_that_olm_makes() {
                 "terminationMessagePolicy": "FallbackToLogsOnError",
                 "securityContext": {"readOnlyRootFilesystem": false}, "env": [],
             }],
-        })
-    );
+        });
+    }
 }
 
 // parity: pod-4, pod-8
@@ -164,8 +167,7 @@ fn our_program_serves_among_the_files_of_the_image() {
             => &["serve", "/a", "--port=50051", "--cache-from=/tmp/c"];
     ] {
         for security in ["legacy", "restricted"] {
-            let mut options = options.clone();
-            options["securityContextConfig"] = security.into();
+            let options = with!(options.clone() => |options| options["securityContextConfig"] = security.into());
             let objects = made(&json!({}), &options, content, &AROUND);
             let pod = spec(&objects);
             let mut rights = json!({"readOnlyRootFilesystem": true});
@@ -173,9 +175,8 @@ fn our_program_serves_among_the_files_of_the_image() {
                 rights["allowPrivilegeEscalation"] = false.into();
                 rights["capabilities"] = json!({"drop": ["ALL"]});
             }
-            assert_eq!(
-                pod["initContainers"],
-                json!([{
+            assert_rows! {
+                pod["initContainers"] => json!([{
                     "name": "extract-utilities",
                     "image": "example.com/rukpak:v1",
                     "imagePullPolicy": "IfNotPresent",
@@ -184,21 +185,18 @@ fn our_program_serves_among_the_files_of_the_image() {
                     "resources": {"requests": {"cpu": "10m", "memory": "50Mi"}},
                     "securityContext": rights,
                     "volumeMounts": [{"name": "utilities", "mountPath": "/utilities", "readOnly": false}],
-                }])
-            );
+                }]);
+            }
             let main = &pod["containers"][0];
             assert_eq!(main["image"], IMAGE);
             assert_eq!(main["command"], json!(["/utilities/provisioner"]));
             assert_eq!(main["args"], json!(args));
             assert_eq!(main["securityContext"], rights);
-            assert_eq!(
-                main["volumeMounts"],
-                json!([
+            assert_rows! {
+                main["volumeMounts"] => json!([
                     {"name": "utilities", "mountPath": "/utilities", "readOnly": true},
                     {"name": "tmpdir", "mountPath": "/tmp"},
-                ])
-            );
-            assert_rows! {
+                ]);
                 pod["volumes"] => json!([{"name": "utilities", "emptyDir": {}}, {"name": "tmpdir", "emptyDir": {}}]);
             }
         }
@@ -280,19 +278,12 @@ fn the_annotation_of_the_priority_counts_before_the_option() {
 // parity: pod-10
 #[test]
 fn what_is_pinned_is_not_pulled_again() {
-    let options = Options::default();
     for (image, policy) in [
         ("example.com/catalog:v1", "Always"),
         ("example.com/catalog@sha256:00", "IfNotPresent"),
     ] {
-        let source = source("tide", &json!({}));
-        let wanted = Wanted {
-            source: &source,
-            image,
-            options: &options,
-            content: Content::Entrypoint,
-        };
-        assert_rows!(main(&objects(&wanted, &AROUND).unwrap()).image_pull_policy.as_deref() => Some(policy));
+        let objects = of_image(image, &source("tide", &json!({}))).unwrap();
+        assert_eq!(main(&objects).image_pull_policy.as_deref(), Some(policy));
     }
 }
 
@@ -307,22 +298,12 @@ fn another_pod_has_another_hash_and_the_same_one_has_the_same() {
         // Annotations are no reason for another pod, secrets are.
         usual_hash => pod_hash(&made(&json!({"annotations": {"a": "b"}}), &json!({}), Content::Ours("/configs"), &AROUND));
     }
-    let secret = made(
-        &json!({"secrets": ["s"]}),
-        &json!({}),
-        Content::Ours("/configs"),
-        &AROUND,
-    );
+    let ours = Content::Ours("/configs");
+    let secret = made(&json!({"secrets": ["s"]}), &json!({}), ours, &AROUND);
     let entry = made(&json!({}), &json!({}), Content::Entrypoint, &AROUND);
     let memory = usual(&json!({"memoryTarget": "1Gi"}));
-    let options = Options::default();
-    let wanted = Wanted {
-        source: &source("tide", &json!({})),
-        image: "example.com/catalog:v2",
-        options: &options,
-        content: Content::Ours("/configs"),
-    };
-    let image = objects(&wanted, &AROUND).unwrap();
+    let image = of_image("example.com/catalog:v2", &source("tide", &json!({}))).unwrap();
+    assert_ne!(pod_hash(&entry), pod_hash(&image));
     let hashes = [&secret, &entry, &memory, &image].map(pod_hash);
     assert!(hashes.iter().all(|it| *it != usual_hash), "{hashes:?}");
     // Of nothing but a number: what Go's big.Int says of the same digest.
@@ -339,14 +320,7 @@ fn names_that_no_service_can_have_are_refused() {
         (&"a".repeat(63), Some("a".repeat(63).as_str())),
         (&"a".repeat(64), None),
     ] {
-        let options = Options::default();
-        let wanted = Wanted {
-            source: &source(name, &json!({})),
-            image: IMAGE,
-            options: &options,
-            content: Content::Entrypoint,
-        };
-        match (objects(&wanted, &AROUND), service) {
+        match (of_image(IMAGE, &source(name, &json!({}))), service) {
             (Ok(objects), Some(service)) => {
                 assert_eq!(objects.service.metadata.name.as_deref(), Some(service));
                 assert_eq!(objects.account.metadata.name.as_deref(), Some(name));

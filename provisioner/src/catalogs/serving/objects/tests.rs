@@ -2,10 +2,7 @@ use super::*;
 
 fn declared() -> Declared {
     Declared {
-        key: Key {
-            namespace: "catalogs".to_owned(),
-            name: "my.catalog".to_owned(),
-        },
+        key: crate::fixtures::key("catalogs", "my.catalog"),
         owner: OwnerReference {
             api_version: "operators.coreos.com/v1alpha1".to_owned(),
             kind: "CatalogSource".to_owned(),
@@ -42,9 +39,8 @@ fn names_are_those_that_services_can_have() {
 #[test]
 fn what_was_declared_leads_to_the_port_of_the_pod() {
     let declared = declared();
-    assert_eq!(
-        declared.slice(),
-        json!({
+    assert_rows! {
+        declared.slice() => json!({
             "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
             "metadata": {
                 "name": "my-catalog-catalog", "namespace": "catalogs",
@@ -61,8 +57,8 @@ fn what_was_declared_leads_to_the_port_of_the_pod() {
                 "addresses": ["10.1.2.3"], "conditions": {"ready": true, "serving": true, "terminating": false},
             }],
             "ports": [{"name": "grpc", "port": 20001, "protocol": "TCP"}],
-        })
-    );
+        });
+    }
     let service = declared.service();
     assert_rows! {
         service["metadata"]["name"] => "my-catalog";

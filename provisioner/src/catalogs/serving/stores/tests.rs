@@ -8,7 +8,6 @@ use catalog::registry::{Bounds, Client};
 use super::{super::Listening, *};
 use crate::metrics::Metrics;
 
-/// A catalog with one file.
 #[derive(Debug)]
 struct One(String);
 
@@ -22,7 +21,6 @@ impl Files for One {
     }
 }
 
-/// A catalog with one package of this name.
 fn one(package: &str) -> One {
     let bundle = format!("{package}.v1.0.0");
     One(format!(

@@ -14,13 +14,8 @@ use serde_json::{Value, json};
 use super::*;
 
 fn spec(recreate: Option<Recreate>) -> BundleInstanceSpec {
-    let mut spec: BundleInstanceSpec = serde_json::from_value(json!({
-        "provisionerClassName": "core-rukpak-io-plain",
-        "template": {"spec": {"source": {"type": "image", "image": {"ref": "example.com/a:v1"}}}},
-    }))
-    .unwrap();
-    spec.upgrade = recreate.map(|recreate| Upgrade { recreate });
-    spec
+    let upgrade = recreate.map(|recreate| Upgrade { recreate });
+    with!(crate::fixtures::spec(&json!({})) => upgrade: upgrade)
 }
 
 fn step(name: &str, annotation: Option<&Value>) -> Step {
@@ -188,13 +183,12 @@ fn invalid_annotations_are_warned_about() {
         step("b", Some(&json!("Never"))),
         step("c", None),
     ];
-    assert_eq!(
-        warnings(&spec(None), &steps),
-        [
+    assert_rows! {
+        warnings(&spec(None), &steps) => [
             "ConfigMap n/a: annotation core.rukpak.io/recreate has the invalid value \"Always\", which counts as Never; use \
              Never or WhenImmutable"
-        ]
-    );
+        ];
+    }
 }
 
 #[test]

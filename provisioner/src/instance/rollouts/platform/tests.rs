@@ -76,7 +76,6 @@ fn the_stage_of_a_revision_follows_from_the_status() {
     assert_eq!(Stage::of(&BundleInstanceStatus::default()), None);
 }
 
-/// The status of a revision that the platform caused.
 fn platform(state: &str, is_unhealthy: bool) -> BundleInstanceStatus {
     let healthy = if is_unhealthy {
         "Healthy False Unhealthy 12:01"
@@ -152,8 +151,7 @@ fn two_unhealthy_revisions_stop_all_others_until_they_recover() {
         all.end_reconcile("b").is_empty() => true;
     }
     // One of them recovers, or gets another spec.
-    let mut woken = all.observe("b", 3, Some(&status("Upgrade", "RollingOut", true, &[])));
-    woken.sort();
+    let woken = with!(all.observe("b", 3, Some(&status("Upgrade", "RollingOut", true, &[]))) => |woken| woken.sort());
     assert_rows! {
         woken => ["e", "f"];
         all.begin("e") => Turn::Granted;

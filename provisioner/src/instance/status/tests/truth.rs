@@ -6,12 +6,9 @@ use serde_json::json;
 
 use super::*;
 
-/// The generation that is worked on.
 const GENERATION: i64 = 2;
-/// The progress deadline of [`declared`].
 const DEADLINE: i64 = 600;
 
-/// A write of the status.
 enum Write {
     Of(Box<Outcome>),
     Applying,
@@ -24,7 +21,6 @@ struct Row {
     before: Box<BundleInstanceStatus>,
     declaration: Declaration,
     write: Write,
-    /// Whether the progress deadline has passed.
     is_late: bool,
 }
 
@@ -73,7 +69,6 @@ impl Row {
     }
 }
 
-/// The verdict of kstatus about an object of this generation.
 fn kstatus(status: &BundleInstanceStatus, generation: i64, is_terminating: bool) -> &'static str {
     let mut object = json!({
         "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleInstance",
@@ -120,11 +115,7 @@ fn check(row: &Row, expected: &str) {
 }
 
 fn pending() -> Outcome {
-    let valid = Valid::Pending {
-        bundle: "new".to_owned(),
-        message: String::new(),
-    };
-    Outcome::of_bundle(valid)
+    Outcome::of_bundle(super::pending())
 }
 
 fn unpacking_failed(remedy: Remedy) -> Outcome {
@@ -155,7 +146,7 @@ fn with(install: Install, health: Health) -> Outcome {
 }
 
 fn installing(health: Health) -> Outcome {
-    with(Install::Done(Box::new(done("new"))), health)
+    with(installs(done("new")), health)
 }
 
 fn at_rest(health: Health) -> Outcome {
@@ -191,36 +182,29 @@ fn fought() -> Outcome {
 
 fn deferred() -> Outcome {
     let done = with!(done("new") => waiting: vec!["ServiceMonitor monitoring.coreos.com/v1 etcd".to_owned()]);
-    with(Install::Done(Box::new(done)), Health::Healthy)
+    with(installs(done), Health::Healthy)
 }
 
 fn leaving() -> Outcome {
     let done = with!(done("new") => removing: vec!["ConfigMap etcd/old".to_owned()]);
-    with(Install::Done(Box::new(done)), Health::Healthy)
+    with(installs(done), Health::Healthy)
 }
 
 fn rolled_back(template_hash: Option<&str>) -> Outcome {
-    let done = Done {
-        rolled_back: Some(RolledBack {
-            template_hash: template_hash.map(str::to_owned),
-            why: None,
-            to: 1,
-        }),
-        ..done("old")
-    };
-    with(Install::Done(Box::new(done)), Health::Healthy)
+    let template_hash = template_hash.map(str::to_owned);
+    let done =
+        with!(done("old") => rolled_back: Some(RolledBack { template_hash, why: None, to: 1 }));
+    with(installs(done), Health::Healthy)
 }
 
 fn replaced() -> Outcome {
     with!(at_rest(Health::Healthy) => replaced: Some("Bundle old was replaced".to_owned()))
 }
 
-/// Nothing was written yet.
 fn new() -> BundleInstanceStatus {
     with!(BundleInstanceStatus::default() => observed_generation: Some(BundleInstanceStatus::NOT_OBSERVED))
 }
 
-/// This generation was ready.
 fn ready() -> BundleInstanceStatus {
     row("17", installed(), installing(Health::Healthy)).status()
 }

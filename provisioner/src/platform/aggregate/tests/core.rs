@@ -60,14 +60,13 @@ fn a_first_failure_is_one_whatever_was_written_before() {
     // Nothing was written at all.
     assert_eq!(brief(&core_at(None, error, 0).status), "F F T");
     // Degraded is missing, or was False for long.
-    let mut bare = core_at(None, Ok(()), 0).status;
-    bare.conditions.retain(|it| it.type_ != "Degraded");
+    let bare = with!(core_at(None, Ok(()), 0).status => |bare| bare.conditions.retain(|it| it.type_ != "Degraded"));
     let first = core_at(Some(&bare), error, 500).status;
     assert_eq!(brief(&first), "T F T");
     assert_eq!(since(&first, "Degraded"), at(500));
     // A reason is never empty.
-    let mut edited = core_at(None, Ok(()), 0).status;
-    edited.conditions[0].reason = None;
+    let edited =
+        with!(core_at(None, Ok(()), 0).status => |edited| edited.conditions[0].reason = None);
     let status = core_at(Some(&edited), error, 1).status;
     let message = "The platform operator manager is available at 4.12.0";
     assert_rows!(told(&status, "Available") => ("True", "PlatformOperatorsUnknown", message));

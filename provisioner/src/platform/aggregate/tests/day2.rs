@@ -2,7 +2,6 @@
 
 use super::*;
 
-/// What was written when everything was well.
 pub(super) fn calm(gate: &Verdict) -> ClusterOperatorStatus {
     written(None, &input(&[good("old")], gate, 0))
 }

@@ -135,14 +135,6 @@ fn trouble_that_is_over_is_forgotten() {
 
 #[test]
 fn what_the_gate_names_is_to_be_collected_whoever_has_installed_it() {
-    let gate = Verdict {
-        is_upgradeable: false,
-        concerns: vec![Concern {
-            operator: "people/theirs".into(),
-            effect: Effect::Blocks,
-            message: "it runs on OpenShift 4.12 at most".into(),
-        }],
-        ..open()
-    };
+    let gate = with!(closed() => concerns: vec![blocks("people/theirs")]);
     assert_collected(&written(None, &input(&[], &gate, 0)), "people");
 }

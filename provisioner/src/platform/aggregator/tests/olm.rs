@@ -22,7 +22,6 @@ pub(super) fn properties(value: &str) -> Value {
     json!({"operatorframework.io/properties": json!({"properties": properties}).to_string()})
 }
 
-/// The annotation of a bundle that declares nothing.
 fn undeclared() -> Value {
     json!({"operatorframework.io/properties": "{}"})
 }
@@ -57,7 +56,7 @@ const OLM: &str = "operator-lifecycle-manager";
 fn a_subscriptions_catalog_counts_for_its_csv() {
     let mut facts = facts();
     put(&mut facts, "ops/moon.v1", &properties("4.12"));
-    let raised = maxima::Said::Says(Some("\"4.13\"".to_owned()));
+    let raised = says("\"4.13\"");
     let with = |subscribed: Option<maxima::Said>| with!(Said::default() => subscribed: subscribed);
     let blocked = "IncompatibleOperatorsInstalled";
     // No Subscription names the ClusterServiceVersion yet.
@@ -68,8 +67,8 @@ fn a_subscriptions_catalog_counts_for_its_csv() {
     );
     for (subscribed, reason) in [
         (Some(raised.clone()), "AsExpected"),
-        (Some(maxima::Said::Says(Some("4.12".to_owned()))), blocked),
-        (Some(maxima::Said::Says(Some("4.13.0".to_owned()))), blocked),
+        (Some(says("4.12")), blocked),
+        (Some(says("4.13.0")), blocked),
         (Some(maxima::Said::Says(None)), blocked),
         (Some(maxima::Said::Absent), blocked),
         (Some(maxima::Said::Away(None)), blocked),
@@ -97,7 +96,6 @@ fn a_subscriptions_catalog_counts_for_its_csv() {
 
 #[test]
 fn edited_subscriptions_do_not_lift_the_gate() {
-    let says = |text: &str| maxima::Said::Says(Some(text.to_owned()));
     let blocked = "IncompatibleOperatorsInstalled";
     for (package, lowest, reason) in [
         // The author of the CSV's own catalog has raised the value.

@@ -20,7 +20,6 @@ fn service(name: &str, properties: Option<&str>, maximum: Option<&str>) -> Opera
     }
 }
 
-/// The bundle's own property.
 fn own(value: &str) -> Operator {
     service("a", Some(value), Some(value))
 }
@@ -29,7 +28,6 @@ fn from_catalog(name: &str, properties: &str, maximum: &str) -> Operator {
     with!(service(name, Some(properties), Some(maximum)) => is_from_catalog: true)
 }
 
-/// The lines below the header.
 fn lines(operators: &[Operator]) -> Vec<String> {
     let mut differences = Differences::default();
     for operator in operators {

@@ -176,8 +176,8 @@ fn odd_managed_fields_say_nothing() {
         json!([{"manager": MANAGER, "operation": "Apply", "fieldsV1": {"f:spec": 3, ".": {}}}]),
         json!([{"manager": MANAGER, "operation": "Apply", "subresource": "status", "fieldsV1": {"f:status": {}}}]),
     ] {
-        let mut there = applied(&wanted);
-        there["metadata"]["managedFields"] = fields.clone();
+        let there =
+            with!(applied(&wanted) => |there| there["metadata"]["managedFields"] = fields.clone());
         assert!(is_good(&there, &wanted), "{fields}");
     }
 }

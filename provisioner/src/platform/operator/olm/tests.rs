@@ -39,11 +39,7 @@ fn cluster_service_versions_name_it_in_what_olm_has_written() {
         |properties: &str| json!({"annotations": {"operatorframework.io/properties": properties}});
     let tide = json!({"type": "olm.package", "value": {"packageName": "tide", "version": "1.0.0"}});
     let good = json!({"properties": [{"type": "olm.gvk", "value": {}}, tide]}).to_string();
-    let with = |key: &str, value: Value| {
-        let mut metadata = of(&good);
-        metadata[key] = value;
-        metadata
-    };
+    let with = |key: &str, value: Value| with!(of(&good) => |metadata| metadata[key] = value);
     let mut elsewhere = of(&good);
     elsewhere["annotations"]["olm.operatorNamespace"] = "other".into();
     let deep = "[".repeat(100_000);

@@ -29,7 +29,6 @@ fn max_openshift(text: &str) -> Option<MaxOpenShiftVersion> {
     Some(MaxOpenShiftVersion::new(text, Spelling::CatalogProperties))
 }
 
-/// The package with these maxima.
 fn limited(versions: &[&str], maxima: &[(&str, &str)]) -> Package {
     let mut package = package(versions);
     for (version, max) in maxima {
@@ -39,7 +38,6 @@ fn limited(versions: &[&str], maxima: &[(&str, &str)]) -> Package {
     package
 }
 
-/// What there is to decide about.
 struct Case {
     operator: Box<PlatformOperator>,
     instance: Option<Box<BundleInstance>>,
@@ -75,7 +73,6 @@ impl Case {
         Self::new(package).with(there)
     }
 
-    /// The catalogs offer this.
     fn offered(mut self, offers: Vec<(&'static str, i64, Result<Package, &'static str>)>) -> Self {
         self.offers = offers;
         self
@@ -93,7 +90,6 @@ impl Case {
         self
     }
 
-    /// What was kept of the last approval.
     fn kept(mut self, kept: &str) -> Self {
         let annotations = self.operator.metadata.annotations.get_or_insert_default();
         annotations.insert(manifests::api::labels::KEPT_MINORS.into(), kept.into());
@@ -181,7 +177,6 @@ fn waits_for(plan: &Plan) -> &str {
         .unwrap_or_default()
 }
 
-/// Returns the kept choice as the annotation has it.
 fn kept(plan: &Plan) -> String {
     plan.keep
         .map(|choice| choice.to_string())
@@ -193,32 +188,60 @@ fn assert_has(text: &str, words: &str) {
     assert!(text.contains(words), "{text}");
 }
 
+/// Fails unless the plan is this in short, and the pattern matches what the plan refuses, or waits for and warns of.
+#[track_caller]
+fn assert_plan(plan: &Plan, short: &str, pattern: &str) {
+    assert_eq!(brief(plan), short, "{plan:?}");
+    let told = match &plan.act {
+        Act::Refuse { message, .. } => message.clone(),
+        _ => format!("{}\n{}", waits_for(plan), plan.warnings.join("\n")),
+    };
+    assert!(::tests::table::matches(pattern, &told), "{told}");
+}
+
 fn without(package: &Package) -> Package {
     with!(package.clone() => bundles: std::collections::BTreeMap::default())
 }
 
 #[test]
 fn what_is_there_and_what_is_offered_decide() {
-    let two = || package(&["1.0.0", "1.0.1"]);
+    let (two, line) = (|| package(&["1.0.0", "1.0.1"]), ["1.0.0", "1.0.1"]);
     let absent = without(&two());
-    for (expected, case) in ::tests::rows![
-        "have 1.0.1" => Case::new(two());
-        "refuse SourceFailed" => Case::new(absent.clone());
-        "have 1.0.1" => Case::at("1.0.0", &["1.0.0", "1.0.1"]);
-        "have 1.0.1" => Case::at("1.0.1", &["1.0.0", "1.0.1"]);
+    let olm = Some("its Subscriptions cannot be listed: 403");
+    let first = |why, priority| {
+        let offers = vec![("c/first", priority, Err(why)), ("c/mine", 0, Ok(two()))];
+        Case::new(two()).offered(offers)
+    };
+    let alone = |why| Case::new(two()).offered(vec![("c/mine", 0, Err(why))]);
+    for (short, pattern, case) in ::tests::rows![
+        "have 1.0.1", "*" => Case::new(two());
+        "refuse SourceFailed", "*" => Case::new(absent.clone());
+        "have 1.0.1", "*" => Case::at("1.0.0", &line);
+        "have 1.0.1", "*" => Case::at("1.0.1", &line);
         // Nothing is given up because the catalog has no more of it.
-        "have 1.0.1" => Case::at("1.0.1", &["1.0.0"]);
-        "have 1.0.0" => Case { offers: vec![("c/mine", 0, Ok(absent))], ..Case::at("1.0.0", &[]) };
-        "have 1.0.0" => Case { offers: vec![("c/mine", 0, Err("away"))], ..Case::at("1.0.0", &[]) };
-        "have 1.0.0" => Case { offers: Vec::new(), ..Case::at("1.0.0", &[]) };
-        "have 1.0.0" => Case { openshift: Err("no history"), ..Case::at("1.0.0", &["1.0.0", "1.0.1"]) };
-        "refuse SourceFailed" => Case { openshift: Err("no history"), ..Case::new(two()) };
+        "have 1.0.1", "*" => Case::at("1.0.1", &["1.0.0"]);
+        "have 1.0.0", "*" => Case::at("1.0.0", &[]).offered(vec![("c/mine", 0, Ok(absent))]);
+        "have 1.0.0", "*" => Case::at("1.0.0", &[]).offered(vec![("c/mine", 0, Err("away"))]);
+        "have 1.0.0", "*" => Case::at("1.0.0", &[]).offered(Vec::new());
+        // A version that is not known lets no new bundle in.
+        "have 1.0.0", "*" => with!(Case::at("1.0.0", &line) => openshift: Err("no history"));
+        "refuse SourceFailed", "the cluster's version is not known: no history: failed to run sourcing logic"
+            => with!(Case::new(two()) => openshift: Err("no history"));
+        "have 1.0.0", "*" => with!(Case::at("1.0.0", &line) => kubernetes: Err("nobody answers"));
+        "refuse SourceFailed", "*the version of Kubernetes is not known: nobody answers*"
+            => with!(Case::new(two()) => kubernetes: Err("nobody answers"));
+        // Nothing is installed before the packages of OLM are known.
+        "have 1.0.1", "*" => with!(Case::at("1.0.0", &line) => olm: olm);
+        "refuse InstallPending", "it is not known which packages OLM manages: its Subscriptions cannot be listed: 403"
+            => with!(Case::new(two()) => olm: olm);
+        // A catalog that comes first is waited for until its first reading succeeds or fails.
+        "refuse InstallPending", "catalog c/first has not been read yet" => first(PENDING, 5);
+        "have 1.0.1", "*" => first("nobody is there", 5);
+        "have 1.0.1", "*" => first(PENDING, -5);
+        "refuse InstallPending", "*" => alone(PENDING);
+        "refuse SourceFailed", "*failed to find candidate olm.bundles from the tide package*" => alone("nobody is there");
     ] {
-        assert_eq!(brief(&case.plan()), expected, "{:?}", case.offers);
-    }
-    let unknown = with!(Case::new(two()) => openshift: Err("no history"));
-    assert_rows! {
-        refusal(&unknown.plan()) => "the cluster's version is not known: no history: failed to run sourcing logic";
+        assert_plan(&case.plan(), short, pattern);
     }
 }
 

@@ -7,7 +7,6 @@ use super::{
     super::fixtures::{chosen, condition as said, instance, operator, status as installed},
     *,
 };
-use crate::catalogs::Key;
 
 const NOW: &str = "2026-02-02T00:00:00Z";
 const APPLIED: &str = "Successfully applied the tide BundleInstance resource";
@@ -67,42 +66,23 @@ fn line(condition: &Condition) -> String {
 fn installed_is_what_is_in_the_cluster_whatever_cannot_be_done_now() {
     let there = installed("1.0.0", true);
     let unpacking = json!({"conditions": [said("HasValidBundle", "False", "Unpacking")]});
-    let failing = failing();
+    let failing = json!({"conditions": [
+        said("HasValidBundle", "True", "UnpackSuccessful"), said("Installed", "False", "InstallFailed"),
+    ]});
     let warned = with!(have("1.0.0") => warnings: vec!["it is old".into(), "it is odd".into()]);
-    for (plan, below, expected) in ::tests::rows![
-        have("1.0.0"), None => "False UnpackPending: Waiting for the bundle to be unpacked".to_owned();
-        have("1.0.0"), Some(&json!({})) => "False UnpackPending: Waiting for the bundle to be unpacked".into();
-        have("1.0.0"), Some(&unpacking) => "False Unpacking: Unpacking!".into();
-        have("1.0.0"), Some(&failing) => "False InstallFailed: InstallFailed!".into();
-        have("1.0.0"), Some(&there) => format!("True InstallSuccessful: {APPLIED}");
-        // What people should know does not make it any less installed.
-        warned.clone(), Some(&there) => format!("True InstallSuccessful: {APPLIED}; it is old; it is odd");
-        warned, Some(&failing) => "False InstallFailed: InstallFailed!; it is old; it is odd".into();
-    ] {
-        let status = told(&plan, below, None);
-        let found = find(&status, "Installed");
-        assert_eq!(line(found), expected, "{plan:?} {below:?}");
-        assert_eq!(found.observed_generation, Some(3));
-    }
-}
-
-fn failing() -> Value {
-    json!({"conditions": [said("HasValidBundle", "True", "UnpackSuccessful"), said("Installed", "False", "InstallFailed")]})
-}
-
-#[test]
-fn what_cannot_be_done_is_told_beside_what_is_installed() {
-    let there = installed("1.0.0", true);
-    let failing = failing();
-    let look = || {
-        plan(Act::Look {
-            image: "image".into(),
-            class: Class::Registry,
-        })
-    };
+    let (image, class) = ("image".to_owned(), Class::Registry);
+    let look = plan(Act::Look { image, class });
     for (plan, below, failure, expected) in ::tests::rows![
+        have("1.0.0"), None, None => "False UnpackPending: Waiting for the bundle to be unpacked".to_owned();
+        have("1.0.0"), Some(&json!({})), None => "False UnpackPending: Waiting for the bundle to be unpacked".into();
+        have("1.0.0"), Some(&unpacking), None => "False Unpacking: Unpacking!".into();
+        have("1.0.0"), Some(&failing), None => "False InstallFailed: InstallFailed!".into();
+        have("1.0.0"), Some(&there), None => format!("True InstallSuccessful: {APPLIED}");
+        // What people should know does not make it any less installed.
+        warned.clone(), Some(&there), None => format!("True InstallSuccessful: {APPLIED}; it is old; it is odd");
+        warned, Some(&failing), None => "False InstallFailed: InstallFailed!; it is old; it is odd".into();
         // It cannot be applied.
-        have("1.0.0"), None, Some("no rights") => "False InstallFailed: no rights".to_owned();
+        have("1.0.0"), None, Some("no rights") => "False InstallFailed: no rights".into();
         have("1.0.0"), Some(&failing), Some("no rights") => "False InstallFailed: no rights".into();
         have("1.0.0"), Some(&there), Some("no rights") => format!("True InstallSuccessful: {APPLIED}; no rights");
         // It cannot be chosen.
@@ -111,7 +91,7 @@ fn what_cannot_be_done_is_told_beside_what_is_installed() {
         refuse("SourceFailed"), Some(&failing), None => "False SourceFailed: why not".into();
         refuse("SourceFailed"), Some(&there), None => format!("True InstallSuccessful: {APPLIED}; why not");
         // Nobody could look at its rights.
-        look(), Some(&there), Some("the registry is away") => format!("True InstallSuccessful: {APPLIED}; the registry is away");
+        look, Some(&there), Some("the registry is away") => format!("True InstallSuccessful: {APPLIED}; the registry is away");
         // It goes, and comes back.
         plan(Act::Leave), None, None => "False UnpackPending: Waiting for the bundle to be unpacked".into();
         plan(Act::Leave), Some(&there), None => format!("True InstallSuccessful: {APPLIED}");
@@ -127,10 +107,7 @@ fn what_cannot_be_done_is_told_beside_what_is_installed() {
 #[test]
 fn catalogs_are_there_away_or_not_looked_at() {
     let state = |name: &str, is_read, trouble: Option<&str>| catalogs::State {
-        catalog: Key {
-            namespace: "c".into(),
-            name: name.into(),
-        },
+        catalog: crate::fixtures::key("c", name),
         is_read,
         trouble: trouble.map(str::to_owned),
     };

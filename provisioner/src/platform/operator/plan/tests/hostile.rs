@@ -38,8 +38,8 @@ fn texts_of_catalogs_are_cut_to_what_a_status_takes() {
     assert_eq!(brief(&plan), "have 1.0.0, next 1.1.0");
     assert_rows!(plan.next.unwrap().waits_for.unwrap().len() <= bounds::LINE as usize => true);
 
-    let mut all = hostile;
-    all.bundles.get_mut("tide.v1.0.0").unwrap().unreadable = Some(long);
+    let all =
+        with!(hostile => |all| all.bundles.get_mut("tide.v1.0.0").unwrap().unreadable = Some(long));
     let said = Case::new(all).plan();
     assert!(refusal(&said).len() < 8192, "{}", refusal(&said).len());
 }
@@ -69,8 +69,7 @@ fn a_status_that_makes_no_sense_decides_nothing() {
         assert_rows!(brief(&Case::new(package(&["1.0.0"])).with(there).plan()) => "have 1.0.0", "{status}");
     }
     // Where nobody can read the version, the catalog tells it.
-    let mut status = status("1.0.0", true);
-    status["version"] = "garbage".into();
+    let status = with!(status("1.0.0", true) => |status| status["version"] = "garbage".into());
     let there = forget(instance(&chosen("1.0.0", None), &status));
     let case = |package: Package| Case::new(package).with(there.clone());
     assert_rows!(brief(&case(package(&["1.0.0", "2.0.0"])).plan()) => "have 1.0.0, next 2.0.0");

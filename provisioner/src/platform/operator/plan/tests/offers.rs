@@ -5,32 +5,6 @@ use catalog::model::{Bundle, Gvk, Need};
 use super::{super::super::fixtures::condition, *};
 
 #[test]
-fn a_catalog_that_comes_first_is_waited_for_until_it_is_read_or_cannot_be() {
-    let case = |first: &'static str| {
-        let mine = ("c/mine", 0, Ok(package(&["1.0.0"])));
-        Case::new(package(&[])).offered(vec![("c/first", 5, Err(first)), mine])
-    };
-    let waiting = case(PENDING);
-    assert_rows! {
-        brief(&waiting.plan()) => "refuse InstallPending";
-        refusal(&waiting.plan()) => "catalog c/first has not been read yet";
-        // One that cannot be read takes nobody else down.
-        brief(&case("nobody is there").plan()) => "have 1.0.0";
-    }
-    // One that comes later does not matter.
-    let mut later = case(PENDING);
-    later.offers[0].1 = -5;
-    assert_eq!(brief(&later.plan()), "have 1.0.0");
-
-    let alone = |why| Case::new(package(&[])).offered(vec![("c/mine", 0, Err(why))]);
-    assert_eq!(brief(&alone(PENDING).plan()), "refuse InstallPending");
-    let away = alone("nobody is there").plan();
-    assert_eq!(brief(&away), "refuse SourceFailed");
-    let none = "failed to find candidate olm.bundles from the tide package";
-    assert_has(refusal(&away), none);
-}
-
-#[test]
 fn what_is_on_its_way_is_not_given_up_because_its_catalog_is_away() {
     let failed = json!({"conditions": [condition("HasValidBundle", "False", "UnpackFailed")]});
     let there = || instance(&chosen("1.1.0", None), &failed);
