@@ -59,10 +59,8 @@ pub(crate) async fn measure() -> Scale {
             .await;
         let all = place.verdicts.until(step).await;
         let last = all.values().map(|told| told.at).max().unwrap_or(start);
-        let failed: Vec<_> = all
-            .iter()
-            .filter(|(_, told)| !told.verdict.installed)
-            .collect();
+        let failed = all.iter().filter(|(_, told)| !told.verdict.installed);
+        let failed: Vec<_> = failed.collect();
         assert!(failed.is_empty(), "{failed:?}");
         let took = (last - start) / u32::try_from(new.len()).unwrap();
         eprintln!(

@@ -187,10 +187,8 @@ mod tests {
         let broken: Vec<(String, String)> = (0..2000)
             .map(|n| (format!("manifests/{n}.yaml"), "no object".to_owned()))
             .collect();
-        let files: Vec<_> = broken
-            .iter()
-            .map(|(a, b)| (a.as_str(), b.as_str()))
-            .collect();
+        let files = broken.iter().map(|(a, b)| (a.as_str(), b.as_str()));
+        let files: Vec<_> = files.collect();
         let error = outcome(Class::Plain, &files).unwrap_err();
         assert!(error.len() <= 32 << 10, "{}", error.len());
         let (first, last) = (error.lines().next().unwrap(), error.lines().last().unwrap());

@@ -127,10 +127,8 @@ mod tests {
             &[mine, "ops catalogs/mine moon etcd.v1", mine] => None;
         ] {
             let service = service(Some("etcd"), Some("1.0.0"));
-            let subscribed: Vec<Subscription> = subscriptions
-                .iter()
-                .map(|text| subscription(text))
-                .collect();
+            let subscribed = subscriptions.iter().map(|text| subscription(text));
+            let subscribed: Vec<Subscription> = subscribed.collect();
             let entries = entries([service].iter(), subscribed.iter());
             let entry = entries.get("ops/etcd.v1");
             assert_rows!(entry.map(Entry::key).as_deref() => expected, "{subscriptions:?}");

@@ -37,10 +37,8 @@ fn the_three_messages_are_those_of_the_enhancement() {
         vec![("d", blocking), ("a", silent), ("b", blocking), ("c", fine)], false, "IncompatibleOperatorsInstalled"
             => format!("{WILL_NOT}ns/b, ns/d");
     ] {
-        let operators: Vec<_> = operators
-            .iter()
-            .map(|(name, max)| operator(name, *max))
-            .collect();
+        let operators = operators.iter().map(|(name, max)| operator(name, *max));
+        let operators: Vec<_> = operators.collect();
         let verdict = judged(&openshift("4.12"), &operators);
         assert_eq!(verdict.is_upgradeable, upgradeable, "{operators:?}");
         assert_eq!(verdict.reason, reason, "{operators:?}");
