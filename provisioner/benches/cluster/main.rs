@@ -187,9 +187,8 @@ async fn fifty(place: &Place) -> Fifty {
     let mut seconds: Vec<f64> = told.iter().map(after).collect();
     seconds.sort_by(f64::total_cmp);
     eprintln!("verdicts after {seconds:.1?} s");
-    let failed: Vec<_> = { told.iter() }
-        .filter(|(_, told)| !told.verdict.installed)
-        .collect();
+    let failed = told.iter().filter(|(_, told)| !told.verdict.installed);
+    let failed: Vec<_> = failed.collect();
     for (bundle, told) in &failed {
         let message: String = told.verdict.message.chars().take(300).collect();
         eprintln!("{}: {message}", bundle.name);

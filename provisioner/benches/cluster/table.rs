@@ -37,7 +37,7 @@ fn many(changes: &[Change]) {
     }
 }
 
-/// What a table says of one contender.
+/// The text of a cell, of the figures of one contender.
 type Cell = fn(&Figures) -> Option<String>;
 
 fn paired(all: &[Figures]) {

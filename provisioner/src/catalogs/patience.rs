@@ -157,7 +157,6 @@ mod tests {
         patience.gives_up(now + LASTING);
         assert_eq!(about(patience.rest(now + LASTING)), 1);
         // Nobody waits who was not asking: where an image is to be read now.
-        let patience = with!(Patience::default() => |patience| patience.gives_up(now));
-        assert_eq!(patience.rest(now), Duration::ZERO);
+        assert_rows!(with!(Patience::default() => |patience| patience.gives_up(now)).rest(now) => Duration::ZERO);
     }
 }

@@ -101,7 +101,7 @@ mod tests {
         waiting.wake(&key("of-nobody"));
         let is_woken = |it: &&Changes| it.told.has_changed().unwrap();
         assert_rows! {
-            all.iter().chain([&second]).filter(is_woken).map(|it| it.key.name.as_str()).collect::<Vec<&str>>() => ["7", "7"];
+            all.iter().chain([&second]).filter(is_woken).map(|one| one.key.name.as_str()).collect::<Vec<&str>>() => ["7", "7"];
         }
         all[7].mark_unchanged();
         assert!(!all[7].told.has_changed().unwrap());

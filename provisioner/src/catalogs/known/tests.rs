@@ -46,7 +46,7 @@ fn package(name: &str, bundle: &str, image: &str, max: &str) -> Package {
 }
 
 fn all(packages: Vec<Package>) -> Read {
-    let packages = packages.into_iter().map(|it| (it.name.clone(), it));
+    let packages = packages.into_iter().map(|one| (one.name.clone(), one));
     Read::All(Arc::new(
         with!(Catalog::default() => packages: packages.collect()),
     ))
@@ -55,8 +55,8 @@ fn all(packages: Vec<Package>) -> Read {
 fn some(asked: &[&str], packages: Vec<Package>, broken: &[&str]) -> Read {
     Read::Some(Arc::new(with!(Packages::default() =>
         asked: asked.iter().map(|&it| it.to_owned()).collect(),
-        packages: packages.into_iter().map(|it| (it.name.clone(), Arc::new(it))).collect(),
-        broken: broken.iter().map(|&it| (it.to_owned(), "it is bad".to_owned())).collect(),
+        packages: packages.into_iter().map(|one| (one.name.clone(), Arc::new(one))).collect(),
+        broken: broken.iter().map(|&one| (one.to_owned(), "it is bad".to_owned())).collect(),
     )))
 }
 
@@ -160,7 +160,7 @@ fn a_first_answer_comes_until_there_is_one_or_trouble() {
     let pending = |known: &Known, package: &str| {
         let offers = known.offers(package, None);
         let list =
-            with!(offers.list() => |list| list.retain(|it| matches!(it.answer, Answer::Pending)));
+            with!(offers.list() => |list| list.retain(|one| matches!(one.answer, Answer::Pending)));
         let names: Vec<&str> = list.iter().map(|it| it.catalog).collect();
         names.join(" ")
     };
@@ -177,7 +177,7 @@ fn a_first_answer_comes_until_there_is_one_or_trouble() {
     // How they are is as of the same moment.
     let offers = known.offers("etcd", None);
     known.is_well(&mine, &Identity::default());
-    assert_rows!(offers.states().map(|it| it.trouble.is_some()).collect::<Vec<_>>() => [true, true]);
+    assert_rows!(offers.states().map(|one| one.trouble.is_some()).collect::<Vec<_>>() => [true, true]);
 }
 
 // parity: serve-15
@@ -230,7 +230,7 @@ fn a_namespace_that_may_not_be_listed_stands_for_a_catalog_that_cannot_be_asked(
     let offers = known.offers("etcd", None);
     let mut list = offers.list().into_iter();
     assert_rows! {
-        list.all(|it| !matches!(it.answer, Answer::Pending)) => true;
+        list.all(|one| !matches!(one.answer, Answer::Pending)) => true;
         known.states()[1] => State { catalog: key("z", "*"), is_read: false, trouble: Some("no".to_owned()) };
         known.listed("z") => true;
         said(&known, "etcd", None) => [mine];

@@ -222,6 +222,6 @@ mod tests {
             .extend([label]);
         assert_eq!(service(&of_server, &wanted), Some(there.clone()));
         let unlabeled = with!(there.clone() => metadata.labels: Some([("x".to_owned(), "y".to_owned())].into()));
-        assert_rows!(service(&unlabeled, &wanted).unwrap().metadata.labels.map(|it| it.len()) => Some(2));
+        assert_rows!(service(&unlabeled, &wanted).unwrap().metadata.labels.map(|one| one.len()) => Some(2));
     }
 }

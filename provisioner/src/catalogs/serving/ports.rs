@@ -103,8 +103,7 @@ mod tests {
         };
         let all: Vec<u16> = candidates(&key("a"), range).collect();
         assert_rows!(all => candidates(&key("a"), range).collect::<Vec<u16>>());
-        let sorted = with!(all.clone() => |sorted| sorted.sort_unstable());
-        assert_eq!(sorted, [20_000, 20_001, 20_002, 20_003]);
+        assert_rows!(with!(all.clone() => |sorted| sorted.sort_unstable()) => [20_000, 20_001, 20_002, 20_003]);
         let first: std::collections::BTreeSet<_> = (0..40)
             .filter_map(|at| candidates(&key(&at.to_string()), range).next())
             .collect();

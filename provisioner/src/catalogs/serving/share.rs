@@ -214,7 +214,7 @@ gone  a/4      | well
                 }
                 "begin" => shares.begin(&key, digest(), &share).map(|room| {
                     let told = words.get(3);
-                    assert_rows!(told.is_none_or(|it| *it == room.to_string()) => true, "{row}: {room}");
+                    assert_rows!(told.is_none_or(|one| *one == room.to_string()) => true, "{row}: {room}");
                 }),
                 "large" => shares.is_too_large(&key, digest(), words[3].parse().unwrap(), &share),
                 "take" => shares.take(&key, digest(), words[3].parse().unwrap(), &share),

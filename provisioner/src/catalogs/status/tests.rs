@@ -144,7 +144,7 @@ fn what_we_serve_ourselves_is_told_from_how_that_goes() {
         let seen =
             with!(with!(Seen::default() => problem: before) => |seen| seen.is_served(&state));
         assert_eq!(seen.problem, after, "{state:?}");
-        assert_rows!(seen.served.map(|it| it.connection) => connection, "{state:?}");
+        assert_rows!(seen.served.map(|one| one.connection) => connection, "{state:?}");
     }
 }
 

@@ -88,7 +88,7 @@ fn newer_revision_supersedes_a_rollout() {
     use RevisionState::{Active, Archived, RollingOut};
     let mut revisions = status(&[Active, RollingOut]).revisions;
     add(&mut revisions, revision(3));
-    assert_rows!(revisions.iter().map(|it| it.state).collect::<Vec<RevisionState>>() => [Active, Archived, RollingOut]);
+    assert_rows!(revisions.iter().map(|one| one.state).collect::<Vec<RevisionState>>() => [Active, Archived, RollingOut]);
 }
 
 #[test]

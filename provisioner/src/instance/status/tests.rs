@@ -277,16 +277,10 @@ fn an_installation_records_uid_and_digest() {
     assert_eq!(before.installed, record("old"));
     let upgraded = installs(with!(done("new") => previous: Some("old".to_owned())));
     let status = then(unpacked("new"), upgraded, Health::NotLooked);
-    assert_eq!(
-        (&status.installed, &status.previous),
-        (&record("new"), &record("old"))
-    );
+    assert_rows!((&status.installed, &status.previous) => (&record("new"), &record("old")));
     let healthy = outcome(unpacked("new"), Install::Unchanged, Health::Healthy);
     let status = after(&status, &healthy);
-    assert_eq!(
-        (&status.installed, &status.previous),
-        (&record("new"), &None)
-    );
+    assert_rows!((&status.installed, &status.previous) => (&record("new"), &None));
     // A Bundle without a digest cannot be compared later.
     let bare = installs(with!(done("bare") => content: None));
     assert_rows!(after(&status, &outcome(unpacked("bare"), bare, Health::NotLooked)).installed => None);

@@ -79,7 +79,7 @@ fn what_a_catalog_garbles_is_told_beside_what_the_bundle_says() {
         let garbled = with!(operator("a", Some(bundle)) => unread: Some("\"4.13.0\"".into()));
         let verdict = judged(&openshift("4.12"), &[garbled]);
         assert_eq!(verdict.reason, reason, "{bundle}");
-        assert_rows!(verdict.concerns.iter().map(|it| it.effect).collect::<Vec<Effect>>() => effects, "{bundle}");
+        assert_rows!(verdict.concerns.iter().map(|one| one.effect).collect::<Vec<Effect>>() => effects, "{bundle}");
         let line = "- ns/a: the value of the bundle counts in place of the value of the catalog: ";
         assert_has(&verdict, line);
     }

@@ -137,7 +137,7 @@ fn pods_are_made_kept_replaced_and_removed() {
             _ => "",
         };
         assert_eq!(judged, expected, "{row}");
-        assert_rows!(made.again.map(|it| it.as_secs().to_string()).unwrap_or_default() => again, "{row}");
+        assert_rows!(made.again.map(|one| one.as_secs().to_string()).unwrap_or_default() => again, "{row}");
         // Never two for long: what serves in the end is one pod at most, beside one that is to follow it.
         let is_deleted = |name: &str| {
             let mut acts = made.acts.iter();
@@ -147,7 +147,7 @@ fn pods_are_made_kept_replaced_and_removed() {
             |it: &&Seen| !it.is_update || made.acts.contains(&Act::Promote(it.name.clone()));
         let is_good = |it: &&Seen| it.stay == Stay::Here && it.is_ready && it.hash == HASH;
         let left = seen.iter().filter(is_good).filter(serves);
-        assert_rows!(left.filter(|it| !is_deleted(&it.name)).count() <= 1 => true, "{row}");
+        assert_rows!(left.filter(|one| !is_deleted(&one.name)).count() <= 1 => true, "{row}");
     }
 }
 

@@ -293,7 +293,7 @@ fn another_pod_has_another_hash_and_the_same_one_has_the_same() {
     let usual_hash = pod_hash(&usual(&json!({}))).to_owned();
     assert_rows! {
         (30..=38).contains(&usual_hash.len()) => true, "{usual_hash}";
-        usual_hash.bytes().all(|it| it.is_ascii_alphanumeric()) => true;
+        usual_hash.bytes().all(|one| one.is_ascii_alphanumeric()) => true;
         usual_hash => pod_hash(&usual(&Value::Null));
         // Annotations are no reason for another pod, secrets are.
         usual_hash => pod_hash(&made(&json!({"annotations": {"a": "b"}}), &json!({}), Content::Ours("/configs"), &AROUND));

@@ -102,7 +102,7 @@ fn services_are_repaired_and_those_of_others_left_alone() {
     ] {
         assert_eq!(judge(change), Verdict::Differs, "{:?}", service(change));
     }
-    assert_rows!(judge(|it| it["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into()) => Verdict::Going);
+    assert_rows!(judge(|one| one["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into()) => Verdict::Going);
     // It leads to the catalog's own pod, and both do as long as one takes over from the other.
     let of_pod = |it: &mut Value| {
         it["metadata"]["labels"][CATALOG_POD] = "true".into();
@@ -152,9 +152,9 @@ fn slices_follow_the_process_that_serves() {
     }
     // The family of addresses cannot be changed.
     assert_rows! {
-        judge(|it| { it["addressType"] = "IPv6".into(); it["endpoints"][0]["addresses"] = json!(["fd00::1"]); })
+        judge(|one| { one["addressType"] = "IPv6".into(); one["endpoints"][0]["addresses"] = json!(["fd00::1"]); })
             => Verdict::Replace;
-        matches!(judge(|it| it["metadata"]["labels"] = json!({"kubernetes.io/service-name": "my-catalog"})), Verdict::Foreign(_))
+        matches!(judge(|one| one["metadata"]["labels"] = json!({"kubernetes.io/service-name": "my-catalog"})), Verdict::Foreign(_))
             => true;
     }
 }

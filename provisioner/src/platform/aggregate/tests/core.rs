@@ -60,7 +60,7 @@ fn a_first_failure_is_one_whatever_was_written_before() {
     // Nothing was written at all.
     assert_eq!(brief(&core_at(None, error, 0).status), "F F T");
     // Degraded is missing, or was False for long.
-    let bare = with!(core_at(None, Ok(()), 0).status => |bare| bare.conditions.retain(|it| it.type_ != "Degraded"));
+    let bare = with!(core_at(None, Ok(()), 0).status => |bare| bare.conditions.retain(|one| one.type_ != "Degraded"));
     let first = core_at(Some(&bare), error, 500).status;
     assert_eq!(brief(&first), "T F T");
     assert_eq!(since(&first, "Degraded"), at(500));

@@ -135,7 +135,7 @@ fn catalogs_are_there_away_or_not_looked_at() {
 fn the_reasons_of_what_stays_are_known_from_what_was_written_last() {
     let of = |version: &str, why: &[&str]| PlatformOperatorStatus {
         chosen_bundle: Some(
-            with!(chosen(version, None).bundle => why: why.iter().map(|&it| it.to_owned()).collect()),
+            with!(chosen(version, None).bundle => why: why.iter().map(|&one| one.to_owned()).collect()),
         ),
         ..PlatformOperatorStatus::default()
     };
