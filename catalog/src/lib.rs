@@ -15,7 +15,6 @@
 
 #[cfg(test)]
 #[macro_use]
-#[path = "../tests/helpers/testing.rs"]
 mod testing;
 
 mod blob;

@@ -7,7 +7,7 @@
 )]
 
 #[macro_use]
-#[path = "helpers/testing.rs"]
+#[path = "../src/testing.rs"]
 mod testing;
 
 use crate::testing::{content, has};

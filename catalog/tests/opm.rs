@@ -22,7 +22,7 @@
 )]
 
 #[macro_use]
-#[path = "helpers/testing.rs"]
+#[path = "../src/testing.rs"]
 mod testing;
 
 mod opm {
