@@ -283,7 +283,8 @@ impl Talk {
             match self.lines.next().await? {
                 Line::Data(line) if trimmed(&line) == b"packfile" => return Ok(()),
                 Line::Data(_) | Line::Delimiter => {}
-                Line::Flush | Line::End | Line::Eof => return Err(NO_PACK),
+                Line::Flush | Line::End => return Err(NO_PACK),
+                Line::Eof => return Err(BEFORE_PACK),
             }
         }
     }
@@ -298,6 +299,7 @@ impl Talk {
                 Line::Data(line)
                     if line.starts_with(b"shallow ") || line.starts_with(b"unshallow ") => {}
                 Line::Flush => {}
+                Line::Eof => return Err(BEFORE_PACK),
                 _ => return Err(NO_PACK),
             }
         }
@@ -368,6 +370,10 @@ const GREETING: Problem = Problem::Protocol {
 
 const NO_PACK: Problem = Problem::Protocol {
     problem: "its answer has no pack",
+};
+
+const BEFORE_PACK: Problem = Problem::CutShort {
+    during: "before the pack",
 };
 
 fn trimmed(line: &[u8]) -> &[u8] {

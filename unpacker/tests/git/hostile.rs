@@ -120,6 +120,8 @@ async fn malformed_answers_are_explained_and_endless_ones_end() {
           | *the server gives up: disk full*
         no pack          | {hash} | GET => 200; {type}-advertisement << {greeting} && 200; {type}-result << 0008NAK\n0000
           | *its answer has no pack*
+        cut before it    | {hash} | GET => 200; {type}-advertisement << {greeting} && 200; {type}-result << 0008NAK\n
+          | *the connection ended before the pack; try again*
         unknown band     | {hash} | GET => 200; {type}-advertisement << {greeting} && 200; {type}-result << 000dpackfile\n0006\x07x0000 | *has no band*
         damaged pack     | {hash} | GET => 200; {type}-advertisement << {greeting} && 200; {type}-result << 000dpackfile\n0009\x01PARK0000
           | *the connection ended within the pack*
