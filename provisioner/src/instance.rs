@@ -179,16 +179,16 @@ async fn wake_owners(
 ) {
     changes
         .for_each(|change| {
-            match change {
-                Change::Listed => {
+            let bundles = match change {
+                Change::Listed(bundles) => {
                     listed.send_replace(true);
+                    bundles
                 }
-                Change::Applied(bundle) | Change::Deleted(bundle) => {
-                    if let Some(instance) = owner(&bundle) {
-                        // The controller is there as long as this is, or the process ends.
-                        let _ = wake.send(instance);
-                    }
-                }
+                Change::Applied(bundle) | Change::Deleted(bundle) => vec![bundle],
+            };
+            for instance in bundles.iter().filter_map(|bundle| owner(bundle)) {
+                // The controller exists as long as this task, or the process ends.
+                let _ = wake.send(instance);
             }
             future::ready(())
         })

@@ -1,7 +1,7 @@
 //! The Bundles of the cluster: one watch and one copy of each Bundle for all controllers, and an index of their references. A
 //! Secret, a ConfigMap, content or a BundleInstance concerns the few Bundles that refer to it, however many Bundles the cluster has.
 //!
-//! The watch runs beside the controllers: a controller that is busy takes no events, and no controller is to delay another.
+//! The watch is a task of its own: either controller may be disabled, and neither depends on how often the other is polled.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -38,8 +38,8 @@ pub struct BundleCache {
 /// A change of the cache.
 #[derive(Debug, Clone)]
 pub(crate) enum Change {
-    /// The cache has all Bundles of the cluster. Each of them follows as a change.
-    Listed,
+    /// The cache has all Bundles of the cluster: these.
+    Listed(Vec<Arc<Bundle>>),
     /// A Bundle was created or updated.
     Applied(Arc<Bundle>),
     /// A Bundle was deleted.
@@ -51,6 +51,8 @@ struct State {
     index: Index,
     /// The index of a list that is not complete.
     listing: Index,
+    /// The Bundles before that list.
+    former: Vec<Arc<Bundle>>,
     is_listed: bool,
     subscribers: Vec<UnboundedSender<Change>>,
 }
@@ -58,7 +60,7 @@ struct State {
 #[derive(Debug, Default)]
 struct Index {
     references: HashMap<String, BTreeSet<Reference>>,
-    /// The names of the Bundles, by what they refer to.
+    /// Names of Bundles by reference.
     names: HashMap<Reference, BTreeSet<String>>,
 }
 
@@ -73,9 +75,9 @@ enum Reference {
     Released(String),
     /// The content that its status names.
     Content(Digest),
-    /// The Secret that a Bundle which is not unpacked names.
+    /// A Secret in the spec of a Bundle that is not unpacked.
     Secret(String),
-    /// A ConfigMap that a Bundle which is not unpacked is made from.
+    /// A source ConfigMap of a Bundle that is not unpacked.
     ConfigMap(String),
 }
 
@@ -114,19 +116,26 @@ impl BundleCache {
         (cache, writer)
     }
 
-    /// Takes in an event that the store has taken in.
+    /// Updates the index and notifies the subscribers. The store has applied the event already.
     fn apply(&self, event: Event<Bundle>) {
         let mut state = self.state();
         match event {
-            Event::Init => state.listing = Index::default(),
+            Event::Init => {
+                state.listing = Index::default();
+                state.former = self.all();
+            }
             Event::InitApply(bundle) => state.listing.insert(&bundle),
             Event::InitDone => {
                 state.index = std::mem::take(&mut state.listing);
                 state.is_listed = true;
-                let all = self.all();
-                state
-                    .subscribers
-                    .retain(|subscriber| send_all(subscriber, &all));
+                // The watch reports no deletion that happened while it was interrupted.
+                for former in std::mem::take(&mut state.former) {
+                    let found = self.get(&former.name_any());
+                    if found.is_none_or(|found| found.metadata.uid != former.metadata.uid) {
+                        state.send(&Change::Deleted(former));
+                    }
+                }
+                state.send(&Change::Listed(self.all()));
             }
             Event::Apply(bundle) => {
                 state.index.insert(&bundle);
@@ -141,12 +150,13 @@ impl BundleCache {
         }
     }
 
-    /// Returns the changes from now on. The first one is [`Change::Listed`], which each relist repeats.
+    /// Returns the changes from now on. The first change is [`Change::Listed`], which each relist repeats.
     pub(crate) fn subscribe(&self) -> UnboundedReceiver<Change> {
         let (subscriber, changes) = mpsc::unbounded();
         let mut state = self.state();
         if state.is_listed {
-            send_all(&subscriber, &self.all());
+            // The receiver exists.
+            let _ = subscriber.unbounded_send(Change::Listed(self.all()));
         }
         state.subscribers.push(subscriber);
         changes
@@ -213,19 +223,11 @@ impl BundleCache {
 // === impl State ===
 
 impl State {
-    /// Sends a change to the subscribers that exist.
+    /// Sends a change to all subscribers, and removes those that were dropped.
     fn send(&mut self, change: &Change) {
         self.subscribers
             .retain(|subscriber| subscriber.unbounded_send(change.clone()).is_ok());
     }
-}
-
-/// Reports whether the subscriber exists.
-fn send_all(subscriber: &UnboundedSender<Change>, all: &[Arc<Bundle>]) -> bool {
-    let all = all.iter().map(|bundle| Change::Applied(Arc::clone(bundle)));
-    std::iter::once(Change::Listed)
-        .chain(all)
-        .all(|change| subscriber.unbounded_send(change).is_ok())
 }
 
 // === impl Index ===

@@ -169,36 +169,35 @@ fn turns(turns: Arc<Turns>, bundles: Arc<BundleCache>) -> impl Stream<Item = Obj
     })
 }
 
-/// Returns the Bundles that a change makes worth another look. `ready` is done once all Bundles are listed.
+/// Returns the Bundles to reconcile. Drops `ready` when all Bundles are listed.
 fn changed(
     changes: impl Stream<Item = Change> + Send,
     ready: Task,
 ) -> impl Stream<Item = ObjectRef<Bundle>> + Send {
     let mut ready = Some(ready);
     let mut states = HashMap::new();
-    changes.filter_map(move |change| {
-        let changed = match change {
-            Change::Listed => {
+    changes.flat_map(move |change| {
+        let mut bundles = match change {
+            Change::Listed(bundles) => {
                 drop(ready.take());
-                states.clear();
-                None
+                bundles
             }
-            Change::Applied(bundle) => {
-                let (name, state) = (bundle.name_any(), state(&bundle));
-                let changed = ObjectRef::new(&name);
-                (states.insert(name, state) != Some(state)).then_some(changed)
-            }
+            Change::Applied(bundle) => vec![bundle],
             Change::Deleted(bundle) => {
                 states.remove(&bundle.name_any());
-                None
+                Vec::new()
             }
         };
-        future::ready(changed)
+        bundles.retain(|bundle| {
+            let state = state(bundle);
+            states.insert(bundle.name_any(), state) != Some(state)
+        });
+        stream::iter(bundles).map(|bundle| ObjectRef::from_obj(&*bundle))
     })
 }
 
-/// Returns a hash of what a reconcile depends on. A status that only reports more progress of the controller causes no
-/// reconcile; the removal of the status does.
+/// Returns a hash of the fields whose change causes a reconcile. A status that only reports more progress of the controller
+/// causes none; the removal of the status does.
 fn state(bundle: &Bundle) -> u64 {
     let mut hasher = DefaultHasher::new();
     bundle.metadata.uid.hash(&mut hasher);
@@ -260,4 +259,69 @@ fn is(bundles: &BundleCache, name: &str, what: impl Fn(&Bundle) -> bool) -> bool
 #[expect(clippy::needless_pass_by_value)] // so the controller gives them
 fn again(bundle: Arc<Bundle>, _: &Error, shared: Arc<Shared>) -> Action {
     shared.again(uid(&bundle), false)
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::process::Ready;
+
+    fn bundle(name: &str, uid: &str, generation: i64, status: Value) -> Arc<Bundle> {
+        let mut bundle = json!({
+            "apiVersion": "core.rukpak.io/v1alpha1", "kind": "Bundle",
+            "metadata": {"name": name, "uid": uid, "generation": generation},
+            "spec": {"provisionerClassName": "core-rukpak-io-plain", "source": {"type": "upload"}},
+        });
+        if !status.is_null() {
+            bundle["status"] = status;
+        }
+        Arc::new(serde_json::from_value(bundle).unwrap())
+    }
+
+    #[test]
+    fn changed_bundles_are_reconciled_unless_their_status_reports_progress() {
+        use Change::{Applied, Deleted, Listed};
+        let ready = Ready::default();
+        let task = ready.task("list Bundles");
+        let (sender, changes) = futures::channel::mpsc::unbounded();
+        let mut changed = changed(changes, task);
+        let new = |name, uid| bundle(name, uid, 1, Value::Null);
+        let pending = |message: &str| {
+            let condition = json!({
+                "type": "Unpacked", "status": "False", "reason": "Unpacking", "message": message,
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            });
+            bundle(
+                "b",
+                "1",
+                1,
+                json!({"phase": "Unpacking", "conditions": [condition]}),
+            )
+        };
+        assert_eq!(ready.waiting(), ["list Bundles"]);
+        for (change, expected) in vec![
+            (Listed(vec![new("a", "1"), new("b", "1")]), "a b"),
+            (Applied(new("a", "1")), ""),
+            (Applied(pending("one")), "b"),
+            (Applied(pending("two")), ""),
+            (Applied(new("b", "1")), "b"),
+            (Applied(bundle("a", "1", 2, Value::Null)), "a"),
+            (Listed(vec![bundle("a", "1", 2, Value::Null)]), ""),
+            (Applied(new("a", "2")), "a"),
+            (Deleted(new("a", "2")), ""),
+            (Applied(new("a", "2")), "a"),
+        ] {
+            let text = format!("{change:?}");
+            sender.unbounded_send(change).unwrap();
+            let mut names = Vec::new();
+            while let Some(Some(bundle)) = changed.next().now_or_never() {
+                names.push(bundle.name);
+            }
+            assert_eq!(names.join(" "), expected, "{text}");
+            assert!(ready.waiting().is_empty());
+        }
+    }
 }

@@ -1,8 +1,8 @@
 //! Content that no Bundle names any more leaves the store.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, pin::pin, sync::Arc, time::Duration};
 
-use futures::StreamExt as _;
+use futures::{StreamExt as _, future};
 use kube::ResourceExt as _;
 use manifests::api::bundle::Bundle;
 use tokio::{
@@ -25,7 +25,9 @@ const AGAIN: Duration = Duration::from_secs(5);
 
 /// Removes content as Bundles go, until the process ends.
 pub(super) async fn run(shared: Arc<Shared>, stop: CancellationToken) {
-    let mut changes = shared.bundles.subscribe();
+    let changes = shared.bundles.subscribe();
+    let changes = changes.filter(|change| future::ready(!matches!(change, Change::Applied(_))));
+    let mut changes = pin!(changes);
     // Content that was in use when it was to be removed.
     let mut leaving: BTreeSet<Digest> = BTreeSet::new();
     let mut again = Instant::now();
@@ -33,7 +35,6 @@ pub(super) async fn run(shared: Arc<Shared>, stop: CancellationToken) {
         let change = tokio::select! {
             () = stop.cancelled() => return,
             change = changes.next() => match change {
-                Some(Change::Applied(_)) => continue,
                 Some(change) => Some(change),
                 None => return,
             },
@@ -46,7 +47,7 @@ pub(super) async fn run(shared: Arc<Shared>, stop: CancellationToken) {
                 let content = content(&bundle).into_iter().collect();
                 leaving.append(&mut remove(&shared, content).await);
             }
-            Some(Change::Listed | Change::Applied(_)) => {
+            Some(_) => {
                 shared.retain(|uid| shared.bundles.has(uid));
                 leaving.append(&mut unnamed(&shared).await);
                 leaving = remove(&shared, leaving).await;

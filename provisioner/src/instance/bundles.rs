@@ -212,35 +212,25 @@ pub(super) async fn adopt(instance: &BundleInstance, shared: &Shared, memory: &m
     }
 }
 
-/// Returns the Bundles that were made for an instance and stay.
+/// Returns the Bundles that were created for an instance and are not being deleted.
 pub(super) fn owned_by(instance: &BundleInstance, shared: &Shared) -> Vec<Arc<Bundle>> {
     let mut bundles = candidates(instance, shared);
     bundles.retain(|bundle| template::is_of(bundle, instance));
     bundles
 }
 
-/// Reports whether the garbage collector has released the Bundles of an instance: all of them, and at least one.
-pub(super) fn are_released(instance: &BundleInstance, shared: &Shared) -> bool {
-    template::are_released(instance, &candidates(instance, shared))
-}
-
-/// Returns the Bundles of an instance, and those that belonged to it until the garbage collector released them.
-fn left_by(instance: &BundleInstance, shared: &Shared) -> Vec<Arc<Bundle>> {
-    let mut bundles = candidates(instance, shared);
-    bundles.retain(|bundle| template::was_of(bundle, instance));
-    bundles
-}
-
 /// Returns the Bundles that refer to an instance in any way.
-fn candidates(instance: &BundleInstance, shared: &Shared) -> Vec<Arc<Bundle>> {
+pub(super) fn candidates(instance: &BundleInstance, shared: &Shared) -> Vec<Arc<Bundle>> {
     let uid = instance.uid().unwrap_or_default();
     shared.bundles.of_instance(&uid, &instance.name_any())
 }
 
-/// Deletes all Bundles of an instance.
+/// Deletes all Bundles of an instance, and those that belonged to it until the garbage collector released them.
 pub(super) async fn delete_all(instance: &BundleInstance, shared: &Shared) {
     let api = Api::<Bundle>::all(shared.ctx.client.clone());
-    for bundle in left_by(instance, shared) {
+    let mut bundles = candidates(instance, shared);
+    bundles.retain(|bundle| template::was_of(bundle, instance));
+    for bundle in bundles {
         delete(&api, &bundle).await;
     }
 }

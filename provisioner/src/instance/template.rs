@@ -131,9 +131,9 @@ pub fn was_of(bundle: &Bundle, instance: &BundleInstance) -> bool {
 
 /// Reports whether the garbage collector has released the Bundles of an instance: all of them, and at least one.
 pub fn are_released(instance: &BundleInstance, bundles: &[Arc<Bundle>]) -> bool {
-    let is_referring = |bundle: &Arc<Bundle>| refers_to(bundle, instance);
-    let was_referring = |bundle: &Arc<Bundle>| was_of(bundle, instance);
-    bundles.iter().any(was_referring) && !bundles.iter().any(is_referring)
+    let refers = |bundle: &Arc<Bundle>| refers_to(bundle, instance);
+    let belonged = |bundle: &Arc<Bundle>| was_of(bundle, instance);
+    bundles.iter().any(belonged) && !bundles.iter().any(refers)
 }
 
 /// Returns the Bundles to delete so that the number of those that were never installed stays bounded. `needed` and

@@ -36,7 +36,7 @@ use super::{
     policy,
     reconcile::{Error, current_status, read_inventory},
     revisions::{self, owner},
-    status,
+    status, template,
     write::{declaration, write_status},
 };
 use apply::{
@@ -72,8 +72,9 @@ pub(super) async fn run(
         return Ok(Action::await_change());
     }
     // The garbage collector removes its finalizer last, perhaps while no provisioner runs.
-    let is_orphaned =
-        is_orphaned(instance) || memory.is_orphaned() || bundles::are_released(instance, shared);
+    let is_orphaned = is_orphaned(instance)
+        || memory.is_orphaned()
+        || template::are_released(instance, &bundles::candidates(instance, shared));
     let now = (shared.ctx.now)();
     if is_orphaned {
         // The message of the API server may be another one each time, and its write wakes the instance.

@@ -38,7 +38,7 @@ fn bundle(name: &str, source: &str, mut metadata: Value) -> Bundle {
     serde_json::from_value(bundle).unwrap()
 }
 
-fn of(name: &str, source: &str) -> Bundle {
+fn from_source(name: &str, source: &str) -> Bundle {
     bundle(name, source, json!({}))
 }
 
@@ -83,19 +83,19 @@ fn bundles_are_found_by_their_references_after_each_event() {
     };
     let rows: [(Make, _); 21] = ::tests::rows![
         || Init => ["", "", "", "", ""];
-        || InitApply(of("b", "s")) => ["", "", "", "", ""];
-        || InitApply(of("a", "s")) => ["", "", "", "", ""];
-        || InitApply(of("c", "maps")) => ["", "", "", "", ""];
+        || InitApply(from_source("b", "s")) => ["", "", "", "", ""];
+        || InitApply(from_source("a", "s")) => ["", "", "", "", ""];
+        || InitApply(from_source("c", "maps")) => ["", "", "", "", ""];
         || InitApply(owned("y", "1")) => ["", "", "", "", ""];
         || InitApply(owned("x", "1")) => ["", "", "", "", ""];
         || InitDone => ["a b", "c", "x y", "", ""];
-        || Apply(of("d", "unpacked")) => ["a b", "c", "x y", "", "named"];
+        || Apply(from_source("d", "unpacked")) => ["a b", "c", "x y", "", "named"];
         // An unpacked Bundle waits for nothing.
-        || Apply(of("a", "unpacked")) => ["b", "c", "x y", "", "named"];
-        || Delete(of("d", "unpacked")) => ["b", "c", "x y", "", "named"];
-        || Delete(of("a", "unpacked")) => ["b", "c", "x y", "", ""];
-        || Apply(of("b", "other")) => ["", "c", "x y", "", ""];
-        // Another client takes a Bundle over, and gives it back.
+        || Apply(from_source("a", "unpacked")) => ["b", "c", "x y", "", "named"];
+        || Delete(from_source("d", "unpacked")) => ["b", "c", "x y", "", "named"];
+        || Delete(from_source("a", "unpacked")) => ["b", "c", "x y", "", ""];
+        || Apply(from_source("b", "other")) => ["", "c", "x y", "", ""];
+        // Another client changes the owner, and restores it.
         || Apply(owned("y", "2")) => ["", "c", "x", "y", ""];
         || Apply(owned("y", "1")) => ["", "c", "x y", "", ""];
         // The garbage collector releases Bundles.
@@ -103,19 +103,19 @@ fn bundles_are_found_by_their_references_after_each_event() {
         || Apply(released("z", "two")) => ["", "c", "y x", "z", ""];
         || Delete(owned("y", "1")) => ["", "c", "x", "z", ""];
         || Init => ["", "c", "x", "z", ""];
-        || InitApply(of("e", "s")) => ["", "c", "x", "z", ""];
+        || InitApply(from_source("e", "s")) => ["", "c", "x", "z", ""];
         || InitApply(owned("g", "1")) => ["", "c", "x", "z", ""];
         || InitDone => ["e", "", "g", "", ""];
     ];
     for (event, expected) in rows {
         let event = event();
-        let what = format!("{event:?}");
+        let event_text = format!("{event:?}");
         apply(event, &mut writer);
-        assert_eq!(found(&cache), expected.map(str::to_owned), "{what}");
+        assert_eq!(found(&cache), expected.map(str::to_owned), "{event_text}");
     }
     assert!(cache.has("uid of e") && !cache.has("uid of b"));
     assert!(cache.get("e").is_some() && cache.get("b").is_none());
-    for bundle in [of("e", "s"), owned("g", "1")] {
+    for bundle in [from_source("e", "s"), owned("g", "1")] {
         apply(Event::Delete(bundle), &mut writer);
     }
     let state = cache.state();
@@ -133,7 +133,11 @@ fn subscribers_receive_all_bundles_and_then_their_changes() {
         let mut received = Vec::new();
         while let Some(Some(change)) = changes.next().now_or_never() {
             received.push(match change {
-                Change::Listed => "listed".to_owned(),
+                Change::Listed(bundles) => {
+                    let names: BTreeSet<_> =
+                        bundles.iter().map(|bundle| bundle.name_any()).collect();
+                    format!("listed {names:?}")
+                }
                 Change::Applied(bundle) => format!("applied {}", bundle.name_any()),
                 Change::Deleted(bundle) => format!("deleted {}", bundle.name_any()),
             });
@@ -141,21 +145,34 @@ fn subscribers_receive_all_bundles_and_then_their_changes() {
         received.join(", ")
     };
     let mut early = cache.subscribe();
-    apply(Event::Init);
-    apply(Event::InitApply(of("a", "s")));
+    apply(Init);
+    apply(InitApply(from_source("a", "s")));
     assert_eq!(received(&mut early), "");
-    apply(Event::InitDone);
-    assert_eq!(received(&mut early), "listed, applied a");
-    apply(Event::Apply(of("b", "s")));
+    apply(InitDone);
+    assert_eq!(received(&mut early), r#"listed {"a"}"#);
+    apply(Apply(from_source("b", "s")));
     let mut late = cache.subscribe();
     assert_eq!(received(&mut early), "applied b");
-    let all = received(&mut late);
-    assert!(
-        all.starts_with("listed, ") && all.contains("applied a") && all.contains("applied b"),
-        "{all}"
-    );
+    assert_eq!(received(&mut late), r#"listed {"a", "b"}"#);
     drop(late);
-    apply(Event::Delete(of("a", "s")));
+    apply(Delete(from_source("a", "s")));
     assert_eq!(received(&mut early), "deleted a");
     assert_eq!(cache.state().subscribers.len(), 1);
+
+    // The watch was interrupted, and a Bundle has been deleted, or deleted and created again.
+    apply(Init);
+    apply(InitApply(from_source("c", "s")));
+    apply(InitDone);
+    assert_eq!(received(&mut early), r#"deleted b, listed {"c"}"#);
+    let mut recreated = from_source("c", "s");
+    recreated.metadata.uid = Some("another".to_owned());
+    for (bundle, expected) in [
+        (&recreated, r#"deleted c, listed {"c"}"#),
+        (&recreated, r#"listed {"c"}"#),
+    ] {
+        apply(Init);
+        apply(InitApply(bundle.clone()));
+        apply(InitDone);
+        assert_eq!(received(&mut early), expected);
+    }
 }

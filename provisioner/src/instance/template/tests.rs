@@ -121,7 +121,7 @@ fn a_bundle_that_the_garbage_collector_let_go_is_known_by_its_labels() {
     strange.labels_mut().remove(labels::TEMPLATE_HASH);
     let found = [&own, &orphan, &foreign, &strange].map(|bundle| was_of(bundle, &instance));
     assert_eq!(found, [true, true, false, false]);
-    // Bundles are released all at once, and those of others do not count.
+    // Bundles are released all at once, and Bundles of other instances do not count.
     let [own, orphan, foreign] = [own, orphan, foreign].map(Arc::new);
     for (bundles, expected) in [
         (vec![], false),
