@@ -130,7 +130,7 @@ pub(super) async fn follow(task: &Task<'_>, wanted: Wanted<'_>) -> anyhow::Resul
         } else {
             GivenUp::Nothing
         };
-        let former = replacing::former(olm, namespace, found.as_ref(), &object).await?;
+        let former = replacing::former(olm, namespace, (csv, found.as_ref()), &object).await?;
         remedy = former.as_ref().map(|it| it.remedy(&object));
         let next = progress::next(Seen {
             target: csv,

@@ -56,17 +56,22 @@ enum Forward {
 pub(super) async fn former(
     olm: Olm<'_>,
     namespace: &str,
-    target: Option<&Value>,
+    (target_name, target): (&str, Option<&Value>),
     subscription: &Value,
 ) -> anyhow::Result<Option<Former>> {
     let find = async |name: &str| match name {
         "" => Ok(None),
         name => olm.find(Kind::ClusterServiceVersion, namespace, name).await,
     };
-    let [current, installed] = replaced(target, subscription);
-    let mut next = find(current).await?;
-    if next.is_none() {
-        next = find(installed).await?;
+    let [first, fallback] = replaced(target, subscription);
+    // OLM may have created the target in the meantime.
+    let mut next = if first == target_name {
+        None
+    } else {
+        find(first).await?
+    };
+    if next.is_none() && fallback != first {
+        next = find(fallback).await?;
     }
     let mut found = None;
     for _ in 0..MOST {
@@ -89,10 +94,10 @@ pub(super) async fn former(
 }
 
 /// The names of the ClusterServiceVersion that is replaced next: the first that exists counts, and an empty name stands for none.
-/// A version that has begun has replaced it already.
+/// A target that has begun has already replaced its predecessor: then both are empty.
 ///
-/// OLM creates a ClusterServiceVersion first, and sets `installedCSV` of the Subscription at its next look. Until then only
-/// `currentCSV` names it.
+/// OLM creates a ClusterServiceVersion first, and sets `installedCSV` of the Subscription at its next sync. Until then, only
+/// `currentCSV` names the ClusterServiceVersion.
 fn replaced<'a>(target: Option<&'a Value>, subscription: &'a Value) -> [&'a str; 2] {
     match target {
         None => ["currentCSV", "installedCSV"].map(|key| field(subscription, &["status", key])),

@@ -292,7 +292,7 @@ async fn look(
     let target = olm
         .find(Kind::ClusterServiceVersion, namespace, csv)
         .await?;
-    let former = replacing::former(olm, namespace, target.as_ref(), subscription).await?;
+    let former = replacing::former(olm, namespace, (csv, target.as_ref()), subscription).await?;
     if let Some(why) = former.and_then(|it| it.stuck(subscription)) {
         bail!("{why}; nothing was changed");
     }

@@ -62,10 +62,10 @@ fn a_version_that_goes_round_has_failed_in_every_phase() {
 }
 
 #[test]
-fn version_to_replace_is_named_by_target_or_subscription() {
+fn version_to_replace_comes_from_target_or_subscription() {
     let subscription = json!({"status": {"installedCSV": "tide.v1", "currentCSV": "tide.v2"}});
     for (target, expected) in [
-        // OLM records what it has installed some time after it has created the ClusterServiceVersion.
+        // OLM sets installedCSV some time after it creates the ClusterServiceVersion.
         (None, ["tide.v2", "tide.v1"]),
         (Some(csv("tide.v3", "tide.v2", &[])), ["tide.v2", ""]),
         (Some(csv("tide.v3", "tide.v2", &[PENDING])), ["tide.v2", ""]),
