@@ -83,6 +83,20 @@ fn convert_prints_what_the_page_shows() {
 }
 
 #[test]
+fn json_of_objects_is_well_formed() {
+    let place = Place::new();
+    place.good("tide");
+    place.write("catalog/tidewatch/catalog.yaml", CATALOG);
+    for (command, count) in [
+        ("convert tide -o json", 6),
+        ("platform render --catalog catalog tidewatch -o json", 41),
+    ] {
+        let list = place.ok(command).json();
+        assert_eq!(list["items"].as_array().unwrap().len(), count, "{command}");
+    }
+}
+
+#[test]
 fn general_options_and_failures_prints_what_the_page_shows() {
     play("cli/tests/cli/transcripts/general.md", 29);
 }

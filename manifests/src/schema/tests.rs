@@ -166,12 +166,14 @@ fn problems_of_values_name_their_paths_and_remedies() {
     }
     let probe = json!({"periodSeconds": 5, "securityContext": {"runAsNonRoot": true}});
     let (value, _) = conformed(
-        container(json!({"livenessProbe": probe, "nonsense": 1})),
+        container(json!({
+            "name": "manager", "livenessProbe": probe, "imagepullpolicy": "Always", "imagePullPolcy": "Always", "nonsense": 1,
+        })),
         deployment(),
     );
     assert_eq!(
         value,
-        container(json!({"livenessProbe": {"periodSeconds": 5}}))
+        container(json!({"name": "manager", "livenessProbe": {"periodSeconds": 5}}))
     );
 }
 

@@ -209,8 +209,8 @@ async fn system_namespaces(cluster: &Cluster) -> Result<()> {
     .await
 }
 
-/// Waits for the objects that the controllers create in each namespace. A snapshot without them would be restored forever:
-/// the controllers create again what the restore deletes.
+/// Waits for the objects that the controllers create in each namespace. A snapshot without these objects could not be
+/// restored: the controllers create them as often as the restore deletes them.
 async fn namespaces_are_complete(cluster: &Cluster) -> Result<()> {
     keys_exist(cluster, |keys| {
         let namespaces = keys.iter().filter_map(|key| key.strip_prefix(NAMESPACES));
@@ -225,7 +225,7 @@ async fn namespaces_are_complete(cluster: &Cluster) -> Result<()> {
     .await
 }
 
-/// Waits until keys exist, given those that exist.
+/// Waits until the expected keys exist. `expected` receives the existing keys.
 async fn keys_exist(
     cluster: &Cluster,
     expected: impl Fn(&BTreeSet<String>) -> Vec<String>,

@@ -229,7 +229,10 @@ mod tests {
             format!("@revoked * {OTHER}"), 22 => Verdict::Unknown;
             format!("@cert-authority * {KEY}"), 22 => Verdict::Unknown;
             format!("# git.example.com {KEY}"), 22 => Verdict::Unknown;
-            "git.example.com ssh-ed25519 !!\ngit.example.com\n|1|x git.example.com x".to_owned(), 22 => Verdict::Unknown;
+            "git.example.com ssh-ed25519 !!".to_owned(), 22 => Verdict::Unknown;
+            "git.example.com".to_owned(), 22 => Verdict::Unknown;
+            "|1|x git.example.com x".to_owned(), 22 => Verdict::Unknown;
+            format!("git.example.com ssh-ed25519 !!\ngit.example.com\n|1|x git.example.com x\ngit.example.com {KEY}"), 22 => Verdict::Known;
             String::new(), 22 => Verdict::Unknown;
         ] {
             let known = KnownHosts::new(&lines, "git.example.com", port);

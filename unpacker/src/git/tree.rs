@@ -95,7 +95,13 @@ mod tests {
         let bad = ".. . a/b ../a /etc/passwd .git .GIT .gIt .git... \
             .git::$INDEX_ALLOCATION git~1 GIT~1 .g\u{200c}it \u{feff}.git";
         for name in bad.split(' ').chain([".git ", ".Git ", ".git. ."]) {
-            assert!(problem_of(name.as_bytes()).is_some(), "{name:?}");
+            let problem = problem_of(name.as_bytes());
+            let expected = match name {
+                "." | ".." => "leaves the folder that it is in",
+                name if name.contains('/') => "has a slash within a name",
+                _ => "is a name that git keeps for itself",
+            };
+            assert_eq!(problem, Some(expected), "{name:?}");
         }
         for name in ".gitignore .gitmodules git a.git ... ..a".split(' ') {
             assert!(problem_of(name.as_bytes()).is_none(), "{name:?}");

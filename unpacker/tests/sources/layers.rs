@@ -113,11 +113,13 @@ fn names_are_taken_from_the_root_of_the_image_and_never_from_above() {
         tar().entry(b'0', b"manifests/\xff", 0, b"") => "is not UTF-8; rename the file";
         tar().file("manifests/a\\b", "") => "contains a backslash";
         tar().file("../a", "") => "named with \"..\"; build the image again";
+        tar().with(b'5', "..", b"") => "named with \"..\"";
         tar().pax(b'x', &[("path", "manifests\0/a")]).file("a", "") => "named with a zero byte";
         tar().file("manifests", "a file") => "manifests=a file";
         tar().file("./", "").file(".", "") => "the root of the image, and no folder";
         // whiteouts
         tar().file("manifests/.wh.", "") => "a whiteout of no name";
+        tar().file(".wh..", "") => "a whiteout of no name";
         tar().file(".wh.manifests/a", "") => "below a whiteout";
         tar().file(&format!("manifests/{}", "d/".repeat(40)), "") => "limit of 32 folders";
 

@@ -66,7 +66,6 @@ fn the_longest_source_decides_where_to_ask_and_in_which_order() {
         &format!("quay.io/org/app:v1{digest}") => "b.example/x/app d.example/app quay.io/org/app";
         "one.internal/app" => "e.example/all/app one.internal/app";
         "a.b.internal/app" => "e.example/all/app a.b.internal/app";
-        "busybox" => "";
         &format!("busybox{digest}") => "f.example/library/busybox";
         "alias.example/app" => "real.example/else/app";
         "one.example/app:v1" => "a.example/one one.example/app";
@@ -76,6 +75,7 @@ fn the_longest_source_decides_where_to_ask_and_in_which_order() {
         let found = places(&mirrors, image).unwrap_or_default();
         assert_eq!(found.join(" "), expected, "{image}");
     }
+    assert!(places(&mirrors, "busybox").is_err());
 }
 
 #[test]

@@ -37,13 +37,35 @@ fn failing(name: &str) -> PlatformOperator {
     operator(name, Some(("False", "SourceFailed", 0)))
 }
 
-/// An Upgradeable of False holds updates to the next minor version only, and an admin can force these.
+/// Reports whether the cluster-version operator starts an update: within a minor version and back always, else unless
+/// Upgradeable is False. An admin can force the update.
+fn allows(status: &ClusterOperatorStatus, from: &str, to: &str, is_forced: bool) -> bool {
+    let minor = |version: &str| -> (u64, u64) {
+        let mut parts = version.split('.').map(|part| part.parse().unwrap());
+        (parts.next().unwrap(), parts.next().unwrap())
+    };
+    is_forced || minor(to) <= minor(from) || status_of(status, "Upgradeable") != Some("False")
+}
+
 // parity: max-10, openshift-23
 #[test]
 fn a_closed_gate_holds_the_next_version_and_nothing_else() {
     for (gate, upgradeable) in [(closed(), "False"), (open(), "True")] {
         let status = written(None, &input(&[], &gate, 0));
         assert_eq!(status_of(&status, "Upgradeable"), Some(upgradeable));
+        for (from, to, is_next) in ::tests::rows![
+            "4.12.1", "4.13.0" => true;
+            "4.23.4", "5.1.0" => true;
+            "4.23.4", "5.0.0" => true;
+            "4.12.1", "4.12.2" => false;
+            "4.12.1", "4.12.1" => false;
+            "4.12.2", "4.12.1" => false;
+            "4.13.0", "4.12.9" => false;
+        ] {
+            let expected = !(upgradeable == "False" && is_next);
+            assert_eq!(allows(&status, from, to, false), expected, "{from} {to}");
+            assert!(allows(&status, from, to, true), "{from} {to}");
+        }
         // It is about the next version; one that was begun goes on to its end.
         assert!(installs(&status) && completes_update(&status, "4.12.0"));
     }
