@@ -127,13 +127,13 @@ impl Place {
         Run::from(output).exits(0).out
     }
 
-    /// The shell, with the program in its path and no other setting of this process. A pipe fails if one of its commands does.
+    /// The shell, with the program in its path and no other setting of this process.
     pub(crate) fn shell(&self, script: &str) -> Command {
         let (binary, system) = (binary(), env::var("PATH").unwrap());
         let directory = binary.parent().unwrap().display();
         let mut shell = self.command("bash".as_ref());
         shell
-            .args(["-o", "pipefail", "-c", script])
+            .args(["-c", script])
             .env_clear()
             .env("HOME", self.path("home"))
             .env("LC_ALL", "C.UTF-8")

@@ -26,7 +26,9 @@ fn play(page: &'static str, min: usize) {
 fn printed(place: &Place, command: &str) -> String {
     let opm = tests::opm_command(&place.path(""));
     let programs = Path::new(opm.get_program()).parent().unwrap().display();
-    let mut shell = place.shell(&format!("PATH=$PATH:{programs}\n{command}"));
+    // A pipe fails if one of its commands does.
+    let script = format!("set -o pipefail\nPATH=$PATH:{programs}\n{command}");
+    let mut shell = place.shell(&script);
     let run = Run::from(shell.output().unwrap());
     let is_line = run.out.is_empty() || run.out.ends_with('\n');
     let end = if is_line { "" } else { "\n(no newline)\n" };
