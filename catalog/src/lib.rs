@@ -14,7 +14,10 @@
 //! file and line, in the words of `opm validate`; one broken package does not take the others down.
 
 #[cfg(test)]
-#[macro_use]
+#[macro_use(with)]
+extern crate tests;
+
+#[cfg(test)]
 mod testing;
 
 mod blob;

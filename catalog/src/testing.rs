@@ -2,7 +2,7 @@
 
 #![allow(
     dead_code,
-    unused_macros,
+    unused_imports,
     reason = "a test program uses only a part of the helpers"
 )]
 
@@ -10,23 +10,7 @@ use std::fmt::Display;
 
 use manifests::content::{self, Builder, Content};
 
-/// A value with default fields, except for the given ones: `with!(Limits, total: 5)`. A base replaces the defaults:
-/// `with!(Limits, total: 5; ..small)`.
-macro_rules! with {
-    ($($type:ident)::+, $($field:ident $(: $value:expr)?),+) => {
-        with!($($type)::+, $($field $(: $value)?),+; ..<$($type)::+>::default())
-    };
-    ($($type:ident)::+, $($field:ident $(: $value:expr)?),+; ..$base:expr) => {
-        $($type)::+ { $($field $(: $value)?,)+ ..$base }
-    };
-}
-
-/// Asserts that a text has a part.
-#[track_caller]
-pub(crate) fn has(text: impl Display, part: &str) {
-    let text = text.to_string();
-    assert!(text.contains(part), "{text:.2000}\nwithout {part}");
-}
+pub(crate) use ::tests::assert_has as has;
 
 /// Asserts that a text starts with another one.
 #[track_caller]

@@ -21,7 +21,9 @@
     reason = "helpers of tests fail by panicking; tables are long"
 )]
 
-#[macro_use]
+#[macro_use(with)]
+extern crate tests;
+
 #[path = "../src/testing.rs"]
 mod testing;
 

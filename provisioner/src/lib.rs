@@ -16,36 +16,9 @@
 // The futures of the reconcilers reach down to the connections.
 #![recursion_limit = "256"]
 
-/// Compares what is left of each arrow with what is right of it. rustfmt leaves the rows as they are, as in `tests::rows`.
 #[cfg(test)]
-macro_rules! assert_rows {
-    (@) => { "" };
-    (@ $($message:tt)+) => { format_args!($($message)+) };
-    ($($found:expr => $expected:expr $(, $message:literal $(, $value:expr)*)?);+ $(;)?) => {
-        $(assert_eq!($found, $expected, "{} {}", stringify!($found), assert_rows!(@ $($message $(, $value)*)?));)+
-    };
-}
-
-/// Changes a value: `with!(Settings::default() => limits.files: 3)`, or `with!(list => |list| list.push(3); list.sort())`.
-#[cfg(test)]
-macro_rules! with {
-    ($value:expr => $($($field:ident).+: $new:expr),+ $(,)?) => {
-        match $value {
-            mut value => {
-                $(value.$($field).+ = $new;)+
-                value
-            }
-        }
-    };
-    ($value:expr => |$name:ident| $($change:expr);+) => {
-        match $value {
-            mut $name => {
-                $($change;)+
-                $name
-            }
-        }
-    };
-}
+#[macro_use(assert_rows, with)]
+extern crate tests;
 
 /// Writes an object of the API as JSON that names the fields that a test needs.
 #[cfg(test)]

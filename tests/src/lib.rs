@@ -23,6 +23,7 @@
 )]
 
 use std::{
+    fmt::Display,
     fs,
     io::Write as _,
     net::{IpAddr, Ipv4Addr},
@@ -124,10 +125,11 @@ pub fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Panics unless a text has a part, and shows both.
+/// Asserts that a text has a part. The message shows the beginning of the text, and the part.
 #[track_caller]
-pub fn assert_has(text: &str, part: &str) {
-    assert!(text.contains(part), "{part:?} is not in {text}");
+pub fn assert_has(text: impl Display, part: &str) {
+    let text = text.to_string();
+    assert!(text.contains(part), "{part:?} is not in {text:.2000}");
 }
 
 /// A user that servers with accounts know.

@@ -276,6 +276,62 @@ macro_rules! rows {
     };
 }
 
+/// Compares what is left of each arrow with what is right of it. As in [`rows!`], rustfmt leaves the rows as they are.
+///
+/// ```
+/// tests::assert_rows! {
+///     1 + 1 => 2;
+///     "a".len() => 1, "length of {}", "a";
+/// }
+/// ```
+#[macro_export]
+macro_rules! assert_rows {
+    (@) => { "" };
+    (@ $($message:tt)+) => { format_args!($($message)+) };
+    ($($found:expr => $expected:expr $(, $message:literal $(, $value:expr)*)?);+ $(;)?) => {
+        $(assert_eq!(
+            $found, $expected, "{} {}", stringify!($found), $crate::assert_rows!(@ $($message $(, $value)*)?)
+        );)+
+    };
+}
+
+/// A value with changes, or a struct with default fields except for the given ones.
+///
+/// ```
+/// # #[derive(Clone, Default, PartialEq, Debug)]
+/// # struct Limits { files: u8, total: u8 }
+/// let few = tests::with!(Limits, files: 3);
+/// assert_eq!(few, tests::with!(Limits::default() => files: 3));
+/// assert_eq!(few, tests::with!(few.clone() => |limits| limits.files += 1; limits.files -= 1));
+/// let small = tests::with!(Limits, total: 5; ..few); // the other fields are those of `few`
+/// assert_eq!((small.files, small.total), (3, 5));
+/// ```
+#[macro_export]
+macro_rules! with {
+    ($value:expr => $($($field:ident).+: $new:expr),+ $(,)?) => {
+        match $value {
+            mut value => {
+                $(value.$($field).+ = $new;)+
+                value
+            }
+        }
+    };
+    ($value:expr => |$name:ident| $($change:expr);+) => {
+        match $value {
+            mut $name => {
+                $($change;)+
+                $name
+            }
+        }
+    };
+    ($($type:ident)::+, $($field:ident $(: $value:expr)?),+) => {
+        $crate::with!($($type)::+, $($field $(: $value)?),+; ..<$($type)::+>::default())
+    };
+    ($($type:ident)::+, $($field:ident $(: $value:expr)?),+; ..$base:expr) => {
+        $($type)::+ { $($field $(: $value)?,)+ ..$base }
+    };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -269,7 +269,7 @@ mod tests {
             vec![map("a", None, &[("x", "")]), map("b", None, &[])] => "configmap \"b\" is empty";
             vec![map("a", None, &[("manifests", "")]), map("b", Some("manifests"), &[("x", "")])] => "requires one";
         ] {
-            ::tests::assert_has(&outcome(&configmaps, &Options::default()), problem);
+            ::tests::assert_has(outcome(&configmaps, &Options::default()), problem);
         }
     }
 

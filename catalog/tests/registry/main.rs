@@ -7,7 +7,9 @@
     reason = "helpers of tests fail by panicking"
 )]
 
-#[macro_use]
+#[macro_use(with)]
+extern crate tests;
+
 #[path = "../../src/testing.rs"]
 mod testing;
 

@@ -9,7 +9,9 @@
     reason = "what goes wrong fails the test by panicking"
 )]
 
-#[macro_use]
+#[macro_use(with)]
+extern crate tests;
+
 #[path = "../../src/testing.rs"]
 mod testing;
 

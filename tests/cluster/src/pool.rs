@@ -376,13 +376,9 @@ fn is_left_alone(key: &[u8]) -> bool {
         "/registry/secrets/kube-",
         "/registry/serviceaccounts/kube-",
     ];
-    let keys = [
-        "/registry/configmaps/default/kube-root-ca.crt",
-        "/registry/serviceaccounts/default/default",
-    ];
     // Once started, the stand-in node reports until the process ends.
     let is_stand_in = key.strip_prefix("/registry/minions/") == Some(node::NAME);
-    is_stand_in || keys.contains(&key) || prefixes.iter().any(|prefix| key.starts_with(prefix))
+    is_stand_in || prefixes.iter().any(|prefix| key.starts_with(prefix))
 }
 
 /// Returns a client of etcd's JSON interface.

@@ -198,7 +198,7 @@ fn labels_name_the_folders_that_are_read() {
     let out = [(BUNDLE.to_owned(), "../../etc".to_owned())].into();
     let error = select(&out).unwrap_err();
     ::tests::assert_has(
-        &error.to_string(),
+        &error,
         "manifests.v1 names \"../../etc\", which is not a directory in an image",
     );
     assert!(labels(b"{\"config\": {\"Labels\": {\"a\": 1}}}").is_err());

@@ -213,7 +213,7 @@ mod tests {
         ] {
             let error = image(&files).err().map(|error| error.to_string());
             assert_eq!(error.is_some(), problem.is_some(), "{files:?}: {error:?}");
-            ::tests::assert_has(&error.unwrap_or_default(), problem.unwrap_or_default());
+            ::tests::assert_has(error.unwrap_or_default(), problem.unwrap_or_default());
         }
     }
 }

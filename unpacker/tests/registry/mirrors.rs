@@ -72,5 +72,5 @@ async fn images_are_pushed_to_the_location_of_the_rule() {
 
     let blocked = ruled("blocked = true\n");
     let error = pushed("source.example/org/app:v1", &blocked).await;
-    assert_has(&error.unwrap_err(), "may not be pushed");
+    assert_has(error.unwrap_err(), "may not be pushed");
 }

@@ -24,7 +24,7 @@ async fn blobs_are_pushed_once_and_the_manifest_last() {
     assert_eq!(manifest.target, "/v2/org/bundle/manifests/v1");
     assert_eq!(Digest::of(&manifest.body).to_string(), digest);
     let label = "\"operators.operatorframework.io.bundle.manifests.v1\":\"manifests/\"";
-    assert_has(&String::from_utf8_lossy(&config.body), label);
+    assert_has(String::from_utf8_lossy(&config.body), label);
 
     let mut store = Store::default();
     for put in [layer, config] {

@@ -87,7 +87,7 @@ async fn missing_images_and_plain_http_are_explained() {
         assert_eq!(resolved.is_none(), name == pinned, "{name}");
         for error in resolved.into_iter().chain([pulled]) {
             assert_eq!(error.reason(), "NotFound");
-            assert_has(&chain(&error), "does not exist");
+            assert_has(chain(&error), "does not exist");
         }
     }
     let found = outcome(pull(&image, &trusting(String::new())).await);

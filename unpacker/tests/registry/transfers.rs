@@ -155,6 +155,6 @@ async fn timeout_is_that_of_all_layers_together() {
     };
     let error = fetch(1).await.unwrap_err();
     assert_eq!((error.reason(), error.is_terminal()), ("TimedOut", false));
-    assert_has(&error.to_string(), "--timeout");
+    assert_has(&error, "--timeout");
     assert!(fetch(60).await.is_ok());
 }

@@ -88,7 +88,7 @@ fn limits_hold_in_folders() {
         let mut options = Options::default();
         options.limits.depth = 50;
         change(&mut options.limits);
-        assert_has(&outcome(open(root, &options)), expected);
+        assert_has(outcome(open(root, &options)), expected);
     }
 }
 
@@ -105,7 +105,7 @@ fn an_unreadable_file_or_folder_is_named() {
         if !may_read_all {
             let error = result.unwrap_err();
             let problem = format!("failed to read \"{path}\"; check that it is still there");
-            assert_has(&chain(&error), &(problem + " and may be read: "));
+            assert_has(chain(&error), &(problem + " and may be read: "));
             assert_eq!(kind(&error), ("ReadFailed", false));
         }
     }

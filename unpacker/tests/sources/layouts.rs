@@ -100,9 +100,9 @@ fn blobs_that_differ_from_their_digests_are_refused() {
         let found = layout.read();
         // Neither a missing blob nor a directory in its place is read.
         fs::remove_file(path).unwrap();
-        assert_has(&layout.read(), "which is not there; write the image again");
+        assert_has(layout.read(), "which is not there; write the image again");
         fs::create_dir(path).unwrap();
-        assert_has(&layout.read(), "which is no regular file");
+        assert_has(layout.read(), "which is no regular file");
         fs::remove_dir(path).unwrap();
         fs::write(path, right).unwrap();
         found
@@ -118,7 +118,7 @@ fn an_index_that_names_itself_or_goes_on_and_on_is_refused() {
     let index = json!({"schemaVersion": 2, "manifests": [entry]}).to_string();
     fs::write(layout.path(own), index).unwrap();
     layout.index(std::slice::from_ref(&entry));
-    assert_has(&layout.read(), "has the digest");
+    assert_has(layout.read(), "has the digest");
 
     let mut entry = layout.image(&layer());
     for depth in 0..10 {
@@ -151,11 +151,11 @@ fn documents_that_are_too_large_or_none_are_refused() {
     });
     let large = layout.blob(MANIFEST, &vec![b' '; 5 << 20]);
     layout.index(&[large]);
-    assert_has(&layout.read(), "larger than 4194304 bytes");
+    assert_has(layout.read(), "larger than 4194304 bytes");
     let mut image = layout.image(&layer());
     image["mediaType"] = INDEX.into();
     layout.index(&[image]);
-    assert_has(&layout.read(), "the manifest says to be");
+    assert_has(layout.read(), "the manifest says to be");
 }
 
 /// A docker archive of one image whose parts can be replaced.
@@ -252,10 +252,10 @@ fn docker_archives_refer_to_their_own_files_and_match_their_configuration() {
     let name = format!("{}.json", Digest::of(b"").hex());
     other.manifest[0]["Config"] = name.as_str().into();
     other.files = other.files.file(&name, "{}");
-    assert_has(&other.read(), "has the digest");
+    assert_has(other.read(), "has the digest");
     let mut twice = Saved::new();
     twice.files = twice.files.file("l//layer.tar", "");
-    assert_has(&twice.read(), "which stands twice in the archive");
+    assert_has(twice.read(), "which stands twice in the archive");
 }
 
 #[test]
@@ -279,7 +279,7 @@ fn archives_of_images_are_bounded_and_leave_nothing_behind() {
         gzip(&Saved::new().bytes()), &nowhere => "failed to write to a temporary file in";
     ] {
         fs::write(&path, bytes).unwrap();
-        assert_has(&outcome(&archive, options), expected);
+        assert_has(outcome(&archive, options), expected);
         assert_eq!(fs::read_dir(spool.path()).unwrap().count(), 0);
     }
 }
@@ -300,6 +300,6 @@ fn files_of_an_artifact_are_taken_under_their_titles() {
         let files = [titled(title, b"kind: A"), titled("b", &[0; 512])];
         let manifest = json!({"schemaVersion": 2, "artifactType": "application/x", "config": config, "layers": files});
         layout.index(&[layout.document(MANIFEST, &manifest)]);
-        assert_has(&layout.read(), found);
+        assert_has(layout.read(), found);
     }
 }

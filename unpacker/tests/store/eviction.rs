@@ -65,7 +65,7 @@ fn what_can_never_fit_is_refused_before_anything_is_evicted_for_it() {
     for size in [150_000, 500_000] {
         let error = store.put(&tree(3, size)).unwrap_err();
         assert!(matches!(error, Error::OverBudget { .. }), "{error:?}");
-        assert_has(&error.to_string(), "raise the disk budget");
+        assert_has(&error, "raise the disk budget");
         assert!(fs::exists(file(folder.path(), &idle)).unwrap());
     }
     drop(kept);

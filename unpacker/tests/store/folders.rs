@@ -48,7 +48,7 @@ fn what_is_no_folder_or_belongs_to_others_is_refused_and_not_touched() {
         ("/proc/store", "failed to open the content store"),
     ] {
         let error = Store::open(&at(name), BUDGET).unwrap_err();
-        assert_has(&error.to_string(), problem);
+        assert_has(&error, problem);
         let kind = (error.reason(), error.is_terminal());
         assert_eq!(kind, ("StoreUnavailable", false));
     }

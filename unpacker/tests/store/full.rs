@@ -22,7 +22,7 @@ fn full_disk_is_reported_and_leaves_nothing_half_written() {
     for size in [550_000, 3_000_000] {
         let error = store.put(&tree(9, size)).unwrap_err();
         assert!(matches!(error, Error::DiskFull { .. }), "{error:?}");
-        assert_has(&error.to_string(), "enlarge it or delete bundles");
+        assert_has(&error, "enlarge it or delete bundles");
         assert!(!error.is_terminal());
         assert_eq!(listed(&folder, "content"), before);
         assert_whole(&store, &folder);
@@ -50,7 +50,7 @@ fn disks_that_cannot_be_written_are_reported_when_opened() {
     let budget = Budget { disk: 1, memory: 1 };
     let error = Store::open(&folder.join("store"), budget).unwrap_err();
     assert!(matches!(error, Error::Open { .. }), "{error:?}");
-    assert_has(&error.to_string(), "give it a folder that can be written");
+    assert_has(&error, "give it a folder that can be written");
     if fs::remove_file(folder.join("other")).is_ok() {
         put(&open(&folder.join("store"), 1 << 20, 0), 1, 10);
     }

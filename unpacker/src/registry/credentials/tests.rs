@@ -166,7 +166,7 @@ async fn a_helper_in_a_secret_is_refused_where_it_would_be_needed() {
         let error = config(json).find(registry, "app").await.err();
         assert_eq!(error.is_some(), refused, "{json}");
         if let Some(error) = error {
-            ::tests::assert_has(&error.to_string(), "docker-credential-");
+            ::tests::assert_has(&error, "docker-credential-");
         }
     }
 }
