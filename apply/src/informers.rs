@@ -49,10 +49,8 @@ const UNCONFIRMED: Duration = Duration::from_secs(10);
 /// The latest that is known of an object.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Seen {
-    /// Its uid.
-    pub uid: String,
-    /// Its resourceVersion.
-    pub resource_version: String,
+    /// The resourceVersion; 0 if it is not a number.
+    pub version: u64,
     /// Which of its fields are ours.
     pub fields: Option<Fingerprint>,
     /// The hash in its annotation: which recorded form was applied. `None` before the first revision.

@@ -88,8 +88,7 @@ fn of_ten_thousand(criterion: &mut Criterion) {
 
     let seen = Seen {
         hash: None,
-        uid: owner.uid.clone(),
-        resource_version: "1".to_owned(),
+        version: 1,
         fields,
         deleting: false,
         health: Health::Current,

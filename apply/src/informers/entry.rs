@@ -1,6 +1,10 @@
 //! The facts about an object that decisions need.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{
+    collections::HashSet,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    sync::Arc,
+};
 
 use crate::{
     drift::Fingerprint,
@@ -14,8 +18,9 @@ use crate::{
 pub(super) struct Entry {
     /// The instance that its labels name.
     pub(super) owner: Arc<str>,
-    pub(super) uid: Box<str>,
-    pub(super) resource_version: Box<str>,
+    /// A hash of the uid, which tells an object from a later one with the same name.
+    pub(super) uid: u64,
+    pub(super) version: u64,
     pub(super) fields: Option<Fingerprint>,
     pub(super) hash: Option<ObjectHash>,
     pub(super) deleting: bool,
@@ -26,8 +31,15 @@ pub(super) struct Entry {
     pub(super) note: Option<u64>,
 }
 
-/// A resourceVersion to compare: numbers, in every API server that has etcd behind it. Others are nothing, so that they
-/// are never later than what a watch says.
+/// Returns the hash of a uid.
+pub(super) fn hash(uid: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    uid.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Returns a resourceVersion to compare: a number, in every API server that has etcd behind it. Another text is 0, which is
+/// never later than the version that a watch reports.
 pub(super) fn number(resource_version: &str) -> u64 {
     resource_version.parse().unwrap_or_default()
 }
@@ -36,7 +48,7 @@ pub(super) fn number(resource_version: &str) -> u64 {
 
 impl Entry {
     pub(super) fn is_newer_note_than(&self, other: &Self) -> bool {
-        self.note.is_some() && number(&self.resource_version) > number(&other.resource_version)
+        self.note.is_some() && self.version > other.version
     }
 
     /// Whom it concerns that this has come in the place of another.
@@ -66,8 +78,7 @@ impl Entry {
 
     pub(super) fn seen(&self) -> Seen {
         Seen {
-            uid: self.uid.to_string(),
-            resource_version: self.resource_version.to_string(),
+            version: self.version,
             fields: self.fields,
             hash: self.hash,
             deleting: self.deleting,

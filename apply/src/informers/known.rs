@@ -15,7 +15,7 @@ use crate::{
     health::Health,
     informers::{
         View, Wanted,
-        entry::{Entry, number},
+        entry::{self, Entry},
         object::Observed,
         scope::{self, Depth, Key, Scope},
     },
@@ -100,6 +100,11 @@ impl Known {
                 Table::default()
             });
             table.users.insert(Arc::clone(&name));
+            for key in &mut keys {
+                if let Some((known, _)) = table.objects.get_key_value(key) {
+                    *key = known.clone();
+                }
+            }
             wanted.insert(scope, keys.into_boxed_slice());
         }
         self.instances.insert(Arc::clone(&name), wanted);
@@ -151,7 +156,8 @@ impl Known {
         self.failing.remove(scope);
         let mut before = std::mem::take(&mut table.objects);
         let mut concerned = HashSet::new();
-        for (key, new) in listing {
+        for observed in listing {
+            let (key, new) = shared(&self.instances, scope, observed);
             let old = before.remove(&key);
             let entry = match old {
                 Some(old) if old.is_newer_note_than(&new) => old,
@@ -197,11 +203,12 @@ impl Known {
     }
 
     /// An object is there, or has changed.
-    pub(super) fn seen(&mut self, scope: &Scope, (key, new): Observed) -> Wakes {
+    pub(super) fn seen(&mut self, scope: &Scope, observed: Observed) -> Wakes {
+        let (key, new) = shared(&self.instances, scope, observed);
         let Some(table) = self.tables.get_mut(scope) else {
             return Wakes::new();
         };
-        table.horizon = table.horizon.max(number(&new.resource_version));
+        table.horizon = table.horizon.max(new.version);
         let old = table.objects.get(&key).map(AsRef::as_ref);
         if old.is_some_and(|old| old.is_newer_note_than(&new)) {
             return Wakes::new();
@@ -217,7 +224,7 @@ impl Known {
         let Some(table) = self.tables.get_mut(scope) else {
             return Wakes::new();
         };
-        table.horizon = table.horizon.max(number(&last.resource_version));
+        table.horizon = table.horizon.max(last.version);
         match table.objects.get(&key) {
             Some(old) if !old.is_newer_note_than(&last) => {
                 let owner = Arc::clone(&old.owner);
@@ -267,25 +274,25 @@ impl Known {
         self.notes += 1;
         for (identity, applied) in applied {
             let key = Key::of(identity);
-            let mut scopes = scopes.iter();
-            let covering = scopes
-                .find(|(scope, keys)| scope.has(identity) && keys.binary_search(&key).is_ok());
-            let Some((scope, _)) = covering else {
+            let mut scopes = scopes.iter().filter(|(scope, _)| scope.has(identity));
+            let Some((scope, key)) =
+                scopes.find_map(|(scope, keys)| Some((scope, find(keys, &key)?)))
+            else {
                 continue;
             };
             let Some(table) = self.tables.get_mut(scope) else {
                 continue;
             };
-            let version = number(&applied.resource_version);
-            let old = table.objects.get(&key);
-            let known = old.map_or(0, |old| number(&old.resource_version));
+            let version = entry::number(&applied.resource_version);
+            let old = table.objects.get(key);
+            let known = old.map_or(0, |old| old.version);
             if version <= known.max(table.horizon) {
                 continue;
             }
             let entry = Entry {
                 owner: Arc::clone(name),
-                uid: applied.uid.as_str().into(),
-                resource_version: applied.resource_version.as_str().into(),
+                uid: entry::hash(&applied.uid),
+                version,
                 fields: applied.fields,
                 hash: applied.hash,
                 deleting: false,
@@ -294,7 +301,7 @@ impl Known {
                 note: Some(self.notes),
             };
             table.objects.insert(key.clone(), Box::new(entry));
-            places.push((Arc::clone(scope), key));
+            places.push((Arc::clone(scope), key.clone()));
         }
         (!places.is_empty()).then_some(Noted {
             places,
@@ -365,8 +372,8 @@ impl Known {
     fn wants(&self, instance: &str, scope: &Scope, key: &Key) -> bool {
         self.instances
             .get(instance)
-            .and_then(|scopes| scopes.get(scope))
-            .is_some_and(|keys| keys.binary_search(key).is_ok())
+            .and_then(|scopes| find(scopes.get(scope)?, key))
+            .is_some()
     }
 
     fn name(&self, instance: &str) -> Arc<str> {
@@ -375,6 +382,25 @@ impl Known {
             None => instance.into(),
         }
     }
+}
+
+/// Returns the observation with the texts of the instance that its labels name, if that wants the object: a table and the
+/// instances hold each text once.
+fn shared(
+    instances: &HashMap<Arc<str>, Objects>,
+    scope: &Scope,
+    (key, mut entry): Observed,
+) -> Observed {
+    let Some((name, scopes)) = instances.get_key_value(&entry.owner) else {
+        return (key, entry);
+    };
+    entry.owner = Arc::clone(name);
+    let known = scopes.get(scope).and_then(|keys| find(keys, &key));
+    (known.cloned().unwrap_or(key), entry)
+}
+
+fn find<'a>(keys: &'a [Key], key: &Key) -> Option<&'a Key> {
+    keys.get(keys.binary_search(key).ok()?)
 }
 
 /// What was just written is not healthy because it was healthy before.

@@ -17,7 +17,10 @@ use serde_json::{Map, Value, json};
 use crate::{
     drift::Fingerprint,
     health::{self, Health},
-    informers::{entry::Entry, scope::Key},
+    informers::{
+        entry::{self, Entry},
+        scope::Key,
+    },
     ssa::MANAGER,
 };
 
@@ -143,8 +146,8 @@ fn observed(metadata: ObjectMeta, health: Health) -> Observed {
     };
     let entry = Entry {
         owner: owner.into(),
-        uid: metadata.uid.unwrap_or_default().into(),
-        resource_version: metadata.resource_version.unwrap_or_default().into(),
+        uid: entry::hash(&metadata.uid.unwrap_or_default()),
+        version: entry::number(&metadata.resource_version.unwrap_or_default()),
         fields: Fingerprint::of_entries(&entries, MANAGER),
         hash,
         deleting: metadata.deletion_timestamp.is_some(),

@@ -39,11 +39,11 @@ pub(super) struct Only {
     pub(super) namespace: String,
 }
 
-/// What tells objects of a scope apart.
+/// What tells objects of a scope apart. Copies share the text.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Key {
-    pub(super) namespace: Box<str>,
-    pub(super) name: Box<str>,
+    pub(super) namespace: Arc<str>,
+    pub(super) name: Arc<str>,
 }
 
 /// The fate of wanted objects: each scope with its objects.
@@ -53,6 +53,7 @@ pub(super) fn scopes(
     objects: &Wanted,
 ) -> Vec<(Scope, Vec<Key>)> {
     let mut scopes = BTreeMap::<_, (Scope, Vec<Key>)>::new();
+    let mut namespaces = BTreeMap::<&str, Arc<str>>::new();
     for (identity, kind) in objects {
         let namespace = match account {
             Some(_) => identity.namespace.as_str(),
@@ -76,7 +77,13 @@ pub(super) fn scopes(
             };
             (scope, Vec::new())
         });
-        keys.push(Key::of(identity));
+        let namespace = namespaces
+            .entry(&identity.namespace)
+            .or_insert_with(|| identity.namespace.as_str().into());
+        keys.push(Key {
+            namespace: Arc::clone(namespace),
+            name: identity.name.as_str().into(),
+        });
     }
     scopes.into_values().collect()
 }

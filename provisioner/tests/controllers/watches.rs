@@ -221,8 +221,7 @@ async fn scaling_takes_replicas_once(observer: &mut Observer) {
     let view = observer
         .wait(&ours, "the second scaling", |view| {
             let seen = view.objects.get(&yielded.identity);
-            let version = |text: &str| text.parse::<u64>().unwrap();
-            seen.is_some_and(|seen| version(&seen.resource_version) >= version(&scaled))
+            seen.is_some_and(|seen| seen.version >= scaled.parse().unwrap())
         })
         .await;
     assert_eq!(drift::drifted(&inventory, &view), []);

@@ -41,8 +41,8 @@ fn observed(owner: &str, name: &str, version: u64, fields: &str) -> Observed {
     let entry = Entry {
         hash: None,
         owner: owner.into(),
-        uid: format!("uid of {name}").into(),
-        resource_version: version.to_string().into(),
+        uid: entry::hash(&format!("uid of {name}")),
+        version,
         fields: Some(fields.parse().unwrap()),
         deleting: false,
         health: None,
@@ -216,11 +216,11 @@ fn only_the_instance_concerned_is_woken_and_only_by_what_decides() {
     let base = || observed("till", "till-a", 10, A);
     let cases: [(&str, Alter, bool); 8] = ::tests::rows![
         "nothing", |_| {} => false;
-        "resourceVersion", |it| it.resource_version = "11".into() => false;
+        "resourceVersion", |it| it.version = 11 => false;
         "writer", |it| it.writer = Some("kubectl".into()) => false;
         "fields", |it| it.fields = Some(B.parse().unwrap()) => true;
         "no fields", |it| it.fields = None => true;
-        "uid", |it| it.uid = "other".into() => true;
+        "uid", |it| it.uid = entry::hash("other") => true;
         "deleting", |it| it.deleting = true => true;
         "health", |it| it.health = Some(Box::new(Health::Failed("broken".to_owned()))) => true;
     ];
