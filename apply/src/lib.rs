@@ -30,6 +30,7 @@ pub mod plan;
 pub mod preflight;
 pub mod revision;
 pub mod ssa;
+pub mod status;
 #[cfg(test)]
 mod tests;
 

@@ -39,7 +39,7 @@ pub(super) struct Only {
     pub(super) namespace: String,
 }
 
-/// What tells objects of a scope apart. Copies share the text.
+/// The namespace and the name of an object of a scope. Copies share the text.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Key {
     pub(super) namespace: Arc<str>,

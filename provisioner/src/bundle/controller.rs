@@ -51,8 +51,9 @@ pub async fn run(ctx: Context, bundles: Arc<BundleCache>, stop: CancellationToke
     let namespace = ctx.settings.system_namespace.clone();
     let metrics = Arc::clone(&ctx.metrics);
     let changes = bundles.subscribe();
-    let shared = Arc::new(Shared::new(ctx, Arc::clone(&bundles)));
-    let upkeep = tokio::spawn(upkeep::run(Arc::clone(&shared), stop.clone()));
+    let (shared, abandoned) = Shared::new(ctx, Arc::clone(&bundles));
+    let shared = Arc::new(shared);
+    let upkeep = tokio::spawn(upkeep::run(Arc::clone(&shared), abandoned, stop.clone()));
     let ready = shared.ctx.ready.task("list Bundles");
     let changed = changed(changes, ready).inspect({
         let metrics = Arc::clone(&metrics);

@@ -5,6 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use futures::channel::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use kube::{ResourceExt, runtime::controller::Action};
 use manifests::api::{
     Class,
@@ -55,18 +56,37 @@ pub(super) struct Shared {
     pub(super) bundles: Arc<BundleCache>,
     /// What was said last.
     pub(super) written: Written,
+    /// Content that was stored, and that no status names.
+    abandoned: UnboundedSender<Digest>,
     backoff: Backoff,
     fetches: Semaphore,
 }
 
 impl Shared {
-    pub(super) fn new(ctx: Context, bundles: Arc<BundleCache>) -> Self {
-        Self {
+    /// Returns what the reconciles share, and the abandoned content.
+    pub(super) fn new(
+        ctx: Context,
+        bundles: Arc<BundleCache>,
+    ) -> (Self, UnboundedReceiver<Digest>) {
+        let (sender, abandoned) = mpsc::unbounded();
+        let shared = Self {
             ctx,
             bundles,
             written: Written::default(),
+            abandoned: sender,
             backoff: Backoff::default(),
             fetches: Semaphore::new(FETCHES),
+        };
+        (shared, abandoned)
+    }
+
+    /// Releases the content that a reconcile has stored. Content that is not kept is removed, unless a Bundle names it.
+    fn release(&self, hold: Hold, is_kept: bool) {
+        let digest = hold.digest();
+        drop(hold);
+        if !is_kept {
+            // The receiver is dropped when the process ends.
+            let _ = self.abandoned.unbounded_send(digest);
         }
     }
 
@@ -166,10 +186,20 @@ async fn settle(seen: Arc<Bundle>, shared: &Shared) -> Result<Action, Error> {
     }
     let uid = uid(&bundle);
     let work = bring(shared, &bundle, class).await?;
-    if let Some(outcome) = &work.outcome {
-        write(shared, &bundle, outcome).await?;
+    let written = match &work.outcome {
+        Some(outcome) => write(shared, &bundle, outcome).await,
+        None => Ok(true),
+    };
+    if let Some(hold) = work.hold {
+        let is_unpacked = matches!(work.outcome, Some(Outcome::Unpacked(_)));
+        let is_kept = match written {
+            Ok(exists) => exists && is_unpacked && shared.bundles.has(uid),
+            // The next reconcile writes the status.
+            Err(_) => true,
+        };
+        shared.release(hold, is_kept);
     }
-    drop(work.hold);
+    written?;
     if matches!(
         work.outcome,
         Some(Outcome::Failed(_) | Outcome::Refused(_) | Outcome::Rejected(_))
@@ -234,7 +264,7 @@ struct Work {
     outcome: Option<Outcome>,
     reason: &'static str,
     again: Again,
-    /// Keeps the content in the store until the status names the content.
+    /// Keeps the stored content until the status is written.
     hold: Option<Hold>,
 }
 
@@ -340,7 +370,12 @@ async fn bring(shared: &Shared, bundle: &Bundle, class: Class) -> Result<Work, E
         Some(status) => status.facts.clone(),
         None => match checked(shared, class, digest).await {
             Ok(facts) => facts,
-            Err(work) => return Ok(work),
+            Err(work) => {
+                return Ok(Work {
+                    hold: Some(stored.hold),
+                    ..work
+                });
+            }
         },
     };
     ctx.contents.insert(bundle, stored.hold.clone());

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, pin::pin, sync::Arc, time::Duration};
 
-use futures::{StreamExt as _, future};
+use futures::{StreamExt as _, channel::mpsc::UnboundedReceiver, future};
 use kube::ResourceExt as _;
 use manifests::api::bundle::Bundle;
 use tokio::{
@@ -23,8 +23,12 @@ use super::{
 /// How long after content was in use it is tried again to remove it.
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// Removes content as Bundles go, until the process ends.
-pub(super) async fn run(shared: Arc<Shared>, stop: CancellationToken) {
+/// Removes content as Bundles go, and content that reconciles have abandoned, until the process ends.
+pub(super) async fn run(
+    shared: Arc<Shared>,
+    mut abandoned: UnboundedReceiver<Digest>,
+    stop: CancellationToken,
+) {
     let changes = shared.bundles.subscribe();
     let changes = changes.filter(|change| future::ready(!matches!(change, Change::Applied(_))));
     let mut changes = pin!(changes);
@@ -38,6 +42,10 @@ pub(super) async fn run(shared: Arc<Shared>, stop: CancellationToken) {
                 Some(change) => Some(change),
                 None => return,
             },
+            Some(digest) = abandoned.next() => {
+                leaving.insert(digest);
+                None
+            }
             () = time::sleep_until(again), if !leaving.is_empty() => None,
         };
         let was_empty = leaving.is_empty();

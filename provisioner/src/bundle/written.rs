@@ -32,6 +32,17 @@ impl Written {
         }
     }
 
+    /// Returns the newest known resourceVersion of a Bundle.
+    pub(super) fn newest_version(&self, seen: &Bundle) -> Option<String> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match (all.get(uid(seen)), version(seen)) {
+            (Some(written), Some(seen)) if *written > seen && *written != u64::MAX => {
+                Some(written.to_string())
+            }
+            _ => seen.metadata.resource_version.clone(),
+        }
+    }
+
     /// The Bundle is gone.
     pub(super) fn forget(&self, uid: &str) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -76,6 +87,14 @@ mod tests {
         }
         written.note(&bundle("a", "later"));
         assert!(!written.is_before(&bundle("a", "10")));
+        for (noted, seen, expected) in [("9", "8", "9"), ("9", "10", "10"), ("later", "8", "8")] {
+            written.note(&bundle("a", noted));
+            assert_rows!(written.newest_version(&bundle("a", seen)).unwrap() => expected, "{noted} {seen}");
+        }
+        assert_eq!(
+            written.newest_version(&bundle("another", "1")).unwrap(),
+            "1"
+        );
         written.retain(|uid| uid != "a");
         assert!(written.is_before(&bundle("a", "1")));
     }

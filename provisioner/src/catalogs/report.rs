@@ -238,8 +238,8 @@ async fn apply_conditions(
     let name = now.name_any();
     let patch = json!({
         "apiVersion": CatalogSource::api_version(&()), "kind": CatalogSource::kind(&()),
-        // Another object of this name does not get them.
-        "metadata": {"name": name, "uid": now.metadata.uid},
+        // The caller has compared the uid, and resourceVersion says that the object is still the same.
+        "metadata": {"name": name, "uid": now.metadata.uid, "resourceVersion": now.metadata.resource_version},
         "status": {"conditions": conditions},
     });
     let params = PatchParams::apply(MANAGER).force();

@@ -83,7 +83,9 @@ pub(super) struct Memory {
     /// As it was last written, with its resourceVersion, until the watch delivers it: what that shows may be older, and
     /// nobody else writes it.
     pub(super) status: Option<Box<(u64, BundleInstanceStatus)>>,
-    /// The generation that the instance had after that write.
+    /// The newest resourceVersion in a response to a write of the instance; 0 before the first write.
+    pub(super) version: u64,
+    /// The generation that the instance had after the last write of the status.
     pub(super) written_generation: Option<i64>,
     /// The annotation that asks for another attempt, at the time of the last write; empty if there was none.
     pub(super) retry: Option<String>,

@@ -23,7 +23,7 @@ use super::{
     evidence, index,
     install::{self, Settled, Source, Target},
     maintain,
-    memory::{Memory, Shared},
+    memory::{Memory, Shared, version},
     outcome::{Failure, Install, Kept, Outcome, Remedy, Retry, RolledBack, Valid},
     revisions::{self, owner},
     rollback, status, tell, template, trust, uninstall,
@@ -46,6 +46,9 @@ pub(super) enum Error {
         #[source]
         source: Box<kube::Error>,
     },
+    /// The instance was deleted, and possibly created again, while it was reconciled.
+    #[error("BundleInstance {0} was deleted while it was reconciled")]
+    Deleted(String),
 }
 
 impl Error {
@@ -80,11 +83,11 @@ pub(super) async fn reconcile(
     memory.retry.get_or_insert_with(|| retry_token(&instance));
     async {
         if instance.metadata.deletion_timestamp.is_some() {
-            return uninstall::run(&instance, &shared, &mut memory).await;
+            return Box::pin(uninstall::run(&instance, &shared, &mut memory)).await;
         }
         let is_ours = Class::parse(&instance.spec.provisioner_class_name).is_some();
         if is_ours && !instance.finalizers().iter().any(|f| f == labels::UNINSTALL) {
-            add_finalizer(&instance, &shared).await?;
+            memory.version = add_finalizer(&instance, &shared).await?;
         }
         bundles::adopt(&instance, &shared, &mut memory).await;
         let (outcome, again) = Box::pin(settle(&instance, &shared, &mut memory)).await;
@@ -475,7 +478,8 @@ pub(super) async fn read_inventory(
     Ok(())
 }
 
-async fn add_finalizer(instance: &BundleInstance, shared: &Shared) -> Result<(), Error> {
+/// Adds our finalizer, and returns the resourceVersion of the instance after that.
+async fn add_finalizer(instance: &BundleInstance, shared: &Shared) -> Result<u64, Error> {
     let mut all = instance.finalizers().to_vec();
     all.push(labels::UNINSTALL.to_owned());
     // With the version that was seen, so that nobody else's finalizer is lost.
@@ -483,7 +487,7 @@ async fn add_finalizer(instance: &BundleInstance, shared: &Shared) -> Result<(),
         "finalizers": all,
         "resourceVersion": instance.resource_version(),
     }});
-    Api::<BundleInstance>::all(shared.ctx.client.clone())
+    let written = Api::<BundleInstance>::all(shared.ctx.client.clone())
         .patch(
             &instance.name_any(),
             &PatchParams::default(),
@@ -491,5 +495,5 @@ async fn add_finalizer(instance: &BundleInstance, shared: &Shared) -> Result<(),
         )
         .await
         .map_err(Error::on("add the finalizer", instance))?;
-    Ok(())
+    Ok(version(&written))
 }

@@ -3,6 +3,7 @@
 mod failures;
 mod prune;
 mod recreate;
+mod status;
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -5,6 +5,7 @@ mod irregular;
 mod job;
 mod lost;
 mod memory;
+mod recreated;
 mod refusals;
 mod served;
 mod settings;
@@ -131,9 +132,14 @@ async fn says(name: &str, reason: &str, text: &str) -> Bundle {
 
 /// Whether the provisioner's store has a Bundle's content.
 async fn is_stored(bundle: &Bundle) -> bool {
+    let status = bundle.status.as_ref().unwrap();
+    is_in_store(status.content_digest.as_deref().unwrap()).await
+}
+
+/// Whether the provisioner's store has content.
+async fn is_in_store(digest: &str) -> bool {
     let provisioner = world().await.provisioner().await;
-    let digest = bundle.status.as_ref().unwrap().content_digest.clone();
-    let hex = digest.unwrap().trim_start_matches("sha256:").to_owned();
+    let hex = digest.trim_start_matches("sha256:");
     let file = provisioner.storage().join(format!("content/{hex}.tar"));
     file.exists()
 }

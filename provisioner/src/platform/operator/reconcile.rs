@@ -413,6 +413,9 @@ async fn report(
         other => other,
     };
     let written = written.map_err(failed_to("write the status", operator))?;
+    let Some(written) = written else {
+        return Ok(());
+    };
     shared.wrote(&name, status, written.status.as_ref());
     let find = |status: &PlatformOperatorStatus| {
         let mut conditions = status.conditions.iter();
@@ -433,20 +436,14 @@ async fn report(
     Ok(())
 }
 
+/// Writes the status; returns the object, `None` if it was deleted.
 async fn write(
     api: &Api<PlatformOperator>,
     operator: &PlatformOperator,
     status: &PlatformOperatorStatus,
-) -> Result<PlatformOperator, kube::Error> {
-    let name = operator.name_any();
-    let body = json!({
-        "apiVersion": PlatformOperator::api_version(&()),
-        "kind": PlatformOperator::kind(&()),
-        "metadata": {"name": name, "uid": operator.uid()},
-        "status": status,
-    });
-    let params = PatchParams::apply(MANAGER).force();
-    api.patch_status(&name, &params, &Patch::Apply(body)).await
+) -> Result<Option<PlatformOperator>, kube::Error> {
+    let version = operator.resource_version();
+    apply::status::apply(api, operator, version, &mut status.clone(), |_, _| {}).await
 }
 
 /// Fields that a definition does not know are dropped from objects, but whoever applies some is refused.
