@@ -17,13 +17,16 @@
 
 mod bundles;
 mod child;
+mod kinds;
 pub(crate) mod kubelet;
 mod line;
 mod objects;
 mod planes;
 mod play;
 mod relay;
+mod requests;
 mod rights;
+mod unpacking;
 mod wait;
 
 use std::{
@@ -52,14 +55,17 @@ use unpacker::{
 
 pub(crate) use bundles::{config_map, content, crd, operator, plain};
 pub(crate) use child::{Options, Provisioner, storage};
+pub(crate) use kinds::{account, account_object, bind_role, catalog_source, node_object, user};
 pub(crate) use kubelet::Kubelet;
 pub(crate) use line::Line;
 pub(crate) use objects::{apply, define, delete, merge, merge_status, namespace_object};
-pub(crate) use planes::{with_controllers, with_node, without_controllers};
+pub(crate) use planes::{own, with_controllers, with_node, without_controllers};
 pub(crate) use play::{FAILING, Play};
 pub(crate) use relay::{Fault, Relay};
+pub(crate) use requests::{create, list, notes_about};
 pub(crate) use rights::{grant, install_rights, own_kubeconfig};
-pub(crate) use wait::{PATIENCE, condition, eventually, gone, has, until, wait_for, within};
+pub(crate) use unpacking::{bundle, publish, says, trusting, unpacked, upload};
+pub(crate) use wait::{PATIENCE, condition, eventually, found, gone, has, until, wait_for, within};
 
 /// Where the provisioner's own objects are.
 pub(crate) const SYSTEM: &str = "rukpak-system";

@@ -32,9 +32,12 @@ where
 }
 
 /// Changes the status of an object by a merge patch.
-pub(crate) async fn merge_status<K: DeserializeOwned>(api: &Api<K>, name: &str, patch: &Value) {
+pub(crate) async fn merge_status<K>(api: &Api<K>, name: &str, patch: &Value) -> K
+where
+    K: DeserializeOwned,
+{
     let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
-    api.patch_status(name, &params, &patch).await.unwrap();
+    api.patch_status(name, &params, &patch).await.unwrap()
 }
 
 /// Deletes an object.

@@ -35,6 +35,13 @@ pub(crate) async fn with_node() -> Lease {
     take(&POOL, prepare).await
 }
 
+/// Starts a control plane with our definitions that no other test takes.
+pub(crate) async fn own(options: &Options) -> Cluster {
+    let cluster = Cluster::start_with(options).await.unwrap();
+    prepare(&cluster).await;
+    cluster
+}
+
 async fn take(pool: &'static Pool, prepare: impl AsyncFnOnce(&'static Cluster)) -> Lease {
     let prepare = async |cluster| {
         prepare(cluster).await;

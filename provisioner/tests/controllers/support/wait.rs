@@ -100,6 +100,12 @@ pub(crate) async fn within<T>(
     }
 }
 
+/// Looks for something until it is there, and returns it.
+pub(crate) async fn found<T>(what: &str, mut read: impl AsyncFnMut() -> Option<T>) -> T {
+    let missing = || "there is none".to_owned();
+    eventually(what, async || read().await.ok_or_else(missing)).await
+}
+
 /// Reads a value until the value is as wanted, and returns it.
 pub(crate) async fn until<T: Debug>(
     what: &str,
