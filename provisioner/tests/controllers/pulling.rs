@@ -4,30 +4,22 @@
 mod authorities;
 mod rights;
 
-use std::{path::PathBuf, process::Command};
-
 use cluster::Lease;
-use kube::{
-    Api,
-    api::{DeleteParams, Patch, PatchParams},
-    core::DynamicObject,
-};
+use kube::{Api, Client, core::DynamicObject};
 use manifests::{
     api::bundle::{Bundle, BundleSource},
     content::Content,
-    yaml,
 };
 use serde_json::{Value, json};
 use tests::{Auth, Authority, HttpProxy, OWNER, Registry};
-use unpacker::{
-    Access, Digest,
-    access::Trust,
-    registry::{BundleImage, Credentials},
-};
 
-use crate::support::{
-    self, Options, Provisioner, apply, condition, config_map, eventually, insecure,
-    namespace_object, plain, unique, wait_for, without_controllers,
+use crate::{
+    openshift::definition_of,
+    support::{
+        self, Options, Provisioner, apply, config_map, create, define, delete, eventually,
+        insecure, merge_status, namespace_object, notes_about, plain, publish, trusting, unique,
+        until, without_controllers,
+    },
 };
 
 const CONFIG: &str = "config.openshift.io/v1";
@@ -46,15 +38,6 @@ impl Lab {
         lab
     }
 
-    /// Applies the real definition of a kind.
-    async fn define(&self, file: &str) {
-        let text = std::fs::read(definitions().join(file)).unwrap();
-        let definition: Value = yaml::documents(&text).next().unwrap().unwrap();
-        self.apply(&definition).await;
-        let name = definition["metadata"]["name"].as_str().unwrap();
-        self.cluster.wait_established(name).await.unwrap();
-    }
-
     /// All that is read of OpenShift.
     async fn openshift(&self) {
         for file in [
@@ -64,8 +47,17 @@ impl Lab {
             "config/v1/zz_generated.crd-manifests/0000_03_config-operator_01_proxies.crd.yaml",
             "operator/v1alpha1/zz_generated.crd-manifests/0000_10_config-operator_01_imagecontentsourcepolicies.crd.yaml",
         ] {
-            self.define(file).await;
+            let definition = definition_of("github.com/openshift/api", file);
+            define(&self.cluster, &definition).await;
         }
+    }
+
+    fn client(&self) -> Client {
+        self.cluster.client().unwrap()
+    }
+
+    fn bundles(&self) -> Api<Bundle> {
+        Api::all(self.client())
     }
 
     async fn apply(&self, object: &Value) {
@@ -77,7 +69,7 @@ impl Lab {
         let object: DynamicObject = serde_json::from_value(object.clone()).unwrap();
         let kind = object.types.unwrap();
         let kind = kube::core::GroupVersionKind::try_from(&kind).unwrap();
-        let client = self.cluster.client().unwrap();
+        let client = self.client();
         let (resource, _) = kube::discovery::pinned_kind(&client, &kind).await.unwrap();
         let api = Api::all_with(client, &resource);
         (api, object.metadata.name.unwrap())
@@ -85,24 +77,19 @@ impl Lab {
 
     async fn delete(&self, object: &Value) {
         let (api, name) = self.api(object).await;
-        api.delete(&name, &DeleteParams::default()).await.unwrap();
+        delete(&api, &name).await;
     }
 
     /// Sets the status as the cluster's own operators do.
     async fn status(&self, object: &Value, status: &Value) {
         let (api, name) = self.api(object).await;
-        let patch = Patch::Merge(json!({"status": status}));
-        let params = PatchParams::default();
-        api.patch_status(&name, &params, &patch).await.unwrap();
+        merge_status(&api, &name, &json!({"status": status})).await;
     }
 
     async fn provisioner(&self, flags: &[&str]) -> Provisioner {
+        let all = ["--controllers=bundle"].iter().chain(flags);
         let options = Options {
-            flags: ["--controllers=bundle"]
-                .iter()
-                .chain(flags)
-                .map(ToString::to_string)
-                .collect(),
+            flags: all.map(ToString::to_string).collect(),
             ..Options::default()
         };
         Provisioner::start(&self.cluster, options).await
@@ -117,59 +104,23 @@ impl Lab {
 
     async fn bundle_of(&self, source: BundleSource) -> String {
         let name = unique("pull");
-        let bundle = json!({
-            "apiVersion": "core.rukpak.io/v1alpha1",
-            "kind": "Bundle",
-            "metadata": {"name": name},
-            "spec": {"provisionerClassName": "core-rukpak-io-plain", "source": source},
-        });
-        self.apply(&bundle).await;
+        let bundle = support::bundle(&name, "plain", source);
+        create(&self.bundles(), &bundle).await;
         name
     }
 
     async fn unpacked(&self, name: &str) -> Bundle {
-        let api = Api::all(self.cluster.client().unwrap());
-        let is_there = |bundle: &Bundle| {
-            let status = bundle.status.as_ref()?;
-            support::has(&status.conditions, "Unpacked", "True").then_some(())
-        };
-        wait_for(api, name, "unpacked", is_there).await
+        support::unpacked(&self.bundles(), name).await
     }
 
     /// Waits until the condition of a Bundle says why it is not unpacked.
     async fn fails(&self, name: &str, text: &str) {
-        let api = Api::all(self.cluster.client().unwrap());
-        let says = |bundle: &Bundle| {
-            let conditions = &bundle.status.as_ref()?.conditions;
-            let message = &condition(conditions, "Unpacked")?.message;
-            message.contains(text).then_some(())
-        };
-        wait_for(api, name, text, says).await;
+        support::says(&self.bundles(), name, "", text).await;
     }
-}
-
-/// The folder of the module that has OpenShift's definitions.
-fn definitions() -> PathBuf {
-    let script = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../tests/cluster/openshift/definitions.sh"
-    );
-    let output = Command::new(script).output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{told}");
-    String::from_utf8(output.stdout).unwrap().trim_end().into()
 }
 
 fn content(text: &str) -> Content {
     plain(&[config_map("default", "small", text)])
-}
-
-async fn push(image: &str, content: &Content, access: &Access) -> Digest {
-    let bundle = BundleImage::new(content).unwrap();
-    let image = image.parse().unwrap();
-    unpacker::registry::push(&image, &bundle, access)
-        .await
-        .unwrap()
 }
 
 fn image_config(registries: &Value) -> Value {
@@ -203,7 +154,7 @@ async fn mirrors_and_blocked_registries_are_followed() {
 /// Leaves no mirrors.
 async fn mirrors_are_followed_without_a_restart(lab: &Lab) {
     let (source, mirror) = (Registry::plain(), Registry::plain());
-    push(&mirror.image("copies/app:v1"), &content("one"), &insecure()).await;
+    publish(&mirror.image("copies/app:v1"), &content("one"), &insecure()).await;
     // The definitions come while it runs, as they do on day 0.
     let provisioner = lab.provisioner(&[]).await;
     let tagged = lab.bundle(&source.image("org/app:v1")).await;
@@ -223,36 +174,23 @@ async fn mirrors_are_followed_without_a_restart(lab: &Lab) {
 
     // A digest is nothing for mirrors of tags.
     let other = mirror.image("copies/other:v1");
-    let digest = push(&other, &content("other"), &insecure()).await;
+    let digest = publish(&other, &content("other"), &insecure()).await;
     let pinned = source.image(&format!("org/other@{digest}"));
     let by_digest = lab.bundle(&pinned).await;
     lab.fails(&by_digest, "does not exist").await;
     let set = mirror_set("ImageDigestMirrorSet", "digests", &place, &copies, "");
     lab.apply(&set).await;
     let bundle = lab.unpacked(&by_digest).await;
-    let resolved = bundle
-        .status
-        .unwrap()
-        .resolved_source
-        .unwrap()
-        .image
-        .unwrap();
-    assert_eq!(
-        resolved.reference, pinned,
-        "the name stays that of the source"
-    );
+    let resolved = bundle.status.unwrap().resolved_source.unwrap();
+    let reference = resolved.image.unwrap().reference;
+    assert_eq!(reference, pinned, "the name stays that of the source");
 
     // What is gone is not asked any more; the older policy serves as well.
     lab.delete(&set).await;
-    let digest = push(
-        &mirror.image("copies/next:v1"),
-        &content("three"),
-        &insecure(),
-    )
-    .await;
-    let next = lab
-        .bundle(&source.image(&format!("org/next@{digest}")))
-        .await;
+    let next = mirror.image("copies/next:v1");
+    let digest = publish(&next, &content("three"), &insecure()).await;
+    let next = source.image(&format!("org/next@{digest}"));
+    let next = lab.bundle(&next).await;
     lab.fails(&next, "does not exist").await;
     let policy = mirror_set("ImageContentSourcePolicy", "old", &place, &copies, "");
     lab.apply(&policy).await;
@@ -263,33 +201,20 @@ async fn mirrors_are_followed_without_a_restart(lab: &Lab) {
 
 async fn blocked_sources_are_not_contacted(lab: &Lab) {
     let (source, mirror) = (Registry::plain(), Registry::plain());
-    push(&source.image("org/app:v1"), &content("one"), &insecure()).await;
+    publish(&source.image("org/app:v1"), &content("one"), &insecure()).await;
     let hosts = [source.host(), mirror.host()];
     lab.apply(&image_config(&json!({"insecureRegistries": hosts})))
         .await;
     let copies = [mirror.image("copies")];
     let place = source.image("org");
-    let never = mirror_set(
-        "ImageTagMirrorSet",
-        "never",
-        &place,
-        &copies,
-        "NeverContactSource",
-    );
-    lab.apply(&never).await;
+    let mirrors = |policy: &str| mirror_set("ImageTagMirrorSet", "never", &place, &copies, policy);
+    lab.apply(&mirrors("NeverContactSource")).await;
     // All of that is heard before the first image is pulled.
     let early = lab.bundle(&source.image("org/app:v1")).await;
     let provisioner = lab.provisioner(&[]).await;
     lab.fails(&early, "does not exist").await;
-    push(&mirror.image("copies/app:v1"), &content("two"), &insecure()).await;
-    lab.apply(&mirror_set(
-        "ImageTagMirrorSet",
-        "never",
-        &place,
-        &copies,
-        "AllowContactingSource",
-    ))
-    .await;
+    publish(&mirror.image("copies/app:v1"), &content("two"), &insecure()).await;
+    lab.apply(&mirrors("AllowContactingSource")).await;
     lab.unpacked(&early).await;
 
     let blocked = json!({"insecureRegistries": hosts, "blockedRegistries": [source.host()]});
@@ -314,6 +239,6 @@ async fn blocked_sources_are_not_contacted(lab: &Lab) {
     std::fs::write(conf.path(), text).unwrap();
     let conf = format!("--registries-conf={}", conf.path().display());
     let _provisioner = lab.provisioner(&["--follow-openshift=false", &conf]).await;
-    lab.unpacked(&lab.bundle(&source.image("org/app:v1")).await)
-        .await;
+    let last = lab.bundle(&source.image("org/app:v1")).await;
+    lab.unpacked(&last).await;
 }

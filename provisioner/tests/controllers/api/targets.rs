@@ -1,9 +1,7 @@
 //! What is installed on each kind of cluster, as the apiserver takes it: with the definitions that are only there.
 
-use cluster::DryRun;
-use manifests::yaml;
-
 use super::*;
+use crate::{openshift::definition_of, support::define};
 
 const OPENSHIFT: &str = "github.com/openshift/api";
 const PROMETHEUS: &str = "github.com/prometheus-operator/prometheus-operator";
@@ -16,37 +14,21 @@ const DEFINITIONS: [(&str, &str); 4] = tests::rows![
     PROMETHEUS => "example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml";
 ];
 
-/// A file of a module that has definitions.
-fn definition(module: &str, file: &str) -> Value {
-    let script = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../tests/cluster/openshift/definitions.sh"
-    );
-    let output = std::process::Command::new(script)
-        .arg(module)
-        .output()
-        .unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{told}");
-    let folder = String::from_utf8(output.stdout).unwrap();
-    let bytes = std::fs::read(PathBuf::from(folder.trim_end()).join(file)).unwrap();
-    yaml::documents(&bytes).next().unwrap().unwrap()
-}
-
 /// Applies a file or a folder; a warning is an error, for there is nothing to be warned of.
 async fn apply(cluster: &Cluster, path: &str) {
     let path = manifests(path);
-    let arguments = [
-        "apply",
-        "--server-side",
-        "--warnings-as-errors",
-        "--filename",
-        &path,
-    ];
-    let applied = kubectl(cluster, &arguments, "").await;
+    let on_server = |verb| {
+        [
+            verb,
+            "--server-side",
+            "--warnings-as-errors",
+            "--filename",
+            &path,
+        ]
+    };
+    let applied = kubectl(cluster, &on_server("apply"), "").await;
     assert!(applied.is_ok(), "{path}: {applied:?}");
-    let arguments = ["diff", "--server-side", "--filename", &path];
-    let diff = kubectl(cluster, &arguments, "").await;
+    let diff = kubectl(cluster, &on_server("diff"), "").await;
     assert_eq!(diff, Ok(String::new()), "{path}");
 }
 
@@ -60,10 +42,7 @@ async fn jsonpath(cluster: &Cluster, namespace: &str, object: &str, path: &str) 
 async fn each_kind_of_cluster_takes_what_is_for_it_without_a_warning() {
     let cluster = crate::support::without_controllers().await;
     for (module, file) in DEFINITIONS {
-        let definition = definition(module, file);
-        cluster.apply(&definition, DryRun::No).await.unwrap();
-        let name = definition["metadata"]["name"].as_str().unwrap();
-        cluster.wait_established(name).await.unwrap();
+        define(&cluster, &definition_of(module, file)).await;
     }
     apply(&cluster, "install/rukpak.yaml").await;
     apply(&cluster, "install/monitoring.yaml").await;

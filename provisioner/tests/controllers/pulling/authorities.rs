@@ -16,16 +16,8 @@ fn config(kind: &str, name: &str, data: &Value) -> Value {
 async fn private(authority: &Authority, name: &str) -> (Registry, String, String) {
     let registry = Registry::start(Auth::Basic, Some(authority));
     let login = registry.docker_config(OWNER);
-    let access = Access {
-        registries: Credentials::from_docker_config(login.as_bytes()).unwrap(),
-        trust: Trust {
-            roots: authority.pem(),
-            ..Trust::default()
-        },
-        ..Access::default()
-    };
     let image = registry.image(&format!("{name}:v1"));
-    push(&image, &content(name), &access).await;
+    publish(&image, &content(name), &trusting(authority, Some(&login))).await;
     (registry, image, login)
 }
 
@@ -50,42 +42,20 @@ async fn authorities_and_pull_secret_are_used(lab: &Lab) {
     let mut settings = image_config(&json!({}));
     settings["spec"]["additionalTrustedCA"] = json!({"name": "registry-cas"});
     lab.apply(&settings).await;
-    provisioner
-        .counts("rukpak_pull_configuration_problems{source=\"ImageAuthorities\"} 1")
-        .await;
-    let events: Api<k8s_openapi::api::events::v1::Event> =
-        Api::namespaced(lab.cluster.client().unwrap(), "openshift-config");
-    eventually("an event", async || {
-        let list = events
-            .list(&kube::api::ListParams::default())
-            .await
-            .unwrap();
-        let told = list.items.iter().any(|event| {
-            let about = event.regarding.as_ref().and_then(|it| it.name.as_deref());
-            about == Some("registry-cas")
-                && event.reason.as_deref() == Some("PullConfigurationInvalid")
-        });
-        told.then_some(())
-            .ok_or_else(|| format!("{:?}", list.items))
-    })
-    .await;
+    let problems = "rukpak_pull_configuration_problems{source=\"ImageAuthorities\"}";
+    provisioner.counts(&format!("{problems} 1")).await;
+    let (namespace, reason) = ("openshift-config", "PullConfigurationInvalid");
+    let told = async || notes_about(&lab.client(), namespace, "registry-cas", reason).await;
+    until("an event", told, |notes| !notes.is_empty()).await;
 
     let key = registry.host().replace(':', "..");
-    lab.apply(&config(
-        "ConfigMap",
-        "registry-cas",
-        &json!({key: authority.pem()}),
-    ))
-    .await;
-    provisioner
-        .counts("rukpak_pull_configuration_problems{source=\"ImageAuthorities\"} 0")
+    let authorities = json!({key: authority.pem()});
+    lab.apply(&config("ConfigMap", "registry-cas", &authorities))
         .await;
+    provisioner.counts(&format!("{problems} 0")).await;
     lab.fails(&bundle, "credentials").await;
-    let mut secret = config(
-        "Secret",
-        "pull-secret",
-        &json!({".dockerconfigjson": base64(&login)}),
-    );
+    let login = json!({".dockerconfigjson": base64(&login)});
+    let mut secret = config("Secret", "pull-secret", &login);
     secret["type"] = "kubernetes.io/dockerconfigjson".into();
     lab.apply(&secret).await;
     lab.unpacked(&bundle).await;
@@ -95,12 +65,9 @@ async fn authorities_and_pull_secret_are_used(lab: &Lab) {
     let bundle = lab.bundle(&image).await;
     lab.fails(&bundle, "certificate").await;
     // The Proxy's are everybody's.
-    lab.apply(&config(
-        "ConfigMap",
-        "user-ca-bundle",
-        &json!({"ca-bundle.crt": authority.pem()}),
-    ))
-    .await;
+    let authorities = json!({"ca-bundle.crt": authority.pem()});
+    lab.apply(&config("ConfigMap", "user-ca-bundle", &authorities))
+        .await;
     let proxy = json!({
         "apiVersion": CONFIG, "kind": "Proxy", "metadata": {"name": "cluster"},
         "spec": {"trustedCA": {"name": "user-ca-bundle"}},
@@ -111,7 +78,7 @@ async fn authorities_and_pull_secret_are_used(lab: &Lab) {
 
 async fn requests_go_through_the_proxy_and_around_it(lab: &Lab) {
     let (registry, proxy) = (Registry::plain(), HttpProxy::start());
-    push(&registry.image("app:v1"), &content("one"), &insecure()).await;
+    publish(&registry.image("app:v1"), &content("one"), &insecure()).await;
     // An address of this machine that does not look like one: those are reached without proxies.
     let host = registry.host().replace("127.0.0.1", "0.0.0.0");
     lab.apply(&image_config(&json!({"insecureRegistries": [host]})))
@@ -124,19 +91,19 @@ async fn requests_go_through_the_proxy_and_around_it(lab: &Lab) {
     lab.apply(&object).await;
     lab.status(&object, &status(".cluster.local,.svc")).await;
     let _provisioner = lab.provisioner(&[]).await;
-    lab.unpacked(&lab.bundle(&format!("{host}/app:v1")).await)
-        .await;
+    let first = lab.bundle(&format!("{host}/app:v1")).await;
+    lab.unpacked(&first).await;
     let through = proxy.requests("0.0.0.0");
     assert!(through > 0, "nothing went through the proxy");
 
-    lab.status(&object, &status(".cluster.local,0.0.0.0/8"))
-        .await;
-    push(&registry.image("next:v1"), &content("two"), &insecure()).await;
+    let around = status(".cluster.local,0.0.0.0/8");
+    lab.status(&object, &around).await;
+    publish(&registry.image("next:v1"), &content("two"), &insecure()).await;
     // It may take a moment until the provisioner knows.
     eventually("around the proxy", async || {
         let before = proxy.requests("0.0.0.0");
-        lab.unpacked(&lab.bundle(&format!("{host}/next:v1")).await)
-            .await;
+        let next = lab.bundle(&format!("{host}/next:v1")).await;
+        lab.unpacked(&next).await;
         let after = proxy.requests("0.0.0.0");
         (before == after)
             .then_some(())

@@ -1,16 +1,15 @@
 //! What the provisioner may read, and what happens when it may not.
 
-use super::*;
-
-use crate::support::namespace_object;
 use manifests::api::install;
+
+use super::*;
 
 /// Leaves no configuration of the cluster.
 pub(super) async fn rights_of_the_openshift_file_suffice(lab: &Lab) {
     let options = install::Options::default();
     support::install_rights(&lab.cluster, &install::file(&options)).await;
     let registry = Registry::start(Auth::Anonymous, None);
-    push(&registry.image("app:v1"), &content("one"), &insecure()).await;
+    publish(&registry.image("app:v1"), &content("one"), &insecure()).await;
     let config = image_config(&json!({"insecureRegistries": [registry.host()]}));
     lab.apply(&config).await;
     let start = async || {
@@ -22,14 +21,11 @@ pub(super) async fn rights_of_the_openshift_file_suffice(lab: &Lab) {
         Provisioner::start(&lab.cluster, options).await
     };
     let provisioner = start().await;
-    let line = provisioner
-        .says("cannot follow the cluster in pulling")
-        .await;
+    let refused = "cannot follow the cluster in pulling";
+    let line = provisioner.says(refused).await;
     let problem = line["problem"].as_str().unwrap();
-    assert!(
-        problem.contains("manifests/install/openshift.yaml"),
-        "{problem}"
-    );
+    let remedy = "manifests/install/openshift.yaml";
+    assert!(problem.contains(remedy), "{problem}");
     let bundle = lab.bundle(&registry.image("app:v1")).await;
     lab.fails(&bundle, "TLS").await;
     // Everything else works.
@@ -42,11 +38,7 @@ pub(super) async fn rights_of_the_openshift_file_suffice(lab: &Lab) {
     let provisioner = start().await;
     lab.unpacked(&bundle).await;
     provisioner.says("pulling follows the cluster").await;
-    let refused = |line: &Value| line["message"] == "cannot follow the cluster in pulling";
-    assert!(
-        !provisioner.lines().iter().any(refused),
-        "{}",
-        provisioner.log()
-    );
+    let mut lines = provisioner.lines().into_iter();
+    assert_eq!(lines.find(|line| line["message"] == refused), None);
     lab.delete(&config).await;
 }
