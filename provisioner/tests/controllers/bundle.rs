@@ -11,24 +11,33 @@ mod served;
 mod settings;
 mod store;
 
+use std::path::Path;
+
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams};
 use manifests::api::bundle::{
-    Authorization, Bundle, BundleSource, BundleSpec, ConfigMapName, ConfigMapSource, GitRef,
-    GitSource, HttpSource, Phase, SecretName,
+    Authorization, Bundle, BundleSource, ConfigMapName, ConfigMapSource, GitRef, GitSource,
+    HttpSource, Phase, SecretName,
 };
 use serde_json::json;
 use tests::{FileServer, GitServer};
 use unpacker::{Content, Format};
 
 use crate::support::{
-    SYSTEM, World, condition, config_map, content, eventually, image, operator, plain, unique,
-    wait_for, world,
+    SYSTEM, World, bundle, condition, config_map, content, create, delete, eventually, found, gone,
+    image, merge, merge_status, operator, plain, unique, until, upload, wait_for, world,
 };
 
 /// A plain bundle with one ConfigMap, with a text of its own.
 fn small(text: &str) -> Content {
     plain(&[config_map("default", "small", text)])
+}
+
+/// Writes a plain bundle with one ConfigMap into a folder, with a text of its own.
+fn write_small(folder: &Path, text: &str) {
+    std::fs::create_dir_all(folder.join("manifests")).unwrap();
+    let object = config_map("default", "small", text).to_string();
+    std::fs::write(folder.join("manifests/a.yaml"), object).unwrap();
 }
 
 /// A tar.gz of it.
@@ -121,13 +130,13 @@ async fn failing(name: &str, source: BundleSource, text: &str) -> Bundle {
 
 /// Waits until the condition Unpacked has that reason and contains that text.
 async fn says(name: &str, reason: &str, text: &str) -> Bundle {
-    let world = world().await;
-    let what = format!("{reason}: {text}");
-    wait_for(world.api(), name, &what, |bundle: &Bundle| {
-        let unpacked = condition(&bundle.status.as_ref()?.conditions, "Unpacked")?;
-        (unpacked.reason == reason && unpacked.message.contains(text)).then_some(())
-    })
-    .await
+    crate::support::says(&world().await.api(), name, reason, text).await
+}
+
+/// The message of the condition Unpacked.
+fn message(bundle: &Bundle) -> &str {
+    let conditions = &bundle.status.as_ref().unwrap().conditions;
+    &condition(conditions, "Unpacked").unwrap().message
 }
 
 /// Whether the provisioner's store has a Bundle's content.
@@ -150,13 +159,8 @@ async fn b01_a_class_that_nobody_serves_is_answered_once() {
     let world = world().await;
     world.provisioner().await;
     let name = unique("b1");
-    let spec = BundleSpec {
-        provisioner_class_name: "core-rukpak-io-helm".to_owned(),
-        source: image("quay.io/org/app:v1"),
-    };
-    let api: Api<Bundle> = world.api();
-    let new = Bundle::new(&name, spec);
-    api.create(&PostParams::default(), &new).await.unwrap();
+    let source = image("quay.io/org/app:v1");
+    world.bundle(&name, "helm", source).await;
     let told = says(&name, "UnknownProvisionerClass", "core-rukpak-io-registry").await;
     assert_eq!(told.status.unwrap().phase, Some(Phase::Failing));
 
@@ -165,9 +169,8 @@ async fn b01_a_class_that_nobody_serves_is_answered_once() {
         "type": "Unpacked", "status": "False", "reason": "Theirs", "message": "we care",
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     }]}});
-    let params = PatchParams::default();
-    let patch = Patch::Merge(&theirs);
-    api.patch_status(&name, &params, &patch).await.unwrap();
+    let api: Api<Bundle> = world.api();
+    merge_status(&api, &name, &theirs).await;
     // The controller has seen that once a later Bundle has been answered.
     unpacked(&unique("b1"), config_maps_of(world, "b1").await).await;
     let found = api.get(&name).await.unwrap().status.unwrap();
@@ -188,19 +191,8 @@ async fn b10_to_b13_and_b22_every_way_to_name_a_commit_is_pinned_to_it() {
     let server = GitServer::start(None, None);
     let repository = server.repository("bundle.git");
     let folder = tempfile::tempdir().unwrap();
-    let write = |path: &str, text: &str| {
-        let path = folder.path().join(path);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text).unwrap();
-    };
-    write(
-        "manifests/a.yaml",
-        &config_map("default", "a", &name).to_string(),
-    );
-    write(
-        "dev/deploy/manifests/a.yaml",
-        &config_map("default", "b", &name).to_string(),
-    );
+    write_small(folder.path(), &name);
+    write_small(&folder.path().join("dev/deploy"), "another");
     let commit = repository.commit("main", folder.path());
     repository.git(&["tag", "v0.0.1", &commit]);
     let url = server.url("bundle.git");
@@ -212,11 +204,11 @@ async fn b10_to_b13_and_b22_every_way_to_name_a_commit_is_pinned_to_it() {
         commit: Some(commit.clone()),
         ..GitRef::default()
     };
-    for (row, reference, directory) in [
-        ("b10", hash, None),
-        ("b11", tag, None),
-        ("b12", branch("main"), None),
-        ("b13", branch("main"), Some("./dev/deploy")),
+    for (row, reference, directory) in tests::rows![
+        "b10", hash => None;
+        "b11", tag => None;
+        "b12", branch("main") => None;
+        "b13", branch("main") => Some("./dev/deploy");
     ] {
         let bundle = unpacked(&unique(row), git(&url, reference, directory)).await;
         assert!(is_stored(&bundle).await, "{row}");
@@ -256,8 +248,8 @@ async fn b16_b17_b18_config_maps_are_joined_and_followed() {
 
     // The ConfigMaps do not belong to the Bundle.
     let api: Api<Bundle> = world.api();
-    api.delete(&name, &DeleteParams::default()).await.unwrap();
-    crate::support::gone(api, &name).await;
+    delete(&api, &name).await;
+    gone(api, &name).await;
     let maps: Api<ConfigMap> = Api::namespaced(world.client(), SYSTEM);
     let map = maps.get(&one).await.unwrap();
     assert!(map.metadata.owner_references.is_none());
@@ -302,12 +294,9 @@ async fn r01_r02_registry_bundles_report_facts_or_all_problems() {
     world.bundle(&name, "registry", image(&tag)).await;
     let prefix = "convert registry+v1 bundle to plain+v0 bundle: ";
     let bundle = says(&name, "UnpackFailed", prefix).await;
-    let status = bundle.status.unwrap();
-    let message = &condition(&status.conditions, "Unpacked").unwrap().message;
-    assert!(message.contains("AllNamespaces install mode"), "{message}");
-    assert!(
-        message.contains(&format!("gadgets.{name}.example.com")),
-        "{message}"
-    );
-    assert!(status.content_digest.is_none());
+    let gadgets = format!("gadgets.{name}.example.com");
+    for problem in ["AllNamespaces install mode", &gadgets] {
+        assert!(message(&bundle).contains(problem), "{problem}: {bundle:?}");
+    }
+    assert!(bundle.status.unwrap().content_digest.is_none());
 }

@@ -1,13 +1,10 @@
 //! Private sources, and Secrets that are wrong, missing, and put right.
 
+use k8s_openapi::api::core::v1::Secret;
 use tests::{Auth, Authority, OWNER, Registry, Sshd};
-use unpacker::{
-    Access,
-    access::Trust,
-    registry::{BundleImage, Credentials},
-};
 
 use super::*;
+use crate::support::{publish, trusting};
 
 async fn put_secret(world: &World, name: &str, type_: &str, data: serde_json::Value) {
     let secret = json!({
@@ -29,19 +26,7 @@ async fn b14_a_private_image_is_pulled_with_the_pull_secret() {
     let registry = Registry::start(Auth::Basic, Some(&authority));
     let tag = registry.image(&format!("{name}:v1"));
     let config = registry.docker_config(OWNER);
-    let access = Access {
-        registries: Credentials::from_docker_config(config.as_bytes()).unwrap(),
-        trust: Trust {
-            roots: authority.pem(),
-            ..Trust::default()
-        },
-        ..Access::default()
-    };
-    let bundle = BundleImage::new(&small(&name)).unwrap();
-    let reference = tag.parse().unwrap();
-    unpacker::registry::push(&reference, &bundle, &access)
-        .await
-        .unwrap();
+    publish(&tag, &small(&name), &trusting(&authority, Some(&config))).await;
 
     let mut source = image(&tag);
     let at = source.image.as_mut().unwrap();
@@ -52,29 +37,17 @@ async fn b14_a_private_image_is_pulled_with_the_pull_secret() {
     failing(&name, source, &missing).await;
 
     put_secret(world, &secret, "Opaque", json!({"password": "hush"})).await;
-    says(
-        &name,
-        "UnpackFailed",
-        "a pull secret has one of kubernetes.io/dockerconfigjson",
-    )
-    .await;
+    let wrong = "a pull secret has one of kubernetes.io/dockerconfigjson";
+    says(&name, "UnpackFailed", wrong).await;
 
-    let secrets: Api<k8s_openapi::api::core::v1::Secret> = Api::namespaced(world.client(), SYSTEM);
-    secrets
-        .delete(&secret, &DeleteParams::default())
-        .await
-        .unwrap();
+    let secrets: Api<Secret> = Api::namespaced(world.client(), SYSTEM);
+    delete(&secrets, &secret).await;
     let type_ = "kubernetes.io/dockerconfigjson";
     put_secret(world, &secret, type_, json!({".dockerconfigjson": config})).await;
     // The last failure was one that waits five minutes: it is the Secret that wakes it.
     let bundle = world.wait_bundle(&name, "Unpacked", "True").await;
-    let resolved = bundle
-        .status
-        .unwrap()
-        .resolved_source
-        .unwrap()
-        .image
-        .unwrap();
+    let resolved = bundle.status.unwrap().resolved_source.unwrap();
+    let resolved = resolved.image.unwrap();
     assert_eq!(
         (resolved.pull_secret, resolved.certificate_data),
         (None, None)
@@ -88,29 +61,17 @@ async fn b15_a_private_repository_is_cloned_with_a_name_and_a_password() {
     let (name, secret) = (unique("b15"), unique("b15"));
     let server = GitServer::start(Some(OWNER), None);
     let folder = tempfile::tempdir().unwrap();
-    std::fs::create_dir(folder.path().join("manifests")).unwrap();
-    let object = config_map("default", "a", &name).to_string();
-    std::fs::write(folder.path().join("manifests/a.yaml"), object).unwrap();
+    write_small(folder.path(), &name);
     server.repository("r.git").commit("main", folder.path());
     let mut source = git(&server.url("r.git"), branch("main"), None);
     source.git.as_mut().unwrap().auth = Some(with_secret(&secret));
-    put_secret(
-        world,
-        &secret,
-        "kubernetes.io/basic-auth",
-        json!({"username": OWNER.name, "password": "wrong"}),
-    )
-    .await;
+    let type_ = "kubernetes.io/basic-auth";
+    let login = |password: &str| json!({"username": OWNER.name, "password": password});
+    put_secret(world, &secret, type_, login("wrong")).await;
     let bundle = failing(&name, source, "refuses these credentials").await;
     let told = serde_json::to_string(&bundle.status).unwrap();
     assert!(!told.contains("wrong"), "{told}");
-    put_secret(
-        world,
-        &secret,
-        "kubernetes.io/basic-auth",
-        json!({"username": OWNER.name, "password": OWNER.password}),
-    )
-    .await;
+    put_secret(world, &secret, type_, login(OWNER.password)).await;
     world.wait_bundle(&name, "Unpacked", "True").await;
 }
 
@@ -121,17 +82,10 @@ async fn b23_a_repository_is_cloned_over_ssh() {
     let (name, secret) = (unique("b23"), unique("b23"));
     let server = Sshd::start();
     let folder = tempfile::tempdir().unwrap();
-    std::fs::create_dir(folder.path().join("manifests")).unwrap();
-    let object = config_map("default", "a", &name).to_string();
-    std::fs::write(folder.path().join("manifests/a.yaml"), object).unwrap();
+    write_small(folder.path(), &name);
     let commit = server.repository("r.git").commit("main", folder.path());
-    put_secret(
-        world,
-        &secret,
-        "kubernetes.io/ssh-auth",
-        json!({"ssh-privatekey": server.key()}),
-    )
-    .await;
+    let key = json!({"ssh-privatekey": server.key()});
+    put_secret(world, &secret, "kubernetes.io/ssh-auth", key).await;
     let mut source = git(&server.url("r.git"), branch("main"), None);
     let mut auth = with_secret(&secret);
     auth.insecure_skip_verify = true;
@@ -142,13 +96,8 @@ async fn b23_a_repository_is_cloned_over_ssh() {
 
     // With the server's key known, it need not be believed.
     let known = unique("b23");
-    put_secret(
-        world,
-        &known,
-        "Opaque",
-        json!({"ssh-privatekey": server.key(), "ssh-knownhosts": server.known_hosts()}),
-    )
-    .await;
+    let both = json!({"ssh-privatekey": server.key(), "ssh-knownhosts": server.known_hosts()});
+    put_secret(world, &known, "Opaque", both).await;
     source.git.as_mut().unwrap().auth = Some(with_secret(&known));
     unpacked(&unique("b23"), source).await;
 }

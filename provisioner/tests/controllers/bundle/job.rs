@@ -7,24 +7,23 @@ mod policies;
 mod strangers;
 mod turns;
 
-use cluster::{Cluster, DryRun};
+use cluster::Cluster;
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
-use kube::{ResourceExt, api::ListParams};
+use kube::ResourceExt;
 use manifests::api::bundle::Pull;
 use tokio::sync::OnceCell;
 
 use super::*;
-use crate::support::{Kubelet, Options, PATIENCE, Provisioner, gone, has, kubelet, prepare};
+use crate::support::{
+    Kubelet, Options, Provisioner, account_object, apply, kubelet, list, own, storage,
+};
 
 /// A control plane without a node, and the provisioner that works in it.
 async fn place() -> &'static World {
     static PLACE: OnceCell<World> = OnceCell::const_new();
     let start = async || {
-        let cluster = Cluster::start_with(&cluster::Options::default())
-            .await
-            .unwrap();
+        let cluster = own(&cluster::Options::default()).await;
         let cluster: &'static Cluster = Box::leak(Box::new(cluster));
-        prepare(cluster).await;
         unpack_account(cluster).await;
         let provisioner = Provisioner::start(cluster, Options::default()).await;
         World::of(cluster, provisioner)
@@ -34,13 +33,9 @@ async fn place() -> &'static World {
 
 /// Creates the ServiceAccount of the install file that unpack Jobs run as.
 async fn unpack_account(cluster: &Cluster) {
-    let account = json!({
-        "apiVersion": "v1",
-        "kind": "ServiceAccount",
-        "metadata": {"name": "unpack", "namespace": SYSTEM},
-        "automountServiceAccountToken": false,
-    });
-    cluster.apply(&account, DryRun::No).await.unwrap();
+    let mut account = account_object(SYSTEM, "unpack");
+    account["automountServiceAccountToken"] = false.into();
+    apply(cluster, &account).await;
 }
 
 async fn node(world: &World) -> Kubelet {
@@ -62,17 +57,16 @@ fn nowhere(name: &str) -> BundleSource {
 
 /// Waits until the condition Unpacked of a Bundle in that place is so.
 async fn told(world: &World, name: &str, reason: &str, text: &str) -> Bundle {
-    let what = format!("{reason}: {text}");
-    wait_for(world.api(), name, &what, |bundle: &Bundle| {
-        let unpacked = condition(&bundle.status.as_ref()?.conditions, "Unpacked")?;
-        (unpacked.reason == reason && unpacked.message.contains(text)).then_some(())
-    })
-    .await
+    crate::support::says(&world.api(), name, reason, text).await
 }
 
-fn message(bundle: &Bundle) -> String {
-    let conditions = &bundle.status.as_ref().unwrap().conditions;
-    condition(conditions, "Unpacked").unwrap().message.clone()
+/// The Job of a Bundle that is not this one.
+async fn next_job(node: &Kubelet, bundle: &str, before: &Job) -> Job {
+    found("another Job", async || {
+        let job = node.find_job(bundle).await;
+        job.filter(|job| job.uid() != before.uid())
+    })
+    .await
 }
 
 // parity: platform-23, rukpak-7, g1
@@ -130,8 +124,7 @@ async fn a_node_hands_a_bundle_over_and_all_goes_with_it() {
     .await;
     assert_eq!(node.job(&name).await.uid(), job.uid());
 
-    let api: Api<Bundle> = world.api();
-    api.delete(&name, &DeleteParams::default()).await.unwrap();
+    delete(&world.api::<Bundle>(), &name).await;
     gone::<Job>(node.jobs(), &job.name_any()).await;
     gone::<Pod>(node.pods(), &pod.name_any()).await;
 }
@@ -153,8 +146,8 @@ async fn g01_running_jobs_are_deleted_with_their_bundle() {
 
     node.report(&pod, "Running", &json!({"running": {}})).await;
     let api: Api<Bundle> = world.api();
-    api.delete(&name, &DeleteParams::default()).await.unwrap();
-    gone::<Bundle>(api, &name).await;
+    delete(&api, &name).await;
+    gone(api, &name).await;
     gone::<Job>(node.jobs(), &job.name_any()).await;
     gone::<Pod>(node.pods(), &pod.name_any()).await;
 }

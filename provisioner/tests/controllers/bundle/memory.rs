@@ -7,7 +7,7 @@ use manifests::api::instance::BundleInstance;
 use reqwest::StatusCode;
 
 use super::{served::Reader, *};
-use crate::support::{Options, Provisioner, gone, prepare, without_controllers};
+use crate::support::{Options, Provisioner, prepare, without_controllers};
 
 /// The most resident memory of the process over archives beside what it has at rest, in KiB.
 const MAX_TAKEN: u64 = 256_000;
@@ -97,8 +97,7 @@ impl Place {
 
     async fn delete(&self, name: &str) {
         let bundles = self.world.api::<Bundle>();
-        let params = DeleteParams::default();
-        bundles.delete(name, &params).await.unwrap();
+        delete(&bundles, name).await;
         gone(bundles, name).await;
     }
 
@@ -176,8 +175,7 @@ async fn install_large(place: &Place) {
     place.world.instance(&name, "plain", http(&url)).await;
     place.world.wait_instance(&name, "Installed", "True").await;
     let instances = place.world.api::<BundleInstance>();
-    let params = DeleteParams::default();
-    instances.delete(&name, &params).await.unwrap();
+    delete(&instances, &name).await;
     gone(instances, &name).await;
 }
 

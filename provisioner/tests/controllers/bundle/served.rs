@@ -20,21 +20,14 @@ impl<'a> Reader<'a> {
 
     /// The same in another world.
     pub(super) async fn of(world: &'a World, roles: &[&str]) -> Self {
-        let content = world.provisioner().await.url("content");
-        let port = content.rsplit(':').next().unwrap().parse().unwrap();
+        let provisioner = world.provisioner().await;
+        let (browser, base) = site::visit(world.client(), provisioner).await;
         site::apply_roles(world.cluster).await;
-        let maps = Api::<ConfigMap>::namespaced(world.client(), SYSTEM);
-        let authority = eventually("the authority's publication", async || {
-            let map = maps.get_opt("rukpak-ca").await.unwrap();
-            let data = map.and_then(|map| map.data).unwrap_or_default();
-            data.get("ca.crt").cloned().ok_or("no ca.crt".to_owned())
-        })
-        .await;
         let (_, token) = site::account(world.cluster, SYSTEM, roles).await;
         Self {
             world,
-            browser: site::browser(SYSTEM, port, &authority),
-            base: format!("https://core.{SYSTEM}.svc:{port}"),
+            browser,
+            base,
             token,
         }
     }
@@ -53,9 +46,8 @@ impl<'a> Reader<'a> {
     pub(super) async fn get(&self, bundle: &Bundle) -> Vec<u8> {
         let url = bundle.status.as_ref().unwrap().content_url.clone().unwrap();
         let (_, path) = url.trim_start_matches("https://").split_once('/').unwrap();
-        let (status, body) = self
-            .send(Method::GET, &format!("/{path}"), Vec::new())
-            .await;
+        let path = format!("/{path}");
+        let (status, body) = self.send(Method::GET, &path, Vec::new()).await;
         assert_eq!(status, StatusCode::OK, "{}", String::from_utf8_lossy(&body));
         body
     }
@@ -63,12 +55,7 @@ impl<'a> Reader<'a> {
     /// Uploads an archive for a new Bundle. Returns its name, and the answer.
     pub(super) async fn put(&self, archive: Vec<u8>) -> (String, StatusCode, Vec<u8>) {
         let name = unique("upload");
-        let source = BundleSource {
-            type_: "upload".to_owned(),
-            upload: Some(manifests::api::bundle::UploadSource::default()),
-            ..BundleSource::default()
-        };
-        self.world.bundle(&name, "plain", source).await;
+        self.world.bundle(&name, "plain", upload(None)).await;
         let path = format!("/uploads/{name}.tgz");
         let (status, body) = self.send(Method::PUT, &path, archive).await;
         (name, status, body)
@@ -77,12 +64,8 @@ impl<'a> Reader<'a> {
     /// A new Bundle to which this is uploaded.
     async fn upload(&self, content: &Content) -> String {
         let (name, status, body) = self.put(archive(content)).await;
-        assert_eq!(
-            status,
-            StatusCode::CREATED,
-            "{}",
-            String::from_utf8_lossy(&body)
-        );
+        let text = String::from_utf8_lossy(&body);
+        assert_eq!(status, StatusCode::CREATED, "{text}");
         name
     }
 }

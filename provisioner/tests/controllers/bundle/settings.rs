@@ -3,10 +3,9 @@
 use std::net::TcpListener;
 
 use tests::{Auth, Authority, Registry};
-use unpacker::{Access, access::Trust, registry::BundleImage};
 
 use super::*;
-use crate::support::{Options, Provisioner, with_controllers};
+use crate::support::{Options, Provisioner, publish, says, trusting, with_controllers};
 
 /// In a cluster of its own: this provisioner reaches other servers than that of everybody.
 #[tokio::test]
@@ -36,80 +35,36 @@ async fn authorities_and_proxies_count_for_images_git_and_http() {
     let files = FileServer::start(None, Some(&authority));
     let registry = Registry::start(Auth::Anonymous, Some(&authority));
     let tag = registry.image("settings:v1");
-    let access = Access {
-        trust: Trust {
-            roots: authority.pem(),
-            ..Trust::default()
-        },
-        ..Access::default()
-    };
-    let bundle = BundleImage::new(&small("settings")).unwrap();
-    unpacker::registry::push(&tag.parse().unwrap(), &bundle, &access)
-        .await
-        .unwrap();
+    publish(&tag, &small("settings"), &trusting(&authority, None)).await;
     let server = GitServer::start(None, Some(&authority));
-    let content = folder.path().join("manifests");
-    std::fs::create_dir(&content).unwrap();
-    let object = config_map("default", "settings", "git").to_string();
-    std::fs::write(content.join("a.yaml"), object).unwrap();
+    write_small(folder.path(), "git");
     std::fs::remove_file(&pem).unwrap(); // read once, when the process began
-    server
-        .repository("bundle.git")
-        .commit("main", folder.path());
+    let repository = server.repository("bundle.git");
+    repository.commit("main", folder.path());
 
-    let trusting = |tag: &str| {
+    let verified = |tag: &str| {
         let mut source = image(tag);
         let image = source.image.as_mut().unwrap();
         image.insecure_skip_tls_verify = false;
         source
     };
     let api: Api<Bundle> = Api::all(cluster.client().unwrap());
-    let bundles = [
-        (
-            "http",
-            http(&files.add("a.tgz", archive(&small("settings")))),
-            "Successfully unpacked",
-        ),
-        ("image", trusting(&tag), "Successfully unpacked"),
-        (
-            "git",
-            git(&server.url("bundle.git"), branch("main"), None),
-            "Successfully unpacked",
-        ),
-        (
-            "far-http",
-            http("https://files.example.com/a.tgz"),
-            "the proxy settings",
-        ),
-        (
-            "far-image",
-            trusting("registry.example.com/a/b:v1"),
-            "the proxy settings",
-        ),
-        (
-            "far-git",
-            git("https://git.example.com/r.git", branch("main"), None),
-            "the proxy settings",
-        ),
+    let url = files.add("a.tgz", archive(&small("settings")));
+    let cloned = |url: &str| git(url, branch("main"), None);
+    let (done, proxied) = ("Successfully unpacked", "the proxy settings");
+    let rows = tests::rows![
+        "http", http(&url) => done;
+        "image", verified(&tag) => done;
+        "git", cloned(&server.url("bundle.git")) => done;
+        "far-http", http("https://files.example.com/a.tgz") => proxied;
+        "far-image", verified("registry.example.com/a/b:v1") => proxied;
+        "far-git", cloned("https://git.example.com/r.git") => proxied;
     ];
     // All before the first is waited for: a proxy that does not answer is tried again for a while.
-    let expected = bundles
-        .each_ref()
-        .map(|(name, _, expected)| (*name, *expected));
-    for (name, source, _) in bundles {
-        let spec = BundleSpec {
-            provisioner_class_name: "core.rukpak.io/plain".to_owned(),
-            source,
-        };
-        api.create(&PostParams::default(), &Bundle::new(name, spec))
-            .await
-            .unwrap();
+    for (name, source, _) in &rows {
+        create(&api, &bundle(name, "plain", source.clone())).await;
     }
-    for (name, expected) in expected {
-        wait_for(api.clone(), name, expected, |bundle: &Bundle| {
-            let unpacked = condition(&bundle.status.as_ref()?.conditions, "Unpacked")?;
-            unpacked.message.contains(expected).then_some(())
-        })
-        .await;
+    for (name, _, expected) in rows {
+        says(&api, name, "", expected).await;
     }
 }

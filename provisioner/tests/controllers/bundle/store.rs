@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use kube::api::ListParams;
-use manifests::api::bundle::UploadSource;
-use provisioner::{bundle::upload, process, settings::Settings};
+use provisioner::{bundle::upload::keep, process, settings::Settings};
 use tokio_util::sync::CancellationToken;
 use unpacker::{Store, store::Budget};
 
@@ -12,7 +10,9 @@ use super::{
     served::{Reader, files},
     *,
 };
-use crate::support::{Options, Provisioner, has, storage, with_controllers};
+use crate::support::{
+    Options, Provisioner, has, list, storage, unpacked as is_unpacked, with_controllers,
+};
 
 fn file(bundle: &Bundle) -> String {
     let digest = bundle.status.as_ref().unwrap().content_digest.as_ref();
@@ -28,9 +28,7 @@ async fn wiped(name: &str) -> Bundle {
     let api: Api<Bundle> = world.api();
     let before = api.get(name).await.unwrap();
     let wipe = json!({"status": {"phase": "Failing", "contentURL": null}});
-    api.patch_status(name, &PatchParams::default(), &Patch::Merge(&wipe))
-        .await
-        .unwrap();
+    merge_status(&api, name, &wipe).await;
     wait_for(api, name, "as before", move |bundle: &Bundle| {
         (bundle.status == before.status).then_some(())
     })
@@ -63,10 +61,9 @@ async fn is_pinned(bundle: &Bundle, tag: &str) {
 /// Creates a Bundle of a tag that does not exist, and waits until the condition names the tag.
 async fn absent_tag_is_named(name: &str, tag: &str) {
     let bundle = failing(name, image(tag), "source bundle content: ").await;
+    assert!(message(&bundle).contains(tag), "{bundle:?}");
     let status = bundle.status.unwrap();
     assert_eq!(status.phase, Some(Phase::Failing));
-    let message = &condition(&status.conditions, "Unpacked").unwrap().message;
-    assert!(message.contains(tag), "{message}");
     assert!(status.content_url.is_none() && status.resolved_source.is_none());
 }
 
@@ -144,16 +141,8 @@ async fn a_provisioner_that_comes_back_fetches_what_is_missing_and_nothing_else(
     let mut bundles = Vec::new();
     for name in ["one", "two"] {
         let url = server.add(name, archive(&small(name)));
-        let spec = BundleSpec {
-            provisioner_class_name: "core.rukpak.io/plain".to_owned(),
-            source: http(&url),
-        };
-        let new = Bundle::new(name, spec);
-        api.create(&PostParams::default(), &new).await.unwrap();
-        let done = |bundle: &Bundle| {
-            has(&bundle.status.as_ref()?.conditions, "Unpacked", "True").then_some(())
-        };
-        bundles.push(wait_for(api.clone(), name, "unpacked", done).await);
+        create(&api, &bundle(name, "plain", http(&url))).await;
+        bundles.push(is_unpacked(&api, name).await);
     }
     let [one, two] = bundles.as_slice() else {
         panic!("{bundles:?}");
@@ -162,19 +151,12 @@ async fn a_provisioner_that_comes_back_fetches_what_is_missing_and_nothing_else(
     drop(first);
 
     // While no provisioner runs, a Bundle is deleted, and the server changes the content of the other one.
-    api.delete("two", &DeleteParams::default()).await.unwrap();
+    delete(&api, "two").await;
     let two = folder.path().join(file(two));
     assert!(two.exists());
     server.add("one", archive(&small("changed")));
     let second = start().await;
-    eventually("swept", async || {
-        if two.exists() {
-            Err(two.display().to_string())
-        } else {
-            Ok(())
-        }
-    })
-    .await;
+    until("swept", async || two.exists(), |exists| !exists).await;
     let found = api.get("one").await.unwrap();
     assert_eq!(found.status, one.status);
     assert!(folder.path().join(file(one)).exists());
@@ -215,8 +197,8 @@ async fn g02_deleted_bundles_leave_no_content() {
         let name = unique("gone");
         let tag = world.push(&format!("{name}:v1"), &small(&name)).await;
         world.bundle(&name, "plain", image(&tag)).await;
-        api.delete(&name, &DeleteParams::default()).await.unwrap();
-        crate::support::gone::<Bundle>(api.clone(), &name).await;
+        delete(&api, &name).await;
+        gone(api.clone(), &name).await;
     }
 
     // Two Bundles with the same content.
@@ -225,18 +207,13 @@ async fn g02_deleted_bundles_leave_no_content() {
     let first = unpacked(&one, image(&tag)).await;
     let second = unpacked(&two, image(&tag)).await;
     assert_eq!(file(&first), file(&second));
-    api.delete(&one, &DeleteParams::default()).await.unwrap();
-    crate::support::gone::<Bundle>(api.clone(), &one).await;
+    delete(&api, &one).await;
+    gone(api.clone(), &one).await;
     wiped(&two).await;
     assert!(is_stored(&second).await, "the other Bundle has the content");
-    api.delete(&two, &DeleteParams::default()).await.unwrap();
-    eventually("removed", async || {
-        let is_stored = is_stored(&second).await;
-        (!is_stored)
-            .then_some(())
-            .ok_or_else(|| "the content is stored".to_owned())
-    })
-    .await;
+    delete(&api, &two).await;
+    let is_there = async || is_stored(&second).await;
+    until("removed", is_there, |is_stored| !is_stored).await;
 }
 
 /// Content in the store of another replica.
@@ -264,27 +241,11 @@ impl Replica {
 
     /// Accepts the content as the upload of a Bundle.
     async fn accept(&self, bundle: &Bundle) {
-        let client = world().await.client();
-        let settings = Settings::default();
+        let (client, settings) = (world().await.client(), Settings::default());
         let none = unpacker::SkippedEntries::default();
-        upload::keep(
-            &client,
-            &settings,
-            &self.store,
-            bundle,
-            &self.content,
-            &none,
-        )
-        .await
-        .unwrap();
-    }
-}
-
-fn upload_source(digest: Option<String>) -> BundleSource {
-    BundleSource {
-        type_: "upload".to_owned(),
-        upload: Some(UploadSource { digest }),
-        ..BundleSource::default()
+        let (store, content) = (&self.store, &self.content);
+        let kept = keep(&client, &settings, store, bundle, content, &none).await;
+        kept.unwrap();
     }
 }
 
@@ -294,7 +255,7 @@ async fn b19_uploads_to_another_replica_are_unpacked() {
     let world = world().await;
     world.provisioner().await;
     let name = unique("b19");
-    let bundle = world.bundle(&name, "plain", upload_source(None)).await;
+    let bundle = world.bundle(&name, "plain", upload(None)).await;
     let pending = says(&name, "UnpackPending", "waiting for bundle to be uploaded").await;
     assert_eq!(pending.status.unwrap().phase, Some(Phase::Pending));
 
@@ -316,9 +277,9 @@ async fn b19_uploads_to_another_replica_are_unpacked() {
     // Another digest than that of the spec, accepted by a provisioner that does not know the field.
     let name = unique("digest");
     let expected = unpacker::Digest::of(b"other");
-    let source = upload_source(Some(expected.to_string()));
+    let source = upload(Some(expected.to_string()));
     let mut bundle = world.bundle(&name, "plain", source).await;
-    bundle.spec.source = upload_source(None);
+    bundle.spec.source = upload(None);
     replica.accept(&bundle).await;
     let problem = format!("the Bundle accepts only {expected}");
     let bundle = says(&name, "UnpackFailed", &problem).await;
@@ -351,23 +312,11 @@ async fn evicted_content_is_not_fetched_by_a_resync() {
     let large = |name: &str| small(&name.repeat(60 << 10));
     for name in ["a", "b"] {
         let source = http(&server.add(name, archive(&large(name))));
-        let spec = BundleSpec {
-            provisioner_class_name: "core-rukpak-io-plain".to_owned(),
-            source,
-        };
-        let bundle = Bundle::new(name, spec);
-        bundles
-            .create(&PostParams::default(), &bundle)
-            .await
-            .unwrap();
-        wait_for(bundles.clone(), name, "unpacked", |bundle: &Bundle| {
-            let phase = bundle.status.as_ref()?.phase;
-            (phase == Some(Phase::Unpacked)).then_some(())
-        })
-        .await;
+        create(&bundles, &bundle(name, "plain", source)).await;
+        is_unpacked(&bundles, name).await;
     }
     assert_eq!(ctx.store.digests().unwrap().len(), 1);
-    let before = bundles.list(&ListParams::default()).await.unwrap();
+    let before = list(&bundles).await;
     for name in ["a", "b"] {
         server.add(name, archive(&large("c")));
     }
@@ -378,14 +327,10 @@ async fn evicted_content_is_not_fetched_by_a_resync() {
         let line = text.lines().find_map(|line| line.strip_prefix(queue));
         line.unwrap().parse::<u64>().unwrap()
     };
-    let first = count();
-    eventually("reconciles", async || {
-        let more = count() - first;
-        (more >= 8).then_some(()).ok_or(format!("{more}"))
-    })
-    .await;
-    let after = bundles.list(&ListParams::default()).await.unwrap();
-    assert_eq!(before.items, after.items);
+    let enough = count() + 8;
+    let counted = async || count();
+    until("reconciles", counted, |count| *count >= enough).await;
+    assert_eq!(before, list(&bundles).await);
     stop.cancel();
     controller.await.unwrap();
     watch.abort();

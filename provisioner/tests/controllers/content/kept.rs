@@ -1,8 +1,8 @@
 //! Uploads in the cluster, whatever happens to them there.
 
 use kube::{
-    Api, ResourceExt,
-    api::{DeleteParams, Patch, PatchParams, PostParams},
+    ResourceExt,
+    api::{Patch, PatchParams},
 };
 use manifests::api::bundle::Bundle;
 use provisioner::bundle::upload::{self, Error, Kept};
@@ -16,7 +16,7 @@ use super::{
     site::{Site, digest, noise, packed, saying},
     uploads::maps,
 };
-use crate::support::{delete, unique};
+use crate::support::{create, delete, unique};
 
 fn stored(site: &Site, content: &manifests::content::Content) -> Stored {
     site.store
@@ -91,22 +91,17 @@ async fn an_upload_survives_the_loss_of_the_store(site: &Site) {
         assert_eq!(left, None, "{name}");
     }
     // As if the process had been killed before the index was there.
-    delete(
-        &site.config_maps(),
-        &format!("{}-upload", bundle.name_any()),
-    )
-    .await;
+    let index = format!("{}-upload", bundle.name_any());
+    delete(&site.config_maps(), &index).await;
     assert_eq!(restored(site, &bundle).await, None);
     let second = saying("second");
     assert_eq!(upload_of(site, &bundle, &second).await, Kept::New);
     assert_eq!(restored(site, &bundle).await, Some(digest(&second)));
 
     // Without a garbage collector, the ConfigMaps of a deleted Bundle stay. They are not those of its successor.
-    let api = Api::<Bundle>::all(site.client.clone());
-    delete(&api, &bundle.name_any()).await;
+    delete(&site.bundles(), &bundle.name_any()).await;
     let successor = Bundle::new(&bundle.name_any(), bundle.spec.clone());
-    let successor = api.create(&PostParams::default(), &successor).await;
-    let successor = successor.unwrap();
+    let successor = create(&site.bundles(), &successor).await;
     assert_eq!(restored(site, &successor).await, None);
     assert_eq!(upload_of(site, &successor, &second).await, Kept::New);
     assert_eq!(restored(site, &successor).await, Some(digest(&second)));
@@ -120,7 +115,7 @@ async fn damage_is_noticed_and_another_upload_heals_it(site: &Site) {
 
     upload_of(site, &bundle, &content).await;
     let mut changed = maps.get(&chunk).await.unwrap();
-    maps.delete(&chunk, &DeleteParams::default()).await.unwrap();
+    delete(&maps, &chunk).await;
     let error = restore(site, &bundle).await.unwrap_err();
     assert!(
         matches!(error, Error::Damaged { .. }) && error.to_string().contains(&chunk),
@@ -128,14 +123,9 @@ async fn damage_is_noticed_and_another_upload_heals_it(site: &Site) {
     );
 
     changed.metadata.resource_version = None;
-    let bytes = changed
-        .binary_data
-        .as_mut()
-        .unwrap()
-        .get_mut("archive")
-        .unwrap();
-    bytes.0[0] ^= 1;
-    maps.create(&PostParams::default(), &changed).await.unwrap();
+    let data = changed.binary_data.as_mut().unwrap();
+    data.get_mut("archive").unwrap().0[0] ^= 1;
+    create(&maps, &changed).await;
     let error = restore(site, &bundle).await.unwrap_err();
     assert!(
         error.to_string().contains("not what was uploaded"),
@@ -154,14 +144,10 @@ async fn config_maps_of_others_are_left_alone(site: &Site) {
         let name = format!("{}-{suffix}", bundle.name_any());
         let theirs = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"a": unique("b")}});
         let maps = site.config_maps();
-        let params = PatchParams::apply("somebody");
-        let before = maps
-            .patch(&name, &params, &Patch::Apply(&theirs))
-            .await
-            .unwrap();
-        let error = keep(site, &bundle, &stored(site, &saying("x")))
-            .await
-            .unwrap_err();
+        let (params, theirs) = (PatchParams::apply("somebody"), Patch::Apply(&theirs));
+        let before = maps.patch(&name, &params, &theirs).await.unwrap();
+        let content = stored(site, &saying("x"));
+        let error = keep(site, &bundle, &content).await.unwrap_err();
         let message = format!("ConfigMap {}/{name} is in the way", site.namespace);
         assert!(error.to_string().starts_with(&message), "{error}");
         assert_eq!(maps.get(&name).await.unwrap(), before);

@@ -11,7 +11,7 @@ use k8s_openapi::api::{
 use kube::{Api, Client, ResourceExt, api::PostParams};
 use manifests::{
     api::{
-        bundle::{Bundle, BundleSource, BundleSpec, ImageSource, UploadSource},
+        bundle::{Bundle, BundleSource},
         install::CONTENT_CLIENT,
     },
     content::{Builder, Content, Limits},
@@ -30,21 +30,17 @@ use tokio::{sync::OnceCell, task::JoinHandle, time};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use unpacker::{Digest, Format, Store, Tree, store::Budget};
 
-use crate::support::{self, PATIENCE, apply, define, eventually, merge_status, unique};
+use crate::support::{
+    self, PATIENCE, Provisioner, SYSTEM, account_object, apply, create, found, merge_status,
+    namespace_object, unique, upload,
+};
 
 /// The control plane of these tests, with our definitions and the two roles of the install file.
 pub(super) async fn cluster() -> &'static Cluster {
     static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
     let start = || async {
-        let options = cluster::Options {
-            controllers: Controllers::Off,
-            ..cluster::Options::default()
-        };
-        let cluster = Cluster::start_with(&options).await.unwrap();
-        for definition in manifests::api::definitions::all() {
-            let definition = serde_json::to_value(definition).unwrap();
-            define(&cluster, &definition).await;
-        }
+        let options = cluster::Options::new(Controllers::Off, None);
+        let cluster = support::own(&options).await;
         apply_roles(&cluster).await;
         cluster
     };
@@ -64,23 +60,6 @@ pub(crate) async fn apply_roles(cluster: &Cluster) {
     }
 }
 
-/// Grants a ServiceAccount these rules in the whole cluster.
-pub(super) async fn grant(cluster: &Cluster, namespace: &str, account: &str, rules: &Value) {
-    let subject = json!({"kind": "ServiceAccount", "name": account, "namespace": namespace});
-    support::grant(cluster, &subject, None, &unique("granted"), rules).await;
-}
-
-async fn bind(cluster: &Cluster, namespace: &str, account: &str, role: &str) {
-    let binding = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRoleBinding",
-        "metadata": {"name": unique("binding")},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
-        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": namespace}],
-    });
-    apply(cluster, &binding).await;
-}
-
 /// A new account with these roles, and its token.
 pub(crate) async fn account(
     cluster: &Cluster,
@@ -96,17 +75,12 @@ async fn named_account(
     name: String,
     roles: &[&str],
 ) -> (String, String) {
-    let account = ServiceAccount {
-        metadata: kube::api::ObjectMeta {
-            name: Some(name.clone()),
-            ..Default::default()
-        },
-        ..ServiceAccount::default()
-    };
+    apply(cluster, &account_object(namespace, &name)).await;
     let api = Api::<ServiceAccount>::namespaced(cluster.client().unwrap(), namespace);
-    api.create(&PostParams::default(), &account).await.unwrap();
+    let subject = support::account(namespace, &name);
     for role in roles {
-        bind(cluster, namespace, &name, role).await;
+        let role = ("ClusterRole", *role);
+        support::bind_role(cluster, &subject, None, role, &unique("binding")).await;
     }
     let request = TokenRequest {
         spec: Some(TokenRequestSpec::default()),
@@ -118,8 +92,27 @@ async fn named_account(
     (name, token)
 }
 
+/// A client of the content service of a provisioner, and the URL that leads there.
+pub(crate) async fn visit(client: Client, to: &Provisioner) -> (reqwest::Client, String) {
+    let content = to.url("content");
+    let port = content.rsplit(':').next().unwrap().parse().unwrap();
+    let authority = authority(client, SYSTEM).await;
+    let base = format!("https://core.{SYSTEM}.svc:{port}");
+    (browser(SYSTEM, port, &authority), base)
+}
+
+/// What clients of a content service have to believe, as soon as it is published.
+async fn authority(client: Client, namespace: &str) -> String {
+    let maps = Api::<ConfigMap>::namespaced(client, namespace);
+    found("the authority's publication", async || {
+        let map = maps.get_opt("rukpak-ca").await.unwrap();
+        map?.data?.remove("ca.crt")
+    })
+    .await
+}
+
 /// A client that believes these authorities and no others, with a new connection.
-pub(crate) fn browser(namespace: &str, port: u16, authority: &str) -> reqwest::Client {
+fn browser(namespace: &str, port: u16, authority: &str) -> reqwest::Client {
     let authority = reqwest::Certificate::from_pem_bundle(authority.as_bytes()).unwrap();
     let address = ([127, 0, 0, 1], port).into();
     reqwest::Client::builder()
@@ -231,14 +224,7 @@ impl Site {
 
     /// What clients have to believe, as soon as it is published.
     pub(super) async fn authority(&self) -> String {
-        let maps = self.config_maps();
-        eventually("the authority's publication", async || {
-            let map = maps.get_opt("rukpak-ca").await.unwrap();
-            let data = map.and_then(|map| map.data);
-            let published = data.and_then(|mut data| data.remove("ca.crt"));
-            published.ok_or_else(|| "no ConfigMap rukpak-ca".to_owned())
-        })
-        .await
+        authority(self.client.clone(), &self.namespace).await
     }
 
     pub(super) fn config_maps(&self) -> Api<ConfigMap> {
@@ -293,29 +279,30 @@ impl Site {
     /// The token of a new account with these rules.
     pub(super) async fn token_with(&self, rules: &Value) -> String {
         let (name, token) = self.account(&[]).await;
-        grant(self.cluster, &self.namespace, &name, rules).await;
+        let subject = support::account(&self.namespace, &name);
+        support::grant(self.cluster, &subject, None, &unique("granted"), rules).await;
         token
     }
 
     /// A new Bundle without content.
     pub(super) async fn bundle(&self, class: &str, source: BundleSource) -> Bundle {
-        let spec = BundleSpec {
-            provisioner_class_name: format!("core.rukpak.io/{class}"),
-            source,
-        };
-        let bundle = Bundle::new(&unique("bundle"), spec);
-        let api = Api::<Bundle>::all(self.client.clone());
-        api.create(&PostParams::default(), &bundle).await.unwrap()
+        let bundle = support::bundle(&unique("bundle"), class, source);
+        create(&self.bundles(), &bundle).await
+    }
+
+    pub(super) fn bundles(&self) -> Api<Bundle> {
+        Api::all(self.client.clone())
     }
 
     /// A new Bundle that waits for an upload.
     pub(super) async fn waiting(&self) -> Bundle {
-        self.bundle("plain", upload()).await
+        self.bundle("plain", upload(None)).await
     }
 
     /// A new Bundle that takes only the upload with this digest.
     pub(super) async fn expecting(&self, digest: &Digest) -> Bundle {
-        self.bundle("plain", upload_of(digest)).await
+        let source = upload(Some(digest.to_string()));
+        self.bundle("plain", source).await
     }
 
     /// What the Bundle controller does in the end.
@@ -325,14 +312,12 @@ impl Site {
     }
 
     pub(super) async fn patch(&self, bundle: &Bundle, status: &Value) {
-        let api = Api::<Bundle>::all(self.client.clone());
-        merge_status(&api, &bundle.name_any(), status).await;
+        merge_status(&self.bundles(), &bundle.name_any(), status).await;
     }
 
     /// The Bundle as it is now.
     pub(super) async fn fresh(&self, bundle: &Bundle) -> Bundle {
-        let api = Api::<Bundle>::all(self.client.clone());
-        api.get(&bundle.name_any()).await.unwrap()
+        self.bundles().get(&bundle.name_any()).await.unwrap()
     }
 
     /// Puts content into the store.
@@ -384,45 +369,18 @@ impl Answer {
 /// A new namespace.
 pub(super) async fn namespace() -> String {
     let name = unique("system");
-    let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-    apply(cluster().await, &object).await;
+    apply(cluster().await, &namespace_object(&name)).await;
     name
 }
 
-pub(super) fn upload() -> BundleSource {
-    BundleSource {
-        type_: "upload".to_owned(),
-        upload: Some(UploadSource::default()),
-        ..BundleSource::default()
-    }
-}
-
-/// An upload that must have this digest.
-pub(super) fn upload_of(digest: &Digest) -> BundleSource {
-    let upload = UploadSource {
-        digest: Some(digest.to_string()),
-    };
-    BundleSource {
-        upload: Some(upload),
-        ..self::upload()
-    }
-}
-
 pub(super) fn image() -> BundleSource {
-    BundleSource {
-        type_: "image".to_owned(),
-        image: Some(ImageSource {
-            reference: "example.com/a/b:v1".to_owned(),
-            ..ImageSource::default()
-        }),
-        ..BundleSource::default()
-    }
+    support::image("example.com/a/b:v1")
 }
 
 /// Content of one ConfigMap that says this.
 pub(super) fn saying(text: &str) -> Content {
-    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"text": text}});
-    files(&[("manifests/map.yaml", map.to_string().as_bytes())])
+    let map = support::config_map("default", "a", text).to_string();
+    files(&[("manifests/map.yaml", map.as_bytes())])
 }
 
 /// Content that cannot be compressed.

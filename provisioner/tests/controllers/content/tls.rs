@@ -12,7 +12,7 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair,
 use serde_json::{Value, json};
 
 use super::site::{Site, namespace};
-use crate::support::{apply, delete, eventually, merge};
+use crate::support::{create, delete, merge, until};
 
 const NAME: &str = "rukpak-ca";
 
@@ -29,26 +29,14 @@ async fn believes(site: &Site, authority: &str) -> bool {
 }
 
 async fn until_believed(site: &Site, authority: &str) {
-    eventually("believing the service", async || {
-        let believed = believes(site, authority).await;
-        believed
-            .then_some(())
-            .ok_or_else(|| "it shows another certificate".to_owned())
-    })
-    .await;
+    let believed = async || believes(site, authority).await;
+    until("believing the service", believed, |believed| *believed).await;
 }
 
 /// What is published instead of the first authority.
 async fn another(site: &Site, first: &str) -> String {
-    eventually("publishing another authority", async || {
-        let authority = site.authority().await;
-        if authority == first {
-            Err("it is the first one still".to_owned())
-        } else {
-            Ok(authority)
-        }
-    })
-    .await
+    let published = async || site.authority().await;
+    until("another authority", published, |found| found != first).await
 }
 
 /// Changes annotations of the authority's Secret.
@@ -127,12 +115,8 @@ async fn a_successor_is_published_before_it_signs(site: &Site) {
     let (soon, past) = (soon.to_string(), past.to_string());
     let ends = json!({"core.rukpak.io/ends": soon, "core.rukpak.io/successor-ends": past});
     annotate(site, ends).await;
-    eventually("succession", async || {
-        let gone = !believes(site, &first).await;
-        gone.then_some(())
-            .ok_or_else(|| "the first authority signs still".to_owned())
-    })
-    .await;
+    let signs = async || believes(site, &first).await;
+    until("succession", signs, |signs| !signs).await;
     // Whoever has read the ConfigMap in the month between still believes.
     assert!(believes(site, &both).await);
     assert!(believes(site, &site.authority().await).await);
@@ -147,12 +131,10 @@ async fn secrets_of_others_are_followed_and_never_overwritten() {
 
 async fn secrets_of_others_are_never_overwritten() {
     let namespace = namespace().await;
-    let mut theirs = serde_json::to_value(secret(NAME, &authority(&namespace))).unwrap();
-    theirs["metadata"]["namespace"] = json!(namespace);
-    let cluster = super::site::cluster().await;
-    apply(cluster, &theirs).await;
+    let client = super::site::cluster().await.client().unwrap();
+    let theirs = secret(NAME, &authority(&namespace));
+    let before = create(&Api::namespaced(client, &namespace), &theirs).await;
     let mut site = Site::start(namespace.clone(), None, |_| {}).await;
-    let before = site.secrets().get(NAME).await.unwrap();
     // Another replica serves with it, since it was told to; in the meantime the first has looked at it.
     let mut other = Site::start(namespace, Some(NAME), |_| {}).await;
     other.until_ready().await;
@@ -215,10 +197,7 @@ async fn the_secret_of_cert_manager_is_followed() {
     assert!(!*site.ready.borrow());
     let first = authority(&namespace);
     let secrets = site.secrets();
-    secrets
-        .create(&PostParams::default(), &secret("given", &first))
-        .await
-        .unwrap();
+    create(&secrets, &secret("given", &first)).await;
     site.until_ready().await;
     assert_eq!(site.authority().await, first.authority);
     assert!(believes(&site, &first.authority).await);

@@ -2,32 +2,23 @@
 
 use bytes::Bytes;
 use futures::stream;
-use kube::{
-    Api, ResourceExt,
-    api::{DeleteParams, ListParams, PostParams},
-};
+use kube::ResourceExt;
 use manifests::{
     api::bundle::{Bundle, Phase},
     content::Content,
 };
-use provisioner::bundle::upload;
+use provisioner::bundle::upload::restore;
 use reqwest::Method;
 use serde_json::Value;
 use tokio::{sync::oneshot, task::JoinHandle};
 
-use super::site::{
-    Answer, Site, digest, files, image, noise, packed, saying, upload as source, upload_of,
-};
-use crate::support::{delete, eventually, unique};
+use super::site::{Answer, Site, digest, files, image, noise, packed, saying};
+use crate::support::{create, delete, eventually, list, unique, upload};
 
 /// The names of all ConfigMaps but the authority's.
 pub(super) async fn maps(site: &Site) -> Vec<String> {
-    let all = site
-        .config_maps()
-        .list(&ListParams::default())
-        .await
-        .unwrap();
-    let names = all.items.iter().map(ResourceExt::name_any);
+    let all = list(&site.config_maps()).await;
+    let names = all.iter().map(ResourceExt::name_any);
     names.filter(|name| name.contains("-upload")).collect()
 }
 
@@ -72,22 +63,20 @@ async fn an_upload_is_stored_and_reported_in_the_bundle(site: &Site, token: &str
 
     let status = site.fresh(&bundle).await.status.unwrap();
     assert_eq!(status.phase, Some(Phase::Pending));
-    let condition = &status.conditions[0];
-    let told = (
-        &*condition.type_,
-        &*condition.status,
-        &*condition.reason,
-        &*condition.message,
-    );
+    let told = &status.conditions[0];
+    let told = (&*told.type_, &*told.status, &*told.reason, &*told.message);
     let message = "received bundle upload, waiting for provisioner to unpack it.";
     assert_eq!(told, ("Unpacked", "False", "UnpackPending", message));
 
     let path = format!("/uploads/{name}.tgz");
     assert_eq!(site.get(&path, token).await.content(), content);
-    let restored = upload::restore(&site.client, &site.settings, &bundle)
-        .await
-        .unwrap();
-    assert_eq!(restored.unwrap().digest(), digest(&content));
+    assert_eq!(restored(site, &bundle).await, digest(&content));
+}
+
+/// The digest of what is kept for a Bundle.
+async fn restored(site: &Site, bundle: &Bundle) -> unpacker::Digest {
+    let kept = restore(&site.client, &site.settings, bundle).await;
+    kept.unwrap().unwrap().digest()
 }
 
 async fn uploads_are_answered_as_rukpak_answers_them(site: &Site, token: &str) {
@@ -103,12 +92,10 @@ async fn uploads_are_answered_as_rukpak_answers_them(site: &Site, token: &str) {
     );
 
     let mut deleted = Bundle::new(&unique("bundle"), site.waiting().await.spec);
-    deleted.spec.source = source();
     deleted.metadata.finalizers = Some(vec!["example.com/wait".to_owned()]);
-    let api = Api::<Bundle>::all(site.client.clone());
-    api.create(&PostParams::default(), &deleted).await.unwrap();
     let name = deleted.name_any();
-    api.delete(&name, &DeleteParams::default()).await.unwrap();
+    create(&site.bundles(), &deleted).await;
+    delete(&site.bundles(), &name).await;
     let (status, reason, _) = site.put(&name, token, packed(&first)).await.refusal();
     assert_eq!((status, &*reason), (409, "Deleting"));
 
@@ -128,10 +115,7 @@ async fn uploads_are_answered_as_rukpak_answers_them(site: &Site, token: &str) {
     assert_eq!((status, &*message), (409, late));
     // What came for nothing is not left behind.
     assert!(site.store.hold(&digest(&second)).is_err());
-    let kept = upload::restore(&site.client, &site.settings, &bundle)
-        .await
-        .unwrap();
-    assert_eq!(kept.unwrap().digest(), digest(&first));
+    assert_eq!(restored(site, &bundle).await, digest(&first));
 }
 
 async fn invalid_archives_leave_nothing(site: &Site, token: &str) {
@@ -199,11 +183,11 @@ async fn rejected_uploads_take_no_content(site: &Site, token: &str) {
         site.expecting(&digest(&content)).await.name_any(),
         site.expecting(&digest(&other)).await.name_any(),
     ];
-    for (name, content, status) in [
-        (&first, &content, 201),
-        (&second, &content, 201),
-        (&third, &content, 422),
-        (&second, &other, 422),
+    for (name, content, status) in tests::rows![
+        &first, &content => 201;
+        &second, &content => 201;
+        &third, &content => 422;
+        &second, &other => 422;
     ] {
         let answer = site.put(name, token, packed(content)).await;
         assert_eq!(answer.status, status, "{:?}", answer.refusal());
@@ -265,11 +249,11 @@ pub(super) async fn changes_during_uploads_leave_nothing(site: &Site, token: &st
     let name = bundle.name_any();
     let (end, slow, _) = begin(site, &name, token, &content).await;
 
-    let api = Api::<Bundle>::all(site.client.clone());
-    api.delete(&name, &DeleteParams::default()).await.unwrap();
+    delete(&site.bundles(), &name).await;
     let mut other = Bundle::new(&name, bundle.spec.clone());
-    other.spec.source = upload_of(&digest(&saying("for the second Bundle")));
-    api.create(&PostParams::default(), &other).await.unwrap();
+    let second = digest(&saying("for the second Bundle")).to_string();
+    other.spec.source = upload(Some(second));
+    create(&site.bundles(), &other).await;
     end.send(()).unwrap();
     let (status, reason, message) = slow.await.unwrap().refusal();
     assert_eq!((status, &*reason), (409, "Deleting"), "{message}");

@@ -2,12 +2,15 @@
 
 use cluster::Lease;
 use k8s_openapi::api::core::v1::ResourceQuota;
-use kube::Client;
+use kube::{Client, api::ListParams};
 use reqwest::StatusCode;
 use tempfile::TempDir;
 
 use super::*;
-use crate::support::{storage, with_controllers};
+use crate::{
+    content::site::visit,
+    support::{says, unpacked, with_controllers},
+};
 
 /// A control plane without a provisioner.
 pub(super) async fn cluster() -> Lease {
@@ -33,17 +36,9 @@ pub(super) async fn start(cluster: &Cluster, folder: &TempDir) -> (Provisioner, 
 /// A Bundle that does not say who pulls.
 pub(super) async fn bundle(client: &Client, name: &str) -> Api<Bundle> {
     let api: Api<Bundle> = Api::all(client.clone());
-    let spec = BundleSpec {
-        provisioner_class_name: "core.rukpak.io/plain".to_owned(),
-        source: image(&format!("127.0.0.1:1/{name}:v1")),
-    };
-    let bundle = Bundle::new(name, spec);
-    api.create(&PostParams::default(), &bundle).await.unwrap();
+    let source = image(&format!("127.0.0.1:1/{name}:v1"));
+    create(&api, &super::bundle(name, "plain", source)).await;
     api
-}
-
-fn done(bundle: &Bundle) -> Option<()> {
-    has(&bundle.status.as_ref()?.conditions, "Unpacked", "True").then_some(())
 }
 
 /// Denies pods in the system namespace.
@@ -52,22 +47,12 @@ async fn exhaust(cluster: &Cluster, quotas: &Api<ResourceQuota>) {
         "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none", "namespace": SYSTEM},
         "spec": {"hard": {"pods": "0"}},
     });
-    cluster.apply(&quota, DryRun::No).await.unwrap();
+    apply(cluster, &quota).await;
     let counted = |quota: &ResourceQuota| {
         let hard = quota.status.as_ref()?.hard.as_ref()?;
         hard.contains_key("pods").then_some(())
     };
     wait_for(quotas.clone(), "none", "counted", counted).await;
-}
-
-/// The Job of a Bundle that is not this one.
-async fn next_job(node: &Kubelet, bundle: &str, before: &Job) -> Job {
-    eventually("another Job", async || {
-        let found = node.find_job(bundle).await;
-        let found = found.filter(|found| found.uid() != before.uid());
-        found.ok_or_else(|| "the Job is the same".to_owned())
-    })
-    .await
 }
 
 fn content_digest(bundle: &Bundle) -> Option<String> {
@@ -84,14 +69,9 @@ async fn jobs_outlast_quotas_restarts_and_a_lost_store() {
     let content = small(name);
     let (first, node) = start(&cluster, &folder).await;
     let bundles = bundle(&client, name).await;
-    let denied = wait_for(bundles.clone(), name, "denied", |bundle: &Bundle| {
-        let unpacked = condition(&bundle.status.as_ref()?.conditions, "Unpacked")?;
-        unpacked.message.contains("exceeded quota").then_some(())
-    })
-    .await;
+    let denied = says(&bundles, name, "", "exceeded quota").await;
     assert_eq!(denied.status.unwrap().phase, Some(Phase::Pending));
-    let params = DeleteParams::default();
-    quotas.delete("none", &params).await.unwrap();
+    delete(&quotas, "none").await;
     let (pod, job) = (node.pod(name).await, node.job(name).await);
     first.signal("KILL").await;
     drop(first);
@@ -99,7 +79,7 @@ async fn jobs_outlast_quotas_restarts_and_a_lost_store() {
     // The same Job continues, and delivers to the provisioner that runs then.
     let (second, node) = start(&cluster, &folder).await;
     node.run(&pod, &content).await.unwrap();
-    let before = wait_for(bundles.clone(), name, "unpacked", done).await;
+    let before = unpacked(&bundles, name).await;
     assert_eq!(node.job(name).await.uid(), job.uid());
     second.signal("KILL").await;
     drop(second);
@@ -117,9 +97,8 @@ async fn jobs_outlast_quotas_restarts_and_a_lost_store() {
     assert!(error.contains("a Bundle does not change"), "{error}");
     let lost = wait_for(bundles.clone(), name, "reported", |bundle: &Bundle| {
         let lost = condition(&bundle.status.as_ref()?.conditions, "ContentAvailable")?;
-        lost.message
-            .contains("a Bundle does not change")
-            .then_some(())
+        let is_reported = lost.message.contains("a Bundle does not change");
+        is_reported.then_some(())
     })
     .await;
     assert_eq!(content_digest(&lost), content_digest(&before));
@@ -144,8 +123,7 @@ async fn replica(pods: &Api<Pod>, name: &str, leads: bool) {
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels},
         "spec": {"serviceAccountName": "unpack", "containers": [{"name": "provisioner", "image": "a"}]},
     });
-    let pod: Pod = serde_json::from_value(pod).unwrap();
-    pods.create(&PostParams::default(), &pod).await.unwrap();
+    create(pods, &serde_json::from_value(pod).unwrap()).await;
 }
 
 fn options(pod: &str) -> Options {
@@ -163,17 +141,12 @@ fn options(pod: &str) -> Options {
 
 /// Waits until these pods, and no others, have the label that the Service looks for.
 async fn labeled(pods: &Api<Pod>, expected: &[&str]) {
-    eventually("labeled", async || {
-        let all = kube::api::ListParams::default().labels("core.rukpak.io/leader=true");
+    let labeled = async || {
+        let all = ListParams::default().labels("core.rukpak.io/leader=true");
         let found = pods.list(&all).await.unwrap();
-        let found: Vec<_> = found.iter().map(ResourceExt::name_any).collect();
-        if found == expected {
-            Ok(())
-        } else {
-            Err(format!("{found:?}, not {expected:?}"))
-        }
-    })
-    .await;
+        found.iter().map(ResourceExt::name_any).collect::<Vec<_>>()
+    };
+    until(&format!("{expected:?}"), labeled, |found| found == expected).await;
 }
 
 // parity: rukpak-24
@@ -193,26 +166,22 @@ async fn of_two_replicas_the_service_selects_the_leader_and_the_other_takes_no_c
     second.says("waiting: another replica leads").await;
 
     // Whoever takes the label away, or takes it, does not have it for long.
-    let label = |value: serde_json::Value| {
-        Patch::Merge(json!({"metadata": {"labels": {"core.rukpak.io/leader": value}}}))
-    };
     for (pod, value) in [("one", json!(null)), ("two", json!("true"))] {
-        let params = PatchParams::default();
-        pods.patch(pod, &params, &label(value)).await.unwrap();
+        let label = json!({"metadata": {"labels": {"core.rukpak.io/leader": value}}});
+        merge(&pods, pod, &label).await;
         labeled(&pods, &["one"]).await;
     }
 
     // By its own address, the second is asked all the same.
     let bundles: Api<Bundle> = Api::all(client.clone());
-    let spec = BundleSpec {
-        provisioner_class_name: "core.rukpak.io/plain".to_owned(),
-        source: nowhere("two"),
-    };
-    let new = Bundle::new("two", spec);
-    bundles.create(&PostParams::default(), &new).await.unwrap();
+    create(&bundles, &super::bundle("two", "plain", nowhere("two"))).await;
     let node = Kubelet::new(client.clone(), &second.url("content"));
     let pod = node.pod("two").await;
-    let (status, text) = direct(&client, &second, &node.token(&pod).await, "/unpack/two.tgz").await;
+    let (browser, base) = visit(client, &second).await;
+    let request = browser.put(format!("{base}/unpack/two.tgz")).body("x");
+    let request = request.bearer_auth(node.token(&pod).await);
+    let answer = request.send().await.unwrap();
+    let (status, text) = (answer.status(), answer.text().await.unwrap());
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{text}");
     assert!(text.contains("this replica does not lead"), "{text}");
 
@@ -222,7 +191,7 @@ async fn of_two_replicas_the_service_selects_the_leader_and_the_other_takes_no_c
     second.says("leading").await;
     labeled(&pods, &["two"]).await;
     node.run(&pod, &small("two")).await.unwrap();
-    wait_for(bundles, "two", "unpacked", done).await;
+    unpacked(&bundles, "two").await;
     second.signal("TERM").await;
     assert_eq!(second.ended().await, 0, "{}", second.log());
     labeled(&pods, &[]).await;
@@ -247,30 +216,8 @@ async fn without_a_lease_replicas_leave_each_other_the_label() {
     labeled(&pods, &["one", "two"]).await;
     // What somebody takes away comes back, and is the only thing that has changed since.
     let before = pods.get("two").await.unwrap().resource_version();
-    let label = Patch::Merge(json!({"metadata": {"labels": {"core.rukpak.io/leader": null}}}));
-    let params = PatchParams::default();
-    pods.patch("one", &params, &label).await.unwrap();
+    let label = json!({"metadata": {"labels": {"core.rukpak.io/leader": null}}});
+    merge(&pods, "one", &label).await;
     labeled(&pods, &["one", "two"]).await;
     assert_eq!(pods.get("two").await.unwrap().resource_version(), before);
-}
-
-/// Puts something to a replica, past the Service.
-async fn direct(
-    client: &Client,
-    to: &Provisioner,
-    token: &str,
-    path: &str,
-) -> (StatusCode, String) {
-    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), SYSTEM);
-    let authority = maps.get("rukpak-ca").await.unwrap().data.unwrap();
-    let authority = reqwest::Certificate::from_pem_bundle(authority["ca.crt"].as_bytes()).unwrap();
-    let browser = reqwest::Client::builder()
-        .tls_certs_only(authority)
-        .no_proxy()
-        .build()
-        .unwrap();
-    let url = format!("{}{path}", to.url("content"));
-    let request = browser.put(url).bearer_auth(token).body("x");
-    let answer = request.send().await.unwrap();
-    (answer.status(), answer.text().await.unwrap())
 }

@@ -1,12 +1,9 @@
 //! Failures on a node are reported in the condition of the Bundle.
 
-use std::path::Path;
-
 use kubelet::{container, ended, waits};
 
 use super::super::irregular::{linked, skipped};
 use super::*;
-use crate::support::storage;
 
 /// The volume of the image in a pod.
 fn image_volume(pod: &Pod) -> k8s_openapi::api::core::v1::ImageVolumeSource {
@@ -29,20 +26,6 @@ async fn b06_a_pod_that_waits_is_reported_until_it_runs() {
     let volume = image_volume(&pod);
     assert_eq!(volume.reference.as_ref(), Some(&reference));
     assert_eq!(volume.pull_policy.as_deref(), Some("Always"));
-
-    let unscheduled = json!({"conditions": [{
-        "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
-        "message": "0/3 nodes are available: 3 node(s) had untolerated taint(s)",
-    }]});
-    node.status(&pod, unscheduled).await;
-    let taint = "3 node(s) had untolerated taint(s)";
-    told(world, &name, "UnpackPending", taint).await;
-    let scheduled = json!({"conditions": [{"type": "PodScheduled", "status": "True"}]});
-    node.status(&pod, scheduled).await;
-    let unsupported = waits("CreateContainerError", "stat : no such file or directory");
-    node.report(&pod, "Pending", &unsupported).await;
-    let remedy = "--unpack-mode=init-container";
-    told(world, &name, "UnpackPending", remedy).await;
 
     // The message of the kubelet is quoted.
     let quoted = format!("Back-off pulling image \"{reference}\"");
@@ -122,12 +105,7 @@ async fn a_job_that_failed_is_kept_to_be_looked_at_and_followed_by_another() {
     let kept = node.pods().get(&pod.name_any()).await.unwrap();
     assert_eq!(node.job(&name).await.uid(), first.uid());
 
-    let second = eventually("another Job", async || {
-        let job = node.find_job(&name).await;
-        let job = job.filter(|job| job.uid() != first.uid());
-        job.ok_or_else(|| "it is still the first".to_owned())
-    })
-    .await;
+    let second = next_job(&node, &name, &first).await;
     let apart = |job: &Job| job.creation_timestamp().unwrap().0;
     let pause = apart(&second).duration_since(apart(&first)).as_secs();
     assert!(pause >= 14, "{pause} s");
@@ -138,40 +116,22 @@ async fn a_job_that_failed_is_kept_to_be_looked_at_and_followed_by_another() {
     world.wait_bundle(&name, "Unpacked", "True").await;
 }
 
-/// Runs the Job of a new Bundle with the files of a folder. Returns the Bundle and the reason of an error.
-async fn deliver(world: &World, node: &Kubelet, folder: &Path) -> (String, Option<String>) {
-    let name = unique("content");
-    world.bundle(&name, "plain", nowhere(&name)).await;
-    let pod = node.pod(&name).await;
-    let sent = node.run_folder(&pod, folder).await;
-    (name, sent.err().map(|error| error.reason().to_owned()))
-}
-
 #[tokio::test]
 async fn content_of_jobs_is_checked_like_any_other() {
     let world = place().await;
     let node = node(world).await;
-    let (large, none) = (storage(), storage());
-    std::fs::create_dir(large.path().join("manifests")).unwrap();
-    std::fs::write(large.path().join("manifests/a.yaml"), "x".repeat(17 << 20)).unwrap();
-    std::fs::write(none.path().join("os-release"), "ID=none").unwrap();
-    let link = linked("link", "manifests/link.yaml");
-    // The program of the Job refuses these.
-    for (folder, reason, text) in [
-        (&large, "UnpackFailed", "LimitExceeded"),
-        (&none, "UnpackFailed", "check that the image is a bundle"),
-        (
-            &link,
-            "EntryRefused",
-            "source bundle content: entry \"manifests/link.yaml\" is a symbolic link",
-        ),
-    ] {
-        let (name, error) = deliver(world, &node, folder.path()).await;
-        let error = error.unwrap_or_else(|| panic!("{text}: accepted"));
-        let bundle = told(world, &name, reason, text).await;
-        assert_eq!(bundle.status.unwrap().phase, Some(Phase::Failing), "{text}");
-        assert_eq!(error == "EntryRefused", reason == "EntryRefused", "{error}");
-    }
+    let deliver = async |link: &str| {
+        let (name, folder) = (unique("content"), linked("job", link));
+        world.bundle(&name, "plain", nowhere(&name)).await;
+        let pod = node.pod(&name).await;
+        (name, node.run_folder(&pod, folder.path()).await)
+    };
+    // The program of the Job refuses this.
+    let (name, sent) = deliver("manifests/link.yaml").await;
+    assert_eq!(sent.unwrap_err().reason(), "EntryRefused");
+    let refused = "source bundle content: entry \"manifests/link.yaml\" is a symbolic link";
+    let bundle = told(world, &name, "EntryRefused", refused).await;
+    assert_eq!(bundle.status.unwrap().phase, Some(Phase::Failing));
 
     // The controller refuses this content, which does not change: no other Job is created.
     let name = unique("refused");
@@ -182,9 +142,8 @@ async fn content_of_jobs_is_checked_like_any_other() {
     let job = node.job(&name).await;
     assert!(job.annotations().contains_key("core.rukpak.io/handed-over"));
 
-    let link = linked("skipped", "tests/link");
-    let (name, error) = deliver(world, &node, link.path()).await;
-    assert_eq!(error, None);
+    let (name, sent) = deliver("tests/link").await;
+    sent.unwrap();
     let bundle = world.wait_bundle(&name, "Unpacked", "True").await;
     assert_eq!(bundle.status.unwrap().skipped, skipped("tests/link"));
 }
@@ -197,25 +156,12 @@ async fn a_job_of_somebody_else_is_left_alone() {
     world.bundle(&name, "plain", nowhere(&name)).await;
     let ours = node.job(&name).await;
     let job = ours.name_any();
-    let disown = Patch::Merge(json!({"metadata": {"ownerReferences": null}}));
-    node.jobs()
-        .patch(&job, &PatchParams::default(), &disown)
-        .await
-        .unwrap();
-    told(
-        world,
-        &name,
-        "UnpackFailed",
-        "does not belong to this Bundle; delete it",
-    )
-    .await;
+    let disown = json!({"metadata": {"ownerReferences": null}});
+    merge(&node.jobs(), &job, &disown).await;
+    let foreign = "does not belong to this Bundle; delete it";
+    told(world, &name, "UnpackFailed", foreign).await;
     let params = DeleteParams::background();
     node.jobs().delete(&job, &params).await.unwrap();
-    let next = eventually("a Job of our own", async || {
-        let job = node.find_job(&name).await;
-        let job = job.filter(|job| job.uid() != ours.uid());
-        job.ok_or_else(|| "there is none".to_owned())
-    })
-    .await;
+    let next = next_job(&node, &name, &ours).await;
     assert_eq!(next.owner_references().len(), 1);
 }

@@ -1,5 +1,7 @@
-//! Whose content is taken, and whose is not.
+//! Whose content is taken, and whose is not. Which pods are those of a Job, `provisioner::bundle::job` tests.
 
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::api::PostParams;
 use reqwest::StatusCode;
 use serde_json::Value;
 use unpacker::{
@@ -8,6 +10,7 @@ use unpacker::{
 };
 
 use super::*;
+use crate::content::site::visit;
 
 /// Sends an archive as a Job does, with a token of the test's choice, and claims that are right unless it says others.
 async fn put(
@@ -27,20 +30,10 @@ async fn put(
         size: Some(tar.len() as u64),
     };
     let claims = claims.to_headers();
-    let maps: Api<ConfigMap> = Api::namespaced(world.client(), SYSTEM);
-    let authority = maps.get("rukpak-ca").await.unwrap().data.unwrap();
-    let authority = reqwest::Certificate::from_pem_bundle(authority["ca.crt"].as_bytes()).unwrap();
-    let browser = reqwest::Client::builder()
-        .tls_certs_only(authority)
-        .no_proxy()
-        .timeout(PATIENCE)
-        .build()
-        .unwrap();
-    let url = format!(
-        "{}/unpack/{bundle}.tgz",
-        world.provisioner().await.url("content")
-    );
-    let mut request = browser.put(url).body(body);
+    let (browser, base) = visit(world.client(), world.provisioner().await).await;
+    let mut request = browser
+        .put(format!("{base}/unpack/{bundle}.tgz"))
+        .body(body);
     if !token.is_empty() {
         request = request.bearer_auth(token);
     }
@@ -54,86 +47,48 @@ async fn put(
     (status, reason)
 }
 
-/// A pod that somebody makes who may.
-async fn pod(world: &World, account: &str, more: serde_json::Value) -> Pod {
-    let mut pod = json!({
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": unique("stranger")},
-        "spec": {"serviceAccountName": account, "containers": [{"name": "a", "image": "a"}]},
-    });
-    for (key, value) in more.as_object().unwrap() {
-        pod["metadata"][key] = value.clone();
-    }
-    let pods: Api<Pod> = Api::namespaced(world.client(), SYSTEM);
-    let pod: Pod = serde_json::from_value(pod).unwrap();
-    pods.create(&PostParams::default(), &pod).await.unwrap()
-}
-
 /// Tokens that are as good as they can be, and not good enough.
 struct Strangers {
     apiservers: String,
     elsewhere: String,
     unbound: String,
-    without_job: String,
-    named: String,
     foreign: String,
 }
 
 async fn strangers(world: &World, node: &Kubelet, ours: &Pod, job: &Job) -> Strangers {
     let audience = || vec!["unpack.core.rukpak.io".to_owned()];
-    let apiservers = node.token_for(ours, Vec::new()).await;
-    let elsewhere = node
-        .token_for(ours, vec!["https://example.com".to_owned()])
-        .await;
-    let stranger = pod(world, "unpack", json!({})).await;
-    let without_job = node.token_for(&stranger, audience()).await;
-    // Whoever may make pods with our account and somebody's Job as their owner may do everything in this namespace; but
-    // one that only names the Job, and is not controlled by it, is no pod of it.
-    let names_only = json!({"ownerReferences": [{
-        "apiVersion": "batch/v1", "kind": "Job", "name": job.name_any(), "uid": job.uid(),
-    }]});
-    let named = pod(world, "unpack", names_only).await;
-    let named = node.token_for(&named, audience()).await;
-    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "other", "namespace": SYSTEM}});
-    world.apply(&account).await;
-    let unbound: Api<k8s_openapi::api::core::v1::ServiceAccount> =
-        Api::namespaced(world.client(), SYSTEM);
+    let others = vec!["https://example.com".to_owned()];
+    let accounts: Api<ServiceAccount> = Api::namespaced(world.client(), SYSTEM);
     let request = serde_json::from_value(json!({"spec": {"audiences": audience()}})).unwrap();
     let params = PostParams::default();
-    let unbound = unbound
-        .create_token_request("unpack", &params, &request)
-        .await;
-    let unbound = unbound.unwrap().status.unwrap().token.unwrap();
-    let controlled = json!({"ownerReferences": [{
-        "apiVersion": "batch/v1", "kind": "Job", "name": job.name_any(), "uid": job.uid(), "controller": true,
-    }]});
-    let foreign = pod(world, "other", controlled).await;
-    let foreign = node.token_for(&foreign, audience()).await;
-
+    let unbound = accounts.create_token_request("unpack", &params, &request);
+    // Whoever may make pods with our account and somebody's Job as their owner may do everything in this namespace.
+    world.apply(&account_object(SYSTEM, "other")).await;
+    let pod = json!({
+        "metadata": {"name": unique("stranger"), "ownerReferences": [{
+            "apiVersion": "batch/v1", "kind": "Job", "name": job.name_any(), "uid": job.uid(), "controller": true,
+        }]},
+        "spec": {"serviceAccountName": "other", "containers": [{"name": "a", "image": "a"}]},
+    });
+    let foreign = create(&node.pods(), &serde_json::from_value(pod).unwrap()).await;
     Strangers {
-        apiservers,
-        elsewhere,
-        unbound,
-        without_job,
-        named,
-        foreign,
+        apiservers: node.token_for(ours, Vec::new()).await,
+        elsewhere: node.token_for(ours, others).await,
+        unbound: unbound.await.unwrap().status.unwrap().token.unwrap(),
+        foreign: node.token_for(&foreign, audience()).await,
     }
 }
 
 /// Tokens that must not deliver content to the Bundle of a pod.
 async fn rejected(world: &World, node: &Kubelet, name: &str, content: &Content) -> String {
-    let (other, plain, upload) = (unique("whose"), unique("whose"), unique("door"));
-    world.bundle(&other, "plain", nowhere(&other)).await;
-    world
-        .bundle(&plain, "plain", image("127.0.0.1:1/a:v1"))
-        .await;
-    let source = BundleSource {
-        type_: "upload".to_owned(),
-        upload: Some(manifests::api::bundle::UploadSource::default()),
-        ..BundleSource::default()
-    };
-    world.bundle(&upload, "plain", source).await;
+    let (other, plain, door) = (unique("whose"), unique("whose"), unique("door"));
+    for (name, source) in tests::rows![
+        &other => nowhere(&other);
+        &plain => image("127.0.0.1:1/a:v1");
+        &door => upload(None);
+    ] {
+        world.bundle(name, "plain", source).await;
+    }
     let (ours, theirs) = (node.pod(name).await, node.pod(&other).await);
     let good = node.token(&ours).await;
     let others = node.token(&theirs).await;
@@ -147,12 +102,10 @@ async fn rejected(world: &World, node: &Kubelet, name: &str, content: &Content) 
         "a token for the API server", name, &strangers.apiservers => unknown;
         "a token for another service", name, &strangers.elsewhere => unknown;
         "a token of no pod", name, &strangers.unbound => unknown;
-        "a pod of no Job", name, &strangers.without_job => forbidden;
-        "a pod that names the Job", name, &strangers.named => forbidden;
         "a pod of another account", name, &strangers.foreign => forbidden;
         "the pod of another Bundle", name, &others => forbidden;
         "the same pod for another Bundle", &other, &good => forbidden;
-        "the same pod for an upload", &upload, &good => forbidden;
+        "the same pod for an upload", &door, &good => forbidden;
         "a Bundle without a Job", &plain, &good => forbidden;
         "a Bundle that does not exist", &none, &good => (StatusCode::NOT_FOUND, "NotFound");
     ] {
@@ -164,11 +117,9 @@ async fn rejected(world: &World, node: &Kubelet, name: &str, content: &Content) 
 
     // The token of a deleted pod is not valid.
     let params = DeleteParams::default().grace_period(0);
-    node.pods()
-        .delete(&theirs.name_any(), &params)
-        .await
-        .unwrap();
-    gone::<Pod>(node.pods(), &theirs.name_any()).await;
+    let pods = node.pods();
+    pods.delete(&theirs.name_any(), &params).await.unwrap();
+    gone(pods, &theirs.name_any()).await;
     let late = put(world, &other, &others, content, false).await;
     assert!(
         matches!(late.0, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN),
@@ -186,14 +137,9 @@ async fn only_the_pod_of_a_job_delivers_content_and_once() {
     let good = Box::pin(rejected(world, &node, &name, &content)).await;
 
     // The claims have to be true. The content is accepted once, and the same content again.
-    let false_claim = put(world, &name, &good, &content, true).await;
-    assert_eq!(
-        false_claim,
-        (
-            StatusCode::UNPROCESSABLE_ENTITY,
-            "DigestMismatch".to_owned()
-        )
-    );
+    let lie = put(world, &name, &good, &content, true).await;
+    let mismatch = "DigestMismatch".to_owned();
+    assert_eq!(lie, (StatusCode::UNPROCESSABLE_ENTITY, mismatch));
     let (status, _) = put(world, &name, &good, &content, false).await;
     assert_eq!(status, StatusCode::CREATED);
     world.wait_bundle(&name, "Unpacked", "True").await;
