@@ -18,8 +18,9 @@ use catalog::choose::Answer;
 use cluster::{Cluster, Lease};
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::{
-    Api, Config,
+    Api, Client, Config, Resource,
     api::{DeleteParams, Patch, PatchParams},
+    core::NamespaceResourceScope,
 };
 use manifests::api::{
     catalog_source::{CatalogSource, CatalogSourceStatus},
@@ -40,7 +41,8 @@ use unpacker::{Store, store::Budget};
 
 pub(crate) use crate::support::{apply, delete, merge, merge_status, until};
 use crate::support::{
-    define, eventually, insecure, namespace_object, wait_for, without_controllers,
+    catalog_source, define, eventually, found, gone, insecure, list, namespace_object, notes_about,
+    wait_for, without_controllers,
 };
 
 /// Where catalogs are taken from, the first namespace first.
@@ -206,17 +208,26 @@ impl Shelf {
 
     /// The same, with annotations.
     async fn declare_with(&self, namespace: &str, name: &str, spec: Value, annotations: Value) {
-        let mut spec = spec;
-        spec["sourceType"] = "grpc".into();
-        let source = json!({
-            "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
-            "metadata": {"name": name, "namespace": namespace, "annotations": annotations}, "spec": spec,
-        });
+        let mut source = catalog_source(namespace, name, &spec);
+        source["spec"]["sourceType"] = "grpc".into();
+        source["metadata"]["annotations"] = annotations;
         self.apply(&source).await;
     }
 
+    fn client(&self) -> Client {
+        self.cluster.client().unwrap()
+    }
+
+    /// The objects of a kind in a namespace.
+    fn api<K>(&self, namespace: &str) -> Api<K>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    {
+        Api::namespaced(self.client(), namespace)
+    }
+
     fn sources(&self, namespace: &str) -> Api<CatalogSource> {
-        Api::namespaced(self.cluster.client().unwrap(), namespace)
+        self.api(namespace)
     }
 
     /// Waits until a catalog of the first namespace is as wanted.
@@ -245,10 +256,7 @@ impl Shelf {
 
     /// An OLM that runs, as far as its Deployment tells, or one that has no pods.
     async fn olm(&self, available: i32) {
-        let client = self.cluster.client().unwrap();
         let labels = json!({"app": "catalog-operator"});
-        let namespace =
-            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "olm"}});
         let deployment = json!({
             "apiVersion": "apps/v1", "kind": "Deployment",
             "metadata": {"name": "catalog-operator", "namespace": "olm"},
@@ -260,11 +268,11 @@ impl Shelf {
                 },
             },
         });
-        for object in [namespace, deployment] {
+        for object in [namespace_object("olm"), deployment] {
             self.apply(&object).await;
         }
         let status = json!({"status": {"replicas": 1, "availableReplicas": available, "readyReplicas": available}});
-        let deployments: Api<Deployment> = Api::namespaced(client, "olm");
+        let deployments = self.api::<Deployment>("olm");
         merge_status(&deployments, "catalog-operator", &status).await;
     }
 
@@ -275,20 +283,16 @@ impl Shelf {
 
     /// Waits until this is what is offered of the package.
     async fn offers_become(&self, package: &str, expected: &[&str]) {
-        until(
-            &format!("{expected:?}"),
-            async || self.offers(package),
-            |offers| {
-                offers.len() == expected.len()
-                    && offers.iter().zip(expected).all(|(offer, expected)| {
-                        match expected.strip_suffix('…') {
-                            Some(begin) => offer.starts_with(begin),
-                            None => offer == expected,
-                        }
-                    })
-            },
-        )
-        .await;
+        let is_expected = |offers: &Vec<String>| {
+            let mut pairs = offers.iter().zip(expected);
+            offers.len() == expected.len()
+                && pairs.all(|(offer, expected)| match expected.strip_suffix('…') {
+                    Some(begin) => offer.starts_with(begin),
+                    None => offer == expected,
+                })
+        };
+        let offers = async || self.offers(package);
+        until(&format!("{expected:?}"), offers, is_expected).await;
     }
 
     /// Waits until it is said of a catalog why it cannot be read.
@@ -309,10 +313,15 @@ impl Shelf {
     fn metric(&self, namespace: &str, name: &str) -> Option<String> {
         let line =
             format!("rukpak_catalog_available{{namespace=\"{namespace}\",name=\"{name}\"}} ");
-        let text = self.ctx.metrics.render();
-        let found = text.lines().find_map(|it| it.strip_prefix(&line));
-        found.map(str::to_owned)
+        metric(&self.ctx, &line)
     }
+}
+
+/// The value of the metric with this name and these labels.
+fn metric(ctx: &Context, begin: &str) -> Option<String> {
+    let text = ctx.metrics.render();
+    let found = text.lines().find_map(|it| it.strip_prefix(begin));
+    found.map(str::to_owned)
 }
 
 impl Drop for Shelf {

@@ -1,14 +1,13 @@
 //! Catalogs in ConfigMaps, read with the rights that an admin gives.
 
-use k8s_openapi::api::{core::v1::ConfigMap, events::v1::Event};
-use kube::api::ListParams;
+use k8s_openapi::api::core::v1::ConfigMap;
 use manifests::api::install;
 
 use super::{
     serving::{BOTH, HERE, Leader, ONE, stage},
     *,
 };
-use crate::support::{Line, apply, delete, until};
+use crate::support::Line;
 
 const CSV: &str = "
 - metadata: {name: tide.v1.0.0}
@@ -33,11 +32,8 @@ fn map(csvs: &str, head: &str) -> Value {
 }
 
 fn source() -> Value {
-    json!({
-        "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
-        "metadata": {"name": "mine", "namespace": "catalogs"},
-        "spec": {"sourceType": "internal", "configMap": "tides"},
-    })
+    let spec = json!({"sourceType": "internal", "configMap": "tides"});
+    catalog_source("catalogs", "mine", &spec)
 }
 
 // parity: serve-6, serve-8
@@ -48,8 +44,7 @@ async fn config_maps_are_served_and_followed() {
     apply(&shelf.cluster, &secrets).await;
     let (leader, mut line) = Leader::behind_line(&shelf.cluster, HERE).await;
     interruptions_of_a_watch_are_no_problem(&shelf, &leader, &mut line).await;
-    let maps: Api<ConfigMap> = Api::namespaced(shelf.cluster.client().unwrap(), "catalogs");
-    delete(&maps, "tides").await;
+    delete(&shelf.api::<ConfigMap>("catalogs"), "tides").await;
     delete(&shelf.sources("catalogs"), "mine").await;
     until("no catalog", async || leader.offers("tide"), Vec::is_empty).await;
     shelf.clear("catalogs").await;
@@ -65,7 +60,7 @@ async fn a_config_map_is_followed(shelf: &Shelf, leader: &Leader) {
 
     apply(&shelf.cluster, &map(CSV, "tide.v1.0.0")).await;
     shelf.serves("mine", &ONE).await;
-    let maps: Api<ConfigMap> = Api::namespaced(shelf.cluster.client().unwrap(), "catalogs");
+    let maps = shelf.api::<ConfigMap>("catalogs");
     let there = maps.get("tides").await.unwrap().metadata;
     let reference = json!({
         "uid": there.uid, "resourceVersion": there.resource_version, "name": "tides", "namespace": "catalogs",
@@ -111,14 +106,6 @@ async fn interruptions_of_a_watch_are_no_problem(shelf: &Shelf, leader: &Leader,
         apply(&shelf.cluster, object).await;
     }
     shelf.serves("mine", &ONE).await;
-    let warnings = async || {
-        let events: Api<Event> = Api::namespaced(shelf.cluster.client().unwrap(), "catalogs");
-        let all = events.list(&ListParams::default()).await.unwrap().items;
-        let of = all
-            .into_iter()
-            .filter(|it| it.reason.as_deref() == Some("CatalogUnavailable"));
-        of.filter_map(|it| it.note).collect::<Vec<_>>()
-    };
     let trouble = || leader.ctx.catalogs.states().pop().unwrap().trouble;
 
     let mut doubts = leader.ctx.versions.changes();
@@ -132,27 +119,22 @@ async fn interruptions_of_a_watch_are_no_problem(shelf: &Shelf, leader: &Leader,
     let both = map(&format!("{CSV}{NEWER}"), "tide.v1.1.0");
     apply(&shelf.cluster, &both).await;
     shelf.serves("mine", &BOTH).await;
-    let maps: Api<ConfigMap> = Api::namespaced(shelf.cluster.client().unwrap(), "catalogs");
+    let maps = shelf.api::<ConfigMap>("catalogs");
     let there = maps.get("tides").await.unwrap().metadata;
     let version = json!({"resourceVersion": there.resource_version});
     let current = json!({"reason": null, "configMapReference": version});
     shelf.reports("mine", current).await;
-    assert_eq!(warnings().await, [""; 0]);
+    let client = shelf.client();
+    let warnings = notes_about(&client, "catalogs", "mine", "CatalogUnavailable").await;
+    assert_eq!(warnings, [""; 0]);
     assert_eq!(trouble(), None);
 
     // One that lasts is told, and what was read stays.
     line.cut();
-    eventually("it is told", async || {
-        let told = trouble().unwrap_or_default();
-        let begin = "failed to get catalog config map tides: ";
-        told.starts_with(begin).then_some(()).ok_or(told)
-    })
-    .await;
+    let told = async || trouble().unwrap_or_default();
+    let is_away = |told: &String| told.starts_with("failed to get catalog config map tides: ");
+    until("it is told", told, is_away).await;
     line.mend().await;
-    eventually("it is well again", async || {
-        let trouble = trouble();
-        trouble.map_or(Ok(()), Err)
-    })
-    .await;
+    until("it is well again", async || trouble(), Option::is_none).await;
     shelf.serves("mine", &BOTH).await;
 }

@@ -2,8 +2,6 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use k8s_openapi::api::events::v1::Event;
-use kube::api::ListParams;
 use tests::{Auth, Buildah, OWNER, Registry, TENANT};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _, copy},
@@ -11,7 +9,6 @@ use tokio::{
 };
 
 use super::*;
-use crate::support::{apply, delete, until};
 
 /// Builds the image of a catalog with these versions of the package `tide`, and pushes it.
 pub(super) fn push_tide(registry: &Registry, name: &str, versions: &[&str]) -> String {
@@ -129,21 +126,10 @@ async fn an_image_is_read_and_replaced(shelf: &Shelf, registry: &Registry) {
         "{offers:?}"
     );
     assert_eq!(shelf.metric("catalogs", "mine").as_deref(), Some("0"));
-    let events: Api<Event> = Api::namespaced(shelf.cluster.client().unwrap(), "catalogs");
-    eventually("an event says so", async || {
-        let all = events.list(&ListParams::default()).await.unwrap();
-        let is_about = |event: &Event| {
-            let about = event.regarding.as_ref();
-            about.is_some_and(|it| it.name.as_deref() == Some("mine"))
-        };
-        let events = all.items.into_iter().filter(is_about);
-        let reasons: Vec<_> = events.filter_map(|it| it.reason).collect();
-        let has_both = ["CatalogRead", "CatalogUnavailable"]
-            .iter()
-            .all(|&reason| reasons.iter().any(|it| it == reason));
-        has_both.then_some(()).ok_or(format!("{reasons:?}"))
-    })
-    .await;
+    for reason in ["CatalogRead", "CatalogUnavailable"] {
+        let told = async || notes_about(&shelf.client(), "catalogs", "mine", reason).await;
+        until(reason, told, |notes| !notes.is_empty()).await;
+    }
 
     // And back again: that is read, though it was read before.
     shelf.declare("catalogs", "mine", image(&first)).await;
@@ -152,15 +138,19 @@ async fn an_image_is_read_and_replaced(shelf: &Shelf, registry: &Registry) {
     let second = push_tide(registry, "org/catalog:v2", &["1.0.0", "1.1.0", "1.2.0"]);
     shelf.declare("catalogs", "mine", image(&second)).await;
     shelf.tide(&["mine: 1.0.0 1.1.0 1.2.0"]).await;
-    until(
-        "it is well",
-        async || shelf.metric("catalogs", "mine"),
-        |metric| metric.as_deref() == Some("1"),
-    )
-    .await;
+    let available = async || shelf.metric("catalogs", "mine");
+    let is_well = |metric: &Option<String>| metric.as_deref() == Some("1");
+    until("it is well", available, is_well).await;
 
     shelf.forget(&["mine"]).await;
     assert_eq!(shelf.metric("catalogs", "mine"), None);
+}
+
+fn pull_secret(namespace: &str, name: &str, config: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
+        "metadata": {"name": name, "namespace": namespace}, "stringData": {".dockerconfigjson": config},
+    })
 }
 
 /// Leaves no catalogs.
@@ -168,12 +158,8 @@ async fn secrets_of_others_do_not_help(shelf: &Shelf) {
     let registry = Registry::start(Auth::Basic, None);
     let login = format!("--creds={}:{}", OWNER.name, OWNER.password);
     let image = push(&registry, "org/catalog:v1", &["1.0.0"], Some(&login));
-    let secret = json!({
-        "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
-        "metadata": {"name": "pull", "namespace": "catalogs"},
-        "stringData": {".dockerconfigjson": registry.docker_config(OWNER)},
-    });
-    apply(&shelf.cluster, &secret).await;
+    let secret = pull_secret("catalogs", "pull", &registry.docker_config(OWNER));
+    shelf.apply(&secret).await;
     let with = json!({"image": image, "secrets": ["", "pull"]});
     shelf.declare("catalogs", "may", with).await;
     shelf.tide(&["may: 1.0.0"]).await;
@@ -181,15 +167,10 @@ async fn secrets_of_others_do_not_help(shelf: &Shelf) {
     shelf.image("may-not", &image).await;
     let elsewhere = json!({"image": image, "secrets": ["pull"]});
     shelf.declare("more-catalogs", "lost", elsewhere).await;
-    shelf
-        .trouble("may-not", "needs credentials for org/catalog")
-        .await;
-    shelf
-        .is_in_trouble(
-            "more-catalogs/lost",
-            &["Secret more-catalogs/pull not found"],
-        )
-        .await;
+    let refused = "needs credentials for org/catalog";
+    shelf.trouble("may-not", refused).await;
+    let missing = ["Secret more-catalogs/pull not found"];
+    shelf.is_in_trouble("more-catalogs/lost", &missing).await;
     assert_eq!(shelf.offers("tide")[0], "catalogs/may: tide.v1.0.0");
     delete(&shelf.sources("more-catalogs"), "lost").await;
     shelf.forget(&["may", "may-not"]).await;
@@ -218,35 +199,24 @@ async fn an_image_without_a_catalog_is_read_once(shelf: &Shelf, registry: &Regis
     let before = heads("nothing");
     // Another one, which may come yet, is asked for after one second, two, and so on.
     shelf.declare("catalogs", "missing", spec("missing")).await;
-    eventually("it is tried again and again", async || {
-        let asked = heads("missing");
-        (asked >= 6)
-            .then_some(())
-            .ok_or(format!("{:?}", watched.asked()))
-    })
-    .await;
+    let asked = async || heads("missing");
+    until("it is tried again and again", asked, |asked| *asked >= 6).await;
     assert_eq!(heads("nothing"), before, "{:?}", watched.asked());
 
     // Whoever changes the CatalogSource is told the same, and what has the name by now is read.
     let mut changed = spec("nothing");
     changed["priority"] = 1.into();
     shelf.declare("catalogs", "nothing", changed.clone()).await;
-    until(
-        "the registry is asked once more",
-        async || heads("nothing"),
-        |asked| *asked == before + 1,
-    )
-    .await;
+    let (asked, once_more) = (async || heads("nothing"), before + 1);
+    until("it is asked once more", asked, |asked| *asked == once_more).await;
     shelf.trouble("nothing", "has no catalog").await;
     push_tide(registry, "org/nothing:v1", &["1.0.0"]);
     changed["priority"] = 2.into();
     shelf.declare("catalogs", "nothing", changed).await;
-    until(
-        "it is a catalog",
-        async || shelf.offers("tide"),
-        |offers| offers.contains(&"catalogs/nothing: tide.v1.0.0".to_owned()),
-    )
-    .await;
+    let is_offered =
+        |offers: &Vec<String>| offers.contains(&"catalogs/nothing: tide.v1.0.0".to_owned());
+    let offers = async || shelf.offers("tide");
+    until("it is a catalog", offers, is_offered).await;
     shelf.forget(&["nothing", "odd", "missing"]).await;
 }
 
@@ -347,12 +317,8 @@ async fn each_secret_fetches_an_image_once(shelf: &Shelf) {
         ("catalogs", "owner", OWNER),
         ("more-catalogs", "tenant", TENANT),
     ] {
-        let secret = json!({
-            "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
-            "metadata": {"name": name, "namespace": namespace},
-            "stringData": {".dockerconfigjson": tests::docker_config(&[(&way.host, user)])},
-        });
-        apply(&shelf.cluster, &secret).await;
+        let config = tests::docker_config(&[(&way.host, user)]);
+        shelf.apply(&pull_secret(namespace, name, &config)).await;
     }
     let mut offers = Vec::new();
     for (namespace, name, tag, secret, times) in [

@@ -1,14 +1,13 @@
 //! Namespaces whose catalogs may not be listed.
 
 use super::*;
-use crate::support::grant;
+use crate::support::{grant, user};
 
-/// Lets the user of these tests read things.
-async fn allow(shelf: &Shelf, namespace: Option<&str>, name: &str, group: &str, resource: &str) {
-    let subject = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": USER});
+/// Lets the user of these tests read a kind.
+async fn allow(shelf: &Shelf, namespace: Option<&str>, (group, resource): (&str, &str)) {
     let verbs = ["get", "list", "watch"];
     let rules = json!([{"apiGroups": [group], "resources": [resource], "verbs": verbs}]);
-    grant(&shelf.cluster, &subject, namespace, name, &rules).await;
+    grant(&shelf.cluster, &user(USER), namespace, resource, &rules).await;
 }
 
 const USER: &str = "half-trusted";
@@ -19,9 +18,9 @@ async fn a_namespace_that_may_not_be_listed_does_not_hide_the_others() {
     let shelf = Shelf::of(Some(USER)).await;
     shelf.define().await;
     let definitions = ("apiextensions.k8s.io", "customresourcedefinitions");
-    allow(&shelf, None, "definitions", definitions.0, definitions.1).await;
+    allow(&shelf, None, definitions).await;
     let sources = ("operators.coreos.com", "catalogsources");
-    allow(&shelf, Some("catalogs"), "catalogs", sources.0, sources.1).await;
+    allow(&shelf, Some("catalogs"), sources).await;
     let spec = json!({"address": "127.0.0.1:1"});
     for namespace in NAMESPACES.into_iter().chain(["elsewhere"]) {
         shelf.declare(namespace, "mine", spec.clone()).await;
@@ -30,16 +29,9 @@ async fn a_namespace_that_may_not_be_listed_does_not_hide_the_others() {
     let mine = "catalogs/mine: unknown: …";
     shelf.offers_become("tide", &[mine, hidden]).await;
     assert!(shelf.ctx.catalogs.are_listed());
-    shelf
-        .is_in_trouble(
-            "more-catalogs/*",
-            &[
-                USER,
-                "in namespace more-catalogs",
-                "catalogsources.operators.coreos.com",
-            ],
-        )
-        .await;
+    let why = "catalogsources.operators.coreos.com";
+    let words = [USER, "in namespace more-catalogs", why];
+    shelf.is_in_trouble("more-catalogs/*", &words).await;
     assert_eq!(shelf.metric("more-catalogs", "*").as_deref(), Some("0"));
     let named = CatalogRef {
         name: "mine".to_owned(),
@@ -49,14 +41,7 @@ async fn a_namespace_that_may_not_be_listed_does_not_hide_the_others() {
     let names: Vec<&str> = offers.list().iter().map(|it| it.catalog).collect();
     assert_eq!(names, ["catalogs/mine"]);
 
-    allow(
-        &shelf,
-        Some("more-catalogs"),
-        "catalogs",
-        sources.0,
-        sources.1,
-    )
-    .await;
+    allow(&shelf, Some("more-catalogs"), sources).await;
     let other = "more-catalogs/mine: unknown: …";
     shelf.offers_become("tide", &[mine, other]).await;
     let foreign = CatalogRef {

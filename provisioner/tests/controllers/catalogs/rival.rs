@@ -17,8 +17,7 @@ use super::{
     serving::{HERE, Leader, ONE, bundles, stage},
     *,
 };
-use crate::support::{apply, merge_status, until};
-use crate::{aggregator::define, support::gone};
+use crate::aggregator::define;
 
 /// What becomes of the Services of a namespace from now on, in words.
 fn recorded(services: Api<Service>) -> Arc<Mutex<Vec<String>>> {
@@ -47,10 +46,7 @@ fn recorded(services: Api<Service>) -> Arc<Mutex<Vec<String>>> {
 }
 
 fn serves(leader: &Leader) -> Option<String> {
-    let text = leader.ctx.metrics.render();
-    let lines = text.lines();
-    let mut values = lines.filter_map(|it| it.strip_prefix("rukpak_catalogs_served_by_olm "));
-    values.next().map(str::to_owned)
+    metric(&leader.ctx, "rukpak_catalogs_served_by_olm ")
 }
 
 // parity: serve-10
@@ -59,9 +55,8 @@ async fn an_olm_that_comes_takes_over_all_that_was_served() {
     let shelf = stage().await;
     let binding = install::catalog_pods(&install::Options::default(), "catalogs");
     apply(&shelf.cluster, &binding).await;
-    let client = shelf.cluster.client().unwrap();
-    let services: Api<Service> = Api::namespaced(client.clone(), "catalogs");
-    let pods: Api<Pod> = Api::namespaced(client.clone(), "catalogs");
+    let services = shelf.api::<Service>("catalogs");
+    let pods = shelf.api::<Pod>("catalogs");
     let registry = Registry::plain();
     let image = push_tide(&registry, "org/catalog:v1", &["1.0.0"]);
     let leader = Leader::start(&shelf.cluster, HERE);
@@ -71,12 +66,8 @@ async fn an_olm_that_comes_takes_over_all_that_was_served() {
     let own = json!({"image": image, "grpcPodConfig": {"memoryTarget": "1Gi"}});
     shelf.declare("catalogs", "own", own).await;
     let ours = ListParams::default().labels(labels::CATALOG_POD);
-    until(
-        "a pod",
-        async || pods.list(&ours).await.unwrap().items,
-        |found| found.len() == 1,
-    )
-    .await;
+    let our_pods = async || pods.list(&ours).await.unwrap().items;
+    until("a pod", our_pods, |found| found.len() == 1).await;
     shelf.declare("catalogs", "changed", plain.clone()).await;
     let changed = shelf.serves("changed", &ONE).await;
     let service = services.get("tides").await.unwrap();
@@ -103,14 +94,8 @@ async fn an_olm_that_comes_takes_over_all_that_was_served() {
     assert_eq!(shelf.leads_to("catalogs", "tides").await, None);
     gone(services.clone(), "tides").await;
     gone(services.clone(), "own").await;
-    let accounts: Api<ServiceAccount> = Api::namespaced(client, "catalogs");
-    gone(accounts, "own").await;
-    until(
-        "no pod",
-        async || pods.list(&ours).await.unwrap().items,
-        Vec::is_empty,
-    )
-    .await;
+    gone(shelf.api::<ServiceAccount>("catalogs"), "own").await;
+    until("no pod", our_pods, Vec::is_empty).await;
     assert_eq!(serves(&leader).as_deref(), Some("1"));
     let theirs = json!({
         "apiVersion": "v1", "kind": "Service",

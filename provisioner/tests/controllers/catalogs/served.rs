@@ -11,7 +11,6 @@ use tokio::{net::TcpListener, sync::oneshot};
 
 use super::status::reason;
 use super::*;
-use crate::support::{delete, merge_status};
 use crate::{aggregator::define, support::Line};
 
 /// A server of a catalog.
@@ -40,9 +39,8 @@ impl Server {
             .unwrap();
         let at = at.unwrap_or_else(|| ([127, 0, 0, 1], 0).into());
         let listener = eventually("the port is free", async || {
-            TcpListener::bind(at)
-                .await
-                .map_err(|error| error.to_string())
+            let bound = TcpListener::bind(at).await;
+            bound.map_err(|error| error.to_string())
         })
         .await;
         let address = listener.local_addr().unwrap();
@@ -149,17 +147,10 @@ async fn where_olm_serves_a_catalog_its_server_is_asked() {
     want(&shelf, &["tide"]);
     let spec = json!({"image": "127.0.0.1:1/org/catalog:v1"});
     shelf.declare("catalogs", "mine", spec).await;
-    shelf
-        .is_in_trouble(
-            "catalogs/mine",
-            &["failed to reach the registry 127.0.0.1:1"],
-        )
-        .await;
-    shelf
-        .becomes("mine", "told by us", |it| {
-            reason(it) == "RegistryServerError"
-        })
-        .await;
+    let unreached = "failed to reach the registry 127.0.0.1:1";
+    shelf.trouble("mine", unreached).await;
+    let failed = json!({"reason": "RegistryServerError"});
+    shelf.reports("mine", failed).await;
     shelf.olm(1).await;
     eventually("OLM is noticed", async || {
         // No registry is asked while OLM may still come to serve it.
@@ -208,13 +199,8 @@ async fn where_olm_serves_a_catalog_its_server_is_asked() {
     // OLM goes, its server with it, and what it has written stays. Then the image is asked for.
     merge_status(&sources, "mine", &status("READY")).await;
     server.stop().await;
-    let definitions: Api<CustomResourceDefinition> = Api::all(shelf.cluster.client().unwrap());
+    let definitions: Api<CustomResourceDefinition> = Api::all(shelf.client());
     delete(&definitions, &olm).await;
-    shelf
-        .is_in_trouble(
-            "catalogs/mine",
-            &["failed to reach the registry 127.0.0.1:1"],
-        )
-        .await;
+    shelf.trouble("mine", unreached).await;
     assert_eq!(shelf.offers("tide"), ["catalogs/mine: tide.v1.0.0"]);
 }

@@ -6,6 +6,9 @@ mod restart;
 mod share;
 mod stage;
 
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::Service;
 use kube::{ResourceExt as _, api::ListParams};
 use manifests::api::labels;
 use tests::Registry;
@@ -16,7 +19,6 @@ use super::{
     images::{push_documents, push_tide},
     *,
 };
-use crate::support::{apply, delete, merge};
 
 // parity: serve-1, serve-2, serve-5, serve-25
 #[tokio::test]
@@ -41,19 +43,16 @@ async fn a_catalog_is_served_behind_a_service_that_is_kept(shelf: &Shelf, regist
     let leader = Leader::start(&shelf.cluster, HERE);
     shelf.declare("catalogs", "my.tides", grpc(&image)).await;
     let port = shelf.serves("my-tides", &ONE).await;
-    shelf
-        .emits("my.tides", "CatalogServed", "my-tides.catalogs.svc:50051")
-        .await;
-    assert_eq!(
-        leader.served(),
-        ["{namespace=\"catalogs\",name=\"my.tides\"} 1"]
-    );
+    let address = "my-tides.catalogs.svc:50051";
+    shelf.emits("my.tides", "CatalogServed", address).await;
+    let served = r#"{namespace="catalogs",name="my.tides"} 1"#;
+    assert_eq!(leader.served(), [served]);
     let reported = json!({
         "message": null,
         "registryService": {
             "serviceName": "my-tides", "serviceNamespace": "catalogs", "port": "50051", "protocol": "grpc", "createdAt": "*",
         },
-        "connectionState": {"lastObservedState": "READY", "address": "my-tides.catalogs.svc:50051"},
+        "connectionState": {"lastObservedState": "READY", "address": address},
     });
     shelf.reports("my.tides", reported).await;
     let services = shelf.services("catalogs");
@@ -75,31 +74,28 @@ async fn a_catalog_is_served_behind_a_service_that_is_kept(shelf: &Shelf, regist
     // An image that is not there does not take away what is.
     let missing = registry.image("org/catalog:none");
     shelf.declare("catalogs", "my.tides", grpc(&missing)).await;
-    shelf
-        .emits("my.tides", "CatalogUnavailable", "org/catalog:none")
-        .await;
+    let none = "org/catalog:none";
+    shelf.emits("my.tides", "CatalogUnavailable", none).await;
     assert_eq!(bundles(port).await.unwrap(), BOTH);
 
     is_kept(shelf).await;
 
     let slices = shelf.slices("catalogs");
-    let name = slices.list(&ListParams::default()).await.unwrap().items[0].name_any();
+    let name = list(&slices).await[0].name_any();
     // Where somebody else serves it, the objects go, and so does the port.
     let other = json!({"address": "127.0.0.1:1"});
     shelf.declare("catalogs", "my.tides", other).await;
-    eventually("nothing leads there", async || {
-        let left = services.get_opt("my-tides").await.unwrap().is_some()
-            || slices.get_opt(&name).await.unwrap().is_some();
-        (!left).then_some(()).ok_or("still there".to_owned())
-    })
-    .await;
-    eventually("nobody listens any more", async || {
-        let listed = bundles(port).await;
-        listed.map_or(Ok(()), |it| Err(format!("{it:?}")))
-    })
-    .await;
+    gone(services, "my-tides").await;
+    gone(slices, &name).await;
+    serves_nothing(port).await;
     assert!(leader.served().is_empty());
     leader.end().await;
+}
+
+/// Waits until nobody listens at the port any more.
+async fn serves_nothing(port: u16) {
+    let served = async || bundles(port).await.ok();
+    until("nobody listens", served, Option::is_none).await;
 }
 
 /// Whatever is done to the objects is undone, and soon.
@@ -107,31 +103,26 @@ async fn is_kept(shelf: &Shelf) {
     let (services, slices) = (shelf.services("catalogs"), shelf.slices("catalogs"));
     delete(&services, "my-tides").await;
     shelf.serves("my-tides", &BOTH).await;
-    let name = slices.list(&ListParams::default()).await.unwrap().items[0].name_any();
+    let name = list(&slices).await[0].name_any();
     delete(&slices, &name).await;
     shelf.serves("my-tides", &BOTH).await;
     let trap = json!({"spec": {"selector": {"app": "trap"}, "type": "NodePort"}});
     merge(&services, "my-tides", &trap).await;
-    eventually("the selector is gone", async || {
-        let spec = services.get("my-tides").await.unwrap().spec.unwrap();
-        let is_kept = spec.selector.is_none_or(|it| it.is_empty())
-            && spec.type_.as_deref() == Some("ClusterIP");
-        is_kept.then_some(()).ok_or(format!("{:?}", spec.type_))
-    })
-    .await;
+    let service = async || services.get("my-tides").await.unwrap();
+    let is_kept = |service: &Service| {
+        let spec = service.spec.as_ref().unwrap();
+        let selector = spec.selector.as_ref();
+        selector.is_none_or(BTreeMap::is_empty) && spec.type_.as_deref() == Some("ClusterIP")
+    };
+    until("the selector is gone", service, is_kept).await;
     let trap = json!({"endpoints": [{"addresses": ["198.51.100.1"]}]});
     merge(&slices, &name, &trap).await;
     shelf.serves("my-tides", &BOTH).await;
     let stripped = json!({"metadata": {"labels": {labels::CATALOG: null}}});
     merge(&services, "my-tides", &stripped).await;
-    eventually("the label is back", async || {
-        let service = services.get("my-tides").await.unwrap();
-        let label = service.labels().get(labels::CATALOG).cloned();
-        (label.as_deref() == Some("my.tides"))
-            .then_some(())
-            .ok_or(format!("{label:?}"))
-    })
-    .await;
+    let label = async || service().await.labels().get(labels::CATALOG).cloned();
+    let is_back = |label: &Option<String>| label.as_deref() == Some("my.tides");
+    until("the label is back", label, is_back).await;
 }
 
 async fn objects_of_others_are_not_touched(shelf: &Shelf, registry: &Registry) {
@@ -146,17 +137,13 @@ async fn objects_of_others_are_not_touched(shelf: &Shelf, registry: &Registry) {
     let before = services.get("mine").await.unwrap();
     let leader = Leader::start(&shelf.cluster, HERE);
     shelf.declare("catalogs", "mine", grpc(&image)).await;
-    shelf
-        .emits("mine", "CatalogNotServed", "not the provisioner's")
-        .await;
-    assert_eq!(
-        leader.served(),
-        ["{namespace=\"catalogs\",name=\"mine\"} 0"]
-    );
+    let theirs = "not the provisioner's";
+    shelf.emits("mine", "CatalogNotServed", theirs).await;
+    let served = r#"{namespace="catalogs",name="mine"} 0"#;
+    assert_eq!(leader.served(), [served]);
     let after = services.get("mine").await.unwrap();
     assert_eq!(before.resource_version(), after.resource_version());
-    let slices = shelf.slices("catalogs").list(&ListParams::default()).await;
-    assert!(slices.unwrap().items.is_empty());
+    assert_eq!(list(&shelf.slices("catalogs")).await, []);
     // Platform operators choose from it all the same.
     let states = leader.ctx.catalogs.states();
     assert!(states.iter().all(|it| it.is_read), "{states:?}");
@@ -169,28 +156,17 @@ async fn objects_of_others_are_not_touched(shelf: &Shelf, registry: &Registry) {
     shelf.declare("catalogs", "a-b", grpc(&image)).await;
     shelf.serves("a-b", &ONE).await;
     shelf.declare("catalogs", "a.b", grpc(&image)).await;
-    shelf
-        .emits("a.b", "CatalogNotServed", "is that of CatalogSource a-b")
-        .await;
-    let long = "long".repeat(16);
+    let taken = "is that of CatalogSource a-b";
+    shelf.emits("a.b", "CatalogNotServed", taken).await;
+    let (long, words) = ("long".repeat(16), "has 64 characters");
     shelf.declare("catalogs", &long, grpc(&image)).await;
-    shelf
-        .emits(&long, "CatalogNotServed", "has 64 characters")
-        .await;
+    shelf.emits(&long, "CatalogNotServed", words).await;
     // Where nobody allows it, that is told; and in other namespaces than those that are served, nothing happens.
     shelf.declare("more-catalogs", "quiet", grpc(&image)).await;
     shelf
         .is_told("more-catalogs", "quiet", "CatalogRead", "read from image")
         .await;
-    assert!(
-        shelf
-            .services("more-catalogs")
-            .list(&ListParams::default())
-            .await
-            .unwrap()
-            .items
-            .is_empty()
-    );
+    assert_eq!(list(&shelf.services("more-catalogs")).await, []);
 
     // Once it is out of the way, the catalog's own one comes.
     delete(&services, "mine").await;
@@ -218,13 +194,7 @@ async fn another_leader_takes_over(shelf: &Shelf, registry: &Registry) {
 
     let service = shelf.services("catalogs").get("mine").await.unwrap();
     first.end().await;
-    eventually("the first one serves nothing", async || {
-        match bundles(port).await {
-            Ok(bundles) => Err(format!("{bundles:?}")),
-            Err(_) => Ok(()),
-        }
-    })
-    .await;
+    serves_nothing(port).await;
     let second = Leader::start(&shelf.cluster, THERE);
     shelf.hands_out(THERE, "catalogs/mine", &ONE).await;
     shelf.hands_out(THERE, "served/tenants", &ONE).await;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tests::Registry;
 use tokio::time::timeout;
 
-use crate::support::{PATIENCE, merge_status};
+use crate::support::PATIENCE;
 
 pub(super) fn status(source: &CatalogSource) -> CatalogSourceStatus {
     source.status.clone().unwrap_or_default()
@@ -37,9 +37,8 @@ async fn problems_are_reported_and_polls_are_a_minute_apart() {
 async fn problems_are_reported_and_others_conditions_stay(shelf: &Shelf, registry: &Registry) {
     let image = push_tide(registry, "org/catalog:v1", &["1.0.0"]);
     let poll = |interval: &str| json!({"image": image, "updateStrategy": {"registryPoll": {"interval": interval}}});
-    shelf
-        .image("mine", &registry.image("org/catalog:{foobar}"))
-        .await;
+    let template = registry.image("org/catalog:{foobar}");
+    shelf.image("mine", &template).await;
     let words =
         "Cannot construct catalog image reference, variable \"foobar\" couldn't be resolved*";
     let invalid = json!({"reason": "SpecInvalidError", "message": words});
@@ -50,9 +49,8 @@ async fn problems_are_reported_and_others_conditions_stay(shelf: &Shelf, registr
     let sources = shelf.sources("catalogs");
     merge_status(&sources, "mine", &theirs).await;
 
-    shelf
-        .declare("catalogs", "mine", poll("45mError.code"))
-        .await;
+    let odd = poll("45mError.code");
+    shelf.declare("catalogs", "mine", odd).await;
     let words = "error parsing spec.updateStrategy.registryPoll.interval. Using the default value of 15m0s instead. \
                  Error: time: unknown unit \"mError\" in duration \"45mError.code\"";
     let invalid = json!({"reason": "InvalidIntervalError", "message": words});
@@ -93,37 +91,27 @@ pub(super) async fn a_poll_of_the_same_image_is_one_request(shelf: &Shelf, regis
         // Whatever has it looked for again. In a status, times are whole seconds.
         tokio::time::sleep(Duration::from_millis(1100)).await;
         shelf.declare("catalogs", "polled", spec(round)).await;
-        let polled = shelf
-            .becomes("polled", "asked for again", |it| {
-                status(it)
-                    .latest_image_registry_poll
-                    .is_some_and(|it| it > before)
-            })
-            .await;
+        let is_later = |it: &CatalogSource| {
+            let polled = status(it).latest_image_registry_poll;
+            polled.is_some_and(|it| it > before)
+        };
+        let polled = shelf.becomes("polled", "asked for again", is_later).await;
         before = status(&polled).latest_image_registry_poll.unwrap();
         let mut questions = way.asked().split_off(asked.len());
         // Whoever need not prove who he is may also be one without https, which is asked for before.
         questions.retain(|it| !it.ends_with("GET /v2/ HTTP/1.1"));
-        assert_eq!(
-            questions,
-            ["HEAD /v2/org/catalog/manifests/v1 HTTP/1.1"],
-            "{round}"
-        );
+        let head = "HEAD /v2/org/catalog/manifests/v1 HTTP/1.1";
+        assert_eq!(questions, [head], "{round}");
     }
     // And one that finds another costs what that has.
     push_tide(registry, "org/catalog:v1", &["1.0.0", "1.1.0"]);
     shelf.declare("catalogs", "polled", spec(9)).await;
     shelf.tide(&["polled: 1.0.0 1.1.0"]).await;
-    eventually("all of them are counted", async || {
-        let metrics = shelf.ctx.metrics.render();
-        let polls = |outcome: &str, count: u8| {
-            let line = format!("rukpak_catalog_polls_total{{outcome=\"{outcome}\"}} {count}");
-            metrics.lines().any(|it| it == line)
-        };
-        let are_counted = polls("same", 3) && polls("new", 2);
-        are_counted.then_some(()).ok_or_else(|| metrics.clone())
-    })
-    .await;
+    for (outcome, count) in [("same", "3"), ("new", "2")] {
+        let line = format!("rukpak_catalog_polls_total{{outcome=\"{outcome}\"}} ");
+        let polls = async || metric(&shelf.ctx, &line);
+        until(outcome, polls, |polls| polls.as_deref() == Some(count)).await;
+    }
     shelf.forget(&["polled"]).await;
 }
 

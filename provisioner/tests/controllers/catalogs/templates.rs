@@ -7,7 +7,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{Condition, Time},
     jiff::Timestamp,
 };
-use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::api::{DeleteParams, PostParams};
 use manifests::{api::labels::CATALOG_IMAGE_TEMPLATE, template::ANNOTATION};
 use tests::Registry;
 
@@ -16,10 +16,10 @@ use super::{
     status::{message, reason, status},
     *,
 };
-use crate::support::{apply, delete, merge, merge_status};
 use crate::{
-    aggregator::define,
+    aggregator::{define, history, version},
     openshift::{CLUSTER_VERSION, definition},
+    support::node_object,
 };
 
 /// Type, status and message of the conditions of a template.
@@ -38,13 +38,23 @@ fn image(source: &CatalogSource) -> &str {
 }
 
 /// Makes the cluster an OpenShift of these versions, the newest first.
-async fn openshift(shelf: &Shelf, channel: &str, history: &[&str]) {
-    let version = json!({
-        "apiVersion": "config.openshift.io/v1", "kind": "ClusterVersion", "metadata": {"name": "version"},
-        "spec": {"clusterID": "00000000-0000-0000-0000-000000000000", "channel": channel},
-    });
-    apply(&shelf.cluster, &version).await;
-    crate::aggregator::history(&shelf.cluster, history).await;
+async fn openshift(shelf: &Shelf, channel: &str, entries: &[&str]) {
+    let mut version = version();
+    version["spec"]["channel"] = channel.into();
+    shelf.apply(&version).await;
+    history(&shelf.cluster, entries).await;
+}
+
+impl Shelf {
+    /// Waits until a catalog has a condition.
+    async fn has(&self, name: &str, condition: &str) -> CatalogSource {
+        self.becomes(name, condition, |it| has(it, condition)).await
+    }
+
+    /// Waits until the message in the status of a catalog is this.
+    async fn says(&self, name: &str, words: &str) -> CatalogSource {
+        self.becomes(name, words, |it| message(it) == words).await
+    }
 }
 
 /// The first user story of automatic catalog switching. Of two annotations, the next image is there only after the upgrade.
@@ -68,26 +78,18 @@ async fn catalogs_follow_an_upgrade(shelf: &Shelf, registry: &Registry) {
     for (name, annotation) in [("ours", CATALOG_IMAGE_TEMPLATE), ("olms", ANNOTATION)] {
         let annotations = json!({annotation: registry.image("org/catalog:v{kube_minor_version}")});
         let spec = json!({"image": old});
-        shelf
-            .declare_with("catalogs", name, spec, annotations)
-            .await;
+        let declared = shelf.declare_with("catalogs", name, spec, annotations);
+        declared.await;
     }
-    shelf
-        .tide(&["dynamic: 1.0.0", "olms: 1.0.0", "ours: 1.0.0"])
-        .await;
+    let before = ["dynamic: 1.0.0", "olms: 1.0.0", "ours: 1.0.0"];
+    shelf.tide(&before).await;
     let resolved = |release: &str| {
-        format!(
-            "resolved_image True {}",
-            registry.image(&format!("org/catalog:{release}"))
-        )
+        let image = registry.image(&format!("org/catalog:{release}"));
+        format!("resolved_image True {image}")
     };
-    let source = shelf
-        .becomes("dynamic", "resolved", |it| has(it, &resolved("v1.36")))
-        .await;
-    assert!(has(
-        &source,
-        "TemplatesHaveResolved True catalog image reference was successfully resolved"
-    ));
+    let source = shelf.has("dynamic", &resolved("v1.36")).await;
+    let all = "TemplatesHaveResolved True catalog image reference was successfully resolved";
+    assert!(has(&source, all), "{source:?}");
     // The template stays.
     assert_eq!(image(&source), template);
 
@@ -104,22 +106,13 @@ async fn catalogs_follow_an_upgrade(shelf: &Shelf, registry: &Registry) {
         shelf.trouble(name, missing).await;
     }
     // What was read stays.
-    shelf
-        .tide(&["dynamic: 1.0.0 1.1.0", "olms: 1.0.0", "ours: 1.0.0"])
-        .await;
+    let dynamic = "dynamic: 1.0.0 1.1.0";
+    let offers = [dynamic, "olms: 1.0.0", "ours: 1.0.0"];
+    shelf.tide(&offers).await;
     push_tide(registry, "org/catalog:v37", &versions);
-    shelf
-        .tide(&[
-            "dynamic: 1.0.0 1.1.0",
-            "olms: 1.0.0 1.1.0",
-            "ours: 1.0.0 1.1.0",
-        ])
-        .await;
-    let source = shelf
-        .becomes("dynamic", "resolved again", |it| {
-            has(it, &resolved("v1.37"))
-        })
-        .await;
+    let offers = [dynamic, "olms: 1.0.0 1.1.0", "ours: 1.0.0 1.1.0"];
+    shelf.tide(&offers).await;
+    let source = shelf.has("dynamic", &resolved("v1.37")).await;
     assert_eq!(
         (image(&source), reason(&source)),
         (template.as_str(), String::new())
@@ -132,24 +125,15 @@ async fn pods_become(shelf: &Shelf, registry: &Registry, releases: &[&str]) -> V
         .iter()
         .map(|it| registry.image(&format!("openshift-v4/catalog:v{it}-fast")))
         .collect();
-    let pods: Api<Pod> = Api::namespaced(shelf.cluster.client().unwrap(), "elsewhere");
+    let pods = shelf.api::<Pod>("elsewhere");
     eventually(&format!("pods of {expected:?}"), async || {
-        let mut here = pods.list(&ListParams::default()).await.unwrap().items;
+        let mut here = list(&pods).await;
         here.retain(|it| it.metadata.deletion_timestamp.is_none());
-        let image = |pod: &Pod| {
-            pod.spec
-                .clone()
-                .unwrap()
-                .containers
-                .remove(0)
-                .image
-                .unwrap()
-        };
+        let image = |pod: &Pod| pod.spec.as_ref().unwrap().containers[0].image.clone();
         here.sort_by_key(image);
-        let images: Vec<String> = here.iter().map(image).collect();
-        (images == expected)
-            .then_some(here)
-            .ok_or(format!("{images:?}"))
+        let images: Vec<String> = here.iter().filter_map(image).collect();
+        let is_expected = images == expected;
+        is_expected.then_some(here).ok_or(format!("{images:?}"))
     })
     .await
 }
@@ -158,7 +142,7 @@ async fn pods_become(shelf: &Shelf, registry: &Registry, releases: &[&str]) -> V
 async fn the_next_pod_serves(shelf: &Shelf, registry: &Registry) -> String {
     let both = pods_become(shelf, registry, &["4.8", "4.9"]).await;
     let next = both[1].metadata.name.as_deref().unwrap();
-    let pods: Api<Pod> = Api::namespaced(shelf.cluster.client().unwrap(), "elsewhere");
+    let pods = shelf.api::<Pod>("elsewhere");
     let ready = json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}});
     merge_status(&pods, next, &ready).await;
     pods_become(shelf, registry, &["4.9"]).await;
@@ -167,49 +151,38 @@ async fn the_next_pod_serves(shelf: &Shelf, registry: &Registry) -> String {
 
 /// Nobody knows any more which image it would be.
 async fn its_pod_is_kept_as_it_was(shelf: &Shelf, registry: &Registry, why: &str, next: &str) {
-    let pods: Api<Pod> = Api::namespaced(shelf.cluster.client().unwrap(), "elsewhere");
-    wait_for(
-        shelf.sources("elsewhere"),
-        "dynamic",
-        "unresolved again",
-        |it| (message(it) == why).then_some(()),
-    )
-    .await;
+    let pods = shelf.api::<Pod>("elsewhere");
+    let unresolved = json!({"message": why});
+    shelf.reports("elsewhere/dynamic", unresolved).await;
     let left = pods_become(shelf, registry, &["4.9"]).await;
     assert_eq!(left[0].metadata.name.as_deref(), Some(next));
-    let services: Api<Service> = Api::namespaced(shelf.cluster.client().unwrap(), "elsewhere");
+    let services = shelf.api::<Service>("elsewhere");
     let service = services.get("dynamic").await.unwrap();
     let selector = service.spec.unwrap().selector.unwrap();
     assert_eq!(selector["olm.catalogSource"], "dynamic");
     // It is kept as before, also by another spec.
     let priority = json!({"spec": {"priority": 5}});
-    let sources = shelf.sources("elsewhere");
-    let edited = merge(&sources, "dynamic", &priority).await;
-    let kept = |it: &Condition| {
-        it.reason == "LastResolved" && it.observed_generation == edited.metadata.generation
-    };
-    wait_for(sources, "dynamic", "unresolved as before", |it| {
-        let is_kept = status(it).conditions.iter().any(kept);
-        is_kept.then_some(())
-    })
-    .await;
+    let edited = merge(&shelf.sources("elsewhere"), "dynamic", &priority).await;
+    let generation = edited.metadata.generation;
+    let kept = json!({"reason": "LastResolved", "observedGeneration": generation});
+    let reported = json!({"conditions": [kept]});
+    shelf.reports("elsewhere/dynamic", reported).await;
     let at_once = DeleteParams::default().grace_period(0);
     pods.delete(next, &at_once).await.unwrap();
-    eventually("another pod", async || {
-        let pod = pods_become(shelf, registry, &["4.9"]).await.remove(0);
-        let is_other = pod.metadata.name.as_deref() != Some(next);
-        is_other.then_some(()).ok_or_else(|| "the same".to_owned())
-    })
-    .await;
+    let name = async || {
+        pods_become(shelf, registry, &["4.9"]).await[0]
+            .metadata
+            .name
+            .clone()
+    };
+    let is_other = |name: &Option<String>| name.as_deref() != Some(next);
+    until("another pod", name, is_other).await;
 }
 
 async fn the_architecture_is_that_of_all_nodes(shelf: &Shelf, registry: &Registry) {
     push_tide(registry, "org/catalog:x86_64", &["1.0.0"]);
     for (name, architecture) in [("a", "amd64"), ("b", "arm64")] {
-        let labels = json!({"kubernetes.io/arch": architecture});
-        let metadata = json!({"name": name, "labels": labels});
-        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": metadata});
-        apply(&shelf.cluster, &node).await;
+        shelf.apply(&node_object(name, architecture)).await;
         if name == "a" {
             let template = registry.image("org/catalog:{platform_architecture}");
             shelf.image("mine", &template).await;
@@ -217,17 +190,13 @@ async fn the_architecture_is_that_of_all_nodes(shelf: &Shelf, registry: &Registr
         }
     }
     let why = "Cannot construct catalog image reference, variable \"platform_architecture\" couldn't be resolved";
-    shelf
-        .becomes("mine", "unresolved", |it| message(it) == why)
-        .await;
+    shelf.says("mine", why).await;
     let more = format!("{why}; the nodes are amd64, arm64");
     shelf.trouble("mine", &more).await;
     assert_eq!(shelf.offers("tide"), ["catalogs/mine: tide.v1.0.0"]);
-    let nodes: Api<Node> = Api::all(shelf.cluster.client().unwrap());
+    let nodes: Api<Node> = Api::all(shelf.client());
     delete(&nodes, "b").await;
-    shelf
-        .becomes("mine", "fine again", |it| reason(it).is_empty())
-        .await;
+    shelf.reports("mine", json!({"reason": null})).await;
     shelf.forget(&["mine"]).await;
 }
 
@@ -237,12 +206,9 @@ async fn the_architecture_is_that_of_all_nodes(shelf: &Shelf, registry: &Registr
 async fn as_a_catalog_creator_i_provide_catalogs_for_each_release_of_openshift() {
     let shelf = Shelf::serving().await;
     let registry = Registry::plain();
-    push_tide(&registry, "openshift-v4/catalog:v4.8-fast", &["1.0.0"]);
-    push_tide(
-        &registry,
-        "openshift-v4/catalog:v4.9-fast",
-        &["1.0.0", "1.1.0"],
-    );
+    let versions = ["1.0.0", "1.1.0"];
+    push_tide(&registry, "openshift-v4/catalog:v4.8-fast", &versions[..1]);
+    push_tide(&registry, "openshift-v4/catalog:v4.9-fast", &versions);
     let template = registry.image(
         "openshift-v{ocp_major_version}/catalog:v{ocp_major_version}.{ocp_minor_version}-{ocp_update_channels}",
     );
@@ -252,15 +218,11 @@ async fn as_a_catalog_creator_i_provide_catalogs_for_each_release_of_openshift()
     // This is no OpenShift so far.
     let why = "Cannot construct catalog image reference, variables \"ocp_major_version\", \"ocp_minor_version\", \
                \"ocp_update_channels\" couldn't be resolved";
-    let source = shelf
-        .becomes("dynamic", "unresolved", |it| message(it) == why)
-        .await;
+    let source = shelf.says("dynamic", why).await;
     assert_eq!(reason(&source), "RegistryServerError");
     shelf.trouble("dynamic", why).await;
-    assert!(
-        has(&source, &format!("ResolvedImage False {template}")),
-        "{source:?}"
-    );
+    let partial = format!("ResolvedImage False {template}");
+    assert!(has(&source, &partial), "{source:?}");
 
     crate::support::define(&shelf.cluster, &definition(CLUSTER_VERSION)).await;
     openshift(&shelf, "fast-4.8", &["Completed 4.8.3", "Completed 4.7.9"]).await;
@@ -271,85 +233,61 @@ async fn as_a_catalog_creator_i_provide_catalogs_for_each_release_of_openshift()
     openshift(&shelf, "fast-4.9", &moving).await;
     let of = |release: &str| registry.image(&format!("openshift-v4/catalog:v{release}-fast"));
     let resolved = format!("resolved_image True {}", of("4.8"));
-    shelf
-        .becomes("dynamic", "as before", |it| has(it, &resolved))
-        .await;
+    shelf.has("dynamic", &resolved).await;
     pods_become(&shelf, &registry, &["4.8"]).await;
     let moved = ["Completed 4.9.1", "Completed 4.8.3"];
     openshift(&shelf, "fast-4.9", &moved).await;
     let newer = "catalogs/dynamic: tide.v1.0.0 tide.v1.1.0";
     shelf.offers_become("tide", &[newer]).await;
     let resolved = format!("resolved_image True {}", of("4.9"));
-    shelf
-        .becomes("dynamic", "resolved", |it| has(it, &resolved))
-        .await;
+    shelf.has("dynamic", &resolved).await;
     let pod = the_next_pod_serves(&shelf, &registry).await;
 
     // What has no value any more is told, and what was read stays.
-    let versions: Api<manifests::api::config::ClusterVersion> =
-        Api::all(shelf.cluster.client().unwrap());
+    let versions: Api<manifests::api::config::ClusterVersion> = Api::all(shelf.client());
     delete(&versions, "version").await;
-    let source = shelf
-        .becomes("dynamic", "unresolved again", |it| message(it) == why)
-        .await;
+    let source = shelf.says("dynamic", why).await;
     let kept = format!("resolved_image False {}", of("4.9"));
     assert!(has(&source, &kept), "{source:?}");
     assert_eq!(shelf.offers("tide"), [newer]);
     its_pod_is_kept_as_it_was(&shelf, &registry, why, &pod).await;
 }
 
+/// What becomes of each annotation is decided in `provisioner::catalogs::template`.
 async fn annotations_are_written_into_the_image(shelf: &Shelf, registry: &Registry) {
     let wanted = push_tide(registry, "org/catalog:v36", &["1.0.0"]);
-    let any = registry.image("org/catalog:none");
-    for (name, annotation) in [("ours", CATALOG_IMAGE_TEMPLATE), ("olms", ANNOTATION)] {
-        let template = registry.image("org/catalog:v{kube_minor_version}");
-        let annotations = json!({annotation: template});
-        let spec = json!({"image": any});
-        shelf
-            .declare_with("catalogs", name, spec, annotations)
-            .await;
-        let source = shelf
-            .becomes(name, "written", |it| {
-                conditions(it).len() == 3 && reason(it).is_empty()
-            })
-            .await;
+    let annotation = |template: &Value| json!({CATALOG_IMAGE_TEMPLATE: template});
+    let template = registry.image("org/catalog:v{kube_minor_version}").into();
+    let spec = json!({"image": registry.image("org/catalog:none")});
+    let annotations = annotation(&template);
+    let declared = shelf.declare_with("catalogs", "ours", spec, annotations);
+    declared.await;
+    let resolved = format!("resolved_image True {wanted}");
+    let source = shelf.has("ours", &resolved).await;
+    assert_eq!((image(&source), conditions(&source).len()), (&*wanted, 3));
+    // What comes to nothing leaves the image, and says so.
+    let sources = shelf.sources("catalogs");
+    for (text, expected) in [
+        ("v{ocp_minor_version}", "RegistryServerError"),
+        ("v{foobar}", "SpecInvalidError"),
+    ] {
+        let template = registry.image(&format!("org/catalog:{text}"));
+        let annotations = annotation(&template.as_str().into());
+        let patch = json!({"metadata": {"annotations": annotations}});
+        merge(&sources, "ours", &patch).await;
+        let partial = format!("ResolvedImage False {template}");
+        let is_told = |it: &CatalogSource| has(it, &partial) && reason(it) == expected;
+        let source = shelf.becomes("ours", text, is_told).await;
+        assert!(!message(&source).is_empty(), "{text}");
         assert_eq!(image(&source), wanted);
-        assert!(
-            has(&source, &format!("resolved_image True {wanted}")),
-            "{source:?}"
-        );
-        // What comes to nothing leaves the image, and says so; of OLM's annotation only conditions do.
-        let sources = shelf.sources("catalogs");
-        for (text, expected) in [
-            ("v{ocp_minor_version}", "RegistryServerError"),
-            ("v{foobar}", "SpecInvalidError"),
-        ] {
-            let template = registry.image(&format!("org/catalog:{text}"));
-            let patch = json!({"metadata": {"annotations": {annotation: template}}});
-            merge(&sources, name, &patch).await;
-            let expected = if annotation == ANNOTATION {
-                ""
-            } else {
-                expected
-            };
-            let partial = format!("ResolvedImage False {template}");
-            let source = shelf
-                .becomes(name, text, |it| has(it, &partial) && reason(it) == expected)
-                .await;
-            assert_eq!(message(&source).is_empty(), expected.is_empty());
-            assert_eq!(image(&source), wanted);
-            let kept = format!("resolved_image False {wanted}");
-            assert!(has(&source, &kept), "{source:?}");
-        }
-        // Without it, the image stays, and nothing is said of it.
-        let none = json!({"metadata": {"annotations": {annotation: null}}});
-        merge(&sources, name, &none).await;
-        let source = shelf
-            .becomes(name, "plain", |it| {
-                conditions(it).is_empty() && reason(it).is_empty()
-            })
-            .await;
-        assert_eq!(image(&source), wanted);
+        let kept = format!("resolved_image False {wanted}");
+        assert!(has(&source, &kept), "{source:?}");
     }
-    shelf.tide(&["olms: 1.0.0", "ours: 1.0.0"]).await;
+    // Without it, the image stays, and nothing is said of it.
+    let none = json!({"metadata": {"annotations": annotation(&Value::Null)}});
+    merge(&sources, "ours", &none).await;
+    let is_plain = |it: &CatalogSource| conditions(it).is_empty() && reason(it).is_empty();
+    let source = shelf.becomes("ours", "plain", is_plain).await;
+    assert_eq!(image(&source), wanted);
+    shelf.tide(&["ours: 1.0.0"]).await;
 }

@@ -1,7 +1,6 @@
 //! CatalogSources that nobody can read, and those beside them.
 
 use super::{served::Server, *};
-use crate::support::until;
 
 /// The definition as others may have it, which takes anything.
 async fn define(shelf: &Shelf) {
@@ -23,9 +22,7 @@ async fn define(shelf: &Shelf) {
 
 /// Creates a CatalogSource, whatever it says, and does not read it.
 async fn put(shelf: &Shelf, name: &str, spec: &Value) {
-    let source = json!({
-        "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource", "metadata": {"name": name}, "spec": spec,
-    });
+    let source = catalog_source("catalogs", name, spec);
     let request = http::Request::post(
         "/apis/operators.coreos.com/v1alpha1/namespaces/catalogs/catalogsources",
     )
@@ -41,11 +38,8 @@ async fn put(shelf: &Shelf, name: &str, spec: &Value) {
 async fn one_that_cannot_be_read_hides_no_other() {
     let shelf = Shelf::bare().await;
     // Without the definition there are none, and that is known.
-    eventually("there are none", async || {
-        let listed = shelf.ctx.catalogs.are_listed();
-        listed.then_some(()).ok_or("not listed".to_owned())
-    })
-    .await;
+    let are_listed = async || shelf.ctx.catalogs.are_listed();
+    until("there are none", are_listed, |listed| *listed).await;
     assert!(shelf.offers("tide").is_empty());
     served::want(&shelf, &["tide"]);
     define(&shelf).await;
@@ -81,12 +75,8 @@ async fn one_that_cannot_be_read_hides_no_other() {
         ("deep", "\"lastObservedState\":\"READY\""),
         ("typed", "\"reason\":\"SpecInvalidError\""),
     ] {
-        until(
-            &format!("the status of {name}"),
-            async || client.request_text(of(name)).await.unwrap(),
-            |text| text.contains(said),
-        )
-        .await;
+        let text = async || client.request_text(of(name)).await.unwrap();
+        until(name, text, |text| text.contains(said)).await;
     }
 
     // Whoever begins anew finds all of them at once.
@@ -95,19 +85,13 @@ async fn one_that_cannot_be_read_hides_no_other() {
         catalog_namespaces: NAMESPACES.map(str::to_owned).to_vec(),
         ..settings()
     };
-    let ctx = context(
-        shelf.cluster.config().clone(),
-        folder.path(),
-        None,
-        settings,
-    );
+    let config = shelf.cluster.config().clone();
+    let ctx = context(config, folder.path(), None, settings);
     ctx.catalogs.want(["tide".to_owned()].into());
     let tasks = run(&ctx, &shelf.stop);
-    eventually("the next one has the same", async || {
-        let (ours, theirs) = (shelf.offers("tide"), offers_of(&ctx, "tide"));
-        (ours == theirs).then_some(()).ok_or(format!("{theirs:?}"))
-    })
-    .await;
+    let theirs = async || offers_of(&ctx, "tide");
+    let is_ours = |theirs: &Vec<String>| *theirs == shelf.offers("tide");
+    until("the next one has the same", theirs, is_ours).await;
     shelf.stop.cancel();
     tasks.iter().for_each(JoinHandle::abort);
     server.stop().await;

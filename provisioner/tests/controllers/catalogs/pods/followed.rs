@@ -1,6 +1,6 @@
 //! Pods that are looked at whenever something changes.
 
-use std::{sync::Arc, time::Instant};
+use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use provisioner::{
     catalogs::pods::{Of, Watches, follow},
@@ -12,14 +12,13 @@ use unpacker::{Source, source::Image};
 
 use super::{
     super::{
-        context, delete,
+        context,
         denied::{allow, deny},
         images::push_tide,
         settings, tide, write_documents,
     },
     *,
 };
-use crate::support::until;
 
 /// What the registry has under a tag.
 async fn digest(ctx: &Context, image: &str) -> String {
@@ -27,10 +26,8 @@ async fn digest(ctx: &Context, image: &str) -> String {
         reference: image.parse().unwrap(),
         platform: None,
     });
-    match unpacker::resolve(&source, &ctx.settings.access)
-        .await
-        .unwrap()
-    {
+    let resolved = unpacker::resolve(&source, &ctx.settings.access).await;
+    match resolved.unwrap() {
         Source::Image(pinned) => pinned.reference.digest().unwrap().to_owned(),
         other => panic!("{other:?}"),
     }
@@ -80,39 +77,26 @@ async fn a_tag_that_has_moved_is_noticed(
         })
     };
     let names = async |count: usize| {
-        eventually("there are so many pods", async || {
-            let names = place.names().await;
-            if names.len() == count {
-                Ok(names)
-            } else {
-                Err(format!("{names:?}"))
-            }
-        })
-        .await
+        let names = async || place.names().await;
+        until("so many pods", names, |names| names.len() == count).await
     };
     let first = names(1).await.remove(0);
     let pod = place.pods().await.remove(0).spec.unwrap();
     let args = pod.containers[0].args.clone().unwrap();
-    assert_eq!(
-        args,
-        ["serve", "/configs", "--port=50051"],
-        "as the image's label says"
-    );
+    let serve = ["serve", "/configs", "--port=50051"];
+    assert_eq!(args, serve, "as the image's label says");
     // A pod that is gone is noticed at once.
     let params = DeleteParams::default().grace_period(0);
     place.api::<Pod>().delete(&first, &params).await.unwrap();
-    let second = eventually("another one is made", async || {
-        let names = place.names().await;
-        let other = names.iter().find(|it| **it != first).cloned();
-        other.ok_or_else(|| format!("{names:?}"))
+    let second = found("another one is made", async || {
+        let mut names = place.names().await.into_iter();
+        names.find(|it| *it != first)
     })
     .await;
     let before = digest(&ctx, &image).await;
     place.is_ready(&second, &before).await;
-    states
-        .wait_for(|(state, _)| *state == serving(&before))
-        .await
-        .unwrap();
+    let is_told = |(state, _): &(State, bool)| *state == serving(&before);
+    states.wait_for(is_told).await.unwrap();
     // Nothing has moved: nobody needs a pod to see that.
     states.wait_for(|(_, asked)| *asked).await.unwrap();
     assert_eq!(place.names().await, [second.as_str()]);
@@ -135,12 +119,8 @@ async fn a_tag_that_has_moved_is_noticed(
 
     another_folder_is_followed(&place, &ctx, &image, update, states).await;
     following.abort();
-    until(
-        "nothing is watched any more",
-        async || watches.count(),
-        |count| *count == 0,
-    )
-    .await;
+    let watched = async || watches.count();
+    until("nothing is watched", watched, |count| *count == 0).await;
 
     drop(registry);
     a_restart_without_the_registry_changes_nothing(&place, &ctx, &image).await;
@@ -161,12 +141,9 @@ async fn deleted_pods_are_recreated_ever_more_slowly(place: &Place, ctx: &Contex
     let pods = place.api::<Pod>();
     let params = DeleteParams::default().grace_period(0);
     let mut made = Vec::new();
-    for number in 0..5 {
-        let name = eventually("another pod", async || {
-            let names = place.names().await;
-            names.first().cloned().ok_or(format!("{number}"))
-        })
-        .await;
+    for _ in 0..5 {
+        let name = async || place.names().await.pop();
+        let name = found("another pod", name).await;
         pods.delete(&name, &params).await.unwrap();
         made.push(Instant::now());
     }
@@ -209,12 +186,9 @@ async fn what_comes_later_is_followed(place: &Place, sources: &watch::Sender<Arc
     let annotated = json!({"metadata": {"annotations": {"later": "on"}}});
     place.patch::<CatalogSource>(CATALOG, annotated).await;
     sources.send_replace(Arc::new(place.source().await));
-    eventually("the pod has them, too", async || {
-        let pod = place.pods().await.remove(0);
-        let has = pod.annotations().get("later").is_some_and(|it| it == "on");
-        has.then_some(()).ok_or(format!("{:?}", pod.annotations()))
-    })
-    .await;
+    let annotations = async || place.pods().await.remove(0).annotations().clone();
+    let has_later = |all: &BTreeMap<String, String>| all.get("later").is_some_and(|it| it == "on");
+    until("the pod has them, too", annotations, has_later).await;
     // And lose them, but none that somebody else has put there.
     let pod = place.names().await.remove(0);
     let theirs = json!({"metadata": {"annotations": {"network": "up"}}});
@@ -222,24 +196,19 @@ async fn what_comes_later_is_followed(place: &Place, sources: &watch::Sender<Arc
     let bare = json!({"metadata": {"annotations": {"later": null}}});
     place.patch::<CatalogSource>(CATALOG, bare).await;
     sources.send_replace(Arc::new(place.source().await));
-    eventually("the pod has lost them, too", async || {
-        let pod = place.pods().await.remove(0);
-        let has = |name: &str| pod.annotations().contains_key(name);
-        let is_it = !has("later") && has("network") && has("a");
-        is_it
-            .then_some(())
-            .ok_or(format!("{:?}", pod.annotations()))
-    })
-    .await;
+    let has_lost = |all: &BTreeMap<String, String>| {
+        let has = |name: &str| all.contains_key(name);
+        !has("later") && has("network") && has("a")
+    };
+    until("the pod has lost them, too", annotations, has_lost).await;
     let policies = place.api::<NetworkPolicy>();
     let name = "tide.v1-grpc-server";
     let deleted = policies.get(name).await.unwrap().uid();
     delete(&policies, name).await;
-    until(
-        "its policy is there again",
-        async || policies.get_opt(name).await.unwrap(),
-        |found| found.as_ref().is_some_and(|it| it.uid() != deleted),
-    )
+    found("its policy is there again", async || {
+        let policy = policies.get_opt(name).await.unwrap();
+        policy.filter(|it| it.uid() != deleted)
+    })
     .await;
 }
 
@@ -260,11 +229,8 @@ async fn annotations_that_are_refused_keep_nothing_from_being_done(
     place.patch::<CatalogSource>(CATALOG, annotated).await;
     sources.send_replace(Arc::new(place.source().await));
     delete(&services, "tide-v1").await;
-    eventually("its Service is there again", async || {
-        let found = services.get_opt("tide-v1").await.unwrap();
-        found.map(drop).ok_or("none".to_owned())
-    })
-    .await;
+    let service = async || services.get_opt("tide-v1").await.unwrap();
+    found("its Service is there again", service).await;
     let there = pods.get(&pod).await.unwrap();
     assert!(!there.annotations().contains_key("refused"), "{there:?}");
     allow(&place.cluster, "pods").await;
@@ -283,18 +249,13 @@ async fn another_folder_is_followed(
     write_documents(folder.path(), &tide(&["3.0.0"]));
     Buildah::new().publish(elsewhere, folder.path(), image, &[]);
     let before = states.borrow().0.clone();
-    let next = eventually("a pod that serves another folder", async || {
+    let next = found("a pod that serves another folder", async || {
         let pods = place.pods().await;
-        let found = pods.iter().find(|it| {
-            let args = it
-                .spec
-                .as_ref()
-                .and_then(|it| it.containers[0].args.clone());
-            args.is_some_and(|it| it.contains(&"/elsewhere".to_owned()))
+        let mut there = pods.iter().filter(|it| {
+            let args = &it.spec.as_ref().unwrap().containers[0].args;
+            args.iter().flatten().any(|it| it == "/elsewhere")
         });
-        found
-            .map(kube::ResourceExt::name_any)
-            .ok_or(format!("{pods:?}"))
+        there.next().map(Pod::name_any)
     })
     .await;
     assert_eq!(states.borrow().0, before, "by the one before");
@@ -305,10 +266,6 @@ async fn another_folder_is_followed(
         .wait_for(|(state, _)| *state == serving(&last))
         .await
         .unwrap();
-    until(
-        "there is one pod",
-        async || place.names().await,
-        |names| *names == [next.as_str()],
-    )
-    .await;
+    let names = async || place.names().await;
+    until("one pod", names, |names| *names == [next.as_str()]).await;
 }

@@ -19,12 +19,8 @@ async fn declare_all(shelf: &Shelf, host: &str, round: usize) {
     let writes = (0..SOURCES).map(async |at| {
         let name = format!("c{at}");
         let image = format!("{host}/org/catalog:v{}", at % IMAGES);
-        let source = json!({
-            "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
-            "metadata": {"name": name, "namespace": "catalogs"},
-            "spec": {"sourceType": "grpc", "image": image, "priority": round},
-        });
-        let patch = Patch::Apply(source);
+        let spec = json!({"sourceType": "grpc", "image": image, "priority": round});
+        let patch = Patch::Apply(catalog_source("catalogs", &name, &spec));
         sources.patch(&name, &params, &patch).await.map(drop)
     });
     let writes = stream::iter(writes).buffer_unordered(AT_ONCE);
@@ -45,9 +41,7 @@ async fn until(what: &str, wanted: usize, count: impl Fn() -> usize) {
 /// How many polls had this outcome.
 fn polled(leader: &Leader, outcome: &str) -> usize {
     let line = format!("rukpak_catalog_polls_total{{outcome=\"{outcome}\"}} ");
-    let text = leader.ctx.metrics.render();
-    let found = text.lines().find_map(|it| it.strip_prefix(&line));
-    found.unwrap_or("0").parse().unwrap()
+    metric(&leader.ctx, &line).map_or(0, |count| count.parse().unwrap())
 }
 
 /// What was asked for, without what else goes over other connections at the same time: whoever finds no https there has
@@ -62,7 +56,7 @@ fn asked(way: &Watched) -> Vec<String> {
 
 /// Returns how often clients have applied a Service.
 async fn service_writes(shelf: &Shelf) -> usize {
-    let client = shelf.cluster.client().unwrap();
+    let client = shelf.client();
     let request = http::Request::get("/metrics").body(Vec::new()).unwrap();
     let text = client.request_text(request).await.unwrap();
     let counters = text.lines().filter(|line| {
@@ -105,13 +99,8 @@ async fn a_thousand_catalog_sources_load_each_of_twenty_images_once() {
     let writes_before = service_writes(&shelf).await;
     declare_all(&shelf, &way.host, 0).await;
     until("read", SOURCES, || polled(&leader, "new")).await;
-    let served = || {
-        leader
-            .served()
-            .iter()
-            .filter(|it| it.ends_with(" 1"))
-            .count()
-    };
+    let is_served = |it: &&String| it.ends_with(" 1");
+    let served = || leader.served().iter().filter(is_served).count();
     until("served", SOURCES, served).await;
     // Services that are created all at once take so long that requests run out of time, and are repeated.
     assert_asked_once(service_writes(&shelf).await - writes_before);

@@ -1,15 +1,13 @@
 //! Catalogs that get a pod of their own, and lose it.
 
-use std::collections::BTreeMap;
-
-use k8s_openapi::api::core::v1::{Endpoints, Pod, Service};
+use k8s_openapi::api::core::v1::{Endpoints, Pod};
 use manifests::api::install;
 
 use super::{
     super::denied::{allow, deny},
     *,
 };
-use crate::support::{apply, merge, merge_status, until};
+use crate::support::account_object;
 
 // parity: pod-1
 #[tokio::test]
@@ -27,13 +25,8 @@ async fn a_catalog_that_says_how_its_pod_has_to_be_has_one_as_long_as_it_says_so
     let before = services.get("tides").await.unwrap();
     let spec = json!({"image": image, "grpcPodConfig": {"nodeSelector": {"catalogs": "here"}}});
     shelf.declare("catalogs", "tides", spec).await;
-    let pods: Api<Pod> = Api::namespaced(shelf.cluster.client().unwrap(), "catalogs");
-    let all = ListParams::default();
-    let pod = eventually("a pod", async || {
-        let found = pods.list(&all).await.unwrap().items.pop();
-        found.ok_or_else(|| "none".to_owned())
-    })
-    .await;
+    let pods = shelf.api::<Pod>("catalogs");
+    let pod = found("a pod", async || list(&pods).await.pop()).await;
     let selector = pod.spec.clone().unwrap().node_selector.unwrap();
     assert_eq!(selector["catalogs"], "here");
     // Nobody has to do without it until the pod is ready, of which is told what is wrong with it.
@@ -52,15 +45,14 @@ async fn a_catalog_that_says_how_its_pod_has_to_be_has_one_as_long_as_it_says_so
     assert_eq!(leader.offers("tide"), ["catalogs/tides: tide.v1.0.0"]);
 
     is_ready(&pods, &pod.name_any()).await;
-    eventually("the Service selects it", async || {
-        let service = services.get_opt("tides").await.unwrap();
-        let selector = service.and_then(|it| it.spec?.selector).unwrap_or_default();
-        let labels = pod.metadata.labels.clone().unwrap();
-        let selects =
-            !selector.is_empty() && selector.iter().all(|it| labels.get(it.0) == Some(it.1));
-        selects.then_some(()).ok_or_else(|| format!("{selector:?}"))
-    })
-    .await;
+    let selector = async || services.get("tides").await.unwrap().spec.unwrap().selector;
+    let labels = pod.labels();
+    let selects_it = |selector: &Option<BTreeMap<String, String>>| {
+        let selector = selector.clone().unwrap_or_default();
+        let mut all = selector.iter();
+        !selector.is_empty() && all.all(|(key, value)| labels.get(key) == Some(value))
+    };
+    until("the Service selects it", selector, selects_it).await;
     let after = services.get("tides").await.unwrap();
     assert_eq!(before.uid(), after.uid(), "and is the same one");
     let address = |it: &Service| it.spec.as_ref().and_then(|it| it.cluster_ip.clone());
@@ -69,12 +61,8 @@ async fn a_catalog_that_says_how_its_pod_has_to_be_has_one_as_long_as_it_says_so
     let slices = shelf.slices("catalogs");
     leads_to_pod(&shelf, true).await;
     let ours = ListParams::default().labels(labels::CATALOG);
-    until(
-        "nothing else leads there",
-        async || slices.list(&ours).await.unwrap().items,
-        Vec::is_empty,
-    )
-    .await;
+    let our_slices = async || slices.list(&ours).await.unwrap().items;
+    until("nothing else leads there", our_slices, Vec::is_empty).await;
     let ready = json!({"lastObservedState": "READY"});
     let reported = json!({"connectionState": ready, "message": null});
     shelf.reports("tides", reported).await;
@@ -90,13 +78,12 @@ async fn a_catalog_that_says_how_its_pod_has_to_be_has_one_as_long_as_it_says_so
 
 /// The pod goes when the one server has the catalog, and the Service stays the same one.
 async fn the_one_server_takes_over_again(shelf: &Shelf, before: &Service) {
-    let pods: Api<Pod> = Api::namespaced(shelf.cluster.client().unwrap(), "catalogs");
+    let pods = shelf.api::<Pod>("catalogs");
     let (services, slices) = (shelf.services("catalogs"), shelf.slices("catalogs"));
-    let all = ListParams::default();
     let ours = ListParams::default().labels(labels::CATALOG);
     let gone = json!({"spec": {"grpcPodConfig": null}});
     let sources = shelf.sources("catalogs");
-    let pod = pods.list(&all).await.unwrap().items.remove(0);
+    let pod = list(&pods).await.remove(0);
     let attempt = async || pods.delete(&pod.name_any(), &dry_run()).await;
     deny(&shelf.cluster, "DELETE", ("", "pods"), attempt).await;
     merge(&sources, "tides", &gone).await;
@@ -107,17 +94,8 @@ async fn the_one_server_takes_over_again(shelf: &Shelf, before: &Service) {
     });
     shelf.reports("tides", reported).await;
     allow(&shelf.cluster, "pods").await;
-    eventually("no pod", async || {
-        let left = pods.list(&all).await.unwrap().items;
-        let left: Vec<_> = left
-            .iter()
-            .filter(|it| it.metadata.deletion_timestamp.is_none())
-            .collect();
-        left.is_empty()
-            .then_some(())
-            .ok_or_else(|| format!("{left:?}"))
-    })
-    .await;
+    let left = async || list(&pods).await;
+    until("no pod", left, |left| are_leaving(left)).await;
     // Before it went, clients were led to us.
     let [slice] = &slices.list(&ours).await.unwrap().items[..] else {
         panic!("one of ours");
@@ -125,24 +103,22 @@ async fn the_one_server_takes_over_again(shelf: &Shelf, before: &Service) {
     let port = slice.ports.as_ref().unwrap()[0].port.unwrap();
     let port = u16::try_from(port).unwrap();
     assert_eq!(bundles(port).await.unwrap(), ["tide.v1.0.0"]);
-    let endpoints: Api<Endpoints> = Api::namespaced(shelf.cluster.client().unwrap(), "catalogs");
+    let endpoints = shelf.api::<Endpoints>("catalogs");
     let old = json!({
         "apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "tides", "namespace": "catalogs"},
         "subsets": [{"addresses": [{"ip": "192.0.2.77"}], "ports": [{"name": "grpc", "port": 50051}]}],
     });
     apply(&shelf.cluster, &old).await;
     leads_to_pod(shelf, false).await;
-    eventually("the Service selects nothing", async || {
-        let service = services.get("tides").await.unwrap();
+    let service = async || services.get("tides").await.unwrap();
+    let is_ours = |service: &Service| {
         let labels = service.labels();
         let selector = service.spec.as_ref().unwrap().selector.as_ref();
-        let is_ours = selector.is_none_or(BTreeMap::is_empty)
+        selector.is_none_or(BTreeMap::is_empty)
             && labels.contains_key(labels::CATALOG)
-            && !labels.contains_key(labels::CATALOG_POD);
-        is_ours.then_some(()).ok_or_else(|| format!("{service:?}"))
-    })
-    .await;
-    let back = services.get("tides").await.unwrap();
+            && !labels.contains_key(labels::CATALOG_POD)
+    };
+    let back = until("the Service selects nothing", service, is_ours).await;
     assert_eq!(before.uid(), back.uid());
     // Kubernetes' controllers do not look at such a Service, so nothing of theirs is left.
     assert_eq!(slices.get_opt("tides-x").await.unwrap(), None);
@@ -176,9 +152,8 @@ async fn leads_to_pod(shelf: &Shelf, is_there: bool) {
 
 /// What OLM has made is not taken for what we have made.
 async fn what_olm_has_left_stays(shelf: &Shelf, image: &str) {
-    let pods: Api<Pod> = Api::namespaced(shelf.cluster.client().unwrap(), "catalogs");
-    let sources = shelf.sources("catalogs");
-    let source = sources.get("tides").await.unwrap();
+    let pods = shelf.api::<Pod>("catalogs");
+    let source = shelf.sources("catalogs").get("tides").await.unwrap();
     let theirs = json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {
@@ -190,31 +165,23 @@ async fn what_olm_has_left_stays(shelf: &Shelf, image: &str) {
         },
         "spec": {"containers": [{"name": "registry-server", "image": image}]},
     });
-    let account = json!({
-        "apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": "catalogs"},
-    });
-    for object in [account, theirs] {
-        apply(&shelf.cluster, &object).await;
+    for object in [account_object("catalogs", "default"), theirs] {
+        shelf.apply(&object).await;
     }
     let next = Leader::start(&shelf.cluster, THERE);
     shelf.hands_out(THERE, "catalogs/tides", &ONE).await;
     // That it was pulled is counted when all was done that serving it takes.
-    eventually("it has looked for pods", async || {
-        let text = next.ctx.metrics.render();
-        let mut polls = text
-            .lines()
-            .filter(|it| it.starts_with("rukpak_catalog_polls_total"));
-        let is_done = polls.any(|it| it.contains("new") && !it.ends_with(" 0"));
-        is_done.then_some(()).ok_or(text)
-    })
-    .await;
+    let polls = "rukpak_catalog_polls_total{outcome=\"new\"} ";
+    let polled = async || metric(&next.ctx, polls);
+    let is_done = |count: &Option<String>| count.as_ref().is_some_and(|count| count != "0");
+    until("it has looked for pods", polled, is_done).await;
     let kept = pods.get("tides-olm").await.unwrap();
     assert_eq!(kept.metadata.deletion_timestamp, None);
     next.end().await;
 }
 
 async fn a_pod_goes_whatever_the_catalog_becomes(shelf: &Shelf) {
-    let pods: Api<Pod> = Api::namespaced(shelf.cluster.client().unwrap(), "catalogs");
+    let pods = shelf.api::<Pod>("catalogs");
     let (sources, services) = (shelf.sources("catalogs"), shelf.services("catalogs"));
     let own = json!({"spec": {"grpcPodConfig": {"priorityClassName": ""}}});
     // What an earlier process has left leads nowhere any more, as soon as it can be removed.
@@ -227,36 +194,25 @@ async fn a_pod_goes_whatever_the_catalog_becomes(shelf: &Shelf) {
     merge(&sources, "tides", &own).await;
     let next = Leader::start(&shelf.cluster, THERE);
     let ours = ListParams::default().labels(labels::CATALOG_POD);
-    eventually("a pod again", async || {
-        let found = pods.list(&ours).await.unwrap().items.pop();
-        found.map(|_| ()).ok_or_else(|| "none".to_owned())
-    })
-    .await;
+    let our_pods = async || pods.list(&ours).await.unwrap().items;
+    found("a pod again", async || our_pods().await.pop()).await;
     assert!(slices.get_opt(&slice.name_any()).await.unwrap().is_some());
     allow(&shelf.cluster, resource.1).await;
-    until(
-        "nothing else leads there",
-        async || slices.list(&left).await.unwrap().items,
-        Vec::is_empty,
-    )
-    .await;
+    let our_slices = async || slices.list(&left).await.unwrap().items;
+    until("nothing else leads there", our_slices, Vec::is_empty).await;
     served_are(&next, &[r#"{namespace="catalogs",name="tides"} 0"#]).await;
     let elsewhere =
         json!({"spec": {"grpcPodConfig": null, "image": null, "address": "127.0.0.1:1"}});
     merge(&sources, "tides", &elsewhere).await;
-    eventually("neither pod nor Service", async || {
-        let left = pods.list(&ours).await.unwrap().items;
-        let has_pod = left
-            .iter()
-            .any(|it| it.metadata.deletion_timestamp.is_none());
-        let service = services.get_opt("tides").await.unwrap();
-        (!has_pod && service.is_none())
-            .then_some(())
-            .ok_or_else(|| format!("{left:?} {service:?}"))
-    })
-    .await;
+    until("no pod", our_pods, |left| are_leaving(left)).await;
+    gone(services, "tides").await;
     served_are(&next, &[]).await;
     next.end().await;
+}
+
+fn are_leaving(pods: &[Pod]) -> bool {
+    let mut pods = pods.iter();
+    pods.all(|it| it.metadata.deletion_timestamp.is_some())
 }
 
 fn dry_run() -> DeleteParams {
@@ -268,10 +224,6 @@ fn dry_run() -> DeleteParams {
 
 /// Waits until the metric tells this of who is served.
 async fn served_are(leader: &Leader, expected: &[&str]) {
-    until(
-        &format!("{expected:?} are counted"),
-        async || leader.served(),
-        |served| *served == expected,
-    )
-    .await;
+    let served = async || leader.served();
+    until("counted", served, |served| *served == expected).await;
 }

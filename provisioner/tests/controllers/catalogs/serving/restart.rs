@@ -3,20 +3,13 @@
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 
 use super::*;
-use crate::support::{apply, delete, merge, until};
+use crate::support::node_object;
 
 /// Where the slice of a catalog leads.
 async fn endpoints(slices: &Api<EndpointSlice>, name: &str) -> Vec<String> {
     let slice = slices.get(name).await.unwrap();
     let endpoints = slice.endpoints.unwrap_or_default();
     endpoints.into_iter().flat_map(|it| it.addresses).collect()
-}
-
-async fn is_node_of(shelf: &Shelf, name: &str, architecture: &str) {
-    let labels = json!({"kubernetes.io/arch": architecture});
-    let node =
-        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}});
-    apply(&shelf.cluster, &node).await;
 }
 
 // parity: serve-5, switch-6, switch-13
@@ -41,7 +34,7 @@ async fn read_catalogs_are_served_after_a_restart(shelf: &Shelf) {
     shelf.serves("mine", &ONE).await;
     shelf.hands_out(HERE, "served/tenants", &ONE).await;
     // One whose template names an image that is not there yet, once the provisioner has started anew.
-    is_node_of(shelf, "a", "amd64").await;
+    shelf.apply(&node_object("a", "amd64")).await;
     push_tide(&registry, "org/catalog:x86_64", &["1.0.0"]);
     let template = registry.image("org/catalog:{platform_architecture}");
     shelf.declare("served", "dynamic", grpc(&template)).await;
@@ -52,7 +45,7 @@ async fn read_catalogs_are_served_after_a_restart(shelf: &Shelf) {
         shelf.reports(name, ready.clone()).await;
     }
     let store = first.end().await;
-    is_node_of(shelf, "a", "arm64").await;
+    shelf.apply(&node_object("a", "arm64")).await;
     let away = format!("failed to reach the registry {}", registry.host());
     drop(registry);
 
@@ -81,24 +74,17 @@ async fn read_catalogs_are_served_after_a_restart(shelf: &Shelf) {
     for name in ["catalogs/other", "served/tenants"] {
         shelf.reports(name, reported.clone()).await;
     }
-    assert!(
-        second
-            .offers("tide")
-            .iter()
-            .any(|it| it.starts_with("catalogs/other: unknown: "))
-    );
+    let offers = second.offers("tide");
+    let mut offers = offers.iter();
+    assert!(offers.any(|it| it.starts_with("catalogs/other: unknown: ")));
     second.end().await;
 
     // Whose disk has nothing leads nobody to a pod that has ended.
     let slices = shelf.slices("catalogs");
     assert_eq!(endpoints(&slices, "mine-catalog").await, [THERE]);
     let third = Leader::start(&shelf.cluster, "192.0.2.3");
-    until(
-        "it leads nowhere",
-        async || endpoints(&slices, "mine-catalog").await,
-        Vec::is_empty,
-    )
-    .await;
+    let leads = async || endpoints(&slices, "mine-catalog").await;
+    until("it leads nowhere", leads, Vec::is_empty).await;
     let service = shelf.services("catalogs").get_opt("mine").await.unwrap();
     assert!(service.is_some(), "its address stays");
     third.end().await;
@@ -126,12 +112,12 @@ async fn is_kept_after_an_edit(
 async fn resolved_templates_are_known_after_a_restart(shelf: &Shelf) {
     let registry = Registry::plain();
     let image = push_tide(&registry, "org/catalog:x86_64", &["1.0.0"]);
-    is_node_of(shelf, "a", "amd64").await;
+    shelf.apply(&node_object("a", "amd64")).await;
     let first = Leader::start(&shelf.cluster, HERE);
     let template = registry.image("org/catalog:{platform_architecture}");
     shelf.declare("catalogs", "mine", grpc(&template)).await;
     shelf.serves("mine", &ONE).await;
-    is_node_of(shelf, "b", "arm64").await;
+    shelf.apply(&node_object("b", "arm64")).await;
     is_kept_after_an_edit(shelf, 5, async || {}, &image).await;
     let states = first.ctx.catalogs.states();
     let trouble = states[0].trouble.clone().unwrap_or_default();

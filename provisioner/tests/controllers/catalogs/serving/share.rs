@@ -1,7 +1,6 @@
 //! What namespaces may take that are only served, and what is told of those who ask.
 
 use super::*;
-use crate::support::{delete, until};
 
 pub(super) async fn a_namespace_takes_no_more_than_its_share(shelf: &Shelf, registry: &Registry) {
     let image = push_tide(registry, "org/catalog:v1", &["1.0.0"]);
@@ -49,9 +48,7 @@ pub(super) async fn a_namespace_takes_no_more_than_its_share(shelf: &Shelf, regi
         shelf.declare("served", "first", grpc(image)).await;
         let is_bad = || json!({"message": format!("*{words}*")});
         shelf.reports("served/first", is_bad()).await;
-        let services = shelf.services("served");
-        let params = DeleteParams::default();
-        services.delete("first", &params).await.unwrap();
+        delete(&shelf.services("served"), "first").await;
         shelf.hands_out(HERE, "served/first", &ONE).await;
         shelf.reports("served/first", is_bad()).await;
         assert!(leader.served().contains(&gauge(0)), "{:?}", leader.served());
@@ -60,26 +57,19 @@ pub(super) async fn a_namespace_takes_no_more_than_its_share(shelf: &Shelf, regi
     shelf.declare("served", "first", grpc(&image)).await;
     let good = json!({"message": null});
     shelf.reports("served/first", good).await;
-    until(
-        "it is well",
-        async || leader.served(),
-        |served| served.contains(&gauge(1)),
-    )
-    .await;
+    let served = async || leader.served();
+    until("it is well", served, |served| served.contains(&gauge(1))).await;
 
     // There is room again.
-    let sources = shelf.sources("served");
-    delete(&sources, "first").await;
+    delete(&shelf.sources("served"), "first").await;
     shelf.hands_out(HERE, "served/second", &ONE).await;
 
     // Whoever has asked is counted, by what was asked for and how that ended; no catalog is named.
-    let metrics = leader.ctx.metrics.render();
     for begin in [
         "rukpak_catalog_requests_total{rpc=\"ListBundles\",code=\"OK\"} ",
         "rukpak_catalog_request_duration_seconds_count{rpc=\"ListBundles\"} ",
     ] {
-        let found = metrics.lines().find_map(|it| it.strip_prefix(begin));
-        let count: u64 = found.unwrap_or_default().parse().unwrap();
+        let count: u64 = metric(&leader.ctx, begin).unwrap().parse().unwrap();
         assert!(count >= 5, "{begin}{count}");
     }
 }

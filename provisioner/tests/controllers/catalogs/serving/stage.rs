@@ -1,13 +1,13 @@
 //! A cluster, and provisioners that serve catalogs in it.
 
 use catalog::registry::{Bounds, Client};
-use k8s_openapi::api::{core::v1::Service, discovery::v1::EndpointSlice, events::v1::Event};
+use k8s_openapi::api::{core::v1::Service, discovery::v1::EndpointSlice};
 use kube::{Config, ResourceExt as _, api::ListParams};
 use manifests::api::install;
 use provisioner::settings::{Namespaces, Ports, Serving};
 
 use super::super::*;
-use crate::support::{Line, SYSTEM, apply, install_rights, namespace_object};
+use crate::support::{Line, SYSTEM, install_rights};
 
 /// Addresses that nobody has: it is the control plane that is looked at, and no node.
 pub(in crate::catalogs) const HERE: &str = "192.0.2.1";
@@ -126,11 +126,11 @@ impl Shelf {
     }
 
     pub(in crate::catalogs) fn services(&self, namespace: &str) -> Api<Service> {
-        Api::namespaced(self.cluster.client().unwrap(), namespace)
+        self.api(namespace)
     }
 
     pub(in crate::catalogs) fn slices(&self, namespace: &str) -> Api<EndpointSlice> {
-        Api::namespaced(self.cluster.client().unwrap(), namespace)
+        self.api(namespace)
     }
 
     /// Deletes the CatalogSources of a namespace, and what was made for them, as the garbage collector would.
@@ -156,14 +156,8 @@ impl Shelf {
         let params = ListParams::default().labels(&format!("kubernetes.io/service-name={service}"));
         let slices = self.slices(namespace).list(&params).await.unwrap();
         let services = self.services(namespace);
-        let service = services.get_opt(service).await.unwrap()?;
-        if !service
-            .spec
-            .unwrap()
-            .selector
-            .unwrap_or_default()
-            .is_empty()
-        {
+        let service = services.get_opt(service).await.unwrap()?.spec.unwrap();
+        if !service.selector.unwrap_or_default().is_empty() {
             return None; // it leads to pods
         }
         let [slice] = slices.items.as_slice() else {
@@ -201,11 +195,8 @@ impl Shelf {
                 return Err(format!("it leads to {address}"));
             }
             let bundles = bundles(port).await?;
-            if bundles == expected {
-                Ok(port)
-            } else {
-                Err(format!("{bundles:?}"))
-            }
+            let is_expected = bundles == expected;
+            is_expected.then_some(port).ok_or(format!("{bundles:?}"))
         })
         .await
     }
@@ -217,24 +208,9 @@ impl Shelf {
 
     /// The same in any namespace.
     pub(super) async fn is_told(&self, namespace: &str, name: &str, reason: &str, words: &str) {
-        let events: Api<Event> = Api::namespaced(self.cluster.client().unwrap(), namespace);
-        eventually(&format!("{name}: {reason} {words}"), async || {
-            let all = events.list(&ListParams::default()).await.unwrap();
-            let said: Vec<String> = all
-                .items
-                .into_iter()
-                .filter(|it| it.reason.as_deref() == Some(reason))
-                .filter(|it| {
-                    it.regarding
-                        .as_ref()
-                        .is_some_and(|it| it.name.as_deref() == Some(name))
-                })
-                .filter_map(|it| it.note)
-                .collect();
-            let is_said = said.iter().any(|it| it.contains(words));
-            is_said.then_some(()).ok_or(format!("{said:?}"))
-        })
-        .await;
+        let said = async || notes_about(&self.client(), namespace, name, reason).await;
+        let is_said = |said: &Vec<String>| said.iter().any(|it| it.contains(words));
+        until(&format!("{name}: {reason} {words}"), said, is_said).await;
     }
 }
 

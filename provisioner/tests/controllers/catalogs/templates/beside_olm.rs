@@ -12,7 +12,6 @@ use kube::{
 
 use super::*;
 use crate::openshift::CLUSTER_OPERATOR;
-use crate::support::{apply, merge, merge_status};
 
 const CANNOT: &str =
     "Cannot construct catalog image reference, variable \"ocp_minor_version\" couldn't be resolved";
@@ -40,9 +39,11 @@ impl Shelf {
         self.declare_with("catalogs", name, spec, annotations).await;
     }
 
-    async fn write_image(&self, name: &str, expected: &str) {
-        self.becomes(name, expected, |source| image(source) == expected)
-            .await;
+    /// Waits until the image of the catalog `versions` has this version of OLM.
+    async fn write_version(&self, version: &str) {
+        let expected = format!("example.com/catalog:v{version}");
+        let is_written = |source: &CatalogSource| image(source) == expected;
+        self.becomes("versions", version, is_written).await;
     }
 }
 
@@ -80,19 +81,6 @@ async fn our_annotation_is_written_and_nothing_else(shelf: &Shelf) {
     let olms = json!({"status": {"message": "OLM's", "connectionState": {"address": "a:1", "lastObservedState": "CONNECTING"}}});
     let sources = shelf.sources("catalogs");
     merge_status(&sources, "mine", &olms).await;
-    let missing = json!({"metadata": {"annotations": {CATALOG_IMAGE_TEMPLATE: "example.com/catalog:v{ocp_minor_version}"}}});
-    merge(&sources, "mine", &missing).await;
-    let source = shelf
-        .becomes("mine", "unresolved", |it| {
-            let why = "core.rukpak.io/TemplateResolved False Cannot construct catalog image reference, variable \
-                       \"ocp_minor_version\" couldn't be resolved";
-            conditions(it) == [why, "resolved_image False example.com/catalog:v36"]
-        })
-        .await;
-    assert_eq!(
-        (image(&source), message(&source).as_str()),
-        ("example.com/catalog:v36", "OLM's")
-    );
     let none = json!({"metadata": {"annotations": {CATALOG_IMAGE_TEMPLATE: null}}});
     merge(&sources, "mine", &none).await;
     let source = shelf
@@ -109,18 +97,9 @@ async fn our_annotation_is_written_and_nothing_else(shelf: &Shelf) {
         .await;
     let in_place = json!({"image": template});
     shelf.declare("catalogs", "braces", in_place).await;
-    let events: Api<k8s_openapi::api::events::v1::Event> =
-        Api::namespaced(shelf.cluster.client().unwrap(), "catalogs");
-    eventually("an event tells of the annotation", async || {
-        let all = events
-            .list(&kube::api::ListParams::default())
-            .await
-            .unwrap();
-        let notes: Vec<String> = all.into_iter().filter_map(|it| it.note).collect();
-        let is_told = notes.iter().any(|it| it.contains(CATALOG_IMAGE_TEMPLATE));
-        is_told.then_some(()).ok_or(format!("{notes:?}"))
-    })
-    .await;
+    let told = async || notes_about(&shelf.client(), "catalogs", "braces", "ImageTemplate").await;
+    let is_told = |notes: &Vec<String>| notes.iter().any(|it| it.contains(CATALOG_IMAGE_TEMPLATE));
+    until("an event tells of the annotation", told, is_told).await;
     let source = sources.get("other").await.unwrap();
     assert_eq!(
         (image(&source), &source.status),
@@ -157,20 +136,15 @@ async fn nothing_is_lost_while_both_write(shelf: &Shelf, sources: &Api<CatalogSo
             merge(sources, "busy", &patch).await;
             let expected = format!("example.com/catalog:v36-{round}");
             let resolved = format!("resolved_image True {expected}");
-            shelf
-                .becomes("busy", &expected, |it| {
-                    has(it, &resolved) && image(it) == expected
-                })
-                .await;
+            let is_written = |it: &CatalogSource| has(it, &resolved) && image(it) == expected;
+            shelf.becomes("busy", &expected, is_written).await;
         }
         enough.cancel();
     };
     let ((), written) = tokio::join!(ours, write_as_olm(sources, "busy", &enough));
     let source = sources.get("busy").await.unwrap();
-    assert!(
-        has(&source, &format!("OlmsOwn True {written}")),
-        "{source:?}"
-    );
+    let own = format!("OlmsOwn True {written}");
+    assert!(has(&source, &own), "{source:?}");
     assert_eq!(message(&source), written.to_string());
     assert_eq!(conditions(&source).len(), 3, "{source:?}");
 }
@@ -267,9 +241,7 @@ async fn writes_of_others_are_not_answered(shelf: &Shelf) {
     let template = "example.com/catalog:v{kube_minor_version}";
     shelf.declare_template("watched", template).await;
     let resolved = "resolved_image True example.com/catalog:v36";
-    let source = shelf
-        .becomes("watched", "resolved", |source| has(source, resolved))
-        .await;
+    let source = shelf.has("watched", resolved).await;
 
     let sources = shelf.sources("catalogs");
     let params = WatchParams::default().fields("metadata.name=watched");
@@ -279,19 +251,13 @@ async fn writes_of_others_are_not_answered(shelf: &Shelf) {
     for round in 0..ROUNDS {
         let note = json!({"metadata": {"annotations": {"example.com/note": round.to_string()}}});
         let status = json!({"status": {"message": format!("OLM's {round}")}});
-        let params = PatchParams::default();
         merge(&sources, "watched", &note).await;
-        let written = sources
-            .patch_status("watched", &params, &Patch::Merge(status))
-            .await
-            .unwrap();
+        let written = merge_status(&sources, "watched", &status).await;
         last = written.resource_version().unwrap();
         // Seen after that, and answered.
         let after = format!("after-{round}");
         shelf.declare_template(&after, template).await;
-        shelf
-            .becomes(&after, "resolved", |source| has(source, resolved))
-            .await;
+        shelf.has(&after, resolved).await;
     }
     let mut seen = 0;
     let mut events = events.boxed();
@@ -323,12 +289,9 @@ async fn report_version(shelf: &Shelf, version: &str) {
         "apiVersion": "config.openshift.io/v1", "kind": "ClusterOperator",
         "metadata": {"name": "operator-lifecycle-manager"}, "spec": {},
     });
-    apply(&shelf.cluster, &operator).await;
+    shelf.apply(&operator).await;
     let kind = GroupVersionKind::gvk("config.openshift.io", "v1", "ClusterOperator");
-    let api: Api<DynamicObject> = Api::all_with(
-        shelf.cluster.client().unwrap(),
-        &ApiResource::from_gvk(&kind),
-    );
+    let api: Api<DynamicObject> = Api::all_with(shelf.client(), &ApiResource::from_gvk(&kind));
     let status = json!({"status": {"versions": [
         {"name": "operator", "version": "4.20.1"},
         {"name": "operator-lifecycle-manager", "version": version},
@@ -341,20 +304,13 @@ async fn olm_variables_have_the_version_that_serves(shelf: &Shelf) {
         "example.com/catalog:v{olm_major_version}.{olm_minor_version}.{olm_patch_version}";
     shelf.declare_template("versions", template).await;
     // The tag of the image of its Deployment.
-    shelf
-        .write_image("versions", "example.com/catalog:v0.38.0")
-        .await;
+    shelf.write_version("0.38.0").await;
 
-    let deployments: Api<Deployment> = Api::namespaced(shelf.cluster.client().unwrap(), "olm");
+    let deployments = shelf.api::<Deployment>("olm");
     let change = async |patch: Value| {
-        deployments
-            .patch(
-                "catalog-operator",
-                &PatchParams::default(),
-                &Patch::Strategic(patch),
-            )
-            .await
-            .unwrap();
+        let (params, patch) = (PatchParams::default(), Patch::Strategic(patch));
+        let changed = deployments.patch("catalog-operator", &params, &patch);
+        changed.await.unwrap();
     };
     let pinned = format!("example.com/olm@sha256:{}", "a".repeat(64));
     let container = json!({"name": "catalog-operator", "image": pinned});
@@ -365,30 +321,18 @@ async fn olm_variables_have_the_version_that_serves(shelf: &Shelf) {
          {pinned:?} of Deployment catalog-operator, nor ClusterOperator operator-lifecycle-manager, nor label olm.version of \
          ClusterServiceVersion packageserver declares it; set label olm.version on Deployment catalog-operator"
     );
-    let source = shelf
-        .becomes("versions", "unresolved", |source| has(source, &why))
-        .await;
+    let source = shelf.has("versions", &why).await;
     assert_eq!(image(&source), "example.com/catalog:v0.38.0");
 
     // Of those called so, the one in the namespace of OLM.
-    for object in [
-        packageserver("elsewhere", "9.9.9"),
-        packageserver("olm", "0.39.1"),
-    ] {
-        apply(&shelf.cluster, &object).await;
+    for (namespace, version) in [("elsewhere", "9.9.9"), ("olm", "0.39.1")] {
+        shelf.apply(&packageserver(namespace, version)).await;
     }
-    shelf
-        .write_image("versions", "example.com/catalog:v0.39.1")
-        .await;
-    let (name, _) = CLUSTER_OPERATOR;
-    apply(&shelf.cluster, &definition(CLUSTER_OPERATOR)).await;
-    shelf.cluster.wait_established(name).await.unwrap();
+    shelf.write_version("0.39.1").await;
+    let definition = definition(CLUSTER_OPERATOR);
+    crate::support::define(&shelf.cluster, &definition).await;
     report_version(shelf, "0.40.0").await;
-    shelf
-        .write_image("versions", "example.com/catalog:v0.40.0")
-        .await;
+    shelf.write_version("0.40.0").await;
     change(json!({"metadata": {"labels": {"olm.version": "0.41.0"}}})).await;
-    shelf
-        .write_image("versions", "example.com/catalog:v0.41.0")
-        .await;
+    shelf.write_version("0.41.0").await;
 }
