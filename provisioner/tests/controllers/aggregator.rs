@@ -19,13 +19,14 @@ use kube::{
     api::{Patch, PatchParams},
 };
 use manifests::{
-    api::config::{ClusterOperator, ClusterOperatorStatus, OperatorStatusCondition},
+    api::config::{
+        ClusterOperator, ClusterOperatorStatus, ClusterVersion, OperatorStatusCondition,
+    },
     yaml,
 };
-use provisioner::platform::aggregate::AGGREGATED;
+use provisioner::platform::aggregate::{AGGREGATED, CORE};
 use serde_json::{Value, json};
 
-use crate::support::apply;
 use crate::{
     catalogs::merge,
     openshift::{CLUSTER_OPERATOR, CLUSTER_VERSION, definition},
@@ -35,13 +36,10 @@ use crate::{
 
 /// Makes an OpenShift of a cluster that is being installed.
 async fn become_openshift(platform: &Platform) {
-    let cluster = platform.world.cluster;
-    for (name, file) in [CLUSTER_VERSION, CLUSTER_OPERATOR] {
-        let definition = definition((name, file));
-        apply(cluster, &definition).await;
-        cluster.wait_established(name).await.unwrap();
+    for wanted in [CLUSTER_VERSION, CLUSTER_OPERATOR] {
+        platform.define(&definition(wanted)).await;
     }
-    apply(cluster, &version()).await;
+    platform.apply(&version()).await;
 }
 
 /// The ClusterVersion of a cluster that is new.
@@ -68,11 +66,13 @@ pub(crate) async fn history(cluster: &Cluster, entries: &[&str]) {
             "versionHash": "", "availableUpdates": null,
         },
     });
-    let api = Api::<manifests::api::config::ClusterVersion>::all(cluster.client().unwrap());
-    let params = PatchParams::apply("cluster-version-operator").force();
-    api.patch_status("version", &params, &Patch::Apply(body))
-        .await
-        .unwrap();
+    let api = Api::<ClusterVersion>::all(cluster.client().unwrap());
+    let (params, body) = (
+        PatchParams::apply("cluster-version-operator").force(),
+        Patch::Apply(body),
+    );
+    let written = api.patch_status("version", &params, &body).await;
+    written.unwrap();
 }
 
 fn find<'a>(status: &'a ClusterOperatorStatus, type_: &str) -> Option<&'a OperatorStatusCondition> {
@@ -94,20 +94,24 @@ async fn operator_becomes(
     words: &str,
 ) -> ClusterOperator {
     let what = format!("{type_}={status} {reason} {words}");
-    wait_for(
-        platform.world.api(),
-        name,
-        &what,
-        |operator: &ClusterOperator| {
-            let condition = find(operator.status.as_ref()?, type_)?;
-            let message = condition.message.as_deref().unwrap_or_default();
-            let is_it = condition.status == status
-                && condition.reason.as_deref() == Some(reason)
-                && message.contains(words);
-            is_it.then_some(())
-        },
-    )
-    .await
+    let is_it = |operator: &ClusterOperator| {
+        let condition = find(operator.status.as_ref()?, type_)?;
+        let message = condition.message.as_deref().unwrap_or_default();
+        let is_it = condition.status == status
+            && condition.reason.as_deref() == Some(reason)
+            && message.contains(words);
+        is_it.then_some(())
+    };
+    wait_for(platform.world.api(), name, &what, is_it).await
+}
+
+/// Waits until the ClusterOperator of the core has such a condition with the reason `AsExpected`, and returns it.
+async fn core_becomes(
+    platform: &Platform,
+    condition: (&str, &str),
+    words: &str,
+) -> ClusterOperator {
+    operator_becomes(platform, CORE, condition, "AsExpected", words).await
 }
 
 /// Applies OLM's own definition of a kind, from the Go module that has it, and tells its name.

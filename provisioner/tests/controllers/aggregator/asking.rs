@@ -9,7 +9,6 @@ use k8s_openapi::{
 };
 use kube::{
     Client,
-    api::ListParams,
     core::{ApiResource, DynamicObject},
 };
 use manifests::{
@@ -22,7 +21,7 @@ use manifests::{
 };
 
 use super::*;
-use crate::support::{delete, eventually, has, merge, operator, until};
+use crate::support::{delete, has, list, operator, until};
 
 const NAMESPACE: &str = "wave-system";
 const CONDITION: &str = "wave.v1.0.0";
@@ -59,7 +58,7 @@ pub(super) async fn an_operator_closes_the_gate(platform: &Platform) {
     platform.install("wave", &bundle).await;
     // No node runs the operator, and permissions that leave are pruned all the same.
     let deadline = json!({"spec": {"progressDeadlineSeconds": 1}});
-    merge(&platform.world.api::<BundleInstance>(), "wave", &deadline).await;
+    change::<BundleInstance>(platform, "wave", deadline).await;
     assert_eq!(told(&client).await, None);
     gate_is(platform, "True", "AsExpected", "Ready for upgrade").await;
 
@@ -68,12 +67,8 @@ pub(super) async fn an_operator_closes_the_gate(platform: &Platform) {
     // Ours has no spec of its own.
     let resource = ApiResource::erase::<OperatorCondition>(&());
     let conditions: Api<DynamicObject> = Api::namespaced_with(client.clone(), NAMESPACE, &resource);
-    until(
-        "told",
-        async || told(&client).await,
-        |name| name.as_deref() == Some(CONDITION),
-    )
-    .await;
+    let is_told = |name: &Option<String>| name.as_deref() == Some(CONDITION);
+    until("told", async || told(&client).await, is_told).await;
     assert!(conditions.get_opt(CONDITION).await.unwrap().is_some());
     platform.installed("wave").await;
 
@@ -97,12 +92,7 @@ pub(super) async fn an_operator_closes_the_gate(platform: &Platform) {
                  upgraded: Busy: moving data";
     gate_is(platform, "False", "OperatorConditionsNotUpgradeable", words).await;
     // Nobody takes that for a change of what was applied.
-    let instance = platform
-        .world
-        .api::<BundleInstance>()
-        .get("wave")
-        .await
-        .unwrap();
+    let instance = platform.instances().get("wave").await.unwrap();
     let status = instance.status.unwrap();
     assert!(has(&status.conditions, "Installed", "True"), "{status:?}");
     say("True").await;
@@ -125,16 +115,9 @@ async fn goes_with_its_definition(platform: &Platform, client: &Client, name: &s
     let definitions = platform.world.api::<CustomResourceDefinition>();
     delete(&definitions, name).await;
     until("not told", async || told(client).await, Option::is_none).await;
-    eventually("no rights", async || {
-        let all = ListParams::default();
-        let roles = Api::<Role>::namespaced(client.clone(), NAMESPACE)
-            .list(&all)
-            .await
-            .unwrap();
-        let bindings = Api::<RoleBinding>::namespaced(client.clone(), NAMESPACE);
-        let left = roles.items.len() + bindings.list(&all).await.unwrap().items.len();
-        (left == 0).then_some(()).ok_or(format!("{left} are left"))
-    })
-    .await;
+    let roles = Api::<Role>::namespaced(client.clone(), NAMESPACE);
+    let bindings = Api::<RoleBinding>::namespaced(client.clone(), NAMESPACE);
+    let left = async || list(&roles).await.len() + list(&bindings).await.len();
+    until("no rights", left, |left| *left == 0).await;
     platform.installed("wave").await;
 }

@@ -5,13 +5,12 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt as _;
 use manifests::api::platform::PlatformOperator;
-use provisioner::platform::aggregate::CORE;
 
 use super::*;
 use crate::{
     catalogs::served::Server,
     platform::stage::package,
-    support::{Provisioner, SYSTEM, delete, gone, merge, until},
+    support::{Provisioner, SYSTEM, delete, gone, list},
 };
 
 /// Everything but times.
@@ -41,13 +40,11 @@ async fn the_cluster_is_told_of_its_platform_operators() {
     platform.want(json!({"package": {"name": "tide"}})).await;
     platform.want(json!({"package": {"name": "typo"}})).await;
     platform.succeeds("tide", "").await;
-    let one = "Installing 1 of 2";
-    becomes(
-        &platform,
+    let (installing, one) = (
         "Progressing=True PlatformOperatorsInstalling",
-        one,
-    )
-    .await;
+        "Installing 1 of 2",
+    );
+    becomes(&platform, installing, one).await;
     let failing = "encountered the failing typo platform operator with reason \"SourceFailed\"";
     let operator = becomes(&platform, "Available=False PlatformOperatorError", failing).await;
     let status = operator.status.unwrap();
@@ -60,35 +57,22 @@ async fn the_cluster_is_told_of_its_platform_operators() {
     let well = "All platform operators are in a successful state";
     let operator = becomes(&platform, "Available=True AsExpected", well).await;
     let related = operator.status.unwrap().related_objects;
-    for (resource, name) in [
-        ("bundleinstances", ""),
-        ("bundles", ""),
-        ("namespaces", "tide-system"),
-    ] {
-        assert!(
-            related
-                .iter()
-                .any(|it| it.resource == resource && it.name == name),
-            "{related:?}"
-        );
+    let related: Vec<_> = related
+        .iter()
+        .map(|it| (&*it.resource, &*it.name))
+        .collect();
+    let namespace = ("namespaces", "tide-system");
+    for wanted in [("bundleinstances", ""), ("bundles", ""), namespace] {
+        assert!(related.contains(&wanted), "{wanted:?}: {related:?}");
     }
 
     // The cluster is there: whoever adds one with a typo does not take it down.
     history(cluster, &["Completed 4.12.0"]).await;
     platform.want(json!({"package": {"name": "typo"}})).await;
-    becomes(
-        &platform,
-        "Progressing=True PlatformOperatorsInstalling",
-        "Installing 1 of 2",
-    )
-    .await;
+    becomes(&platform, installing, one).await;
     let operator = becomes(&platform, "Available=True AsExpected", "1 of 2").await;
-    assert_eq!(
-        find(operator.status.as_ref().unwrap(), "Degraded")
-            .unwrap()
-            .status,
-        "False"
-    );
+    let status = operator.status.unwrap();
+    assert_eq!(find(&status, "Degraded").unwrap().status, "False");
 
     is_kept(&platform).await;
     metrics(&provisioner).await;
@@ -114,12 +98,8 @@ async fn says_that_there_are_none(platform: &Platform) {
             as_expected("Upgradeable", "True")
         ]
     );
-    assert!(
-        status
-            .conditions
-            .iter()
-            .all(|it| it.message.as_ref().is_some_and(|it| !it.is_empty()))
-    );
+    let mut messages = status.conditions.iter().map(|it| &it.message);
+    assert!(messages.all(|it| it.as_ref().is_some_and(|it| !it.is_empty())));
     let versions: Vec<_> = status
         .versions
         .iter()
@@ -133,25 +113,18 @@ async fn says_that_there_are_none(platform: &Platform) {
         .collect();
     assert_eq!(related, [("namespaces", SYSTEM), ("platformoperators", "")]);
     let available = "The platform operator manager is available at 0.0.1-snapshot";
-    operator_becomes(
-        platform,
-        CORE,
-        ("Available", "True"),
-        "AsExpected",
-        available,
-    )
-    .await;
+    core_becomes(platform, ("Available", "True"), available).await;
 }
 
 /// What others change is put back, and nothing is written besides: 31, 62.
 async fn is_kept(platform: &Platform) {
     let api = platform.world.api::<ClusterOperator>();
-    let before = api.get(AGGREGATED).await.unwrap();
+    let before = list(&api).await;
     tokio::time::sleep(Duration::from_secs(3)).await;
-    let after = api.get(AGGREGATED).await.unwrap();
-    assert_eq!(before.resource_version(), after.resource_version());
+    assert_eq!(list(&api).await, before);
 
-    let mut edited = after.clone();
+    let before = api.get(AGGREGATED).await.unwrap();
+    let mut edited = before.clone();
     let status = edited.status.as_mut().unwrap();
     status.conditions.retain(|it| it.type_ != "Upgradeable");
     status.conditions[0].status = "Unknown".into();
@@ -159,9 +132,8 @@ async fn is_kept(platform: &Platform) {
     status.versions.clear();
     status.extension = None;
     let params = kube::api::PostParams::default();
-    api.replace_status(AGGREGATED, &params, &edited)
-        .await
-        .unwrap();
+    let replaced = api.replace_status(AGGREGATED, &params, &edited).await;
+    replaced.unwrap();
     let is_as_before = |operator: &ClusterOperator| {
         let (old, new) = (before.status.as_ref().unwrap(), operator.status.as_ref()?);
         let is_same = said(old) == said(new)
@@ -212,12 +184,7 @@ async fn metrics(provisioner: &Provisioner) {
 async fn goes_with_the_product(platform: &Platform) {
     let namespaces = platform.world.api::<Namespace>();
     delete(&namespaces, SYSTEM).await;
-    until(
-        "no namespace",
-        async || namespaces.get_opt(SYSTEM).await.unwrap(),
-        Option::is_none,
-    )
-    .await;
+    gone(namespaces, SYSTEM).await;
     for name in [AGGREGATED, CORE] {
         gone(platform.world.api::<ClusterOperator>(), name).await;
     }

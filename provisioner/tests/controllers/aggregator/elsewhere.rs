@@ -4,29 +4,19 @@ use manifests::api::platform_status::{NAME, PlatformStatus};
 
 use super::*;
 use crate::{
-    catalogs::served::Server,
     platform::stage::package,
-    support::{condition, eventually, gone, has, image, operator},
+    support::{condition, gone, has, image, operator},
 };
-
-async fn status_becomes(
-    platform: &Platform,
-    what: &str,
-    type_: &str,
-    status: &str,
-) -> PlatformStatus {
-    wait_for(platform.world.api(), NAME, what, |it: &PlatformStatus| {
-        has(&it.status.as_ref()?.conditions, type_, status).then_some(())
-    })
-    .await
-}
 
 // parity: max-11, max-olm-16, platform-3
 #[tokio::test]
 async fn a_cluster_without_cluster_operators_has_a_gate_as_well() {
     let platform = Platform::new().await;
     let provisioner = platform.start().await;
-    let told = status_becomes(&platform, "told", "Available", "True").await;
+    let is_told = |it: &PlatformStatus| {
+        has(&it.status.as_ref()?.conditions, "Available", "True").then_some(())
+    };
+    let told = wait_for(platform.world.api(), NAME, "told", is_told).await;
     let told = told.status.unwrap();
     let types: Vec<_> = told.conditions.iter().map(|it| &*it.type_).collect();
     assert_eq!(
@@ -46,8 +36,7 @@ async fn a_cluster_without_cluster_operators_has_a_gate_as_well() {
         .as_array_mut()
         .unwrap()
         .push(maximum);
-    let server = Server::of(None, &package("tide", &bundles)).await;
-    platform.serve("mine", &server).await;
+    let server = platform.serve_mine(&package("tide", &bundles)).await;
     platform.want(json!({"package": {"name": "tide"}})).await;
     platform.succeeds("tide", "").await;
     let one = |it: &PlatformStatus| (it.status.as_ref()?.details.installed == 1).then_some(());
@@ -63,10 +52,8 @@ async fn a_cluster_without_cluster_operators_has_a_gate_as_well() {
     });
     let content = operator("moon", "1.0.0", &[("manifests/role.yaml", role)]);
     let moon = platform.world.push("moon:v1.0.0", &content).await;
-    platform
-        .world
-        .instance("moon", "registry", image(&moon))
-        .await;
+    let source = image(&moon);
+    platform.world.instance("moon", "registry", source).await;
     // The warning precedes the end of the rollout, and the name of the namespace follows.
     let words = "Ready for upgrade\n- moon-system/moon: Warning: ClusterRole moon-reader names the resource of IPAddress, of which \
                  Kubernetes 1.37 does not serve";
@@ -83,18 +70,10 @@ async fn a_cluster_without_cluster_operators_has_a_gate_as_well() {
     become_openshift(&platform).await;
     history(platform.world.cluster, &["Completed 4.12.0"]).await;
     let will_not = "will not run on the next OpenShift Version: tide-system/tide";
-    becomes(
-        &platform,
-        "Upgradeable=False IncompatibleOperatorsInstalled",
-        will_not,
-    )
-    .await;
+    let closed = "Upgradeable=False IncompatibleOperatorsInstalled";
+    becomes(&platform, closed, will_not).await;
     gone(platform.world.api::<PlatformStatus>(), NAME).await;
-    eventually("no error", async || {
-        let lines = provisioner.lines();
-        let error = lines.iter().find(|line| line["level"] == "ERROR").cloned();
-        error.map_or(Ok(()), |error| Err(error.to_string()))
-    })
-    .await;
+    let mut lines = provisioner.lines().into_iter();
+    assert_eq!(lines.find(|line| line["level"] == "ERROR"), None);
     server.stop().await;
 }

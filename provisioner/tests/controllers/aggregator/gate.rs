@@ -11,7 +11,7 @@ use super::*;
 use crate::{
     catalogs::served::Server,
     platform::stage::package,
-    support::{condition, delete, eventually, image, instance, merge_status, operator},
+    support::{condition, delete, found, gone, image, instance, merge_status, operator},
 };
 
 const READY: &str = "Ready for upgrade";
@@ -22,10 +22,8 @@ const INCOMPATIBLE: &str = "IncompatibleOperatorsInstalled";
 async fn publish(platform: &Platform, name: &str, newest: &str) -> (String, Digest) {
     let properties = json!({"properties": [{"type": "olm.maxOpenShiftVersion", "value": newest}]});
     let content = operator(name, "1.0.0", &[("metadata/properties.yaml", properties)]);
-    let image = platform
-        .world
-        .push(&format!("{name}:v1.0.0"), &content)
-        .await;
+    let tag = format!("{name}:v1.0.0");
+    let image = platform.world.push(&tag, &content).await;
     (image, BundleImage::new(&content).unwrap().digest())
 }
 
@@ -51,18 +49,10 @@ async fn is_open(platform: &Platform) {
 }
 
 async fn is_closed(platform: &Platform, words: &str) -> String {
-    let operator = becomes(
-        platform,
-        &format!("Upgradeable=False {INCOMPATIBLE}"),
-        words,
-    )
-    .await;
-    let status = operator.status.unwrap();
-    find(&status, "Upgradeable")
-        .unwrap()
-        .message
-        .clone()
-        .unwrap()
+    let closed = format!("Upgradeable=False {INCOMPATIBLE}");
+    let status = becomes(platform, &closed, words).await.status.unwrap();
+    let upgradeable = find(&status, "Upgradeable").unwrap();
+    upgradeable.message.clone().unwrap()
 }
 
 // parity: max-1, max-6
@@ -100,8 +90,7 @@ async fn a_maximum_closes_the_gate_and_a_catalog_opens_it() {
     assert!(lines.next().unwrap().contains(remedy), "{message}");
 
     // The catalog knows better, without a new bundle. It is asked although nobody chooses from it.
-    let server = Server::of(None, &catalog("4.13", "4.13", "4.13")).await;
-    platform.serve("mine", &server).await;
+    let server = platform.serve_mine(&catalog("4.13", "4.13", "4.13")).await;
     is_open(&platform).await;
 
     // So it does for what was refused.
@@ -125,13 +114,9 @@ async fn a_maximum_closes_the_gate_and_a_catalog_opens_it() {
     drop(provisioner);
     let provisioner = platform.start().await;
     provisioner.says("a catalog cannot be read").await;
-    eventually("the other one is read", async || {
+    found("the other one is read", async || {
         let mut lines = provisioner.lines().into_iter();
-        let is_read = |line: &Value| line["catalog"] == "catalogs/low" && line["packages"] == 3;
-        lines
-            .find(is_read)
-            .map(drop)
-            .ok_or_else(|| provisioner.log())
+        lines.find(|line| line["catalog"] == "catalogs/low" && line["packages"] == 3)
     })
     .await;
     is_open(&platform).await;
@@ -150,17 +135,16 @@ async fn a_maximum_closes_the_gate_and_a_catalog_opens_it() {
     // What it says counts for installations, too: this bundle's own word would let it in.
     let instances = platform.world.api::<BundleInstance>();
     delete(&instances, "moon").await;
-    crate::support::gone(instances, "moon").await;
+    gone(instances, "moon").await;
     let again = instance("moon", "registry", image(&moon.0));
     platform.world.create(&again).await;
     let refused = |moon: &BundleInstance| {
         let installed = condition(&moon.status.as_ref()?.conditions, "Installed")?;
-        (installed.reason == reason::INSTALL_FAILED).then_some(())
+        let is_refused = installed.reason == reason::INSTALL_FAILED
+            && installed.message.contains("requires OpenShift <= 4.1");
+        is_refused.then_some(())
     };
-    let refused = wait_for(platform.world.api(), "moon", "refused", refused).await;
-    let status = refused.status.unwrap();
-    let message = &condition(&status.conditions, "Installed").unwrap().message;
-    assert!(message.contains("requires OpenShift <= 4.1"), "{message}");
+    wait_for(platform.world.api(), "moon", "refused", refused).await;
     is_closed(&platform, "tide-system/tide").await;
     server.stop().await;
     other.stop().await;
@@ -213,11 +197,12 @@ async fn is_installed(subscriptions: &Api<DynamicObject>, subscription: &mut Val
     subscription["status"] =
         json!({"installedCSV": service, "lastUpdated": "2026-01-01T00:00:00Z"});
     let name = subscription["metadata"]["name"].as_str().unwrap();
-    let params = PatchParams::apply("olm").force();
-    subscriptions
-        .patch_status(name, &params, &Patch::Apply(&*subscription))
-        .await
-        .unwrap();
+    let (params, patch) = (
+        PatchParams::apply("olm").force(),
+        Patch::Apply(&*subscription),
+    );
+    let written = subscriptions.patch_status(name, &params, &patch).await;
+    written.unwrap();
 }
 
 // parity: max-1, max-6, max-olm-3, max-olm-15
@@ -231,8 +216,7 @@ async fn the_catalog_of_a_subscription_opens_the_gate() {
         define(cluster, plural).await;
     }
     let moon = publish(&platform, "moon", "4.12").await;
-    let server = Server::of(None, &listed("moon", &moon, "4.13")).await;
-    platform.serve("mine", &server).await;
+    let server = platform.serve_mine(&listed("moon", &moon, "4.13")).await;
     let moon = service("moon.v1.0.0", &recorded("moon", "4.12"));
     platform.world.apply(&moon).await;
     let mut subscription = subscription("moon", "mine");
@@ -252,24 +236,15 @@ async fn the_catalog_of_a_subscription_opens_the_gate() {
 
     // An operator of the release payload is known by its ClusterOperator.
     platform.apply(&service("packageserver", &json!({}))).await;
-    let unknown = "IndeterminateOperatorsInstalled";
-    becomes(
-        &platform,
-        &format!("Upgradeable=True {unknown}"),
-        "default/packageserver",
-    )
-    .await;
+    let unknown = "Upgradeable=True IndeterminateOperatorsInstalled";
+    becomes(&platform, unknown, "default/packageserver").await;
     let related = json!([
         {"group": "", "resource": "namespaces", "name": "default"},
         {"group": "operators.coreos.com", "resource": "clusterserviceversions", "namespace": "default",
          "name": "packageserver"},
     ]);
-    component(
-        &platform,
-        "operator-lifecycle-manager-packageserver",
-        related,
-    )
-    .await;
+    let name = "operator-lifecycle-manager-packageserver";
+    component(&platform, name, related).await;
     is_open(&platform).await;
 
     // Without the Subscription, the ClusterServiceVersion's own value counts.

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use provisioner::platform::aggregate::CORE;
 use tokio::time::{Instant, sleep};
 
 use super::*;
@@ -33,7 +32,7 @@ async fn what_cannot_be_watched_for_a_while_closes_the_gate_and_nothing_shorter_
     let is_away = |plural: &str| format!("{plural} cannot be listed: ");
     let away = is_away("clusterversions");
     becomes(&platform, &format!("Upgradeable=False {ERROR}"), &away).await;
-    operator_becomes(&platform, CORE, ("Available", "True"), "AsExpected", "").await;
+    core_becomes(&platform, ("Available", "True"), "").await;
     relay.mend();
     becomes(&platform, "Upgradeable=True AsExpected", READY).await;
 
@@ -60,15 +59,14 @@ async fn what_cannot_be_watched_for_a_while_closes_the_gate_and_nothing_shorter_
     operator_becomes(&platform, CORE, degraded, "PlatformOperatorsUnknown", &away).await;
     relay.mend();
     becomes(&platform, "Upgradeable=True AsExpected", READY).await;
-    operator_becomes(&platform, CORE, ("Degraded", "False"), "AsExpected", "").await;
+    core_becomes(&platform, ("Degraded", "False"), "").await;
     drop(provisioner);
 
     // One that does not answer at all, neither here nor when it is asked what it serves.
-    for path in ["/bundleinstances", "/apis/core.rukpak.io/v1alpha1"] {
-        relay.fails(Fault::Silent(match path {
-            "/bundleinstances" => &["/bundleinstances"],
-            _ => &["/apis/core.rukpak.io/v1alpha1"],
-        }));
+    let paths: [&'static [&'static str]; 2] =
+        [&["/bundleinstances"], &["/apis/core.rukpak.io/v1alpha1"]];
+    for path in paths {
+        relay.fails(Fault::Silent(path));
         let provisioner = platform.start_with(through(&relay)).await;
         let away = "bundleinstances cannot be listed: the apiserver has not answered for 30 s";
         becomes(&platform, &format!("Upgradeable=False {ERROR}"), away).await;

@@ -38,8 +38,7 @@ async fn the_rights_of_the_file_for_openshift_suffice_before_and_after_it_is_one
     history(cluster, &["Completed 4.12.7"]).await;
     let nothing = "No platform operators are present in the cluster";
     becomes(&platform, "Available=True AsExpected", nothing).await;
-    let core = "platform-operators-core";
-    operator_becomes(&platform, core, ("Available", "True"), "AsExpected", "").await;
+    core_becomes(&platform, ("Available", "True"), "").await;
     // There is one gate.
     gone(statuses, "cluster").await;
     let orphan = json!({"metadata": {"ownerReferences": null}});
@@ -61,12 +60,8 @@ async fn the_rights_of_the_file_for_openshift_suffice_before_and_after_it_is_one
     change::<ClusterRole>(&platform, role, json!({"rules": rules})).await;
     change::<ClusterOperator>(&platform, AGGREGATED, orphan).await;
     platform.want(json!({"package": {"name": "typo"}})).await;
-    let operator = becomes(
-        &platform,
-        "Progressing=True PlatformOperatorsInstalling",
-        "Installing 1 of 1",
-    )
-    .await;
+    let installing = "Progressing=True PlatformOperatorsInstalling";
+    let operator = becomes(&platform, installing, "Installing 1 of 1").await;
     assert_eq!(operator.owner_references(), []);
     let told = |line: &Value| line.to_string().contains("stays when the product goes");
     assert!(provisioner.lines().iter().any(told));

@@ -1,6 +1,12 @@
 //! Catalogs that come late, go, come back, contradict each other, and hold what cannot be installed.
 
-use manifests::api::platform::{PlatformOperator, condition::UPGRADEABLE};
+use manifests::api::{
+    condition::INSTALLED,
+    platform::{
+        PlatformOperator,
+        condition::{CATALOG_AVAILABLE, UPGRADEABLE},
+    },
+};
 use serde_json::{Value, json};
 
 use super::stage::{Platform, package, packages};
@@ -15,46 +21,35 @@ async fn catalogs_come_in_any_order_and_nothing_worse_is_chosen_while_one_is_awa
     platform.define_kind("PlatformOperator").await;
     platform.want(json!({"package": {"name": "tide"}})).await;
     let failed = "failed to find candidate olm.bundles from the tide package";
-    platform
-        .becomes("tide", "False", "SourceFailed", failed)
-        .await;
-    platform
-        .catalogs("tide", "False", "NoCatalogs", "there is no catalog")
-        .await;
-    platform
-        .says(
-            "tide",
-            UPGRADEABLE,
-            ("Unknown", "NotInstalled", "nothing is installed"),
-        )
-        .await;
+    let not_installed = ("Unknown", "NotInstalled", "nothing is installed");
+    for (condition, said) in tests::rows![
+        INSTALLED => ("False", "SourceFailed", failed);
+        CATALOG_AVAILABLE => ("False", "NoCatalogs", "there is no catalog");
+        UPGRADEABLE => not_installed;
+    ] {
+        platform.says("tide", condition, said).await;
+    }
     platform.define_kind("CatalogSource").await;
     // Garbage is told, and takes nobody else down.
-    platform
-        .source("garbage", json!({"address": "not an address"}))
-        .await;
-    platform
-        .source("nothing", json!({"address": "127.0.0.1:1"}))
-        .await;
-    platform.source("odd", json!({"image": "No Image"})).await;
-    for words in ["catalogs/garbage: ", "catalogs/nothing: ", "catalogs/odd: "] {
-        platform
-            .catalogs("tide", "False", "CatalogUnavailable", words)
-            .await;
+    for (name, spec) in tests::rows![
+        "garbage" => json!({"address": "not an address"});
+        "nothing" => json!({"address": "127.0.0.1:1"});
+        "odd" => json!({"image": "No Image"});
+    ] {
+        platform.source(name, spec).await;
+        is_away(&platform, &format!("catalogs/{name}: ")).await;
     }
 
     let tide = platform.bundles("tide", &["1.0.0", "1.0.1", "1.0.2"]).await;
     let lesser = Server::of(None, &package("tide", &tide[..1])).await;
     let better = Server::of(None, &package("tide", &tide[..2])).await;
     let (from_lesser, from_better) = (lesser.address.to_string(), better.address.to_string());
-    platform
-        .source("a-lesser", json!({"address": from_lesser, "priority": -5}))
-        .await;
+    let from_lesser = json!({"address": from_lesser, "priority": -5});
+    platform.source("a-lesser", from_lesser).await;
     platform.has("tide", "1.0.0").await;
     // With a priority that is no use: what is installed came from another one, until somebody names this one.
-    platform
-        .source("better", json!({"address": from_better, "priority": 5}))
-        .await;
+    let from_better = json!({"address": from_better, "priority": 5});
+    platform.source("better", from_better).await;
     let lesser = only_who_is_named_takes_over(&platform, lesser, &tide).await;
     let chosen = async || {
         let tide = platform.operators().get("tide").await.unwrap();
@@ -67,19 +62,10 @@ async fn catalogs_come_in_any_order_and_nothing_worse_is_chosen_while_one_is_awa
     for name in ["garbage", "nothing", "odd"] {
         platform.no_source(name).await;
     }
-    platform
-        .catalogs(
-            "tide",
-            "True",
-            "CatalogsAvailable",
-            "all catalogs can be read",
-        )
-        .await;
+    all_are_there(&platform, "all catalogs can be read").await;
     // The better one goes away: what it has said stays, and nobody goes back.
     let address = better.stop().await;
-    platform
-        .catalogs("tide", "False", "CatalogUnavailable", "catalogs/better: ")
-        .await;
+    is_away(&platform, "catalogs/better: ").await;
     let patch = json!({"metadata": {"labels": {"look": "again"}}});
     platform.patch::<PlatformOperator>("tide", patch).await;
     platform.succeeds("tide", "Successfully applied").await;
@@ -98,21 +84,28 @@ async fn catalogs_come_in_any_order_and_nothing_worse_is_chosen_while_one_is_awa
     let better = better.replaced(&packages(&[("surf", &surf[..])])).await;
     let lost = "which what is installed was chosen from, is gone or has the package no more";
     platform.succeeds("tide", lost).await;
-    platform
-        .catalogs("tide", "True", "CatalogsAvailable", "")
-        .await;
+    all_are_there(&platform, "").await;
     assert_eq!(platform.choices("tide").await, ["1.0.0", "1.0.1", "1.0.2"]);
 
     // A catalog that is named is the only one that counts.
     let named = json!({"package": {"name": "tide"}, "catalog": {"name": "nobody"}});
     platform.want(named).await;
-    platform
-        .catalogs("tide", "False", "NoCatalogs", "correct spec.catalog")
-        .await;
+    let none = ("False", "NoCatalogs", "correct spec.catalog");
+    platform.says("tide", CATALOG_AVAILABLE, none).await;
     platform.succeeds("tide", "Successfully applied").await;
     for server in [lesser, better] {
         server.stop().await;
     }
+}
+
+async fn is_away(platform: &Platform, words: &str) {
+    let away = ("False", "CatalogUnavailable", words);
+    platform.says("tide", CATALOG_AVAILABLE, away).await;
+}
+
+async fn all_are_there(platform: &Platform, words: &str) {
+    let there = ("True", "CatalogsAvailable", words);
+    platform.says("tide", CATALOG_AVAILABLE, there).await;
 }
 
 /// The catalog `better` has been there for a while when it is named.

@@ -4,15 +4,18 @@ use k8s_openapi::{
     api::apps::v1::Deployment,
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
-use kube::{Api, ResourceExt as _, api::DeleteParams};
+use kube::{
+    Api, ResourceExt as _,
+    api::DeleteParams,
+    core::{ApiResource, DynamicObject, GroupVersionKind},
+};
 use manifests::api::{instance::BundleInstance, labels, platform::PlatformOperator};
 use serde_json::{Value, json};
 
 use super::stage::{Platform, packages};
 use crate::{
     aggregator::define,
-    catalogs::served::Server,
-    support::{eventually, gone, operator, wait_for},
+    support::{delete, gone, list, operator, until, wait_for},
 };
 
 fn olm(kind: &str, name: &str, metadata: &Value, spec: &Value) -> Value {
@@ -33,14 +36,10 @@ fn properties(package: &str) -> Value {
 }
 
 async fn remove(platform: &Platform, kind: &str, name: &str) {
-    let resource = kube::core::ApiResource::from_gvk(&kube::core::GroupVersionKind::gvk(
-        "operators.coreos.com",
-        "v1alpha1",
-        kind,
-    ));
-    let api: Api<kube::core::DynamicObject> =
-        Api::namespaced_with(platform.world.client(), "catalogs", &resource);
-    api.delete(name, &DeleteParams::default()).await.unwrap();
+    let kind = GroupVersionKind::gvk("operators.coreos.com", "v1alpha1", kind);
+    let (client, kind) = (platform.world.client(), ApiResource::from_gvk(&kind));
+    let api: Api<DynamicObject> = Api::namespaced_with(client, "catalogs", &kind);
+    delete(&api, name).await;
 }
 
 // parity: platform-7, platform-8, openshift-3, openshift-8, openshift-9, openshift-10, openshift-11, openshift-16
@@ -57,8 +56,7 @@ async fn a_package_and_an_instance_belong_to_one_alone() {
     let mut gull = platform.bundles("gull", &["1.0.0"]).await;
     gull[0]["image"] = own_namespace(&platform, "gull").await.into();
     all.push(("gull", gull));
-    let server = Server::of(None, &packages(&all)).await;
-    platform.serve("mine", &server).await;
+    let server = platform.serve_mine(&packages(&all)).await;
     // All of this is there before the provisioner is, which must not be quicker than what it has to know.
     let wanted = json!({"name": "surf", "source": "mine", "sourceNamespace": "catalogs"});
     let subscription = olm("Subscription", "mine", &json!({}), &wanted);
@@ -86,9 +84,8 @@ async fn a_package_and_an_instance_belong_to_one_alone() {
     wait_for(platform.operators(), "tide", "there", |_| Some(())).await;
     // Created in another second, so that there is a first one.
     tokio::time::sleep(std::time::Duration::from_millis(1100)).await;
-    platform
-        .want_as("second", json!({"package": {"name": "tide"}}))
-        .await;
+    let tide = json!({"package": {"name": "tide"}});
+    platform.want_as("second", tide).await;
     let _provisioner = platform.start().await;
 
     platform.has("tide", "1.0.0").await;
@@ -172,19 +169,15 @@ async fn meddling_is_undone(platform: &Platform) {
 async fn an_operator_goes_with_all_it_has_installed(platform: &Platform) {
     let deployments: Api<Deployment> = Api::all(platform.world.client());
     let has = async |name: &str| {
-        let all = deployments.list(&kube::api::ListParams::default()).await;
-        let all = all.unwrap().items;
-        all.iter()
-            .any(|it| it.name_any() == format!("{name}-operator"))
+        let all = list(&deployments).await;
+        let name = format!("{name}-operator");
+        all.iter().any(|it| it.name_any() == name)
     };
     assert!(has("tide").await && has("moon").await);
     let definitions: Api<CustomResourceDefinition> = platform.world.api();
     // Whoever waits for the end of what is deleted gets it, too.
-    let operators = platform.operators();
-    operators
-        .delete("moon", &DeleteParams::foreground())
-        .await
-        .unwrap();
+    let (operators, params) = (platform.operators(), DeleteParams::foreground());
+    operators.delete("moon", &params).await.unwrap();
     gone(operators, "moon").await;
     gone(platform.instances(), "moon").await;
     gone(definitions, "widgets.moon.example.com").await;
@@ -193,10 +186,8 @@ async fn an_operator_goes_with_all_it_has_installed(platform: &Platform) {
     platform.delete::<PlatformOperator>("tide").await;
     platform.has("second", "1.0.0").await;
     gone(platform.instances(), "tide").await;
-    eventually("tide is there, of the second operator", async || {
-        has("tide").await.then_some(()).ok_or_else(String::new)
-    })
-    .await;
+    let has_tide = async || has("tide").await;
+    until("tide of the second operator", has_tide, |has| *has).await;
 }
 
 /// Publishes an operator that wants a namespace to itself.

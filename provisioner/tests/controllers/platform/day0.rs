@@ -4,13 +4,12 @@ use std::net::TcpListener;
 
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::{Api, ResourceExt as _};
-use manifests::api::instance::BundleInstance;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::stage::{Platform, packages};
-use crate::{
-    catalogs::served::Server,
-    support::{Fault, Line, Options, Provisioner, Relay, namespace_object, until, wait_for},
+use crate::support::{
+    Fault, Line, Options, Provisioner, Relay, account, account_object, bind_role, namespace_object,
+    until,
 };
 
 /// Waits until the provisioner has connected this many more times.
@@ -29,8 +28,7 @@ async fn an_apiserver_that_starts_slowly_delays_a_day_0_and_nothing_more() {
     for name in names {
         all.push((name, platform.bundles(name, &["1.0.0"]).await));
     }
-    let server = Server::of(None, &packages(&all)).await;
-    platform.serve("mine", &server).await;
+    let server = platform.serve_mine(&packages(&all)).await;
     platform.want(json!({"package": {"name": "tide"}})).await;
     people(&platform).await;
 
@@ -59,7 +57,7 @@ async fn an_apiserver_that_starts_slowly_delays_a_day_0_and_nothing_more() {
     relay.mend();
     platform.has("tide", "1.0.0").await;
     platform.succeeds("tide", "Successfully applied").await;
-    objects_land_where_the_operator_says(&platform).await;
+    Box::pin(objects_land_where_the_operator_says(&platform)).await;
     assert!(!provisioner.has_ended(), "{}", provisioner.log());
     assert_eq!(provisioner.pid().await, pid);
     server.stop().await;
@@ -68,26 +66,19 @@ async fn an_apiserver_that_starts_slowly_delays_a_day_0_and_nothing_more() {
 /// Two accounts, one of which may do everything, and operators that are to be installed as they.
 async fn people(platform: &Platform) {
     platform.world.apply(&namespace_object("crew")).await;
-    let account = |name: &str| json!({"name": name, "namespace": "crew"});
-    for name in ["captain", "cook"] {
-        let account =
-            json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account(name)});
-        platform.world.apply(&account).await;
-    }
-    let api = "rbac.authorization.k8s.io";
-    let mut captain = account("captain");
-    captain["kind"] = "ServiceAccount".into();
-    let binding = json!({
-        "apiVersion": format!("{api}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": "captain"},
-        "roleRef": {"apiGroup": api, "kind": "ClusterRole", "name": "cluster-admin"}, "subjects": [captain],
-    });
-    platform.world.apply(&binding).await;
+    may_do_everything(platform, "captain").await;
     for (package, name) in [("surf", "captain"), ("moon", "cook")] {
-        let bundle = json!({"installNamespace": "harbour", "serviceAccount": account(name)});
-        platform
-            .want(json!({"package": {"name": package}, "bundle": bundle}))
-            .await;
+        platform.world.apply(&account_object("crew", name)).await;
+        let account = json!({"name": name, "namespace": "crew"});
+        let bundle = json!({"installNamespace": "harbour", "serviceAccount": account});
+        let spec = json!({"package": {"name": package}, "bundle": bundle});
+        platform.want(spec).await;
     }
+}
+
+async fn may_do_everything(platform: &Platform, name: &str) {
+    let (subject, role) = (account("crew", name), ("ClusterRole", "cluster-admin"));
+    bind_role(platform.world.cluster, &subject, None, role, name).await;
 }
 
 async fn objects_land_where_the_operator_says(platform: &Platform) {
@@ -100,39 +91,15 @@ async fn objects_land_where_the_operator_says(platform: &Platform) {
     let status = instance.status.unwrap();
     assert_eq!(status.install_namespace.as_deref(), Some("harbour"));
     let account = instance.spec.service_account.unwrap();
-    assert_eq!(
-        (account.name.as_str(), account.namespace.as_str()),
-        ("captain", "crew")
-    );
+    assert_eq!((&*account.name, &*account.namespace), ("captain", "crew"));
 
     let lacks = "ServiceAccount crew/cook lacks rights that this bundle takes";
-    platform
-        .becomes("moon", "False", "InstallFailed", lacks)
-        .await;
-    assert!(
-        deployments
-            .get_opt("moon-operator")
-            .await
-            .unwrap()
-            .is_none()
-    );
+    let refused = platform.becomes("moon", "False", "InstallFailed", lacks);
+    refused.await;
+    let moon = deployments.get_opt("moon-operator").await.unwrap();
+    assert_eq!(moon, None);
     // Once he has them, it goes on.
-    let api = "rbac.authorization.k8s.io";
-    let binding: Value = json!({
-        "apiVersion": format!("{api}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": "cook"},
-        "roleRef": {"apiGroup": api, "kind": "ClusterRole", "name": "cluster-admin"},
-        "subjects": [{"kind": "ServiceAccount", "name": "cook", "namespace": "crew"}],
-    });
-    platform.world.apply(&binding).await;
-    wait_for(
-        platform.instances(),
-        "moon",
-        "installed",
-        |it: &BundleInstance| {
-            let status = it.status.as_ref()?;
-            (status.facts.version.as_deref() == Some("1.0.0")).then_some(())
-        },
-    )
-    .await;
+    may_do_everything(platform, "cook").await;
+    platform.has("moon", "1.0.0").await;
     platform.succeeds("moon", "Successfully applied").await;
 }

@@ -8,13 +8,8 @@ use crate::{catalogs::served::Server, support::wait_for};
 
 async fn minors(platform: &Platform, cluster: &str, package: &str) {
     let what = format!("{cluster} {package}");
-    wait_for(
-        platform.operators(),
-        "wave",
-        &what,
-        |it: &PlatformOperator| (it.kept()?.to_string() == what).then_some(()),
-    )
-    .await;
+    let is_kept = |it: &PlatformOperator| (it.kept()?.to_string() == what).then_some(());
+    wait_for(platform.operators(), "wave", &what, is_kept).await;
 }
 
 /// Serves one more package beside the others, and upgrades the API server.

@@ -1,7 +1,7 @@
 //! Platform operators on OpenShift: its ClusterVersion moves, and its own PlatformOperator drops what it does not know.
 
 use k8s_openapi::api::apps::v1::Deployment;
-use kube::{Api, ResourceExt as _, api::DeleteParams};
+use kube::{Api, ResourceExt as _};
 use manifests::api::{
     condition::INSTALLED, instance::BundleInstance, labels, platform::condition::UPGRADEABLE,
 };
@@ -12,7 +12,7 @@ use crate::{
     aggregator::{history, version},
     catalogs::served::Server,
     openshift::{CLUSTER_VERSION, PLATFORM_OPERATOR, definition},
-    support::{condition, eventually, operator, wait_for},
+    support::{condition, delete, eventually, operator, wait_for},
 };
 
 fn with_maximum(mut bundle: Value, maximum: &str) -> Value {
@@ -47,12 +47,7 @@ async fn packages_follow_the_cluster_and_openshifts_own_definition_is_enough() {
     sea.follows_the_cluster().await;
     // It moves while nobody watches.
     drop(provisioner);
-    let platform = &sea.platform;
-    history(
-        platform.world.cluster,
-        &["Completed 4.14.2", "Completed 4.13.0"],
-    )
-    .await;
+    sea.history(&["Completed 4.14.2", "Completed 4.13.0"]).await;
     let more = sea.platform.bundles("tide", &["1.3.0"]).await;
     sea.packages[0].1.extend(more);
     sea = sea.served_anew(5).await;
@@ -88,8 +83,7 @@ impl Sea {
         let mut moon = platform.bundles("moon", &["1.0.0"]).await;
         moon[0] = with_maximum(moon[0].clone(), "4.11");
         let all = vec![("tide", tide), ("surf", surf), ("moon", moon)];
-        let server = Server::of(None, &begin(&all, 1)).await;
-        platform.serve("mine", &server).await;
+        let server = platform.serve_mine(&begin(&all, 1)).await;
         for package in ["tide", "surf", "moon"] {
             platform.want(json!({"package": {"name": package}})).await;
         }
@@ -106,6 +100,10 @@ impl Sea {
         }
     }
 
+    async fn history(&self, entries: &[&str]) {
+        history(self.platform.world.cluster, entries).await;
+    }
+
     /// The catalog is served by another process, with this many versions of the tide.
     async fn served_anew(self, versions: usize) -> Self {
         let documents = begin(&self.packages, versions);
@@ -117,10 +115,9 @@ impl Sea {
         let platform = &self.platform;
         // Before there is a release, nobody knows what may run.
         let unknown = "the cluster's version is not known";
-        platform
-            .becomes("tide", "False", "SourceFailed", unknown)
-            .await;
-        history(platform.world.cluster, &["Completed 4.12.0"]).await;
+        let refused = platform.becomes("tide", "False", "SourceFailed", unknown);
+        refused.await;
+        self.history(&["Completed 4.12.0"]).await;
         platform.has("tide", "1.0.0").await;
         platform.has("surf", "1.0.0").await;
         let long = "l".repeat(60);
@@ -164,23 +161,13 @@ impl Sea {
     async fn follows_the_cluster(&self) {
         let platform = &self.platform;
         platform.has("tide", "1.0.1").await;
-        history(
-            platform.world.cluster,
-            &["Partial 4.13.0", "Completed 4.12.0"],
-        )
-        .await;
-        history(
-            platform.world.cluster,
-            &["Completed 4.12.9", "Completed 4.12.0"],
-        )
-        .await;
+        self.history(&["Partial 4.13.0", "Completed 4.12.0"]).await;
+        self.history(&["Completed 4.12.9", "Completed 4.12.0"])
+            .await;
         self.comes_to_rest().await;
         assert_eq!(platform.choices("tide").await, ["1.0.0", "1.0.1"]);
-        history(
-            platform.world.cluster,
-            &["Completed 4.13.0", "Completed 4.12.9"],
-        )
-        .await;
+        self.history(&["Completed 4.13.0", "Completed 4.12.9"])
+            .await;
         platform.has("tide", "1.2.0").await;
         let all = ["1.0.0", "1.0.1", "1.1.0", "1.2.0"];
         assert_eq!(platform.choices("tide").await, all);
@@ -196,8 +183,7 @@ impl Sea {
         let deployments: Api<Deployment> =
             Api::namespaced(self.platform.world.client(), "surf-system");
         let before = deployments.get("surf-operator").await.unwrap().uid();
-        let now = DeleteParams::default();
-        deployments.delete("surf-operator", &now).await.unwrap();
+        delete(&deployments, "surf-operator").await;
         wait_for(deployments, "surf-operator", "there again", |it| {
             (it.uid() != before && it.metadata.deletion_timestamp.is_none()).then_some(())
         })

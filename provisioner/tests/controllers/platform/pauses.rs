@@ -9,7 +9,7 @@ use serde_json::json;
 use super::stage::Platform;
 use crate::{
     catalogs::denied::{allow, deny},
-    support::{Provisioner, eventually},
+    support::{Provisioner, until},
 };
 
 const REFUSED: &str = "could not be finished; it is tried again";
@@ -24,14 +24,8 @@ fn failures(provisioner: &Provisioner) -> Vec<jiff::Timestamp> {
 }
 
 async fn has_failed(provisioner: &Provisioner, times: usize) -> Vec<Duration> {
-    let all = eventually(&format!("{times} failures"), async || {
-        let all = failures(provisioner);
-        if all.len() < times {
-            return Err(format!("{all:?}"));
-        }
-        Ok(all)
-    })
-    .await;
+    let failed = async || failures(provisioner);
+    let all = until("failures", failed, |all| all.len() >= times).await;
     let gaps = all.windows(2).map(|it| it[1].duration_since(it[0]));
     gaps.map(|it| it.try_into().unwrap()).collect()
 }

@@ -5,10 +5,7 @@ use manifests::api::install;
 use serde_json::json;
 
 use super::stage::{Platform, package};
-use crate::{
-    catalogs::served::Server,
-    support::{Options, SYSTEM, install_rights, own_kubeconfig, wait_for},
-};
+use crate::support::{Options, install_rights, own_kubeconfig, wait_for};
 
 // parity: openshift-27
 #[tokio::test]
@@ -17,46 +14,32 @@ async fn the_rights_of_the_install_file_suffice_for_platform_operators() {
     let cluster = platform.world.cluster;
     install_rights(cluster, &install::file(&install::Options::default())).await;
     // Whoever has catalogs in a namespace of his own lets their secrets be read there.
-    let binding = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
-        "metadata": {"name": "provisioner-catalogs", "namespace": "catalogs"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "catalog-pull-secrets"},
-        "subjects": [{"kind": "ServiceAccount", "name": "provisioner", "namespace": SYSTEM}],
-    });
-    platform.world.apply(&binding).await;
+    let secrets = install::catalog_secrets(&install::Options::default(), "catalogs");
+    platform.world.apply(&secrets).await;
     let secret = json!({
         "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
         "metadata": {"name": "pull", "namespace": "catalogs"},
         "stringData": {".dockerconfigjson": "{\"auths\":{}}"},
     });
     platform.world.apply(&secret).await;
-    let source = json!({
-        "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
-        "metadata": {"name": "image", "namespace": "catalogs"},
-        "spec": {"sourceType": "grpc", "image": platform.world.registry.image("none:v1"), "secrets": ["pull"]},
-    });
-    platform.world.apply(&source).await;
+    let image = platform.world.registry.image("none:v1");
+    let spec = json!({"image": image, "secrets": ["pull"]});
+    platform.source("image", spec).await;
 
     let bundles = platform.bundles("tide", &["1.0.0"]).await;
-    let server = Server::of(None, &package("tide", &bundles)).await;
     platform.want(json!({"package": {"name": "tide"}})).await;
-    platform.serve("mine", &server).await;
+    let server = platform.serve_mine(&package("tide", &bundles)).await;
     let options = Options {
         kubeconfig: Some(own_kubeconfig(cluster).await),
         ..Options::default()
     };
     let provisioner = platform.start_with(options).await;
     // What is installed takes more rights: an account's, or the second binding.
-    wait_for(
-        platform.instances(),
-        "tide",
-        "refused for its rights",
-        |tide| {
-            let mut conditions = tide.status.as_ref()?.conditions.iter();
-            let is_refused = conditions.any(|it| it.message.contains("lacks rights"));
-            is_refused.then_some(())
-        },
-    )
+    wait_for(platform.instances(), "tide", "refused", |tide| {
+        let mut conditions = tide.status.as_ref()?.conditions.iter();
+        let is_refused = conditions.any(|it| it.message.contains("lacks rights"));
+        is_refused.then_some(())
+    })
     .await;
     wait_for(platform.operators(), "tide", "told", |tide| {
         let chosen = tide.status.as_ref()?.chosen_bundle.as_ref()?;

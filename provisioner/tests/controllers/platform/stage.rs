@@ -3,17 +3,13 @@
 use std::fmt::Debug;
 
 use cluster::{Cluster, Lease};
-use k8s_openapi::api::events::v1::Event;
-use kube::{
-    Api, Resource,
-    api::{DeleteParams, ListParams, Patch, PatchParams},
-};
+use kube::{Api, Resource};
 use manifests::api::{
     catalog_source::CatalogSource,
     condition::{HEALTHY, INSTALLED},
     definitions,
     instance::BundleInstance,
-    platform::{PlatformOperator, PlatformOperatorStatus, condition::CATALOG_AVAILABLE},
+    platform::{PlatformOperator, PlatformOperatorStatus},
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -23,8 +19,8 @@ use unpacker::{Content, registry::BundleImage};
 use crate::{
     catalogs::served::Server,
     support::{
-        Options, Provisioner, World, apply, condition, define, has, namespace_object, operator,
-        prepare, wait_for, with_node,
+        Options, Provisioner, World, apply, catalog_source, condition, define, delete, has, merge,
+        namespace_object, notes_about, operator, own, wait_for, with_node,
     },
 };
 
@@ -41,17 +37,15 @@ impl Platform {
 
     /// The same on a control plane with these options.
     pub(crate) async fn of(options: &cluster::Options) -> Self {
-        let cluster = Cluster::start_with(options).await.unwrap();
-        let cluster: &'static Cluster = Box::leak(Box::new(cluster));
-        prepare(cluster).await;
+        let cluster: &'static Cluster = Box::leak(Box::new(own(options).await));
         cluster.stand_in_node().await.unwrap();
         Self::on(cluster, None).await.with_definitions().await
     }
 
     async fn with_definitions(self) -> Self {
         for definition in definitions::foreign() {
-            self.define(&serde_json::to_value(definition).unwrap())
-                .await;
+            let definition = serde_json::to_value(definition).unwrap();
+            self.define(&definition).await;
         }
         self
     }
@@ -78,8 +72,8 @@ impl Platform {
     pub(crate) async fn define_kind(&self, kind: &str) {
         let mut all = definitions::foreign().into_iter();
         let definition = all.find(|it| it.spec.names.kind == kind).unwrap();
-        self.define(&serde_json::to_value(definition).unwrap())
-            .await;
+        let definition = serde_json::to_value(definition).unwrap();
+        self.define(&definition).await;
     }
 
     pub(crate) async fn start(&self) -> Provisioner {
@@ -145,13 +139,16 @@ impl Platform {
             .await;
     }
 
+    /// Serves a catalog as `mine`.
+    pub(crate) async fn serve_mine(&self, documents: &[Value]) -> Server {
+        let server = Server::of(None, documents).await;
+        self.serve("mine", &server).await;
+        server
+    }
+
     pub(crate) async fn source(&self, name: &str, spec: Value) {
-        let mut spec = spec;
-        spec["sourceType"] = "grpc".into();
-        let source = json!({
-            "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
-            "metadata": {"name": name, "namespace": "catalogs"}, "spec": spec,
-        });
+        let mut source = catalog_source("catalogs", name, &spec);
+        source["spec"]["sourceType"] = "grpc".into();
         self.world.apply(&source).await;
     }
 
@@ -167,19 +164,14 @@ impl Platform {
     where
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
     {
-        let api: Api<K> = self.world.api();
-        api.delete(name, &DeleteParams::default()).await.unwrap();
+        delete(&self.world.api::<K>(), name).await;
     }
 
     pub(crate) async fn patch<K>(&self, name: &str, patch: Value) -> K
     where
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
     {
-        let api: Api<K> = self.world.api();
-        let params = PatchParams::default();
-        api.patch(name, &params, &Patch::Merge(patch))
-            .await
-            .unwrap()
+        merge(&self.world.api(), name, &patch).await
     }
 
     /// Applies any object as the administrator.
@@ -214,16 +206,9 @@ impl Platform {
         self.world.wait_instance(name, HEALTHY, status).await;
     }
 
-    /// Waits until the condition CatalogAvailable is this.
-    pub(crate) async fn catalogs(&self, name: &str, status: &str, reason: &str, words: &str) {
-        self.says(name, CATALOG_AVAILABLE, (status, reason, words))
-            .await;
-    }
-
     pub(crate) async fn no_source(&self, name: &str) {
         let sources: Api<CatalogSource> = Api::namespaced(self.world.client(), "catalogs");
-        let params = DeleteParams::default();
-        sources.delete(name, &params).await.unwrap();
+        delete(&sources, name).await;
     }
 
     /// Waits until this version is installed.
@@ -255,18 +240,9 @@ impl Platform {
 
     /// The versions that were chosen for an operator, one after the other, as events tell.
     pub(crate) async fn choices(&self, name: &str) -> Vec<String> {
-        let events: Api<Event> = self.world.api();
-        let mut all = events.list(&ListParams::default()).await.unwrap().items;
-        all.retain(|it| {
-            let about = it.regarding.as_ref();
-            let is_about = about.and_then(|it| it.name.as_deref()) == Some(name);
-            is_about && it.reason.as_deref() == Some("BundleChosen")
-        });
-        all.sort_by_key(|it| it.event_time.as_ref().map(|it| it.0));
-        let version = |note: &str| note.split(' ').nth(2).unwrap().to_owned();
-        all.iter()
-            .map(|it| version(it.note.as_deref().unwrap()))
-            .collect()
+        let chosen = notes_about(&self.world.client(), "default", name, "BundleChosen").await;
+        let version = |note: &String| note.split(' ').nth(2).unwrap().to_owned();
+        chosen.iter().map(version).collect()
     }
 
     pub(crate) async fn becomes(&self, name: &str, status: &str, reason: &str, words: &str) {

@@ -9,10 +9,7 @@ use super::{
     kubernetes::packages_follow_the_apiserver,
     stage::{Platform, bundle, packages},
 };
-use crate::{
-    catalogs::served::Server,
-    support::{operator, wait_for},
-};
+use crate::support::{account, operator, wait_for};
 
 const LINE: [&str; 3] = ["1.0.0", "1.0.1", "1.0.2"];
 
@@ -27,27 +24,27 @@ async fn edges_are_followed_one_by_one_as_far_as_approved() {
     sand.push(mightier(&platform, "sand", "1.0.1").await);
     let mut reef = platform.bundles("reef", &["1.0.0"]).await;
     reef.push(bundle("reef", "1.0.1", "127.0.0.1:1/reef:none"));
-    let first: [(&str, &[Value]); 5] = [
-        ("tide", &tide[..1]),
-        ("surf", &surf[..1]),
-        ("moon", &moon[..1]),
-        ("sand", &sand[..1]),
-        ("reef", &reef[..1]),
+    let all: [(&str, &[Value]); 5] = tests::rows![
+        "tide" => &tide;
+        "surf" => &surf;
+        "moon" => &moon;
+        "sand" => &sand;
+        "reef" => &reef;
     ];
-    let server = Server::of(None, &packages(&first)).await;
-    platform.serve("mine", &server).await;
-    let want = |name: &str, more: Value| {
-        let mut spec = more;
+    let first = all.map(|(name, bundles)| (name, &bundles[..1]));
+    let server = platform.serve_mine(&packages(&first)).await;
+    for (name, mut spec) in tests::rows![
+        "tide" => json!({});
+        "surf" => json!({"upgradeApproval": "Automatic"});
+        "moon" => json!({"upgradeApproval": "Manual"});
+        "sand" => json!({"approveNewRights": "Manual"});
+        "reef" => json!({"approveNewRights": "Manual"});
+    ] {
         spec["package"] = json!({"name": name});
-        platform.want(spec)
-    };
-    want("tide", json!({})).await;
-    want("surf", json!({"upgradeApproval": "Automatic"})).await;
-    want("moon", json!({"upgradeApproval": "Manual"})).await;
-    want("sand", json!({"approveNewRights": "Manual"})).await;
-    want("reef", json!({"approveNewRights": "Manual"})).await;
+        platform.want(spec).await;
+    }
     let _provisioner = platform.start().await;
-    for name in ["tide", "surf", "moon", "sand", "reef"] {
+    for (name, _) in all {
         platform.has(name, "1.0.0").await;
     }
 
@@ -55,13 +52,6 @@ async fn edges_are_followed_one_by_one_as_far_as_approved() {
     let fate = json!({"spec": {"config": {"deploymentConfig": {"annotations": {FATE: "fails"}}}}});
     platform.patch::<BundleInstance>("tide", fate).await;
     platform.is_healthy("tide", "False").await;
-    let all: [(&str, &[Value]); 5] = [
-        ("tide", &tide),
-        ("surf", &surf),
-        ("moon", &moon),
-        ("sand", &sand),
-        ("reef", &reef),
-    ];
     let server = server.replaced(&packages(&all)).await;
     platform.waits("tide", "1.0.1", "not healthy yet").await;
     platform.has("surf", "2.0.0").await;
@@ -73,15 +63,13 @@ async fn edges_are_followed_one_by_one_as_far_as_approved() {
     assert_eq!(platform.choices("tide").await, LINE);
 
     // Manual: up to what is approved, through what is on the way.
-    platform
-        .waits("moon", "1.1.0", "set spec.approvedVersion: 1.1.0")
-        .await;
+    let remedy = "set spec.approvedVersion: 1.1.0";
+    platform.waits("moon", "1.1.0", remedy).await;
     let approve = |version: &str| json!({"spec": {"approvedVersion": version}});
     platform.edit("moon", approve("1.1.0")).await;
     platform.has("moon", "1.1.0").await;
-    platform
-        .waits("moon", "2.0.0", "is newer than spec.approvedVersion 1.1.0")
-        .await;
+    let newer = "is newer than spec.approvedVersion 1.1.0";
+    platform.waits("moon", "2.0.0", newer).await;
     platform.edit("moon", approve("2.0.0")).await;
     platform.has("moon", "2.0.0").await;
     assert_eq!(platform.choices("moon").await, ["1.0.0", "1.1.0", "2.0.0"]);
@@ -92,22 +80,16 @@ async fn edges_are_followed_one_by_one_as_far_as_approved() {
 }
 
 async fn new_rights_wait_for_their_digest(platform: &Platform) {
-    let status = platform
-        .waits("sand", "1.0.1", "gains rights, which nobody has approved")
-        .await;
+    let gains = "gains rights, which nobody has approved";
+    let status = platform.waits("sand", "1.0.1", gains).await;
     let rights = status.new_rights.unwrap();
     let rules = rights.rules.join("\n");
     assert!(rules.contains("secrets"), "{rules}");
     let patch = |digest: &str| json!({"spec": {"approvedRights": digest}});
     let other = format!("sha256:{}", "0".repeat(64));
     platform.edit("sand", patch(&other)).await;
-    platform
-        .waits(
-            "sand",
-            "1.0.1",
-            "other ones than spec.approvedRights stands for",
-        )
-        .await;
+    let others = "other ones than spec.approvedRights stands for";
+    platform.waits("sand", "1.0.1", others).await;
     assert_eq!(platform.choices("sand").await, ["1.0.0"]);
     platform.edit("sand", patch(&rights.digest)).await;
     platform.has("sand", "1.0.1").await;
@@ -145,24 +127,20 @@ async fn what_nobody_can_look_at_waits(platform: &Platform) {
 
 /// A bundle that may read Secrets.
 async fn mightier(platform: &Platform, name: &str, version: &str) -> Value {
-    let role = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": format!("{name}-more")},
-        "rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}],
-    });
+    let api = "rbac.authorization.k8s.io";
+    let (version_of_api, more) = (format!("{api}/v1"), format!("{name}-more"));
+    let rules = json!([{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]);
+    let role = json!({"apiVersion": version_of_api, "kind": "ClusterRole", "metadata": {"name": more}, "rules": rules});
     let binding = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
-        "metadata": {"name": format!("{name}-more")},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": format!("{name}-more")},
-        "subjects": [{"kind": "ServiceAccount", "name": format!("{name}-operator"), "namespace": format!("{name}-system")}],
+        "apiVersion": version_of_api, "kind": "ClusterRoleBinding", "metadata": {"name": more},
+        "roleRef": {"apiGroup": api, "kind": "ClusterRole", "name": more},
+        "subjects": [account(&format!("{name}-system"), &format!("{name}-operator"))],
     });
-    let content = operator(
-        name,
-        version,
-        &[
-            ("manifests/role.yaml", role),
-            ("manifests/binding.yaml", binding),
-        ],
-    );
+    let files = tests::rows![
+        "manifests/role.yaml" => role;
+        "manifests/binding.yaml" => binding;
+    ];
+    let content = operator(name, version, &files);
     let image = platform.push(&format!("{name}:v{version}"), &content).await;
     bundle(name, version, &image)
 }
