@@ -23,21 +23,11 @@ use tokio::{io::AsyncWriteExt, process::Command, sync::OnceCell};
 async fn installed() -> &'static Cluster {
     static INSTALLED: OnceCell<Cluster> = OnceCell::const_new();
     let start = || async {
-        let options = Options {
-            controllers: Controllers::Off,
-            ..Options::default()
-        };
-        let cluster = Cluster::start_with(&options)
-            .await
-            .expect("a control plane");
+        let options = Options::new(Controllers::Off, None);
+        let cluster = Cluster::start_with(&options).await.unwrap();
         let file = manifests("install/rukpak.yaml");
-        kubectl(
-            &cluster,
-            &["apply", "--server-side", "--filename", &file],
-            "",
-        )
-        .await
-        .expect("the install file can be applied");
+        let apply = ["apply", "--server-side", "--filename", &file];
+        kubectl(&cluster, &apply, "").await.unwrap();
         for plural in ["bundles", "bundleinstances"] {
             let name = format!("{plural}.core.rukpak.io");
             cluster.wait_established(&name).await.expect("a definition");
@@ -71,13 +61,9 @@ pub(crate) async fn kubectl(
         .kill_on_drop(true)
         .spawn()
         .unwrap();
-    child
-        .stdin
-        .take()
-        .unwrap()
-        .write_all(input.as_bytes())
-        .await
-        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(input.as_bytes()).await.unwrap();
+    drop(stdin);
     let output = child.wait_with_output().await.unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     if output.status.success() {

@@ -12,10 +12,7 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Client,
-    api::{
-        ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams,
-        PostParams,
-    },
+    api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams},
 };
 use manifests::yaml;
 use provisioner::conversion::{NAME, Options, Webhook};
@@ -27,7 +24,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::support::{
-    SYSTEM, apply, delete, eventually, merge, namespace_object, with_controllers,
+    SYSTEM, create, delete, eventually, found, list, merge, until, with_controllers,
 };
 
 const DEFINITION: &str = "catalogsources.operators.coreos.com";
@@ -104,8 +101,7 @@ async fn define_as(cluster: &Cluster, address: SocketAddr, before: impl Fn(&mut 
     assert_eq!(config["service"]["namespace"], SYSTEM);
     assert_eq!(config["service"]["path"], "/convert");
     *config = json!({"url": format!("https://{address}/convert")});
-    apply(cluster, &definition).await;
-    cluster.wait_established(DEFINITION).await.unwrap();
+    crate::support::define(cluster, &definition).await;
 }
 
 // parity: source-2, source-15
@@ -113,7 +109,6 @@ async fn define_as(cluster: &Cluster, address: SocketAddr, before: impl Fn(&mut 
 async fn catalog_sources_are_there_in_both_versions_and_stored_in_the_old_one() {
     let cluster = with_controllers().await;
     let client = cluster.client().unwrap();
-    apply(&cluster, &namespace_object(SYSTEM)).await;
     let base = file(&format!("optional/{DEFINITION}.yaml")).remove(0);
     stored::no_source(&cluster, &base).await;
 
@@ -122,30 +117,19 @@ async fn catalog_sources_are_there_in_both_versions_and_stored_in_the_old_one() 
     let stored = json!({
         "sourceType": "internal", "configMap": "m", "displayName": "Mine",
     });
-    let params = PostParams::default();
-    old.create(&params, &source("v1alpha1", "before", &stored))
-        .await
-        .unwrap();
+    create(&old, &source("v1alpha1", "before", &stored)).await;
 
     let webhook = Working::start(&client, 0).await;
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
     define(&cluster, webhook.address).await;
-    eventually("believing the webhook", async || {
-        bundle(&definitions)
-            .await
-            .map(|_| ())
-            .ok_or_else(|| "no authority".to_owned())
-    })
-    .await;
+    found("an authority", async || bundle(&definitions).await).await;
     let seen = eventually("asking for v1", async || {
         let seen = new.get("before").await;
         seen.map_err(|error| error.to_string())
     })
     .await;
-    assert_eq!(
-        seen.data["spec"],
-        json!({"configMapSource": {"configMap": "m"}, "displayName": "Mine"})
-    );
+    let expected = json!({"configMapSource": {"configMap": "m"}, "displayName": "Mine"});
+    assert_eq!(seen.data["spec"], expected);
     let back = old.get("before").await.unwrap();
     assert_eq!(back.data["spec"], stored);
 
@@ -153,17 +137,12 @@ async fn catalog_sources_are_there_in_both_versions_and_stored_in_the_old_one() 
     let spec = json!({"catalogImageSource": {
         "catalogImage": "quay.io/example/catalog:v1", "podSpecOverrides": {"priorityClassName": ""},
     }});
-    new.create(&params, &source("v1", "after", &spec))
-        .await
-        .unwrap();
+    create(&new, &source("v1", "after", &spec)).await;
     let seen = old.get("after").await.unwrap();
-    assert_eq!(
-        seen.data["spec"],
-        json!({
-            "sourceType": "grpc", "image": "quay.io/example/catalog:v1",
-            "grpcPodConfig": {"priorityClassName": ""},
-        })
-    );
+    let expected = json!({
+        "sourceType": "grpc", "image": "quay.io/example/catalog:v1", "grpcPodConfig": {"priorityClassName": ""},
+    });
+    assert_eq!(seen.data["spec"], expected);
     let definition = definitions.get(DEFINITION).await.unwrap();
     let versions = definition.status.unwrap().stored_versions.unwrap();
     assert_eq!(versions, ["v1alpha1"]);
@@ -172,8 +151,7 @@ async fn catalog_sources_are_there_in_both_versions_and_stored_in_the_old_one() 
     merge(&new, "after", &change).await;
     let seen = old.get("after").await.unwrap();
     assert_eq!(seen.data["spec"]["image"], "quay.io/example/catalog:v2");
-    let all = new.list(&ListParams::default()).await.unwrap();
-    assert_eq!(all.items.len(), 3);
+    assert_eq!(list(&new).await.len(), 3);
     stored::what_is_too_deep_is_converted(&cluster, webhook.address).await;
 
     contradictions_are_refused(&new).await;
@@ -189,11 +167,9 @@ async fn catalog_sources_are_there_in_both_versions_and_stored_in_the_old_one() 
     let version = definitions.get(DEFINITION).await.unwrap().metadata;
     let mut base = base;
     base["metadata"]["resourceVersion"] = version.resource_version.into();
-    let base = serde_json::from_value(base).unwrap();
-    definitions
-        .replace(DEFINITION, &params, &base)
-        .await
-        .unwrap();
+    let (params, base) = (PostParams::default(), serde_json::from_value(base).unwrap());
+    let replaced = definitions.replace(DEFINITION, &params, &base).await;
+    replaced.unwrap();
     let seen = old.get("before").await.unwrap();
     assert_eq!(seen.data["spec"], stored);
     eventually("v1 is gone", async || match new.get("after").await {
@@ -212,48 +188,21 @@ async fn contradictions_are_refused(new: &Api<DynamicObject>) {
         json!({"configMap": "m"}),
     );
     let one_of = "\"spec\" must validate one and only one schema (oneOf)";
-    for (spec, phrase, said) in [
-        (json!({}), one_of, "Found none valid".to_owned()),
-        (
-            json!({"displayName": "a"}),
-            one_of,
-            // The words that the design document quotes.
-            "Found none valid, spec.catalogServiceSource: Required value".to_owned(),
-        ),
-        (
-            json!({"catalogImageSource": image, "configMapSource": map}),
-            one_of,
-            several(2),
-        ),
-        (
-            json!({"catalogImageSource": image, "catalogServiceSource": service}),
-            one_of,
-            several(2),
-        ),
-        (
-            json!({"catalogImageSource": image, "catalogServiceSource": service, "configMapSource": map}),
-            one_of,
-            several(3),
-        ),
-        (
-            json!({"catalogImageSource": {}}),
-            "spec.catalogImageSource.catalogImage",
-            "Required value".to_owned(),
-        ),
-        (
-            json!({"catalogServiceSource": {"address": ""}}),
-            "spec.catalogServiceSource.address",
-            "at least 1 chars".to_owned(),
-        ),
-        (
-            json!({"configMapSource": {}}),
-            "spec.configMapSource.configMap",
-            "Required value".to_owned(),
-        ),
+    let required = || "Required value".to_owned();
+    for (spec, phrase, said) in tests::rows![
+        json!({}), one_of => "Found none valid".to_owned();
+        // The words that the design document quotes.
+        json!({"displayName": "a"}), one_of => "Found none valid, spec.catalogServiceSource: Required value".to_owned();
+        json!({"catalogImageSource": image, "configMapSource": map}), one_of => several(2);
+        json!({"catalogImageSource": image, "catalogServiceSource": service}), one_of => several(2);
+        json!({"catalogImageSource": image, "catalogServiceSource": service, "configMapSource": map}), one_of => several(3);
+        json!({"catalogImageSource": {}}), "spec.catalogImageSource.catalogImage" => required();
+        json!({"catalogServiceSource": {"address": ""}}), "spec.catalogServiceSource.address"
+            => "at least 1 chars".to_owned();
+        json!({"configMapSource": {}}), "spec.configMapSource.configMap" => required();
     ] {
-        let refused = new
-            .create(&PostParams::default(), &source("v1", "contrary", &spec))
-            .await;
+        let contrary = source("v1", "contrary", &spec);
+        let refused = new.create(&PostParams::default(), &contrary).await;
         let told = refused.unwrap_err().to_string();
         assert!(
             told.contains(phrase) && told.contains(&said),
@@ -293,14 +242,8 @@ async fn believes_the_next(client: &Client, definitions: &Api<CustomResourceDefi
     // A lost authority is made anew, and the definition told; and one that is somebody else's is not.
     let secrets: Api<Secret> = Api::namespaced(client.clone(), SYSTEM);
     delete(&secrets, NAME).await;
-    let mended = eventually("another authority", async || {
-        let now = bundle(definitions).await;
-        if now == before {
-            return Err("it is the first one still".to_owned());
-        }
-        Ok(now)
-    })
-    .await;
+    let authority = async || bundle(definitions).await;
+    let mended = until("another authority", authority, |now| *now != before).await;
     eventually("asking for v1 once more", async || {
         let seen = new.get("after").await;
         seen.map(|_| ()).map_err(|error| error.to_string())
@@ -310,14 +253,11 @@ async fn believes_the_next(client: &Client, definitions: &Api<CustomResourceDefi
     merge(definitions, DEFINITION, &theirs).await;
     delete(&secrets, NAME).await;
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), SYSTEM);
-    eventually("the third authority", async || {
+    let published = async || {
         let published = maps.get(NAME).await.unwrap().data.unwrap_or_default();
-        let published = published.get("ca.crt").map(|it| it.as_bytes().to_vec());
-        (published != mended)
-            .then_some(())
-            .ok_or_else(|| "it is the second one still".to_owned())
-    })
-    .await;
+        published.get("ca.crt").map(|it| it.as_bytes().to_vec())
+    };
+    until("the third authority", published, |now| *now != mended).await;
     // As long as it took the webhook to write the second one, and longer.
     sleep(Duration::from_secs(2)).await;
     assert_eq!(bundle(definitions).await, mended);

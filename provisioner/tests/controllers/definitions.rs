@@ -30,7 +30,7 @@ use manifests::{
 use provisioner::instance::policy;
 use serde_json::{Value, json};
 
-use crate::support::{apply, delete, unique};
+use crate::support::{define, delete, merge, unique};
 
 /// A definition in the cluster, with custom resources. Gone with the test.
 struct Definition {
@@ -55,8 +55,7 @@ impl Definition {
     }
 
     async fn apply(&self, crd: &Value) {
-        apply(self.cluster, crd).await;
-        self.cluster.wait_established(&self.name()).await.unwrap();
+        define(self.cluster, crd).await;
     }
 
     fn name(&self) -> String {
@@ -97,10 +96,8 @@ impl Definition {
             ..PatchParams::default()
         };
         let stars = self.stars(namespace);
-        stars
-            .patch(name, &params, &Patch::Apply(&star))
-            .await
-            .unwrap();
+        let applied = stars.patch(name, &params, &Patch::Apply(&star)).await;
+        applied.unwrap();
     }
 
     async fn check(&self, incoming: &Value) -> Findings {
@@ -205,15 +202,10 @@ fn with_required_color() -> Value {
 }
 
 fn messages(problems: &[preflight::Problem]) -> Vec<&str> {
-    assert!(
-        problems
-            .iter()
-            .all(|problem| problem.check == Check::DefinitionUpgrade)
-    );
-    problems
-        .iter()
-        .map(|problem| problem.message.as_str())
-        .collect()
+    for problem in problems {
+        assert_eq!(problem.check, Check::DefinitionUpgrade);
+    }
+    problems.iter().map(|problem| &*problem.message).collect()
 }
 
 fn one_containing<'a>(problems: &'a [preflight::Problem], text: &str) -> &'a str {
@@ -289,10 +281,8 @@ async fn stored_version_stays(definition: &Definition) {
 /// A removed field is reported with the custom resources that use the field.
 async fn removed_field_is_reported_with_its_users(definition: &Definition) {
     let mut narrow = wide();
-    narrow["properties"]
-        .as_object_mut()
-        .unwrap()
-        .remove("color");
+    let properties = narrow["properties"].as_object_mut().unwrap();
+    properties.remove("color");
     let incoming = definition.crd(&[version("v1", &narrow)]);
     let findings = definition.check(&incoming).await;
     let removed = "failed: v1: spec.color: existing field: removed.";
@@ -310,29 +300,19 @@ async fn absent_definition_is_not_checked(definition: &Definition) {
     let mut narrow = definition.crd(&[version("v1", &with_required_color())]);
     for name in ["moons.example.com", "../../../../api/v1/nodes", "a?b=c", ""] {
         narrow["metadata"]["name"] = json!(name);
-        assert_eq!(
-            definition.check(&narrow).await,
-            Findings::default(),
-            "{name}"
-        );
+        let findings = definition.check(&narrow).await;
+        assert_eq!(findings, Findings::default(), "{name}");
     }
     narrow["metadata"]["name"] = json!(definition.name());
     assert_eq!(definition.check(&narrow).await.problems.len(), 2);
 
-    let finalizers =
-        |finalizers: Value| Patch::Merge(json!({"metadata": {"finalizers": finalizers}}));
+    let finalizers = |all: &[&str]| json!({"metadata": {"finalizers": all}});
     let definitions: Api<CustomResourceDefinition> = Api::all(definition.client.clone());
-    let (name, params) = (definition.name(), PatchParams::default());
-    definitions
-        .patch(&name, &params, &finalizers(json!(["example.com/hold"])))
-        .await
-        .unwrap();
+    let name = definition.name();
+    merge(&definitions, &name, &finalizers(&["example.com/hold"])).await;
     delete(&definitions, &name).await;
     assert_eq!(definition.check(&narrow).await, Findings::default());
-    definitions
-        .patch(&name, &params, &finalizers(json!([])))
-        .await
-        .unwrap();
+    merge(&definitions, &name, &finalizers(&[])).await;
 }
 
 // parity: c1, c3, complaint-9, rukpak-6, c4, c5, c6, rukpak-35, rukpak-36, rukpak-37
@@ -349,11 +329,8 @@ async fn c1_to_c6_upgrades_of_definitions_are_checked() {
     required_field_is_denied(&definition).await;
     // C4: updates by other clients are admitted.
     let incoming = definition.crd(&[version("v1", &with_required_color())]);
-    definition
-        .cluster
-        .apply(&incoming, DryRun::Yes)
-        .await
-        .unwrap();
+    let cluster = definition.cluster;
+    cluster.apply(&incoming, DryRun::Yes).await.unwrap();
     annotation_and_spec_turn_the_check_off(&definition).await;
     stored_version_stays(&definition).await;
     removed_field_is_reported_with_its_users(&definition).await;
@@ -369,16 +346,12 @@ async fn custom_resources_beyond_the_first_page_are_looked_at_and_counted() {
     let definition = Definition::new("Namespaced", &[version("v1", &wide())]).await;
     let namespace = definition.cluster.temp_namespace("stars").await.unwrap();
     let stars = 0..230;
-    futures::future::join_all(stars.clone().map(|index| {
-        let (definition, namespace) = (&definition, namespace.name());
-        async move {
-            let spec = json!({"size": index});
-            definition
-                .star(Some(namespace), &format!("star-{index:03}"), &spec)
-                .await;
-        }
-    }))
-    .await;
+    let written = stars.map(async |index| {
+        let (name, spec) = (format!("star-{index:03}"), json!({"size": index}));
+        let namespace = Some(namespace.name());
+        definition.star(namespace, &name, &spec).await;
+    });
+    futures::future::join_all(written).await;
     let with_maximum = |maximum: u64| {
         let mut spec = wide();
         spec["properties"]["size"]["maximum"] = json!(maximum);

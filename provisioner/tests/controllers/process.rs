@@ -7,28 +7,20 @@ mod policies;
 use std::net::{Ipv4Addr, TcpListener};
 
 use cluster::Cluster;
-use kube::{Api, api::PostParams};
-use manifests::api::bundle::{Bundle, BundleSource, BundleSpec, HttpSource};
+use kube::Api;
+use manifests::api::bundle::{Bundle, BundleSource, HttpSource};
 use reqwest::StatusCode;
-use serde_json::json;
 use tokio::sync::OnceCell;
 
-use crate::support::{self, Options, Provisioner, apply, eventually, namespace_object, unique};
+use crate::support::{
+    self, Options, Provisioner, Relay, apply, create, eventually, found, namespace_object, unique,
+};
 
 /// A control plane for tests that have provisioners of their own: those would work on everybody's Bundles.
 async fn plane() -> &'static Cluster {
     static PLANE: OnceCell<Cluster> = OnceCell::const_new();
-    PLANE
-        .get_or_init(async || {
-            let options = cluster::Options {
-                controllers: cluster::Controllers::Off,
-                ..cluster::Options::default()
-            };
-            let cluster = Cluster::start_with(&options).await.unwrap();
-            support::prepare(&cluster).await;
-            cluster
-        })
-        .await
+    let options = cluster::Options::new(cluster::Controllers::Off, None);
+    PLANE.get_or_init(|| support::own(&options)).await
 }
 
 /// A system namespace of a test's own, as a flag.
@@ -66,24 +58,15 @@ async fn processes_answer_probes_and_end_on_signals() {
 
 async fn probes_metrics_and_log_level_answer(cluster: &Cluster) {
     let (system, _) = system(cluster).await;
-    let provisioner = Provisioner::start(
-        cluster,
-        flags(&[&system, "--controllers=bundle", "--shutdown-grace=2s"]),
-    )
-    .await;
+    let options = flags(&[&system, "--controllers=bundle", "--shutdown-grace=2s"]);
+    let provisioner = Provisioner::start(cluster, options).await;
     let probes = provisioner.url("probes");
-    assert_eq!(
-        get(&format!("{probes}/healthz")).await,
-        (StatusCode::OK, "ok\n".to_owned())
-    );
-    assert_eq!(
-        get(&format!("{probes}/readyz")).await,
-        (StatusCode::OK, "ok\n".to_owned())
-    );
-    assert_eq!(
-        get(&format!("{probes}/log-level")).await.0,
-        StatusCode::NOT_FOUND
-    );
+    for path in ["healthz", "readyz"] {
+        let found = get(&format!("{probes}/{path}")).await;
+        assert_eq!(found, (StatusCode::OK, "ok\n".to_owned()), "{path}");
+    }
+    let (status, _) = get(&format!("{probes}/log-level")).await;
+    assert_eq!(status, StatusCode::NOT_FOUND);
 
     let (status, text) = get(&format!("{}/metrics", provisioner.url("metrics"))).await;
     assert_eq!(status, StatusCode::OK);
@@ -101,28 +84,19 @@ async fn log_level_can_be_changed(provisioner: &Provisioner) {
     let before = (StatusCode::OK, "info,provisioner=debug\n".to_owned());
     assert_eq!(get(&url).await, before);
 
-    for (bad, problem) in [
-        ("loud", "write error, warn, info, debug or trace"),
-        (&"x=info,".repeat(300), "too long"),
-    ] {
-        let (status, text) = put(&url, bad).await;
-        assert_eq!(status, StatusCode::BAD_REQUEST);
-        assert!(text.contains(problem), "{text}");
-    }
-    assert_eq!(
-        put(&url, &"x".repeat((4 << 10) + 1)).await.0,
-        StatusCode::PAYLOAD_TOO_LARGE
-    );
+    let (status, text) = put(&url, "loud").await;
+    assert_eq!(status, StatusCode::BAD_REQUEST);
+    let remedy = "write error, warn, info, debug or trace";
+    assert!(text.contains(remedy), "{text}");
+    let (status, _) = put(&url, &"x".repeat((4 << 10) + 1)).await;
+    assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);
     // The answer comes before all of it was read: the client may see a connection that is closed, and not the answer.
     let enormous = reqwest::Client::new().put(&url).body("x".repeat(1 << 20));
     if let Ok(answer) = enormous.send().await {
         assert_eq!(answer.status(), StatusCode::PAYLOAD_TOO_LARGE);
     }
-    assert_eq!(
-        get(&url).await,
-        before,
-        "what was refused has changed nothing"
-    );
+    let unchanged = get(&url).await;
+    assert_eq!(unchanged, before, "what was refused has changed nothing");
 
     assert_eq!(put(&url, "trace").await.0, StatusCode::NO_CONTENT);
     provisioner.says("log level changed").await;
@@ -136,25 +110,15 @@ async fn a_start_waits_for_the_apiserver_and_fails_for_settings() {
 }
 
 async fn an_absent_apiserver_is_waited_for() {
-    let nowhere = tempfile::NamedTempFile::new().unwrap();
-    let kubeconfig = json!({
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "a", "cluster": {"server": "http://127.0.0.1:1"}}],
-        "users": [{"name": "a", "user": {}}],
-        "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
-        "current-context": "a",
-    });
-    std::fs::write(nowhere.path(), kubeconfig.to_string()).unwrap();
-    let kubeconfig = format!("--kubeconfig={}", nowhere.path().display());
-    let provisioner = Provisioner::launch(plane().await, flags(&[&kubeconfig]));
-    let probes = eventually("there are probes", async || {
-        let line = provisioner.lines();
-        let line = line.iter().find(|line| line["service"] == "probes");
-        let address = line.and_then(|line| line["address"].as_str());
-        address
-            .map(|address| format!("http://{address}"))
-            .ok_or_else(|| provisioner.log())
+    let options = Options {
+        kubeconfig: Some(Relay::kubeconfig_of("127.0.0.1:1")),
+        ..Options::default()
+    };
+    let provisioner = Provisioner::launch(plane().await, options);
+    let probes = found("there are probes", async || {
+        let mut lines = provisioner.lines().into_iter();
+        let line = lines.find(|line| line["service"] == "probes")?;
+        Some(format!("http://{}", line["address"].as_str()?))
     })
     .await;
     assert_eq!(get(&format!("{probes}/healthz")).await.0, StatusCode::OK);
@@ -183,42 +147,26 @@ async fn invalid_settings_end_the_process() {
         "--log-level=loud".to_owned(), 2 => "--log-level";
     ] {
         let provisioner = Provisioner::launch(cluster, flags(&[&flag]));
-        assert_eq!(
-            provisioner.ended().await,
-            code,
-            "{flag}: {}",
-            provisioner.log()
-        );
-        assert!(
-            provisioner.log().contains(problem),
-            "{flag}: {}",
-            provisioner.log()
-        );
+        let (ended, log) = (provisioner.ended().await, provisioner.log());
+        assert_eq!(ended, code, "{flag}: {log}");
+        assert!(log.contains(problem), "{flag}: {log}");
     }
 }
 
 /// A Bundle whose server takes a connection and never says anything.
 async fn never_ending_bundle(cluster: &Cluster) -> TcpListener {
     let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let spec = BundleSpec {
-        provisioner_class_name: "core-rukpak-io-plain".to_owned(),
-        source: BundleSource {
-            type_: "http".to_owned(),
-            http: Some(HttpSource {
-                url: format!("http://{}/bundle.tgz", silent.local_addr().unwrap()),
-                ..HttpSource::default()
-            }),
-            ..BundleSource::default()
-        },
+    let source = BundleSource {
+        type_: "http".to_owned(),
+        http: Some(HttpSource {
+            url: format!("http://{}/bundle.tgz", silent.local_addr().unwrap()),
+            ..HttpSource::default()
+        }),
+        ..BundleSource::default()
     };
     let bundles: Api<Bundle> = Api::all(cluster.client().unwrap());
-    bundles
-        .create(
-            &PostParams::default(),
-            &Bundle::new(&unique("silent"), spec),
-        )
-        .await
-        .unwrap();
+    let bundle = support::bundle(&unique("silent"), "plain", source);
+    create(&bundles, &bundle).await;
     silent
 }
 
@@ -234,14 +182,12 @@ async fn a_second_signal_ends_the_process(cluster: &Cluster) {
     let provisioner = Provisioner::start(cluster, options).await;
     connected(never_ending_bundle(cluster).await).await;
     provisioner.signal("TERM").await;
-    provisioner
-        .says("stopping: what has begun is brought to its end; a second signal ends it at once")
-        .await;
+    let stopping =
+        "stopping: what has begun is brought to its end; a second signal ends it at once";
+    provisioner.says(stopping).await;
     let (status, text) = get(&format!("{}/readyz", provisioner.url("probes"))).await;
-    assert_eq!(
-        (status, text.as_str()),
-        (StatusCode::SERVICE_UNAVAILABLE, "stopping\n")
-    );
+    let unavailable = StatusCode::SERVICE_UNAVAILABLE;
+    assert_eq!((status, &*text), (unavailable, "stopping\n"));
     assert!(!provisioner.has_ended());
     provisioner.signal("TERM").await;
     assert_eq!(provisioner.ended().await, 143, "{}", provisioner.log());

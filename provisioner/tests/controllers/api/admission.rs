@@ -10,7 +10,7 @@ use kube::{
 };
 
 use super::*;
-use crate::support::{apply, eventually};
+use crate::support::{self, eventually};
 
 const PROVISIONER: &str = "system:serviceaccount:rukpak-system:provisioner";
 /// The garbage collector, where each controller has a ServiceAccount and where all share an identity.
@@ -34,10 +34,6 @@ enum Attempt<'a> {
 impl Attempt<'_> {
     /// Sends it. `Err` is the API server's message.
     async fn send(&self, client: &Client) -> Result<(), String> {
-        let create = PostParams {
-            dry_run: true,
-            ..PostParams::default()
-        };
         let patched = PatchParams {
             dry_run: true,
             ..PatchParams::default()
@@ -49,9 +45,7 @@ impl Attempt<'_> {
         let of = |kind: &str| api(client.clone(), kind);
         let sent = match self {
             Self::Create(object) => {
-                let object: DynamicObject = serde_json::from_value((*object).clone()).unwrap();
-                let kind = object.types.as_ref().unwrap().kind.clone();
-                of(&kind).create(&create, &object).await.map(drop)
+                return create(client.clone(), object, true).await.map(drop);
             }
             Self::Patch(kind, name, patch) => {
                 let patch = Patch::Merge(patch);
@@ -98,16 +92,10 @@ fn upkeep(cluster: &Cluster, user: &str) -> Client {
 
 /// Gives a user a ClusterRole, in the whole cluster or in the namespace `default`.
 async fn bind(user: &str, role: &str, kind: &str) {
-    let rbac = "rbac.authorization.k8s.io";
     let namespace = (kind == "RoleBinding").then_some("default");
-    let binding = json!({
-        "apiVersion": format!("{rbac}/v1"), "kind": kind,
-        "metadata": {"name": format!("{user}-{role}"), "namespace": namespace},
-        "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": role},
-        "subjects": [{"apiGroup": rbac, "kind": "User", "name": user}],
-    });
-    let cluster = installed().await;
-    apply(cluster, &binding).await;
+    let (subject, name) = (support::user(user), format!("{user}-{role}"));
+    let (cluster, role) = (installed().await, ("ClusterRole", role));
+    support::bind_role(cluster, &subject, namespace, role, &name).await;
 }
 
 /// A client of a user who may do this in the whole cluster with BundleInstances, and nothing else.

@@ -11,7 +11,7 @@ use manifests::{api::install, yaml};
 use serde_json::json;
 
 use super::*;
-use crate::support::eventually;
+use crate::support::{self, apply, bind_role, eventually, until, user};
 
 const PROVISIONER: &str = "system:serviceaccount:rukpak-system:provisioner";
 
@@ -30,11 +30,10 @@ async fn fields_are_explained() {
         kubectl(cluster, &explain, "").await
     })
     .await;
-    assert!(
-        said.contains("`DeleteIfUnused` keeps those of which custom resources exist"),
-        "{said}"
-    );
-    assert!(said.contains("ENUM:"), "{said}");
+    let words = "`DeleteIfUnused` keeps those of which custom resources exist";
+    for part in [words, "ENUM:"] {
+        assert!(said.contains(part), "{said}");
+    }
 }
 
 async fn samples_are_accepted() {
@@ -42,23 +41,15 @@ async fn samples_are_accepted() {
     let mut kinds = Vec::new();
     for entry in fs::read_dir(manifests("samples")).unwrap() {
         let file = entry.unwrap().path();
-        run(&format!(
-            "apply --server-side --dry-run=server --filename {}",
-            file.display()
-        ))
-        .await;
+        let apply = "apply --server-side --dry-run=server --filename";
+        run(&format!("{apply} {}", file.display())).await;
         let text = fs::read_to_string(&file).unwrap();
-        kinds.extend(
-            text.lines()
-                .filter_map(|line| line.trim().strip_prefix("type: "))
-                .map(str::to_owned),
-        );
+        let lines = text.lines().map(str::trim);
+        let types = lines.filter_map(|line| line.strip_prefix("type: "));
+        kinds.extend(types.map(str::to_owned));
     }
     for kind in ["image", "git", "http", "configMaps", "upload"] {
-        assert!(
-            kinds.iter().any(|it| it == kind),
-            "there is a sample of {kind}"
-        );
+        assert!(kinds.iter().any(|it| it == kind), "no sample of {kind}");
     }
 }
 
@@ -74,20 +65,17 @@ async fn the_deployment_is_restricted_and_has_known_flags() {
     kubectl(cluster, &create, &pod.to_string()).await.unwrap();
 
     pod["spec"]["containers"][0]["securityContext"]["allowPrivilegeEscalation"] = true.into();
-    let said = kubectl(cluster, &create, &pod.to_string())
-        .await
-        .unwrap_err();
-    assert!(
-        said.contains("violates PodSecurity \"restricted:latest\""),
-        "{said}"
+    let refused = kubectl(cluster, &create, &pod.to_string()).await;
+    let (said, words) = (
+        refused.unwrap_err(),
+        "violates PodSecurity \"restricted:latest\"",
     );
+    assert!(said.contains(words), "{said}");
 
     let flags = deployment["spec"]["template"]["spec"]["containers"][0]["args"].clone();
     let flags: Vec<String> = serde_json::from_value(flags).unwrap();
-    assert!(
-        flags.iter().any(|flag| flag == "--leader-elect"),
-        "{flags:?}"
-    );
+    let elects = flags.iter().any(|flag| flag == "--leader-elect");
+    assert!(elects, "{flags:?}");
     let output = Command::new(env!("CARGO_BIN_EXE_provisioner"))
         .args(&flags)
         .arg("--version")
@@ -117,10 +105,7 @@ async fn may(client: &Client, user: &str, verb: &str, resource: &str, namespace:
         },
         ..SubjectAccessReview::default()
     };
-    let review = Api::all(client.clone())
-        .create(&PostParams::default(), &review)
-        .await
-        .unwrap();
+    let review = support::create(&Api::all(client.clone()), &review).await;
     review.status.unwrap().allowed
 }
 
@@ -133,32 +118,14 @@ async fn bind_modest(cluster: &Cluster) {
         .find(|it: &Value| {
             it["kind"] == "ClusterRole" && it["metadata"]["name"] == "provisioner-openshift"
         });
-    kubectl(
-        cluster,
-        &["create", "--filename", "-"],
-        &added.unwrap().to_string(),
-    )
-    .await
-    .unwrap();
-    for (kind, role, name, namespace) in tests::rows![
-        "ClusterRoleBinding", "ClusterRole", "provisioner" => Value::Null;
-        "RoleBinding", "Role", "provisioner" => json!("rukpak-system");
-        "ClusterRoleBinding", "ClusterRole", "provisioner-openshift" => Value::Null;
+    apply(cluster, &added.unwrap()).await;
+    for (role, namespace) in tests::rows![
+        ("ClusterRole", "provisioner") => None;
+        ("Role", "provisioner") => Some("rukpak-system");
+        ("ClusterRole", "provisioner-openshift") => None;
     ] {
-        let binding = json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": kind,
-            "metadata": {"name": format!("modest-{name}"), "namespace": namespace},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": role, "name": name},
-            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "modest"}],
-        });
-        kubectl(
-            cluster,
-            &["create", "--filename", "-"],
-            &binding.to_string(),
-        )
-        .await
-        .unwrap();
+        let name = format!("modest-{}", role.1);
+        bind_role(cluster, &user("modest"), namespace, role, &name).await;
     }
 }
 
@@ -174,11 +141,9 @@ async fn each_binding_grants_its_permissions_and_no_more() {
         false, "impersonate", "users" => "";
         false, "impersonate", "groups" => "";
     ] {
-        eventually(&format!("{verb} {resource} {allowed}"), async || {
-            let found = may(&client, PROVISIONER, verb, resource, namespace).await;
-            (found == allowed).then_some(()).ok_or_else(String::new)
-        })
-        .await;
+        let what = format!("{verb} {resource} {allowed}");
+        let found = async || may(&client, PROVISIONER, verb, resource, namespace).await;
+        until(&what, found, |found| *found == allowed).await;
     }
     for (allowed, verb, resource, namespace) in tests::rows![
         true, "watch", "bundleinstances.core.rukpak.io" => "";
@@ -217,11 +182,9 @@ async fn each_binding_grants_its_permissions_and_no_more() {
         false, "impersonate", "serviceaccounts" => "rukpak-system";
         false, "create", "deployments.apps" => "default";
     ] {
-        eventually(&format!("{verb} {resource} {allowed}"), async || {
-            let found = may(&client, "modest", verb, resource, namespace).await;
-            (found == allowed).then_some(()).ok_or_else(String::new)
-        })
-        .await;
+        let what = format!("{verb} {resource} {allowed}");
+        let found = async || may(&client, "modest", verb, resource, namespace).await;
+        until(&what, found, |found| *found == allowed).await;
     }
     what_is_olms_is_seen(cluster, &client).await;
 }

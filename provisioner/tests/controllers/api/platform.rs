@@ -13,8 +13,7 @@ pub(super) async fn defined() -> &'static Cluster {
     let cluster = installed().await;
     DEFINED
         .get_or_init(|| async {
-            let before = kubectl(cluster, &["get", "crds", "--output", "name"], "").await;
-            let before = before.unwrap();
+            let before = run("get crds --output name").await;
             for name in [
                 "platformoperators.platform.openshift.io",
                 "catalogsources.operators.coreos.com",
@@ -22,8 +21,7 @@ pub(super) async fn defined() -> &'static Cluster {
                 // They are others': no install file brings them.
                 assert!(!before.contains(name), "{before}");
                 let file = manifests(&format!("optional/{name}.yaml"));
-                let apply = ["apply", "--server-side", "--filename", &file];
-                kubectl(cluster, &apply, "").await.unwrap();
+                run(&format!("apply --server-side --filename {file}")).await;
                 cluster.wait_established(name).await.unwrap();
             }
         })

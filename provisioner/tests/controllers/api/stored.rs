@@ -23,11 +23,8 @@ async fn objects_are_stored_as_written() {
 
 async fn objects_of_rukpak_are_read_as_they_were() {
     // As `kubectl get -o yaml` shows them: the Go structs are no pointers.
-    let mut object = instance(
-        "old",
-        &json!({"type": "git", "git": {
-        "repository": "https://git.example.com/a", "ref": {"branch": "main"}, "auth": {"secret": {}}}}),
-    );
+    let git = json!({"repository": "https://git.example.com/a", "ref": {"branch": "main"}, "auth": {"secret": {}}});
+    let mut object = instance("old", &json!({"type": "git", "git": git}));
     object["spec"]["template"]["metadata"] = json!({"labels": {"app": "a"}, "name": "ignored"});
     let stored = put(&object, true).await.unwrap();
     let stored: BundleInstance = serde_json::from_value(stored).unwrap();
@@ -40,9 +37,8 @@ async fn objects_of_rukpak_are_read_as_they_were() {
     object["spec"]["config"] = json!({"deploymentConfig": {"env": [{"name": "A", "value": "b"}], "anything": {"deep": [1, null]}}});
     object["spec"]["preflight"] = json!({"crdUpgradeSafety": "Off"});
     let ours: BundleInstance = serde_json::from_value(object).unwrap();
-    let stored = put(&serde_json::to_value(&ours).unwrap(), true)
-        .await
-        .unwrap();
+    let object = serde_json::to_value(&ours).unwrap();
+    let stored = put(&object, true).await.unwrap();
     let stored: BundleInstance = serde_json::from_value(stored).unwrap();
     assert_eq!(stored.spec, ours.spec);
 }
@@ -78,10 +74,8 @@ async fn unknown_options_of_a_pod_are_dropped() {
         assert_eq!(stored["spec"], taken);
         let apply = ["apply", "--dry-run=server", "--filename", "-"];
         let refused = kubectl(defined().await, &apply, &object.to_string()).await;
-        let (refused, words) = (
-            refused.unwrap_err(),
-            format!("unknown field \"{field}.later\""),
-        );
+        let refused = refused.unwrap_err();
+        let words = format!("unknown field \"{field}.later\"");
         assert!(refused.contains(&words), "{refused}");
     }
 }
@@ -91,41 +85,25 @@ async fn conditions_of_several_writers_live_side_by_side() {
     create(client.clone(), &bundle("conditions", &image()), false)
         .await
         .unwrap();
-    let write = |manager: &'static str, type_: &'static str, message: String| {
-        let api = api(client.clone(), "Bundle");
+    let api = api(client, "Bundle");
+    let write = async |manager: &str, type_: &str, length: u32| {
         let status = json!({
             "apiVersion": "core.rukpak.io/v1alpha1", "kind": "Bundle", "metadata": {"name": "conditions"},
             "status": {"conditions": [{
-                "type": type_, "status": "True", "reason": "Because", "message": message,
+                "type": type_, "status": "True", "reason": "Because", "message": "a".repeat(length as usize),
                 "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": 1}]},
         });
-        async move {
-            api.patch_status(
-                "conditions",
-                &PatchParams::apply(manager),
-                &Patch::Apply(&status),
-            )
-            .await
-        }
+        let (params, status) = (PatchParams::apply(manager), Patch::Apply(&status));
+        api.patch_status("conditions", &params, &status).await
     };
-    write("rukpak", "Unpacked", "a".repeat(bounds::MESSAGE as usize))
-        .await
-        .unwrap();
-    let bundle = write("somebody", "Seen", String::new()).await.unwrap();
-    let types: Vec<_> = bundle.data["status"]["conditions"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|it| it["type"].clone())
-        .collect();
+    let longest = bounds::MESSAGE;
+    write("rukpak", "Unpacked", longest).await.unwrap();
+    let bundle = write("somebody", "Seen", 0).await.unwrap();
+    let conditions = bundle.data["status"]["conditions"].as_array().unwrap();
+    let types: Vec<_> = conditions.iter().map(|it| it["type"].clone()).collect();
     assert_eq!(types, ["Unpacked", "Seen"]);
 
-    let error = write(
-        "rukpak",
-        "Unpacked",
-        "a".repeat(bounds::MESSAGE as usize + 1),
-    )
-    .await
-    .unwrap_err();
+    let written = write("rukpak", "Unpacked", longest + 1).await;
+    let error = written.unwrap_err();
     assert!(error.to_string().contains("message: Too long"), "{error}");
 }

@@ -17,7 +17,6 @@ use tokio::{
 use tokio_rustls::TlsConnector;
 
 use super::*;
-use crate::support::{apply, namespace_object};
 
 /// How many connections stall at any time.
 const STALLED: usize = 24;
@@ -59,15 +58,10 @@ async fn stall(tls: TlsConnector, address: SocketAddr, size: usize, begun: Arc<A
 async fn who_never_ends_a_request_keeps_nobody_waiting() {
     let cluster = with_controllers().await;
     let client = cluster.client().unwrap();
-    apply(&cluster, &namespace_object(SYSTEM)).await;
     let webhook = Working::start(&client, 0).await;
     define(&cluster, webhook.address).await;
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
-    let authority = eventually("believing the webhook", async || {
-        let bundle = bundle(&definitions).await;
-        bundle.ok_or_else(|| "no authority".to_owned())
-    })
-    .await;
+    let authority = found("an authority", async || bundle(&definitions).await).await;
     let new = sources(&client, "v1");
     let spec = json!({"catalogImageSource": {"catalogImage": "quay.io/example/catalog:v1"}});
     eventually("writing v1", async || {
@@ -81,18 +75,11 @@ async fn who_never_ends_a_request_keeps_nobody_waiting() {
     let mut stalled = JoinSet::new();
     let tls = connector(&authority);
     for size in SENT.into_iter().cycle().take(STALLED) {
-        stalled.spawn(stall(
-            tls.clone(),
-            webhook.address,
-            size,
-            Arc::clone(&begun),
-        ));
+        let (tls, begun) = (tls.clone(), Arc::clone(&begun));
+        stalled.spawn(stall(tls, webhook.address, size, begun));
     }
-    eventually("all of them stall", async || {
-        let begun = begun.load(Ordering::Relaxed);
-        (begun >= STALLED).then_some(()).ok_or(begun.to_string())
-    })
-    .await;
+    let begun = async || begun.load(Ordering::Relaxed);
+    until("all of them stall", begun, |begun| *begun >= STALLED).await;
     for _ in 0..3 {
         let seen = new.get("honest").await.unwrap();
         assert_eq!(seen.data["spec"], spec);

@@ -1,7 +1,7 @@
 //! What was stored before there was v1, or a rule, and what v1 makes of it.
 
 use super::*;
-use crate::support::apply;
+use crate::support::merge_status;
 
 /// Stores one that says no source, as a definition without rules takes it, and then defines those with rules.
 pub(super) async fn no_source(cluster: &Cluster, base: &Value) {
@@ -10,20 +10,23 @@ pub(super) async fn no_source(cluster: &Cluster, base: &Value) {
         .and_then(Value::as_object_mut)
         .and_then(|spec| spec.remove("x-kubernetes-validations"))
         .unwrap();
-    apply(cluster, &lax).await;
-    cluster.wait_established(DEFINITION).await.unwrap();
+    crate::support::define(cluster, &lax).await;
     let spec = json!({"sourceType": "foo", "image": "a:1"});
     let mut odd = source("v1alpha1", "odd", &spec);
     odd.metadata.finalizers = Some(vec!["example.com/kept".to_owned()]);
     let old = sources(&cluster.client().unwrap(), "v1alpha1");
-    old.create(&PostParams::default(), &odd).await.unwrap();
-    apply(cluster, base).await;
+    create(&old, &odd).await;
+    crate::support::define(cluster, base).await;
 }
 
 /// In OLM's form much may stand that nobody reads. In v1 it stays, and does not hinder who writes something else.
 pub(super) async fn is_written_in_v1(client: &Client) {
     let (old, new) = (sources(client, "v1alpha1"), sources(client, "v1"));
-    let (create, params) = (PostParams::default(), PatchParams::default());
+    let release = async |name: &str| {
+        delete(&new, name).await;
+        merge(&new, name, &json!({"metadata": {"finalizers": null}})).await;
+        assert!(old.get_opt(name).await.unwrap().is_none(), "{name}");
+    };
     let unread = json!({"updateStrategy": {"registryPoll": {"interval": "30m"}}, "secrets": ["s"]});
     for (name, spec, source) in tests::rows![
         "address", json!({"sourceType": "grpc", "address": "a:1"}) => json!({"catalogServiceSource": {"address": "a:1"}});
@@ -35,7 +38,7 @@ pub(super) async fn is_written_in_v1(client: &Client) {
             .extend(unread.as_object().unwrap().clone());
         let mut before = super::source("v1alpha1", name, &spec);
         before.metadata.finalizers = Some(vec!["example.com/kept".to_owned()]);
-        old.create(&create, &before).await.unwrap();
+        create(&old, &before).await;
         let seen = new.get(name).await.unwrap();
         let mut expected = source;
         expected
@@ -44,55 +47,44 @@ pub(super) async fn is_written_in_v1(client: &Client) {
             .extend(unread.as_object().unwrap().clone());
         assert_eq!(seen.data["spec"], expected);
 
-        let change = Patch::Merge(json!({"spec": {"displayName": "Mine"}}));
-        new.patch(name, &params, &change).await.unwrap();
+        merge(&new, name, &json!({"spec": {"displayName": "Mine"}})).await;
         spec["displayName"] = "Mine".into();
         assert_eq!(old.get(name).await.unwrap().data["spec"], spec);
-        let status = Patch::Merge(json!({"status": {"message": "told"}}));
-        new.patch_status(name, &params, &status).await.unwrap();
+        merge_status(&new, name, &json!({"status": {"message": "told"}})).await;
         // What is changed is written anew, and so is what is made in v1.
         for change in [
             json!({"secrets": ["t"]}),
             json!({"updateStrategy": {"registryPoll": {"interval": "5m"}}}),
         ] {
-            let change = Patch::Merge(json!({"spec": change}));
+            let (params, change) = (
+                PatchParams::default(),
+                Patch::Merge(json!({"spec": change})),
+            );
             let said = new.patch(name, &params, &change).await;
             let said = said.unwrap_err().to_string();
-            assert!(
-                said.contains("Forbidden: only for catalogImageSource"),
-                "{said}"
-            );
+            let words = "Forbidden: only for catalogImageSource";
+            assert!(said.contains(words), "{said}");
         }
         let anew = super::source("v1", "anew", &expected);
-        let said = new.create(&create, &anew).await.unwrap_err().to_string();
+        let said = new.create(&PostParams::default(), &anew).await;
+        let said = said.unwrap_err().to_string();
         assert!(said.contains("spec.updateStrategy: Forbidden"), "{said}");
         assert!(said.contains("spec.secrets: Forbidden"), "{said}");
         // Whoever removes it may use either version.
-        new.delete(name, &DeleteParams::default()).await.unwrap();
-        let finalizers = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-        new.patch(name, &params, &finalizers).await.unwrap();
-        assert!(old.get_opt(name).await.unwrap().is_none());
+        release(name).await;
     }
     // One that says no source has none in v1, and can be removed there all the same.
     assert_eq!(new.get("odd").await.unwrap().data["spec"], json!({}));
-    new.delete("odd", &DeleteParams::default()).await.unwrap();
-    let finalizers = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-    new.patch("odd", &params, &finalizers).await.unwrap();
-    assert!(old.get_opt("odd").await.unwrap().is_none());
+    release("odd").await;
     // One that is as large as annotations may be does not keep the others from being listed.
-    let mut large = super::source(
-        "v1alpha1",
-        "large",
-        &json!({"catalogImageSource": {"catalogImage": "a:1"}}),
-    );
+    let spec = json!({"catalogImageSource": {"catalogImage": "a:1"}});
+    let mut large = super::source("v1alpha1", "large", &spec);
     let annotations = [("mine".to_owned(), "x".repeat((256 << 10) - 4))];
     large.metadata.annotations = Some(annotations.into());
-    old.create(&create, &large).await.unwrap();
-    let all = new.list(&ListParams::default()).await.unwrap();
-    assert_eq!(all.items.len(), 3);
-    let change = Patch::Merge(json!({"spec": {"displayName": "Mine"}}));
-    new.patch("large", &params, &change).await.unwrap();
-    old.delete("large", &DeleteParams::default()).await.unwrap();
+    create(&old, &large).await;
+    assert_eq!(list(&new).await.len(), 3);
+    merge(&new, "large", &json!({"spec": {"displayName": "Mine"}})).await;
+    delete(&old, "large").await;
 }
 
 /// Nested so often that a client that reads it with others reads none of them.
@@ -113,10 +105,8 @@ pub(super) async fn nothing_is_nested_without_end(new: &Api<DynamicObject>) {
     let bad = of(json!({"nodeSelector": {"a": deep()}}));
     let refused = new.create(&params, &source("v1", "deep", &bad)).await;
     let said = refused.unwrap_err().to_string();
-    assert!(
-        said.contains("podSpecOverrides.nodeSelector.a: Invalid value"),
-        "{said}"
-    );
+    let words = "podSpecOverrides.nodeSelector.a: Invalid value";
+    assert!(said.contains(words), "{said}");
 }
 
 /// A definition that left the options of a pod open has let in what clients cannot read. The others can be listed all the
@@ -134,9 +124,8 @@ pub(super) async fn what_is_too_deep_is_converted(cluster: &Cluster, address: So
             let spec = definition.pointer_mut(&spec).unwrap();
             *spec.pointer_mut(&format!("/properties/{options}")).unwrap() = open.clone();
             // What is open cannot be compared.
-            spec.as_object_mut()
-                .unwrap()
-                .remove("x-kubernetes-validations");
+            let spec = spec.as_object_mut().unwrap();
+            spec.remove("x-kubernetes-validations");
         }
     })
     .await;
@@ -178,7 +167,6 @@ pub(super) async fn what_is_too_deep_is_converted(cluster: &Cluster, address: So
     })
     .await;
     all_are_listed().await;
-    text("DELETE", "v1alpha1", "/deep", Vec::new())
-        .await
-        .unwrap();
+    let deleted = text("DELETE", "v1alpha1", "/deep", Vec::new()).await;
+    deleted.unwrap();
 }

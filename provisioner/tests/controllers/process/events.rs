@@ -1,10 +1,10 @@
 //! Events against the real apiserver, which is strict about them.
 
 use k8s_openapi::api::{core::v1::ObjectReference, events::v1::Event};
-use kube::{Api, api::ListParams, runtime::events::EventType};
+use kube::{Api, runtime::events::EventType};
 use provisioner::events::Events;
 
-use crate::support::{delete, unique, world};
+use crate::support::{delete, list, unique, world};
 
 fn about(name: &str) -> ObjectReference {
     ObjectReference {
@@ -18,11 +18,8 @@ fn about(name: &str) -> ObjectReference {
 
 async fn published(name: &str) -> Vec<Event> {
     let client = world().await.client();
-    let events: Api<Event> = Api::namespaced(client, "default");
-    let all = events.list(&ListParams::default()).await.unwrap().items;
-    let ours =
-        |event: &Event| event.regarding.as_ref().and_then(|it| it.name.as_deref()) == Some(name);
-    let mut found: Vec<_> = all.into_iter().filter(ours).collect();
+    let mut found: Vec<Event> = list(&Api::namespaced(client, "default")).await;
+    found.retain(|event| event.regarding.as_ref().and_then(|it| it.name.as_deref()) == Some(name));
     found.sort_by_key(|event| event.event_time.clone());
     found
 }
@@ -44,12 +41,16 @@ async fn equal_events_are_counted_long_ones_cut_and_deleted_ones_published_again
         publish(&events, &name, "InstallFailed", "Install", note).await;
     }
     let found = published(&name).await;
-    let count = |event: &Event| event.series.as_ref().map(|series| series.count);
-    let found: Vec<_> = found
-        .iter()
-        .map(|event| (event.note.as_deref().unwrap(), count(event)))
-        .collect();
-    assert_eq!(found, [("no rights", Some(2)), ("no such kind", None)]);
+    let counted = |event: &Event| {
+        let count = event.series.as_ref().map(|series| series.count);
+        (event.note.clone().unwrap(), count)
+    };
+    let found: Vec<_> = found.iter().map(counted).collect();
+    let expected = [("no rights", Some(2)), ("no such kind", None)];
+    assert_eq!(
+        found,
+        expected.map(|(note, count)| (note.to_owned(), count))
+    );
 
     let name = unique("events");
     let events = Events::new(world.client(), Some("p".repeat(500)));

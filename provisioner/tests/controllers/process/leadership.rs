@@ -10,7 +10,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::{flags, get, plane, system};
-use crate::support::{Provisioner, delete, eventually, merge};
+use crate::support::{Provisioner, delete, found, merge};
 
 const LEASE: &str = "core.rukpak.io";
 
@@ -81,11 +81,8 @@ async fn a_taken_lease_ends_the_leader(cluster: &Cluster) {
     let leases: Api<Lease> = Api::namespaced(cluster.client().unwrap(), &namespace);
     let before = holder(&leases).await;
     delete(&leases, LEASE).await;
-    eventually("the Lease exists again", async || {
-        let lease = leases.get_opt(LEASE).await.unwrap();
-        lease.map(drop).ok_or_else(|| "not found".to_owned())
-    })
-    .await;
+    let lease = async || leases.get_opt(LEASE).await.unwrap();
+    found("the Lease", lease).await;
     assert_eq!(holder(&leases).await, before);
     assert!(!leader.has_ended(), "{}", leader.log());
 

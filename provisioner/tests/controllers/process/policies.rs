@@ -1,23 +1,20 @@
 //! The admission policies of the install file that do not exist, with the permissions of the install file alone.
 
 use k8s_openapi::api::events::v1::Event;
-use kube::api::ListParams;
 use manifests::api::install;
 use serde_json::Value;
 
 use super::*;
-use crate::support::{apply, until};
+use crate::support::{list, until};
 
 const MISSING: &str = "admission policies are missing";
 
 /// The notes of the Events about missing policies.
 async fn notes(cluster: &Cluster) -> Vec<String> {
     let events: Api<Event> = Api::namespaced(cluster.client().unwrap(), "default");
-    let all = events.list(&ListParams::default()).await.unwrap();
-    let ours = all
-        .into_iter()
-        .filter(|event| event.reason.as_deref() == Some("AdmissionPolicyMissing"));
-    ours.map(|event| event.note.unwrap_or_default()).collect()
+    let mut all = list(&events).await;
+    all.retain(|event| event.reason.as_deref() == Some("AdmissionPolicyMissing"));
+    all.into_iter().filter_map(|event| event.note).collect()
 }
 
 #[tokio::test]
@@ -56,32 +53,23 @@ async fn a_missing_binding_is_reported_and_existing_ones_are_not() {
     assert_eq!(line["level"], "WARN");
     let object = "ValidatingAdmissionPolicyBinding bundle-deletion";
     assert_eq!(line["objects"], object);
-    provisioner
-        .counts("rukpak_admission_policies_missing 1")
-        .await;
+    let missing_are = "rukpak_admission_policies_missing";
+    provisioner.counts(&format!("{missing_are} 1")).await;
     let note = format!(
         "{object} not found: the API server does not enforce the policy; apply the install file of this version of the \
          provisioner again"
     );
-    until(
-        "an Event",
-        async || notes(&cluster).await,
-        |notes| *notes == [note.clone()],
-    )
-    .await;
+    let told = async || notes(&cluster).await;
+    until("an Event", told, |notes| *notes == [&*note]).await;
 
     apply(&cluster, &missing[0]).await;
     provisioner.says("all admission policies exist").await;
-    provisioner
-        .counts("rukpak_admission_policies_missing 0")
-        .await;
+    provisioner.counts(&format!("{missing_are} 0")).await;
     drop(provisioner);
 
     let provisioner = start().await;
     provisioner.says("checked the admission policies").await;
-    provisioner
-        .counts("rukpak_admission_policies_missing 0")
-        .await;
+    provisioner.counts(&format!("{missing_are} 0")).await;
     let lines = provisioner.lines();
     let reported = lines.iter().find(|line| line["message"] == MISSING);
     assert_eq!(reported, None);

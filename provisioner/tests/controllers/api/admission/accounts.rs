@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     api::platform::{defined, operator},
-    support::{delete, merge_status},
+    support::{apply, delete, merge_status},
 };
 
 fn with_account(name: &str, account: &str) -> Value {
@@ -125,10 +125,8 @@ async fn platform_operators_are_guarded() {
     let [provisioner, collector, shared] =
         [PROVISIONER, COLLECTORS[0], COLLECTORS[1]].map(|user| upkeep(cluster, user));
     let with = |name: &str, bundle: Value| {
-        operator(
-            name,
-            &json!({"package": {"name": "etcd"}, "bundle": bundle}),
-        )
+        let spec = json!({"package": {"name": "etcd"}, "bundle": bundle});
+        operator(name, &spec)
     };
     let account = json!({"serviceAccount": {"name": "installer", "namespace": "default"}});
     let named = with("named", account);

@@ -10,6 +10,7 @@ use provisioner::platform::{
 };
 
 use super::*;
+use crate::support::merge_status;
 
 // parity: platform-13, source-17, source-19
 #[tokio::test]
@@ -19,7 +20,6 @@ async fn get_shows_the_columns_of_each_kind() {
     instances_have_conditions_and_versions().await;
     platform_operators_have_all_that_is_stored().await;
     the_platform_status_is_stored_as_concluded().await;
-    catalog_sources_of_olm_are_stored_as_written().await;
     catalog_sources_show_their_source().await;
 }
 
@@ -55,28 +55,18 @@ async fn platform_operators_have_all_that_is_stored() {
     let stored: PlatformOperator = serde_json::from_value(stored).unwrap();
     assert_eq!(stored.kept().unwrap().to_string(), "4.12 1.2");
 
-    let shown = run("get platformoperators columns --output wide").await;
-    let heads: Vec<_> = shown.lines().next().unwrap().split_whitespace().collect();
+    let [heads, row] = shown("platformoperators columns").await;
     assert_eq!(
-        heads.join(" "),
+        heads,
         "NAME PACKAGE VERSION INSTALLED INSTALL STATE UPGRADEABLE AGE CHANNEL CATALOG NEXT WAITS FOR MESSAGE"
     );
-    let row: Vec<_> = shown.lines().nth(1).unwrap().split_whitespace().collect();
-    assert_eq!(
-        row[..6].join(" "),
-        "columns etcd 1.2.3 True InstallSuccessful False"
-    );
-    assert!(
-        shown.contains("catalogs/community") && shown.contains("1.3.0"),
-        "{shown}"
-    );
+    let cells = "columns etcd 1.2.3 True InstallSuccessful False ";
+    assert!(row.starts_with(cells), "{row}");
+    assert!(row.contains(" catalogs/community 1.3.0 "), "{row}");
     // `po` are pods, and stay that.
     let resources = run("api-resources --api-group platform.openshift.io --no-headers").await;
-    let words: Vec<_> = resources.split_whitespace().collect();
-    assert_eq!(
-        words.join(" "),
-        "platformoperators platform.openshift.io/v1alpha1 false PlatformOperator"
-    );
+    let expected = "platformoperators platform.openshift.io/v1alpha1 false PlatformOperator";
+    assert_eq!(words(&resources), expected);
 }
 
 /// Another name than `cluster` is rejected.
@@ -116,73 +106,28 @@ async fn the_platform_status_is_stored_as_concluded() {
     let again = aggregate::platform_status(Some(&kept), &input, Some("1.36"));
     assert_eq!(again.status, kept);
 
-    let shown = run("get platformstatuses --output wide").await;
-    let row: Vec<_> = shown.lines().nth(1).unwrap().split_whitespace().collect();
-    assert_eq!(row[..5], ["cluster", "False", "True", "False", "False"]);
-    assert!(
-        shown.contains("ask not to be upgraded now: etcd/etcd"),
-        "{shown}"
-    );
-}
-
-async fn catalog_sources_of_olm_are_stored_as_written() {
-    let object = json!({
-        "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
-        "metadata": {"name": "community", "namespace": "default"},
-        "spec": {
-            "sourceType": "grpc", "image": "quay.io/example/index:v1", "priority": -100, "secrets": ["pull", ""],
-            "displayName": "Community", "publisher": "Us", "description": "Operators",
-            "icon": {"base64data": "", "mediatype": ""},
-            "updateStrategy": {"registryPoll": {"interval": "10m"}},
-            "grpcPodConfig": {"securityContextConfig": "restricted", "memoryTarget": "50Mi", "extractContent": {"catalogDir": "/configs"}},
-        },
-    });
-    let stored = put(&object, false).await.unwrap();
-    assert_eq!(stored["spec"], object["spec"]);
-    let status = json!({
-        "connectionState": {"address": "community.default.svc:50051", "lastConnect": "2026-01-01T00:00:00Z", "lastObservedState": "READY"},
-        "registryService": {"protocol": "grpc", "serviceName": "community", "serviceNamespace": "default", "port": "50051",
-                            "createdAt": "2026-01-01T00:00:00Z"},
-    });
-    let stored = write_status(&object, &status).await.unwrap();
-    assert_eq!(stored["status"], status);
-    let catalog: manifests::api::catalog_source::CatalogSource =
-        serde_json::from_value(stored).unwrap();
-    assert_eq!(
-        catalog.place(true),
-        Ok(manifests::api::catalog_source::Place::Served(
-            "community.default.svc:50051".into()
-        ))
-    );
-    let shown = run("get catsrc").await;
-    let lines: Vec<Vec<_>> = shown
-        .lines()
-        .map(|line| line.split_whitespace().collect())
-        .collect();
-    assert_eq!(lines[0], ["NAME", "DISPLAY", "TYPE", "PUBLISHER", "AGE"]);
-    assert_eq!(lines[1][..4], ["community", "Community", "grpc", "Us"]);
+    let [_, row] = shown("platformstatuses").await;
+    assert!(row.starts_with("cluster False True False False "), "{row}");
+    let asks = "ask not to be upgraded now: etcd/etcd";
+    assert!(row.contains(asks), "{row}");
 }
 
 /// A CatalogSource without a type shows where its catalog is, too.
 async fn catalog_sources_show_their_source() {
-    let rows = tests::rows![
-        "list-image", json!({"catalogImageSource": {"catalogImage": "r/c:v1"}}) => "r/c:v1";
-        "list-service", json!({"catalogServiceSource": {"address": "a:1"}}) => "a:1";
-        "list-map", json!({"configMapSource": {"configMap": "m"}}) => "m";
-        "list-old", json!({"sourceType": "grpc", "address": "b:2"}) => "b:2";
-    ];
-    for (name, spec, shown) in rows {
+    let old = json!({"sourceType": "grpc", "address": "b:2", "displayName": "Community", "publisher": "Us"});
+    for (name, spec, cells) in tests::rows![
+        "list-image", json!({"catalogImageSource": {"catalogImage": "r/c:v1"}}) => ["list-image", "r/c:v1"];
+        "list-service", json!({"catalogServiceSource": {"address": "a:1"}}) => ["list-service", "a:1"];
+        "list-map", json!({"configMapSource": {"configMap": "m"}}) => ["list-map", "m"];
+        "list-old", old => ["list-old Community grpc Us", "b:2"];
+    ] {
         let object = sources::source(name, &spec);
         put(&object, false).await.unwrap();
-        let get = ["get", "catsrc", name, "--output", "wide"];
-        let lines = kubectl(defined().await, &get, "").await.unwrap();
-        let heads: Vec<_> = lines.lines().next().unwrap().split_whitespace().collect();
-        assert_eq!(
-            heads.join(" "),
-            "NAME DISPLAY TYPE PUBLISHER AGE SOURCE STATE REASON"
-        );
-        let row: Vec<_> = lines.lines().nth(1).unwrap().split_whitespace().collect();
-        assert!(row.contains(&shown), "{lines}");
+        let [heads, row] = shown(&format!("catsrc {name}")).await;
+        assert_eq!(heads, "NAME DISPLAY TYPE PUBLISHER AGE SOURCE STATE REASON");
+        let [first, last] = cells;
+        assert!(row.starts_with(&format!("{first} ")), "{row}");
+        assert!(row.ends_with(&format!(" {last}")), "{row}");
     }
 }
 
@@ -201,11 +146,7 @@ async fn instances_have_conditions_and_versions() {
             condition("Ready", "Unknown", "Applying", "2 of 3 objects"),
         ],
     }});
-    let patch = Patch::Merge(&status);
-    api(client, "BundleInstance")
-        .patch_status("columns", &PatchParams::default(), &patch)
-        .await
-        .unwrap();
+    merge_status(&api(client, "BundleInstance"), "columns", &status).await;
 
     assert_eq!(
         columns(&run("get bi columns").await),
@@ -214,15 +155,24 @@ async fn instances_have_conditions_and_versions() {
             "columns|Unknown|columns-abc|1.2.3|True|InstallationSucceeded|False",
         ]
     );
-    let wide = run("get bis columns --output wide").await;
-    let lines: Vec<&str> = wide.lines().collect();
-    let more = |line: &str| cells(line)[8..].join("|");
-    assert!(cells(lines[0])[7..].starts_with(&["AGE"]), "{wide}");
-    assert_eq!(more(lines[0]), "PROVISIONER|PACKAGE|PROGRESSING|MESSAGE");
-    assert_eq!(
-        more(lines[1]),
-        "core-rukpak-io-plain|etcd|Applying|2 of 3 objects"
-    );
+    let [heads, row] = shown("bis columns").await;
+    let more = " AGE PROVISIONER PACKAGE PROGRESSING MESSAGE";
+    assert!(heads.ends_with(more), "{heads}");
+    let more = " core-rukpak-io-plain etcd Applying 2 of 3 objects";
+    assert!(row.ends_with(more), "{row}");
+}
+
+/// The words of a line, with a space between two of them.
+fn words(line: &str) -> String {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    words.join(" ")
+}
+
+/// The words of the two lines that kubectl shows of one object with all columns.
+async fn shown(object: &str) -> [String; 2] {
+    let shown = run(&format!("get {object} --output wide")).await;
+    let lines: Vec<String> = shown.lines().map(words).collect();
+    lines.try_into().unwrap()
 }
 
 fn cells(line: &str) -> Vec<&str> {
@@ -245,23 +195,12 @@ async fn bundles_have_the_columns_of_rukpak() {
         .unwrap();
     let status =
         json!({"status": {"phase": "Unpacked", "version": "1.2.3", "resolvedSource": image()}});
-    let patch = Patch::Merge(&status);
-    api(client, "Bundle")
-        .patch_status("columns", &PatchParams::default(), &patch)
-        .await
-        .unwrap();
-    let shown = run("get bundles columns --output wide").await;
-    let heads: Vec<_> = shown.lines().next().unwrap().split_whitespace().collect();
-    assert_eq!(
-        heads.join(" "),
-        "NAME TYPE PHASE VERSION AGE RESOLVED SOURCE PROVISIONER PACKAGE MESSAGE"
-    );
-    for cell in [
-        "image",
-        "Unpacked",
-        "1.2.3",
-        r#""ref":"quay.io/example/bundle:v1""#,
-    ] {
-        assert!(shown.contains(cell), "{shown}");
+    merge_status(&api(client, "Bundle"), "columns", &status).await;
+    let [heads, row] = shown("bundles columns").await;
+    let expected = "NAME TYPE PHASE VERSION AGE RESOLVED SOURCE PROVISIONER PACKAGE MESSAGE";
+    assert_eq!(heads, expected);
+    let resolved = r#""ref":"quay.io/example/bundle:v1""#;
+    for cell in ["image", "Unpacked", "1.2.3", resolved] {
+        assert!(row.contains(cell), "{cell}: {row}");
     }
 }

@@ -6,14 +6,12 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use manifests::api::definitions;
 
 use super::*;
+use crate::support::{catalog_source, delete};
 
 mod warned;
 
 pub(in crate::api) fn source(name: &str, spec: &Value) -> Value {
-    json!({
-        "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
-        "metadata": {"name": name, "namespace": "default"}, "spec": spec,
-    })
+    catalog_source("default", name, spec)
 }
 
 const GROUP: &str = "stored.example.com";
@@ -46,9 +44,8 @@ async fn define(definition: &Value) {
     let api: Api<CustomResourceDefinition> = Api::all(client);
     let params = PatchParams::apply("test").force();
     let name = definition["metadata"]["name"].as_str().unwrap();
-    api.patch(name, &params, &Patch::Apply(definition))
-        .await
-        .unwrap();
+    let applied = api.patch(name, &params, &Patch::Apply(definition)).await;
+    applied.unwrap();
     defined().await.wait_established(name).await.unwrap();
 }
 
@@ -111,65 +108,44 @@ async fn what_was_stored_before_can_still_be_written() {
         let fine =
             |result: Result<(), String>| result.unwrap_or_else(|error| panic!("{name}: {error}"));
         fine(alter(&object, json!({"metadata": {"labels": {"a": "b"}}})).await);
-        fine(
-            alter(
-                &object,
-                json!({"spec": {"displayName": "mine", "priority": 7, "icon": {"base64data": "", "mediatype": "a"}}}),
-            )
-            .await,
-        );
+        let shown = json!({"displayName": "mine", "priority": 7, "icon": {"base64data": "", "mediatype": "a"}});
+        fine(alter(&object, json!({"spec": shown})).await);
         let status = json!({"reason": "SpecInvalidError", "message": "no"});
         let written = write_status(&object, &status).await.unwrap();
         assert_eq!(written["status"], status, "{name}");
-        assert!(
-            alter(&object, json!({"spec": offence})).await.is_err(),
-            "{name}: {offence}"
-        );
+        let altered = alter(&object, json!({"spec": offence})).await;
+        assert!(altered.is_err(), "{name}: {offence}");
     }
     // What makes it better is taken, also when that is not all.
-    for (name, better) in [
-        ("all-members", json!({"catalogServiceSource": null})),
-        ("members", json!({"configMapSource": {"configMap": "n"}})),
-        ("forms", json!({"image": null})),
-        ("both-pods", json!({"grpcPodConfig": null})),
-        ("pod", json!({"grpcPodConfig": null})),
+    for (name, better, is_undone) in tests::rows![
+        "all-members", json!({"catalogServiceSource": null}) => false;
+        "members", json!({"configMapSource": {"configMap": "n"}}) => true;
+        "forms", json!({"image": null}) => false;
+        "both-pods", json!({"grpcPodConfig": null}) => false;
+        "pod", json!({"grpcPodConfig": null}) => false;
     ] {
         let object = stored(name, &json!({}));
         let done = alter(&object, json!({"spec": better})).await;
         done.unwrap_or_else(|error| panic!("{name}: {error}"));
-        // And not undone.
         let again = rows.iter().find(|(of, ..)| *of == name).unwrap().1.clone();
-        if name != "members" {
-            assert!(
-                alter(&object, json!({"spec": again})).await.is_err(),
-                "{name}"
-            );
-        }
+        let undone = alter(&object, json!({"spec": again})).await;
+        assert_eq!(undone.is_ok(), is_undone, "{name}: {undone:?}");
     }
     // An image beside an address that nobody reads is what counts, and so it may follow its tag.
     let object = stored("both", &both);
-    alter(&object, json!({"spec": {"image": "r/c:v2"}}))
-        .await
-        .unwrap();
+    let spec = async |spec: Value| alter(&object, json!({"spec": spec})).await;
+    spec(json!({"image": "r/c:v2"})).await.unwrap();
     // Once put right, it stays right.
-    alter(&object, json!({"spec": {"address": null}}))
-        .await
-        .unwrap();
-    let said = alter(&object, json!({"spec": {"address": "a:1"}}))
-        .await
-        .unwrap_err();
-    assert!(
-        said.contains("spec.address: Forbidden: not read beside image"),
-        "{said}"
-    );
+    spec(json!({"address": null})).await.unwrap();
+    let said = spec(json!({"address": "a:1"})).await.unwrap_err();
+    let words = "spec.address: Forbidden: not read beside image";
+    assert!(said.contains(words), "{said}");
     for (name, spec, _) in &rows {
         let object = stored(name, spec);
         let api = api_of(defined().await.client().unwrap(), &object);
-        let params = kube::api::DeleteParams::default();
-        api.delete(name, &params).await.unwrap();
-        alter(&object, json!({"metadata": {"finalizers": null}}))
-            .await
-            .unwrap();
+        delete(&api, name).await;
+        let released = alter(&object, json!({"metadata": {"finalizers": null}})).await;
+        released.unwrap();
         assert!(api.get_opt(name).await.unwrap().is_none(), "{name}");
     }
 }

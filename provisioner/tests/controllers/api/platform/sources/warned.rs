@@ -19,9 +19,7 @@ async fn deprecated_fields_are_warned_of_and_the_new_form_is_not() {
     let begun = std::time::Instant::now();
     while warned(&probe).await.is_none() {
         assert!(begun.elapsed() < Duration::from_secs(60), "no warning");
-        kubectl(cluster, &["delete", "catsrc", "probe"], "")
-            .await
-            .unwrap();
+        run("delete catsrc probe").await;
     }
     let pod = json!({
         "nodeSelector": {"a": "b"}, "tolerations": [], "affinity": {}, "priorityClassName": "",
@@ -56,12 +54,8 @@ async fn deprecated_fields_are_warned_of_and_the_new_form_is_not() {
             (Some(warning), Some(said)) => assert!(warning.contains(said), "{warning}"),
             (warning, said) => panic!("{spec}: {warning:?} where it should be {said:?}"),
         }
-        assert!(
-            put(&object, true)
-                .await
-                .unwrap_err()
-                .contains("already exists")
-        );
+        let again = put(&object, true).await.unwrap_err();
+        assert!(again.contains("already exists"), "{again}");
     }
     // Who labels it has nothing to do with its fields.
     let name = "warned-0";
