@@ -26,7 +26,6 @@ mod status;
 mod upkeep;
 pub mod upload;
 mod write;
-mod written;
 
 use kube::Resource as _;
 use manifests::api::{Class, bundle::Bundle};

@@ -50,3 +50,4 @@ pub mod pulling;
 pub mod settings;
 mod shallow;
 pub mod versions;
+mod written;

@@ -1,4 +1,5 @@
-//! The Bundles whose content this process has had in the content store.
+//! The Bundles whose content this process has had in the content store: named by their status, refused, or not named yet.
+//! With a Bundle, its content leaves the store.
 //!
 //! The Bundle controller fetches the content of an unpacked Bundle once after a start of the process, so that conversions find
 //! the content. Content that the store evicts later is fetched when a conversion needs the content: a store that is too small
@@ -19,6 +20,22 @@ use super::{cache::content, source, uid};
 pub struct Contents(Mutex<HashMap<String, (Digest, Option<Hold>)>>);
 
 impl Contents {
+    /// Records the content that was stored for a Bundle.
+    pub(super) fn record(&self, bundle: &Bundle, content: Digest) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let entry = known.entry(uid(bundle).to_owned());
+        let (recorded, hold) = entry.or_insert((content, None));
+        if *recorded != content {
+            (*recorded, *hold) = (content, None);
+        }
+    }
+
+    /// Reports whether content was stored for a Bundle that exists.
+    pub(super) fn has(&self, content: Digest) -> bool {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.values().any(|(recorded, _)| *recorded == content)
+    }
+
     /// Records that the store has the content of a Bundle. An upload is held until the Bundle is deleted.
     pub(super) fn insert(&self, bundle: &Bundle, hold: Hold) {
         let digest = hold.digest();
@@ -39,10 +56,10 @@ impl Contents {
         self.forget(uid(bundle));
     }
 
-    /// Forgets a Bundle.
-    pub(super) fn forget(&self, uid: &str) {
+    /// Forgets a Bundle, and returns the content that was stored for it.
+    pub(super) fn forget(&self, uid: &str) -> Option<Digest> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.remove(uid);
+        known.remove(uid).map(|(content, _)| content)
     }
 
     /// Forgets Bundles that do not exist.

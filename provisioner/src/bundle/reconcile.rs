@@ -23,9 +23,8 @@ use super::{
     status::{Outcome, Unpacked, is_lost, is_unpacked},
     uid,
     write::write,
-    written::Written,
 };
-use crate::{backoff::Backoff, context::Context, metrics};
+use crate::{backoff::Backoff, context::Context, metrics, written::Written};
 
 /// How many are fetched at once: a server that does not answer must not hold up all the others.
 const FETCHES: usize = 16;
@@ -56,7 +55,7 @@ pub(super) struct Shared {
     pub(super) bundles: Arc<BundleCache>,
     /// What was said last.
     pub(super) written: Written,
-    /// Content that was stored, and that no status names.
+    /// Content that was stored for Bundles that were deleted.
     abandoned: UnboundedSender<Digest>,
     backoff: Backoff,
     fetches: Semaphore,
@@ -80,16 +79,6 @@ impl Shared {
         (shared, abandoned)
     }
 
-    /// Releases the content that a reconcile has stored. Content that is not kept is removed, unless a Bundle names it.
-    fn release(&self, hold: Hold, is_kept: bool) {
-        let digest = hold.digest();
-        drop(hold);
-        if !is_kept {
-            // The receiver is dropped when the process ends.
-            let _ = self.abandoned.unbounded_send(digest);
-        }
-    }
-
     /// It has failed once more.
     pub(super) fn again(&self, uid: &str, is_terminal: bool) -> Action {
         let wait = self.backoff.next(uid, None, is_terminal, Instant::now());
@@ -97,20 +86,24 @@ impl Shared {
         Action::requeue(wait)
     }
 
-    /// A reconcile has ended, perhaps that of a Bundle that went in the meantime.
+    /// Forgets a Bundle that was deleted while it was reconciled, and has its content removed.
     fn ended(&self, uid: &str) {
-        if !self.bundles.has(uid) {
-            self.forget(uid);
+        if self.bundles.has(uid) {
+            return;
+        }
+        if let Some(content) = self.forget(uid) {
+            // The receiver is dropped when the process ends.
+            let _ = self.abandoned.unbounded_send(content);
         }
     }
 
-    /// A Bundle is gone.
-    pub(super) fn forget(&self, uid: &str) {
+    /// Forgets a Bundle that was deleted. Returns its content.
+    pub(super) fn forget(&self, uid: &str) -> Option<Digest> {
         self.written.forget(uid);
         self.backoff.forget(uid);
-        self.ctx.contents.forget(uid);
         self.ctx.tries.forget(uid);
         self.ctx.turns.leave(uid);
+        self.ctx.contents.forget(uid)
     }
 
     /// Forgets Bundles that do not exist.
@@ -162,7 +155,7 @@ async fn settle(seen: Arc<Bundle>, shared: &Shared) -> Result<Action, Error> {
         return tidied(ctx, &seen).await;
     }
     // What the watch shows may be older than our own last word: then something unpacked would be unpacked again.
-    let fresh = if shared.written.is_before(&seen) {
+    let fresh = if shared.written.is_before(&*seen) {
         Some(seen)
     } else {
         let fresh = fetch::fresh(ctx, &seen).await;
@@ -186,20 +179,10 @@ async fn settle(seen: Arc<Bundle>, shared: &Shared) -> Result<Action, Error> {
     }
     let uid = uid(&bundle);
     let work = bring(shared, &bundle, class).await?;
-    let written = match &work.outcome {
-        Some(outcome) => write(shared, &bundle, outcome).await,
-        None => Ok(true),
-    };
-    if let Some(hold) = work.hold {
-        let is_unpacked = matches!(work.outcome, Some(Outcome::Unpacked(_)));
-        let is_kept = match written {
-            Ok(exists) => exists && is_unpacked && shared.bundles.has(uid),
-            // The next reconcile writes the status.
-            Err(_) => true,
-        };
-        shared.release(hold, is_kept);
+    if let Some(outcome) = &work.outcome {
+        write(shared, &bundle, outcome).await?;
     }
-    written?;
+    drop(work.hold);
     if matches!(
         work.outcome,
         Some(Outcome::Failed(_) | Outcome::Refused(_) | Outcome::Rejected(_))
@@ -264,7 +247,7 @@ struct Work {
     outcome: Option<Outcome>,
     reason: &'static str,
     again: Again,
-    /// Keeps the stored content until the status is written.
+    /// Keeps the content in the store until the status names the content.
     hold: Option<Hold>,
 }
 
@@ -364,18 +347,15 @@ async fn bring(shared: &Shared, bundle: &Bundle, class: Class) -> Result<Work, E
         }
     };
     let digest = stored.digest;
+    // The content is removed with the Bundle, whether or not a status names the content by then.
+    ctx.contents.record(bundle, digest);
     let before = bundle.status.as_ref();
     let facts = match before.filter(|status| status.content_digest == Some(digest.to_string())) {
         // It was checked when it was pinned.
         Some(status) => status.facts.clone(),
         None => match checked(shared, class, digest).await {
             Ok(facts) => facts,
-            Err(work) => {
-                return Ok(Work {
-                    hold: Some(stored.hold),
-                    ..work
-                });
-            }
+            Err(work) => return Ok(work),
         },
     };
     ctx.contents.insert(bundle, stored.hold.clone());

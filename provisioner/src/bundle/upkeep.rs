@@ -23,7 +23,7 @@ use super::{
 /// How long after content was in use it is tried again to remove it.
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// Removes content as Bundles go, and content that reconciles have abandoned, until the process ends.
+/// Removes content as Bundles go, and content that was stored for deleted Bundles, until the process ends.
 pub(super) async fn run(
     shared: Arc<Shared>,
     mut abandoned: UnboundedReceiver<Digest>,
@@ -51,8 +51,8 @@ pub(super) async fn run(
         let was_empty = leaving.is_empty();
         match change {
             Some(Change::Deleted(bundle)) => {
-                shared.forget(uid(&bundle));
-                let content = content(&bundle).into_iter().collect();
+                let stored = shared.forget(uid(&bundle));
+                let content = content(&bundle).into_iter().chain(stored).collect();
                 leaving.append(&mut remove(&shared, content).await);
             }
             Some(_) => {
@@ -116,9 +116,10 @@ async fn unnamed(shared: &Shared) -> BTreeSet<Digest> {
     unnamed
 }
 
-/// Removes content, save what is named again, and returns what is in use.
+/// Removes content, save what other Bundles have, and returns what is in use.
 async fn remove(shared: &Shared, mut leaving: BTreeSet<Digest>) -> BTreeSet<Digest> {
-    leaving.retain(|digest| !shared.bundles.names(*digest));
+    let contents = &shared.ctx.contents;
+    leaving.retain(|digest| !shared.bundles.names(*digest) && !contents.has(*digest));
     for digest in leaving.clone() {
         let store = shared.ctx.store.clone();
         let removed = spawn_blocking(move || store.remove(&digest)).await;

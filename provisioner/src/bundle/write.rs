@@ -10,23 +10,23 @@ use super::{
     status::{self, Outcome},
 };
 
-/// Writes the status, if it says something new, and tells people. Returns false if the Bundle was deleted.
+/// Writes the status, if it says something new, and tells people.
 pub(super) async fn write(
     shared: &Shared,
     bundle: &Bundle,
     outcome: &Outcome,
-) -> Result<bool, Error> {
+) -> Result<(), Error> {
     let ctx = &shared.ctx;
     let mut status = status::of(bundle, outcome, &ctx.settings.external_address, (ctx.now)());
     if status::is_written(bundle, &status) {
-        return Ok(true);
+        return Ok(());
     }
     let api: Api<Bundle> = Api::all(ctx.client.clone());
     let version = shared.written.newest_version(bundle);
     let written = apply::status::apply(&api, bundle, version, &mut status, |_, _| {});
     match ask(written).await {
         Ok(Some(written)) => shared.written.note(&written),
-        Ok(None) => return Ok(false),
+        Ok(None) => return Ok(()),
         Err(source) => {
             return Err(Error::Write {
                 bundle: bundle.name_any(),
@@ -37,7 +37,7 @@ pub(super) async fn write(
     // Stalled repeats the message of Unpacked.
     let mut conditions = status.conditions.iter().rev();
     let Some(condition) = conditions.find(|condition| condition.type_ != STALLED) else {
-        return Ok(true);
+        return Ok(());
     };
     info!(
         bundle = bundle.name_any(),
@@ -46,17 +46,17 @@ pub(super) async fn write(
     );
     let (type_, action) = match outcome {
         // Of one that is made from a template, the events of the BundleInstance report what becomes of it.
-        Outcome::Unpacked(_) if !bundle.owner_references().is_empty() => return Ok(true),
+        Outcome::Unpacked(_) if !bundle.owner_references().is_empty() => return Ok(()),
         Outcome::Unpacked(_) | Outcome::Found => (EventType::Normal, "Unpack"),
         Outcome::Failed(_) | Outcome::Refused(_) | Outcome::Rejected(_) => {
             (EventType::Warning, "Unpack")
         }
         Outcome::UnknownClass => (EventType::Warning, "Reconcile"),
-        Outcome::Pending(_) | Outcome::Unpacking => return Ok(true),
+        Outcome::Pending(_) | Outcome::Unpacking => return Ok(()),
     };
     let about = bundle.object_ref(&());
     ctx.events
         .publish(&about, type_, &condition.reason, action, &condition.message)
         .await;
-    Ok(true)
+    Ok(())
 }

@@ -52,7 +52,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use self::{instances::Instances, olm::Olm, rights::Answers};
-use crate::{backoff::Backoff, context::Context};
+use crate::{backoff::Backoff, context::Context, written::Written};
 use apply::{
     api_error as answer,
     backoff::{NoPause, patient},
@@ -69,6 +69,8 @@ struct Shared {
     olm: Arc<Olm>,
     /// What was written last, and what became of it: a definition of others drops what it does not know.
     written: Mutex<HashMap<String, (PlatformOperatorStatus, PlatformOperatorStatus)>>,
+    /// The versions of our writes.
+    versions: Written,
     /// Looks that could not be finished, by the operator's uid.
     failures: Backoff,
     /// The rights of bundles that were looked at.
@@ -116,6 +118,7 @@ impl Shared {
             written.remove(&operator.name_any());
         }
         let uid = operator.uid().unwrap_or_default();
+        self.versions.forget(&uid);
         self.failures.forget(&uid);
         self.answers.forget(&uid);
         let package = &operator.spec.package.name;
@@ -174,6 +177,7 @@ async fn control(ctx: &Context, stop: &CancellationToken) {
         instances,
         olm: Arc::default(),
         written: Mutex::default(),
+        versions: Written::default(),
         failures: Backoff::default(),
         answers: Answers::default(),
     });

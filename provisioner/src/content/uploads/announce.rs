@@ -41,6 +41,9 @@ pub(super) async fn announce(
             break;
         };
         let fresh = fresh?;
+        if fresh.metadata.uid != bundle.metadata.uid {
+            return Ok(None);
+        }
         let status = fresh.status.as_ref();
         let pinned = status.and_then(|status| status.content_digest.as_ref()?.parse().ok());
         if let Some(digest) = unpacked(&fresh).or(pinned.filter(|pinned| *pinned != uploaded)) {

@@ -335,8 +335,9 @@ async fn annotate(
     let api = Api::<PlatformOperator>::all(shared.ctx.client.clone());
     let patch = json!({"metadata": {"uid": operator.uid(), "annotations": annotations}});
     let params = PatchParams::default();
-    api.patch(&operator.name_any(), &params, &Patch::Merge(patch))
-        .await?;
+    let patch = Patch::Merge(patch);
+    let written = api.patch(&operator.name_any(), &params, &patch).await?;
+    shared.versions.note(&written);
     Ok(())
 }
 
@@ -354,8 +355,11 @@ async fn record_status(
     if status.chosen_bundle == before {
         return Ok(());
     }
-    let api = Api::<PlatformOperator>::all(shared.ctx.client.clone());
-    match write(&api, operator, &status).await {
+    match write(operator, shared, &status).await {
+        Ok(None) => Err(format!(
+            "PlatformOperator {} was deleted while its choice was recorded",
+            operator.name_any()
+        )),
         Err(error) if !is_unknown_field(&error) => {
             let name = operator.name_any();
             Err(format!(
@@ -397,7 +401,6 @@ async fn report(
     status: &PlatformOperatorStatus,
 ) -> Result<(), Error> {
     let name = operator.name_any();
-    let api = Api::<PlatformOperator>::all(shared.ctx.client.clone());
     // A choice has written what is kept already.
     if let (Some(keep), false) = (plan.keep, matches!(plan.act, Act::Have(_))) {
         let annotations = BTreeMap::from([(labels::KEPT_MINORS, keep.to_string())]);
@@ -408,8 +411,10 @@ async fn report(
     if *status == before || shared.has_written(operator, status) {
         return Ok(());
     }
-    let written = match write(&api, operator, status).await {
-        Err(error) if is_unknown_field(&error) => write(&api, operator, &openshifts(status)).await,
+    let written = match write(operator, shared, status).await {
+        Err(error) if is_unknown_field(&error) => {
+            write(operator, shared, &openshifts(status)).await
+        }
         other => other,
     };
     let written = written.map_err(failed_to("write the status", operator))?;
@@ -438,12 +443,18 @@ async fn report(
 
 /// Writes the status; returns the object, `None` if it was deleted.
 async fn write(
-    api: &Api<PlatformOperator>,
     operator: &PlatformOperator,
+    shared: &Shared,
     status: &PlatformOperatorStatus,
 ) -> Result<Option<PlatformOperator>, kube::Error> {
-    let version = operator.resource_version();
-    apply::status::apply(api, operator, version, &mut status.clone(), |_, _| {}).await
+    let api = Api::<PlatformOperator>::all(shared.ctx.client.clone());
+    let version = shared.versions.newest_version(operator);
+    let mut status = status.clone();
+    let written = apply::status::apply(&api, operator, version, &mut status, |_, _| {}).await?;
+    if let Some(written) = &written {
+        shared.versions.note(written);
+    }
+    Ok(written)
 }
 
 /// Fields that a definition does not know are dropped from objects, but whoever applies some is refused.

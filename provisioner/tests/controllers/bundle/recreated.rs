@@ -1,4 +1,4 @@
-//! Bundles that are deleted and created again with another source, while their content is fetched.
+//! Bundles that are deleted before a status names their content.
 
 use std::sync::Arc;
 
@@ -7,19 +7,31 @@ use tokio::sync::Semaphore;
 
 use super::*;
 
+/// Waits until the store of the provisioner lacks content.
+async fn is_removed(content: &Content) {
+    let digest = unpacker::pack(content, Format::Tar, std::io::sink()).unwrap();
+    eventually("content is removed", async || {
+        (!is_in_store(&digest.to_string()).await)
+            .then_some(())
+            .ok_or_else(|| "it is stored".to_owned())
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn content_of_a_deleted_bundle_is_not_that_of_its_successor() {
     let world = world().await;
     world.provisioner().await;
     let name = unique("recreated");
     let content = small(&format!("{name} former"));
-    let former = archive(&content);
-    let (asked, may_answer) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+    let former = bytes::Bytes::from(archive(&content));
+    let asked = Arc::new(Semaphore::new(0));
+    let may_answer = Arc::new(Semaphore::new(0));
     let site = Site::start(None, {
         let (asked, may_answer) = (Arc::clone(&asked), Arc::clone(&may_answer));
         move |_| {
             let (asked, may_answer) = (Arc::clone(&asked), Arc::clone(&may_answer));
-            let former = bytes::Bytes::from(former.clone());
+            let former = former.clone();
             async move {
                 asked.add_permits(1);
                 may_answer.acquire().await.unwrap().forget();
@@ -27,13 +39,11 @@ async fn content_of_a_deleted_bundle_is_not_that_of_its_successor() {
             }
         }
     });
-    world
-        .bundle(&name, "plain", http(&site.url("/former.tgz")))
-        .await;
+    let source = http(&site.url("/former.tgz"));
+    world.bundle(&name, "plain", source).await;
     asked.acquire().await.unwrap().forget();
 
-    let api: Api<Bundle> = world.api();
-    api.delete(&name, &DeleteParams::default()).await.unwrap();
+    delete::<Bundle>(&world.api(), &name).await;
     let files = FileServer::start(None, None);
     let url = files.add(
         "successor.tgz",
@@ -47,11 +57,18 @@ async fn content_of_a_deleted_bundle_is_not_that_of_its_successor() {
     let status = unpacked.status.as_ref().unwrap();
     assert_eq!(status.resolved_source, Some(http(&url)));
     assert!(is_stored(&unpacked).await);
+    is_removed(&content).await;
+}
+
+#[tokio::test]
+async fn refused_content_is_stored_as_long_as_its_bundle_exists() {
+    let name = unique("refused");
+    let content = plain(&[json!({"kind": name})]);
+    let files = FileServer::start(None, None);
+    let url = files.add("refused.tgz", archive(&content));
+    failing(&name, http(&url), "apiVersion").await;
     let digest = unpacker::pack(&content, Format::Tar, std::io::sink()).unwrap();
-    eventually("content that no Bundle names is removed", async || {
-        (!is_in_store(&digest.to_string()).await)
-            .then_some(())
-            .ok_or_else(|| "it is stored".to_owned())
-    })
-    .await;
+    assert!(is_in_store(&digest.to_string()).await);
+    delete::<Bundle>(&world().await.api(), &name).await;
+    is_removed(&content).await;
 }

@@ -1,29 +1,27 @@
-//! How old what a watch shows may be: it is late, and our own last word must not be overlooked.
+//! The resourceVersions of our own writes: a watch that is late shows an object as it was before the last write.
 
 use std::{
     collections::HashMap,
     sync::{Mutex, PoisonError},
 };
 
-use manifests::api::bundle::Bundle;
+use kube::Resource;
 
-use super::uid;
-
-/// The resourceVersions of our last writes, by Bundle.
+/// The resourceVersions of our last writes, by the uid of the object.
 #[derive(Debug, Default)]
-pub(super) struct Written(Mutex<HashMap<String, u64>>);
+pub(crate) struct Written(Mutex<HashMap<String, u64>>);
 
 impl Written {
     /// Notes what the API server answered to a write.
-    pub(super) fn note(&self, written: &Bundle) {
+    pub(crate) fn note(&self, written: &impl Resource) {
         // What is no number is later than everything that is seen.
         let version = version(written).unwrap_or(u64::MAX);
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.insert(uid(written).to_owned(), version);
     }
 
-    /// Reports whether a Bundle was seen after our last write.
-    pub(super) fn is_before(&self, seen: &Bundle) -> bool {
+    /// Reports whether an object was seen after our last write.
+    pub(crate) fn is_before(&self, seen: &impl Resource) -> bool {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match (all.get(uid(seen)), version(seen)) {
             (None, _) => true,
@@ -32,36 +30,41 @@ impl Written {
         }
     }
 
-    /// Returns the newest known resourceVersion of a Bundle.
-    pub(super) fn newest_version(&self, seen: &Bundle) -> Option<String> {
+    /// Returns the newest known resourceVersion of an object.
+    pub(crate) fn newest_version(&self, seen: &impl Resource) -> Option<String> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match (all.get(uid(seen)), version(seen)) {
             (Some(written), Some(seen)) if *written > seen && *written != u64::MAX => {
                 Some(written.to_string())
             }
-            _ => seen.metadata.resource_version.clone(),
+            _ => seen.meta().resource_version.clone(),
         }
     }
 
-    /// The Bundle is gone.
-    pub(super) fn forget(&self, uid: &str) {
+    /// Forgets an object that was deleted.
+    pub(crate) fn forget(&self, uid: &str) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.remove(uid);
     }
 
-    /// Forgets Bundles that do not exist.
-    pub(super) fn retain(&self, exists: impl Fn(&str) -> bool) {
+    /// Forgets objects that do not exist.
+    pub(crate) fn retain(&self, exists: impl Fn(&str) -> bool) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|uid, _| exists(uid));
     }
 }
 
-fn version(bundle: &Bundle) -> Option<u64> {
-    bundle.metadata.resource_version.as_ref()?.parse().ok()
+fn version(object: &impl Resource) -> Option<u64> {
+    object.meta().resource_version.as_ref()?.parse().ok()
+}
+
+fn uid(object: &impl Resource) -> &str {
+    object.meta().uid.as_deref().unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
+    use manifests::api::bundle::Bundle;
 
     use super::*;
 
