@@ -57,6 +57,51 @@ pub struct Run {
     pub err: String,
 }
 
+/// What is expected on standard output.
+#[derive(Debug)]
+pub enum Out {
+    /// Anything.
+    Any,
+    /// This text.
+    Is(String),
+    /// A text with these parts.
+    Has(Vec<String>),
+}
+
+/// Runs commands in their order, by `run` of what stands before the semicolon. A row has a command, its exit code, its standard
+/// output (`_` for anything, or parts of it in brackets), and parts of its standard error. All texts are formatted. As in
+/// [`rows!`](crate::rows), rustfmt leaves the rows as they are.
+///
+/// ```
+/// # struct Shell;
+/// # impl Shell {
+/// #     fn run(&self, script: &str) -> tests::Run {
+/// #         std::process::Command::new("sh").args(["-c", script]).output().unwrap().into()
+/// #     }
+/// # }
+/// let (shell, name) = (Shell, "tide");
+/// tests::assert_runs! { shell;
+///     "echo {name}" => 0, "tide\n";
+///     "echo {name}" => 0, ["ti", "de"];
+///     "echo no {name} >&2; exit 3" => 3, "", "no tide";
+///     "date; echo warning: late >&2" => 0, _, "warning", "late";
+/// }
+/// ```
+#[macro_export]
+macro_rules! assert_runs {
+    (@text $text:literal) => { ::std::format_args!($text).to_string() };
+    (@out _) => { $crate::Out::Any };
+    (@out [$($part:literal),+]) => { $crate::Out::Has(vec![$($crate::assert_runs!(@text $part)),+]) };
+    (@out $out:literal) => { $crate::Out::Is($crate::assert_runs!(@text $out)) };
+    ($runner:expr; $($command:literal => $code:literal, $out:tt $(, $said:literal)*;)+) => {
+        $({
+            let command = $crate::assert_runs!(@text $command);
+            let (out, said) = ($crate::assert_runs!(@out $out), [$($crate::assert_runs!(@text $said)),*]);
+            $runner.run(&command).assert(&command, $code, &out, &said);
+        })+
+    };
+}
+
 impl From<Output> for Run {
     fn from(output: Output) -> Self {
         Self {
@@ -76,12 +121,22 @@ impl Run {
         self
     }
 
-    /// Checks that standard error says something.
-    #[expect(clippy::return_self_not_must_use, reason = "the check alone is a use")]
+    /// Checks everything that a row of [`assert_runs!`](crate::assert_runs) has.
+    ///
+    /// # Panics
+    /// If something is different; the message has the command.
     #[track_caller]
-    pub fn says(self, part: &str) -> Self {
-        self.err_has(part);
-        self
+    pub fn assert(&self, command: &str, code: i32, out: &Out, said: &[String]) {
+        let has_out = match out {
+            Out::Any => true,
+            Out::Is(text) => self.out == *text,
+            Out::Has(parts) => parts.iter().all(|part| self.out.contains(part)),
+        };
+        let missing: Vec<_> = said.iter().filter(|it| !self.err.contains(*it)).collect();
+        assert!(
+            self.code == Some(code) && has_out && missing.is_empty(),
+            "{command}: not {code}, {out:?}, {missing:?}: {self:#?}"
+        );
     }
 
     /// The JSON on standard output.
@@ -118,18 +173,6 @@ impl Run {
     #[track_caller]
     pub fn err_lacks(&self, part: impl AsRef<str>) {
         self.check(!self.err.contains(part.as_ref()), part.as_ref());
-    }
-
-    /// Checks how standard error starts.
-    #[track_caller]
-    pub fn err_starts_with(&self, start: impl AsRef<str>) {
-        self.check(self.err.starts_with(start.as_ref()), start.as_ref());
-    }
-
-    /// Checks how standard error ends.
-    #[track_caller]
-    pub fn err_ends_with(&self, end: impl AsRef<str>) {
-        self.check(self.err.ends_with(end.as_ref()), end.as_ref());
     }
 
     #[track_caller]

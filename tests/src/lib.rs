@@ -55,7 +55,7 @@ mod transcript;
 
 pub use authority::Authority;
 pub use buildah::Buildah;
-pub use command::{Args, Run};
+pub use command::{Args, Out, Run};
 pub use corpus::{Case, Corpus, corpus};
 pub use database::{DATABASE_LABEL, DATABASE_TABLES};
 pub use files::FileServer;

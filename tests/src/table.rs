@@ -10,7 +10,13 @@
 //! A line that starts with `|` or `&` continues the row above. Cells know the escapes of Rust (`\r`, `\x1b`, `\u{e9}`, `\|` for a
 //! bar), and `{name}` and `{name*1000}` for what [`Values`] hold.
 
-use std::{any::Any, collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc};
+use std::{
+    any::Any,
+    collections::BTreeMap,
+    fmt::{Debug, Display},
+    panic::AssertUnwindSafe,
+    sync::Arc,
+};
 
 use futures::{FutureExt as _, StreamExt as _, future, stream};
 
@@ -255,6 +261,25 @@ fn message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
     text.unwrap_or_default()
+}
+
+/// Compares results. An expected error is a pattern, in which `*` stands for any text.
+///
+/// # Panics
+/// If they are different; the message has the `row`.
+#[expect(clippy::needless_pass_by_value, reason = "rows own what they expect")]
+#[track_caller]
+pub fn assert_outcome<T: Debug + PartialEq, E: Display>(
+    found: Result<T, E>,
+    expected: Result<T, &str>,
+    row: impl Debug,
+) {
+    let found = found.map_err(|error| error.to_string());
+    let is_expected = match (&found, &expected) {
+        (Err(found), Err(pattern)) => matches(pattern, found),
+        (found, expected) => found.as_ref().ok() == expected.as_ref().ok(),
+    };
+    assert!(is_expected, "{row:?}: {found:?}, not {expected:?}");
 }
 
 /// Returns an array of tuples whose values are Rust, in a form that rustfmt leaves as it is: a row on a line, and the expected

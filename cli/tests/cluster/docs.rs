@@ -7,10 +7,16 @@ use std::{fs, os::unix::fs::symlink, path::Path, process::Command};
 use cluster::Cluster;
 use manifests::api::install;
 use serde_json::json;
-use tempfile::TempDir;
+use tempfile::{NamedTempFile, TempDir};
 use tests::{Names, Page, Provisioner, Registry, root, write_program};
 
-use crate::{upgrade, world::binary};
+use crate::{
+    upgrade,
+    world::{apply, binary, provisioner_account},
+};
+
+/// The end of a rule in the manifest of the operator.
+const SECRETS: &str = "          - secrets\n          verbs:\n          - get\n";
 
 /// A cluster, and the folder in which the commands of a page are run.
 struct Stage {
@@ -19,7 +25,7 @@ struct Stage {
     programs: String,
     _provisioner: Provisioner,
     /// The kubeconfig of the provisioner.
-    _account: TempDir,
+    _account: NamedTempFile,
 }
 
 impl Stage {
@@ -28,13 +34,13 @@ impl Stage {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         prepare(root(), folder.path());
-        let cluster = Cluster::start_with(&cluster::Options::default())
-            .await
-            .unwrap();
+        let options = cluster::Options::default();
+        let cluster = Cluster::start_with(&options).await.unwrap();
         cluster.stand_in_node().await.unwrap();
-        crate::world::install(&cluster, &install::Options::default()).await;
-        let account = crate::world::provisioner_account(&cluster).await;
-        let provisioner = Provisioner::beside(&binary(), &account.1);
+        let objects = install::objects(&install::Options::default());
+        apply(&cluster, objects).await;
+        let account = provisioner_account(&cluster).await;
+        let provisioner = Provisioner::beside(&binary(), account.path());
         let wrapper = format!(
             "#!/bin/sh\ncase $1 in install | content | adopt) set -- \"$@\" --content-address {} ;; esac\nexec {} \"$@\"\n",
             provisioner.content(),
@@ -49,7 +55,7 @@ impl Stage {
             cluster,
             programs,
             _provisioner: provisioner,
-            _account: account.0,
+            _account: account,
         }
     }
 
@@ -92,22 +98,18 @@ async fn pages_about_operators_show_what_the_command_does() {
 }
 
 async fn platform_operators_are_as_their_page_shows(stage: &Stage) {
-    let path = |name: &str| stage.folder.path().join(name);
+    let folder = stage.folder.path();
+    let path = |name: &str| folder.join(name);
     // It runs on this OpenShift at most, and may read what goes with the next one.
     let properties = path("tidewatch/metadata/properties.yaml");
     replace(&properties, "\"4.20\"", "\"4.23\"");
     let manifest = path("tidewatch/manifests/tidewatch.clusterserviceversion.yaml");
-    let secrets = "          - secrets\n          verbs:\n          - get\n";
     let cidrs = "        - apiGroups:\n          - networking.k8s.io\n          resources:\n          - servicecidrs\n          \
                  verbs:\n          - list\n";
-    replace(&manifest, secrets, &format!("{secrets}{cidrs}"));
+    replace(&manifest, SECRETS, &format!("{SECRETS}{cidrs}"));
     let catalog = path("catalog/catalog.yaml");
-    fs::create_dir(path("catalog")).unwrap();
-    fs::copy(
-        root().join("examples/catalog/tidewatch/catalog.yaml"),
-        &catalog,
-    )
-    .unwrap();
+    let example = include_str!("../../../examples/catalog/tidewatch/catalog.yaml");
+    tests::write(folder, "catalog/catalog.yaml", example);
     replace(&catalog, "\"4.20\"", "\"4.23\"");
     replace(
         &catalog,
@@ -123,17 +125,13 @@ async fn platform_operators_are_as_their_page_shows(stage: &Stage) {
     });
     fs::write(path("catalog/next.json"), bundle.to_string()).unwrap();
     upgrade::become_openshift(&stage.cluster, "4.23.1").await;
-    let counted = "servicecidrs.v1beta1.networking.k8s.io";
-    upgrade::count(
-        &stage.cluster,
-        counted,
-        "1.37",
+    let (api, account) = (
+        "servicecidrs.v1beta1.networking.k8s.io",
         "tidewatch:tidewatch-operator",
-        96,
-    )
-    .await;
+    );
+    upgrade::count(&stage.cluster, api, "1.37", account, 96).await;
     let printed = stage.run("rukpak install tidewatch tidewatch");
-    assert!(printed.contains("installed: version 1.4.0"), "{printed}");
+    tests::assert_has(printed, "installed: version 1.4.0");
 
     stage.play(&Page::read("docs/platform-operators.md", "console"), 4);
 }
@@ -146,16 +144,12 @@ fn replace(path: &Path, from: &str, to: &str) {
 
 /// The bundle of the examples, and the version after it: other images, one more right, and one ConfigMap less.
 fn prepare(root: &Path, folder: &Path) {
-    for name in ["tidewatch", "next"] {
-        let version = match name {
-            "next" => "tidewatch-1.5.0",
-            _ => "tidewatch-1.4.0",
-        };
-        symlink(name, folder.join(version)).unwrap();
+    for (name, version) in [("tidewatch", "1.4.0"), ("next", "1.5.0")] {
+        symlink(name, folder.join(format!("tidewatch-{version}"))).unwrap();
+        let from = root.join("examples/bundles/tidewatch");
         let copied = Command::new("cp")
             .arg("-R")
-            .arg(root.join("examples/bundles/tidewatch"))
-            .arg(folder.join(name))
+            .args([from, folder.join(name)])
             .status();
         assert!(copied.unwrap().success());
     }
@@ -163,18 +157,9 @@ fn prepare(root: &Path, folder: &Path) {
     fs::remove_file(manifests.join("tidewatch-harbours_v1_configmap.yaml")).unwrap();
     let path = manifests.join("tidewatch.clusterserviceversion.yaml");
     let text = fs::read_to_string(&path).unwrap();
-    let lines = text.lines().map(|line| {
-        if line.contains("tidewatch.v1.3.2") {
-            line.replace("tidewatch.v1.3.2", "tidewatch.v1.4.0")
-        } else {
-            line.replace("1.4.0", "1.5.0")
-        }
-    });
-    let text = lines.collect::<Vec<_>>().join("\n");
-    let secrets = "          - secrets\n          verbs:\n          - get\n";
-    assert!(text.contains(secrets), "{text}");
-    let text = text.replace(secrets, &format!("{secrets}          - list\n"));
-    fs::write(path, text).unwrap();
+    let text = text.replace("1.4.0", "1.5.0");
+    fs::write(&path, text.replace("v1.3.2", "v1.4.0")).unwrap();
+    replace(&path, SECRETS, &format!("{SECRETS}          - list\n"));
     let station = "apiVersion: tidewatch.example.com/v1\nkind: Station\n\
                    metadata: {name: harbour, namespace: default}\nspec: {place: harbour, gauges: 2}\n";
     fs::write(folder.join("station.yaml"), station).unwrap();

@@ -1,5 +1,5 @@
 //! `rukpak install`, and the commands that read or pause an installation: `status`, `content`, `pause`, `resume` and
-//! `upgrade-check`.
+//! `upgrade-check`. What they print of an operator stands in docs/cli.md, and is compared with that page.
 
 use std::{
     fs,
@@ -11,17 +11,14 @@ use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::world::{World, binary, plain, text, unique, until_it_listens, world};
+use crate::world::{Rukpak as _, World, binary, plain, text, unique, until_it_listens, world};
 
 // parity: k1, k4, platform-18
 #[tokio::test(flavor = "multi_thread")]
 async fn folder_is_installed_reported_replaced_and_paused() {
     let world = world().await;
     let name = unique("folder");
-    let mut watch = world.command(
-        world.cluster.kubeconfig_path(),
-        &["status", &name, "--watch"],
-    );
+    let mut watch = world.rukpak(&["status", &name, "--watch"]);
     let mut watch = watch.stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
     let mut wait_for = |text: &str| {
@@ -30,87 +27,57 @@ async fn folder_is_installed_reported_replaced_and_paused() {
     };
     wait_for("gone");
     let bundle = plain(&[&name, &format!("{name}-b")], "one");
-    is_uploaded_once(world, &name, &bundle).await;
+    is_uploaded_once(world, &name, text(&bundle)).await;
     wait_for("installed  yes");
     is_reported(world, &name).await;
-    content_is_printed_and_written(world, &name, &bundle).await;
+    content_is_printed_and_written(world, &name, text(&bundle)).await;
     is_replaced_by_other_content(world, &name, &bundle).await;
     removed_apis_are_reported(world, &name);
     is_paused_and_resumed(world, &name).await;
     world.remove(&name);
     wait_for("gone");
-    world.fail(&format!("status {name}")).says(&format!(
-        "bundleinstances.core.rukpak.io \"{name}\" not found"
-    ));
+    tests::assert_runs! { world;
+        "status {name}" => 1, "", "bundleinstances.core.rukpak.io \"{name}\" not found";
+    }
     watch.kill().unwrap();
     watch.wait().unwrap();
 }
 
-async fn is_uploaded_once(world: &World, name: &str, bundle: &TempDir) {
-    let install = ["install", name, text(bundle)];
-    let run = world.ok(&install);
+async fn is_uploaded_once(world: &World, name: &str, bundle: &str) {
     let instance = format!("bundleinstance.core.rukpak.io/{name}");
-    assert_eq!(
-        run.out,
-        format!("{instance} installed: 2 objects, healthy\n")
-    );
-    run.says(&format!("{instance} created"));
+    tests::assert_runs! { world;
+        "install {name} {bundle}" => 0, "{instance} installed: 2 objects, healthy\n", "{instance} created";
+    }
     let first = world.installed(name).await;
-    let digest = Command::new(binary())
-        .args(["unpack", "--format", "json", text(bundle)])
-        .output();
-    let digest: Value = serde_json::from_slice(&digest.unwrap().stdout).unwrap();
+    let mut unpack = Command::new(binary());
+    let unpack = unpack.args(["unpack", "--format", "json", bundle]).output();
+    let digest: Value = serde_json::from_slice(&unpack.unwrap().stdout).unwrap();
     let made = world.bundles().get(&first).await.unwrap();
     let upload = made.spec.source.upload.unwrap();
     assert_eq!(upload.digest.as_deref(), digest["digest"].as_str());
     assert_eq!(made.status.unwrap().content_digest, upload.digest);
-
-    // Times and the order of files are no part of the content.
-    let file = bundle.path().join(format!("manifests/{name}.yaml"));
-    let same = fs::read(&file).unwrap();
-    fs::remove_file(&file).unwrap();
-    fs::write(&file, &same).unwrap();
-    let mut touch = Command::new("touch");
-    let touched = touch.args(["-d", "2001-01-01"]).arg(&file).status();
-    assert!(touched.unwrap().success());
-    world.ok(&install).says("unchanged");
+    tests::assert_runs! { world;
+        "install {name} {bundle}" => 0, _, "unchanged";
+    }
     assert_eq!(world.installed(name).await, first);
 }
 
 async fn is_reported(world: &World, name: &str) {
     let installed = world.installed(name).await;
-    let run = world.ok(&format!("status {name}"));
-    assert_eq!(
-        run.out,
-        format!(
-            "BundleInstance {name} in default: Ready, installed, healthy\n\
-             ├─ Bundle {installed} Unpacked, installed\n\
-             │  └─ from upload\n\
-             └─ 2 objects\n   \
-                ├─ ✓ ConfigMap default/{name}\n   \
-                └─ ✓ ConfigMap default/{name}-b\n"
-        )
-    );
     let summary = world.ok(&format!("status {name} -o json")).json();
-    assert_eq!(summary["healthy"], true);
-    assert_eq!(summary["phase"], "Ready");
-    assert_eq!(summary["rollout"], Value::Null);
-    assert_eq!(summary["objects"][0]["name"], name);
-    assert_eq!(summary["bundles"][0]["name"], installed);
+    for (field, expected) in [
+        ("/healthy", json!(true)),
+        ("/phase", json!("Ready")),
+        ("/rollout", Value::Null),
+        ("/objects/0/name", json!(name)),
+        ("/bundles/0/name", json!(installed)),
+    ] {
+        let found = summary.pointer(field).unwrap_or(&Value::Null);
+        assert_eq!(found, &expected, "{field}");
+    }
     let all = world.ok("status -o json").json();
-    let mut names = all
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|instance| &instance["name"]);
+    let mut names = all.as_array().unwrap().iter().map(|it| &it["name"]);
     assert!(names.any(|known| known == name), "{all}");
-    let table = world.ok("status").out;
-    assert!(table.starts_with("NAME "), "{table}");
-    let row = table.lines().find(|line| line.starts_with(name)).unwrap();
-    assert!(
-        row.contains("installed") && row.contains(&installed),
-        "{row}"
-    );
     // Readers that have seen enough close the pipe.
     let mut child = world.spawn(&["status", name, "--all"]);
     drop(child.stdout.take());
@@ -119,29 +86,24 @@ async fn is_reported(world: &World, name: &str) {
     assert_eq!((output.status.code(), error.as_str()), (Some(0), ""));
 }
 
-async fn content_is_printed_and_written(world: &World, name: &str, bundle: &TempDir) {
+async fn content_is_printed_and_written(world: &World, name: &str, bundle: &str) {
     let installed = world.installed(name).await;
     let run = world.ok(&format!("content {installed}"));
     let maps = manifests::yaml::documents(run.out.as_bytes()).map(Result::unwrap);
     let maps = maps.filter(|object| object["kind"] == "ConfigMap");
-    let names: Vec<String> = maps
-        .map(|map| map["metadata"]["name"].as_str().unwrap().to_owned())
-        .collect();
+    let names: Vec<_> = maps.map(|map| map["metadata"]["name"].clone()).collect();
     assert_eq!(names, [&*format!("{name}-b"), name], "{run:?}");
 
     let folder = tempfile::tempdir().unwrap();
-    let to = folder.path().join("bundle");
-    let to = to.to_str().unwrap();
+    let to = folder.path().join("bundle").display().to_string();
     world.ok(&format!("content {installed} --original -o {to}"));
     let read = |root: &str| fs::read(format!("{root}/manifests/{name}.yaml")).unwrap();
-    assert_eq!(read(to), read(text(bundle)));
-
+    assert_eq!(read(&to), read(bundle));
     // The message for the name of an instance has the name of its Bundle.
-    world
-        .fail(&format!("content {name}"))
-        .says("content command failed")
-        .says(&format!("bundles.core.rukpak.io \"{name}\" not found"))
-        .says(&installed);
+    tests::assert_runs! { world;
+        "content {name}"
+            => 1, "", "content command failed", "bundles.core.rukpak.io \"{name}\" not found", "{installed}";
+    }
 }
 
 /// The new content has a right to an API that the next Kubernetes does not serve.
@@ -156,9 +118,8 @@ async fn is_replaced_by_other_content(world: &World, name: &str, bundle: &TempDi
         "rules": [{"apiGroups": ["networking.k8s.io"], "resources": ["ipaddresses"], "verbs": ["get"]}],
     });
     fs::write(manifests.join("role.yaml"), role.to_string()).unwrap();
-    world
-        .ok(&["install", name, text(bundle)])
-        .says("configured");
+    let run = world.ok(&["install", name, text(bundle)]);
+    run.err_has("configured");
     assert_ne!(world.installed(name).await, first);
     let map = world.maps().get(name).await.unwrap();
     assert_eq!(map.data.unwrap()["text"], "two");
@@ -168,50 +129,44 @@ async fn is_replaced_by_other_content(world: &World, name: &str, bundle: &TempDi
 fn removed_apis_are_reported(world: &World, name: &str) {
     let report = world.ok("upgrade-check -o json").json();
     assert_eq!(report["from"], json!({"kubernetes": "1.36"}));
-    assert_eq!(
-        (&report["to"]["kubernetes"], &report["blocked"]),
-        (&json!("1.37"), &json!(false))
-    );
-    let operators = report["operators"].as_array().unwrap();
-    let ours = operators
-        .iter()
-        .find(|operator| operator["name"] == name)
-        .unwrap();
+    assert_eq!(report["to"]["kubernetes"], "1.37");
+    assert_eq!(report["blocked"], false);
+    let mut operators = report["operators"].as_array().unwrap().iter();
+    let ours = operators.find(|it| it["name"] == name).unwrap();
     assert_eq!(ours["findings"].as_array().unwrap().len(), 1);
     assert_eq!(ours["findings"][0]["effect"], "Warns");
-    assert_eq!(
-        ours["removals"]["found"][0]["apiVersion"],
-        "networking.k8s.io/v1beta1"
-    );
+    let removed = &ours["removals"]["found"][0]["apiVersion"];
+    assert_eq!(removed, "networking.k8s.io/v1beta1");
     // The removals of all releases up to the target count; a note names the limit of what the command knows.
-    world
-        .ok("upgrade-check --to 1.41 -o json")
-        .says("only that is known which Kubernetes 1.36 has announced");
+    tests::assert_runs! { world;
+        "upgrade-check --to 1.41 -o json" => 0, _, "only that is known which Kubernetes 1.36 has announced";
+    }
 }
 
 async fn is_paused_and_resumed(world: &World, name: &str) {
     let instance = format!("bundleinstance.core.rukpak.io/{name}");
     let is_paused = async || world.instances().get(name).await.unwrap().spec.paused;
-    let run = world.ok(&format!("pause {name} --dry-run=server"));
-    assert_eq!(run.out, format!("{instance} paused (server dry run)\n"));
+    tests::assert_runs! { world;
+        "pause {name} --dry-run=server" => 0, "{instance} paused (server dry run)\n";
+    }
     assert!(!is_paused().await);
-    let run = world.ok(&format!("resume {name}"));
-    assert_eq!(run.out, format!("{instance} was not paused\n"));
-    let run = world.ok(&format!("pause {name}"));
-    assert_eq!(run.out, format!("{instance} paused\n"));
+    tests::assert_runs! { world;
+        "resume {name}" => 0, "{instance} was not paused\n";
+        "pause {name}" => 0, "{instance} paused\n";
+    }
     assert!(is_paused().await);
     let run = world.ok(&format!("pause {name} -o json"));
     assert_eq!(run.json()["spec"]["paused"], true);
 
     // A paused instance does not become ready.
-    let other = plain(&[name], "three");
-    world
-        .fail(&format!("install {name} {} --timeout 20s", text(&other)))
-        .says("paused");
-    let run = world.ok(&format!("resume {name} -o name"));
-    assert_eq!(run.out, format!("{instance}\n"));
+    let folder = plain(&[name], "three");
+    let other = text(&folder);
+    tests::assert_runs! { world;
+        "install {name} {other} --timeout 20s" => 1, "", "paused";
+        "resume {name} -o name" => 0, "{instance}\n";
+        "pause no-such" => 1, "", "\"no-such\" not found";
+    }
     assert!(!is_paused().await);
-    world.fail("pause no-such").says("\"no-such\" not found");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -220,23 +175,15 @@ async fn images_are_installed_without_the_fields_of_others() {
     let name = unique("image");
     let bundle = plain(&[&name], "one");
     let image = world.registry.image(&format!("{name}:v1"));
-    fs::create_dir(bundle.path().join("metadata")).unwrap();
-    fs::write(
-        bundle.path().join("metadata/annotations.yaml"),
-        "annotations:\n  operators.operatorframework.io.bundle.mediatype.v1: plain+v0\n  \
+    let annotations = "annotations:\n  operators.operatorframework.io.bundle.mediatype.v1: plain+v0\n  \
          operators.operatorframework.io.bundle.manifests.v1: manifests/\n  \
-         operators.operatorframework.io.bundle.metadata.v1: metadata/\n",
-    )
-    .unwrap();
-    let pushed = Command::new(binary())
-        .args(["push", "--quiet", "--tls-verify=false"])
-        .args([text(&bundle), &image])
-        .status();
-    assert!(pushed.unwrap().success());
+         operators.operatorframework.io.bundle.metadata.v1: metadata/\n";
+    tests::write(bundle.path(), "metadata/annotations.yaml", annotations);
+    push(&bundle, &image);
 
-    let install = ["install", &name, &image, "--tls-verify=false"];
-    let with_json = [&install[..], &["--class", "plain", "-o", "json"]].concat();
-    let run = world.ok(&[&with_json[..], &["--dry-run=server"]].concat());
+    let install = format!("install {name} {image} --tls-verify=false");
+    let with_json = format!("{install} --class plain -o json");
+    let run = world.ok(&format!("{with_json} --dry-run=server"));
     let source = &run.json()["spec"]["template"]["spec"]["source"];
     assert_eq!(source["image"]["ref"], image);
     assert_eq!(world.instances().get_opt(&name).await.unwrap(), None);
@@ -247,8 +194,9 @@ async fn images_are_installed_without_the_fields_of_others() {
     assert!(instance["metadata"]["managedFields"].is_null());
     assert_eq!(instance["status"]["inventory"]["count"], 1);
     // The class of the first command is kept.
-    let run = world.ok(&[&install[..], &["-o", "name"]].concat());
-    assert_eq!(run.out, format!("bundleinstance.core.rukpak.io/{name}\n"));
+    tests::assert_runs! { world;
+        "{install} -o name" => 0, "bundleinstance.core.rukpak.io/{name}\n";
+    }
 
     let class = async || {
         let instance = world.instances().get(&name).await.unwrap();
@@ -257,22 +205,27 @@ async fn images_are_installed_without_the_fields_of_others() {
     let ours = class().await;
     let theirs = "another";
     let change = Patch::Apply(json!({
-        "apiVersion": "core.rukpak.io/v1alpha1",
-        "kind": "BundleInstance",
+        "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleInstance",
         "spec": {"template": {"spec": {"provisionerClassName": theirs}}},
     }));
     let (instances, pipeline) = (world.instances(), PatchParams::apply("pipeline").force());
     let patched = instances.patch(&name, &pipeline, &change).await;
     patched.unwrap();
-    world
-        .fail(&with_json)
-        .says("conflict with \"pipeline\"")
-        .says(".spec.template.spec.provisionerClassName")
-        .says("take them over with --force-conflicts");
+    tests::assert_runs! { world;
+        "{with_json}" => 1, "", "conflict with \"pipeline\"", ".spec.template.spec.provisionerClassName",
+            "take them over with --force-conflicts";
+    }
     assert_eq!(class().await.as_deref(), Some(theirs));
-    world.ok(&[&with_json[..], &["--force-conflicts"]].concat());
+    world.ok(&format!("{with_json} --force-conflicts"));
     assert_eq!(class().await, ours);
     world.remove(&name);
+}
+
+/// Publishes a bundle in a registry without TLS.
+pub(crate) fn push(bundle: &TempDir, image: &str) {
+    let mut command = Command::new(binary());
+    let command = command.args(["push", "--quiet", "--tls-verify=false", text(bundle), image]);
+    assert!(command.status().unwrap().success());
 }
 
 // parity: k2, k3, k5
@@ -280,42 +233,32 @@ async fn images_are_installed_without_the_fields_of_others() {
 async fn problems_are_printed_by_every_command() {
     let world = world().await;
     let name = unique("refused");
-    world
-        .fail(&format!("install {name} /no/such/folder"))
-        .says("No such file or directory");
-    let bundle = plain(&[&name], "one");
-    let bad = bundle.path().join("manifests/bad.yaml");
+    let folder = plain(&[&name], "one");
+    let bundle = text(&folder);
+    let bad = folder.path().join("manifests/bad.yaml");
     fs::write(&bad, "kind: [").unwrap();
-    world
-        .fail(&format!("install {name} {}", text(&bundle)))
-        .says("nothing was changed");
+    tests::assert_runs! { world;
+        "install {name} /no/such/folder" => 1, "", "No such file or directory";
+        "install {name} {bundle}" => 1, "", "nothing was changed";
+    }
     assert_eq!(world.instances().get_opt(&name).await.unwrap(), None);
 
     let image = world.registry.image("no/such/image:v1");
-    world
-        .fail(&format!("install {name} {image} --tls-verify=false"))
-        .says("is not as it should be")
-        .says("no/such/image");
-    let run = world.ok(&format!("status {name}"));
-    run.out_has("no good bundle, nothing is in the cluster");
-    run.out_has("─ UnpackFailed: ");
-    let run = world.ok(&format!("status {name} -o yaml"));
-    run.out_has("reason: UnpackFailed");
-    world
-        .fail("content badname")
-        .says("content command failed: bundles.core.rukpak.io \"badname\" not found");
+    tests::assert_runs! { world;
+        "install {name} {image} --tls-verify=false" => 1, "", "is not as it should be", "no/such/image";
+        "status {name}" => 0, ["no good bundle, nothing is in the cluster", "─ UnpackFailed: "];
+        "status {name} -o yaml" => 0, ["reason: UnpackFailed"];
+        "content badname" => 1, "", "content command failed: bundles.core.rukpak.io \"badname\" not found";
+    }
     let bundles = world.bundles().list(&ListParams::default()).await.unwrap();
-    let mut bundles = bundles
-        .into_iter()
-        .filter_map(|bundle| bundle.metadata.name);
+    let mut bundles = bundles.into_iter().filter_map(|it| it.metadata.name);
     let failing = bundles.find(|bundle| bundle.starts_with(&name)).unwrap();
-    world
-        .fail(&format!("content {failing}"))
-        .says("content command failed: error: url is not available")
-        .says("is Failing");
     // The instance is kept and can be corrected.
     fs::remove_file(&bad).unwrap();
-    world.ok(&format!("install {name} {} --class plain", text(&bundle)));
+    tests::assert_runs! { world;
+        "content {failing}" => 1, "", "content command failed: error: url is not available", "is Failing";
+        "install {name} {bundle} --class plain" => 0, _;
+    }
     world.remove(&name);
 }
 
@@ -323,47 +266,42 @@ async fn problems_are_printed_by_every_command() {
 async fn waiting_ends_in_time_and_with_a_signal() {
     let world = world().await;
     let name = unique("standby");
-    let bundle = plain(&[&name], "one");
+    let folder = plain(&[&name], "one");
+    let bundle = text(&folder);
     // Another provisioner has the Lease, so that this one takes no content.
-    let now = k8s_openapi::jiff::Timestamp::now();
+    let now = format!("{:.6}", k8s_openapi::jiff::Timestamp::now());
     world
-        .apply(&json!({
-            "apiVersion": "coordination.k8s.io/v1",
-            "kind": "Lease",
+        .apply(json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
             "metadata": {"name": "core.rukpak.io", "namespace": "rukpak-system"},
             "spec": {
-                "holderIdentity": "somebody",
-                "leaseDurationSeconds": 3600,
-                "acquireTime": format!("{now:.6}"),
-                "renewTime": format!("{now:.6}"),
+                "holderIdentity": "somebody", "leaseDurationSeconds": 3600, "acquireTime": now, "renewTime": now,
             },
         }))
         .await;
-    let standby = tests::Provisioner::with(&binary(), &world.account.1, &["--leader-elect"]);
-    let install = format!("install {name} {}", text(&bundle));
-    world
-        .run_at(&standby.content(), &format!("{install} --timeout 5s"))
-        .exits(1)
-        .says("failed to upload the content of Bundle")
-        .says("it was tried for 5s");
-    world.ok(&install);
+    let kubeconfig = world.account.path();
+    let standby = tests::Provisioner::with(&binary(), kubeconfig, &["--leader-elect"]);
+    let address = standby.content();
+    tests::assert_runs! { world;
+        "install {name} {bundle} --content-address {address} --timeout 5s"
+            => 1, "", "failed to upload the content of Bundle", "it was tried for 5s";
+        "install {name} {bundle}" => 0, _;
+    }
 
     // Without a node nothing of this bundle becomes ready.
     let operator = unique("late");
     let pod = json!({
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": operator, "namespace": "default"},
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": operator, "namespace": "default"},
         "spec": {"containers": [{"name": "a", "image": "example.com/a:b"}]},
     });
     let folder = plain(&[], "");
     fs::write(folder.path().join("manifests/pod.yaml"), pod.to_string()).unwrap();
     let install = format!("install {operator} {}", text(&folder));
-    world.ok(&format!("{install} --wait=false"));
-    world
-        .fail(&format!("{install} --timeout 3s"))
-        .says("is not ready after 3s; its installation goes on")
-        .says(&format!("Kind=Pod)(default/{operator})"));
+    tests::assert_runs! { world;
+        "{install} --wait=false" => 0, _;
+        "{install} --timeout 3s"
+            => 1, "", "is not ready after 3s; its installation goes on", "Kind=Pod)(default/{operator})";
+    }
     let run = until_it_listens(world.spawn(&install)).await;
     assert!(
         run.err.contains("stays") || run.err.contains("nothing was changed"),

@@ -1,22 +1,25 @@
 //! What `platform render` writes, given to an apiserver as the bootstrap of a cluster does: file by file in the order of
 //! their names, again and again until everything was taken.
 
-use std::{fs, path::Path, process::Command};
+use std::{fs, process::Command};
 
 use cluster::{Cluster, DryRun};
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Namespace, rbac::v1::RoleBinding};
-use kube::{Api, core::DynamicObject};
+use kube::{
+    Api,
+    core::{ApiResource, DynamicObject, GroupVersionKind},
+};
 use manifests::{
     api::{catalog_source::CatalogSource, platform::PlatformOperator},
     yaml,
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 use tempfile::TempDir;
-use tests::{Buildah, Registry};
+use tests::{Args as _, Buildah, Registry};
 
 use crate::{
-    upgrade::{become_openshift, define, module},
-    world::{Run, bare, binary, eventually},
+    upgrade::{become_openshift, define, define_olm, module},
+    world::{Run, apply, bare, binary, eventually, namespace},
 };
 
 /// A catalog in a registry, and the manifests that were rendered from it.
@@ -29,10 +32,8 @@ struct Installer {
 impl Installer {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/catalog/tidewatch");
-        let catalog = folder.path().join("catalog");
-        fs::create_dir(&catalog).unwrap();
-        fs::copy(example.join("catalog.yaml"), catalog.join("catalog.yaml")).unwrap();
+        let catalog = include_str!("../../../examples/catalog/tidewatch/catalog.yaml");
+        tests::write(folder.path(), "catalog/catalog.yaml", catalog);
         let registry = Registry::plain();
         let image = registry.image("tide/catalog:v1");
         let file = "FROM scratch\nCOPY catalog /configs\nLABEL operators.operatorframework.io.index.configs.v1=/configs\n";
@@ -45,26 +46,19 @@ impl Installer {
     }
 
     /// Renders into a folder, and gives the objects of its files in the order of their names.
-    fn render(&self, to: &str, args: &[&str]) -> Vec<(String, Value)> {
+    fn render(&self, to: &str, args: &str) -> Vec<(String, Value)> {
         let folder = self.folder.path().join(to);
         let mut command = Command::new(binary());
         command
-            .args([
-                "platform",
-                "render",
-                "tidewatch:stable@>=1.3.0",
-                "--catalog",
-                &self.image,
-            ])
-            .arg("--tls-verify=false")
-            .args(args)
+            .args("platform render tidewatch:stable@>=1.3.0 --tls-verify=false".words())
+            .args(["--catalog", &self.image])
+            .args(args.words())
             .arg("--output-dir")
             .arg(&folder);
         Run::from(command.output().unwrap()).exits(0);
-        let mut files: Vec<_> = fs::read_dir(&folder)
-            .unwrap()
-            .map(|file| file.unwrap().file_name().into_string().unwrap())
-            .collect();
+        let files = fs::read_dir(&folder).unwrap();
+        let files = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+        let mut files: Vec<_> = files.collect();
         files.sort();
         let object = |name: String| {
             let bytes = fs::read(folder.join(&name)).unwrap();
@@ -124,17 +118,8 @@ async fn a_kubernetes_and_an_openshift_take_what_is_rendered_for_them() {
 
 async fn kubernetes_takes_what_is_rendered_for_it(installer: &Installer) {
     let cluster = bare().await;
-    let args = [
-        "--kubernetes-version",
-        "1.36",
-        "--catalog-source",
-        "tides",
-        "--catalog-namespace",
-        "catalogs",
-        "--catalog-secret",
-        "pull",
-    ];
-    let files = installer.render("kubernetes", &args);
+    let args = "--kubernetes-version 1.36 --catalog-source tides --catalog-namespace catalogs --catalog-secret pull";
+    let files = installer.render("kubernetes", args);
     bootstrap(&cluster, &files).await;
     let (operator, source) = asked_for(&cluster).await;
     assert_eq!(operator.spec.channel.as_deref(), Some("stable"));
@@ -159,67 +144,44 @@ async fn kubernetes_takes_what_is_rendered_for_it(installer: &Installer) {
 
 async fn openshift_takes_what_is_rendered_for_it(installer: &Installer) {
     let cluster = bare().await;
-    let version = ["--openshift-version", "4.20"];
-    let files = installer.render(
-        "openshift",
-        &[&version[..], &["--catalog-source", "tides"]].concat(),
-    );
+    let args = "--openshift-version 4.20 --catalog-source tides";
+    let files = installer.render("openshift", args);
     // The bootstrap begins before the cluster's own parts have brought what they define.
     let left = round(&cluster, &files).await;
     assert!(!left.is_empty());
     become_openshift(&cluster, "4.20.3").await;
-    let operators = module("opm", "github.com/operator-framework/api");
-    let prometheus = module(
-        "openshift",
-        "github.com/prometheus-operator/prometheus-operator",
-    );
-    let openshift = module("openshift", "github.com/openshift/api");
-    for (folder, name, file) in tests::rows![
-        &operators, "catalogsources.operators.coreos.com" => "crds/operators.coreos.com_catalogsources.yaml";
-        &prometheus, "servicemonitors.monitoring.coreos.com"
-            => "example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml";
-        &prometheus, "prometheusrules.monitoring.coreos.com"
-            => "example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml";
-        &openshift, "featuregates.config.openshift.io"
-            => "config/v1/zz_generated.crd-manifests/0000_10_config-operator_01_featuregates.crd.yaml";
+    define_olm(&cluster, &["catalogsources"]).await;
+    let prometheus = "github.com/prometheus-operator/prometheus-operator";
+    let gates =
+        "config/v1/zz_generated.crd-manifests/0000_10_config-operator_01_featuregates.crd.yaml";
+    for (name, file) in tests::rows![
+        prometheus => "example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml";
+        prometheus => "example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml";
+        "github.com/openshift/api" => gates;
     ] {
-        define(&cluster, folder, &[(name, file)]).await;
+        define(&cluster, &module("openshift", name), &[file]).await;
     }
-    for name in [
-        "openshift-marketplace",
-        "openshift-config",
-        "openshift-monitoring",
-    ] {
-        let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-        cluster.apply(&object, DryRun::No).await.unwrap();
-    }
+    let namespaces = ["marketplace", "config", "monitoring"];
+    let namespaces = namespaces.map(|it| namespace(&format!("openshift-{it}")));
+    apply(&cluster, namespaces).await;
     bootstrap(&cluster, &files).await;
     let (operator, source) = asked_for(&cluster).await;
     assert_eq!(operator.spec.version.as_deref(), Some(">=1.3.0"));
-    assert_eq!(
-        source.metadata.namespace.as_deref(),
-        Some("openshift-marketplace")
-    );
+    let place = source.metadata.namespace.as_deref();
+    assert_eq!(place, Some("openshift-marketplace"));
     let args = arguments(&cluster).await;
     let is_about_catalogs = |arg: &String| arg.starts_with("--catalog-namespaces");
     assert!(!args.iter().any(is_about_catalogs), "{args:?}");
     let namespaces = Api::<Namespace>::all(cluster.client().unwrap());
     let system = namespaces.get("rukpak-system").await.unwrap();
-    assert_eq!(
-        system.metadata.labels.unwrap()["openshift.io/cluster-monitoring"],
-        "true"
-    );
+    let labels = system.metadata.labels.unwrap();
+    assert_eq!(labels["openshift.io/cluster-monitoring"], "true");
     // Where the release has the provisioner, only this is left to write.
-    let files = installer.render("payload", &[&version[..], &["--release-payload"]].concat());
+    let files = installer.render("payload", "--openshift-version 4.20 --release-payload");
     assert_eq!(files.len(), 2);
     bootstrap(&cluster, &files).await;
-    let gates = kube::core::ApiResource {
-        group: "config.openshift.io".into(),
-        version: "v1".into(),
-        api_version: "config.openshift.io/v1".into(),
-        kind: "FeatureGate".into(),
-        plural: "featuregates".into(),
-    };
+    let gates = GroupVersionKind::gvk("config.openshift.io", "v1", "FeatureGate");
+    let gates = ApiResource::from_gvk(&gates);
     let gates: Api<DynamicObject> = Api::all_with(cluster.client().unwrap(), &gates);
     let gate = gates.get("cluster").await.unwrap();
     assert_eq!(gate.data["spec"]["featureSet"], "TechPreviewNoUpgrade");

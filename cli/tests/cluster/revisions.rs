@@ -4,15 +4,13 @@
 
 mod rollout;
 
-use std::process::{Command, Stdio};
-
 use apply::revision::{Encoded, Header, encode, store::Store};
-use cluster::{Cluster, DryRun, Lease};
+use cluster::{Cluster, Lease};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
     Api, ResourceExt as _,
     api::{Patch, PatchParams, PostParams},
-    core::{ApiResource, DynamicObject},
+    core::{ApiResource, DynamicObject, GroupVersionKind},
 };
 use manifests::{
     api::{
@@ -24,7 +22,7 @@ use manifests::{
 };
 use serde_json::{Value, json};
 
-use crate::world::{Run, bare, binary, eventually};
+use crate::world::{Rukpak as _, Run, apply, bare, eventually, namespace, objects};
 
 const SYSTEM_NAMESPACE: &str = "rukpak-system";
 const DIGEST: &str = "sha256:0123456789abcdef";
@@ -32,33 +30,13 @@ const DIGEST: &str = "sha256:0123456789abcdef";
 /// Takes a control plane with the API of rukpak.
 async fn control_plane() -> Lease {
     let cluster = bare().await;
-    run(&cluster, "status")
-        .exits(1)
-        .says("rukpak is not installed there");
-    for definition in definitions::all() {
-        let name = definition.name_any();
-        let definition = serde_json::to_value(definition).unwrap();
-        cluster.apply(&definition, DryRun::No).await.unwrap();
-        cluster.wait_established(&name).await.unwrap();
+    tests::assert_runs! { cluster;
+        "status" => 1, "", "rukpak is not installed there";
     }
-    let namespace =
-        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM_NAMESPACE}});
-    cluster.apply(&namespace, DryRun::No).await.unwrap();
+    let mut objects = objects(definitions::all());
+    objects.push(namespace(SYSTEM_NAMESPACE));
+    apply(&cluster, objects).await;
     cluster
-}
-
-fn command(cluster: &Cluster, args: &str) -> Command {
-    let mut command = Command::new(binary());
-    command
-        .args(args.split(' '))
-        .arg("--kubeconfig")
-        .arg(cluster.kubeconfig_path())
-        .stdin(Stdio::null());
-    command
-}
-
-fn run(cluster: &Cluster, args: &str) -> Run {
-    command(cluster, args).output().unwrap().into()
 }
 
 fn instances(cluster: &Cluster) -> Api<BundleInstance> {
@@ -67,9 +45,7 @@ fn instances(cluster: &Cluster) -> Api<BundleInstance> {
 
 async fn create(cluster: &Cluster, name: &str) -> BundleInstance {
     let instance = serde_json::from_value(json!({
-        "apiVersion": "core.rukpak.io/v1alpha1",
-        "kind": "BundleInstance",
-        "metadata": {"name": name},
+        "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleInstance", "metadata": {"name": name},
         "spec": {
             "provisionerClassName": "core-rukpak-io-plain",
             "template": {"spec": {"source": {"type": "upload", "upload": {}}}},
@@ -104,6 +80,13 @@ fn object(value: Value) -> Object {
     Object::try_from(value).unwrap()
 }
 
+fn owner(instance: &BundleInstance) -> Owner {
+    Owner {
+        name: instance.name_any(),
+        uid: instance.uid().unwrap(),
+    }
+}
+
 fn encoded(number: i64, owner: &str, objects: &[Object]) -> Encoded {
     let header = Header {
         owner: owner.to_owned(),
@@ -116,11 +99,7 @@ fn encoded(number: i64, owner: &str, objects: &[Object]) -> Encoded {
 }
 
 async fn write_record(cluster: &Cluster, instance: &BundleInstance, number: i64, record: &Encoded) {
-    let owner = Owner {
-        name: instance.name_any(),
-        uid: instance.uid().unwrap(),
-    };
-    let client = cluster.client().unwrap();
+    let (client, owner) = (cluster.client().unwrap(), owner(instance));
     let store = Store {
         client: &client,
         namespace: SYSTEM_NAMESPACE,
@@ -138,41 +117,45 @@ fn entry(number: i64, state: &str, record: &Encoded) -> Value {
     })
 }
 
+/// A condition of the status.
+fn condition(generation: Option<i64>, [type_, status, reason]: [&str; 3]) -> Value {
+    json!({
+        "type": type_, "status": status, "reason": reason, "message": "", "observedGeneration": generation,
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    })
+}
+
+/// Applies an object as the provisioner does, with a hash of its content.
+async fn apply_owned(cluster: &Cluster, owner: &Owner, object: &Object, hash: &str) {
+    let mut object = object.clone();
+    decorate::place(&mut object, true, "default");
+    decorate::own(&mut object, owner);
+    decorate::record_hash(&mut object, hash);
+    let identity = object.identity();
+    let kind = GroupVersionKind::gvk("", "v1", &identity.kind);
+    let resource = ApiResource::from_gvk(&kind);
+    let client = cluster.client().unwrap();
+    let api = Api::<DynamicObject>::namespaced_with(client, "default", &resource);
+    let params = PatchParams::apply(MANAGER).force();
+    let patch = Patch::Apply(object.value());
+    api.patch(&identity.name, &params, &patch).await.unwrap();
+}
+
 /// Writes a record for each list of objects. The last one is the active revision, and its objects are applied.
 async fn roll_out(cluster: &Cluster, instance: &BundleInstance, revisions: &[Vec<Object>]) {
-    let uid = instance.uid().unwrap();
+    let owner = owner(instance);
     let mut entries = Vec::new();
     for (number, objects) in (1..).zip(revisions) {
-        let record = encoded(number, &uid, objects);
+        let record = encoded(number, &owner.uid, objects);
         write_record(cluster, instance, number, &record).await;
         let is_last = entries.len() + 1 == revisions.len();
         let state = if is_last { "Active" } else { "Archived" };
         entries.push(entry(number, state, &record));
     }
-    let owner = Owner {
-        name: instance.name_any(),
-        uid,
-    };
     let mut names = Vec::new();
     for object in revisions.last().into_iter().flatten() {
-        let mut object = object.clone();
-        decorate::place(&mut object, true, "default");
-        decorate::own(&mut object, &owner);
-        decorate::record_hash(&mut object, "0123456789abcdef");
+        apply_owned(cluster, &owner, object, "0123456789abcdef").await;
         let identity = object.identity();
-        let resource = ApiResource {
-            group: String::new(),
-            version: "v1".to_owned(),
-            api_version: "v1".to_owned(),
-            kind: identity.kind.clone(),
-            plural: format!("{}s", identity.kind.to_lowercase()),
-        };
-        let client = cluster.client().unwrap();
-        let api = Api::<DynamicObject>::namespaced_with(client, "default", &resource);
-        let patch = Patch::Apply(object.value());
-        let params = PatchParams::apply(MANAGER).force();
-        let applied = api.patch(&identity.name, &params, &patch);
-        applied.await.unwrap();
         if identity.kind == "ConfigMap" {
             names.push(format!("default/{}", identity.name));
         }
@@ -194,102 +177,73 @@ async fn revisions_are_listed_compared_and_rolled_back_to() {
 }
 
 async fn history_lists_the_revisions(cluster: &Cluster) {
-    run(cluster, "history tide")
-        .exits(1)
-        .says("failed to read BundleInstance tide")
-        .says("\"tide\" not found");
+    tests::assert_runs! { cluster;
+        "history tide" => 1, "", "failed to read BundleInstance tide", "\"tide\" not found";
+    }
     let instance = create(cluster, "tide").await;
-    let empty = run(cluster, "history tide").exits(0);
-    assert_eq!(empty.out, "");
-    empty.says("BundleInstance tide has no revision yet; run \"rukpak status tide\"");
-    assert_eq!(
-        run(cluster, "history tide -o json").exits(0).json(),
-        json!([])
+    tests::assert_runs! { cluster;
+        "history tide" => 0, "", "BundleInstance tide has no revision yet; run \"rukpak status tide\"";
+        "history tide -o json" => 0, "[]\n";
+    }
+    let objects = |text: &str, other: &str, password: &str| {
+        let maps = ["tide", other].map(|name| config_map(name, text));
+        [&maps[..], &[secret("tide", password)]].concat()
+    };
+    let (first, second) = (
+        objects("one", "low", "hunter2"),
+        objects("two", "high", "other-one"),
     );
-
-    let first = vec![
-        config_map("tide", "one"),
-        config_map("low", "one"),
-        secret("tide", "hunter2"),
-    ];
-    let second = vec![
-        config_map("tide", "two"),
-        config_map("high", "two"),
-        secret("tide", "other-one"),
-    ];
     roll_out(cluster, &instance, &[first, second]).await;
     let pin = Patch::Merge(json!({"spec": {"rollbackTo": 1}}));
     let params = PatchParams::default();
     let patched = instances(cluster).patch("tide", &params, &pin).await;
     patched.unwrap();
-    let table = run(cluster, "history tide").exits(0);
-    let lines: Vec<Vec<&str>> = table
-        .out
-        .lines()
-        .map(|line| line.split_whitespace().collect())
-        .collect();
-    assert_eq!(
-        lines[0],
-        ["REVISION", "VERSION", "CAUSE", "STATE", "AGE", "DIGEST"]
-    );
-    assert_eq!(lines[1][..4], ["1", "1.1.0", "Upgrade", "Archived"]);
-    assert_eq!(lines[2][..4], ["2", "1.2.0", "Upgrade", "Active"]);
-    assert_eq!(lines[1][5], "sha256:0123456789ab");
-    table.says("pinned to revision 1; run \"rukpak rollback tide --undo\"");
-    let json = run(cluster, "history tide -o json").exits(0).json();
+    tests::assert_runs! { cluster;
+        "history tide" => 0, ["1         1.1.0    Upgrade  Archived  ", "2         1.2.0    Upgrade  Active    "],
+            "pinned to revision 1; run \"rukpak rollback tide --undo\"";
+    }
+    let json = cluster.ok("history tide -o json").json();
     let first = json!({
         "number": 1, "version": "1.1.0", "cause": "Upgrade", "state": "Archived", "pinned": true,
         "created": "2026-01-01T00:00:00Z", "digest": format!("{DIGEST}1"), "bundle": "tide-1",
     });
     assert_eq!(json[0], first);
-    let text = run(cluster, "history tide -o yaml").exits(0).out;
-    assert_eq!(
-        yaml::documents(text.as_bytes()).next().unwrap().unwrap(),
-        json
-    );
+    let text = cluster.ok("history tide -o yaml").out;
+    let mut documents = yaml::documents(text.as_bytes());
+    assert_eq!(documents.next().unwrap().unwrap(), json);
 }
 
 fn revision_is_compared_and_printed_without_secrets(cluster: &Cluster) {
     // The hash that the provisioner writes is no difference.
-    let same = run(cluster, "diff tide --revision 2").exits(0);
-    assert_eq!(same.out, "");
-    let diff = run(cluster, "diff tide --revision 1").exits(1);
-    for line in [
-        "1 object new, 2 changed, 1 not in revision 1:\n",
-        "  ~ ConfigMap default/tide\n",
-        "  + ConfigMap default/low\n",
-        "  ~ Secret default/tide\n",
-        "  - ConfigMap default/high\n",
-        "+++ revision 1 ConfigMap default/tide\n",
-        "-  text: two\n+  text: one\n",
-    ] {
-        diff.out_has(line);
+    tests::assert_runs! { cluster;
+        "diff tide --revision 2" => 0, "";
+        "diff tide --revision 1" => 1, [
+            "1 object new, 2 changed, 1 not in revision 1:\n", "  ~ ConfigMap default/tide\n",
+            "  + ConfigMap default/low\n", "  ~ Secret default/tide\n", "  - ConfigMap default/high\n",
+            "+++ revision 1 ConfigMap default/tide\n", "-  text: two\n+  text: one\n"
+        ];
+        "content tide --revision 1" => 0, _, "the values of 1 Secret are masked";
+        "diff tide --revision 3" => 2, _, "revision 3 of BundleInstance tide not found";
+        "content tide --revision 3" => 1, _, "not found; choose one of 1, 2";
+        "diff low --revision 1" => 2, _, "\"low\" not found";
+        "diff tide" => 2, _, "<BUNDLE>";
+        "diff tide bundle --revision 1" => 2, _, "cannot be used with";
+        "content tide --format json" => 2, _, "--revision";
+        "content tide --revision 0" => 2, _, "invalid value '0'";
     }
-    let yaml = run(cluster, "content tide --revision 1").exits(0);
+    let yaml = cluster.ok("content tide --revision 1");
     let objects: Vec<Value> = yaml::documents(yaml.out.as_bytes())
         .map(Result::unwrap)
         .collect();
     assert_eq!(objects[0], *config_map("tide", "one").value());
     assert_eq!(objects[2]["stringData"]["password"], "***");
-    let json = run(cluster, "content tide --revision 1 --format json").exits(0);
+    let json = cluster.ok("content tide --revision 1 --format json");
     assert_eq!(json.json()["items"], Value::Array(objects));
-    for run in [&diff, &yaml, &json] {
+    let diff = cluster.run("diff tide --revision 1");
+    for run in [diff, yaml, json] {
         for value in ["hunter2", "other-one", "aHVudGVyMg", "b3RoZXItb25l"] {
             run.out_lacks(value);
         }
-    }
-    yaml.says("the values of 1 Secret are masked");
-
-    for (args, code, problem) in tests::rows![
-        "diff tide --revision 3", 2 => "revision 3 of BundleInstance tide not found";
-        "content tide --revision 3", 1 => "not found; choose one of 1, 2";
-        "diff low --revision 1", 2 => "\"low\" not found";
-        "diff tide", 2 => "<BUNDLE>";
-        "diff tide bundle --revision 1", 2 => "cannot be used with";
-        "content tide --format json", 2 => "--revision";
-        "content tide --revision 0", 2 => "invalid value '0'";
-    ] {
-        run(cluster, args).exits(code).says(problem);
     }
 }
 
@@ -301,21 +255,17 @@ async fn damaged_and_foreign_records_are_rejected(cluster: &Cluster) {
 
     // Part 2 of revision 1 does not exist, revision 2 was altered, 3 is the record of another instance, 4 of another number.
     let complete = record(&uid, 1);
-    let half = Encoded {
-        parts: vec![complete.parts.concat()],
-        ..complete.clone()
-    };
+    let half = tests::with!(complete.clone() => parts: vec![complete.parts.concat()]);
     let mut missing = entry(1, "Archived", &complete);
     missing["parts"] = 2.into();
-    write_record(cluster, &instance, 1, &half).await;
     let recorded = record(&uid, 2);
     let mut altered = recorded.clone();
     *altered.parts[0].last_mut().unwrap() ^= 1;
-    write_record(cluster, &instance, 2, &altered).await;
     let foreign = record("another-uid", 3);
-    write_record(cluster, &instance, 3, &foreign).await;
     let other = record(&uid, 9);
-    write_record(cluster, &instance, 4, &other).await;
+    for (number, record) in (1..).zip([&half, &altered, &foreign, &other]) {
+        write_record(cluster, &instance, number, record).await;
+    }
     let revisions = json!([
         missing,
         entry(2, "Archived", &recorded),
@@ -333,41 +283,31 @@ async fn damaged_and_foreign_records_are_rejected(cluster: &Cluster) {
         4 => "it records revision 9 of the owner with uid";
         5 => "Secret rukpak-system/spring-r5-1 of revision 5 not found";
     ] {
-        for (command, code) in [
-            (format!("diff spring --revision {number}"), 2),
-            (format!("content spring --revision {number}"), 1),
-            (format!("rollback spring --to {number} --dry-run=server"), 1),
-        ] {
-            let refused = run(cluster, &command).exits(code);
-            assert_eq!(refused.out, "", "{command}");
-            refused
-                .says(&format!(
-                    "failed to read revision {number} of BundleInstance spring: "
-                ))
-                .says(problem);
+        let told = format!("failed to read revision {number} of BundleInstance spring: ");
+        tests::assert_runs! { cluster;
+            "diff spring --revision {number}" => 2, "", "{told}", "{problem}";
+            "content spring --revision {number}" => 1, "", "{told}", "{problem}";
+            "rollback spring --to {number} --dry-run=server" => 1, "", "{told}", "{problem}";
         }
     }
     let after = instances(cluster).get("spring").await.unwrap();
     assert_eq!(after.spec.rollback_to, None);
     // What an unprivileged user is told names the Secret and the missing permission.
-    run(
-        cluster,
-        "content spring --revision 2 --as nobody --as-group readers",
-    )
-    .exits(1)
-    .says("forbidden");
+    tests::assert_runs! { cluster;
+        "content spring --revision 2 --as nobody --as-group readers" => 1, "", "forbidden";
+    }
     let secrets = Api::<Secret>::namespaced(cluster.client().unwrap(), SYSTEM_NAMESPACE);
     assert!(secrets.get_opt("spring-r2-1").await.unwrap().is_some());
 }
 
 async fn rollback_sets_and_removes_the_pin(cluster: &Cluster) -> BundleInstance {
-    run(cluster, "rollback ebb")
-        .exits(1)
-        .says("\"ebb\" not found");
+    tests::assert_runs! { cluster;
+        "rollback ebb" => 1, "", "\"ebb\" not found";
+    }
     let instance = create(cluster, "ebb").await;
-    run(cluster, "rollback ebb")
-        .exits(1)
-        .says("BundleInstance ebb has no revision yet; run \"rukpak status ebb\"");
+    tests::assert_runs! { cluster;
+        "rollback ebb" => 1, "", "BundleInstance ebb has no revision yet; run \"rukpak status ebb\"";
+    }
     let revisions = ["one", "two", "three"].map(|text| vec![config_map("ebb", text)]);
     roll_out(cluster, &instance, &revisions).await;
     let told = "bundleinstance.core.rukpak.io/ebb";
@@ -375,88 +315,75 @@ async fn rollback_sets_and_removes_the_pin(cluster: &Cluster) -> BundleInstance 
         let instance = instances(cluster).get("ebb").await.unwrap();
         instance.spec.rollback_to
     };
-    run(cluster, "rollback ebb --to 7")
-        .exits(1)
-        .says("revision 7 of BundleInstance ebb not found; choose one of 1, 2, 3");
-    run(cluster, "rollback ebb --to 1 --undo").exits(2);
-
     // Dry runs change nothing; the one of the server prints the difference.
-    let dry = run(cluster, "rollback ebb --dry-run=client").exits(0);
-    assert_eq!(dry.out, format!("{told} pinned to revision 2 (dry run)\n"));
-    let dry = run(cluster, "rollback ebb --dry-run=client -o json").exits(0);
+    tests::assert_runs! { cluster;
+        "rollback ebb --to 7" => 1, "", "revision 7 of BundleInstance ebb not found; choose one of 1, 2, 3";
+        "rollback ebb --to 1 --undo" => 2, "";
+        "rollback ebb --dry-run=client" => 0, "{told} pinned to revision 2 (dry run)\n";
+    }
+    let dry = cluster.ok("rollback ebb --dry-run=client -o json");
     assert_eq!(dry.json()["spec"]["rollbackTo"], 2);
-    let dry = run(cluster, "rollback ebb --to 1 --dry-run=server").exits(0);
+    let dry = cluster.ok("rollback ebb --to 1 --dry-run=server");
     dry.out_starts_with("0 objects new, 1 changed, 0 not in revision 1:\n");
     dry.out_has("-  text: three\n+  text: one\n");
     dry.out_has(format!("{told} pinned to revision 1 (server dry run)\n"));
-    let dry = run(cluster, "rollback ebb --dry-run=server -o yaml").exits(0);
+    let dry = cluster.ok("rollback ebb --dry-run=server -o yaml");
     dry.out_has("  rollbackTo: 2\n");
     dry.out_lacks("new, ");
     assert_eq!(pin().await, None);
 
-    let set = run(cluster, "rollback ebb --wait=false").exits(0);
-    assert_eq!(set.out, format!("{told} pinned to revision 2\n"));
+    tests::assert_runs! { cluster;
+        "rollback ebb --wait=false" => 0, "{told} pinned to revision 2\n";
+    }
     assert_eq!(pin().await, Some(2));
-    // A repeated command does not go further back.
-    let again = run(cluster, "rollback ebb --wait=false").exits(0);
-    assert_eq!(again.out, format!("{told} already pinned to revision 2\n"));
-    // Nobody rolls it back here.
-    run(cluster, "rollback ebb --timeout 1s")
-        .exits(1)
-        .says("BundleInstance ebb is not rolled back to revision 2 after 1s")
-        .says("run \"rukpak status ebb\"");
-    let undone = run(cluster, "rollback ebb --undo --wait=false").exits(0);
-    assert_eq!(undone.out, format!("{told} pin to revision 2 removed\n"));
+    tests::assert_runs! { cluster;
+        // A repeated command does not go further back.
+        "rollback ebb --wait=false" => 0, "{told} already pinned to revision 2\n";
+        // Nobody rolls it back here.
+        "rollback ebb --timeout 1s" => 1, "", "BundleInstance ebb is not rolled back to revision 2 after 1s",
+            "run \"rukpak status ebb\"";
+        "rollback ebb --undo --wait=false" => 0, "{told} pin to revision 2 removed\n";
+    }
     assert_eq!(pin().await, None);
-    let undone = run(cluster, "rollback ebb --undo").exits(0);
-    assert_eq!(undone.out, format!("{told} not pinned\n"));
+    tests::assert_runs! { cluster;
+        "rollback ebb --undo" => 0, "{told} not pinned\n";
+    }
     instance
 }
 
 async fn rollback_waits_until_its_revision_is_active(cluster: &Cluster, instance: &BundleInstance) {
-    let child = command(cluster, "rollback ebb")
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let child = cluster.spawn("rollback ebb");
     let pinned = eventually("pinned", async || {
         let instance = instances(cluster).get("ebb").await.unwrap();
-        match instance.spec.rollback_to {
-            Some(2) => Ok(instance),
-            other => Err(format!("{other:?}")),
-        }
+        let pin = instance.spec.rollback_to;
+        let is_pinned = pin == Some(2);
+        is_pinned
+            .then_some(instance)
+            .ok_or_else(|| format!("{pin:?}"))
     });
-    let pinned = pinned.await;
-    let condition = |type_: &str, status: &str, reason: &str| {
-        json!({
-            "type": type_, "status": status, "reason": reason, "message": "",
-            "observedGeneration": pinned.metadata.generation, "lastTransitionTime": "2026-01-01T00:00:00Z",
-        })
-    };
-    let objects = [config_map("ebb", "two")];
-    let record = encoded(4, &instance.uid().unwrap(), &objects);
+    let generation = pinned.await.metadata.generation;
+    let condition = |facts| condition(generation, facts);
+    let record = encoded(4, &instance.uid().unwrap(), &[config_map("ebb", "two")]);
     let mut rollback = entry(4, "Active", &record);
     rollback["cause"] = "Rollback".into();
     rollback["rollbackOf"] = 2.into();
     let status = json!({
         "conditions": [
-            condition("Progressing", "False", "UpToDate"),
-            condition("Installed", "True", "InstallationSucceeded"),
-            condition("Healthy", "True", "Healthy"),
+            condition(["Progressing", "False", "UpToDate"]),
+            condition(["Installed", "True", "InstallationSucceeded"]),
+            condition(["Healthy", "True", "Healthy"]),
         ],
         "revisions": [entry(2, "Archived", &record), entry(3, "Archived", &record), rollback],
     });
     write_status(cluster, "ebb", status).await;
     let ended: Run = child.wait_with_output().unwrap().into();
+    let told = "bundleinstance.core.rukpak.io/ebb";
     let ended = ended.exits(0);
-    assert_eq!(
-        ended.out,
-        "bundleinstance.core.rukpak.io/ebb rolled back to revision 2: 1 object, healthy\n"
-    );
-    ended
-        .says("bundleinstance.core.rukpak.io/ebb pinned to revision 2")
-        .says("run \"rukpak rollback ebb --undo\" to remove the pin");
-    run(cluster, "history ebb")
-        .exits(0)
-        .out_has("Rollback to 2");
+    ended.err_has(format!("{told} pinned to revision 2"));
+    ended.err_has("run \"rukpak rollback ebb --undo\" to remove the pin");
+    let done = format!("{told} rolled back to revision 2: 1 object, healthy\n");
+    assert_eq!(ended.out, done);
+    tests::assert_runs! { cluster;
+        "history ebb" => 0, ["Rollback to 2"];
+    }
 }

@@ -17,9 +17,10 @@ use k8s_openapi::{
 use kube::{Api, ResourceExt as _};
 use manifests::api::instance::BundleInstance;
 use serde_json::{Value, json};
+use tests::DATABASE_LABEL;
 
 use self::scene::Operator;
-use crate::world::{World, eventually, unique, world};
+use crate::world::{Rukpak as _, World, definition, eventually, unique, world};
 
 const INJECTED: &str = "operators.operatorframework.io/injected-bundles";
 const INDEX: &str = "operators.operatorframework.io/index-image";
@@ -33,13 +34,10 @@ fn said<'i>(instance: &'i BundleInstance, key: &str) -> Option<&'i str> {
 fn history(instance: &BundleInstance) -> Vec<String> {
     let list: Value = serde_json::from_str(said(instance, INJECTED).unwrap()).unwrap();
     let images = list.as_array().unwrap().iter();
-    let images: Vec<String> = images
-        .map(|it| it["imageTag"].as_str().unwrap().to_owned())
-        .collect();
-    assert!(
-        images.iter().all(|it| it.contains("@sha256:")),
-        "{images:?}"
-    );
+    let images = images.map(|it| it["imageTag"].as_str().unwrap().to_owned());
+    let images: Vec<String> = images.collect();
+    let is_pinned = images.iter().all(|it| it.contains("@sha256:"));
+    assert!(is_pinned, "{images:?}");
     let asked = instance.spec.template.spec.source.image.as_ref().unwrap();
     assert_eq!(images.last(), Some(&asked.reference));
     images
@@ -68,23 +66,20 @@ async fn story_1_an_operator_of_run_bundle_is_upgraded_version_by_version() {
     let world = world().await;
     let operator = Operator::new(&unique("story"));
     let name = &operator.name;
-    let definition = [operator.definition()];
-    let images =
+    let definition = [definition(name)];
+    let [first, second, third] =
         ["0.0.1", "0.0.2", "0.0.3"].map(|version| operator.publish_with(version, &definition));
-    let run = world.run_bundle(&images[0], &[]).exits(0);
-    assert_eq!(
-        run.out,
-        format!("Successfully installed \"{name}.v0.0.1\"\n")
-    );
-    let run = run
-        .says("Generated a valid File-Based Catalog\n")
-        .says(&format!("bundleinstance.core.rukpak.io/{name} created"));
+    let run = world.ok(&format!("run bundle {first} --use-http"));
     run.err_lacks("warning");
+    run.err_has("Generated a valid File-Based Catalog\n");
+    run.err_has(format!("bundleinstance.core.rukpak.io/{name} created"));
+    let done = format!("Successfully installed \"{name}.v0.0.1\"\n");
+    assert_eq!(run.out, done);
     assert_eq!(text(&operator).await.as_deref(), Some("0.0.1"));
     // A script whose connection was lost repeats the command.
-    let again = world.run_bundle(&images[0], &[]).exits(0);
-    assert_eq!(again.out, run.out);
-    again.says("is there already, of this bundle");
+    tests::assert_runs! { world;
+        "run bundle {first} --use-http" => 0, "{done}", "is there already, of this bundle";
+    }
     let instance = get(name).await;
     for (key, expected) in [
         (INDEX, Some("quay.io/operator-framework/opm:latest")),
@@ -96,16 +91,15 @@ async fn story_1_an_operator_of_run_bundle_is_upgraded_version_by_version() {
     }
     let mut line = history(&instance);
     assert_eq!(line.len(), 1);
-    let first = instance.spec.template.spec.source.image.unwrap();
-    assert!(first.insecure_skip_tls_verify);
+    let image = instance.spec.template.spec.source.image.unwrap();
+    assert!(image.insecure_skip_tls_verify);
 
-    for (image, version) in images[1..].iter().zip(["0.0.2", "0.0.3"]) {
-        let run = world.upgrade_bundle(image, &[]).exits(0);
+    for (image, version) in [(second, "0.0.2"), (third.clone(), "0.0.3")] {
         let csv = format!("{name}.v{version}");
-        assert_eq!(run.out, format!("Successfully upgraded to {csv:?}\n"));
-        run.says(&format!(
-            "Found existing bundleinstance.core.rukpak.io/{name}\n"
-        ));
+        tests::assert_runs! { world;
+            "run bundle-upgrade {image} --use-http"
+                => 0, "Successfully upgraded to \"{csv}\"\n", "Found existing bundleinstance.core.rukpak.io/{name}\n";
+        }
         assert_eq!(text(&operator).await.as_deref(), Some(version));
         let instance = get(name).await;
         assert_eq!(installed(&instance), csv);
@@ -116,52 +110,43 @@ async fn story_1_an_operator_of_run_bundle_is_upgraded_version_by_version() {
         assert_eq!(said(&instance, "core.rukpak.io/csv-name"), Some(&*csv));
         line = longer;
     }
-    let run = world.upgrade_bundle(&images[2], &[]).exits(0);
-    assert_eq!(
-        run.out,
-        format!("Successfully upgraded to \"{name}.v0.0.3\"\n")
-    );
-    run.says("has this bundle already");
-    definitions_are_kept_on_request(world, &operator, &images[2]).await;
+    tests::assert_runs! { world;
+        "run bundle-upgrade {third} --use-http"
+            => 0, "Successfully upgraded to \"{name}.v0.0.3\"\n", "has this bundle already";
+    }
+    definitions_are_kept_on_request(world, &operator, &third).await;
 }
 
 async fn definitions_are_kept_on_request(world: &World, operator: &Operator, image: &str) {
     let name = &operator.name;
     let group = format!("{name}.example.com");
     let definition = format!("tides.{group}");
-    world
-        .apply(&json!({
-            "apiVersion": format!("{group}/v1"), "kind": "Tide",
-            "metadata": {"name": "high", "namespace": "default"},
-        }))
-        .await;
-    world
-        .ok(&format!("cleanup {name} --delete-all=false"))
-        .says("Skipping CRD deletion")
-        .says(&format!(
-            "CustomResourceDefinition {definition} stays, with 1 custom resource"
-        ));
+    let metadata = json!({"name": "high", "namespace": "default"});
+    let tide = json!({"apiVersion": format!("{group}/v1"), "kind": "Tide", "metadata": metadata});
+    world.apply(tide).await;
+    tests::assert_runs! { world;
+        "cleanup {name} --delete-all=false"
+            => 0, _, "Skipping CRD deletion", "CustomResourceDefinition {definition} stays, with 1 custom resource";
+    }
     let definitions = Api::<CustomResourceDefinition>::all(world.cluster.client().unwrap());
     let found = definitions.get(&definition).await.unwrap();
     assert_eq!(found.metadata.deletion_timestamp, None);
 
     // The next instance adopts the definition, and the next cleanup deletes it with all custom resources.
-    world.run_bundle(image, &[]).exits(0);
-    let run = world.ok(&format!("cleanup {name}")).says(&format!(
-        "CustomResourceDefinition {definition} goes, and 1 custom resource with it"
-    ));
-    assert_eq!(run.out, format!("Operator \"{name}\" uninstalled\n"));
+    tests::assert_runs! { world;
+        "run bundle {image} --use-http" => 0, _;
+        "cleanup {name}" => 0, "Operator \"{name}\" uninstalled\n",
+            "CustomResourceDefinition {definition} goes, and 1 custom resource with it";
+    }
     assert_eq!(text(operator).await, None);
     eventually("gone", async || {
-        match definitions.get_opt(&definition).await.unwrap() {
-            None => Ok(()),
-            Some(found) => Err(format!("{found:?}")),
-        }
+        let found = definitions.get_opt(&definition).await.unwrap();
+        found.map_or(Ok(()), |found| Err(format!("{found:?}")))
     })
     .await;
-    let run = world.ok(&format!("cleanup {name}"));
-    assert_eq!(run.out, "");
-    run.says(&format!("warning: package \"{name}\" not found"));
+    tests::assert_runs! { world;
+        "cleanup {name}" => 0, "", "warning: package \"{name}\" not found";
+    }
 }
 
 /// An index is checked with the bundles, and remembered; also when it is a database.
@@ -171,67 +156,59 @@ async fn story_1_indexes_are_checked_and_remembered() {
     let world = world().await;
     let operator = Operator::new(&unique("index"));
     let name = &operator.name;
-    let images = ["0.0.1", "0.0.2"].map(|version| operator.publish(version));
-    let cleanup = format!("cleanup {name}");
+    let [first, second] = ["0.0.1", "0.0.2"].map(|version| operator.publish(version));
     let index = operator.publish_index("other", "1.0.0");
-    let rendering =
-        |index: &str| format!("Rendering a File-Based Catalog of the Index Image \"{index}\"");
+    let rendering = format!("Rendering a File-Based Catalog of the Index Image \"{index}\"");
     // An image is remembered without the transport.
-    let named = format!("docker://{index}");
-    world
-        .run_bundle(&images[0], &["--index-image", &named])
-        .exits(0)
-        .says(&rendering(&index));
+    tests::assert_runs! { world;
+        "run bundle {first} --use-http --index-image docker://{index}" => 0, _, "{rendering}";
+    }
     assert_eq!(said(&get(name).await, INDEX), Some(index.as_str()));
-    world
-        .upgrade_bundle(&images[1], &[])
-        .exits(0)
-        .says(&rendering(&index));
+    tests::assert_runs! { world;
+        "run bundle-upgrade {second} --use-http" => 0, _, "{rendering}";
+    }
     let instance = get(name).await;
     assert_eq!(said(&instance, INDEX), Some(index.as_str()));
     assert_eq!(history(&instance).len(), 2);
-    world.ok(&cleanup);
 
     // A bundle of the index is not added again, and a database in another place needs a label.
     let own = operator.publish_index(name, "0.0.1");
     let other = operator.publish_file("other.db", "");
-    for (image, index, mode, expected) in tests::rows![
-        &images[0], &own, "--mode=" => format!("bundle \"{name}.v0.0.1\" already exists in the index image: {own}");
-        &images[1], &own, "--mode=semver"
-            => "specifying the bundle add mode is not supported for File-Based Catalog bundles and index images".to_owned();
-        &images[0], &other, "--mode=" => "the image is no catalog: it has no label".to_owned();
-    ] {
-        world
-            .run_bundle(image, &["--index-image", index, mode])
-            .exits(1)
-            .says(&expected);
+    tests::assert_runs! { world;
+        "cleanup {name}" => 0, _;
+        "run bundle {first} --use-http --index-image {own} --mode="
+            => 1, _, "bundle \"{name}.v0.0.1\" already exists in the index image: {own}";
+        "run bundle {second} --use-http --index-image {own} --mode=semver"
+            => 1, _, "specifying the bundle add mode is not supported for File-Based Catalog bundles and index images";
+        "run bundle {first} --use-http --index-image {other} --mode=" => 1, _, "the image is no catalog: it has no label";
     }
     assert_eq!(world.instances().get_opt(name).await.unwrap(), None);
 
-    let database = operator.publish_database();
+    let label = format!("LABEL {DATABASE_LABEL}=/database/labeled.db\n");
+    let database = operator.publish_file("labeled.db", &label);
     let old = "the catalog is an SQLite database, a form that is not made any more";
-    let mode = async |mode: &str| {
+    let remembers = async |index: &str, mode: &str| {
         let instance = get(name).await;
         let end = format!("\"mode\":\"{mode}\"}}]");
         assert!(said(&instance, INJECTED).unwrap().ends_with(&end));
+        assert_eq!(said(&instance, INDEX), Some(index));
     };
-    world
-        .run_bundle(&images[0], &["--mode=semver", "--index-image", &database])
-        .exits(0)
-        .says(old)
-        .says("warning: --mode means nothing without OLM");
-    mode("semver").await;
-    world.upgrade_bundle(&images[1], &[]).exits(0).says(old);
-    assert_eq!(said(&get(name).await, INDEX), Some(database.as_str()));
-    mode("replaces").await;
-    world.ok(&cleanup);
+    tests::assert_runs! { world;
+        "run bundle {first} --use-http --mode=semver --index-image {database}"
+            => 0, _, "{old}", "warning: --mode means nothing without OLM";
+    }
+    remembers(&database, "semver").await;
+    tests::assert_runs! { world;
+        "run bundle-upgrade {second} --use-http" => 0, _, "{old}";
+    }
+    remembers(&database, "replaces").await;
 
     // In its usual place a database needs no label.
     let unlabeled = operator.publish_file("index.db", "");
-    world
-        .run_bundle(&images[0], &["--index-image", &unlabeled])
-        .exits(0)
-        .says(old);
-    assert_eq!(said(&get(name).await, INDEX), Some(unlabeled.as_str()));
-    world.ok(&cleanup);
+    tests::assert_runs! { world;
+        "cleanup {name}" => 0, _;
+        "run bundle {first} --use-http --index-image {unlabeled}" => 0, _, "{old}";
+    }
+    remembers(&unlabeled, "replaces").await;
+    world.ok(&format!("cleanup {name}"));
 }

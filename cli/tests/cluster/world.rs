@@ -1,17 +1,21 @@
 //! A cluster with rukpak installed, and the command.
 
 use std::{
+    borrow::Borrow,
     fs,
     io::{BufRead as _, BufReader, Read as _},
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Child, Command, Stdio},
     time::Duration,
 };
 
 use cluster::{Cluster, Controllers, DryRun, Lease, Options, Pool};
-use k8s_openapi::api::{
-    authentication::v1::{TokenRequest, TokenRequestSpec},
-    core::v1::{ConfigMap, ServiceAccount},
+use k8s_openapi::{
+    api::{
+        authentication::v1::{TokenRequest, TokenRequestSpec},
+        core::v1::{ConfigMap, ServiceAccount},
+    },
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use kube::{
     Api,
@@ -22,7 +26,7 @@ use manifests::{
     yaml,
 };
 use serde_json::{Value, json};
-use tempfile::TempDir;
+use tempfile::{NamedTempFile, TempDir};
 pub(crate) use tests::Run;
 use tests::{Args, Provisioner, Registry};
 use tokio::{
@@ -33,11 +37,45 @@ use tokio::{
 /// How long anything may take on a machine with a lot to do.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 
+/// What the command is run for: a cluster, in which somebody has rights.
+pub(crate) trait Rukpak {
+    /// The command with its kubeconfig.
+    fn rukpak(&self, args: &(impl Args + ?Sized)) -> Command;
+
+    fn run(&self, args: &(impl Args + ?Sized)) -> Run {
+        self.rukpak(args).output().unwrap().into()
+    }
+
+    /// Runs a command that has to succeed.
+    #[track_caller]
+    fn ok(&self, args: &(impl Args + ?Sized)) -> Run {
+        self.run(args).exits(0)
+    }
+
+    fn spawn(&self, args: &(impl Args + ?Sized)) -> Child {
+        let mut command = self.rukpak(args);
+        let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().unwrap()
+    }
+}
+
+impl Rukpak for Cluster {
+    fn rukpak(&self, args: &(impl Args + ?Sized)) -> Command {
+        let (mut command, args, kubeconfig) =
+            (Command::new(binary()), args.words(), "--kubeconfig");
+        command.args(&args).stdin(Stdio::null());
+        if !args.contains(&kubeconfig) {
+            command.arg(kubeconfig).arg(self.kubeconfig_path());
+        }
+        command
+    }
+}
+
 /// What all tests share.
 pub(crate) struct World {
     pub(crate) cluster: &'static Cluster,
-    /// The kubeconfig of the provisioner, and its directory.
-    pub(crate) account: (TempDir, PathBuf),
+    /// The kubeconfig of the provisioner.
+    pub(crate) account: NamedTempFile,
     pub(crate) provisioner: Provisioner,
     pub(crate) registry: Registry,
 }
@@ -53,69 +91,31 @@ pub(crate) async fn bare() -> Lease {
     POOL.take(async |_| Ok(())).await.unwrap()
 }
 
+/// With the way to the content service, where the command needs one. Whoever names no kubeconfig is the administrator, who has
+/// a client certificate and no token.
+impl Rukpak for World {
+    fn rukpak(&self, args: &(impl Args + ?Sized)) -> Command {
+        let mut command = self.cluster.rukpak(args);
+        let (address, args) = ("--content-address", args.words());
+        let is_needed = matches!(args.first(), Some(&("install" | "content" | "adopt")));
+        if is_needed && !args.contains(&address) {
+            command.args([address, &self.provisioner.content()]);
+        }
+        command
+    }
+}
+
 impl World {
     async fn new() -> Self {
         let cluster = Cluster::shared().await.expect("there is a control plane");
-        install(cluster, &install::Options::default()).await;
+        apply(cluster, install::objects(&install::Options::default())).await;
         let account = provisioner_account(cluster).await;
-        let provisioner = Provisioner::beside(&binary(), &account.1);
         Self {
             cluster,
+            provisioner: Provisioner::beside(&binary(), account.path()),
             account,
-            provisioner,
             registry: Registry::plain(),
         }
-    }
-
-    /// Runs the command as the administrator, who has a client certificate and no token.
-    pub(crate) fn run(&self, args: &(impl Args + ?Sized)) -> Run {
-        self.run_as(self.cluster.kubeconfig_path(), args)
-    }
-
-    /// Runs a command that has to succeed.
-    #[track_caller]
-    pub(crate) fn ok(&self, args: &(impl Args + ?Sized)) -> Run {
-        self.run(args).exits(0)
-    }
-
-    /// Runs a command that has to fail.
-    #[track_caller]
-    pub(crate) fn fail(&self, args: &(impl Args + ?Sized)) -> Run {
-        self.run(args).exits(1)
-    }
-
-    pub(crate) fn run_as(&self, kubeconfig: &Path, args: &(impl Args + ?Sized)) -> Run {
-        let mut command = self.command(kubeconfig, args);
-        command.stdin(Stdio::null()).output().unwrap().into()
-    }
-
-    /// Runs a command as the administrator with another address of the content service.
-    pub(crate) fn run_at(&self, address: &str, args: &(impl Args + ?Sized)) -> Run {
-        let mut command = Command::new(binary());
-        command
-            .args(args.words())
-            .args(["--content-address", address, "--kubeconfig"])
-            .arg(self.cluster.kubeconfig_path());
-        command.stdin(Stdio::null()).output().unwrap().into()
-    }
-
-    /// The command with the way to the content service, where it needs one.
-    pub(crate) fn command(&self, kubeconfig: &Path, args: &(impl Args + ?Sized)) -> Command {
-        let (mut command, args) = (Command::new(binary()), args.words());
-        command.args(&args).arg("--kubeconfig").arg(kubeconfig);
-        if matches!(args.first(), Some(&("install" | "content" | "adopt"))) {
-            command.args(["--content-address", &self.provisioner.content()]);
-        }
-        command
-    }
-
-    pub(crate) fn spawn(&self, args: &(impl Args + ?Sized)) -> Child {
-        self.command(self.cluster.kubeconfig_path(), args)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap()
     }
 
     pub(crate) fn instances(&self) -> Api<BundleInstance> {
@@ -144,77 +144,110 @@ impl World {
         patched.unwrap();
     }
 
-    pub(crate) async fn apply(&self, object: &Value) {
-        self.cluster.apply(object, DryRun::No).await.unwrap();
+    pub(crate) async fn apply(&self, object: Value) {
+        apply(self.cluster, [object]).await;
     }
 
-    /// A kubeconfig with the token of a new ServiceAccount that is bound to these ClusterRoles.
-    pub(crate) async fn somebody(&self, name: &str, roles: &[&str]) -> (TempDir, PathBuf) {
-        let account = json!({"kind": "ServiceAccount", "name": name, "namespace": "default"});
-        self.apply(&json!({
-            "apiVersion": "v1",
-            "kind": "ServiceAccount",
-            "metadata": {"name": name, "namespace": "default"},
-        }))
-        .await;
-        for role in roles {
-            self.apply(&json!({
-                "apiVersion": "rbac.authorization.k8s.io/v1",
-                "kind": "ClusterRoleBinding",
-                "metadata": {"name": format!("{name}-{role}")},
-                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
-                "subjects": [account],
-            }))
+    /// The kubeconfig of a ServiceAccount in the namespace `default` that is bound to these ClusterRoles.
+    pub(crate) async fn somebody(&self, name: &str, roles: &[&str]) -> NamedTempFile {
+        let account = account(name);
+        let metadata = json!({"name": name, "namespace": "default"});
+        self.apply(json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}))
             .await;
+        for role in roles {
+            let name = format!("{name}-{role}");
+            let role = ("ClusterRole", *role);
+            self.apply(binding(&name, None, role, &account)).await;
         }
         kubeconfig(self.cluster, "default", name).await
     }
 
     /// Uninstalls, so that later tests have less to look at.
     pub(crate) fn remove(&self, name: &str) {
-        self.run(&format!(
+        self.ok(&format!(
             "uninstall {name} --yes --crd-deletion-policy delete"
-        ))
-        .exits(0);
+        ));
     }
+}
+
+/// A ServiceAccount of the namespace `default`, as the subject of a binding.
+pub(crate) fn account(name: &str) -> Value {
+    json!({"kind": "ServiceAccount", "name": name, "namespace": "default"})
+}
+
+/// A user, as the subject of a binding.
+pub(crate) fn user(name: &str) -> Value {
+    json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": name})
+}
+
+/// A binding of a role, given by kind and name, for a namespace or the whole cluster.
+pub(crate) fn binding(
+    name: &str,
+    namespace: Option<&str>,
+    (kind, role): (&str, &str),
+    subject: &Value,
+) -> Value {
+    let group = "rbac.authorization.k8s.io";
+    let (scope, metadata) = match namespace {
+        Some(namespace) => ("", json!({"name": name, "namespace": namespace})),
+        None => ("Cluster", json!({"name": name})),
+    };
+    json!({
+        "apiVersion": format!("{group}/v1"), "kind": format!("{scope}RoleBinding"), "metadata": metadata,
+        "roleRef": {"apiGroup": group, "kind": kind, "name": role}, "subjects": [subject],
+    })
+}
+
+pub(crate) fn namespace(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 }
 
 /// Returns a kubeconfig with a token of the provisioner's ServiceAccount, as whom its Deployment works: the admission
 /// policies let no other user write the Bundles of a BundleInstance.
-pub(crate) async fn provisioner_account(cluster: &Cluster) -> (TempDir, PathBuf) {
+pub(crate) async fn provisioner_account(cluster: &Cluster) -> NamedTempFile {
     kubeconfig(cluster, "rukpak-system", "provisioner").await
 }
 
 /// Returns a kubeconfig with a new token of a ServiceAccount.
-async fn kubeconfig(cluster: &Cluster, namespace: &str, account: &str) -> (TempDir, PathBuf) {
+async fn kubeconfig(cluster: &Cluster, namespace: &str, account: &str) -> NamedTempFile {
     let accounts = Api::<ServiceAccount>::namespaced(cluster.client().unwrap(), namespace);
     let request = TokenRequest {
         spec: Some(TokenRequestSpec::default()),
         ..TokenRequest::default()
     };
-    let answer = accounts
-        .create_token_request(account, &PostParams::default(), &request)
-        .await
-        .unwrap();
-    let token = answer.status.unwrap().token.unwrap();
+    let params = PostParams::default();
+    let answer = accounts.create_token_request(account, &params, &request);
+    let token = answer.await.unwrap().status.unwrap().token.unwrap();
     let admin = fs::read(cluster.kubeconfig_path()).unwrap();
     let mut config = yaml::documents(&admin).next().unwrap().unwrap();
     config["users"][0]["user"] = json!({"token": token});
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("kubeconfig");
-    fs::write(&path, config.to_string()).unwrap();
-    (folder, path)
+    let file = NamedTempFile::new().unwrap();
+    fs::write(file.path(), config.to_string()).unwrap();
+    file
 }
 
-/// Applies the install file.
-pub(crate) async fn install(cluster: &Cluster, options: &install::Options) {
-    for object in install::objects(options) {
-        cluster.apply(&object, DryRun::No).await.unwrap();
+/// Applies objects in their order; of a definition custom resources may follow.
+pub(crate) async fn apply(
+    cluster: &Cluster,
+    objects: impl IntoIterator<Item = impl Borrow<Value>>,
+) {
+    for object in objects {
+        let object = object.borrow();
+        cluster.apply(object, DryRun::No).await.unwrap();
         if object["kind"] == "CustomResourceDefinition" {
             let name = object["metadata"]["name"].as_str().unwrap();
             cluster.wait_established(name).await.unwrap();
         }
     }
+}
+
+/// Definitions of ours as objects.
+pub(crate) fn objects(
+    definitions: impl IntoIterator<Item = CustomResourceDefinition>,
+) -> Vec<Value> {
+    let definitions = definitions.into_iter();
+    let objects = definitions.map(|it| serde_json::to_value(it).unwrap());
+    objects.collect()
 }
 
 /// A name that nobody else in this cluster has.
@@ -236,10 +269,8 @@ pub(crate) fn plain(names: &[&str], text: &str) -> TempDir {
     fs::create_dir(&manifests).unwrap();
     for name in names {
         let map = json!({
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": name, "namespace": "default"},
-            "data": {"text": text},
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": name, "namespace": "default"}, "data": {"text": text},
         });
         fs::write(manifests.join(format!("{name}.yaml")), format!("{map:#}")).unwrap();
     }

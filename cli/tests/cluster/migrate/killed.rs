@@ -2,7 +2,9 @@
 
 use std::{
     convert::Infallible,
-    process::{Child, Command, Stdio},
+    fs,
+    future::pending,
+    process::Child,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -23,10 +25,11 @@ use kube::{
     Client,
     api::{ApiResource, DeleteParams, DynamicObject, ListParams, PostParams},
 };
+use tempfile::NamedTempFile;
 use tokio::{net::TcpListener, sync::mpsc, task::AbortHandle, time::timeout};
 
 use super::*;
-use crate::world::PATIENCE;
+use crate::world::{PATIENCE, Run};
 
 /// At which write a run comes to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +44,7 @@ enum End {
 
 /// A way to the apiserver that counts writes and answers all but one. Whoever comes through it is the administrator.
 struct Relay {
-    kubeconfig: String,
+    kubeconfig: NamedTempFile,
     writes: Arc<AtomicUsize>,
     reached: mpsc::UnboundedReceiver<()>,
     server: AbortHandle,
@@ -51,12 +54,14 @@ impl Relay {
     async fn new(cluster: &Cluster, end: End) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let server = format!("http://{}", listener.local_addr().unwrap());
-        let kubeconfig = json!({
+        let text = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "relay",
             "clusters": [{"name": "relay", "cluster": {"server": server}}],
             "users": [{"name": "relay", "user": {}}],
             "contexts": [{"name": "relay", "context": {"cluster": "relay", "user": "relay"}}],
         });
+        let kubeconfig = NamedTempFile::new().unwrap();
+        fs::write(kubeconfig.path(), text.to_string()).unwrap();
         let (client, writes) = (cluster.client().unwrap(), Arc::new(AtomicUsize::new(0)));
         let (reach, reached) = mpsc::unbounded_channel();
         let counted = Arc::clone(&writes);
@@ -67,18 +72,17 @@ impl Relay {
                 let service = service_fn(move |request: Request<Incoming>| {
                     let (client, reach) = (client.clone(), reach.clone());
                     let is_write = request.method() != "GET";
-                    let before = writes.fetch_add(usize::from(is_write), Ordering::SeqCst);
-                    let at = before + 1;
+                    let at = writes.fetch_add(usize::from(is_write), Ordering::SeqCst) + 1;
                     async move {
-                        if is_write && end == End::Before(at) {
-                            reach.send(()).unwrap();
-                            std::future::pending::<()>().await;
-                        }
+                        let stop = async |here| {
+                            if is_write && end == here {
+                                reach.send(()).unwrap();
+                                pending::<()>().await;
+                            }
+                        };
+                        stop(End::Before(at)).await;
                         let answer = pass(&client, request).await;
-                        if is_write && end == End::After(at) {
-                            reach.send(()).unwrap();
-                            std::future::pending::<()>().await;
-                        }
+                        stop(End::After(at)).await;
                         Ok::<_, Infallible>(answer)
                     }
                 });
@@ -87,11 +91,16 @@ impl Relay {
             }
         });
         Self {
-            kubeconfig: kubeconfig.to_string(),
+            kubeconfig,
             writes,
             reached,
             server: server.abort_handle(),
         }
+    }
+
+    fn spawn(&self, cluster: &Cluster) -> Child {
+        let kubeconfig = self.kubeconfig.path().display();
+        cluster.spawn(&format!("catalogsource migrate --kubeconfig {kubeconfig}"))
     }
 }
 
@@ -141,11 +150,7 @@ impl Stored<'_> {
             let params = PostParams::default();
             self.sources.replace(name, &params, &object).await.unwrap();
         }
-        let status = json!({"status": {"storedVersions": ["v1alpha0", "v1alpha1"]}});
-        let api: Api<CustomResourceDefinition> = Api::all(self.cluster.client().unwrap());
-        api.patch_status(NAME, &PatchParams::default(), &Patch::Merge(status))
-            .await
-            .unwrap();
+        store_versions(self.cluster, &["v1alpha0", "v1alpha1"]).await;
     }
 
     /// How many are as they should be; none is anything in between.
@@ -158,29 +163,19 @@ impl Stored<'_> {
         }
         mended
     }
-}
 
-fn spawn(kubeconfig: &std::path::Path) -> Child {
-    let mut command = Command::new(binary());
-    command
-        .args(["catalogsource", "migrate", "--kubeconfig"])
-        .arg(kubeconfig)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    command.spawn().unwrap()
-}
-
-/// Runs it to its end; how many writes it took.
-async fn run_out(cluster: &Cluster) -> (Run, usize) {
-    let relay = Relay::new(cluster, End::Never).await;
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("kubeconfig");
-    std::fs::write(&path, &relay.kubeconfig).unwrap();
-    let child = spawn(&path);
-    let waited = tokio::task::spawn_blocking(move || child.wait_with_output());
-    let run = Run::from(waited.await.unwrap().unwrap());
-    (run, relay.writes.load(Ordering::SeqCst))
+    /// Runs it to its end, when everything is as it should be; how many writes it took.
+    async fn run_out(&self, about: &str) -> usize {
+        let relay = Relay::new(self.cluster, End::Never).await;
+        let child = relay.spawn(self.cluster);
+        let waited = tokio::task::spawn_blocking(move || child.wait_with_output());
+        let run = Run::from(waited.await.unwrap().unwrap()).exits(0);
+        let writes = relay.writes.load(Ordering::SeqCst);
+        assert_eq!(run.out.is_empty(), writes == 0, "{about}: {run:?}");
+        assert_eq!(self.mended().await, rows().len(), "{about}");
+        assert_eq!(stored_versions(self.cluster).await, ["v1alpha1"], "{about}");
+        writes
+    }
 }
 
 pub(super) async fn every_run_is_ended_by_the_next_one(cluster: &Cluster) {
@@ -189,36 +184,24 @@ pub(super) async fn every_run_is_ended_by_the_next_one(cluster: &Cluster) {
         let rules = spec.as_object_mut().unwrap();
         rules.remove("x-kubernetes-validations").unwrap();
     });
-    define(cluster, &lax, &["v1alpha1"]).await;
+    let sources = rows().map(|(name, spec, _)| source(name, &spec));
+    apply(cluster, [lax].into_iter().chain(sources)).await;
     let resource = ApiResource::erase::<CatalogSource>(&());
     let client = cluster.client().unwrap();
     let stored = Stored {
         cluster,
         sources: Api::namespaced_with(client, "default", &resource),
     };
-    for (name, spec, _) in rows() {
-        let object = json!({
-            "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
-            "metadata": {"name": name, "namespace": "default"}, "spec": spec,
-        });
-        cluster.apply(&object, DryRun::No).await.unwrap();
-    }
 
     // Undisturbed: each object once, and the definition.
     stored.reset().await;
-    let (run, all) = run_out(cluster).await;
-    run.exits(0);
+    let all = stored.run_out("undisturbed").await;
     assert_eq!(all, rows().len() + 1);
-    assert_eq!(stored.mended().await, rows().len());
-    assert_eq!(stored_versions(cluster).await, ["v1alpha1"]);
 
     for end in (1..=all).flat_map(|at| [End::Before(at), End::After(at)]) {
         stored.reset().await;
         let mut relay = Relay::new(cluster, end).await;
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("kubeconfig");
-        std::fs::write(&path, &relay.kubeconfig).unwrap();
-        let mut child = spawn(&path);
+        let mut child = relay.spawn(cluster);
         let reached = timeout(PATIENCE, relay.reached.recv()).await;
         assert!(matches!(reached, Ok(Some(()))), "{end:?} was not reached");
         child.kill().unwrap();
@@ -230,17 +213,13 @@ pub(super) async fn every_run_is_ended_by_the_next_one(cluster: &Cluster) {
         if is_forgotten {
             assert_eq!(stored.mended().await, rows().len(), "{end:?}");
         }
-        let (run, writes) = run_out(cluster).await;
-        run.exits(0);
-        assert_eq!(stored.mended().await, rows().len(), "{end:?}");
-        assert_eq!(stored_versions(cluster).await, ["v1alpha1"], "{end:?}");
+        let writes = stored.run_out(&format!("{end:?}")).await;
         assert_eq!(writes == 0, end == End::After(all), "{end:?}");
     }
     let all = stored.sources.list(&ListParams::default()).await.unwrap();
     assert_eq!(all.items.len(), rows().len());
     // And once it is done, it is done.
-    let (run, writes) = run_out(cluster).await;
-    assert_eq!((run.exits(0).out.as_str(), writes), ("", 0));
+    assert_eq!(stored.run_out("done").await, 0);
     let (delete, list) = (DeleteParams::default(), ListParams::default());
     let deleted = stored.sources.delete_collection(&delete, &list).await;
     deleted.unwrap();

@@ -6,18 +6,18 @@ use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
 use super::{get, history, installed, scene::Operator, text};
-use crate::world::{unique, until_it_listens, until_it_says, world};
+use crate::world::{Rukpak as _, unique, until_it_listens, until_it_says, world};
 
 // parity: sdk-28, sdk-29
 #[tokio::test(flavor = "multi_thread")]
 async fn failed_upgrades_leave_the_operator_and_can_be_rolled_back() {
     let world = world().await;
     let operator = Operator::new(&unique("fails"));
-    let name = &operator.name;
+    let (name, namespace) = (&operator.name, operator.namespace());
     let first = operator.publish("0.0.1");
     // No node runs its pod.
     let second = operator.publish_with("0.0.2", &[operator.deployment()]);
-    world.run_bundle(&first, &[]).exits(0);
+    world.ok(&format!("run bundle {first} --use-http"));
     let before = get(name).await;
     let is_as_before = async || {
         let after = get(name).await;
@@ -25,58 +25,46 @@ async fn failed_upgrades_leave_the_operator_and_can_be_rolled_back() {
         assert_eq!(after.annotations(), before.annotations());
         after
     };
-    let run = world
-        .upgrade_bundle(&second, &["--timeout", "20s", "--rollback-on-failure"])
-        .exits(1)
-        .says(&format!(
-            "Failed to run bundle upgrade: BundleInstance {name} is not ready after 20s"
-        ))
-        .says(&format!(
-            "Kind=Deployment)({}/{name})",
-            operator.namespace()
-        ))
-        .says("rolling back to ")
-        .says("\nrolled back to ");
-    assert_eq!(run.out, "");
+    tests::assert_runs! { world;
+        "run bundle-upgrade {second} --use-http --timeout 20s --rollback-on-failure"
+            => 1, "", "Failed to run bundle upgrade: BundleInstance {name} is not ready after 20s",
+            "Kind=Deployment)({namespace}/{name})", "rolling back to ", "\nrolled back to ";
+    }
     assert_eq!(text(&operator).await.as_deref(), Some("0.0.1"));
     assert_eq!(installed(&is_as_before().await), format!("{name}.v0.0.1"));
 
     // An upgrade that cannot be applied fails at once.
     let taken = format!("{name}-taken");
-    let map = |space: &Value| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": taken, "namespace": space}});
-    world.apply(&map(&operator.namespace().into())).await;
-    let third = operator.publish_with("0.0.3", &[map(&Value::Null)]);
-    let back = ["--rollback-on-failure"];
-    world
-        .upgrade_bundle(&third, &back)
-        .exits(1)
-        .says(&format!(
-            "Failed to run bundle upgrade: BundleInstance {name} is not as it should be:"
-        ))
-        .says(&taken)
-        .says("\nrolled back to ");
+    let map = |space: Value| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": taken, "namespace": space}});
+    world.apply(map(namespace.into())).await;
+    let third = operator.publish_with("0.0.3", &[map(Value::Null)]);
+    tests::assert_runs! { world;
+        "run bundle-upgrade {third} --use-http --rollback-on-failure"
+            => 1, "", "Failed to run bundle upgrade: BundleInstance {name} is not as it should be:", "{taken}",
+            "\nrolled back to ";
+    }
     is_as_before().await;
 
     // A rollback restores the version that runs, not one that was never ready.
-    world.upgrade_bundle(&third, &[]).exits(1).says(&taken);
+    tests::assert_runs! { world;
+        "run bundle-upgrade {third} --use-http" => 1, "", "{taken}";
+    }
     assert_eq!(history(&get(name).await).len(), 2);
     // A second command rolls back as well.
-    world
-        .upgrade_bundle(&third, &back)
-        .exits(1)
-        .says("has this bundle already")
-        .says("\nrolled back to ");
+    tests::assert_runs! { world;
+        "run bundle-upgrade {third} --use-http --rollback-on-failure"
+            => 1, "", "has this bundle already", "\nrolled back to ";
+    }
     is_as_before().await;
-    world.upgrade_bundle(&third, &[]).exits(1).says(&taken);
-    let fourth = operator.publish_with("0.0.4", &[map(&Value::Null)]);
-    world
-        .upgrade_bundle(&fourth, &back)
-        .exits(1)
-        .says("\nrolled back to ");
+    let fourth = operator.publish_with("0.0.4", &[map(Value::Null)]);
+    tests::assert_runs! { world;
+        "run bundle-upgrade {third} --use-http" => 1, "", "{taken}";
+        "run bundle-upgrade {fourth} --use-http --rollback-on-failure" => 1, "", "\nrolled back to ";
+    }
     is_as_before().await;
 
     // Without the flag the upgrade continues, and the history has the version that worked and the next one.
-    let upgrade = ["run", "bundle-upgrade", &second, "--use-http"];
+    let upgrade = format!("run bundle-upgrade {second} --use-http");
     until_it_says(world.spawn(&upgrade), &format!("/{name} configured\n"));
     assert_eq!(history(&get(name).await).len(), 2);
     until_it_says(world.spawn(&upgrade), "has this bundle already");
@@ -90,45 +78,40 @@ async fn interrupted_and_killed_runs_are_continued() {
     let operator = Operator::new(&unique("again"));
     let name = &operator.name;
     let image = operator.publish_with("0.0.1", &[operator.deployment()]);
-    world
-        .run_bundle(&image, &["--timeout", "20s"])
-        .exits(1)
-        .says(&format!("Failed to run bundle: BundleInstance {name} is not ready after 20s; its installation goes on"));
-    let args = ["run", "bundle", &image, "--use-http"];
-    let run = until_it_listens(world.spawn(&args)).await;
+    let bundle = format!("run bundle {image} --use-http");
+    tests::assert_runs! { world;
+        "{bundle} --timeout 20s"
+            => 1, "", "Failed to run bundle: BundleInstance {name} is not ready after 20s; its installation goes on";
+    }
+    let run = until_it_listens(world.spawn(&bundle)).await;
     assert!(
         run.err.contains("run the same command again") || run.err.contains("nothing was changed"),
         "{run:?}"
     );
-    until_it_says(world.spawn(&args), "is there already, of this bundle");
-    world.ok(&format!("cleanup {name}"));
-
+    until_it_says(world.spawn(&bundle), "is there already, of this bundle");
     let first = operator.publish("0.0.1");
-    world.run_bundle(&first, &[]).exits(0);
+    tests::assert_runs! { world;
+        "cleanup {name}" => 0, _;
+        "run bundle {first} --use-http" => 0, _;
+    }
     let mut before = "0.0.1".to_owned();
     for (at, millis) in [20, 60, 120, 250, 500].into_iter().enumerate() {
         let version = format!("0.0.{}", at + 2);
         let image = operator.publish(&version);
-        let mut child = world.spawn(&["run", "bundle-upgrade", &image, "--use-http"]);
+        let mut child = world.spawn(&format!("run bundle-upgrade {image} --use-http"));
         tokio::time::sleep(Duration::from_millis(millis)).await;
         child.kill().unwrap();
         child.wait().unwrap();
         // The old version runs or the new one, and image and history belong to one of them.
         let now = text(&operator).await.unwrap();
-        assert!(
-            [&before, &version].contains(&&now),
-            "{now} after {millis} ms"
-        );
         let length = history(&get(name).await).len();
         assert!(
-            [at + 1, at + 2].contains(&length),
-            "{length} after {millis} ms"
+            [&before, &version].contains(&&now) && [at + 1, at + 2].contains(&length),
+            "{now}, {length} after {millis} ms"
         );
-        let run = world.upgrade_bundle(&image, &[]).exits(0);
-        assert_eq!(
-            run.out,
-            format!("Successfully upgraded to \"{name}.v{version}\"\n")
-        );
+        tests::assert_runs! { world;
+            "run bundle-upgrade {image} --use-http" => 0, "Successfully upgraded to \"{name}.v{version}\"\n";
+        }
         assert_eq!(text(&operator).await.as_ref(), Some(&version));
         assert_eq!(history(&get(name).await).len(), at + 2);
         before = version;

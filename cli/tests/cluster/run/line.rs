@@ -1,11 +1,11 @@
 //! Operators that another command installed, and the versions that follow them.
 
 use kube::{ResourceExt as _, api::DeleteParams};
-use manifests::api::platform::PlatformOperator;
+use manifests::api::{definitions, platform::PlatformOperator};
 use serde_json::{Value, json};
 
 use super::{INJECTED, get, history, installed, scene::Operator};
-use crate::world::{World, unique, world};
+use crate::world::{Rukpak as _, World, apply, objects, unique, world};
 
 // parity: run-4, run-7, run-16, sdk-32, sdk-33
 #[tokio::test(flavor = "multi_thread")]
@@ -13,49 +13,42 @@ async fn story_2_operators_installed_otherwise_are_upgraded() {
     let world = world().await;
     let operator = Operator::new(&unique("other"));
     let name = &operator.name;
-    let images = ["0.0.1", "0.0.2", "0.0.3"].map(|version| operator.publish(version));
+    let [first, second, third] = ["0.0.1", "0.0.2", "0.0.3"].map(|it| operator.publish(it));
     // The instance has another name than the package.
     let own = unique("by-hand");
-    world.ok(&["install", &own, &images[0], "--tls-verify=false"]);
-    world
-        .upgrade_bundle(&images[1], &[])
-        .exits(0)
-        .says(&format!(
-            "{own} was not installed by \"run bundle\"; \"{name}.v0.0.1\" is upgraded from"
-        ));
+    tests::assert_runs! { world;
+        "install {own} {first} --tls-verify=false" => 0, _;
+        "run bundle-upgrade {second} --use-http"
+            => 0, _, "{own} was not installed by \"run bundle\"; \"{name}.v0.0.1\" is upgraded from";
+    }
     let line = history(&get(&own).await);
     assert_eq!(line.len(), 2);
-    world.upgrade_bundle(&images[2], &[]).exits(0);
+    world.ok(&format!("run bundle-upgrade {third} --use-http"));
     let instance = get(&own).await;
     assert_eq!(installed(&instance), format!("{name}.v0.0.3"));
     assert_eq!(history(&instance)[..2], line);
 
-    only_newer_versions_follow(world, &operator, &images);
-    history_must_be_true(world, &operator, &own, &images[0]).await;
+    // Only newer versions follow. A rebuild has another digest.
+    let metadata = json!({"name": format!("{name}-more")});
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
+    let rebuilt = operator.publish_with("0.0.3", &[map]);
+    tests::assert_runs! { world;
+        "run bundle-upgrade {second} --use-http"
+            => 1, "", "version 0.0.2 is not newer than 0.0.3, which is installed";
+        "run bundle-upgrade {rebuilt} --use-http" => 1, "", "version 0.0.3 is not newer than 0.0.3";
+        "run bundle-upgrade {rebuilt} --use-http --force" => 0, _;
+    }
+    history_must_be_true(world, &operator, &own, &first).await;
     platform_operators_decide_about_versions(world, &operator, &own).await;
     world.ok(&format!("cleanup {name}"));
     assert_eq!(world.instances().get_opt(&own).await.unwrap(), None);
 }
 
-fn only_newer_versions_follow(world: &World, operator: &Operator, images: &[String]) {
-    world
-        .upgrade_bundle(&images[1], &[])
-        .exits(1)
-        .says("version 0.0.2 is not newer than 0.0.3, which is installed");
-    // A rebuild has another digest.
-    let map = json!({
-        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("{}-more", operator.name)},
-    });
-    let rebuilt = operator.publish_with("0.0.3", &[map]);
-    world
-        .upgrade_bundle(&rebuilt, &[])
-        .exits(1)
-        .says("version 0.0.3 is not newer than 0.0.3");
-    world.upgrade_bundle(&rebuilt, &["--force"]).exits(0);
-}
-
 async fn history_must_be_true(world: &World, operator: &Operator, own: &str, first: &str) {
-    let next = operator.publish("0.0.4");
+    let upgrade = format!(
+        "run bundle-upgrade {} --use-http",
+        operator.publish("0.0.4")
+    );
     let annotate = async |text: Option<&str>| {
         let patch = json!({"metadata": {"annotations": {INJECTED: text}}});
         world.patch(own, patch).await;
@@ -69,55 +62,44 @@ async fn history_must_be_true(world: &World, operator: &Operator, own: &str, fir
     ] {
         annotate(Some(text)).await;
         let before = get(own).await;
-        world.upgrade_bundle(&next, &[]).exits(1).says(expected);
+        tests::assert_runs! { world;
+            "{upgrade}" => 1, "", "{expected}";
+        }
         assert_eq!(get(own).await.spec, before.spec);
     }
     // Without the annotation, the history starts with the installed version.
     annotate(None).await;
-    world.upgrade_bundle(&next, &[]).exits(0);
+    world.ok(&upgrade);
     assert_eq!(history(&get(own).await).len(), 2);
 }
 
 async fn platform_operators_decide_about_versions(world: &World, operator: &Operator, own: &str) {
     let name = &operator.name;
-    let [operators, _] = manifests::api::definitions::foreign();
+    let [operators, _] = definitions::foreign();
+    apply(world.cluster, objects([operators])).await;
+    let (api_version, kind) = ("platform.openshift.io/v1alpha1", "PlatformOperator");
+    let spec = json!({"package": {"name": name}});
+    let metadata = json!({"name": name});
     world
-        .apply(&serde_json::to_value(&operators).unwrap())
-        .await;
-    let definition = operators.metadata.name.unwrap();
-    world.cluster.wait_established(&definition).await.unwrap();
-    world
-        .apply(&json!({
-            "apiVersion": "platform.openshift.io/v1alpha1", "kind": "PlatformOperator",
-            "metadata": {"name": name}, "spec": {"package": {"name": name}},
-        }))
+        .apply(json!({"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}))
         .await;
     let api = kube::Api::<PlatformOperator>::all(world.cluster.client().unwrap());
     let uid = api.get(name).await.unwrap().metadata.uid;
-    let owner = json!({
-        "apiVersion": "platform.openshift.io/v1alpha1", "kind": "PlatformOperator", "name": name, "uid": uid,
-    });
-    let owned_by = async |owners: &[Value]| {
+    let owned_by = async |owners: Value| {
         let patch = json!({"metadata": {"ownerReferences": owners}});
         world.patch(own, patch).await;
     };
-    owned_by(&[owner]).await;
+    owned_by(json!([{"apiVersion": api_version, "kind": kind, "name": name, "uid": uid}])).await;
     let next = operator.publish("0.0.5");
-    world.upgrade_bundle(&next, &[]).exits(1).says(&format!(
-        "belongs to PlatformOperator {name}, which would change it back; nothing was changed"
-    ));
-    world.run_bundle(&next, &[]).exits(1).says(&format!(
-        "belongs to PlatformOperator {name}, which decides about its version"
-    ));
-    world
-        .fail(&format!("cleanup {name}"))
-        .says("Cleanup operator: ")
-        .says("which would make it anew; nothing was deleted");
-    world
-        .fail(&format!("uninstall {own}"))
-        .says("which would make it anew; nothing was deleted")
-        .says(&format!("kubectl delete platformoperator {name}"));
+    let kept = "which would make it anew; nothing was deleted";
+    tests::assert_runs! { world;
+        "run bundle-upgrade {next} --use-http"
+            => 1, "", "belongs to PlatformOperator {name}, which would change it back; nothing was changed";
+        "run bundle {next} --use-http" => 1, "", "belongs to PlatformOperator {name}, which decides about its version";
+        "cleanup {name}" => 1, "", "Cleanup operator: ", "{kept}";
+        "uninstall {own}" => 1, "", "{kept}", "kubectl delete platformoperator {name}";
+    }
     assert_eq!(get(own).await.metadata.deletion_timestamp, None);
-    owned_by(&[]).await;
+    owned_by(json!([])).await;
     api.delete(name, &DeleteParams::default()).await.unwrap();
 }

@@ -17,7 +17,7 @@ use self::scene::{SPACE, Scene, TENANT};
 use super::scene::Operator;
 use crate::{
     upgrade::become_openshift,
-    world::{self, Run},
+    world::{Rukpak as _, Run, apply, binding, definition, namespace, user},
 };
 
 /// A user with the right to install without OLM, and no other right.
@@ -25,35 +25,17 @@ const AUTHOR: &str = "bea";
 /// The administrator.
 const ADMIN: &str = "kubernetes-admin";
 
-fn csv(package: &str, definition: &str) -> Value {
-    json!({
-        "apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
-        "metadata": {
-            "name": format!("{package}.v1"), "namespace": SPACE,
-            "labels": {format!("operators.coreos.com/{package}.{SPACE}"): ""},
-        },
-        "spec": {
-            "displayName": "Tide", "install": {"strategy": "deployment", "spec": {"deployments": []}},
-            "customresourcedefinitions": {"owned": [{"kind": "Tide", "name": definition, "version": "v1"}]},
-        },
-    })
-}
-
 /// Bundles that declare no maximum need nobody who may see which OpenShift it is. Nothing is made of what cannot run here.
 async fn demands_are_checked_before_anything_is_made(scene: &Scene, operator: &Operator) {
     become_openshift(&scene.cluster, "4.22.3").await;
-    let group = "rbac.authorization.k8s.io";
+    let role = ("ClusterRole", "bundleinstances-admin");
     scene
-        .apply(&json!({
-            "apiVersion": format!("{group}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": AUTHOR},
-            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "bundleinstances-admin"},
-            "subjects": [{"apiGroup": group, "kind": "User", "name": AUTHOR}],
-        }))
+        .apply(&binding(AUTHOR, None, role, &user(AUTHOR)))
         .await;
     let good = operator.publish("0.0.1");
     let claiming = operator.publish_claiming("0.0.2", "4.22");
     let too_new = operator.publish_claiming("0.0.3", "4.21");
-    let too_old = operator.publish_spec("0.0.4", &json!({"minKubeVersion": "1.99.0"}), &[]);
+    let too_old = operator.publish_spec("0.0.4", &json!({"minKubeVersion": "1.99.0"}));
     let nothing = "no existing operator found in the cluster to upgrade";
     let hidden = "says on which OpenShift it runs at most, and which one this is may not be seen";
     let newer = "requires OpenShift <= 4.21 but the cluster is 4.22";
@@ -74,8 +56,9 @@ async fn demands_are_checked_before_anything_is_made(scene: &Scene, operator: &O
             ADMIN => String::new(),
             user => format!("--as={user}"),
         };
-        let words = format!("run {command} {image} --use-http --engine={engine} {user}");
-        assert_eq!(scene.run(&words).exits(1).says(expected).out, "");
+        tests::assert_runs! { scene;
+            "run {command} {image} --use-http --engine={engine} {user}" => 1, "", "{expected}";
+        }
     }
     scene.assert_empty().await;
 }
@@ -85,15 +68,18 @@ const DEFINITION: &str = "tides.tide.example.com";
 /// A package with everything that the command and OLM make of it.
 async fn installed(scene: &Scene) {
     scene.subscribe(SPACE, "tide", "tide-catalog").await;
-    scene.apply(&csv("tide", DEFINITION)).await;
+    let label = format!("operators.coreos.com/tide.{SPACE}");
+    let metadata = json!({"name": "tide.v1", "namespace": SPACE, "labels": {label: ""}});
+    let spec = json!({
+        "displayName": "Tide", "install": {"strategy": "deployment", "spec": {"deployments": []}},
+        "customresourcedefinitions": {"owned": [{"kind": "Tide", "name": DEFINITION, "version": "v1"}]},
+    });
+    let kind = "ClusterServiceVersion";
+    scene.object(kind, &metadata, &spec).await;
     let spec = json!({"publisher": "operator-sdk"});
     scene.catalog("tide-catalog", &json!({}), &spec).await;
-    scene
-        .apply(&json!({
-            "apiVersion": "operators.coreos.com/v1", "kind": "OperatorGroup",
-            "metadata": {"name": "operator-sdk-og", "namespace": SPACE}, "spec": {},
-        }))
-        .await;
+    let metadata = json!({"name": "operator-sdk-og", "namespace": SPACE});
+    scene.object("OperatorGroup", &metadata, &json!({})).await;
 }
 
 /// What a command says that it has deleted, in its order.
@@ -107,36 +93,28 @@ fn deleted(run: &Run) -> Vec<&str> {
 /// What was made goes in its order, as far as flags and permissions allow.
 async fn cleanup_removes_what_was_made(scene: &Scene) {
     installed(scene).await;
-    let run = scene
-        .run(&["cleanup", "tide", "--delete-all=false", "--engine=olm"])
-        .exits(0)
-        .says("Skipping CRD deletion")
-        .says("Skipping Operator Groups deletion");
-    let own = [
+    let run = scene.ok("cleanup tide --delete-all=false --engine=olm");
+    run.err_has("Skipping CRD deletion");
+    run.err_has("Skipping Operator Groups deletion");
+    let [subscription, version, catalog] = [
         "subscription \"tide\"",
         "clusterserviceversion \"tide.v1\"",
         "catalogsource \"tide-catalog\"",
     ];
-    assert_eq!(deleted(&run), own);
+    assert_eq!(deleted(&run), [subscription, version, catalog]);
     assert_eq!(scene.has("OperatorGroup").await, ["operator-sdk-og"]);
 
     installed(scene).await;
-    let run = scene
-        .run(&["cleanup", "tide", "--as", TENANT])
-        .exits(0)
-        .says("Whether other namespaces install from catalogsource \"tide-catalog\" is not known")
-        .says(&format!(
-            "customresourcedefinition {DEFINITION:?} stays, and all of its custom resources"
-        ));
+    let run = scene.ok(&format!("cleanup tide --as {TENANT}"));
+    run.err_has(
+        "Whether other namespaces install from catalogsource \"tide-catalog\" is not known",
+    );
+    run.err_has(format!(
+        "customresourcedefinition {DEFINITION:?} stays, and all of its custom resources"
+    ));
     assert_eq!(run.out, "Operator \"tide\" uninstalled\n");
-    let [subscription, version, catalog] = own;
-    let all = [
-        subscription,
-        version,
-        "operatorgroup \"operator-sdk-og\"",
-        catalog,
-    ];
-    assert_eq!(deleted(&run), all);
+    let group = "operatorgroup \"operator-sdk-og\"";
+    assert_eq!(deleted(&run), [subscription, version, group, catalog]);
     scene.assert_empty().await;
 }
 
@@ -146,22 +124,23 @@ async fn with_olm_only_the_namespace_counts_and_rights_there_are_enough() {
     let scene = Scene::new().await;
     pod::is_hardened_on_request_and_reported_if_not_ready(&scene).await;
     // Where rukpak is as well, the tenant sees neither who runs OLM nor what rukpak has installed.
-    world::install(&scene.cluster, &install::Options::default()).await;
+    let objects = install::objects(&install::Options::default());
+    apply(&scene.cluster, objects).await;
     let operator = Operator::new("tide");
-    scene.apply(&operator.definition()).await;
+    scene.apply(&definition("tide")).await;
     cleanup_removes_what_was_made(&scene).await;
-
-    scene
-        .run(&["cleanup", "tide", "--as", TENANT])
-        .exits(0)
-        .says("Whether the package has a BundleInstance is not known, for you may not list them; OLM is taken")
-        .says("package \"tide\" not found in namespace tides");
-
+    tests::assert_runs! { scene;
+        "cleanup tide --as {TENANT}" => 0, _, "package \"tide\" not found in namespace tides",
+            "Whether the package has a BundleInstance is not known, for you may not list them; OLM is taken";
+    }
     demands_are_checked_before_anything_is_made(&scene, &operator).await;
+    who_serves_the_package_is_found_out(&scene).await;
+}
 
-    // Definitions are no OLM, and a Subscription elsewhere says nothing of this namespace.
+/// Definitions are no OLM, and a Subscription elsewhere says nothing of this namespace.
+async fn who_serves_the_package_is_found_out(scene: &Scene) {
     scene.subscribe("elsewhere", "coral", "coral-catalog").await;
-    let instance = async |name: &str, namespace: Option<&str>| {
+    let instance = async |name: &str, more: Value| {
         let source = json!({"type": "image", "image": {"ref": "example.com/coral:v1"}});
         let mut object = json!({
             "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleInstance",
@@ -170,56 +149,44 @@ async fn with_olm_only_the_namespace_counts_and_rights_there_are_enough() {
                 "provisionerClassName": "core.rukpak.io/registry", "source": source,
             }}},
         });
-        if let Some(namespace) = namespace {
-            object["spec"]["installNamespace"] = namespace.into();
-        }
+        let spec = object["spec"].as_object_mut().unwrap();
+        spec.extend(more.as_object().unwrap().clone());
         scene.apply(&object).await;
     };
-    instance("coral", None).await;
-    scene
-        .run(&["cleanup", "coral"])
-        .exits(1)
-        .says("BundleInstance coral does not tell yet where it is installed, which may not be tides; nothing was deleted");
-    instance("others", Some("prod")).await;
-    instance("coral", Some(SPACE)).await;
-    scene
-        .run(&["cleanup", "coral"])
-        .exits(0)
-        .says("OLM does not run here, though its definitions are there")
-        .says("bundleinstance \"coral\" deleted");
+    let here = json!({"installNamespace": SPACE});
+    instance("coral", json!({})).await;
+    tests::assert_runs! { scene;
+        "cleanup coral" => 1, "", "BundleInstance coral does not tell yet where it is installed, which may not be tides; nothing \
+            was deleted";
+    }
+    instance("others", json!({"installNamespace": "prod"})).await;
+    instance("coral", here.clone()).await;
     let stays = "package \"coral\" not found in namespace tides; BundleInstance others is installed in prod\n";
-    scene.run(&["cleanup", "coral"]).exits(0).says(stays);
+    tests::assert_runs! { scene;
+        "cleanup coral" => 0, _, "OLM does not run here, though its definitions are there", "bundleinstance \"coral\" deleted";
+        "cleanup coral" => 0, _, "{stays}";
+    }
     let labels = json!({"app": "catalog-operator"});
     let pod = json!({"containers": [{"name": "olm", "image": "example.com/olm:v1"}]});
     let deployment = json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "catalog-operator", "namespace": "olm"},
         "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}},
     });
-    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "olm"}});
-    scene.apply(&namespace).await;
-    scene.apply(&deployment).await;
-    instance("coral", Some(SPACE)).await;
-    scene
-        .run(&["cleanup", "coral"])
-        .exits(0)
-        .says("bundleinstance \"coral\" deleted");
-    // Now that nothing of it is in the namespace, it is OLM's.
-    scene
-        .run(&["cleanup", "coral"])
-        .exits(0)
-        .says("BundleInstance others is installed in prod, and not in tides; OLM is taken")
-        .says("package \"coral\" not found in namespace tides");
+    apply(&scene.cluster, [namespace("olm"), deployment]).await;
+    instance("coral", here).await;
+    tests::assert_runs! { scene;
+        "cleanup coral" => 0, _, "bundleinstance \"coral\" deleted";
+        // Now that nothing of it is in the namespace, it is OLM's.
+        "cleanup coral" => 0, _, "BundleInstance others is installed in prod, and not in tides; OLM is taken",
+            "package \"coral\" not found in namespace tides";
+    }
     let client = scene.cluster.client().unwrap();
     let deployments = Api::<Deployment>::namespaced(client, "olm");
-    let away = json!({"spec": {"replicas": 0}});
+    let away = Patch::Merge(json!({"spec": {"replicas": 0}}));
     let params = PatchParams::default();
-    deployments
-        .patch("catalog-operator", &params, &Patch::Merge(away))
-        .await
-        .unwrap();
-    scene
-        .run(&["cleanup", "coral"])
-        .exits(0)
-        .says("OLM does not run here")
-        .says(stays);
+    let patched = deployments.patch("catalog-operator", &params, &away).await;
+    patched.unwrap();
+    tests::assert_runs! { scene;
+        "cleanup coral" => 0, _, "OLM does not run here", "{stays}";
+    }
 }

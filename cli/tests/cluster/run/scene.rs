@@ -1,13 +1,11 @@
 //! Operators whose bundles are published, version by version.
 
-use std::{fs, process::Command};
-
 use serde_json::{Value, json};
-use tests::{Buildah, DATABASE_LABEL, DATABASE_TABLES, Registry};
+use tests::{Buildah, DATABASE_TABLES, Registry};
 
 use crate::{
+    install::push,
     upgrade::{catalog, package},
-    world::{Run, World, binary, definition},
 };
 
 /// The label that names the folder of a catalog in its image.
@@ -48,23 +46,18 @@ impl Operator {
 
     /// The same with more in it: a Deployment for the ClusterServiceVersion, and manifests.
     pub(super) fn publish_with(&self, version: &str, more: &[Value]) -> String {
-        self.publish_spec(version, &json!({}), more)
+        self.publish_all(version, &json!({}), more, &json!([]))
     }
 
     /// A version that runs on this OpenShift at most.
     pub(super) fn publish_claiming(&self, version: &str, max: &str) -> String {
-        let properties = json!([{"type": "olm.maxOpenShiftVersion", "value": max}]);
-        self.publish_all(
-            version,
-            &json!({}),
-            &[],
-            Some(json!({"properties": properties})),
-        )
+        let property = json!({"type": "olm.maxOpenShiftVersion", "value": max});
+        self.publish_all(version, &json!({}), &[], &json!([property]))
     }
 
-    /// The same with other fields in the ClusterServiceVersion's spec.
-    pub(super) fn publish_spec(&self, version: &str, spec: &Value, more: &[Value]) -> String {
-        self.publish_all(version, spec, more, None)
+    /// A version with other fields in the ClusterServiceVersion's spec.
+    pub(super) fn publish_spec(&self, version: &str, spec: &Value) -> String {
+        self.publish_all(version, spec, &[], &json!([]))
     }
 
     fn publish_all(
@@ -72,20 +65,18 @@ impl Operator {
         version: &str,
         spec: &Value,
         more: &[Value],
-        properties: Option<Value>,
+        properties: &Value,
     ) -> String {
         let name = &self.name;
         let is_deployment = |it: &&Value| it["kind"] == "Deployment";
-        let deployments: Vec<Value> = more
-            .iter()
-            .filter(is_deployment)
-            .map(|it| json!({"name": name, "spec": it["spec"]}))
-            .collect();
-        let owned: Vec<Value> = more
-            .iter()
-            .filter(|it| it["kind"] == "CustomResourceDefinition")
-            .map(|it| json!({"name": it["metadata"]["name"], "version": "v1", "kind": "Tide"}))
-            .collect();
+        let deployments = more.iter().filter(is_deployment);
+        let deployments = deployments.map(|it| json!({"name": name, "spec": it["spec"]}));
+        let deployments: Value = deployments.collect();
+        let is_definition = |it: &&Value| it["kind"] == "CustomResourceDefinition";
+        let owned = more.iter().filter(is_definition);
+        let owned = owned
+            .map(|it| json!({"name": it["metadata"]["name"], "version": "v1", "kind": "Tide"}));
+        let owned: Value = owned.collect();
         let mut csv = json!({
             "apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
             "metadata": {"name": format!("{name}.v{version}")},
@@ -111,28 +102,19 @@ impl Operator {
             "operators.operatorframework.io.bundle.channel.default.v1": "stable",
         }});
         let folder = tempfile::tempdir().unwrap();
-        for name in ["manifests", "metadata"] {
-            fs::create_dir(folder.path().join(name)).unwrap();
-        }
         let write = |path: &str, value: &Value| {
-            fs::write(folder.path().join(path), value.to_string()).unwrap();
+            tests::write(folder.path(), path, value.to_string());
         };
         write("manifests/csv.yaml", &csv);
         write("manifests/map.yaml", &map);
         write("metadata/annotations.yaml", &annotations);
-        if let Some(properties) = properties {
-            write("metadata/properties.yaml", &properties);
-        }
+        let properties = json!({"properties": properties});
+        write("metadata/properties.yaml", &properties);
         for (at, it) in more.iter().filter(|it| !is_deployment(it)).enumerate() {
             write(&format!("manifests/more-{at}.yaml"), it);
         }
         let image = self.registry.image(&format!("{name}:v{version}"));
-        let pushed = Command::new(binary())
-            .args(["push", "--quiet", "--tls-verify=false"])
-            .arg(folder.path())
-            .arg(&image)
-            .status();
-        assert!(pushed.unwrap().success());
+        push(&folder, &image);
         image
     }
 
@@ -147,19 +129,12 @@ impl Operator {
         image
     }
 
-    /// An image with a catalog of another package, in a database that a label names.
-    pub(super) fn publish_database(&self) -> String {
-        let label = format!("LABEL {DATABASE_LABEL}=/database/labeled.db\n");
-        self.publish_file("labeled.db", &label)
-    }
-
-    /// The same with a label or without one, by this name.
+    /// An image with a catalog of another package, in a database by this name, which a label names or none.
     pub(super) fn publish_file(&self, name: &str, label: &str) -> String {
         let folder = tempfile::tempdir().unwrap();
         let database = rusqlite::Connection::open(folder.path().join(name)).unwrap();
-        database
-            .execute_batch(&format!("{DATABASE_TABLES}{ROWS}"))
-            .unwrap();
+        let batch = format!("{DATABASE_TABLES}{ROWS}");
+        database.execute_batch(&batch).unwrap();
         database.close().unwrap();
         let file = format!("FROM scratch\nCOPY {name} /database/{name}\n{label}");
         let image = self.registry.image(&format!("database:{name}"));
@@ -170,30 +145,10 @@ impl Operator {
     /// A Deployment, whose pod needs a node.
     pub(super) fn deployment(&self) -> Value {
         let labels = json!({"app": self.name});
-        json!({"kind": "Deployment", "spec": {
-            "replicas": 1,
-            "selector": {"matchLabels": labels},
-            "template": {
-                "metadata": {"labels": labels},
-                "spec": {"containers": [{"name": "operator", "image": "example.com/a/b:v1"}]},
-            },
-        }})
-    }
-
-    /// A definition of the operator's own.
-    pub(super) fn definition(&self) -> Value {
-        definition(&self.name)
-    }
-}
-
-impl World {
-    /// Runs `run bundle` with an image of a registry without TLS.
-    pub(super) fn run_bundle(&self, image: &str, more: &[&str]) -> Run {
-        self.run(&[&["run", "bundle", image, "--use-http"], more].concat())
-    }
-
-    /// Runs `run bundle-upgrade` with an image of a registry without TLS.
-    pub(super) fn upgrade_bundle(&self, image: &str, more: &[&str]) -> Run {
-        self.run(&[&["run", "bundle-upgrade", image, "--use-http"], more].concat())
+        let pod = json!({"containers": [{"name": "operator", "image": "example.com/a/b:v1"}]});
+        let template = json!({"metadata": {"labels": labels}, "spec": pod});
+        let spec =
+            json!({"replicas": 1, "selector": {"matchLabels": labels}, "template": template});
+        json!({"kind": "Deployment", "spec": spec})
     }
 }

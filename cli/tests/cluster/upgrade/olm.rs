@@ -1,33 +1,35 @@
 //! What an OLM has installed.
 
-use cluster::{Cluster, DryRun, Lease};
+use cluster::{Cluster, Lease};
 use serde_json::{Value, json};
 
-use super::rights::whoever_may_not_look_is_told;
-use super::scene::{become_openshift, catalog, count, define, module, package, put, run};
-use crate::world::{bare, text};
+use super::scene::{become_openshift, catalog, channel, count, define_olm, package, put};
+use super::{rights::whoever_may_not_look_is_told, told};
+use crate::world::{Rukpak as _, apply, bare, namespace, text};
 
 /// An OpenShift with OLM's definitions.
 async fn with_olm() -> Lease {
     let cluster = bare().await;
-    let folder = module("opm", "github.com/operator-framework/api");
-    let file = |name| format!("crds/operators.coreos.com_{name}.yaml");
-    for name in [
+    let kinds = [
         "clusterserviceversions",
         "operatorconditions",
         "catalogsources",
         "subscriptions",
-    ] {
-        let definition = (&*format!("{name}.operators.coreos.com"), &*file(name));
-        define(&cluster, &folder, &[definition]).await;
-    }
+    ];
+    define_olm(&cluster, &kinds).await;
     become_openshift(&cluster, "4.23.5").await;
-    for namespace in ["operators", "openshift-marketplace", "other"] {
-        let object =
-            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
-        cluster.apply(&object, DryRun::No).await.unwrap();
-    }
+    let namespaces = ["operators", "openshift-marketplace", "other"];
+    apply(&cluster, namespaces.map(namespace)).await;
     cluster
+}
+
+/// A CatalogSource with the image of a catalog.
+fn source(namespace: &str, name: &str) -> Value {
+    json!({
+        "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"sourceType": "grpc", "image": format!("quay.io/{name}/catalog:v1")},
+    })
 }
 
 /// A ClusterServiceVersion as OLM writes it when it has installed it into the namespace `operators`.
@@ -53,31 +55,19 @@ async fn what_olm_has_installed_counts_and_so_do_requests_that_were_seen() {
     let cluster = with_olm().await;
     let busy = json!([{"type": "Upgradeable", "status": "False", "reason": "Migrating", "message": "3\nof 7\u{1b}[31m",
                        "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
+    let copied = json!({"olm.copiedFrom": "operators"});
     for object in [
         csv("operators", "tide.v1.0.0", "5.0", &json!({})),
         // Copies do not count.
-        csv(
-            "other",
-            "tide.v1.0.0",
-            "4.1",
-            &json!({"olm.copiedFrom": "operators"}),
-        ),
+        csv("other", "tide.v1.0.0", "4.1", &copied),
         csv("other", "tide.v0.9.0", "4.1", &json!({})),
         json!({
             "apiVersion": "operators.coreos.com/v2", "kind": "OperatorCondition",
             "metadata": {"name": "tide.v1.0.0", "namespace": "operators"}, "spec": {"conditions": busy},
         }),
-        json!({
-            "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
-            "metadata": {"name": "mine", "namespace": "openshift-marketplace"},
-            "spec": {"sourceType": "grpc", "image": "quay.io/tide/catalog:v1"},
-        }),
+        source("openshift-marketplace", "mine"),
         // Nobody should take a tenant's.
-        json!({
-            "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
-            "metadata": {"name": "evil", "namespace": "operators"},
-            "spec": {"sourceType": "grpc", "image": "quay.io/evil/catalog:v1"},
-        }),
+        source("operators", "evil"),
     ] {
         put(&cluster, object, None).await;
     }
@@ -88,22 +78,16 @@ async fn what_olm_has_installed_counts_and_so_do_requests_that_were_seen() {
         count(&cluster, api, "1.37", account, 12).await;
     }
 
-    let run_text = run(&cluster, &[])
-        .exits(3)
-        .says("such as quay.io/tide/catalog:v1 (CatalogSource openshift-marketplace/mine)");
-    assert!(!run_text.err.contains("evil"), "{run_text:?}");
+    let run = cluster.run("upgrade-check").exits(3);
+    run.err_has("such as quay.io/mine/catalog:v1 (CatalogSource openshift-marketplace/mine)");
+    run.err_lacks("evil");
     let name = "operators/tide.v1.0.0 (OLM)";
     let cells = |line: &'static str| line.split('|').collect::<Vec<_>>();
-    let lines: Vec<Vec<&str>> = run_text
-        .out
-        .lines()
-        .map(|line| {
-            line.split("  ")
-                .map(str::trim)
-                .filter(|cell| !cell.is_empty())
-                .collect()
-        })
-        .collect();
+    let lines = run.out.lines().map(|line| {
+        let cells = line.split("  ").map(str::trim);
+        cells.filter(|cell| !cell.is_empty()).collect()
+    });
+    let lines: Vec<Vec<&str>> = lines.collect();
     let rows = [
         "blocks|-|it runs on OpenShift 5.0 at most",
         "blocks|-|it asks not to be upgraded: Migrating: 3 of 7 [31m",
@@ -124,9 +108,9 @@ async fn what_olm_has_installed_counts_and_so_do_requests_that_were_seen() {
 /// OLM tells no digest, so that nobody knows whether a catalog speaks of what is installed: what comes after it counts, and
 /// its maximum does not.
 async fn what_is_subscribed_to_counts(cluster: &Cluster) {
-    let channel = json!({"schema": "olm.channel", "package": "tide", "name": "slow", "entries": [{"name": "tide.v1.0.0"}]});
+    let slow = channel("tide", "slow", &[json!({"name": "tide.v1.0.0"})]);
     let versions = [("1.0.0", "5.9"), ("1.1.0", "5.1")];
-    let folder = catalog(&[package("tide", &versions), channel.to_string()]);
+    let folder = catalog(&[package("tide", &versions), slow.to_string()]);
     for (followed, expected) in [
         (None, json!("tide.v1.1.0")),
         (Some("stable"), json!("tide.v1.1.0")),
@@ -140,8 +124,7 @@ async fn what_is_subscribed_to_counts(cluster: &Cluster) {
             });
             put(cluster, object, None).await;
         }
-        let args = ["--catalog", text(&folder), "-o", "json"];
-        let told = run(cluster, &args).exits(3).json();
+        let told = told(cluster, &format!("--catalog {}", text(&folder)));
         let operator = &told["operators"][0];
         assert_eq!(operator["maximum"], "5.0");
         assert_eq!(operator["findings"][0]["effect"], "Blocks");

@@ -1,10 +1,10 @@
 //! What becomes of `upgrade-check` where not everything may be read.
 
-use cluster::{Cluster, DryRun};
+use cluster::Cluster;
 use serde_json::json;
 
-use super::scene::{catalog, package, run};
-use crate::world::{eventually, text};
+use super::scene::{catalog, package};
+use crate::world::{self, Rukpak as _, apply, binding, eventually, text};
 
 /// Everything that is read: group, resource.
 const READ: [(&str, &str); 7] = [
@@ -31,9 +31,9 @@ pub(super) async fn whoever_may_not_look_is_told(cluster: &Cluster) {
     ] {
         let user = format!("reader-without-{forbidden}-end");
         grant(cluster, &user, forbidden).await;
-        let args = ["--as", &user, "--catalog", text(&folder)];
+        let args = ["upgrade-check", "--as", &user, "--catalog", text(&folder)];
         let run = eventually(&user, async || {
-            let run = run(cluster, &args);
+            let run = cluster.run(&args);
             // Rights take a moment to count.
             let is_told = run.code == Some(code) && run.err.contains(words);
             is_told.then_some(()).ok_or_else(|| format!("{run:?}"))?;
@@ -57,16 +57,9 @@ async fn grant(cluster: &Cluster, user: &str, forbidden: &str) {
         .filter(|(_, resource)| *resource != forbidden)
         .map(|(group, resource)| json!({"apiGroups": [group], "resources": [resource], "verbs": ["get", "list"]}))
         .collect();
-    let api = "rbac.authorization.k8s.io";
-    let metadata = json!({"name": user});
-    for object in [
-        json!({"apiVersion": format!("{api}/v1"), "kind": "ClusterRole", "metadata": metadata, "rules": rules}),
-        json!({
-            "apiVersion": format!("{api}/v1"), "kind": "ClusterRoleBinding", "metadata": metadata,
-            "roleRef": {"apiGroup": api, "kind": "ClusterRole", "name": user},
-            "subjects": [{"apiGroup": api, "kind": "User", "name": user}],
-        }),
-    ] {
-        cluster.apply(&object, DryRun::No).await.unwrap();
-    }
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": user}, "rules": rules,
+    });
+    let bound = binding(user, None, ("ClusterRole", user), &world::user(user));
+    apply(cluster, [role, bound]).await;
 }

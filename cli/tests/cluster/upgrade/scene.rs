@@ -3,20 +3,20 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Command,
 };
 
-use cluster::{Cluster, DryRun};
+use cluster::Cluster;
 use kube::{
     Api,
     api::{Patch, PatchParams},
-    core::{ApiResource, DynamicObject},
+    core::{ApiResource, DynamicObject, GroupVersionKind},
 };
 use manifests::{object::group_version, yaml};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::world::{Run, binary};
+use crate::world::apply;
 
 /// The folder of a Go module that has definitions, as it is pinned for these tests.
 pub(crate) fn module(pinned: &str, name: &str) -> PathBuf {
@@ -24,12 +24,9 @@ pub(crate) fn module(pinned: &str, name: &str) -> PathBuf {
         .join("../tests/cluster")
         .join(pinned);
     let go = |args: &[&str]| {
-        let output = Command::new("go")
-            .args(args)
-            .arg(name)
-            .current_dir(&folder)
-            .output()
-            .unwrap();
+        let mut go = Command::new("go");
+        let go = go.args(args).arg(name).current_dir(&folder);
+        let output = go.output().unwrap();
         let told = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{told}");
         String::from_utf8(output.stdout).unwrap()
@@ -38,39 +35,33 @@ pub(crate) fn module(pinned: &str, name: &str) -> PathBuf {
     go(&["list", "-m", "-f", "{{.Dir}}"]).trim_end().into()
 }
 
-/// Applies definitions, by their names and files below the module's folder.
-pub(crate) async fn define(cluster: &Cluster, folder: &Path, definitions: &[(&str, &str)]) {
-    for (name, file) in definitions {
+/// Applies definitions, by their files below the folder of a module.
+pub(crate) async fn define(cluster: &Cluster, folder: &Path, files: &[&str]) {
+    for file in files {
         let bytes = fs::read(folder.join(file)).unwrap();
         let definition = yaml::documents(&bytes).next().unwrap().unwrap();
-        assert_eq!(definition["metadata"]["name"], *name);
-        cluster.apply(&definition, DryRun::No).await.unwrap();
-        cluster.wait_established(name).await.unwrap();
+        apply(cluster, [definition]).await;
+    }
+}
+
+/// Applies OLM's definitions of these kinds, by their names in the plural.
+pub(crate) async fn define_olm(cluster: &Cluster, kinds: &[&str]) {
+    let folder = module("opm", "github.com/operator-framework/api");
+    for kind in kinds {
+        let file = format!("crds/operators.coreos.com_{kind}.yaml");
+        define(cluster, &folder, &[&file]).await;
     }
 }
 
 /// Makes an OpenShift of a cluster, as far as anybody asks.
 pub(crate) async fn become_openshift(cluster: &Cluster, version: &str) {
     let folder = module("openshift", "github.com/openshift/api");
-    define(
-        cluster,
-        &folder,
-        &[
-            (
-                "clusterversions.config.openshift.io",
-                "config/v1/zz_generated.crd-manifests/0000_00_cluster-version-operator_01_clusterversions-Default.crd.yaml",
-            ),
-            (
-                "clusteroperators.config.openshift.io",
-                "config/v1/zz_generated.crd-manifests/0000_00_cluster-version-operator_01_clusteroperators.crd.yaml",
-            ),
-            (
-                "apirequestcounts.apiserver.openshift.io",
-                "apiserver/v1/zz_generated.crd-manifests/kube-apiserver_apirequestcounts.crd.yaml",
-            ),
-        ],
-    )
-    .await;
+    let definitions =
+        "config/v1/zz_generated.crd-manifests/0000_00_cluster-version-operator_01_cluster";
+    let versions = format!("{definitions}versions-Default.crd.yaml");
+    let operators = format!("{definitions}operators.crd.yaml");
+    let counts = "apiserver/v1/zz_generated.crd-manifests/kube-apiserver_apirequestcounts.crd.yaml";
+    define(cluster, &folder, &[&versions, &operators, counts]).await;
     let spec = json!({"clusterID": "00000000-0000-0000-0000-000000000000"});
     let entry = json!({
         "state": "Completed", "version": version, "image": "", "verified": true,
@@ -112,36 +103,20 @@ pub(crate) async fn count(
 
 /// Writes an object, and its status if there is one.
 pub(crate) async fn put(cluster: &Cluster, mut object: Value, status: Option<Value>) {
-    cluster.apply(&object, DryRun::No).await.unwrap();
+    apply(cluster, [&object]).await;
     let Some(status) = status else { return };
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let (api_version, kind) = (text(&object["apiVersion"]), text(&object["kind"]));
     let name = text(&object["metadata"]["name"]);
     let (group, version) = group_version(&api_version);
-    let resource = ApiResource {
-        group: group.to_owned(),
-        version: version.to_owned(),
-        plural: format!("{}s", kind.to_ascii_lowercase()),
-        api_version: api_version.clone(),
-        kind,
-    };
+    let kind = GroupVersionKind::gvk(group, version, &kind);
+    let resource = ApiResource::from_gvk(&kind);
     let api: Api<DynamicObject> = Api::all_with(cluster.client().unwrap(), &resource);
     object.as_object_mut().unwrap().remove("spec");
     object["status"] = status;
     let params = PatchParams::apply("tests").force();
-    api.patch_status(&name, &params, &Patch::Apply(object))
-        .await
-        .unwrap();
-}
-
-pub(super) fn run(cluster: &Cluster, args: &[&str]) -> Run {
-    let mut command = Command::new(binary());
-    command
-        .arg("upgrade-check")
-        .args(args)
-        .arg("--kubeconfig")
-        .arg(cluster.kubeconfig_path());
-    command.stdin(Stdio::null()).output().unwrap().into()
+    let patch = Patch::Apply(object);
+    api.patch_status(&name, &params, &patch).await.unwrap();
 }
 
 pub(super) const DIGEST: &str =
@@ -169,13 +144,9 @@ pub(super) async fn instance(cluster: &Cluster, name: &str, maximum: Option<&str
     if let Some(maximum) = maximum {
         status["maxOpenShiftVersion"] = maximum.into();
     }
-    for (key, value) in more.as_object().unwrap() {
-        let fields = status.as_object_mut().unwrap();
-        fields.remove(key);
-        if !value.is_null() {
-            fields.insert(key.clone(), value.clone());
-        }
-    }
+    let fields = status.as_object_mut().unwrap();
+    fields.extend(more.as_object().unwrap().clone());
+    fields.retain(|_, value| !value.is_null());
     let object = json!({
         "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleInstance", "spec": spec,
         "metadata": {
@@ -188,30 +159,30 @@ pub(super) async fn instance(cluster: &Cluster, name: &str, maximum: Option<&str
 
 /// A package whose versions replace one another, each with its maximum.
 pub(crate) fn package(name: &str, versions: &[(&str, &str)]) -> String {
-    let mut text =
-        json!({"schema": "olm.package", "name": name, "defaultChannel": "stable"}).to_string();
-    let mut entries = Vec::new();
-    for (at, (version, maximum)) in versions.iter().enumerate() {
+    let package = json!({"schema": "olm.package", "name": name, "defaultChannel": "stable"});
+    let (mut blobs, mut entries) = (vec![package], Vec::<Value>::new());
+    for (version, maximum) in versions {
         let mut entry = json!({"name": format!("{name}.v{version}")});
-        if let Some((before, _)) = at.checked_sub(1).map(|at| versions[at]) {
-            entry["replaces"] = format!("{name}.v{before}").into();
+        if let Some(before) = entries.last() {
+            entry["replaces"] = before["name"].clone();
         }
         entries.push(entry);
-        let mut properties = vec![
-            json!({"type": "olm.package", "value": {"packageName": name, "version": version}}),
-        ];
+        let package = json!({"packageName": name, "version": version});
+        let mut properties = vec![json!({"type": "olm.package", "value": package})];
         if !maximum.is_empty() {
             properties.push(json!({"type": "olm.maxOpenShiftVersion", "value": maximum}));
         }
-        let bundle = json!({
+        blobs.push(json!({
             "schema": "olm.bundle", "package": name, "name": format!("{name}.v{version}"),
             "image": format!("quay.io/{name}@{DIGEST}"), "properties": properties,
-        });
-        text.push_str(&bundle.to_string());
+        }));
     }
-    let channel =
-        json!({"schema": "olm.channel", "package": name, "name": "stable", "entries": entries});
-    text + &channel.to_string()
+    blobs.push(channel(name, "stable", &entries));
+    blobs.iter().map(Value::to_string).collect()
+}
+
+pub(crate) fn channel(package: &str, name: &str, entries: &[Value]) -> Value {
+    json!({"schema": "olm.channel", "package": package, "name": name, "entries": entries})
 }
 
 pub(crate) fn catalog(packages: &[String]) -> TempDir {

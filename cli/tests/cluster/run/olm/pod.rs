@@ -3,38 +3,32 @@
 use serde_json::json;
 
 use super::{Operator, SPACE, Scene};
-use crate::world::unique;
+use crate::world::{Rukpak as _, unique};
 
 pub(super) async fn is_hardened_on_request_and_reported_if_not_ready(scene: &Scene) {
     let labels = json!({"pod-security.kubernetes.io/enforce": "restricted"});
     let metadata = json!({"name": SPACE, "labels": labels});
-    scene
-        .apply(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}))
-        .await;
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata});
+    scene.apply(&namespace).await;
     let operator = Operator::new(&unique("free"));
     let (name, image) = (&operator.name, operator.publish("0.0.1"));
-    let args = ["run", "bundle", &image, "--use-http", "--engine=olm"];
-    let run = scene
-        .run(&args)
-        .exits(1)
-        .says("error: Failed to run bundle: create catalog: failed to create Pod ")
-        .says("violates PodSecurity \"restricted:latest\"")
-        .says("; run the same command again with --security-context-config=restricted");
-    assert!(!run.err.contains("administrator"), "{run:?}");
-    let more = ["--security-context-config=restricted", "--timeout=10s"];
-    let run = scene
-        .run(&[&args[..], &more].concat())
-        .exits(1)
-        .says("error: Failed to run bundle: create catalog: registry pod ")
-        .says(" did not become ready within 10s")
-        .says(&format!("Pod {SPACE}/"));
-    assert_eq!(run.out, "");
-
+    let bundle = format!("run bundle {image} --use-http --engine=olm");
+    let run = scene.run(&bundle).exits(1);
+    run.err_has("error: Failed to run bundle: create catalog: failed to create Pod ");
+    run.err_has("violates PodSecurity \"restricted:latest\"");
+    run.err_has("; run the same command again with --security-context-config=restricted");
+    run.err_lacks("administrator");
+    tests::assert_runs! { scene;
+        "{bundle} --security-context-config=restricted --timeout=10s"
+            => 1, "", "error: Failed to run bundle: create catalog: registry pod ", " did not become ready within 10s",
+            "Pod {SPACE}/";
+    }
     // OLM learns of no server before one is ready, and what was made can be removed.
     let catalog = format!("{name}-catalog");
     let source = scene.of("CatalogSource").get(&catalog).await.unwrap();
     assert_eq!(source.data["spec"].get("address"), None, "{source:?}");
-    let run = scene.run(&["cleanup", name, "--engine=olm"]).exits(0);
-    assert_eq!(run.out, format!("Operator {name:?} uninstalled\n"));
+    tests::assert_runs! { scene;
+        "cleanup {name} --engine=olm" => 0, "Operator \"{name}\" uninstalled\n";
+    }
     scene.assert_empty().await;
 }

@@ -1,10 +1,10 @@
 //! A control plane with OLM's definitions.
 
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 use cluster::{DryRun, Lease};
 use kube::{
-    Api, ResourceExt as _,
+    Api, ResourceExt,
     api::{ListParams, Patch, PatchParams},
     core::{ApiResource, DynamicObject, GroupVersionKind},
 };
@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use tests::Args;
 
 use crate::{
-    upgrade::{define, module},
-    world::{Run, bare, binary},
+    upgrade::define_olm,
+    world::{Rukpak, apply, bare, binding, namespace, user},
 };
 
 pub(super) const SPACE: &str = "tides";
@@ -36,77 +36,58 @@ pub(super) struct Scene {
 impl Scene {
     pub(super) async fn new() -> Self {
         let cluster = bare().await;
-        let folder = module("opm", "github.com/operator-framework/api");
-        for name in [
+        let kinds = [
             "catalogsources",
             "clusterserviceversions",
             "installplans",
             "operatorgroups",
             "subscriptions",
-        ] {
-            let file = format!("crds/operators.coreos.com_{name}.yaml");
-            let definition = (&*format!("{name}.operators.coreos.com"), &*file);
-            define(&cluster, &folder, &[definition]).await;
-        }
-        let scene = Self { cluster };
+        ];
+        define_olm(&cluster, &kinds).await;
         let rules =
             json!([{"apiGroups": ["operators.coreos.com"], "resources": ["*"], "verbs": ["*"]}]);
-        let group = "rbac.authorization.k8s.io";
-        for object in [
-            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}}),
-            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "elsewhere"}}),
+        let objects = [
+            namespace(SPACE),
+            namespace("elsewhere"),
             json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": SPACE}}),
             json!({
-                "apiVersion": format!("{group}/v1"), "kind": "Role",
+                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
                 "metadata": {"name": TENANT, "namespace": SPACE}, "rules": rules,
             }),
-            json!({
-                "apiVersion": format!("{group}/v1"), "kind": "RoleBinding",
-                "metadata": {"name": TENANT, "namespace": SPACE},
-                "roleRef": {"apiGroup": group, "kind": "Role", "name": TENANT},
-                "subjects": [{"apiGroup": group, "kind": "User", "name": TENANT}],
-            }),
-        ] {
-            scene.apply(&object).await;
-        }
-        scene
+            binding(TENANT, Some(SPACE), ("Role", TENANT), &user(TENANT)),
+        ];
+        apply(&cluster, objects).await;
+        Self { cluster }
     }
 
     pub(super) async fn apply(&self, object: &Value) -> DynamicObject {
         self.cluster.apply(object, DryRun::No).await.unwrap()
     }
 
-    pub(super) fn of(&self, kind: &str) -> Api<DynamicObject> {
-        self.within(SPACE, kind)
+    /// Applies one of OLM's objects.
+    pub(super) async fn object(&self, kind: &str, metadata: &Value, spec: &Value) -> DynamicObject {
+        let api_version = format!("operators.coreos.com/{}", version(kind));
+        self.apply(
+            &json!({"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}),
+        )
+        .await
     }
 
-    fn within(&self, namespace: &str, kind: &str) -> Api<DynamicObject> {
-        let version = if kind == "OperatorGroup" {
-            "v1"
-        } else {
-            "v1alpha1"
-        };
-        let kind = GroupVersionKind::gvk("operators.coreos.com", version, kind);
+    pub(super) fn of(&self, kind: &str) -> Api<DynamicObject> {
+        let kind = GroupVersionKind::gvk("operators.coreos.com", version(kind), kind);
         let resource = ApiResource::from_gvk(&kind);
-        Api::namespaced_with(self.cluster.client().unwrap(), namespace, &resource)
+        Api::namespaced_with(self.cluster.client().unwrap(), SPACE, &resource)
     }
 
     pub(super) async fn status(&self, kind: &str, name: &str, status: &Value) {
         let patch = Patch::Merge(json!({ "status": status }));
-        let params = PatchParams::default();
-        self.of(kind)
-            .patch_status(name, &params, &patch)
-            .await
-            .unwrap();
+        let (api, params) = (self.of(kind), PatchParams::default());
+        api.patch_status(name, &params, &patch).await.unwrap();
     }
 
     pub(super) async fn has(&self, kind: &str) -> Vec<String> {
         let found = self.of(kind).list(&ListParams::default()).await.unwrap();
-        found
-            .items
-            .iter()
-            .map(kube::ResourceExt::name_any)
-            .collect()
+        found.items.iter().map(ResourceExt::name_any).collect()
     }
 
     pub(super) async fn assert_empty(&self) {
@@ -115,44 +96,34 @@ impl Scene {
         }
     }
 
-    fn command(&self, args: &(impl Args + ?Sized)) -> Command {
-        let mut command = Command::new(binary());
-        command.args(args.words()).args(["--namespace", SPACE]);
-        command
-            .arg("--kubeconfig")
-            .arg(self.cluster.kubeconfig_path());
-        command.stdin(Stdio::null());
-        command
-    }
-
-    pub(super) fn run(&self, args: &(impl Args + ?Sized)) -> Run {
-        self.command(args).output().unwrap().into()
-    }
-
-    pub(super) fn spawn(&self, args: &(impl Args + ?Sized)) -> Child {
-        let mut command = self.command(args);
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        command.spawn().unwrap()
-    }
-
     pub(super) async fn subscribe(&self, namespace: &str, package: &str, source: &str) {
-        self.apply(&json!({
-            "apiVersion": "operators.coreos.com/v1alpha1", "kind": "Subscription",
-            "metadata": {"name": package, "namespace": namespace},
-            "spec": {
-                "name": package, "source": source, "sourceNamespace": namespace, "installPlanApproval": "Manual",
-            },
-        }))
-        .await;
+        let metadata = json!({"name": package, "namespace": namespace});
+        let spec = json!({
+            "name": package, "source": source, "sourceNamespace": namespace, "installPlanApproval": "Manual",
+        });
+        self.object("Subscription", &metadata, &spec).await;
     }
 
     pub(super) async fn catalog(&self, name: &str, annotations: &Value, spec: &Value) -> String {
         let mut spec = spec.clone();
         spec["sourceType"] = "grpc".into();
-        let source = json!({
-            "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
-            "metadata": {"name": name, "namespace": SPACE, "annotations": annotations}, "spec": spec,
-        });
-        self.apply(&source).await.uid().unwrap()
+        let metadata = json!({"name": name, "namespace": SPACE, "annotations": annotations});
+        let source = self.object("CatalogSource", &metadata, &spec).await;
+        source.uid().unwrap()
+    }
+}
+
+impl Rukpak for Scene {
+    fn rukpak(&self, args: &(impl Args + ?Sized)) -> Command {
+        let mut command = self.cluster.rukpak(args);
+        command.args(["--namespace", SPACE]);
+        command
+    }
+}
+
+fn version(kind: &str) -> &'static str {
+    match kind {
+        "OperatorGroup" => "v1",
+        _ => "v1alpha1",
     }
 }
