@@ -335,17 +335,15 @@ mod tests {
 
     #[test]
     fn file_names_sort_and_are_known_again() {
-        let object = Object::try_from(
-            json!({"apiVersion": "v1", "kind": "Role", "metadata": {"name": "a:b/../c_d"}}),
-        )
-        .unwrap();
-        let name = file_name(4, 12, &object, Manifests::Yaml);
-        assert_eq!(name, "05-role-a-b-..-c-d.yaml");
-        assert!(is_file_name(&name) && is_file_name("123-configmap-x.json"));
-        assert_eq!(
-            file_name(4, 120, &object, Manifests::Json),
-            "005-role-a-b-..-c-d.json"
-        );
+        let metadata = json!({"name": "a:b/../c_d"});
+        let role = json!({"apiVersion": "v1", "kind": "Role", "metadata": metadata});
+        let role = Object::try_from(role).unwrap();
+        ::tests::assert_rows! {
+            file_name(4, 12, &role, Manifests::Yaml) => "05-role-a-b-..-c-d.yaml";
+            file_name(4, 120, &role, Manifests::Json) => "005-role-a-b-..-c-d.json";
+            is_file_name("05-role-a-b-..-c-d.yaml") => true;
+            is_file_name("123-configmap-x.json") => true;
+        }
         for other in [
             "values.yaml",
             "1-role-a.yaml",

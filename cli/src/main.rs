@@ -56,6 +56,8 @@ mod service;
 mod source;
 mod status;
 mod table;
+#[cfg(test)]
+mod testing;
 mod uninstalling;
 mod unpacking;
 mod upgrade;

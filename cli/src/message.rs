@@ -97,13 +97,11 @@ mod tests {
 
     #[test]
     fn texts_of_others_give_a_terminal_no_orders() {
-        for (text, expected) in [
-            ("\u{1b}[31mred\r\n", " [31mred  "),
-            ("a\u{202a}b\u{202e}c\u{2066}d\u{2069}e", "a b c d e"),
-            ("a\u{200e}b\u{200f}c\u{61c}d\u{2028}e", "a b c d e"),
-            ("Gezeiten für שלום", "Gezeiten für שלום"),
-        ] {
-            assert_eq!(clean(text), expected, "{text:?}");
+        ::tests::assert_rows! {
+            clean("\u{1b}[31mred\r\n") => " [31mred  ";
+            clean("a\u{202a}b\u{202e}c\u{2066}d\u{2069}e") => "a b c d e";
+            clean("a\u{200e}b\u{200f}c\u{61c}d\u{2028}e") => "a b c d e";
+            clean("Gezeiten für שלום") => "Gezeiten für שלום";
         }
     }
 }

@@ -88,22 +88,12 @@ mod tests {
     fn the_first_failure_ends_it() {
         let items = [1, 2, 3, 4];
         let mut seen = 0;
-        let outcome = each(
-            &items,
-            2,
-            |item| *item,
-            |item| {
-                seen += 1;
-                if item == 2 {
-                    Err(io::Error::other("two"))
-                } else {
-                    Ok(())
-                }
-            },
-        );
-        assert_eq!(
-            (outcome.unwrap_err().to_string().as_str(), seen),
-            ("two", 2)
-        );
+        let take = |item| {
+            seen += 1;
+            let error = || io::Error::other("two");
+            (item != 2).then_some(()).ok_or_else(error)
+        };
+        let error = each(&items, 2, |item| *item, take).unwrap_err();
+        assert_eq!((error.to_string().as_str(), seen), ("two", 2));
     }
 }

@@ -283,13 +283,11 @@ mod tests {
             context: "here",
             bundle: "there",
         };
-        for (found, asked, expected) in [
-            (Found::Olm, None, "here"),
-            (Found::Native, None, "there"),
-            (Found::Olm, Some("asked"), "asked"),
-            (Found::Native, Some("asked"), "asked"),
-        ] {
-            assert_eq!(goes_to(found, asked, suggested), expected, "{found:?}");
+        ::tests::assert_rows! {
+            goes_to(Found::Olm, None, suggested) => "here";
+            goes_to(Found::Native, None, suggested) => "there";
+            goes_to(Found::Olm, Some("asked"), suggested) => "asked";
+            goes_to(Found::Native, Some("asked"), suggested) => "asked";
         }
     }
 
@@ -326,15 +324,8 @@ mod tests {
             "",
             "https://example.com/x.tgz",
         ] {
-            let told = remembered(name).unwrap_err().to_string();
-            assert!(
-                told.starts_with("the index that the cluster names cannot be read: "),
-                "{told}"
-            );
-            assert!(
-                told.contains("operators.operatorframework.io/index-image"),
-                "{told}"
-            );
+            let expected = "the index that the cluster names cannot be read: *operators.operatorframework.io/index-image*";
+            ::tests::table::assert_outcome(remembered(name).map(drop), Err(expected), name);
         }
     }
 }

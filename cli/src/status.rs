@@ -155,14 +155,7 @@ mod tests {
     use super::*;
 
     fn instance(status: &Value) -> BundleInstance {
-        serde_json::from_value(json!({
-            "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleInstance",
-            "metadata": {"name": "a", "uid": "a"},
-            "spec": {"provisionerClassName": "core-rukpak-io-plain",
-                "template": {"spec": {"source": {"type": "upload"}}}},
-            "status": status,
-        }))
-        .unwrap()
+        crate::testing::instance(&json!({"metadata": {"name": "a", "uid": "a"}, "status": status}))
     }
 
     fn bundle(api_version: &str, kind: &str, owner: &str) -> Bundle {

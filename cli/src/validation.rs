@@ -257,13 +257,11 @@ mod tests {
 
     #[test]
     fn the_summary_counts_unreadable_bundles() {
-        for (findings, readable, unreadable, expected) in ::tests::rows![
-            [0, 0, 0], 1, 0 => "0 errors, 0 warnings, 0 changes";
-            [1, 2, 1], 3, 0 => "1 error, 2 warnings, 1 change";
-            [0, 0, 0], 0, 1 => "failed to read 1 bundle: nothing was validated";
-            [0, 1, 0], 2, 1 => "0 errors, 1 warning, 0 changes in 2 bundles; failed to read 1 bundle";
-        ] {
-            assert_eq!(summary(findings, readable, unreadable), expected);
+        ::tests::assert_rows! {
+            summary([0, 0, 0], 1, 0) => "0 errors, 0 warnings, 0 changes";
+            summary([1, 2, 1], 3, 0) => "1 error, 2 warnings, 1 change";
+            summary([0, 0, 0], 0, 1) => "failed to read 1 bundle: nothing was validated";
+            summary([0, 1, 0], 2, 1) => "0 errors, 1 warning, 0 changes in 2 bundles; failed to read 1 bundle";
         }
     }
 }

@@ -231,38 +231,31 @@ mod tests {
         assert_eq!(named.taken.len(), 2);
         assert_eq!(named.going, [".data.old", ".metadata"]);
         assert_eq!(take(&entries[1..], "v1", &ours, &[]).entries, None);
-        assert_eq!(
-            take(&entries, "v2", &ours, &[]).entries,
-            None,
-            "of another version"
-        );
+        let of_another_version = take(&entries, "v2", &ours, &[]);
+        assert_eq!(of_another_version.entries, None);
     }
 
     #[test]
     fn what_others_have_set_as_well_does_not_go() {
+        let edited = json!({"f:spec": {"f:x": {}, "f:y": {"f:z": {}}}});
+        let controlled = json!({"f:spec": {"f:x": {}}});
         let entries = [
-            entry(
-                "kubectl-edit",
-                "Update",
-                json!({"f:spec": {"f:x": {}, "f:y": {"f:z": {}}}}),
-            ),
-            entry("controller", "Apply", json!({"f:spec": {"f:x": {}}})),
+            entry("kubectl-edit", "Update", edited),
+            entry("controller", "Apply", controlled),
         ];
         let takeover = take(&entries, "v1", &map(&json!({"f:spec": {"f:y": {}}})), &[]);
-        assert_eq!(takeover.going, Vec::<String>::new());
+        assert_eq!(takeover.going, [""; 0]);
     }
 
     #[test]
     fn paths_are_readable() {
-        for (key, expected) in [
-            ("f:data", ".data"),
-            ("f:example.com/a", "[example.com/a]"),
-            ("k:{\"name\":\"a\"}", "[{\"name\":\"a\"}]"),
-            ("v:\"x\"", "[\"x\"]"),
-            ("i:3", "[3]"),
-            ("odd", "[odd]"),
-        ] {
-            assert_eq!(step(key), expected);
+        ::tests::assert_rows! {
+            step("f:data") => ".data";
+            step("f:example.com/a") => "[example.com/a]";
+            step("k:{\"name\":\"a\"}") => "[{\"name\":\"a\"}]";
+            step("v:\"x\"") => "[\"x\"]";
+            step("i:3") => "[3]";
+            step("odd") => "[odd]";
         }
     }
 }

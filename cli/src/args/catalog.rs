@@ -264,54 +264,46 @@ impl From<CatalogLimitArgs> for unpacker::Options {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-    use crate::args::{Cli, Command};
 
     #[test]
     fn a_release_of_openshift_is_one_that_there_can_be() {
         for (text, kubernetes_of_it) in [
-            ("4.20", Some("1.33")),
-            ("4.20.3", Some("1.33")),
-            ("v4.13.0-0.nightly-2022", Some("1.26")),
-            ("4.23", Some("1.36")),
-            ("5.0", Some("1.36")),
-            ("5.1.2", Some("1.37")),
-            ("4.24", None),
-            ("4.99", None),
-            ("4.2", None),
-            ("4", None),
-            ("1.30", None),
-            ("3.11", None),
-            ("6.0", None),
-            ("5.18446744073709551615", None),
-            ("latest", None),
+            ("4.20", "1.33"),
+            ("4.20.3", "1.33"),
+            ("v4.13.0-0.nightly-2022", "1.26"),
+            ("4.23", "1.36"),
+            ("5.0", "1.36"),
+            ("5.1.2", "1.37"),
         ] {
-            let found = openshift(text).ok();
-            let known = kubernetes(None, found).map(|it| format!("{}.{}", it.major, it.minor));
-            assert_eq!(known.as_deref(), kubernetes_of_it, "{text}");
-            assert_eq!(found.is_some(), kubernetes_of_it.is_some(), "{text}");
+            let found = openshift(text).unwrap();
+            let known = kubernetes(None, Some(found)).unwrap();
+            let known = format!("{}.{}", known.major, known.minor);
+            assert_eq!(known, kubernetes_of_it, "{text}");
         }
+        for text in [
+            "4.24",
+            "4.99",
+            "4.2",
+            "4",
+            "1.30",
+            "3.11",
+            "6.0",
+            "latest",
+            "5.18446744073709551615",
+        ] {
+            assert!(openshift(text).is_err(), "{text}");
+        }
+        assert_eq!(kubernetes(None, None), None);
         let given = version::Version::new(1, 30, 4);
-        assert_eq!(
-            kubernetes(Some(&given), openshift("4.20").ok()),
-            Some(given)
-        );
+        let found = kubernetes(Some(&given), openshift("4.20").ok());
+        assert_eq!(found, Some(given));
     }
 
     #[test]
     fn default_limits_are_those_of_the_library() {
-        let cli = Cli::try_parse_from(["rukpak", "catalog", "validate", "x"]).unwrap();
-        let Command::Catalog(CatalogArgs {
-            command: CatalogCommand::Validate(args),
-        }) = cli.command
-        else {
-            panic!("another command");
-        };
-        assert_eq!(
-            ::catalog::Limits::from(args.reading.limits),
-            ::catalog::Limits::default()
-        );
+        let args: CatalogLimitArgs = crate::testing::parse(&[]).unwrap();
+        let limits = ::catalog::Limits::from(args);
+        assert_eq!(limits, ::catalog::Limits::default());
     }
 }

@@ -86,39 +86,28 @@ mod tests {
 
     #[test]
     fn durations_are_read_as_go_writes_them() {
-        for (text, expected) in [
-            ("0", Some(0)),
-            ("15", Some(15_000)),
-            ("90s", Some(90_000)),
-            ("1m30s", Some(90_000)),
-            ("1h", Some(3_600_000)),
-            ("250ms", Some(250)),
-            ("0s", Some(0)),
-            ("", None),
-            ("s", None),
-            ("5 m", None),
-            ("1.5h", Some(5_400_000)),
-            ("1.5m", Some(90_000)),
-            (".5s1.25s", Some(1_750)),
-            ("2.s", Some(2_000)),
-            ("1500us", Some(1)),
-            ("0.000000000000000000001h", Some(0)),
-            (".s", None),
-            ("1..5s", None),
-            ("1.5", None),
-            (".", None),
-            ("1,5m", None),
-            ("1.5M", None),
-            ("-1s", None),
-            ("5d", None),
-            ("1m30", None),
+        for (text, millis) in [
+            ("0", 0),
+            ("15", 15_000),
+            ("90s", 90_000),
+            ("1m30s", 90_000),
+            ("1h", 3_600_000),
+            ("250ms", 250),
+            ("0s", 0),
+            ("1.5h", 5_400_000),
+            ("1.5m", 90_000),
+            (".5s1.25s", 1_750),
+            ("2.s", 2_000),
+            ("1500us", 1),
+            ("0.000000000000000000001h", 0),
         ] {
-            let expected = expected.map(Duration::from_millis).ok_or(PROBLEM);
-            let found = read(text).map(|it| {
-                let millis = it.as_millis().try_into().unwrap();
-                Duration::from_millis(millis)
-            });
-            assert_eq!(found, expected, "{text:?}");
+            let found = read(text).unwrap().as_millis();
+            assert_eq!(found, millis, "{text:?}");
+        }
+        for text in [
+            "", "s", "5 m", ".s", "1..5s", "1.5", ".", "1,5m", "1.5M", "-1s", "5d", "1m30",
+        ] {
+            assert_eq!(read(text), Err(PROBLEM), "{text:?}");
         }
         let micros = Ok(Duration::from_nanos(1_500));
         assert_eq!([read("1.5us"), read("1.5µs"), read("1500ns")], [micros; 3]);

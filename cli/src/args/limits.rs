@@ -70,19 +70,12 @@ impl From<FileLimitArgs> for unpacker::Options {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
-    use crate::args::{Cli, Command};
+    use super::*;
 
     #[test]
     fn default_limits_are_those_of_the_library() {
-        let cli = Cli::try_parse_from(["rukpak", "validate", "x"]).unwrap();
-        let Command::Validate(args) = cli.command else {
-            panic!("another command");
-        };
-        assert_eq!(
-            unpacker::Options::from(args.limits),
-            unpacker::Options::default()
-        );
+        let args: LimitArgs = crate::testing::parse(&[]).unwrap();
+        let options = unpacker::Options::from(args);
+        assert_eq!(options, unpacker::Options::default());
     }
 }

@@ -50,23 +50,15 @@ mod tests {
     use crate::{
         args::{CleanupArgs, Cli, RunBundleArgs},
         run::install_mode::Kind,
+        testing::parse,
     };
 
-    #[derive(Debug, clap::Parser)]
-    struct Run {
-        #[command(flatten)]
-        args: RunBundleArgs,
-    }
-
-    #[derive(Debug, clap::Parser)]
-    struct Cleanup {
-        #[command(flatten)]
-        args: CleanupArgs,
-    }
-
     fn run(flags: &[&str]) -> RunBundleArgs {
-        let line = [&["run", "a.io/b:1"], flags].concat();
-        Run::try_parse_from(line).unwrap().args
+        parse(&[&["a.io/b:1"], flags].concat()).unwrap()
+    }
+
+    fn cleanup(flags: &[&str]) -> CleanupArgs {
+        parse(&[&["tide"], flags].concat()).unwrap()
     }
 
     #[test]
@@ -101,8 +93,7 @@ mod tests {
             ];
             assert!(texts.iter().all(Option::is_none), "{texts:?}");
         }
-        let line = ["cleanup", "tide", "--namespace", "", "--service-account="];
-        let args = Cleanup::try_parse_from(line).unwrap().args;
+        let args = cleanup(&["--namespace", "", "--service-account="]);
         assert_eq!((args.namespace, args.service_account), (None, None));
     }
 
@@ -156,13 +147,12 @@ mod tests {
             }
             let args = run(&[&format!("--verbose{value}")]);
             assert_eq!(args.registry.sdk.verbose, expected, "{value}");
-            let flag = format!("--delete-all{value}");
-            let args = Cleanup::try_parse_from(["cleanup", "tide", &flag]);
-            assert_eq!(args.unwrap().args.delete_all, expected, "{value}");
+            let args = cleanup(&[&format!("--delete-all{value}")]);
+            assert_eq!(args.delete_all, expected, "{value}");
         }
         for value in ["yes", "tRUE", "", "2"] {
             let flag = format!("--use-http={value}");
-            let error = Run::try_parse_from(["run", "a.io/b:1", &flag]).unwrap_err();
+            let error = parse::<RunBundleArgs>(&["a.io/b:1", &flag]).unwrap_err();
             assert!(error.to_string().contains("true, false"), "{error}");
         }
     }

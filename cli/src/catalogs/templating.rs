@@ -190,17 +190,12 @@ mod tests {
             &["a.yaml"] => Ok((None, Some("a.yaml")));
             &["basic", "-"] => Ok((Some(Kind::Basic), stdin));
             &["substitutes", "semver"] => Ok((Some(Kind::Substitutes), Some("semver")));
-            &["Basic", "a"] => Err("invalid template type \"Basic\"");
-            &["a", "b"] => Err("basic, semver, substitutes");
+            &["Basic", "a"] => Err("*invalid template type \"Basic\"*");
+            &["a", "b"] => Err("*basic, semver, substitutes*");
         ] {
             let words: Vec<OsString> = words.iter().map(OsString::from).collect();
-            match (named(&words), expected) {
-                (Ok((kind, file)), Ok((wanted, path))) => {
-                    assert_eq!((kind, file), (wanted, path.map(Path::new)), "{words:?}");
-                }
-                (Err(problem), Err(part)) => assert!(problem.contains(part), "{problem}"),
-                (found, _) => panic!("{words:?}: {found:?}"),
-            }
+            let expected = expected.map(|(kind, path)| (kind, path.map(Path::new)));
+            ::tests::table::assert_outcome(named(&words), expected, &words);
         }
     }
 }

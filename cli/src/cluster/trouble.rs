@@ -87,34 +87,22 @@ fn reasons(error: &kube::Error) -> String {
 
 #[cfg(test)]
 mod tests {
-    use kube::core::response::StatusDetails;
+    use serde_json::json;
 
     use super::*;
 
     fn status(code: u16, message: &str, name: &str) -> kube::Error {
-        kube::Error::Api(
-            Status {
-                code,
-                message: message.to_owned(),
-                details: Some(StatusDetails {
-                    name: name.to_owned(),
-                    group: String::new(),
-                    kind: String::new(),
-                    uid: String::new(),
-                    causes: Vec::new(),
-                    retry_after_seconds: 0,
-                }),
-                ..Status::default()
-            }
-            .boxed(),
-        )
+        let status = json!({"code": code, "message": message, "details": {"name": name}});
+        crate::testing::refused(status)
     }
 
     #[test]
     fn a_missing_object_is_not_a_missing_api() {
-        assert!(is_absent(&status(404, "not found", "tide")));
-        assert!(!is_absent(&status(404, "404 page not found", "")));
-        assert!(!is_absent(&status(403, "forbidden", "tide")));
+        ::tests::assert_rows! {
+            is_absent(&status(404, "not found", "tide")) => true;
+            is_absent(&status(404, "404 page not found", "")) => false;
+            is_absent(&status(403, "forbidden", "tide")) => false;
+        }
     }
 
     #[test]
@@ -132,8 +120,8 @@ mod tests {
             status(404, "bundles \"x\" not found", "x") => "reading: bundles \"x\" not found";
             status(500, "", "") => "the server answers 500";
         ] {
-            let text = explain("reading", &error, "https://example.com").to_string();
-            assert!(text.contains(expected), "{text}");
+            let text = explain("reading", &error, "https://example.com");
+            ::tests::assert_has(text, expected);
         }
         for refused in [
             r#"pods "x" is forbidden: violates PodSecurity "restricted:latest": runAsNonRoot != true"#,

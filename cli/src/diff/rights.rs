@@ -213,18 +213,14 @@ mod tests {
     fn objects(role: &str, scope: Option<&str>, rules: &Value) -> Vec<Value> {
         let prefix = if scope.is_some() { "" } else { "Cluster" };
         let metadata = json!({"name": role, "namespace": scope});
+        let kind = format!("{prefix}Role");
         vec![
             json!({
-                "apiVersion": "rbac.authorization.k8s.io/v1",
-                "kind": format!("{prefix}Role"),
-                "metadata": metadata,
-                "rules": rules,
+                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": metadata, "rules": rules,
             }),
             json!({
-                "apiVersion": "rbac.authorization.k8s.io/v1",
-                "kind": format!("{prefix}RoleBinding"),
-                "metadata": metadata,
-                "roleRef": {"kind": format!("{prefix}Role"), "name": role},
+                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": format!("{kind}Binding"), "metadata": metadata,
+                "roleRef": {"kind": kind, "name": role},
                 "subjects": [{"kind": "ServiceAccount", "name": "tide", "namespace": "tides"}],
             }),
         ]
@@ -243,11 +239,8 @@ mod tests {
             {"apiGroups": [""], "resources": ["secrets"], "verbs": ["*"]},
         ]);
         let cluster = |name, rules| objects(name, None, rules);
-        let nothing = Rights::default();
-        assert_eq!(
-            compared(&cluster("a", &read), &cluster("b", &read)),
-            nothing
-        );
+        let same = compared(&cluster("a", &read), &cluster("b", &read));
+        assert_eq!(same, Rights::default());
         let rights = compared(&cluster("a", &read), &cluster("b", &write));
         let place = "ServiceAccount tides/tide, in the whole cluster".to_owned();
         let line = |resource: &str, verb: &str| {
@@ -264,13 +257,11 @@ mod tests {
     #[test]
     fn what_is_aggregated_is_gained_by_whoever_has_the_other_role() {
         let role = |verbs: &[&str], label: &str| {
+            let labels =
+                json!({"rbac.authorization.k8s.io/aggregate-to-admin": label, "app": "true"});
             vec![json!({
-                "apiVersion": "rbac.authorization.k8s.io/v1",
-                "kind": "ClusterRole",
-                "metadata": {"name": "tides", "labels": {
-                    "rbac.authorization.k8s.io/aggregate-to-admin": label,
-                    "app": "true",
-                }},
+                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+                "metadata": {"name": "tides", "labels": labels},
                 "rules": [{"apiGroups": ["example.com"], "resources": ["tides"], "verbs": verbs}],
             })]
         };

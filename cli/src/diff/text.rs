@@ -257,11 +257,10 @@ mod tests {
     #[test]
     fn no_secret_is_shown() {
         let secret = |value: &str, more: &str| {
+            let applied = json!({LAST_APPLIED: format!("{{\"data\": \"{value}\"}}")});
             json!({
-                "kind": "Secret",
-                "metadata": {"name": "a", "annotations": {LAST_APPLIED: format!("{{\"data\": \"{value}\"}}")}},
-                "data": {"same": "c2FtZQ==", "other": value, more: value},
-                "stringData": {"text": value},
+                "kind": "Secret", "metadata": {"name": "a", "annotations": applied},
+                "data": {"same": "c2FtZQ==", "other": value, more: value}, "stringData": {"text": value},
             })
         };
         let before = secret("b2xk", "gone");
@@ -279,11 +278,9 @@ mod tests {
             }
         }
         let change = Change::of(identity("Secret"), Some(&before), Some(&after)).unwrap();
-        assert!(change.after.unwrap().contains("*** (another one)"));
-        assert_eq!(
-            Change::of(identity("Secret"), Some(&before), Some(&before)),
-            None
-        );
+        ::tests::assert_has(change.after.unwrap(), "*** (another one)");
+        let same = Change::of(identity("Secret"), Some(&before), Some(&before));
+        assert_eq!(same, None);
     }
 
     #[test]
@@ -291,16 +288,17 @@ mod tests {
         let object = |text: &str| json!({"data": {"a": "1", "b": text}});
         let before = object("old\u{1b}[2J");
         let change = Change::of(identity("ConfigMap"), Some(&before), Some(&object("new")));
-        let report = report(&Rights::default(), &[change.unwrap()], Origin::Bundle);
+        let right = |place: &str, rule: &str| vec![(place.to_owned(), vec![rule.to_owned()])];
+        let rights = Rights {
+            gained: right("ann, in tides", "- a"),
+            lost: right("bea, in tides", "- b"),
+        };
+        let report = report(&rights, &[change.unwrap()], Origin::Bundle);
         let plain = anstream::adapter::strip_str(&report).to_string();
-        assert!(plain.starts_with(
-            "0 objects new, 1 changed, 0 leave the bundle:\n  ~ ConfigMap tides/high\n"
-        ));
-        assert!(
-            plain
-                .contains("--- cluster ConfigMap tides/high\n+++ bundle ConfigMap tides/high\n@@ ")
-        );
-        assert!(plain.contains("+  b: new\n"), "{plain}");
+        let expected = "Rights gained:\n  ann, in tides:\n    - a\n\nRights lost:\n  bea, in tides:\n    - b\n\n\
+                        0 objects new, 1 changed, 0 leave the bundle:\n  ~ ConfigMap tides/high\n*--- cluster ConfigMap \
+                        tides/high\n+++ bundle ConfigMap tides/high\n@@ *+  b: new\n*";
+        assert!(::tests::table::matches(expected, &plain), "{plain}");
         assert!(!plain.contains('\u{1b}'), "{plain}");
     }
 }

@@ -127,14 +127,14 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::testing::{condition, instance};
 
     #[test]
     fn an_older_provisioner_records_no_bundle() {
         let pending = |generation: i64, reason: &str| {
-            json!({"conditions": [{
-                "type": "Progressing", "status": "True", "reason": reason, "message": "",
-                "observedGeneration": generation, "lastTransitionTime": "2026-01-01T00:00:00Z",
-            }]})
+            let mut condition = condition(("Progressing", "True", reason, ""));
+            condition["observedGeneration"] = generation.into();
+            json!({"conditions": [condition]})
         };
         let with = |field: &str, value: Value| {
             let mut status = pending(2, "UnpackPending");
@@ -151,14 +151,7 @@ mod tests {
             // Before an upgrade, ownerReferences are believed.
             (with("installedBundleName", json!("a-1")), false),
         ] {
-            let instance = json!({
-                "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleInstance",
-                "metadata": {"name": "a"},
-                "spec": {"provisionerClassName": "core-rukpak-io-plain",
-                    "template": {"spec": {"source": {"type": "upload", "upload": {}}}}},
-                "status": status,
-            });
-            let instance: BundleInstance = serde_json::from_value(instance).unwrap();
+            let instance = instance(&json!({"status": status}));
             assert_eq!(is_unrecorded(&instance, Some(2)), expected, "{status}");
         }
     }

@@ -111,35 +111,17 @@ pub(crate) fn story(instance: &BundleInstance) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
+    use crate::testing::condition;
 
-    fn instance(conditions: &[(&str, &str, &str, &str)]) -> BundleInstance {
-        let conditions: Vec<_> = conditions
-            .iter()
-            .map(|(type_, status, reason, message)| {
-                json!({
-                    "type": type_, "status": status, "reason": reason, "message": message,
-                    "observedGeneration": 2, "lastTransitionTime": "2026-01-01T00:00:00Z",
-                })
-            })
-            .collect();
-        let value = json!({
-            "apiVersion": "core.rukpak.io/v1alpha1",
-            "kind": "BundleInstance",
-            "metadata": {"name": "tide", "generation": 2},
-            "spec": {
-                "provisionerClassName": "core-rukpak-io-plain",
-                "template": {"spec": {"source": {"type": "upload", "upload": {}}}},
-            },
-            "status": {
-                "conditions": conditions,
-                "observedGeneration": 2,
-                "inventory": {"count": 3, "kinds": []},
-            },
-        });
-        serde_json::from_value(value).unwrap()
+    fn instance(conditions: &[Told]) -> BundleInstance {
+        let conditions: Value = conditions.iter().copied().map(condition).collect();
+        let inventory = json!({"count": 3, "kinds": []});
+        let status =
+            json!({"conditions": conditions, "observedGeneration": 2, "inventory": inventory});
+        crate::testing::instance(&json!({"status": status}))
     }
 
     type Told = (&'static str, &'static str, &'static str, &'static str);

@@ -260,21 +260,15 @@ mod tests {
     #[test]
     fn an_instance_keeps_its_spelling_of_the_class() {
         let converter = "core.rukpak.io/converter";
-        for (format, before, expected) in ::tests::rows![
-            None, None => "core-rukpak-io-registry";
-            None, Some("example.com/own") => "example.com/own";
-            None, Some(converter) => converter;
-            Some(Format::Registry), Some(converter) => converter;
-            Some(Format::Plain), Some(converter) => "core-rukpak-io-plain";
-            Some(Format::Plain), Some("core.rukpak.io/plain") => "core.rukpak.io/plain";
-            Some(Format::Plain), None => "core-rukpak-io-plain";
-            Some(Format::Registry), Some("example.com/own") => "core-rukpak-io-registry";
-        ] {
-            assert_eq!(
-                class_name(format, before),
-                expected,
-                "{format:?} {before:?}"
-            );
+        ::tests::assert_rows! {
+            class_name(None, None) => "core-rukpak-io-registry";
+            class_name(None, Some("example.com/own")) => "example.com/own";
+            class_name(None, Some(converter)) => converter;
+            class_name(Some(Format::Registry), Some(converter)) => converter;
+            class_name(Some(Format::Plain), Some(converter)) => "core-rukpak-io-plain";
+            class_name(Some(Format::Plain), Some("core.rukpak.io/plain")) => "core.rukpak.io/plain";
+            class_name(Some(Format::Plain), None) => "core-rukpak-io-plain";
+            class_name(Some(Format::Registry), Some("example.com/own")) => "core-rukpak-io-registry";
         }
     }
 }

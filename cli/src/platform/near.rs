@@ -48,15 +48,13 @@ mod tests {
     #[test]
     fn a_typo_is_near_and_another_name_is_not() {
         let names = ["etcd", "tidewatch", "tidewatcher", "prometheus", "grafana"];
-        for (name, expected) in [
-            ("tidewacth", vec!["tidewatch", "tidewatcher"]),
-            ("tidewatche", vec!["tidewatch", "tidewatcher"]),
-            ("ectd", vec!["etcd"]),
-            ("promtheus", vec!["prometheus"]),
-            ("x", vec![]),
-            ("kafka", vec![]),
-        ] {
-            assert_eq!(to(name, names.into_iter()), expected, "{name}");
+        ::tests::assert_rows! {
+            to("tidewacth", names.into_iter()) => ["tidewatch", "tidewatcher"];
+            to("tidewatche", names.into_iter()) => ["tidewatch", "tidewatcher"];
+            to("ectd", names.into_iter()) => ["etcd"];
+            to("promtheus", names.into_iter()) => ["prometheus"];
+            to("x", names.into_iter()) => [""; 0];
+            to("kafka", names.into_iter()) => [""; 0];
         }
         let long = "a".repeat(1 << 20);
         assert!(to("aaa", [long.as_str()].into_iter()).is_empty());

@@ -145,43 +145,37 @@ mod tests {
     use super::*;
     use crate::revisions::tests::revision;
 
+    type State = (i64, &'static str, &'static str);
+
+    const fn archived(number: i64, digest: &'static str) -> State {
+        (number, "Archived", digest)
+    }
+
+    const fn active(number: i64, digest: &'static str) -> State {
+        (number, "Active", digest)
+    }
+
+    const fn rolling_out(number: i64, digest: &'static str) -> State {
+        (number, "RollingOut", digest)
+    }
+
     /// Revision 3 is a rollback to revision 1.
-    const BACK: [(i64, &str, &str); 3] = [
-        (1, "Archived", "a"),
-        (2, "Archived", "b"),
-        (3, "Active", "a"),
-    ];
+    const BACK: [State; 3] = [archived(1, "a"), archived(2, "b"), active(3, "a")];
 
     /// Revision 3 is being rolled out.
-    const STUCK: [(i64, &str, &str); 3] = [
-        (1, "Archived", "a"),
-        (2, "Active", "b"),
-        (3, "RollingOut", "c"),
-    ];
+    const STUCK: [State; 3] = [archived(1, "a"), active(2, "b"), rolling_out(3, "c")];
 
-    fn rows(states: &[(i64, &str, &str)]) -> Vec<RevisionStatus> {
-        let row = |(number, state, digest): &(i64, &str, &str)| revision(*number, state, digest);
+    fn rows(states: &[State]) -> Vec<RevisionStatus> {
+        let row = |(number, state, digest): &State| revision(*number, state, digest);
         states.iter().map(row).collect()
     }
 
     #[test]
     fn default_is_the_newest_other_revision() {
-        let upgraded = [
-            (1, "Archived", "a"),
-            (2, "Archived", "b"),
-            (3, "Active", "c"),
-        ];
+        let upgraded = [archived(1, "a"), archived(2, "b"), active(3, "c")];
         // Revision 3 was superseded before it became active.
-        let twice = [
-            (2, "Active", "b"),
-            (3, "Archived", "c"),
-            (4, "RollingOut", "d"),
-        ];
-        let shuffled = [
-            (3, "Active", "c"),
-            (2, "Archived", "b"),
-            (1, "Archived", "a"),
-        ];
+        let twice = [active(2, "b"), archived(3, "c"), rolling_out(4, "d")];
+        let shuffled = [active(3, "c"), archived(2, "b"), archived(1, "a")];
         for (states, pin, expected) in ::tests::rows![
             &upgraded[..], None => Ok(2);
             &shuffled[..], None => Ok(2);
@@ -191,30 +185,20 @@ mod tests {
             // A repeated command does not move on.
             &upgraded[..], Some(1) => Ok(1);
             &BACK[..], Some(1) => Ok(1);
-            &[(1, "Active", "a")][..], None => Err("has no other revision to roll back to");
-            &[(1, "RollingOut", "a")][..], None => Err("has no other revision to roll back to");
-            &[(1, "Archived", "a"), (2, "Active", "a")][..], None
-                => Err("has no other revision to roll back to");
-            &[][..], None => Err("has no revision yet");
+            &[active(1, "a")][..], None => Err("*has no other revision to roll back to*");
+            &[rolling_out(1, "a")][..], None => Err("*has no other revision to roll back to*");
+            &[archived(1, "a"), active(2, "a")][..], None
+                => Err("*has no other revision to roll back to*");
+            &[][..], None => Err("*has no revision yet*");
         ] {
             let chosen = target("tide", &rows(states), pin, None);
-            match (chosen, expected) {
-                (Ok(chosen), Ok(expected)) => assert_eq!(chosen, expected, "{states:?}"),
-                (Err(error), Err(expected)) => {
-                    assert!(error.to_string().contains(expected), "{error}: {states:?}");
-                }
-                (chosen, _) => panic!("{chosen:?}: {states:?}"),
-            }
+            ::tests::table::assert_outcome(chosen, expected, states);
         }
     }
 
     #[test]
     fn refusal_names_the_revisions_to_choose_from() {
-        let upgraded = [
-            (2, "Archived", "b"),
-            (4, "Archived", "c"),
-            (5, "Active", "e"),
-        ];
+        let upgraded = [archived(2, "b"), archived(4, "c"), active(5, "e")];
         let of = |number| format!("revision {number} of BundleInstance tide");
         for (states, pin, requested, expected) in ::tests::rows![
             &upgraded[..], None, 2 => Ok(2);
@@ -230,7 +214,7 @@ mod tests {
             &STUCK[..], None, 2 => Ok(2);
             &STUCK[..], None, 1 => Ok(1);
             &STUCK[..], None, 3 => Err(format!("{} is being rolled out; choose one of 1, 2", of(3)));
-            &[(1, "Active", "a")][..], None, 1 => Err(format!("{} is active already", of(1)));
+            &[active(1, "a")][..], None, 1 => Err(format!("{} is active already", of(1)));
         ] {
             let chosen = target("tide", &rows(states), pin, Some(requested));
             let chosen = chosen.map_err(|error| error.to_string());

@@ -49,6 +49,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::testing::condition;
 
     /// A BundleInstance with these reasons of Progressing and Installed, pinned to revision 1.
     fn instance(
@@ -57,10 +58,7 @@ mod tests {
         revisions: &[(i64, &str, i64)],
     ) -> BundleInstance {
         let condition = |type_: &str, status: &str, reason: &str| {
-            json!({
-                "type": type_, "status": status, "reason": reason, "message": format!("message of {reason}"),
-                "observedGeneration": 2, "lastTransitionTime": "2026-01-01T00:00:00Z",
-            })
+            condition((type_, status, reason, &format!("message of {reason}")))
         };
         let revision = |(number, state, of): &(i64, &str, i64)| {
             let cause = if *of == 0 { "Upgrade" } else { "Rollback" };
@@ -70,23 +68,14 @@ mod tests {
             })
         };
         let revisions: Vec<_> = revisions.iter().map(revision).collect();
-        serde_json::from_value(json!({
-            "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleInstance",
-            "metadata": {"name": "tide", "generation": 2},
-            "spec": {
-                "provisionerClassName": "core-rukpak-io-plain", "rollbackTo": 1,
-                "template": {"spec": {"source": {"type": "upload", "upload": {}}}},
-            },
-            "status": {
-                "conditions": [
-                    condition("Progressing", "False", progressing),
-                    condition("Installed", "True", installed),
-                    condition("Healthy", "True", "Healthy"),
-                ],
-                "revisions": revisions,
-            },
+        let conditions = [
+            condition("Progressing", "False", progressing),
+            condition("Installed", "True", installed),
+            condition("Healthy", "True", "Healthy"),
+        ];
+        crate::testing::instance(&json!({
+            "spec": {"rollbackTo": 1}, "status": {"conditions": conditions, "revisions": revisions},
         }))
-        .unwrap()
     }
 
     #[test]

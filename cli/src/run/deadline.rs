@@ -84,16 +84,10 @@ mod tests {
         assert!(deadline.left().is_zero());
         let late = timeout(LONG, deadline.within(pending::<()>())).await;
         assert_eq!(late, Ok(None));
-        let told = timeout(
-            LONG,
-            deadline.keep("waiting", pending::<anyhow::Result<()>>()),
-        )
-        .await;
-        let told = told.unwrap().unwrap_err().to_string();
-        assert_eq!(
-            told,
-            "waiting was not done within 1ms; try again with a longer --timeout"
-        );
+        let kept = deadline.keep("waiting", pending::<anyhow::Result<()>>());
+        let told = timeout(LONG, kept).await.unwrap().unwrap_err();
+        let expected = "waiting was not done within 1ms; try again with a longer --timeout";
+        assert_eq!(told.to_string(), expected);
     }
 
     #[tokio::test]

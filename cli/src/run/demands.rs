@@ -93,14 +93,16 @@ mod tests {
     use manifests::openshift::{Cluster as Told, Release, Spelling};
 
     use super::*;
-    use crate::upgrade::target::Releases;
+
+    const NAMES: (&str, &str) = ("tide", "tide.v1.0.0");
+
+    fn version() -> Version {
+        "1.0.0".parse().unwrap()
+    }
 
     fn facts(max: Option<&str>) -> Facts {
-        Facts {
-            max_open_shift_version: max
-                .map(|json| MaxOpenShiftVersion::new(json, Spelling::BundleProperties)),
-            ..Facts::default()
-        }
+        let max = max.map(|json| MaxOpenShiftVersion::new(json, Spelling::BundleProperties));
+        ::tests::with!(Facts, max_open_shift_version: max)
     }
 
     /// The rows of `maxOpenShiftVersion`: absent, invalid, greater, equal, less, and not on an OpenShift.
@@ -109,32 +111,23 @@ mod tests {
     fn what_a_cluster_does_not_meet_is_told_whatever_the_engine() {
         let newer = "requires OpenShift <= 4.21 but the cluster is 4.22";
         let older = "requires Kubernetes >= 1.99.0 but the cluster is 1.36.3";
-        for (max, min, openshift, expected) in [
-            (None, None, Some("4.22"), &[][..]),
-            (Some("\"4.x\""), None, Some("4.22"), &[]),
-            (Some("\"4.23\""), None, Some("4.22"), &[]),
-            (Some("4.22"), None, Some("4.22"), &[]),
-            (Some("\"4.21\""), None, Some("4.22"), &[newer]),
-            (Some("4.21"), None, None, &[]),
-            (None, Some("1.36.3"), None, &[]),
-            (None, Some("1.99.0"), None, &[older]),
-            (Some("4.21"), Some("1.99.0"), Some("4.22"), &[newer, older]),
+        for (max, min, openshift, expected) in ::tests::rows![
+            None, None, Some("4.22") => &[][..];
+            Some("\"4.x\""), None, Some("4.22") => &[];
+            Some("\"4.23\""), None, Some("4.22") => &[];
+            Some("4.22"), None, Some("4.22") => &[];
+            Some("\"4.21\""), None, Some("4.22") => &[newer];
+            Some("4.21"), None, None => &[];
+            None, Some("1.36.3"), None => &[];
+            None, Some("1.99.0"), None => &[older];
+            Some("4.21"), Some("1.99.0"), Some("4.22") => &[newer, older];
         ] {
-            let facts = Facts {
-                min_kube_version: min.map(str::to_owned),
-                ..facts(max)
-            };
-            let here = Here {
-                releases: Releases {
-                    openshift: openshift.and_then(Release::read),
-                    kubernetes: "1.36".parse().unwrap(),
-                },
-                newest: openshift.and_then(Release::read),
-                version: "1.36.3".parse().ok(),
-                is_updating: None,
-            };
-            let version = "1.0.0".parse().unwrap();
-            let told = demands(("tide", "tide.v1.0.0"), &version, &facts, &here);
+            let facts = ::tests::with!(facts(max) => min_kube_version: min.map(str::to_owned));
+            let openshift = openshift.and_then(Release::read);
+            let mut here = Here::new("1.36".parse().unwrap(), None);
+            (here.releases.openshift, here.newest) = (openshift, openshift);
+            here.version = "1.36.3".parse().ok();
+            let told = demands(NAMES, &version(), &facts, &here);
             assert_eq!(told, expected, "{max:?} {min:?} {openshift:?}");
         }
     }
@@ -152,20 +145,16 @@ mod tests {
         ] {
             let facts = facts(Some(max));
             let history = [(Some("Partial"), desired), (Some("Completed"), running)];
-            let history = history.map(|(state, minor)| (state, Some(format!("{minor}.3"))));
+            let history = history.map(|(state, minor)| (state, format!("{minor}.3")));
             let history = history
                 .iter()
-                .map(|(state, version)| (*state, version.as_deref()));
+                .map(|(state, it)| (*state, Some(it.as_str())));
             let told = Told::of_history(history, Some(&format!("{desired}.3")));
             let mut here = Here::new("1.36".parse().unwrap(), None);
             here.learn(&told).unwrap();
-            let version = "1.0.0".parse().unwrap();
-            let unmet = demands(("tide", "tide.v1.0.0"), &version, &facts, &here);
-            assert_eq!(
-                unmet.first(),
-                expected.as_ref(),
-                "{max} {running} {desired}"
-            );
+            let unmet = demands(NAMES, &version(), &facts, &here);
+            let row = format!("{max} {running} {desired}");
+            assert_eq!(unmet.first(), expected.as_ref(), "{row}");
             assert_eq!(here.releases.openshift, Release::read(running));
         }
     }
@@ -188,8 +177,7 @@ mod tests {
             let mut here = Here::new("1.36".parse().unwrap(), None);
             here.newest = openshift.and_then(Release::read);
             let why = is_hidden.then(|| anyhow!("placeholder"));
-            let names = ("tide", "tide.v1.0.0");
-            let decided = decide(names, &"1.0.0".parse().unwrap(), &facts, &here, why);
+            let decided = decide(NAMES, &version(), &facts, &here, why);
             let decided = decided.map_err(|error| format!("{error:#}"));
             assert_eq!(decided, expected.map_err(str::to_owned), "{facts:?}");
         }

@@ -258,13 +258,13 @@ mod tests {
             json!({"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}});
         let ended = json!({"terminated": {"reason": "Error", "exitCode": 3}});
         let done = json!({"terminated": {"reason": "Completed", "exitCode": 0}});
+        let unscheduled = json!({"type": "PodScheduled", "status": "False", "message": "0/1 nodes are available"});
         for (status, is_bad, expected) in ::tests::rows![
             json!({"phase": "Succeeded"}), false => "Pod tides/tide-1: Succeeded";
             json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}), false
                 => "Pod tides/tide-1: Running";
-            json!({"phase": "Pending", "conditions": [
-                {"type": "PodScheduled", "status": "False", "message": "0/1 nodes are available"},
-            ]}), true => "Pod tides/tide-1: Pending: 0/1 nodes are available";
+            json!({"phase": "Pending", "conditions": [unscheduled]}), true
+                => "Pod tides/tide-1: Pending: 0/1 nodes are available";
             json!({
                 "phase": "Pending",
                 "initContainerStatuses": [container("init", false, &done)],
@@ -274,10 +274,8 @@ mod tests {
                 => "Pod tides/tide-1: Pending: container init: Error: it ended with code 3: started again 2 times";
         ] {
             let pod = pod(&status);
-            assert_eq!(
-                (is_unwell(&pod), describe(&pod).as_str()),
-                (is_bad, expected)
-            );
+            let found = (is_unwell(&pod), describe(&pod));
+            assert_eq!(found, (is_bad, expected.to_owned()));
         }
     }
 
@@ -315,12 +313,11 @@ mod tests {
             .unwrap()
         };
         let told = |all: Vec<Event>| warnings(all).join(",").replace("Pod a: Failed: ", "");
-        assert_eq!(
-            told(vec![event(2, "b\n"), event(1, "a"), event(3, "b")]),
-            "a,b"
-        );
-        let many: Vec<Event> = (0..9).map(|at| event(at, &at.to_string())).collect();
-        assert_eq!(told(many), "4,5,6,7,8");
-        assert_eq!(told(Vec::new()), "");
+        let many = (0..9).map(|at| event(at, &at.to_string()));
+        ::tests::assert_rows! {
+            told(vec![event(2, "b\n"), event(1, "a"), event(3, "b")]) => "a,b";
+            told(many.collect()) => "4,5,6,7,8";
+            told(Vec::new()) => "";
+        }
     }
 }

@@ -164,80 +164,59 @@ fn reads_parts(image: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser as _;
     use convert::Property;
     use manifests::openshift::{MaxOpenShiftVersion, Spelling};
     use serde_json::value::RawValue;
 
     use super::*;
-    use crate::args::RunBundleArgs;
-
-    #[derive(Debug, clap::Parser)]
-    struct Line {
-        #[command(flatten)]
-        args: RunBundleArgs,
-    }
+    use crate::{args::RunBundleArgs, testing::parse};
 
     // parity: sdk-21, sdk-22
     #[test]
     fn mirrors_of_our_server_need_no_other_image() {
-        for (image, expected) in ::tests::rows![
-            SERVER => true;
-            "registry.example.com:5000/mirror/rukpak/provisioner" => true;
-            "localhost:5000/provisioner:v1@sha256:0000000000000000000000000000000000000000000000000000000000000000" => true;
-            "quay.io/operator-framework/opm:latest" => false;
-            "quay.io/example/provisioner/opm" => false;
-            "quay.io/example/our-provisioner" => false;
-            "no image" => false;
-        ] {
-            assert_eq!(reads_parts(image), expected, "{image}");
+        ::tests::assert_rows! {
+            reads_parts(SERVER) => true;
+            reads_parts("registry.example.com:5000/mirror/rukpak/provisioner") => true;
+            reads_parts("localhost:5000/provisioner:v1@sha256:0000000000000000000000000000000000000000000000000000000000000000") => true;
+            reads_parts("quay.io/operator-framework/opm:latest") => false;
+            reads_parts("quay.io/example/provisioner/opm") => false;
+            reads_parts("quay.io/example/our-provisioner") => false;
+            reads_parts("no image") => false;
         }
     }
 
     // parity: sdk-22
     #[test]
     fn the_default_server_is_the_image_of_the_install_file() {
-        let line = Line::parse_from(["run", "quay.io/example/tide:v1"]);
+        let args: RunBundleArgs = parse(&["quay.io/example/tide:v1"]).unwrap();
         let owner = OwnerReference::default();
-        let pod = wanted(&line.args.registry, false, "tides", &owner, "tide");
-        let version = env!("CARGO_PKG_VERSION");
-        assert!(
-            pod.image.ends_with(&format!(":v{version}")),
-            "{}",
-            pod.image
-        );
+        let pod = wanted(&args.registry, false, "tides", &owner, "tide");
+        let version = concat!(":v", env!("CARGO_PKG_VERSION"));
+        assert!(pod.image.ends_with(version), "{}", pod.image);
         let installed = include_str!("../../../manifests/install/rukpak.yaml");
         assert!(installed.contains(&format!("image: {}\n", pod.image)));
     }
 
     #[test]
     fn undeterminable_max_openshift_is_a_warning() {
-        for (json, value, olm_v0) in ::tests::rows![
-            "\"4.20\"", "" => "";
-            "\"4.x\"", "\"4.x\"" => "OLM v0 rejects the value and blocks every minor upgrade of the cluster";
-            "\"v4.20\"", "\"v4.20\"" => "OLM v0 reads 4.20 and blocks upgrades of the cluster beyond 4.20";
+        for (json, olm_v0) in ::tests::rows![
+            "\"4.20\"" => None;
+            "\"4.x\"" => Some("OLM v0 rejects the value and blocks every minor upgrade of the cluster");
+            "\"v4.20\"" => Some("OLM v0 reads 4.20 and blocks upgrades of the cluster beyond 4.20");
         ] {
             let property = Property {
                 type_: MAX_PROPERTY.to_owned(),
                 value: RawValue::from_string(json.to_owned()).unwrap(),
             };
-            let facts = Facts {
-                max_open_shift_version: Some(MaxOpenShiftVersion::new(
-                    json,
-                    Spelling::BundleProperties,
-                )),
-                properties: vec![property],
-                ..Facts::default()
-            };
+            let max = MaxOpenShiftVersion::new(json, Spelling::BundleProperties);
+            let facts = ::tests::with!(Facts, max_open_shift_version: Some(max), properties: vec![property]);
             let warning = undeterminable("tide.v1", &facts);
-            let expected = (!value.is_empty()).then(|| {
-                format!(
-                    "bundle \"tide.v1\": max OpenShift version cannot be determined: {value} is not <major>.<minor> \
+            assert_eq!(warning.is_some(), olm_v0.is_some(), "{json}");
+            if let Some((warning, olm_v0)) = warning.zip(olm_v0) {
+                let expected = format!(
+                    "bundle \"tide.v1\": max OpenShift version cannot be determined: {json} is not <major>.<minor> \
                      (bundle properties); the bundle is installed without this check; on OpenShift {olm_v0}"
-                )
-            });
-            assert_eq!(warning.is_some(), expected.is_some(), "{json}");
-            if let (Some(warning), Some(expected)) = (warning, expected) {
+                );
                 assert!(warning.starts_with(&expected), "{warning}");
             }
         }
@@ -259,9 +238,10 @@ mod tests {
             &[opm, other, restricted], false, Some("a.io/busybox") => Some(USER);
             &[opm, restricted], true, Some(DECOMPRESSION) => None;
         ] {
-            let line = Line::parse_from([&["run", "quay.io/example/tide:v1"], flags].concat());
+            let line = [&["quay.io/example/tide:v1"], flags].concat();
+            let args: RunBundleArgs = parse(&line).unwrap();
             let owner = OwnerReference::default();
-            let wanted = wanted(&line.args.registry, is_openshift, "tides", &owner, "tide");
+            let wanted = wanted(&args.registry, is_openshift, "tides", &owner, "tide");
             assert_eq!((wanted.unpacks, wanted.user), (unpacks, user), "{flags:?}");
         }
     }

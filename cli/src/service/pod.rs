@@ -134,11 +134,9 @@ mod tests {
     use super::*;
 
     fn pod(name: &str, ready: &str) -> Pod {
+        let ports = json!([{"name": "metrics", "containerPort": 8080}, {"name": "https", "containerPort": 9443}]);
         let pod = json!({
-            "metadata": {"name": name},
-            "spec": {"containers": [{"name": "provisioner", "ports": [
-                {"name": "metrics", "containerPort": 8080}, {"name": "https", "containerPort": 9443},
-            ]}]},
+            "metadata": {"name": name}, "spec": {"containers": [{"name": "provisioner", "ports": ports}]},
             "status": {"conditions": [{"type": "Ready", "status": ready}]},
         });
         serde_json::from_value(pod).unwrap()
@@ -151,17 +149,16 @@ mod tests {
             pod("core-b", "True"),
             pod("core-c", "False"),
         ];
-        for (holder, expected) in [
-            (None, "core-a"),
-            (Some("core-b_12ab"), "core-b"),
-            (Some("core-b"), "core-b"),
-            (Some("core-bb"), "core-a"),
-            (Some("core-c"), "core-a"),
-        ] {
-            let chosen = choose(&pods, holder).unwrap();
-            assert_eq!(chosen.name_any(), expected, "{holder:?}");
+        let chosen = |pods: &[Pod], holder| choose(pods, holder).map(kube::ResourceExt::name_any);
+        let [a, b] = ["core-a", "core-b"].map(|name| Some(name.to_owned()));
+        ::tests::assert_rows! {
+            chosen(&pods, None) => a;
+            chosen(&pods, Some("core-b_12ab")) => b;
+            chosen(&pods, Some("core-b")) => b;
+            chosen(&pods, Some("core-bb")) => a;
+            chosen(&pods, Some("core-c")) => a;
+            chosen(&pods[2..], Some("core-c")) => None;
         }
-        assert_eq!(choose(&pods[2..], Some("core-c")), None);
     }
 
     #[test]

@@ -175,23 +175,20 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::testing::condition;
 
-    fn instance(reasons: (&str, &str), applied: Option<&str>, more: &Value) -> BundleInstance {
-        let condition = |type_: &str, status: &str, reason: &str, message: &str| {
-            json!({"type": type_, "status": status, "reason": reason, "message": message,
-                   "lastTransitionTime": "2026-01-01T00:00:00Z"})
-        };
+    fn instance(reasons: (&str, &str), applied: Option<&str>, spec: &Value) -> BundleInstance {
         let unwell = "(apps/v1, Kind=Deployment)(a/b): 0 of 1 ready";
+        let is_done = reasons.1 == "UpToDate";
+        let reconciling = if is_done { "Other" } else { "Reconciling" };
         let mut status = json!({
-            "observedGeneration": 1,
-            "progressingSince": "2026-01-01T00:00:00Z",
+            "observedGeneration": 2, "progressingSince": "2026-01-01T00:00:00Z", "inventory": {"count": 3, "kinds": []},
             "conditions": [
-                condition("HasValidBundle", "False", reasons.0, "Waiting for it"),
-                condition("Healthy", "False", "Unhealthy", unwell),
-                condition("Ready", "Unknown", reasons.1, ""),
-                condition(if reasons.1 == "UpToDate" { "Other" } else { "Reconciling" }, "True", "Progressing", ""),
+                condition(("HasValidBundle", "False", reasons.0, "Waiting for it")),
+                condition(("Healthy", "False", "Unhealthy", unwell)),
+                condition(("Ready", "Unknown", reasons.1, "")),
+                condition((reconciling, "True", "Progressing", "")),
             ],
-            "inventory": {"count": 3, "kinds": []},
         });
         if let Some(applied) = applied {
             let time = Some(applied).filter(|time| !time.is_empty());
@@ -200,18 +197,7 @@ mod tests {
                 "parts": 1, "created": "2026-01-01T00:00:00Z", "applied": time,
             }]);
         }
-        let mut spec = json!({
-            "provisionerClassName": "core-rukpak-io-plain",
-            "template": {"spec": {"source": {"type": "upload"}}},
-        });
-        for (field, value) in more.as_object().unwrap() {
-            spec[field] = value.clone();
-        }
-        serde_json::from_value(json!({
-            "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleInstance",
-            "metadata": {"name": "a", "generation": 1}, "spec": spec, "status": status,
-        }))
-        .unwrap()
+        crate::testing::instance(&json!({"spec": spec, "status": status}))
     }
 
     #[test]
@@ -237,16 +223,13 @@ mod tests {
         ] {
             let start: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
             let now = start + std::time::Duration::from_secs(second);
-            let found = Rollout::new(&instance, now);
-            let lines = |rollout: &Rollout| {
-                let title = Some(rollout.title());
-                [title, rollout.awaited.clone(), rollout.deadline()]
-                    .into_iter()
-                    .flatten()
-                    .collect()
+            let lines = |rollout: Rollout| {
+                let (title, deadline) = (rollout.title(), rollout.deadline());
+                [Some(title), rollout.awaited, deadline]
             };
-            let found: Vec<String> = found.as_ref().map(lines).unwrap_or_default();
-            assert_eq!(found, expected);
+            let found = Rollout::new(&instance, now).map(lines);
+            let found: Vec<String> = found.into_iter().flatten().flatten().collect();
+            assert_eq!(found, expected, "{:?}", instance.status);
         }
     }
 
@@ -260,10 +243,8 @@ mod tests {
             objects: 2,
             next: Some("ConfigMap a/b".to_owned()),
         });
-        assert_eq!(
-            rollout.title(),
-            "rollout of revision 2: 1 of 2 objects applied"
-        );
+        let title = "rollout of revision 2: 1 of 2 objects applied";
+        assert_eq!(rollout.title(), title);
         assert_eq!(rollout.awaited.as_deref(), Some("ConfigMap a/b"));
     }
 }

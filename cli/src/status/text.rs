@@ -279,23 +279,16 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::testing::{condition, instance};
 
     fn summary(conditions: &[(&str, &str, &str)], more: &Value) -> Summary {
-        let conditions: Vec<_> = conditions
-            .iter()
-            .map(|(type_, reason, message)| {
-                json!({"type": type_, "status": "False", "reason": reason, "message": message,
-                       "lastTransitionTime": "2026-01-01T00:00:00Z"})
-            })
-            .collect();
+        let conditions = conditions.iter();
+        let conditions =
+            conditions.map(|(type_, reason, message)| condition((type_, "False", reason, message)));
         let mut status = more.clone();
-        status["conditions"] = conditions.into();
-        let instance = serde_json::from_value(json!({
-            "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleInstance", "metadata": {"name": "tide"},
-            "spec": {"provisionerClassName": "example.com/own", "template": {"spec": {"source": {"type": "upload"}}}},
-            "status": status,
-        }));
-        Summary::of(&instance.unwrap(), &[], Vec::new(), Timestamp::UNIX_EPOCH)
+        status["conditions"] = conditions.collect();
+        let instance = instance(&json!({"status": status}));
+        Summary::of(&instance, &[], Vec::new(), Timestamp::UNIX_EPOCH)
     }
 
     /// Returns a text as a pipe gets it.

@@ -228,28 +228,28 @@ mod tests {
             unread: Some("forbidden".to_owned()),
             ..definitions
         };
-        for (cascade, policy) in [
-            (Cascade::Orphan, Delete),
-            (Cascade::Background, Retain),
-            (Cascade::Foreground, DeleteIfUnused),
-        ] {
-            let all = unread(definition(None));
-            assert_eq!(all.lost(cascade, policy), None, "{cascade:?} {policy:?}");
-        }
         let others = "1 definition and of others that are not known here";
         let unknown = "definitions that are not known here";
-        for (definitions, expected) in [
-            (Definitions::default(), None),
-            (definition(Some(0)), None),
-            (definition(Some(2)), Some("1 definition")),
-            (definition(None), Some("1 definition")),
-            (unread(definition(Some(2))), Some(others)),
-            (unread(definition(Some(0))), Some(unknown)),
-            (unread(Definitions::default()), Some(unknown)),
+        for (definitions, expected) in ::tests::rows![
+            Definitions::default() => None;
+            definition(Some(0)) => None;
+            definition(Some(2)) => Some("1 definition");
+            definition(None) => Some("1 definition");
+            unread(definition(Some(2))) => Some(others);
+            unread(definition(None)) => Some(others);
+            unread(definition(Some(0))) => Some(unknown);
+            unread(Definitions::default()) => Some(unknown);
         ] {
-            for cascade in [Cascade::Background, Cascade::Foreground] {
-                let lost = definitions.lost(cascade, Delete);
-                assert_eq!(lost.as_deref(), expected, "{definitions:?}");
+            for (cascade, policy, expected) in [
+                (Cascade::Background, Delete, expected),
+                (Cascade::Foreground, Delete, expected),
+                (Cascade::Orphan, Delete, None),
+                (Cascade::Background, Retain, None),
+                (Cascade::Foreground, DeleteIfUnused, None),
+            ] {
+                let lost = definitions.lost(cascade, policy);
+                let row = format!("{definitions:?} {cascade:?} {policy:?}");
+                assert_eq!(lost.as_deref(), expected, "{row}");
             }
         }
     }
@@ -271,17 +271,19 @@ mod tests {
             assert_eq!(lines, [expected]);
         }
         let names = ["tides".to_owned()];
-        let lines = foretold(Cascade::Foreground, Retain, &Definitions::default(), &names);
-        assert_eq!(lines, ["Namespace tides stays, as others may use it"]);
-        let lines = foretold(Cascade::Orphan, Delete, &definition(Some(3)), &names);
-        assert_eq!(lines, ["all objects stay in the cluster"]);
+        let none = Definitions::default();
         let unread = Definitions {
             unread: Some("forbidden".to_owned()),
             ..Definitions::default()
         };
-        let lines = foretold(Cascade::Background, Delete, &unread, &[]);
-        let expected =
-            "there may be more definitions: the rest of the inventory cannot be read: forbidden";
-        assert_eq!(lines, [expected]);
+        for (cascade, policy, definitions, namespaces, expected) in ::tests::rows![
+            Cascade::Foreground, Retain, none, &names[..] => "Namespace tides stays, as others may use it";
+            Cascade::Orphan, Delete, definition(Some(3)), &names => "all objects stay in the cluster";
+            Cascade::Background, Delete, unread, &[]
+                => "there may be more definitions: the rest of the inventory cannot be read: forbidden";
+        ] {
+            let lines = foretold(cascade, policy, &definitions, namespaces);
+            assert_eq!(lines, [expected]);
+        }
     }
 }

@@ -122,16 +122,14 @@ mod tests {
 
     #[test]
     fn the_name_says_what_is_written() {
-        for (name, expected) in ::tests::rows![
-            "-" => Destination::Stdout;
-            "a.tgz" => Destination::File("a.tgz".into(), Archive::TarGz);
-            "a.tar.gz" => Destination::File("a.tar.gz".into(), Archive::TarGz);
-            "x/a.tar" => Destination::File("x/a.tar".into(), Archive::Tar);
-            "a.tar/" => Destination::Folder("a.tar/".into());
-            "a" => Destination::Folder("a".into());
-            "v1.0" => Destination::Folder("v1.0".into());
-        ] {
-            assert_eq!(Destination::of(Path::new(name)), expected, "{name}");
+        ::tests::assert_rows! {
+            Destination::of(Path::new("-")) => Destination::Stdout;
+            Destination::of(Path::new("a.tgz")) => Destination::File("a.tgz".into(), Archive::TarGz);
+            Destination::of(Path::new("a.tar.gz")) => Destination::File("a.tar.gz".into(), Archive::TarGz);
+            Destination::of(Path::new("x/a.tar")) => Destination::File("x/a.tar".into(), Archive::Tar);
+            Destination::of(Path::new("a.tar/")) => Destination::Folder("a.tar/".into());
+            Destination::of(Path::new("a")) => Destination::Folder("a".into());
+            Destination::of(Path::new("v1.0")) => Destination::Folder("v1.0".into());
         }
     }
 }

@@ -189,64 +189,57 @@ mod tests {
 
     use super::*;
 
-    fn to(openshift: Option<(u64, u64)>) -> Releases {
+    fn to(openshift: Option<&str>) -> Releases {
         Releases {
-            openshift: openshift.map(|(major, minor)| Release::new(major, minor)),
+            openshift: openshift.map(|text| Release::read(text).unwrap()),
             kubernetes: KubeVersion::new(1, 36),
         }
     }
 
     fn operator(maximum: Option<&str>) -> Operator {
-        Operator {
-            namespace: "ns".into(),
-            name: "a".into(),
-            maximum: maximum.map(str::to_owned),
-            ..Operator::default()
-        }
+        let maximum = maximum.map(str::to_owned);
+        ::tests::with!(Operator, namespace: "ns".into(), name: "a".into(), maximum)
     }
 
     #[test]
     fn a_maximum_blocks_every_release_above_it() {
-        for (maximum, release, effect) in [
-            (Some("4.20"), Some((4, 20)), None),
-            (Some("\"4.20\""), Some((4, 21)), Some(Effect::Blocks)),
-            (Some("4.21"), Some((4, 22)), Some(Effect::Blocks)),
-            (Some("4.23"), Some((5, 0)), None),
-            (Some("5.0"), Some((4, 23)), None),
-            (Some("5.0"), Some((5, 1)), Some(Effect::Blocks)),
-            (Some("4.9"), Some((4, 10)), Some(Effect::Blocks)),
-            (None, Some((4, 21)), Some(Effect::Unknown)),
-            (Some("4.20.1"), Some((4, 21)), Some(Effect::Unknown)),
-            (Some("4.20\n\u{202e}"), Some((4, 21)), Some(Effect::Unknown)),
+        let (blocks, unknown) = (Some(Effect::Blocks), Some(Effect::Unknown));
+        for (maximum, release, effect) in ::tests::rows![
+            Some("4.20"), Some("4.20") => None;
+            Some("\"4.20\""), Some("4.21") => blocks;
+            Some("4.21"), Some("4.22") => blocks;
+            Some("4.23"), Some("5.0") => None;
+            Some("5.0"), Some("4.23") => None;
+            Some("5.0"), Some("5.1") => blocks;
+            Some("4.9"), Some("4.10") => blocks;
+            None, Some("4.21") => unknown;
+            Some("4.20.1"), Some("4.21") => unknown;
+            Some("4.20\n\u{202e}"), Some("4.21") => unknown;
             // Without OpenShift it means nothing.
-            (Some("4.1"), None, None),
-            (None, None, None),
+            Some("4.1"), None => None;
+            None, None => None;
         ] {
             let mut operator = operator(maximum);
             let to = to(release);
             operator.judge(&to, false);
             let found = operator.findings.first().map(|it| it.effect);
             assert_eq!(found, effect, "{maximum:?} {release:?}");
-            assert_eq!(operator.blocks(), effect == Some(Effect::Blocks));
-            assert_eq!(operator.is_too_old(&to), effect == Some(Effect::Blocks));
+            assert_eq!(operator.blocks(), effect == blocks);
+            assert_eq!(operator.is_too_old(&to), effect == blocks);
         }
     }
 
     #[test]
     fn what_the_provisioner_says_blocks_is_never_told_as_less() {
-        let said = Some("it runs on OpenShift 4.20 at most:\nuninstall it".to_owned());
         for (maximum, overridden) in [
             (None, None),
             (Some("4.21"), None),
             (Some("latest"), None),
             (Some("4.20"), Some("tested")),
         ] {
-            let mut operator = Operator {
-                said: said.clone(),
-                overridden: overridden.map(str::to_owned),
-                ..operator(maximum)
-            };
-            let to = to(Some((4, 21)));
+            let said = "it runs on OpenShift 4.20 at most:\nuninstall it".to_owned();
+            let mut operator = ::tests::with!(operator(maximum) => said: Some(said), overridden: overridden.map(str::to_owned));
+            let to = to(Some("4.21"));
             assert!(operator.is_too_old(&to));
             operator.judge(&to, true);
             let expected = Finding {
@@ -261,7 +254,7 @@ mod tests {
     fn a_maximum_is_told_in_one_form() {
         for (maximum, told) in [("\"4.20\"", "4.20"), (" 4.20", "4.20"), ("x", "x")] {
             let mut operator = operator(Some(maximum));
-            operator.judge(&to(Some((4, 21))), false);
+            operator.judge(&to(Some("4.21")), false);
             assert_eq!(operator.maximum.as_deref(), Some(told));
         }
     }
@@ -269,36 +262,27 @@ mod tests {
     // parity: max-20
     #[test]
     fn what_is_said_names_the_way_out() {
-        let said = |operator: Operator, has_catalogs| {
-            let mut operator = operator;
-            operator.judge(&to(Some((4, 21))), has_catalogs);
-            operator.findings.remove(0).message
-        };
         let old = operator(Some("4.20"));
-        assert_eq!(
-            said(old.clone(), false),
-            "it runs on OpenShift 4.20 at most"
-        );
-        assert!(said(old.clone(), true).ends_with("is in the catalogs"));
-        let told = Operator {
-            said: Some("it runs on OpenShift 4.20 at most:\n upgrade it".into()),
-            ..old.clone()
-        };
-        assert_eq!(
-            said(told.clone(), false),
-            "it runs on OpenShift 4.20 at most: upgrade it"
-        );
-        assert!(said(told.clone(), true).ends_with("is in the catalogs"));
-        let unread = Operator {
-            is_unread: true,
-            ..told
-        };
-        assert!(said(unread, true).ends_with("cannot be read"));
-        let overridden = Operator {
-            overridden: Some("tested".into()),
-            ..old
-        };
-        assert!(said(overridden, true).ends_with("does not count: tested"));
+        let told = "it runs on OpenShift 4.20 at most:\n upgrade it".to_owned();
+        let told = ::tests::with!(old.clone() => said: Some(told));
+        let unread = ::tests::with!(told.clone() => is_unread: true);
+        let overridden = ::tests::with!(old.clone() => overridden: Some("tested".to_owned()));
+        for (operator, has_catalogs, expected) in ::tests::rows![
+            &old, false => "it runs on OpenShift 4.20 at most";
+            &old, true => "*is in the catalogs";
+            &told, false => "it runs on OpenShift 4.20 at most: upgrade it";
+            &told, true => "*is in the catalogs";
+            &unread, true => "*cannot be read";
+            &overridden, true => "*does not count: tested";
+        ] {
+            let mut operator = operator.clone();
+            operator.judge(&to(Some("4.21")), has_catalogs);
+            let said = operator.findings.remove(0).message;
+            assert!(
+                ::tests::table::matches(expected, &said),
+                "{said}, not {expected}"
+            );
+        }
     }
 
     #[test]
@@ -312,22 +296,13 @@ mod tests {
         };
         search.listed("policy/v1beta1", identity, "PodDisruptionBudget");
         search.miss();
-        let mut operator = Operator {
-            refusal: Some("busy ".repeat(1000)),
-            removals: search.end(),
-            ..operator(Some("4.20"))
-        };
-        operator.judge(&to(Some((4, 21))), false);
+        let (busy, removals) = ("busy ".repeat(1000), search.end());
+        let mut operator =
+            ::tests::with!(operator(Some("4.20")) => refusal: Some(busy), removals: removals);
+        operator.judge(&to(Some("4.21")), false);
         let effects: Vec<Effect> = operator.findings.iter().map(|it| it.effect).collect();
-        assert_eq!(
-            effects,
-            [
-                Effect::Blocks,
-                Effect::Refuses,
-                Effect::Warns,
-                Effect::Warns
-            ]
-        );
+        let [blocks, refuses, warns] = [Effect::Blocks, Effect::Refuses, Effect::Warns];
+        assert_eq!(effects, [blocks, refuses, warns, warns]);
         assert!(operator.findings[1].message.chars().count() <= REPEATED + 1);
         assert!(operator.findings[3].message.starts_with("not everything"));
     }

@@ -163,35 +163,26 @@ mod tests {
             Some("5.0"), 36, None => Ok("5.1 1.37");
             None, 35, None => Ok("1.36");
             None, 24, Some("1.36") => Ok("1.36");
-            Some("4.20"), 33, Some("4.20") => Err("runs OpenShift 4.20 already; --to takes what comes after it, such as 4.21");
-            Some("4.23"), 36, Some("5.0") => Err("runs OpenShift 4.23 already; --to takes what comes after it, such as 5.1");
-            Some("5.0"), 36, Some("4.23") => Err("already");
-            Some("4.20"), 33, Some("4.9") => Err("which is newer than 4.9");
-            Some("5.1"), 37, Some("4.23") => Err("which is newer than 4.23");
-            Some("4.20"), 33, Some("1.34") => Err("--to takes a release of OpenShift, such as 4.21");
-            Some("4.20"), 33, Some("4.24") => Err("there is no OpenShift 4.24");
-            Some("4.20"), 33, Some("7.1") => Err("there is no OpenShift 7.1");
-            None, 35, Some("1.35") => Err("runs Kubernetes 1.35 already");
-            None, 35, Some("1.0") => Err("which is newer than 1.0");
-            None, 35, Some("4.21") => Err("no OpenShift: --to takes 1.36");
-            None, 35, Some("2.0") => Err("--to takes 1.36");
+            Some("4.20"), 33, Some("4.20") => Err("*runs OpenShift 4.20 already; --to takes what comes after it, such as 4.21*");
+            Some("4.23"), 36, Some("5.0") => Err("*runs OpenShift 4.23 already; --to takes what comes after it, such as 5.1*");
+            Some("5.0"), 36, Some("4.23") => Err("*already*");
+            Some("4.20"), 33, Some("4.9") => Err("*which is newer than 4.9*");
+            Some("5.1"), 37, Some("4.23") => Err("*which is newer than 4.23*");
+            Some("4.20"), 33, Some("1.34") => Err("*--to takes a release of OpenShift, such as 4.21*");
+            Some("4.20"), 33, Some("4.24") => Err("*there is no OpenShift 4.24*");
+            Some("4.20"), 33, Some("7.1") => Err("*there is no OpenShift 7.1*");
+            None, 35, Some("1.35") => Err("*runs Kubernetes 1.35 already*");
+            None, 35, Some("1.0") => Err("*which is newer than 1.0*");
+            None, 35, Some("4.21") => Err("*no OpenShift: --to takes 1.36*");
+            None, 35, Some("2.0") => Err("*--to takes 1.36*");
         ] {
             let to = to.map(|text| Release::read(text).unwrap());
-            let found = here(openshift, kube).to(to);
-            match (found, expected) {
-                (Ok(found), Ok(expected)) => {
-                    let openshift = found
-                        .openshift
-                        .map(|it| format!("{it} "))
-                        .unwrap_or_default();
-                    assert_eq!(format!("{openshift}{}", found.kubernetes), expected);
-                }
-                (Err(error), Err(words)) => {
-                    let said = error.to_string();
-                    assert!(said.contains(words), "{said}");
-                }
-                (found, expected) => panic!("{found:?} {expected:?}"),
-            }
+            let found = here(openshift, kube).to(to).map(|it| {
+                let openshift = it.openshift.map(|it| format!("{it} "));
+                format!("{}{}", openshift.unwrap_or_default(), it.kubernetes)
+            });
+            let expected = expected.map(str::to_owned);
+            ::tests::table::assert_outcome(found, expected, (openshift, kube, to));
         }
     }
 }

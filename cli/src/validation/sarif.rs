@@ -218,19 +218,14 @@ mod tests {
 
     #[test]
     fn paths_are_relative_where_that_is_possible() {
-        for (path, expected) in [
-            ("./bundles/a", "bundles/a"),
-            (".", ""),
-            ("a b/ü", "a%20b/%C3%BC"),
-            ("../x", "../x"),
-            ("/repo/x", "x"),
-            ("/elsewhere/x", "file:///elsewhere/x"),
-        ] {
-            assert_eq!(
-                uri(Path::new(path), Some(Path::new("/repo"))),
-                expected,
-                "{path}"
-            );
+        let uri = |path: &str| uri(Path::new(path), Some(Path::new("/repo")));
+        ::tests::assert_rows! {
+            uri("./bundles/a") => "bundles/a";
+            uri(".") => "";
+            uri("a b/ü") => "a%20b/%C3%BC";
+            uri("../x") => "../x";
+            uri("/repo/x") => "x";
+            uri("/elsewhere/x") => "file:///elsewhere/x";
         }
     }
 }

@@ -117,15 +117,9 @@ mod tests {
     use super::*;
 
     fn instance(name: &str, spec: Option<&str>, status: Option<&str>) -> BundleInstance {
-        serde_json::from_value(json!({
-            "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleInstance", "metadata": {"name": name},
-            "spec": {
-                "provisionerClassName": "core-rukpak-io-registry", "installNamespace": spec,
-                "template": {"spec": {"source": {"type": "image", "image": {"ref": "a.io/b:1"}}}},
-            },
-            "status": {"installNamespace": status},
+        crate::testing::instance(&json!({
+            "metadata": {"name": name}, "spec": {"installNamespace": spec}, "status": {"installNamespace": status},
         }))
-        .unwrap()
     }
 
     #[test]
@@ -162,11 +156,9 @@ mod tests {
 
     #[test]
     fn where_something_is_can_be_told() {
-        for (found, expected) in ::tests::rows![
-            instance("tide", Some("ci"), Some("prod")) => "BundleInstance tide is installed in prod";
-            instance("tide", None, None) => "BundleInstance tide does not tell yet where it is installed";
-        ] {
-            assert_eq!(tells(&found), expected);
+        ::tests::assert_rows! {
+            tells(&instance("tide", Some("ci"), Some("prod"))) => "BundleInstance tide is installed in prod";
+            tells(&instance("tide", None, None)) => "BundleInstance tide does not tell yet where it is installed";
         }
     }
 }

@@ -310,13 +310,7 @@ mod tests {
 
     #[test]
     fn a_definition_that_is_not_olms_is_told() {
-        let api = |code| {
-            let status = kube::core::Status {
-                code,
-                ..kube::core::Status::default()
-            };
-            kube::Error::Api(Box::new(status))
-        };
+        let api = |code: u16| crate::testing::refused(serde_json::json!({"code": code}));
         for (kind, error, expected) in ::tests::rows![
             Kind::CatalogSource, api(422) => true;
             Kind::CatalogSource, api(403) => false;

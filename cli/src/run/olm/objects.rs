@@ -241,12 +241,10 @@ mod tests {
     // parity: sdk-5
     #[test]
     fn names_are_those_of_operator_sdk() {
-        for (csv, expected) in [
-            ("tide.v1.0.0", "tide-v1-0-0-sub"),
-            ("Tide_operator.v1.0.0-rc.1", "tide-operator-v1-0-0-rc-1-sub"),
-            ("tide.", "tide-sub"),
-        ] {
-            assert_eq!(subscription_name(csv), expected);
+        ::tests::assert_rows! {
+            subscription_name("tide.v1.0.0") => "tide-v1-0-0-sub";
+            subscription_name("Tide_operator.v1.0.0-rc.1") => "tide-operator-v1-0-0-rc-1-sub";
+            subscription_name("tide.") => "tide-sub";
         }
         let source = source("tides", "tide", None, SecurityContext::Legacy);
         assert_eq!(source["metadata"]["name"], "tide-catalog");
@@ -268,17 +266,16 @@ mod tests {
             });
             let annotations = BTreeMap::from([("k".to_owned(), "v".to_owned())]);
             let patch = pointed(&source, "10.0.0.1:50051", "pod", &annotations, added);
-            assert_eq!(
-                patch["spec"],
-                json!({
+            let annotations =
+                json!({"k": "v", "operators.operatorframework.io/registry-pod-name": "pod"});
+            let expected = json!({
+                "metadata": {"uid": "1", "resourceVersion": "7", "annotations": annotations},
+                "spec": {
                     "sourceType": "grpc", "address": "10.0.0.1:50051", "image": null, "updateStrategy": null,
                     "grpcPodConfig": null, "secrets": expected,
-                })
-            );
-            let expected =
-                json!({"k": "v", "operators.operatorframework.io/registry-pod-name": "pod"});
-            let read = json!({"uid": "1", "resourceVersion": "7", "annotations": expected});
-            assert_eq!(patch["metadata"], read);
+                },
+            });
+            assert_eq!(patch, expected, "{secrets}");
         }
     }
 
@@ -287,19 +284,15 @@ mod tests {
     fn others_are_told_when_their_catalog_stays_as_it_is() {
         let source = |namespace: &str, spec: Value| json!({"metadata": {"name": "index", "namespace": namespace}, "spec": spec});
         let subscription = |namespace: &str, name: &str, source: &str| {
-            json!({
-                "metadata": {"namespace": namespace, "name": name}, "spec": {"source": source, "sourceNamespace": "tides"},
-            })
+            let spec = json!({"source": source, "sourceNamespace": "tides"});
+            json!({"metadata": {"namespace": namespace, "name": name}, "spec": spec})
         };
         let own = subscription("tides", "tide", "index");
         let image = json!({"image": "a.io/index:1"});
         let mut polled = image.clone();
         polled["updateStrategy"] = json!({"registryPoll": {"interval": "10m"}});
-        let shared = [
-            own.clone(),
-            subscription("tides", "reef", "index"),
-            subscription("other", "tide", "index"),
-        ];
+        let reef = subscription("tides", "reef", "index");
+        let shared = [own.clone(), reef, subscription("other", "tide", "index")];
         let others = "Subscription tides/reef and 1 more takes from it, too";
         for (source, all, expected) in ::tests::rows![
             source("tides", image.clone()), vec![own.clone()] => &[][..];
@@ -323,18 +316,17 @@ mod tests {
     #[test]
     fn nobody_writes_the_image_again() {
         let image = "a.io/index:{kube_minor_version}";
-        for (given, expected) in [
-            (json!({}), json!({})),
-            (json!({"other": "x"}), json!({})),
-            (
-                json!({"core.rukpak.io/catalog-image-template": image, "olm.catalogImageTemplate": image}),
-                json!({"core.rukpak.io/catalog-image-template": null, "olm.catalogImageTemplate": null}),
-            ),
+        let (ours, olms) = (
+            "core.rukpak.io/catalog-image-template",
+            "olm.catalogImageTemplate",
+        );
+        for (given, expected) in ::tests::rows![
+            json!({}) => json!({REGISTRY_POD: "pod"});
+            json!({"other": "x"}) => json!({REGISTRY_POD: "pod"});
+            json!({ours: image, olms: image}) => json!({ours: null, olms: null, REGISTRY_POD: "pod"});
         ] {
             let source = json!({"metadata": {"annotations": given}});
             let patch = pointed(&source, "10.0.0.1:50051", "pod", &BTreeMap::new(), None);
-            let mut expected = expected;
-            expected[REGISTRY_POD] = "pod".into();
             assert_eq!(patch["metadata"]["annotations"], expected);
         }
     }
@@ -381,24 +373,22 @@ mod tests {
         let csv = json!({"spec": {"customresourcedefinitions": {
             "owned": [{"name": "b"}, {"name": "a"}, {}], "required": [{"name": "c"}],
         }}});
-        assert_eq!(
-            owned_definitions(&csv),
-            BTreeSet::from(["a".to_owned(), "b".to_owned()])
-        );
-        assert_eq!(owned_definitions(&json!({})), BTreeSet::new());
+        ::tests::assert_rows! {
+            owned_definitions(&csv) => BTreeSet::from(["a", "b"].map(str::to_owned));
+            owned_definitions(&json!({})) => BTreeSet::new();
+        }
     }
 
     // parity: sdk-4
     #[test]
     fn operator_groups_are_read_as_they_are_written() {
-        let targets = BTreeSet::from(["a".to_owned()]);
-        let read = group(&operator_group("tides", &targets));
         let expected = Group {
             name: group::NAME.to_owned(),
-            targets,
+            targets: BTreeSet::from(["a".to_owned()]),
             is_selecting: false,
         };
-        assert_eq!(read, expected);
+        let written = operator_group("tides", &expected.targets);
+        assert_eq!(group(&written), expected);
         assert_eq!(operator_group("tides", &BTreeSet::new())["spec"], json!({}));
         assert!(group(&json!({"spec": {"selector": {"matchLabels": {"a": "b"}}}})).is_selecting);
     }

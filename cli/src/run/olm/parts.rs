@@ -103,28 +103,18 @@ impl Cutting {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read as _;
-
     use flate2::read::MultiGzDecoder;
 
     use super::*;
 
     /// What hardly compresses, and is always the same.
     fn noise(length: usize, seed: u64) -> String {
-        let mut state = seed.wrapping_add(0x9e37_79b9);
-        let mut next = || {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
-            char::from(b' ' + u8::try_from((state >> 33) % 94).unwrap())
-        };
-        format!(
-            "a: {}",
-            (0..length)
-                .map(|_| next())
-                .collect::<String>()
-                .replace(['\'', '"', ' '], "x")
-        )
+        let letter = |byte: u8| char::from(b' ' + byte % 94);
+        let text: String = ::tests::noise(seed, length)
+            .into_iter()
+            .map(letter)
+            .collect();
+        format!("a: {}", text.replace(['\'', '"', ' '], "x"))
     }
 
     fn of(documents: &[String]) -> Result<Parts, Error> {
@@ -132,14 +122,8 @@ mod tests {
     }
 
     fn text(parts: &Parts) -> Vec<String> {
-        let unzipped = parts.data.iter().map(|part| {
-            let mut text = String::new();
-            MultiGzDecoder::new(part.as_slice())
-                .read_to_string(&mut text)
-                .unwrap();
-            text
-        });
-        unzipped.collect()
+        let unzip = |part: &Vec<u8>| io::read_to_string(MultiGzDecoder::new(part.as_slice()));
+        parts.data.iter().map(|part| unzip(part).unwrap()).collect()
     }
 
     // parity: run-15
@@ -154,27 +138,24 @@ mod tests {
             let parts = of(&documents).unwrap();
             assert_eq!(parts.data.len(), expected);
             assert!(parts.data.iter().all(|part| part.len() <= MOST));
-            let expected: Vec<String> = documents
-                .iter()
-                .map(|it| format!("---\n{}\n", it.trim()))
-                .collect();
-            assert_eq!(text(&parts).concat(), expected.concat());
+            let expected = documents.iter();
+            let expected = expected.map(|it| format!("---\n{}\n", it.trim()));
+            assert_eq!(text(&parts).concat(), expected.collect::<String>());
         }
     }
 
     // parity: sdk-18
     #[test]
     fn what_does_not_fit_is_told() {
-        let told = of(&[noise(2_000_000, 1)]).unwrap_err().to_string();
-        assert!(
-            told.starts_with("a document of the catalog has 1"),
-            "{told}"
-        );
-        let broken = Parts::of(std::iter::once(Err(io::Error::other("no"))));
-        assert_eq!(
-            broken.unwrap_err().to_string(),
-            "failed to compress the catalog: no"
-        );
+        let large = [Ok(noise(2_000_000, 1))];
+        let broken = [Err(io::Error::other("no"))];
+        for (documents, expected) in ::tests::rows![
+            large => "a document of the catalog has 1*";
+            broken => "failed to compress the catalog: no";
+        ] {
+            let parts = Parts::of(documents.into_iter());
+            ::tests::table::assert_outcome(parts, Err(expected), ());
+        }
     }
 
     #[test]
@@ -184,9 +165,8 @@ mod tests {
         assert_eq!(first, of(&["a: 1\n".to_owned()]).unwrap());
         assert_ne!(first.hash, second.hash);
         let hash = &first.hash;
-        assert_eq!(
-            first.names("tide-catalog"),
-            [format!("tide-catalog-configmap-partition-{hash}-1")]
-        );
+        let names = first.names("tide-catalog");
+        let expected = [format!("tide-catalog-configmap-partition-{hash}-1")];
+        assert_eq!(names, expected);
     }
 }

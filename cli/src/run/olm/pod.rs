@@ -178,7 +178,17 @@ impl Wanted<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
     use super::*;
+
+    static CATALOG: LazyLock<OwnerReference> = LazyLock::new(|| OwnerReference {
+        api_version: "operators.coreos.com/v1alpha1".to_owned(),
+        kind: "CatalogSource".to_owned(),
+        name: "tide-catalog".to_owned(),
+        uid: "1-2-3".to_owned(),
+        ..OwnerReference::default()
+    });
 
     fn parts() -> Parts {
         Parts {
@@ -187,21 +197,11 @@ mod tests {
         }
     }
 
-    fn owner() -> OwnerReference {
-        OwnerReference {
-            api_version: "operators.coreos.com/v1alpha1".to_owned(),
-            kind: "CatalogSource".to_owned(),
-            name: "tide-catalog".to_owned(),
-            uid: "1-2-3".to_owned(),
-            ..OwnerReference::default()
-        }
-    }
-
-    fn wanted(owner: &OwnerReference) -> Wanted<'_> {
+    fn wanted() -> Wanted<'static> {
         Wanted {
             namespace: "tides",
             source: "tide-catalog",
-            owner,
+            owner: &CATALOG,
             bundle: "quay.io/example/tide:v1",
             image: "quay.io/rukpak/provisioner:v1",
             unpacks: None,
@@ -213,10 +213,18 @@ mod tests {
         }
     }
 
+    /// Served by an image that takes no compressed parts.
+    fn by_opm(wanted: Wanted<'_>) -> Wanted<'_> {
+        ::tests::with!(wanted => image: "quay.io/example/opm", unpacks: Some("registry.example.com/ubi"))
+    }
+
+    fn made(wanted: Wanted<'_>) -> Value {
+        serde_json::to_value(wanted.pod(&parts()).unwrap()).unwrap()
+    }
+
     // parity: sdk-16
     #[test]
     fn pods_are_called_after_the_bundle_and_its_catalog() {
-        let owner = owner();
         for (bundle, expected) in ::tests::rows![
             "tide" => "tide";
             "quay.io/Example/tide:v1.0" => "quay-io-example-tide-v1-0";
@@ -224,8 +232,7 @@ mod tests {
             "registry.example.com:5000/some/very/long/path/to/a/bundle@sha256:abcdef"
                 => "om-5000-some-very-long-path-to-a-bundle-sha256-abcdef";
         ] {
-            let mut wanted = wanted(&owner);
-            wanted.bundle = bundle;
+            let wanted = Wanted { bundle, ..wanted() };
             let name = wanted.name(&json!({}));
             assert!(name.len() <= LONGEST, "{name}");
             assert!(names::dns_label(&name).is_ok(), "{name}");
@@ -237,17 +244,15 @@ mod tests {
 
     #[test]
     fn whatever_is_different_is_another_pod() {
-        let owner = owner();
-        let usual = wanted(&owner);
         let other = Parts {
             hash: "another".to_owned(),
             ..parts()
         };
         let name =
             |wanted: Wanted<'_>, parts: &Parts| wanted.pod(parts).unwrap().metadata.name.unwrap();
-        let own = name(usual, &parts());
-        assert_eq!(name(usual, &parts()), own);
-        assert_ne!(name(usual, &other), own);
+        let own = name(wanted(), &parts());
+        assert_eq!(name(wanted(), &parts()), own);
+        assert_ne!(name(wanted(), &other), own);
         let changes: [fn(&mut Wanted<'_>); 6] = [
             |wanted| wanted.image = "quay.io/example/opm",
             |wanted| wanted.unpacks = Some("registry.example.com/ubi"),
@@ -257,7 +262,7 @@ mod tests {
             |wanted| wanted.security = SecurityContext::Restricted,
         ];
         for change in changes {
-            let mut changed = usual;
+            let mut changed = wanted();
             change(&mut changed);
             assert_ne!(name(changed, &parts()), own, "{changed:?}");
         }
@@ -266,149 +271,117 @@ mod tests {
     // parity: run-15
     #[test]
     fn our_server_reads_the_parts_itself() {
-        let owner = owner();
-        let pod = serde_json::to_value(wanted(&owner).pod(&parts()).unwrap()).unwrap();
+        let pod = made(wanted());
         let part = |number| {
             let name = format!("tide-catalog-configmap-partition-0123456789abc-{number}");
             json!({"configMap": {"name": name, "items": [{"key": "extraFBC", "path": format!("{name}.yaml.gz")}]}})
         };
         let name = pod["metadata"]["name"].as_str().unwrap();
         assert!(name.starts_with("quay-io-example-tide-v1-"), "{name}");
-        assert_eq!(
-            pod["metadata"],
-            json!({
-                "name": name, "namespace": "tides",
-                "labels": {"core.rukpak.io/catalog-source": "1-2-3"},
-                "ownerReferences": [{
-                    "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource", "name": "tide-catalog", "uid": "1-2-3",
-                }],
-            })
-        );
-        assert_eq!(
-            pod["spec"],
-            json!({
-                "automountServiceAccountToken": false,
-                "initContainers": [],
-                "containers": [{
-                    "name": "registry-grpc", "image": "quay.io/rukpak/provisioner:v1", "imagePullPolicy": "Always",
-                    "args": ["serve", "/tide-catalog-configs", "-p", "50051"],
-                    "ports": [{"name": "grpc", "containerPort": 50051}],
-                    "readinessProbe": {"grpc": {"port": 50051}, "periodSeconds": 1, "failureThreshold": 3},
-                    "terminationMessagePolicy": "FallbackToLogsOnError",
-                    "securityContext": {},
-                    "volumeMounts": [
-                        {"name": "parts", "mountPath": "/tide-catalog-configs", "readOnly": true},
-                        {"name": "tmp", "mountPath": "/tmp"},
-                    ],
-                }],
-                "volumes": [
-                    {"name": "parts", "projected": {"sources": [part(1), part(2)]}},
-                    {"name": "tmp", "emptyDir": {}},
+        let metadata = json!({
+            "name": name, "namespace": "tides", "labels": {"core.rukpak.io/catalog-source": "1-2-3"},
+            "ownerReferences": [{
+                "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource", "name": "tide-catalog", "uid": "1-2-3",
+            }],
+        });
+        let spec = json!({
+            "automountServiceAccountToken": false,
+            "initContainers": [],
+            "containers": [{
+                "name": "registry-grpc", "image": "quay.io/rukpak/provisioner:v1", "imagePullPolicy": "Always",
+                "args": ["serve", "/tide-catalog-configs", "-p", "50051"],
+                "ports": [{"name": "grpc", "containerPort": 50051}],
+                "readinessProbe": {"grpc": {"port": 50051}, "periodSeconds": 1, "failureThreshold": 3},
+                "terminationMessagePolicy": "FallbackToLogsOnError",
+                "securityContext": {},
+                "volumeMounts": [
+                    {"name": "parts", "mountPath": "/tide-catalog-configs", "readOnly": true},
+                    {"name": "tmp", "mountPath": "/tmp"},
                 ],
-            })
-        );
+            }],
+            "volumes": [
+                {"name": "parts", "projected": {"sources": [part(1), part(2)]}},
+                {"name": "tmp", "emptyDir": {}},
+            ],
+        });
+        assert_eq!((&pod["metadata"], &pod["spec"]), (&metadata, &spec));
     }
 
     // parity: sdk-21
     #[test]
     fn opm_serves_what_another_container_has_unpacked() {
-        let owner = owner();
-        let wanted = Wanted {
-            unpacks: Some("registry.example.com/ubi"),
-            image: "quay.io/example/opm",
-            ..wanted(&owner)
-        };
-        let pod = serde_json::to_value(wanted.pod(&parts()).unwrap()).unwrap();
+        let wanted = by_opm(wanted());
+        let spec = &made(wanted)["spec"];
         let only = |kind: &str| {
-            let list = pod["spec"][kind].as_array().unwrap();
-            assert_eq!(list.len(), 1, "{pod}");
+            let list = spec[kind].as_array().unwrap();
+            assert_eq!(list.len(), 1, "{spec}");
             &list[0]
         };
         let (unpacks, serves) = (only("initContainers"), only("containers"));
         let folder = "/tide-catalog-configs";
         let script = "for part in /compressed/*.gz; do name=${part##*/}; \
                       gzip -d -c <\"$part\" >\"/tide-catalog-configs/${name%.gz}\" || exit 1; done";
-        assert_eq!(unpacks["command"], json!(["sh", "-c", script]));
-        assert_eq!(
-            unpacks["volumeMounts"],
-            json!([
-                {"name": "parts", "mountPath": "/compressed", "readOnly": true},
-                {"name": "catalog", "mountPath": folder},
-            ])
-        );
-        // The image's own program, and no shell: opm's has none.
-        assert_eq!(serves["command"], json!(null));
-        assert_eq!(serves["args"], json!(["serve", folder, "-p", "50051"]));
-        // Its cache is in its temporary files, and nothing of the parts is in what it serves.
-        assert_eq!(
-            serves["volumeMounts"],
-            json!([
-                {"name": "catalog", "mountPath": folder, "readOnly": true},
-                {"name": "tmp", "mountPath": "/tmp"},
-            ])
-        );
-        let volumes = pod["spec"]["volumes"].as_array().unwrap();
+        for (container, field, expected) in ::tests::rows![
+            unpacks, "command" => json!(["sh", "-c", script]);
+            unpacks, "volumeMounts" => json!([
+                {"name": "parts", "mountPath": "/compressed", "readOnly": true}, {"name": "catalog", "mountPath": folder},
+            ]);
+            // The image's own program, and no shell: opm's has none.
+            serves, "command" => json!(null);
+            serves, "args" => json!(["serve", folder, "-p", "50051"]);
+            // Its cache is in its temporary files, and nothing of the parts is in what it serves.
+            serves, "volumeMounts" => json!([
+                {"name": "catalog", "mountPath": folder, "readOnly": true}, {"name": "tmp", "mountPath": "/tmp"},
+            ]);
+        ] {
+            assert_eq!(container[field], expected, "{field}");
+        }
+        let volumes = spec["volumes"].as_array().unwrap();
         let names = volumes.iter().map(|volume| &volume["name"]);
         assert!(names.eq(["catalog", "parts", "tmp"]), "{volumes:?}");
-        assert_eq!(pod["spec"]["securityContext"], json!(null));
+        assert_eq!(spec["securityContext"], json!(null));
     }
 
     // parity: sdk-19
     #[test]
     fn restricted_pods_are_hardened_in_every_container() {
-        let owner = owner();
-        let wanted = Wanted {
-            unpacks: Some("registry.example.com/ubi"),
-            image: "quay.io/example/opm",
+        let spec = &made(Wanted {
             user: Some(1001),
             pull_policy: "IfNotPresent",
             pull_secret: Some("pull"),
             service_account: Some("runner"),
             security: SecurityContext::Restricted,
-            ..wanted(&owner)
-        };
-        let pod = serde_json::to_value(wanted.pod(&parts()).unwrap()).unwrap();
-        let spec = &pod["spec"];
+            ..by_opm(wanted())
+        })["spec"];
         let hardened = json!({
             "allowPrivilegeEscalation": false, "privileged": false, "readOnlyRootFilesystem": true,
             "capabilities": {"drop": ["ALL"]},
         });
-        assert_eq!(
-            spec["securityContext"],
-            json!({
-                "runAsNonRoot": true, "runAsUser": 1001, "seccompProfile": {"type": "RuntimeDefault"},
-            })
-        );
-        for container in ["/initContainers/0", "/containers/0"] {
-            assert_eq!(
-                spec.pointer(container).unwrap()["securityContext"],
-                hardened
-            );
-        }
-        for (place, expected) in [
-            ("/initContainers/0/image", "registry.example.com/ubi"),
-            ("/containers/0/volumeMounts/0/name", "catalog"),
-            ("/containers/0/imagePullPolicy", "IfNotPresent"),
-            ("/serviceAccountName", "runner"),
+        let profile = json!({"type": "RuntimeDefault"});
+        for (place, expected) in ::tests::rows![
+            "/securityContext" => json!({"runAsNonRoot": true, "runAsUser": 1001, "seccompProfile": profile});
+            "/initContainers/0/securityContext" => hardened.clone();
+            "/containers/0/securityContext" => hardened;
+            "/initContainers/0/image" => json!("registry.example.com/ubi");
+            "/containers/0/volumeMounts/0/name" => json!("catalog");
+            "/containers/0/imagePullPolicy" => json!("IfNotPresent");
+            "/serviceAccountName" => json!("runner");
+            "/imagePullSecrets" => json!([{"name": "pull"}]);
         ] {
-            assert_eq!(spec.pointer(place).unwrap(), expected);
+            assert_eq!(spec.pointer(place), Some(&expected), "{place}");
         }
-        assert_eq!(spec["imagePullSecrets"], json!([{"name": "pull"}]));
     }
 
     // parity: sdk-17
     #[test]
     fn parts_are_immutable_and_go_with_the_catalog() {
-        let owner = owner();
-        let maps = wanted(&owner).config_maps(&parts());
+        let maps = wanted().config_maps(&parts());
         let data: Vec<Value> = maps.iter().map(|it| json!(it.binary_data)).collect();
-        assert_eq!(
-            data,
-            [json!({"extraFBC": "b25l"}), json!({"extraFBC": "dHdv"})]
-        );
+        let expected = ["b25l", "dHdv"].map(|data| json!({"extraFBC": data}));
+        assert_eq!(data, expected);
         for map in maps {
             assert_eq!(map.immutable, Some(true));
-            assert_eq!(map.metadata.owner_references, Some(vec![owner.clone()]));
+            assert_eq!(map.metadata.owner_references, Some(vec![CATALOG.clone()]));
         }
     }
 }

@@ -379,13 +379,6 @@ mod tests {
 
     #[test]
     fn a_pod_that_is_too_free_may_be_hardened() {
-        let refused = |message: &str| {
-            let status = kube::core::Status {
-                message: message.to_owned(),
-                ..kube::core::Status::default()
-            };
-            kube::Error::Api(Box::new(status))
-        };
         let violates = r#"pods "x" is forbidden: violates PodSecurity "restricted:latest": runAsNonRoot != true"#;
         let quota = r#"pods "x" is forbidden: exceeded quota: few"#;
         for (message, security, expected) in [
@@ -394,7 +387,8 @@ mod tests {
             (violates, None, false),
             (quota, Some(SecurityContext::Legacy), false),
         ] {
-            let told = remedy(&refused(message), security);
+            let error = crate::testing::refused(json!({"message": message}));
+            let told = remedy(&error, security);
             assert_eq!(told.is_some(), expected, "{message}");
         }
     }
@@ -426,36 +420,26 @@ mod tests {
             .unwrap()
         };
         let part = "tide-catalog-configmap-partition-1";
-        for (object, expected) in [
-            (object("x", Some("1"), "1", None), true),
-            (object(part, None, "1", Some(false)), true),
+        for (object, expected) in ::tests::rows![
+            object("x", Some("1"), "1", None) => true;
+            object(part, None, "1", Some(false)) => true;
             // What OLM has unpacked.
-            (object("0a1b2c", None, "1", Some(false)), false),
-            (object("x", Some("2"), "1", None), false),
-            (object(part, Some("1"), "2", None), false),
-            (object(part, Some("1"), "1", Some(true)), false),
+            object("0a1b2c", None, "1", Some(false)) => false;
+            object("x", Some("2"), "1", None) => false;
+            object(part, Some("1"), "2", None) => false;
+            object(part, Some("1"), "1", Some(true)) => false;
         ] {
-            let none = BTreeSet::new();
-            assert_eq!(
-                is_former_part(&object, &owner, &none),
-                expected,
-                "{object:?}"
-            );
+            let is_former = is_former_part(&object, &owner, &BTreeSet::new());
+            assert_eq!(is_former, expected, "{object:?}");
         }
         // A catalog that has become smaller: three parts, then one.
-        let part =
-            |hash: &str, number: u32| format!("tide-catalog-configmap-partition-{hash}-{number}");
-        let kept = BTreeSet::from([part("new", 1)]);
-        let former: Vec<String> = [
-            part("old", 1),
-            part("old", 2),
-            part("old", 3),
-            part("new", 1),
-        ]
-        .into_iter()
-        .filter(|name| is_former_part(&object(name, Some("1"), "1", None), &owner, &kept))
-        .collect();
-        assert_eq!(former, [1, 2, 3].map(|number| part("old", number)));
+        let kept = "tide-catalog-configmap-partition-new-1";
+        let old = [1, 2, 3].map(|at| format!("tide-catalog-configmap-partition-old-{at}"));
+        let mut all = old.to_vec();
+        all.push(kept.to_owned());
+        let kept = BTreeSet::from([kept.to_owned()]);
+        all.retain(|name| is_former_part(&object(name, Some("1"), "1", None), &owner, &kept));
+        assert_eq!(all, old);
         for (object, noted, expected) in ::tests::rows![
             object("x", Some("1"), "1", None), None => true;
             object("x", None, "1", Some(false)), Some("x") => true;

@@ -334,13 +334,11 @@ mod tests {
 
     #[test]
     fn a_history_that_takes_too_much_is_refused() {
-        for (kept, bundle, expected) in [
-            (0, 1 << 20, Some(1 << 20)),
-            (MOST_BYTES - 1, 1, Some(MOST_BYTES)),
-            (MOST_BYTES, 1, None),
-            (1, usize::MAX, None),
-        ] {
-            assert_eq!(with(kept, bundle).ok(), expected, "{kept} {bundle}");
+        ::tests::assert_rows! {
+            with(0, 1 << 20).ok() => Some(1 << 20);
+            with(MOST_BYTES - 1, 1).ok() => Some(MOST_BYTES);
+            with(MOST_BYTES, 1).ok() => None;
+            with(1, usize::MAX).ok() => None;
         }
     }
 }

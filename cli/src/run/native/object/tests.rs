@@ -1,27 +1,15 @@
 use super::*;
+use crate::testing::merge;
 
 fn instance(more: &Value) -> BundleInstance {
+    let source =
+        json!({"type": "image", "image": {"ref": "a.io/b:1", "pullSecret": "s"}, "upload": null});
     let mut value = json!({
-        "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleInstance",
-        "metadata": {"name": "tide", "uid": "1", "resourceVersion": "7"},
-        "spec": {
-            "provisionerClassName": "core-rukpak-io-registry",
-            "template": {"spec": {"source": {"type": "image", "image": {"ref": "a.io/b:1", "pullSecret": "s"}}}},
-        },
+        "metadata": {"uid": "1", "resourceVersion": "7"},
+        "spec": {"provisionerClassName": "core-rukpak-io-registry", "template": {"spec": {"source": source}}},
     });
     merge(&mut value, more);
-    serde_json::from_value(value).unwrap()
-}
-
-fn merge(into: &mut Value, from: &Value) {
-    match (into, from) {
-        (Value::Object(into), Value::Object(from)) => {
-            for (key, value) in from {
-                merge(into.entry(key).or_insert(Value::Null), value);
-            }
-        }
-        (into, from) => from.clone_into(into),
-    }
+    crate::testing::instance(&value)
 }
 
 #[test]
@@ -31,13 +19,13 @@ fn an_instance_is_of_the_package_that_it_names_or_else_has() {
     let has = |package: &str| json!({"status": {"package": package}});
     let mut both = said("other");
     merge(&mut both, &has("tide"));
-    for (more, expected) in [
-        (json!({}), false),
-        (said("tide"), true),
-        (said("other"), false),
-        (has("tide"), true),
-        (has("other"), false),
-        (both, false),
+    for (more, expected) in ::tests::rows![
+        json!({}) => false;
+        said("tide") => true;
+        said("other") => false;
+        has("tide") => true;
+        has("other") => false;
+        both => false;
     ] {
         assert_eq!(is_of(&instance(&more), "tide"), expected, "{more}");
     }
@@ -45,38 +33,34 @@ fn an_instance_is_of_the_package_that_it_names_or_else_has() {
 
 #[test]
 fn only_images_of_registry_bundles_have_a_next_version() {
-    assert_eq!(wanted(&instance(&json!({}))).unwrap().reference, "a.io/b:1");
     let class =
         |name: &str| json!({"spec": {"template": {"spec": {"provisionerClassName": name}}}});
-    for name in ["core.rukpak.io/registry", "core.rukpak.io/converter"] {
-        assert!(wanted(&instance(&class(name))).is_ok(), "{name}");
-    }
-    let told = wanted(&instance(&class("core-rukpak-io-plain"))).unwrap_err();
-    assert!(
-        told.contains("has content of class core-rukpak-io-plain"),
-        "{told}"
-    );
     let upload = json!({"spec": {"template": {"spec": {"source": {"type": "upload", "image": null, "upload": {}}}}}});
-    let told = wanted(&instance(&upload)).unwrap_err();
-    assert!(told.contains("from the source upload"), "{told}");
+    for (more, expected) in ::tests::rows![
+        json!({}) => Ok("a.io/b:1");
+        class("core.rukpak.io/registry") => Ok("a.io/b:1");
+        class("core.rukpak.io/converter") => Ok("a.io/b:1");
+        class("core-rukpak-io-plain") => Err("*has content of class core-rukpak-io-plain*");
+        upload => Err("*from the source upload*");
+    ] {
+        let instance = instance(&more);
+        let found = wanted(&instance).map(|image| image.reference.as_str());
+        ::tests::table::assert_outcome(found, expected, more);
+    }
 }
 
 #[test]
 fn what_is_installed_is_known_once_something_is() {
-    let of = |status: Value| {
-        let instance = instance(&json!({"status": status}));
-        let found = installed(instance.status.as_ref());
-        found.map(|(name, image)| (name.to_owned(), image.map(str::to_owned)))
-    };
     let source = json!({"type": "image", "image": {"ref": "a.io/b@sha256:1"}});
-    assert_eq!(of(json!({})), None);
-    assert_eq!(of(json!({"clusterServiceVersion": "tide.v1"})), None);
-    assert_eq!(
-        of(
-            json!({"clusterServiceVersion": "tide.v1", "installedBundleName": "x", "resolvedSource": source})
-        ),
-        Some(("tide.v1".to_owned(), Some("a.io/b@sha256:1".to_owned())))
-    );
+    for (status, expected) in ::tests::rows![
+        json!({}) => None;
+        json!({"clusterServiceVersion": "tide.v1"}) => None;
+        json!({"clusterServiceVersion": "tide.v1", "installedBundleName": "x", "resolvedSource": source})
+            => Some(("tide.v1", Some("a.io/b@sha256:1")));
+    ] {
+        let instance = instance(&json!({"status": status}));
+        assert_eq!(installed(instance.status.as_ref()), expected, "{status}");
+    }
 }
 
 #[test]
@@ -98,18 +82,16 @@ fn a_change_can_be_taken_back() {
     let before = instance(&json!({"metadata": {"annotations": annotations}}));
     let wanted = super::wanted(&before).unwrap();
     let (image, annotations) = back(&before, wanted);
-    assert_eq!(
-        change(&before, &image, &annotations),
-        json!({
-            "metadata": {"uid": "1", "resourceVersion": "7", "annotations": {
-                INDEX_IMAGE: null, INJECTED_BUNDLES: null, labels::PACKAGE: null, labels::CSV_NAME: "tide.v1",
-                labels::VERSION: null, labels::PREVIOUS_IMAGE: null,
-            }},
-            "spec": {"template": {"spec": {"source": {"image": {
-                "ref": "a.io/b:1", "pullSecret": "s", "insecureSkipTLSVerify": false, "certificateData": null,
-            }}}}},
-        })
-    );
+    let annotated = json!({
+        INDEX_IMAGE: null, INJECTED_BUNDLES: null, labels::PACKAGE: null, labels::CSV_NAME: "tide.v1", labels::VERSION: null,
+        labels::PREVIOUS_IMAGE: null,
+    });
+    let source = json!({"ref": "a.io/b:1", "pullSecret": "s", "insecureSkipTLSVerify": false, "certificateData": null});
+    let expected = json!({
+        "metadata": {"uid": "1", "resourceVersion": "7", "annotations": annotated},
+        "spec": {"template": {"spec": {"source": {"image": source}}}},
+    });
+    assert_eq!(change(&before, &image, &annotations), expected);
 }
 
 #[test]
@@ -119,12 +101,10 @@ fn flags_of_a_later_run_count() {
         certificates: certificates.map(str::to_owned),
         is_insecure,
     };
-    let pulled = |secret: Option<&str>, certificates: Option<&str>, is_insecure| ImageSource {
-        reference: "a.io/b:1".to_owned(),
-        pull_secret: secret.map(str::to_owned),
-        insecure_skip_tls_verify: is_insecure,
-        certificate_data: certificates.map(str::to_owned),
-        ..ImageSource::default()
+    let pulled = |secret: Option<&str>, certificates: Option<&str>, is_insecure| {
+        let [pull_secret, certificates] = [secret, certificates].map(|it| it.map(str::to_owned));
+        ::tests::with!(ImageSource, reference: "a.io/b:1".to_owned(), pull_secret, insecure_skip_tls_verify: is_insecure,
+            certificate_data: certificates)
     };
     let nothing = says(None, None, false);
     for (flags, before, expected) in ::tests::rows![
@@ -157,32 +137,20 @@ fn what_is_installed_is_gone_back_to() {
         "installedBundleName": "x", "clusterServiceVersion": "tide.v1", "version": "1.0.0",
         "resolvedSource": {"type": "image", "image": {"ref": one}},
     });
-    let is_wanted = |image: &str, injected: Option<String>, status: &Value| {
-        let mut said = json!({});
-        if let Some(injected) = &injected {
-            said = json!({
+    let is_wanted = |image: &str, injected: Option<&String>, status: &Value| {
+        let said = injected.map(|injected| {
+            json!({
                 INJECTED_BUNDLES: injected, labels::CSV_NAME: "tide.v2", labels::VERSION: "2.0.0",
                 labels::PREVIOUS_IMAGE: pinned("1"),
-            });
-        }
+            })
+        });
         instance(&json!({
             "metadata": {"annotations": said}, "status": status,
             "spec": {"template": {"spec": {"source": {"image": {"ref": image}}}}},
         }))
     };
-    let keys = [
-        INJECTED_BUNDLES,
-        labels::CSV_NAME,
-        labels::VERSION,
-        labels::PREVIOUS_IMAGE,
-    ];
     let both = list(&[one.clone(), two.clone()]);
-    let as_it_is = [
-        Some(both.as_str()),
-        Some("tide.v2"),
-        Some("2.0.0"),
-        Some(one.as_str()),
-    ];
+    let as_it_is = [both.as_str(), "tide.v2", "2.0.0", one.as_str()].map(Some);
     let first = list(std::slice::from_ref(&one));
     let lying = list(std::slice::from_ref(&two));
     let tagged = one.replace("a.io/b", "c.io/b:tag");
@@ -197,17 +165,20 @@ fn what_is_installed_is_gone_back_to() {
         // It was made in another way.
         "a.io/b:2", None, &status, &one => [None; 4];
     ] {
-        let instance = is_wanted(wanted, injected.cloned(), status);
+        let instance = is_wanted(wanted, injected, status);
         let asked = super::wanted(&instance).unwrap();
         let (found, annotations) = back(&instance, asked);
         assert_eq!(found.reference, image, "{wanted}");
         let still = still_runs(&instance, asked).map(|it| it.1);
         assert_eq!(still, Some(image).filter(|it| *it != wanted), "{wanted}");
         assert_eq!(found.pull_secret.as_deref(), Some("s"));
-        assert_eq!(
-            keys.map(|key| annotations[key].as_deref()),
-            said,
-            "{wanted}"
-        );
+        let keys = [
+            INJECTED_BUNDLES,
+            labels::CSV_NAME,
+            labels::VERSION,
+            labels::PREVIOUS_IMAGE,
+        ];
+        let found = keys.map(|key| annotations[key].as_deref());
+        assert_eq!(found, said, "{wanted}");
     }
 }

@@ -53,16 +53,9 @@ fn what_others_need_stays() {
         vec![own.clone(), subscribed("other", "reef", "tide-catalog", "")], Some(source("operator-sdk"))
             => Plan { source: None, keeps: keeps("other Subscriptions need it"), ..ours.clone() };
     ] {
-        assert_eq!(
-            plan(
-                &subscriptions,
-                &[csv("tide.v1", "", true)],
-                source.as_ref(),
-                "tides",
-                "tide"
-            ),
-            expected
-        );
+        let csvs = [csv("tide.v1", "", true)];
+        let found = plan(&subscriptions, &csvs, source.as_ref(), "tides", "tide");
+        assert_eq!(found, expected, "{subscriptions:?} {source:?}");
     }
 }
 
@@ -93,14 +86,12 @@ fn definitions_stay_that_another_operator_owns() {
         let owners = owners.as_deref().map_err(|it| *it);
         let found = definitions(names(&["a", "b"]), owners, own, is_asked_for);
         let stay = stay.map(|why| format!("{told}{why}"));
-        assert_eq!(
-            (found.go, found.stay),
-            (names(go), stay.into_iter().collect())
-        );
+        let expected = (names(go), stay.into_iter().collect());
+        assert_eq!((found.go, found.stay), expected);
     }
     let found = definitions(names(&["a"]), Err(&no), own, false);
-    assert_eq!(found.go, names(&[]));
-    assert_eq!(found.stay, [format!("{told}{unknown}")]);
+    let expected = (names(&[]), vec![format!("{told}{unknown}")]);
+    assert_eq!((found.go, found.stay), expected);
 }
 
 // parity: sdk-33
@@ -140,13 +131,10 @@ fn all_versions_of_the_package_go_and_no_others() {
 #[test]
 fn labels_are_cut_as_olm_does_it() {
     let long = "a".repeat(60);
-    for (package, namespace, expected) in [
-        ("tide", "tides", "tide.tides".to_owned()),
-        (&long, "bcde", format!("{long}.bc")),
-        (&long, "b-cd", format!("{long}.b")),
-        (&long[..], "b", format!("{long}.b")),
-    ] {
-        let expected = format!("operators.coreos.com/{expected}");
-        assert_eq!(component(package, namespace), expected);
+    ::tests::assert_rows! {
+        component("tide", "tides") => "operators.coreos.com/tide.tides";
+        component(&long, "bcde") => format!("operators.coreos.com/{long}.bc");
+        component(&long, "b-cd") => format!("operators.coreos.com/{long}.b");
+        component(&long, "b") => format!("operators.coreos.com/{long}.b");
     }
 }

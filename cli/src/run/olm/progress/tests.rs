@@ -102,12 +102,7 @@ fn plans_are_approved_until_the_version_is_there() {
         json!({"conditions": "x"}), Some(json!([])), Some(json!(1)) => wait("OLM to make an InstallPlan");
     ] {
         let subscription = json!({"metadata": {"name": "tide"}, "status": status});
-        let seen = Seen {
-            subscription: &subscription,
-            plan: plan.as_ref(),
-            csv: csv.as_ref(),
-            ..SEEN
-        };
+        let seen = ::tests::with!(Seen, subscription: &subscription, plan: plan.as_ref(), csv: csv.as_ref(); ..SEEN);
         assert_eq!(next(seen), expected, "{seen:?}");
     }
 }
@@ -122,12 +117,7 @@ fn what_failed_before_is_waited_past() {
     });
     let plan = plan(true, &json!({"phase": "Failed"}));
     let seen = |before| {
-        next(Seen {
-            subscription: &subscription,
-            plan: plan.as_ref(),
-            before,
-            ..SEEN
-        })
+        next(::tests::with!(Seen, subscription: &subscription, plan: plan.as_ref(), before; ..SEEN))
     };
     let known = before(&subscription, plan.as_ref());
     assert_eq!(known.failed_plan.as_deref(), Some("install-1"));
@@ -198,18 +188,9 @@ fn a_bundle_that_cannot_be_unpacked_is_given_up_as_olm_does() {
         unpack(job), plan(false, &json!({})), None, false, images(&["a.io/tide:2"]) => Next::Approve("install-1".to_owned());
     ] {
         let subscription = json!({"metadata": {"name": "tide"}, "status": {"installedCSV": "tide.v1", "conditions": [told]}});
-        let before = Earlier {
-            unpacking: before,
-            ..NOTHING
-        };
+        let before = ::tests::with!(Earlier, unpacking: before; ..NOTHING);
         let given_up = given_up(&subscription, &groups[..=usize::from(tries_again)], jobs);
-        let seen = Seen {
-            subscription: &subscription,
-            plan: plan.as_ref(),
-            before: &before,
-            given_up: &given_up,
-            ..SEEN
-        };
+        let seen = ::tests::with!(Seen, subscription: &subscription, plan: plan.as_ref(), before: &before, given_up: &given_up; ..SEEN);
         assert_eq!(next(seen), expected, "{seen:?}");
     }
     let group = |annotations: Value| json!({"metadata": {"annotations": annotations}});
@@ -302,10 +283,7 @@ fn a_plan_that_keeps_a_version_half_way_tells_why_and_how_it_goes_on() {
         "InstallPlan install-1: retrying: denied; ClusterServiceVersion tide.v2: Pending: m";
     let failed = json!({"phase": "Failed", "message": "denied"});
     let tries = json!({"phase": "Installing", "message": "retrying: denied"});
-    let known = Earlier {
-        failed_plan: Some("install-1".to_owned()),
-        ..NOTHING
-    };
+    let known = ::tests::with!(Earlier, failed_plan: Some("install-1".to_owned()); ..NOTHING);
     let unknown = NOTHING;
     for (names, status, csv, before, expected) in [
         ("tide.v2", &failed, csv("Pending"), &unknown, Err(further)),
@@ -320,13 +298,9 @@ fn a_plan_that_keeps_a_version_half_way_tells_why_and_how_it_goes_on() {
             "metadata": {"name": "install-1", "namespace": "tides"},
             "spec": {"approved": true, "clusterServiceVersionNames": [names]}, "status": status,
         });
-        let found = next(Seen {
-            subscription: &subscription,
-            plan: Some(&plan),
-            before,
-            csv: csv.as_ref(),
-            ..SEEN
-        });
+        let found = next(
+            ::tests::with!(Seen, subscription: &subscription, plan: Some(&plan), before, csv: csv.as_ref(); ..SEEN),
+        );
         let expected = match expected {
             Ok(waits) => Next::Wait(waits.to_owned()),
             Err(fails) => Next::Failed(fails.to_owned()),
@@ -366,13 +340,7 @@ fn nothing_is_begun_before_what_it_replaces_has_succeeded() {
     ] {
         let former = replacing::tests::csv("tide.v1", "", &past);
         let former = replacing::tests::former(&former, &[strategy(group)]);
-        let seen = Seen {
-            subscription: &subscription,
-            plan: plan.as_ref(),
-            csv: csv.as_ref(),
-            former: Some(&former),
-            ..SEEN
-        };
+        let seen = ::tests::with!(Seen, subscription: &subscription, plan: plan.as_ref(), csv: csv.as_ref(), former: Some(&former); ..SEEN);
         match (next(seen), expected) {
             (Next::Failed(why), Next::Failed(start)) => assert!(why.starts_with(&start), "{why}"),
             (found, expected) => assert_eq!(found, expected, "{seen:?}"),

@@ -4,10 +4,10 @@ use super::*;
 
 /// A version by what it has gone through: phases and reasons, oldest first.
 pub(crate) fn csv(name: &str, replaces: &str, past: &[(&str, &str)]) -> Value {
-    let conditions = past
-        .iter()
-        .map(|(phase, reason)| json!({"phase": phase, "reason": reason}));
-    let conditions: Vec<Value> = conditions.collect();
+    let conditions = past.iter();
+    let conditions: Value = conditions
+        .map(|(phase, reason)| json!({"phase": phase, "reason": reason}))
+        .collect();
     let (phase, reason) = past.last().copied().unwrap_or_default();
     json!({
         "metadata": {"name": name}, "spec": {"replaces": replaces},
@@ -64,30 +64,29 @@ fn a_version_that_goes_round_has_failed_in_every_phase() {
 #[test]
 fn version_to_replace_comes_from_target_or_subscription() {
     let subscription = json!({"status": {"installedCSV": "tide.v1", "currentCSV": "tide.v2"}});
-    for (target, expected) in [
+    let target = |past: &[(&str, &str)]| Some(csv("tide.v3", "tide.v2", past));
+    for (target, subscription, expected) in ::tests::rows![
         // OLM sets installedCSV some time after it creates the ClusterServiceVersion.
-        (None, ["tide.v2", "tide.v1"]),
-        (Some(csv("tide.v3", "tide.v2", &[])), ["tide.v2", ""]),
-        (Some(csv("tide.v3", "tide.v2", &[PENDING])), ["tide.v2", ""]),
-        (Some(csv("tide.v3", "tide.v2", &[PENDING, READY])), ["", ""]),
-        (Some(csv("tide.v3", "tide.v2", &[TIMEOUT])), ["", ""]),
-        (Some(csv("tide.v3", "tide.v2", &[DONE])), ["", ""]),
+        None, &subscription => ["tide.v2", "tide.v1"];
+        target(&[]), &subscription => ["tide.v2", ""];
+        target(&[PENDING]), &subscription => ["tide.v2", ""];
+        target(&[PENDING, READY]), &subscription => ["", ""];
+        target(&[TIMEOUT]), &subscription => ["", ""];
+        target(&[DONE]), &subscription => ["", ""];
+        None, &json!({"status": {"currentCSV": "tide.v1"}}) => ["tide.v1", ""];
+        None, &json!({}) => ["", ""];
     ] {
-        let replaced = replaced(target.as_ref(), &subscription);
+        let replaced = replaced(target.as_ref(), subscription);
         assert_eq!(replaced, expected, "{target:?}");
     }
-    let subscription = json!({"status": {"currentCSV": "tide.v1"}});
-    assert_eq!(replaced(None, &subscription), ["tide.v1", ""]);
-    assert_eq!(replaced(None, &json!({})), ["", ""]);
-    for (past, expected) in [
-        (&[][..], true),
-        (&[PENDING], true),
-        (&[TIMEOUT], true),
-        (&[DONE], false),
-        (&[TIMEOUT, ("Replacing", "BeingReplaced")], false),
-        (&[DONE, ("Deleting", "Replaced")], false),
-    ] {
-        assert_eq!(keeps(&csv("tide.v1", "", past)), expected, "{past:?}");
+    let keeps = |past: &[(&str, &str)]| keeps(&csv("tide.v1", "", past));
+    ::tests::assert_rows! {
+        keeps(&[]) => true;
+        keeps(&[PENDING]) => true;
+        keeps(&[TIMEOUT]) => true;
+        keeps(&[DONE]) => false;
+        keeps(&[TIMEOUT, ("Replacing", "BeingReplaced")]) => false;
+        keeps(&[DONE, ("Deleting", "Replaced")]) => false;
     }
 }
 
@@ -136,12 +135,10 @@ fn what_has_olm_go_on_is_told_with_its_command() {
     let told = |past: &[(&str, &str)], group: &Value| {
         former(&csv("tide.v1", "", past), std::slice::from_ref(group)).told()
     };
-    assert_eq!(
-        told(&[WAITS], &group),
-        "tide.v1, which is to be replaced, is in phase Installing: InstallWaiting: m; OLM replaces only what has succeeded"
-    );
-    assert_eq!(
-        told(&[TIMEOUT], &forward),
-        "tide.v1, which is to be replaced, is in phase Failed: InstallCheckFailed: m; OLM replaces only what has succeeded or failed"
-    );
+    ::tests::assert_rows! {
+        told(&[WAITS], &group) => "tide.v1, which is to be replaced, is in phase Installing: InstallWaiting: m; OLM replaces only \
+            what has succeeded";
+        told(&[TIMEOUT], &forward) => "tide.v1, which is to be replaced, is in phase Failed: InstallCheckFailed: m; OLM replaces \
+            only what has succeeded or failed";
+    }
 }

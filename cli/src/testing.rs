@@ -1,0 +1,49 @@
+//! Objects and command lines of unit tests.
+
+use clap::Args;
+use manifests::api::instance::BundleInstance;
+use serde_json::{Value, json};
+
+/// The BundleInstance `tide`, with fields that are added or have other values.
+pub(crate) fn instance(more: &Value) -> BundleInstance {
+    let mut value = json!({
+        "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleInstance", "metadata": {"name": "tide", "generation": 2},
+        "spec": {
+            "provisionerClassName": "core-rukpak-io-plain",
+            "template": {"spec": {"source": {"type": "upload", "upload": {}}}},
+        },
+    });
+    merge(&mut value, more);
+    serde_json::from_value(value).unwrap()
+}
+
+/// Adds the fields of a value to another one, or changes them.
+pub(crate) fn merge(into: &mut Value, from: &Value) {
+    match (into, from) {
+        (Value::Object(into), Value::Object(from)) => {
+            for (key, value) in from {
+                merge(into.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (into, from) => from.clone_into(into),
+    }
+}
+
+/// A condition of generation 2.
+pub(crate) fn condition((type_, status, reason, message): (&str, &str, &str, &str)) -> Value {
+    json!({
+        "type": type_, "status": status, "reason": reason, "message": message,
+        "observedGeneration": 2, "lastTransitionTime": "2026-01-01T00:00:00Z",
+    })
+}
+
+/// The error of a request that the API server answers with this status.
+pub(crate) fn refused(status: Value) -> kube::Error {
+    kube::Error::Api(Box::new(serde_json::from_value(status).unwrap()))
+}
+
+/// What flags and arguments are read as.
+pub(crate) fn parse<A: Args>(line: &[&str]) -> Result<A, clap::Error> {
+    let command = A::augment_args(clap::Command::new("rukpak").no_binary_name(true));
+    A::from_arg_matches(&command.try_get_matches_from(line)?)
+}
