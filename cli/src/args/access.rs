@@ -378,3 +378,97 @@ fn bounded(from: impl Read) -> io::Result<String> {
 fn line(text: &str) -> String {
     text.trim_end_matches(['\r', '\n']).to_owned()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(flags: &str) -> AccessArgs {
+        let flags: Vec<&str> = flags.split_whitespace().collect();
+        crate::testing::parse(&flags).unwrap()
+    }
+
+    fn sources(names: &[&str]) -> Vec<Source> {
+        let sources = names.iter().map(|it| Source::parse(it, |_| false).unwrap());
+        sources.collect()
+    }
+
+    #[test]
+    fn flags_say_with_what_servers_are_reached() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |text: &str| {
+            let path = folder.path().join(text);
+            fs::write(&path, format!("{text}\n")).unwrap();
+            path.display().to_string()
+        };
+        let [one, two, key, known, more, word] =
+            ["one", "two", "key", "known", "more", "word"].map(file);
+        let flags = format!(
+            "--cacert {one} --cacert {two} --ssh-key {key} --known-hosts {known} --known-hosts {more} --ssh-passphrase-file {word} \
+             --username me --password-file {word} --tls-verify=false --timeout 1"
+        );
+        let sources = sources(&["git+ssh://git@h.example/repo", "quay.io/a/b:v1"]);
+        let found = args(&flags).read(&sources.iter().collect::<Vec<_>>());
+        let found = found.unwrap();
+        let secret = |text: &str| Secret::from(text.to_owned());
+        let (roots, known) = ("one\n\ntwo\n\n", "known\n\nmore\n\n");
+        let basic = Basic {
+            username: "me".to_owned(),
+            password: secret("word"),
+        };
+        let login = br#"{"auths": {"quay.io": {"username": "me", "password": "word"}}}"#;
+        ::tests::assert_rows! {
+            found.trust => ::tests::with!(Trust::default() => roots: roots.to_owned(), verify: Verify::Never);
+            found.ssh => Some(::tests::with!(Ssh::default() =>
+                key: secret("key\n"), passphrase: Some(secret("word")), known_hosts: known.to_owned()
+            ));
+            found.basic => Some(basic);
+            found.registries => Credentials::from_docker_config(login).unwrap();
+        }
+        assert_eq!(found.patience.total, Duration::from_secs(1));
+        let empty = folder.path().join("empty");
+        fs::write(&empty, "\n").unwrap();
+        let flags = format!("--username me --password-file {}", empty.display());
+        let refused = args(&flags).read(&[]).unwrap_err().to_string();
+        let expected = "the password from --password-file is empty; write the password there";
+        assert_eq!(refused, expected);
+
+        let place = crate::source::named("quay.io/a/b:v1", &args("--platform linux/arm64")).place;
+        let Ok(Source::Image(image)) = place else {
+            panic!("{place:?}");
+        };
+        assert_eq!(image.platform.as_deref(), Some("linux/arm64"));
+    }
+
+    #[test]
+    fn a_password_is_for_one_server_and_for_nobody_on_the_way() {
+        let image = "localhost:5000/tide:v1";
+        let two = |other: &str| {
+            Err(format!(
+                "--username is for one server, and these are 2: {other}, localhost:5000; name bundles of one server at a time, or \
+                 log in to registries instead"
+            ))
+        };
+        let plain = Err(
+            "the password would be sent to h.example unencrypted; write https://, or pass --tls-verify=false to send it \
+             nevertheless"
+                .to_owned(),
+        );
+        for (names, flags, expected) in ::tests::rows![
+            &[image, "localhost:5000/wave:v1"][..], "" => Ok(());
+            &[image, "http://localhost:5000/tide.tgz"], "" => Ok(());
+            &[image, "git+ssh://git@h.example/repo", "oci:layout"], "" => Ok(());
+            &["https://h.example/tide.tgz"], "" => Ok(());
+            &["http://h.example/tide.tgz"], "--tls-verify=false" => Ok(());
+            &[image, "http://127.0.0.2/tide.tgz"], "" => two("127.0.0.2");
+            &[image, "git+http://127.0.0.2/tide.git"], "" => two("127.0.0.2");
+            &[image, "127.0.0.2:80/tide:v1"], "" => two("127.0.0.2:80");
+            &["http://h.example/tide.tgz?k=hidden"], "" => plain.clone();
+            &["git+http://h.example/r"], "" => plain.clone();
+        ] {
+            let sources = sources(names);
+            let found = args(flags).guard(&sources.iter().collect::<Vec<_>>());
+            assert_eq!(found, expected, "{names:?}");
+        }
+    }
+}

@@ -3,7 +3,7 @@
 use std::{
     env, fs,
     io::Write,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Command, Stdio},
 };
 
@@ -19,14 +19,19 @@ impl Place {
         Self(tempfile::tempdir().unwrap())
     }
 
+    /// A folder with the bundle `tide`.
+    pub(crate) fn with_tide() -> Self {
+        let place = Self::new();
+        place.good("tide");
+        place
+    }
+
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
     pub(crate) fn write(&self, name: &str, text: impl AsRef<[u8]>) {
-        let path = self.path(name);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
+        tests::write(self.0.path(), name, text);
     }
 
     pub(crate) fn read(&self, name: &str) -> String {
@@ -36,9 +41,8 @@ impl Place {
     /// The names in a folder, hidden ones included.
     pub(crate) fn list(&self, name: &str) -> Vec<String> {
         let entries = fs::read_dir(self.path(name)).unwrap();
-        let mut names: Vec<String> = entries
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<String> = names.collect();
         names.sort();
         names
     }
@@ -66,29 +70,21 @@ impl Place {
             "operators.operatorframework.io.bundle.channels.v1": "stable,beta",
             "operators.operatorframework.io.bundle.channel.default.v1": "stable",
         }});
-        self.write(
-            &format!("{name}/metadata/annotations.yaml"),
-            annotations.to_string(),
-        );
-        self.write(&format!("{name}/manifests/csv.yaml"), format!("{csv:#}\n"));
-        self.write(
-            &format!("{name}/manifests/map.yaml"),
-            "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: gauges\ndata:\n  answer: \"yes\"\n",
-        );
+        let map = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: gauges\ndata:\n  answer: \"yes\"\n";
+        for (file, text) in [
+            ("metadata/annotations.yaml", annotations.to_string()),
+            ("manifests/csv.yaml", format!("{csv:#}\n")),
+            ("manifests/map.yaml", map.to_owned()),
+        ] {
+            self.write(&format!("{name}/{file}"), text);
+        }
     }
 
     pub(crate) fn tar(&self, archive: &str, flags: &str, folder: &str, what: &str) {
-        let status = Command::new("tar")
-            .args([
-                flags,
-                self.path(archive).to_str().unwrap(),
-                "-C",
-                self.path(folder).to_str().unwrap(),
-                what,
-            ])
-            .status()
-            .unwrap();
-        assert!(status.success());
+        let mut tar = Command::new("tar");
+        let tar = tar.current_dir(self.0.path());
+        let status = tar.args([flags, archive, "-C", folder, what]).status();
+        assert!(status.unwrap().success());
     }
 
     pub(crate) fn run(&self, args: &(impl Args + ?Sized)) -> Run {
@@ -101,21 +97,11 @@ impl Place {
         self.run(args).exits(0)
     }
 
-    /// Runs a command that has to fail.
-    #[track_caller]
-    pub(crate) fn fail(&self, args: &(impl Args + ?Sized)) -> Run {
-        self.run(args).exits(1)
-    }
-
     pub(crate) fn run_with(&self, args: &(impl Args + ?Sized), input: &[u8]) -> Run {
-        let mut child = self
-            .command(&binary())
-            .args(args.words())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut command = self.command();
+        let command = command.args(args.words()).stdin(Stdio::piped());
+        let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
         // The command may have had enough before the end.
         let _ = child.stdin.take().unwrap().write_all(input);
         child.wait_with_output().unwrap().into()
@@ -131,9 +117,10 @@ impl Place {
     pub(crate) fn shell(&self, script: &str) -> Command {
         let (binary, system) = (binary(), env::var("PATH").unwrap());
         let directory = binary.parent().unwrap().display();
-        let mut shell = self.command("bash".as_ref());
+        let mut shell = Command::new("bash");
         shell
             .args(["-c", script])
+            .current_dir(self.0.path())
             .env_clear()
             .env("HOME", self.path("home"))
             .env("LC_ALL", "C.UTF-8")
@@ -142,28 +129,36 @@ impl Place {
         shell
     }
 
-    pub(crate) fn command(&self, program: &Path) -> Command {
-        let mut command = Command::new(program);
-        command.current_dir(self.0.path());
+    /// The command of a user with a home, who has nothing else set up.
+    pub(crate) fn command(&self) -> Command {
+        let mut command = Command::new(binary());
+        for name in [
+            "CONTAINERS_REGISTRIES_CONF",
+            "DOCKER_CONFIG",
+            "REGISTRY_AUTH_FILE",
+            "XDG_CONFIG_HOME",
+            "XDG_RUNTIME_DIR",
+        ] {
+            command.env_remove(name);
+        }
+        command
+            .current_dir(self.0.path())
+            .env("HOME", self.path("home"));
         command
     }
 }
 
-pub(crate) fn binary() -> PathBuf {
+fn binary() -> PathBuf {
     env!("CARGO_BIN_EXE_rukpak").into()
 }
 
 /// A ClusterServiceVersion with one Deployment and rights worth a look.
 pub(crate) fn csv(name: &str) -> Value {
     json!({
-        "apiVersion": "operators.coreos.com/v1alpha1",
-        "kind": "ClusterServiceVersion",
+        "apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
         "metadata": {"name": format!("{name}.v1.2.3"), "annotations": {"olm.skipRange": ">=1.0.0 <1.2.3"}},
         "spec": {
-            "displayName": "Tide",
-            "version": "1.2.3",
-            "replaces": format!("{name}.v1.2.2"),
-            "minKubeVersion": "1.25.0",
+            "displayName": "Tide", "version": "1.2.3", "replaces": format!("{name}.v1.2.2"), "minKubeVersion": "1.25.0",
             "installModes": [{"type": "AllNamespaces", "supported": true}],
             "install": {"strategy": "deployment", "spec": {
                 "clusterPermissions": [{"serviceAccountName": "tide", "rules": [

@@ -5,7 +5,7 @@ use std::fs;
 use rusqlite::Connection;
 use tests::{Buildah, DATABASE_LABEL, DATABASE_TABLES, Registry};
 
-use crate::{bundle::Place, sources::says};
+use crate::bundle::Place;
 
 const OLD: &str = "the catalog is an SQLite database, a form that is not made any more";
 
@@ -20,12 +20,14 @@ const ROWS: &str = r#"
     INSERT INTO properties(type, value, operatorbundle_name) VALUES ('olm.maxOpenShiftVersion', '"4.21"', 'tide.v1.1.0');
 "#;
 
+fn execute(place: &Place, name: &str, batch: &str) {
+    let database = Connection::open(place.path(name)).unwrap();
+    database.execute_batch(batch).unwrap();
+}
+
 fn place() -> Place {
     let place = Place::new();
-    let database = Connection::open(place.path("index.db")).unwrap();
-    database
-        .execute_batch(&format!("{DATABASE_TABLES}{ROWS}"))
-        .unwrap();
+    execute(&place, "index.db", &format!("{DATABASE_TABLES}{ROWS}"));
     place
 }
 
@@ -33,34 +35,31 @@ fn place() -> Place {
 #[test]
 fn a_database_is_a_catalog_for_every_command() {
     let place = place();
-    let run = |args: &str| {
-        let run = place.ok(&format!("catalog {args}"));
-        says(&run.err, &[OLD, "rukpak catalog migrate"], &[]);
-        run.out
-    };
-    let validated = place.ok("catalog validate index.db");
-    validated.err_has("1 package without errors");
-    for (args, parts) in tests::rows![
-        "list channels index.db" => &["tide.v1.1.0"][..];
-        "choose tide --catalog=index.db --openshift-version=4.22" => &["install tide.v1.0.0", "requires OpenShift <= 4.21"];
-        "graph tide --catalog=index.db" => &["tide.v1.0.0", "tide.v1.1.0"];
-    ] {
-        says(&run(args), parts, &[]);
+    tests::assert_runs! { place;
+        "catalog validate index.db" => 0, _, "1 package without errors";
+        "catalog list channels index.db" => 0, ["tide.v1.1.0"], "{OLD}", "rukpak catalog migrate";
+        "catalog choose tide --catalog=index.db --openshift-version=4.22"
+            => 0, ["install tide.v1.0.0", "requires OpenShift <= 4.21"], "{OLD}", "rukpak catalog migrate";
+        "catalog graph tide --catalog=index.db" => 0, ["tide.v1.0.0", "tide.v1.1.0"], "{OLD}", "rukpak catalog migrate";
+        "catalog migrate index.db files" => 0, _, "{OLD}", "rukpak catalog migrate";
+        "catalog serve index.db --cache-dir=cache --cache-only" => 0, _, "{OLD}", "rukpak catalog migrate";
     }
     for format in ["json", "yaml"] {
         let args = format!("render index.db -o {format}");
-        assert_eq!(run(&args), place.opm(&args));
+        let run = place.ok(&format!("catalog {args}"));
+        run.err_has(OLD);
+        run.err_has("rukpak catalog migrate");
+        assert_eq!(run.out, place.opm(&args));
     }
-    run("migrate index.db files");
     let files = place.ok("catalog validate files");
-    says(&files.err, &["1 package without errors"], &[OLD]);
+    files.err_has("1 package without errors");
+    files.err_lacks(OLD);
     let rendered = |what: &str| {
         let run = place.ok(&format!("catalog render -q {what}"));
         assert_eq!(run.err, "");
         run.out
     };
     assert_eq!(rendered("files/tide"), rendered("files"));
-    run("serve index.db --cache-dir=cache --cache-only");
 }
 
 // parity: sqlite-4
@@ -73,12 +72,12 @@ fn an_image_with_a_database_is_a_catalog() {
         "FROM scratch\nLABEL {DATABASE_LABEL}=/database/index.db\nCOPY index.db /database/\n"
     );
     Buildah::new().publish(&file, &place.path(""), &image, &[]);
-    let args = ["catalog", "render", "--tls-verify=false", &image];
-    let run = place.ok(&args);
-    says(&run.err, &[OLD], &[]);
+    let run = place.ok(&["catalog", "render", "--tls-verify=false", &image]);
+    run.err_has(OLD);
     assert_eq!(run.out, place.opm(&["render", "--use-http", &image]));
-    let args = ["catalog", "validate", "--tls-verify=false", &image];
-    says(&place.ok(&args).err, &["1 package without errors"], &[]);
+    tests::assert_runs! { place;
+        "catalog validate --tls-verify=false {image}" => 0, _, "1 package without errors";
+    }
 }
 
 #[test]
@@ -86,23 +85,14 @@ fn what_is_wrong_with_a_database_is_told() {
     let place = place();
     let whole = fs::read(place.path("index.db")).unwrap();
     place.write("cut.db", &whole[..5000]);
-    Connection::open(place.path("other.db"))
-        .unwrap()
-        .execute_batch("CREATE TABLE packages (name TEXT)")
-        .unwrap();
+    execute(&place, "other.db", "CREATE TABLE packages (name TEXT)");
     let more = "INSERT INTO channel VALUES ('beta', 'lost', 'x');
         UPDATE operatorbundle SET version = 'one' WHERE name = 'tide.v1.0.0';";
-    let database = Connection::open(place.path("index.db")).unwrap();
-    database.execute_batch(more).unwrap();
-    for (file, part) in tests::rows![
-        "cut.db" => "failed to read the database cut.db";
-        "other.db" => "other.db is no catalog: it has no table operatorbundle";
-    ] {
-        let run = place.fail(&format!("catalog list packages {file}"));
-        says(&run.err, &[part], &[]);
-        assert_eq!(run.out, "");
+    execute(&place, "index.db", more);
+    tests::assert_runs! { place;
+        "catalog list packages cut.db" => 1, "", "failed to read the database cut.db";
+        "catalog list packages other.db" => 1, "", "other.db is no catalog: it has no table operatorbundle";
+        "catalog validate index.db"
+            => 1, ["tide.json:", "tide", "\"one\""], "channel \"beta\" is of package \"lost\"";
     }
-    let run = place.fail("catalog validate index.db");
-    says(&run.out, &["tide.json:", "tide", "\"one\""], &[]);
-    says(&run.err, &["channel \"beta\" is of package \"lost\""], &[]);
 }

@@ -1,12 +1,8 @@
 //! A catalog of very many bundles.
 
-use std::{
-    fs::{self, File},
-    io::{self, BufWriter, Write as _},
-    path::Path,
-};
+use serde_json::{Value, json};
 
-use crate::sources::{Desk, memory};
+use crate::{bundle::Place, sources::memory};
 
 const PACKAGES: usize = 200;
 /// Of each package. A million bundles are within the bounds as well, and take five times as long and as much.
@@ -15,44 +11,35 @@ const BUNDLES: usize = 1000;
 const EACH: usize = 1300;
 
 /// The least that a bundle can be, in as long a channel as there is none.
-fn write(folder: &Path) -> io::Result<()> {
-    fs::create_dir(folder)?;
-    for package in 0..PACKAGES {
-        let name = format!("p{package}");
-        let mut file = BufWriter::new(File::create(folder.join(&name))?);
-        writeln!(
-            file,
-            "{{\"schema\":\"olm.package\",\"name\":\"{name}\",\"defaultChannel\":\"a\"}}"
-        )?;
-        write!(
-            file,
-            "{{\"schema\":\"olm.channel\",\"package\":\"{name}\",\"name\":\"a\",\"entries\":[{{\"name\":\"{name}.0\"}}"
-        )?;
-        for at in 1..BUNDLES {
-            let before = at - 1;
-            write!(
-                file,
-                ",{{\"name\":\"{name}.{at}\",\"replaces\":\"{name}.{before}\"}}"
-            )?;
-        }
-        writeln!(file, "]}}")?;
-        for at in 0..BUNDLES {
-            writeln!(
-                file,
-                "{{\"schema\":\"olm.bundle\",\"package\":\"{name}\",\"name\":\"{name}.{at}\",\"image\":\"a/b:c\",\"properties\":[{{\"type\":\"olm.package\",\"value\":{{\"packageName\":\"{name}\",\"version\":\"0.{at}.0\"}}}}]}}"
-            )?;
-        }
-        file.flush()?;
-    }
-    Ok(())
+fn package(name: &str) -> String {
+    let mut entries = vec![json!({"name": format!("{name}.0")})];
+    entries.extend((1..BUNDLES).map(
+        |at| json!({"name": format!("{name}.{at}"), "replaces": format!("{name}.{}", at - 1)}),
+    ));
+    let bundle = |at| {
+        let package = json!({"packageName": name, "version": format!("0.{at}.0")});
+        json!({
+            "schema": "olm.bundle", "package": name, "name": format!("{name}.{at}"), "image": "a/b:c",
+            "properties": [{"type": "olm.package", "value": package}],
+        })
+    };
+    let head = [
+        json!({"schema": "olm.package", "name": name, "defaultChannel": "a"}),
+        json!({"schema": "olm.channel", "package": name, "name": "a", "entries": entries}),
+    ];
+    let blobs = head.into_iter().chain((0..BUNDLES).map(bundle));
+    let blobs: Vec<String> = blobs.map(|blob: Value| blob.to_string()).collect();
+    blobs.join("\n")
 }
 
 // parity: load-10
 #[test]
 fn what_a_bundle_takes_of_memory_is_bounded() {
-    let desk = Desk::new();
-    write(&desk.place.path("catalog")).unwrap();
-    let peak = memory::peak(&desk, "catalog validate catalog");
+    let place = Place::new();
+    for name in (0..PACKAGES).map(|at| format!("p{at}")) {
+        place.write(&format!("catalog/{name}"), package(&name));
+    }
+    let peak = memory::peak(&place, "catalog validate catalog");
     let allowed = (PACKAGES * BUNDLES * EACH) as u64 >> 10;
     eprintln!("{} bundles, at most {peak} KiB", PACKAGES * BUNDLES);
     assert!(peak < allowed, "{peak} KiB, and {allowed} are allowed");

@@ -1,8 +1,8 @@
-//! `rukpak catalog render` and `migrate`, beside the real opm where it can do the same.
+//! `rukpak catalog render`, `render-template` and `migrate`, beside the real opm where it can do the same.
 
 use tests::{Buildah, DATABASE_LABEL, Registry};
 
-use crate::sources::{Desk, PLAIN, says};
+use crate::bundle::Place;
 
 const CONFIGS: &str = "operators.operatorframework.io.index.configs.v1";
 
@@ -13,21 +13,24 @@ const CATALOG: &str = "schema: olm.package\nname: tide\ndefaultChannel: stable\n
 // parity: render-1, render-9
 #[test]
 fn images_are_rendered_as_by_opm() {
-    let desk = Desk::new();
-    desk.place.write("catalog/configs/a.yaml", CATALOG);
-    desk.place.write("catalog/other/a.yaml", "schema: other\n");
+    let place = Place::with_tide();
+    place.write("catalog/configs/a.yaml", CATALOG);
+    place.write("catalog/other/a.yaml", "schema: other\n");
     let registry = Registry::plain();
     let buildah = Buildah::new();
     let publish = |name: &str, labels: &str| {
         let image = registry.image(name);
         let file = format!("FROM scratch\nCOPY catalog /\n{labels}");
-        buildah.publish(&file, &desk.place.path(""), &image, &[]);
+        buildah.publish(&file, &place.path(""), &image, &[]);
         image
     };
     let bundle = registry.image("tide:v1");
-    desk.push(&bundle, PLAIN, &[]);
+    place.ok(&format!("push tide {bundle} --tls-verify=false"));
     let catalog = publish("catalog:v1", &format!("LABEL {CONFIGS}=/configs\n"));
-    let render = |words: &str| desk.run(&format!("catalog render {PLAIN} {words}"));
+    let render = |words: &str| {
+        let run = place.ok(&format!("catalog render --tls-verify=false {words}"));
+        run.out
+    };
     for words in [
         catalog.clone(),
         format!("{catalog} -o yaml"),
@@ -35,33 +38,41 @@ fn images_are_rendered_as_by_opm() {
         format!("{bundle} --migrate -o yaml"),
         format!("{bundle} --migrate-level=all"),
     ] {
-        let expected = desk.place.opm(&format!("render --use-http {words}"));
-        assert_eq!(render(&words).exits(0).out, expected, "{words}");
+        let expected = place.opm(&format!("render --use-http {words}"));
+        assert_eq!(render(&words), expected, "{words}");
     }
-    let expected = render(&bundle).exits(0).out;
-    assert_eq!(render(&format!("docker://{bundle}")).exits(0).out, expected);
-    let migrated = desk.fail(&format!("catalog migrate --tls-verify=false {bundle} new"));
-    migrated.err_has("cannot render bundle image");
-    migrated.err_has("not allowed");
+    assert_eq!(render(&format!("docker://{bundle}")), render(&bundle));
+    let absent = registry.image("absent:v1");
+    for (name, image) in [("template.yaml", &bundle), ("absent.yaml", &absent)] {
+        let entry = format!("{{schema: olm.bundle, image: '{image}'}}");
+        let template = format!("schema: olm.template.basic\nentries: [{entry}]\n");
+        place.write(name, template);
+    }
+    let ours = place.ok("catalog render-template --tls-verify=false template.yaml");
+    let theirs = place.opm("alpha render-template --use-http template.yaml");
+    assert_eq!(ours.out, theirs);
 
     let root = publish("root:v1", &format!("LABEL {CONFIGS}=/\n"));
-    let out = render(&root).exits(0).out;
-    says(&out, &["\"schema\": \"other\"", "\"name\": \"tide\""], &[]);
-    for (image, part) in tests::rows![
-        publish("none:v1", "") => "image type could not be determined";
-        publish("other:v1", "LABEL a=b\n") => "image type could not be determined, found labels";
-        publish("lost:v1", &format!("LABEL {CONFIGS}=/lost\n")) => "names the folder \"lost\", which is not there";
-        publish("old:v1", &format!("LABEL {DATABASE_LABEL}=/index.db\n")) => "names the file \"index.db\", which is not there";
-        registry.image("absent:v1") => "absent";
-    ] {
-        let run = render(&image).exits(1);
-        says(&run.err, &["render reference", part], &[]);
-        assert_eq!(run.out, "");
+    let none = publish("none:v1", "");
+    let other = publish("other:v1", "LABEL a=b\n");
+    let lost = publish("lost:v1", &format!("LABEL {CONFIGS}=/lost\n"));
+    let old = publish("old:v1", &format!("LABEL {DATABASE_LABEL}=/index.db\n"));
+    tests::assert_runs! { place;
+        "catalog render-template --tls-verify=false absent.yaml" => 1, "", "render reference", "{absent}";
+        "catalog migrate --tls-verify=false {bundle} new" => 1, _, "cannot render bundle image", "not allowed";
+        "catalog render --tls-verify=false {root}" => 0, ["\"schema\": \"other\"", "\"name\": \"tide\""];
+        "catalog render --tls-verify=false {none}" => 1, "", "render reference", "image type could not be determined";
+        "catalog render --tls-verify=false {other}"
+            => 1, "", "render reference", "image type could not be determined, found labels";
+        "catalog render --tls-verify=false {lost}"
+            => 1, "", "render reference", "names the folder \"lost\", which is not there";
+        "catalog render --tls-verify=false {old}"
+            => 1, "", "render reference", "names the file \"index.db\", which is not there";
+        "catalog render --tls-verify=false {absent}" => 1, "", "render reference", "absent";
     }
     let file = format!("FROM scratch\nCOPY catalog /\nLABEL {CONFIGS}=/configs\n");
-    let built = buildah.build(&file, &desk.place.path(""), &[]);
-    let layout = desk.place.path("layout");
+    let built = buildah.build(&file, &place.path(""), &[]);
+    let layout = place.path("layout");
     buildah.push(&built, &format!("oci:{}", layout.display()), &[]);
-    let expected = render(&catalog).exits(0).out;
-    assert_eq!(render("oci:layout").exits(0).out, expected);
+    assert_eq!(render("oci:layout"), render(&catalog));
 }

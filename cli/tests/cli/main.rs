@@ -7,14 +7,11 @@
 )]
 
 mod bundle;
-mod catalog;
 mod catalog_database;
 mod catalog_large;
 mod catalog_render;
 mod catalog_source_validate;
-mod catalog_template;
 mod docs;
-mod general;
 mod memory;
 mod remote;
 mod serve;

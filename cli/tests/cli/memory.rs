@@ -2,14 +2,14 @@
 
 use std::{
     fs,
-    process::{Command, ExitStatus, Stdio},
+    process::{Child, Command, ExitStatus, Stdio},
     thread,
     time::Duration,
 };
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::bundle::{Place, binary, csv};
+use crate::bundle::{Args as _, Place, csv};
 
 /// The most resident memory of a command over one archive, in KiB. The file of a program that is not optimized counts.
 const MAX_RESIDENT: u64 = 256_000;
@@ -36,12 +36,7 @@ fn nested(depth: usize, inner: &str) -> String {
 fn plain() -> Vec<(&'static str, Vec<String>)> {
     let sequences = repeated(&format!("{}a\n", "- ".repeat(400)), 15 * MIB);
     let object = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n";
-    let text = |line: &str, end: &str| {
-        format!(
-            "{object}  a: |\n{}",
-            repeated(&format!("    {line}{end}"), 15 * MIB)
-        )
-    };
+    let lines = format!("{object}  a: |\n{}", repeated("    x\r\n", 15 * MIB));
     Vec::from(tests::rows![
         "nested sequences" => vec![sequences.clone(), sequences];
         "mappings with one entry" => vec![format!("a: [{}]\n", repeated(&(nested(100, "1") + ",\n"), 15 * MIB))];
@@ -55,7 +50,7 @@ fn plain() -> Vec<(&'static str, Vec<String>)> {
         "documents" => vec![repeated("{kind: A, metadata: {name: a}}\n---\n", 15 * MIB)];
         "a list of objects" => vec![format!("apiVersion: v1\nkind: List\nitems: [{}]\n", "{kind: A},".repeat(400_000))];
         "a list of nothing" => vec![format!("apiVersion: v1\nkind: ConfigMapList\nitems: [{}]\n", "{},".repeat(990_000))];
-        "text" => vec![text("x", "\r\n"), text("x", "\r\n")];
+        "text" => vec![lines.clone(), lines];
         "indentation" => vec![format!(
             "apiVersion: v1\nkind: A\nmetadata: {{name: a}}\nb: {}\n",
             nested(500, &format!("[{}]", "1,".repeat(400_000)))
@@ -72,6 +67,7 @@ fn plain() -> Vec<(&'static str, Vec<String>)> {
 /// The files of plain bundles that are read twice: because findings are located, or because the fast reader gives up.
 fn read_twice() -> Vec<(&'static str, Vec<String>)> {
     let lists = format!("[{}]\n", repeated("[1],", 15 * MIB));
+    let comment = "#".repeat(15 * MIB);
     Vec::from(tests::rows![
         "comments"
             => vec![format!("{}kind: A\n", repeated("#\n", 15 * MIB)), format!("kind: A\n{}", repeated("# é\n", 15 * MIB))];
@@ -80,22 +76,15 @@ fn read_twice() -> Vec<(&'static str, Vec<String>)> {
         "lists in a list of an object" => vec![format!("kind: A\na: {lists}"), format!("kind: A\na: {lists}")];
         // The fast reader gives up at the anchor, behind as many values as the limits allow.
         "lists before an anchor" => vec![format!("kind: A\na: [{}&a 1]\n", "[1],".repeat(490_000))];
-        "mappings before an anchor" => vec![
-            format!(
-                "kind: A\na: [{}&a 1]\n{}\n",
-                "{a: 1},".repeat(136_000),
-                "#".repeat(15 * MIB)
-            ),
-            format!("kind: A\n{}\n", "#".repeat(15 * MIB)),
-        ];
+        "mappings before an anchor"
+            => vec![format!("kind: A\na: [{}&a 1]\n{comment}\n", "{a: 1},".repeat(136_000)), format!("kind: A\n{comment}\n")];
     ])
 }
 
 /// A definition of `v1beta1`.
 fn definition(versions: usize, properties: &str) -> String {
-    let versions = numbered(versions, |at| {
-        format!("{{name: v{at}, served: true, storage: {}}},", at == 0)
-    });
+    let version = |at| format!("{{name: v{at}, served: true, storage: {}}},", at == 0);
+    let versions = numbered(versions, version);
     format!(
         "apiVersion: apiextensions.k8s.io/v1beta1\nkind: CustomResourceDefinition\nmetadata: {{name: as.b.c}}\n\
          spec:\n  group: b.c\n  names: {{kind: A, plural: as}}\n  versions: [{versions}]\n  validation:\n    \
@@ -114,8 +103,8 @@ fn listed(place: &str, items: &str) -> String {
         };
     }
     *at = json!(["@"]);
-    csv.to_string()
-        .replace("\"@\"", items.trim_end_matches(','))
+    let items = items.trim_end_matches(',');
+    csv.to_string().replace("\"@\"", items)
 }
 
 /// The ClusterServiceVersion with an annotation.
@@ -134,22 +123,19 @@ fn numbers_below_a_long_key() -> String {
 /// Files of a registry bundle that take the place of good ones, or stand beside them.
 fn registry() -> Vec<(&'static str, &'static str, String)> {
     let empty = "{},".repeat(900_000);
-    let named = numbered(130_000, |at| {
-        format!("{{\"name\":\"a{at}\",\"spec\":{{}}}},")
-    });
-    let accounts = numbered(130_000, |at| {
-        format!("{{\"serviceAccountName\":\"a{at}\"}},")
-    });
+    let named = |at| format!("{{\"name\":\"a{at}\",\"spec\":{{}}}},");
+    let named = numbered(130_000, named);
+    let accounts = |at| format!("{{\"serviceAccountName\":\"a{at}\"}},");
+    let accounts = numbered(130_000, accounts);
     let json = format!("[{}0]", "{\"a\":{}},".repeat(900_000));
     let containers = "install.spec.deployments.0.spec.template.spec.containers";
-    let annotations: Value = (0..8000)
-        .map(|at| (format!("a{at}"), json!("text")))
-        .collect();
     let mut wide = csv("tide");
-    wide["metadata"]["annotations"] = annotations;
-    wide["spec"]["install"]["spec"]["deployments"] = (0..2000)
-        .map(|at| json!({"name": format!("d{at}")}))
-        .collect();
+    let annotations = (0..8000).map(|at| (format!("a{at}"), json!("text")));
+    wide["metadata"]["annotations"] = annotations.collect();
+    let deployments = (0..2000).map(|at| json!({"name": format!("d{at}")}));
+    wide["spec"]["install"]["spec"]["deployments"] = deployments.collect();
+    let findings = numbered(20_000, |at| format!("a{at}: {{type: 5}},"));
+    let deep = format!("        a: {}\n", nested(200, &format!("{{{findings}}}")));
     Vec::from(tests::rows![
         "numbers below a long key", "metadata/properties.yaml" => numbers_below_a_long_key();
         "empty Deployments", CSV => listed("install.spec.deployments", &empty);
@@ -165,33 +151,23 @@ fn registry() -> Vec<(&'static str, &'static str, String)> {
             => format!("properties:\n{}", "- {type: a, value: 1.0}\n".repeat(300_000));
         "empty schemas", CRD => definition(1, &numbered(600_000, |at| format!("        a{at}: {{}}\n")));
         "copied schemas", CRD => definition(6, &numbered(30_000, |at| format!("        a{at}: {{items: {{}}}}\n")));
-        "deep findings", CRD => definition(
-            1,
-            &format!(
-                "        a: {}\n",
-                nested(
-                    200,
-                    &format!(
-                        "{{{}}}",
-                        numbered(20_000, |at| format!("a{at}: {{type: 5}},"))
-                    )
-                )
-            ),
-        )
-        .replace("/v1beta1", "/v1");
+        "deep findings", CRD => definition(1, &deep).replace("/v1beta1", "/v1");
     ])
 }
 
-/// Runs a command, and returns its peak memory in KiB, from a field of `/proc/<pid>/status`, and its exit status.
+/// A field of `/proc/<pid>/status`, in KiB, while the process runs.
+pub(crate) fn memory_of(child: &Child, field: &str) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{}/status", child.id())).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(field))?;
+    line.trim().strip_suffix(" kB")?.trim().parse().ok()
+}
+
+/// Runs a command, and returns its peak memory in KiB, from such a field, and its exit status.
 pub(crate) fn peak(command: &mut Command, field: &str) -> (u64, ExitStatus) {
     let mut child = command.stdout(Stdio::null()).spawn().unwrap();
-    let status = format!("/proc/{}/status", child.id());
     let mut peak = 0;
     let ended = loop {
-        let text = fs::read_to_string(&status).unwrap_or_default();
-        let line = text.lines().find_map(|line| line.strip_prefix(field));
-        let now = line.and_then(|line| line.trim().strip_suffix(" kB"));
-        peak = now.map_or(peak, |now| peak.max(now.trim().parse().unwrap()));
+        peak = peak.max(memory_of(&child, field).unwrap_or_default());
         if let Some(ended) = child.try_wait().unwrap() {
             break ended;
         }
@@ -202,12 +178,13 @@ pub(crate) fn peak(command: &mut Command, field: &str) -> (u64, ExitStatus) {
 }
 
 /// The most resident memory of a command that refuses or converts bundles.
-fn resident(place: &Place, args: &[&str]) -> u64 {
-    let mut command = place.command(&binary());
-    let (peak, ended) = peak(command.args(args).stderr(Stdio::null()), "VmHWM:");
+fn resident(place: &Place, args: &str) -> u64 {
+    let mut command = place.command();
+    let command = command.args(args.words()).stderr(Stdio::null());
+    let (peak, ended) = peak(command, "VmHWM:");
     // Never killed.
     let is_code = ended.code().is_some_and(|code| code < 2);
-    assert!(is_code, "{args:?}: {ended}");
+    assert!(is_code, "{args}: {ended}");
     peak
 }
 
@@ -215,15 +192,10 @@ fn resident(place: &Place, args: &[&str]) -> u64 {
 fn assert_bounded(place: &Place, about: &str, bundle: &str) {
     let archive = format!("{bundle}.tgz");
     place.tar(&archive, "-czf", bundle, ".");
-    for command in [
-        &["convert"][..],
-        &["convert", "-o", "json"],
-        &["validate"],
-        &["inspect", "-o", "json"],
-    ] {
-        let peak = resident(place, &[command, &[archive.as_str()]].concat());
-        eprintln!("{about}: {command:?} took {peak} KiB");
-        assert!(peak < MAX_RESIDENT, "{about}: {command:?} took {peak} KiB");
+    for command in ["convert", "convert -o json", "validate", "inspect -o json"] {
+        let peak = resident(place, &format!("{command} {archive}"));
+        eprintln!("{about}: {command} took {peak} KiB");
+        assert!(peak < MAX_RESIDENT, "{about}: {command} took {peak} KiB");
     }
 }
 
@@ -266,20 +238,19 @@ fn registry_archives_take_at_most_256_mb() {
 #[test]
 fn reports_of_many_bundles_are_not_kept() {
     let place = Place::new();
-    let unknown: Value = (0..900)
-        .map(|at| (format!("unknown{at}"), json!(1)))
-        .collect();
+    let unknown = (0..900).map(|at| (format!("unknown{at}"), json!(1)));
     let mut csv = csv("tide");
-    csv["spec"]["install"]["spec"]["deployments"][0]["spec"] = unknown;
+    csv["spec"]["install"]["spec"]["deployments"][0]["spec"] = unknown.collect();
     let bundles: Vec<String> = (0..300).map(|at| format!("tide{at}")).collect();
     for bundle in &bundles {
         place.bundle(bundle, &csv);
     }
-    let bundles: Vec<&str> = bundles.iter().map(String::as_str).collect();
     for format in ["sarif", "json"] {
-        let args = ["validate", "-o", format];
-        let one = resident(&place, &[&args[..], &["tide0"]].concat());
-        let all = resident(&place, &[&args[..], &bundles[..]].concat());
+        let one = resident(&place, &format!("validate -o {format} tide0"));
+        let all = resident(
+            &place,
+            &format!("validate -o {format} {}", bundles.join(" ")),
+        );
         assert!(
             all < one + 32_000,
             "{format}: {all} KiB of all, {one} KiB of one"

@@ -4,7 +4,7 @@ use std::{
     fs,
     io::{BufRead, BufReader, Read, Write as _},
     net::TcpStream,
-    process::{Child, ChildStderr, Stdio},
+    process::{Child, ChildStderr, Command, Stdio},
 };
 
 use catalog::{
@@ -12,21 +12,24 @@ use catalog::{
     registry::{Bounds, Client},
 };
 use futures::TryStreamExt as _;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::bundle::{Place, binary};
+use crate::{
+    bundle::{Args as _, Place},
+    memory::memory_of,
+};
 
-fn write_catalog(place: &Place, folder: &str, package: &str) {
+fn write_catalog(place: &Place, package: &str) {
+    let name = format!("{package}.v1.0.0");
+    let properties =
+        json!([{"type": "olm.package", "value": {"packageName": package, "version": "1.0.0"}}]);
     let metas = [
         json!({"schema": "olm.package", "name": package, "defaultChannel": "stable"}),
-        json!({"schema": "olm.channel", "package": package, "name": "stable", "entries": [{"name": format!("{package}.v1.0.0")}]}),
-        json!({"schema": "olm.bundle", "package": package, "name": format!("{package}.v1.0.0"), "image": "example.com/bundle:v1", "properties": [
-            {"type": "olm.package", "value": {"packageName": package, "version": "1.0.0"}},
-        ]}),
+        json!({"schema": "olm.channel", "package": package, "name": "stable", "entries": [{"name": name}]}),
+        json!({"schema": "olm.bundle", "package": package, "name": name, "image": "a.io/b:v1", "properties": properties}),
     ];
-    let texts = metas.iter().map(Value::to_string);
-    let text = texts.collect::<Vec<_>>().join("\n");
-    place.write(&format!("{folder}/{package}.json"), text);
+    let text = metas.map(|meta| format!("{meta}\n")).concat();
+    place.write(&format!("catalog/{package}.json"), text);
 }
 
 /// A server that is killed with the test.
@@ -37,14 +40,11 @@ struct Serving {
 }
 
 impl Serving {
-    fn start(place: &Place, args: &[&str]) -> Self {
-        let mut child = place
-            .command(&binary())
-            .args(["catalog", "serve", "--port", "0"])
-            .args(args)
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+    fn start(place: &Place, flags: &str) -> Self {
+        let args = format!("catalog serve catalog --port 0 {flags}");
+        let mut command = place.command();
+        let command = command.args(args.words());
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut log = BufReader::new(child.stderr.take().unwrap());
         let mut seen = String::new();
         let address = loop {
@@ -63,9 +63,8 @@ impl Serving {
     }
 
     fn with_client<T>(&self, action: impl AsyncFnOnce(Client) -> T) -> T {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build();
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_all().build();
         runtime.unwrap().block_on(async {
             let client = Client::connect(&self.address, Bounds::default()).await;
             action(client.unwrap()).await
@@ -84,25 +83,21 @@ impl Serving {
         })
     }
 
-    /// The most memory it ever had, in bytes.
-    fn peak(&self) -> u64 {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        let line = status.lines().find(|it| it.starts_with("VmHWM:")).unwrap();
-        let kilobytes: u64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
-        kilobytes << 10
-    }
-
     /// The exit code, and the rest of the log.
     fn end(mut self, signal: &str) -> (Option<i32>, String) {
-        let id = self.child.id().to_string();
-        let killed = std::process::Command::new("kill")
-            .args(["-s", signal, &id])
-            .status();
-        assert!(killed.unwrap().success());
+        kill(&self.child, signal);
         let mut rest = String::new();
         self.log.read_to_string(&mut rest).unwrap();
         (self.child.wait().unwrap().code(), rest)
     }
+}
+
+/// Sends a process a signal.
+pub(crate) fn kill(child: &Child, signal: &str) {
+    let id = child.id().to_string();
+    let mut kill = Command::new("kill");
+    let killed = kill.args(["-s", signal, &id]).status();
+    assert!(killed.unwrap().success());
 }
 
 /// The address on this machine with the port of a line of the log.
@@ -122,9 +117,8 @@ impl Drop for Serving {
 #[test]
 fn a_catalog_is_served_over_http_as_well() {
     let place = Place::new();
-    write_catalog(&place, "catalog", "tide");
-    let args = ["catalog", "--http-port", "0", "--http-name", "mine"];
-    let mut serving = Serving::start(&place, &args);
+    write_catalog(&place, "tide");
+    let mut serving = Serving::start(&place, "--http-port 0 --http-name mine");
     assert_eq!(serving.packages(), ["tide"]);
     // What was asked before may be told before.
     let mut lines = (&mut serving.log).lines().map(Result::unwrap);
@@ -140,26 +134,25 @@ fn a_catalog_is_served_over_http_as_well() {
     let (code, log) = serving.end("TERM");
     assert_eq!(code, Some(0), "{log}");
 
-    let run = place.run("catalog serve catalog --http-name mine");
-    assert!(run.exits(2).err.contains("--http-port"));
-    let args = "catalog serve catalog --http-port 0 --http-name a/b";
-    place.run(&args).exits(2);
+    tests::assert_runs! { place;
+        "catalog serve catalog --http-name mine" => 2, _, "--http-port";
+        "catalog serve catalog --http-port 0 --http-name a/b" => 2, _;
+    }
 }
 
 // parity: grpc-9
 #[test]
 fn a_folder_is_served_until_a_signal_comes() {
     let place = Place::new();
-    write_catalog(&place, "catalog", "tide");
+    write_catalog(&place, "tide");
     for signal in ["TERM", "INT"] {
-        let serving = Serving::start(&place, &["catalog"]);
+        let serving = Serving::start(&place, "");
         assert_eq!(serving.packages(), ["tide"]);
         let (code, log) = serving.end(signal);
         assert_eq!(code, Some(0), "{log}");
-        assert!(
-            log.contains("finished call") && log.contains("shutting down server"),
-            "{log}"
-        );
+        for part in ["finished call", "shutting down server"] {
+            tests::assert_has(&log, part);
+        }
     }
 }
 
@@ -174,16 +167,15 @@ fn a_catalog_larger_than_its_memory_is_served() {
         ..Shape::default()
     };
     shape.write(&place.path("catalog")).unwrap();
-    let size: u64 = fs::read_dir(place.path("catalog"))
-        .unwrap()
-        .map(|it| fs::metadata(it.unwrap().path().join("catalog.json")).unwrap())
-        .map(|it| it.len())
-        .sum();
+    let files = fs::read_dir(place.path("catalog")).unwrap();
+    let files = files.map(|it| fs::metadata(it.unwrap().path().join("catalog.json")));
+    let size: u64 = files.map(|it| it.unwrap().len()).sum();
     assert!(size > 100 << 20, "{size}");
-    let serving = Serving::start(&place, &["catalog"]);
+    let serving = Serving::start(&place, "");
     assert_eq!(serving.packages().len(), 80);
     assert!(serving.bundles() >= 80 * 90);
-    let peak = serving.peak();
+    // In bytes, the most that it ever had.
+    let peak = memory_of(&serving.child, "VmHWM:").unwrap() << 10;
     eprintln!("{size} bytes of catalog, at most {peak} in memory");
     // Of this half is the program itself, which is not optimized here.
     assert!(peak < size, "{peak}");
@@ -193,43 +185,42 @@ fn a_catalog_larger_than_its_memory_is_served() {
 #[test]
 fn the_cache_is_built_then_enforced() {
     let place = Place::new();
-    write_catalog(&place, "catalog", "tide");
-    let serve = |args: &str| place.run(&format!("catalog serve catalog --port 0 {args}"));
-    let enforced = serve("--cache-dir cache").exits(1);
-    enforced.err_has("integrity check failed: there is no cache in cache");
-    serve("--cache-dir cache --cache-only").exits(0);
-    let serving = Serving::start(&place, &["catalog", "--cache-dir", "cache"]);
+    write_catalog(&place, "tide");
+    let expected = "integrity check failed: cache requires rebuild: cache reports digest as \"";
+    tests::assert_runs! { place;
+        "catalog serve catalog --port 0 --cache-dir cache" => 1, _, "integrity check failed: there is no cache in cache";
+        "catalog serve catalog --port 0 --cache-dir cache --cache-only" => 0, _;
+    }
+    let serving = Serving::start(&place, "--cache-dir cache");
     assert_eq!(serving.packages(), ["tide"]);
     drop(serving);
 
-    write_catalog(&place, "catalog", "wave");
-    let stale = serve("--cache-dir cache --termination-log last-words").exits(1);
-    let expected = "integrity check failed: cache requires rebuild: cache reports digest as \"";
-    stale.err_has(expected);
+    write_catalog(&place, "wave");
+    tests::assert_runs! { place;
+        "catalog serve catalog --port 0 --cache-dir cache --termination-log last-words" => 1, _, "{expected}";
+    }
     let words = place.read("last-words");
     assert!(words.starts_with(expected), "{words}");
-    let flag = "--cache-enforce-integrity=false";
-    let serving = Serving::start(&place, &["catalog", "--cache-dir", "cache", flag]);
+    let flags = "--cache-dir cache --cache-enforce-integrity=false";
+    let serving = Serving::start(&place, flags);
     assert_eq!(serving.packages(), ["tide", "wave"]);
 }
 
 #[test]
 fn what_makes_no_sense_is_said() {
     let place = Place::new();
-    write_catalog(&place, "catalog", "tide");
+    write_catalog(&place, "tide");
     place.write("used/precious.txt", "");
     // A port that is taken.
     let listener = std::net::TcpListener::bind("[::]:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    for (args, code, problem) in tests::rows![
-        "catalog --cache-enforce-integrity", 2 => "--cache-dir must be specified with --cache-enforce-integrity";
-        "catalog --port 70000", 2 => "";
-        "absent -t last-words", 1 => "failed to load or rebuild cache";
-        "catalog --cache-dir used", 1 => "cache directory has unexpected contents: precious.txt";
-        &format!("catalog --port {port}"), 1 => "failed to listen: ";
-    ] {
-        let run = place.run(&format!("catalog serve {args}"));
-        run.exits(code).err_has(problem);
+    tests::assert_runs! { place;
+        "catalog serve catalog --cache-enforce-integrity"
+            => 2, _, "--cache-dir must be specified with --cache-enforce-integrity";
+        "catalog serve catalog --port 70000" => 2, _;
+        "catalog serve absent -t last-words" => 1, _, "failed to load or rebuild cache";
+        "catalog serve catalog --cache-dir used" => 1, _, "cache directory has unexpected contents: precious.txt";
+        "catalog serve catalog --port {port}" => 1, _, "failed to listen: ";
     }
     assert!(place.read("last-words").contains("absent"));
 }
@@ -238,14 +229,15 @@ fn what_makes_no_sense_is_said() {
 #[test]
 fn a_faulty_package_is_left_out_unless_strict() {
     let place = Place::new();
-    write_catalog(&place, "catalog", "tide");
+    write_catalog(&place, "tide");
     place.write(
         "catalog/bad.json",
-        json!({"schema": "olm.package", "name": "bad"}).to_string(),
+        r#"{"schema": "olm.package", "name": "bad"}"#,
     );
-    let serving = Serving::start(&place, &["catalog"]);
+    let serving = Serving::start(&place, "");
     assert_eq!(serving.packages(), ["tide"]);
     drop(serving);
-    let strict = place.fail("catalog serve catalog --strict --port 0");
-    strict.err_has("package \"bad\"");
+    tests::assert_runs! { place;
+        "catalog serve catalog --strict --port 0" => 1, _, "package \"bad\"";
+    }
 }

@@ -6,15 +6,14 @@ use std::{iter, path::Path};
 
 use tests::{Names, Page};
 
-use crate::{
-    bundle::{Place, Run},
-    catalog::CATALOG,
-};
+use crate::bundle::{Place, Run};
+
+/// A package of three versions in two channels, as `opm` would write it.
+const CATALOG: &str = include_str!("../../../examples/catalog/tidewatch/catalog.yaml");
 
 /// Plays a page, which has at least `min` commands.
 fn play(page: &'static str, min: usize) {
-    let place = Place::new();
-    place.good("tide");
+    let place = Place::with_tide();
     place.bad("bad");
     place.write("catalog/tidewatch/catalog.yaml", CATALOG);
     let path = place.path("x").parent().unwrap().display().to_string();
@@ -86,8 +85,7 @@ fn convert_prints_what_the_page_shows() {
 
 #[test]
 fn json_of_objects_is_well_formed() {
-    let place = Place::new();
-    place.good("tide");
+    let place = Place::with_tide();
     place.write("catalog/tidewatch/catalog.yaml", CATALOG);
     for (command, count) in [
         ("convert tide -o json", 6),
@@ -146,4 +144,16 @@ fn unpack_prints_what_the_page_shows() {
 #[test]
 fn validate_prints_what_the_page_shows() {
     play("cli/tests/cli/transcripts/validate.md", 9);
+}
+
+#[test]
+fn the_version_says_which_kubernetes_is_known() {
+    let place = Place::new();
+    let newest = manifests::version::KubeVersion::NEWEST.to_string();
+    let text = place.ok("version");
+    text.out_starts_with("rukpak ");
+    text.out_has(&newest);
+    let json = place.ok("version -o json").json();
+    assert_eq!(json["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(json["kubernetes"], newest);
 }

@@ -1,23 +1,22 @@
 use std::{
     io::Write as _,
-    process::{Command, Stdio},
+    process::Stdio,
     time::{Duration, Instant},
 };
 
-use crate::bundle::{Place, Run, binary};
+use crate::{
+    bundle::{Place, Run},
+    serve::kill,
+};
 
 #[test]
 fn an_interrupt_leaves_nothing_behind() {
-    let place = Place::new();
-    place.good("tide");
+    let place = Place::with_tide();
     for output in ["out", "out.tgz", "deep/er/new"] {
-        let mut child = place
-            .command(&binary())
-            .args(["unpack", "-", "-o", output])
-            .stdin(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut command = place.command();
+        let command = command.args(["unpack", "-", "-o", output]);
+        let command = command.stdin(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
         // It has begun when the hidden name is there, and waits for the rest of the archive.
         let mut input = child.stdin.take().unwrap();
         input.write_all(&[0; 100]).unwrap();
@@ -27,9 +26,7 @@ fn an_interrupt_leaves_nothing_behind() {
             assert!(since.elapsed() < Duration::from_secs(20), "it never begins");
             std::thread::yield_now();
         }
-        let id = child.id().to_string();
-        let killed = Command::new("kill").args(["-INT", &id]).status();
-        assert!(killed.unwrap().success());
+        kill(&child, "INT");
         let run: Run = child.wait_with_output().unwrap().into();
         assert_eq!(place.list("."), ["tide"], "{run:?}");
         assert_eq!(run.code, Some(130), "{run:?}");

@@ -6,17 +6,17 @@ fn sarif_points_at_files_of_the_repository() {
     let place = Place::new();
     place.bad("bundles/tide");
     place.tar("tide.tgz", "-czf", "bundles/tide", ".");
-    let run = place.fail("validate ./bundles/tide tide.tgz missing -o sarif");
-    let log = run.json();
+    let run = place.run("validate ./bundles/tide tide.tgz missing -o sarif");
+    let log = run.exits(1).json();
     assert_eq!(log["version"], "2.1.0");
     let run = &log["runs"][0];
     let driver = &run["tool"]["driver"];
     assert_eq!(driver["name"], "rukpak");
-    let rules = driver["rules"].as_array().unwrap();
     let results = run["results"].as_array().unwrap();
     let mut archives = 0;
     for result in results {
-        let rule = &rules[usize::try_from(result["ruleIndex"].as_u64().unwrap()).unwrap()];
+        let rule = usize::try_from(result["ruleIndex"].as_u64().unwrap()).unwrap();
+        let rule = &driver["rules"][rule];
         assert_eq!(rule["id"], result["ruleId"]);
         let short = rule["shortDescription"]["text"].as_str();
         assert!(short.is_some_and(|text| !text.is_empty()), "{rule}");
@@ -32,10 +32,8 @@ fn sarif_points_at_files_of_the_repository() {
         }
     }
     assert_eq!(archives * 2, results.len());
-    let mut webhooks = results
-        .iter()
-        .filter(|result| result["ruleId"] == "Webhooks");
-    let physical = &webhooks.next().unwrap()["locations"][0]["physicalLocation"];
+    let webhooks = results.iter().find(|it| it["ruleId"] == "Webhooks");
+    let physical = &webhooks.unwrap()["locations"][0]["physicalLocation"];
     let file = &physical["artifactLocation"]["uri"];
     assert_eq!(file, "bundles/tide/manifests/csv.yaml");
     let line = physical["region"]["startLine"].as_u64();

@@ -2,22 +2,20 @@
 
 use std::{
     fs,
-    path::{Path, PathBuf},
     sync::atomic::{AtomicUsize, Ordering},
     thread,
 };
 
 use tests::{Registry, corpus};
 
-use super::{Desk, PLAIN};
+use crate::bundle::Place;
 
 /// What each bundle becomes, in order: the line about it, and its manifests if it has any.
-fn convert(desk: &Desk, bundles: &[String]) -> Vec<(String, Option<Vec<u8>>)> {
+fn convert(place: &Place, bundles: &[String]) -> Vec<(String, Option<Vec<u8>>)> {
     let out = tempfile::tempdir().unwrap();
-    let folder = out.path().to_str().unwrap();
-    let bundles_of = bundles.join(" ");
-    let run = desk.run(&format!(
-        "convert --quiet {PLAIN} --output-dir {folder} {bundles_of}"
+    let (folder, bundles_of) = (out.path().display(), bundles.join(" "));
+    let run = place.run(&format!(
+        "convert --quiet --tls-verify=false --output-dir {folder} {bundles_of}"
     ));
     let outcome = |line: &str| {
         let (name, rest) = line.split_once('\t').unwrap();
@@ -29,52 +27,41 @@ fn convert(desk: &Desk, bundles: &[String]) -> Vec<(String, Option<Vec<u8>>)> {
     outcomes
 }
 
-fn assert_same(desk: &Desk, folders: &[PathBuf], images: &[String]) {
-    let folders = folders.iter().map(|folder| folder.display().to_string());
-    let folders: Vec<String> = folders.collect();
-    let expected = convert(desk, &folders);
-    let converted = expected.iter().filter(|(_, manifests)| manifests.is_some());
-    assert!(converted.count() > 0, "no bundle was converted");
-    let found = convert(desk, images);
-    for ((folder, expected), found) in folders.iter().zip(expected).zip(found) {
-        assert_eq!(found.0, expected.0, "{folder}");
-        assert!(found.1 == expected.1, "{folder} has other manifests");
-    }
-}
-
-fn folders() -> Option<Vec<PathBuf>> {
-    let corpus = corpus()?;
-    let folders: Vec<_> = corpus.cases().map(|case| corpus.bundle(case)).collect();
-    assert!(!folders.is_empty(), "the corpus is empty");
-    Some(folders)
-}
-
 #[test]
 fn every_bundle_of_the_corpus_is_the_same_when_it_was_pushed() {
-    let Some(folders) = folders() else { return };
-    let desk = Desk::new();
-    let registry = Registry::plain();
-    let next = AtomicUsize::new(0);
-    let push = |folder: &Path, name: &str| {
-        let image = registry.image(name);
-        let args = format!("push {} {image} -o json --quiet {PLAIN}", folder.display());
-        let pushed = desk.ok(&args).json();
+    let Some(corpus) = corpus() else { return };
+    let folders = corpus
+        .cases()
+        .map(|case| corpus.bundle(case).display().to_string());
+    let folders: Vec<String> = folders.collect();
+    let (place, registry) = (Place::new(), Registry::plain());
+    let image = |at: usize| registry.image(&format!("once/bundle-{at}:v1"));
+    let push = |folder: &str, image: &str| {
+        let args = format!("push {folder} {image} -o json --quiet --tls-verify=false");
+        let pushed = place.ok(&args).json();
         pushed["digest"].as_str().unwrap().to_owned()
     };
+    let next = AtomicUsize::new(0);
     thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
                 while let at = next.fetch_add(1, Ordering::Relaxed)
                     && let Some(folder) = folders.get(at)
                 {
-                    let digest = push(folder, &format!("once/bundle-{at}:v1"));
-                    assert_eq!(push(folder, &format!("again/bundle-{at}:v2")), digest);
+                    let digest = push(folder, &image(at));
+                    let again = registry.image(&format!("again/bundle-{at}:v2"));
+                    assert_eq!(push(folder, &again), digest);
                 }
             });
         }
     });
-    let images: Vec<_> = (0..folders.len())
-        .map(|at| registry.image(&format!("once/bundle-{at}:v1")))
-        .collect();
-    assert_same(&desk, &folders, &images);
+    let images: Vec<String> = (0..folders.len()).map(image).collect();
+    let expected = convert(&place, &folders);
+    let is_converted = expected.iter().any(|(_, manifests)| manifests.is_some());
+    assert!(is_converted, "no bundle was converted");
+    let found = convert(&place, &images);
+    for ((folder, expected), found) in folders.iter().zip(expected).zip(found) {
+        assert_eq!(found.0, expected.0, "{folder}");
+        assert!(found.1 == expected.1, "{folder} has other manifests");
+    }
 }
