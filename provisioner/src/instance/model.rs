@@ -21,24 +21,55 @@ mod registry;
 mod rules;
 mod server;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use manifests::api::{
-    instance::{BundleInstance, BundleInstanceSpec},
-    labels,
+use apply::{
+    drift::Fingerprint,
+    health::Health,
+    informers::{Seen, View},
+    inventory::Inventory,
+    plan::{self, Leaving, Owner, Plan, Step, Wave, is_definition},
+    preflight::ownership,
+    revision::{self, ObjectHash},
+    ssa,
+};
+use jiff::Timestamp;
+use kube::ResourceExt as _;
+use manifests::{
+    api::{
+        bundle::Bundle,
+        condition,
+        instance::{
+            BundleInstance, BundleInstanceStatus as Status, Cause, RevisionStatus,
+            ServiceAccountRef, ready::Declaration,
+        },
+        labels,
+        revision::RevisionDetails,
+    },
+    object::{Identity, Object},
+    version::KubeVersion,
 };
 use proptest::{
     prelude::*,
+    sample::Index,
     test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner},
 };
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use self::{
-    content::Content,
-    controller::Controller,
+    content::{Content, DEFINITION, NAMESPACE},
+    controller::{Controller, Run, failure, listed, settled},
+    live::{Live, annotation, leaves},
     operations::{Operation, operation},
     registry::Registry,
-    server::Server,
+    server::{Killed, Phase, Server},
+};
+use super::{
+    index,
+    install::{self, Rendered, Settled, Source, Target, inventory, leaving},
+    maintain,
+    outcome::{Done, Failure, Install, Kept, Outcome, Remedy, Retry, RolledBack},
+    revisions, status, template,
 };
 
 /// The number of bundles that templates name.
@@ -51,31 +82,18 @@ const CASES: u32 = 160;
 /// The instance and everything around it.
 struct World {
     server: Server,
-    registry: Registry,
     controller: Controller,
 }
 
 impl World {
     fn new(contents: Vec<Content>) -> Self {
-        let spec: BundleInstanceSpec = serde_json::from_value(json!({
-            "provisionerClassName": "core-rukpak-io-plain",
-            "template": {"metadata": {"labels": {"content": "0"}}, "spec": {"source": {"type": "upload"}}},
-            "revisionHistoryLimit": 2,
-        }))
-        .unwrap();
-        let mut instance = BundleInstance::new("model", spec);
-        instance.metadata.uid = Some("uid-of-model".to_owned());
-        instance.metadata.generation = Some(1);
-        instance.metadata.finalizers = Some(vec![labels::UNINSTALL.to_owned()]);
+        let template = json!({"metadata": {"labels": {"content": "0"}}, "spec": {"source": {"type": "upload"}}});
+        let instance = object!({
+            "metadata": {"name": "model", "uid": "uid-of-model", "generation": 1, "finalizers": [labels::UNINSTALL]},
+            "spec": {"template": template, "revisionHistoryLimit": 2},
+        });
         Self {
-            server: Server::new(instance),
-            registry: Registry {
-                contents,
-                is_reachable: true,
-                bundles: Vec::new(),
-                stored: BTreeSet::new(),
-                minor: 30,
-            },
+            server: Server::new(instance, contents),
             controller: Controller::default(),
         }
     }
@@ -83,9 +101,7 @@ impl World {
     /// Reconciles once; a process that is killed starts again without its memory. The answer says whether the reconcile
     /// ended.
     fn reconcile(&mut self) -> bool {
-        let result = self
-            .controller
-            .reconcile(&mut self.server, &mut self.registry);
+        let result = self.controller.reconcile(&mut self.server);
         self.server.fuse = None;
         if result.is_err() {
             self.controller = Controller::default();
@@ -95,7 +111,7 @@ impl World {
 
     /// Runs an operation, reconciles, and checks.
     fn step(&mut self, operation: &Operation) -> Result<(), String> {
-        operation.run(&mut self.server, &mut self.registry, &mut self.controller);
+        operation.run(&mut self.server, &mut self.controller);
         if self.reconcile() {
             invariants::check_installed(&mut self.server);
         }
@@ -104,10 +120,8 @@ impl World {
     }
 
     fn verdict(&self) -> Result<(), String> {
-        let violations = &self.server.violations;
-        violations
-            .first()
-            .map_or(Ok(()), |first| Err(first.clone()))
+        let mut violations = self.server.violations.iter().cloned();
+        violations.next().map_or(Ok(()), Err)
     }
 }
 
@@ -127,11 +141,7 @@ fn run(contents: Vec<Content>, operations: &[Operation]) -> Result<(), String> {
 fn engine_breaks_no_rule_whatever_happens() {
     let contents = prop::collection::vec(content::content(), BUNDLES);
     let operations = prop::collection::vec(operation(), 1..MAX_OPERATIONS);
-    let mut config = Config {
-        failure_persistence: None,
-        max_shrink_iters: 20_000,
-        ..Config::default()
-    };
+    let mut config = with!(Config, failure_persistence: None, max_shrink_iters: 20_000);
     let mut runner = if std::env::var_os("PROPTEST_CASES").is_none() {
         config.cases = CASES;
         let random = TestRng::deterministic_rng(RngAlgorithm::ChaCha);

@@ -1,53 +1,29 @@
 //! An attempt to roll a revision out, in the model.
 
-use std::collections::BTreeSet;
-
-use apply::{
-    plan::{self, Plan, Step},
-    preflight::{Check, Findings, Problem, crd, ownership},
-    ssa,
-};
+use apply::preflight::{Check, Findings, Problem, crd};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use manifests::{
-    api::instance::{BundleInstanceStatus, ready::Declaration},
-    object::Identity,
-};
 
-use super::{
-    controller::{Controller, Run, failure, listed, planned},
-    registry::Registry,
-    server::{Phase, Server},
-};
-use crate::instance::{
-    index,
-    install::{self, Rendered, Source, Target, attempt, inventory, leaving, prepare, recreate},
-    outcome::{Done, Failure, Retry},
-    revisions, status,
-};
+use super::*;
+use crate::instance::install::{attempt, prepare, recreate};
 
 impl Controller {
     /// Does what `install::attempt` does.
     pub(super) fn attempt(
         &mut self,
         server: &mut Server,
-        registry: &Registry,
-        before: &BundleInstanceStatus,
+        before: &Status,
         target: &Target<'_>,
         key: &str,
     ) -> Run<Result<Done, Failure>> {
         let name = target.bundle_name();
-        let rendered = match Self::rendered(server, registry, before, target, key) {
+        let rendered = match Self::rendered(server, before, target, key) {
             Ok(rendered) => rendered,
             Err(failure) => return Ok(Err(failure)),
         };
         if attempt::is_recorded(before, &rendered) && before.applied_digest.is_some() {
             let done = install::unchanged(&server.instance, before);
             let done = attempt::described(before, &rendered, done);
-            return Ok(Ok(Done {
-                digest: key.to_owned(),
-                rolled_back: None,
-                ..done
-            }));
+            return Ok(Ok(with!(done => digest: key.to_owned(), rolled_back: None)));
         }
         let (mut rendered, plan) = match self.prepare(server, before, target, rendered) {
             Ok(prepared) => prepared,
@@ -67,11 +43,8 @@ impl Controller {
         let mut revisions = before.revisions.clone();
         let is_same = attempt::is_recorded(before, &rendered);
         if is_same && matches!(target.source, Source::Revision(_)) {
-            return Ok(Err(failure(
-                &name,
-                "the rollback changes nothing",
-                Retry::Slowly,
-            )));
+            let problem = "the rollback changes nothing";
+            return Ok(Err(failure(&name, problem, Retry::Slowly)));
         }
         if !is_same {
             let why = attempt::cause(before, target, &rendered);
@@ -98,10 +71,8 @@ impl Controller {
         let number = revisions::newest_of(&mut revisions).map_or(0, |newest| newest.number);
         server.begin(number, &current);
         if let Err(failures) = self.apply(server, &changed, Phase::Rollout(number))? {
-            return Ok(Err(Failure {
-                touched: failures.1,
-                ..rejected(&name, &failures.0)
-            }));
+            let (failures, touched) = failures;
+            return Ok(Err(with!(rejected(&name, &failures) => touched: touched)));
         }
         self.unread = None;
         let pruned = self.prune(server, &early, Phase::Early)?;
@@ -112,23 +83,17 @@ impl Controller {
         let left = left.filter(|identity| {
             !pruned.deleted.contains(identity) && !pruned.released.contains_key(identity)
         });
-        let done = Done {
-            previous: attempt::previous(before, target, &rendered),
-            namespace: rendered.namespace.clone(),
-            digest: key.to_owned(),
-            inventory: index::counted(listed(&self.inventory()), self.unread, before),
-            removing: leaving::lines_of(left),
-            rolled_back: target.rollback.clone(),
-            revisions,
-            ..install::unchanged(&server.instance, before)
-        };
+        let listed = listed(&self.inventory());
+        let done = with!(install::unchanged(&server.instance, before) =>
+            previous: attempt::previous(before, target, &rendered), namespace: rendered.namespace.clone(),
+            digest: key.to_owned(), inventory: index::counted(listed, self.unread, before),
+            removing: leaving::lines_of(left), rolled_back: target.rollback.clone(), revisions: revisions);
         Ok(Ok(attempt::described(before, &rendered, done)))
     }
 
     fn rendered(
         server: &Server,
-        registry: &Registry,
-        before: &BundleInstanceStatus,
+        before: &Status,
         target: &Target<'_>,
         key: &str,
     ) -> Result<Rendered, Failure> {
@@ -140,7 +105,7 @@ impl Controller {
                 {
                     return Ok(Rendered::of_record(record, &server.instance));
                 }
-                return registry.render(server, bundle);
+                return server.render(bundle);
             }
             Source::Revision(revision) | Source::Newest(revision) => revision,
         };
@@ -159,14 +124,14 @@ impl Controller {
     fn prepare(
         &self,
         server: &Server,
-        before: &BundleInstanceStatus,
+        before: &Status,
         target: &Target<'_>,
         mut rendered: Rendered,
     ) -> Result<(Rendered, Plan), Failure> {
         let name = target.bundle_name();
         let mut has_kept_definitions = false;
         loop {
-            let plan = planned(server, rendered.objects.clone(), &self.inventory());
+            let plan = server.planned(rendered.objects.clone(), &self.inventory());
             let findings = self.check(server, &plan);
             if !findings.unsafe_definitions.is_empty()
                 && !has_kept_definitions
@@ -184,23 +149,15 @@ impl Controller {
                 return Ok((rendered, plan));
             }
             let retry = prepare::retry_after(&findings.problems);
-            let messages: Vec<&str> = findings
-                .problems
-                .iter()
-                .map(|problem| problem.message.as_str())
-                .collect();
+            let messages = findings.problems.iter().map(|problem| &*problem.message);
+            let messages: Vec<&str> = messages.collect();
             return Err(failure(&name, &messages.join("\n"), retry));
         }
     }
 
     /// Returns what blocks a rollout before its revision is recorded, as `recreate::decide` does: no object of the model may
     /// be recreated.
-    fn dry_run(
-        &self,
-        server: &Server,
-        before: &BundleInstanceStatus,
-        changed: &[Step],
-    ) -> Vec<ssa::Failure> {
+    fn dry_run(&self, server: &Server, before: &Status, changed: &[Step]) -> Vec<ssa::Failure> {
         let is_installed = before.installed_bundle_name.is_some();
         let inventory = self.inventory();
         let was_applied = |step: &&Step| {
@@ -209,7 +166,7 @@ impl Controller {
         };
         let judged = changed.iter().filter(was_applied);
         judged
-            .filter(|step| step.wave != plan::Wave::Resources)
+            .filter(|step| step.wave != Wave::Resources)
             .filter_map(|step| server.try_out(step))
             .filter(|failure| is_installed || failure.cause == ssa::Cause::Deleting)
             .collect()
@@ -234,7 +191,7 @@ impl Controller {
                 let (live, owner) = (live.metadata(), server.owner());
                 findings.merge(ownership::findings(step, &live, &owner, &BTreeSet::new()));
             }
-            if plan::is_definition(&identity)
+            if is_definition(&identity)
                 && let Some(live) = server.definition()
             {
                 findings.merge(crd::compared(&live, &step.object));
@@ -270,18 +227,12 @@ impl Controller {
             inventory.entry(identity).or_default().fields = fields;
         }
         self.refused = recreate::awaited(&failures);
-        Ok(if failures.is_empty() {
-            Ok(())
-        } else {
-            Err((failures, is_touched))
-        })
+        let is_complete = failures.is_empty();
+        Ok(is_complete.then_some(()).ok_or((failures, is_touched)))
     }
 }
 
 fn rejected(bundle: &str, failures: &[ssa::Failure]) -> Failure {
-    failure(
-        bundle,
-        &install::refusals(failures),
-        install::retry(failures),
-    )
+    let (message, retry) = (install::refusals(failures), install::retry(failures));
+    failure(bundle, &message, retry)
 }

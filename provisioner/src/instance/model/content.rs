@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use apply::discovery::{Found, Kind};
 use kube::core::{ApiResource, GroupVersionKind};
-use manifests::object::{Identity, Object};
-use proptest::prelude::*;
-use serde_json::{Value, json};
+
+use super::*;
 
 /// The install namespace.
 pub(super) const NAMESPACE: &str = "default";
@@ -14,74 +13,39 @@ pub(super) const NAMESPACE: &str = "default";
 const GROUP: &str = "model.example.com";
 /// The definition of the custom resources.
 pub(super) const DEFINITION: &str = "widgets.model.example.com";
+/// The objects that a bundle can have. The first four are ConfigMaps, and the data of `fixed` cannot be changed.
+const OBJECTS: &str = "map-0 map-1 map-2 fixed operator api server hook definition widget";
 
-/// The objects of a bundle: absent, or with one of several values.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Content {
-    maps: [Option<u8>; 3],
-    /// A ConfigMap whose data cannot be changed.
-    fixed: Option<u8>,
-    workload: Option<u8>,
-    has_api: bool,
-    hook: Hook,
-    /// The storage version of the definition.
-    definition: Option<u8>,
-    /// A custom resource, if the bundle has the definition.
-    widget: Option<u8>,
-}
+/// The objects of a bundle, each with one of two values. The value of the definition is its storage version.
+#[derive(Debug, Clone)]
+pub(super) struct Content(BTreeMap<&'static str, u8>);
 
-/// A webhook configuration and the Service that answers it.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Hook {
-    None,
-    Service,
-    Configuration,
-    Both,
-}
-
-/// A random bundle.
+/// A random bundle. It has a custom resource only if it has the definition.
 pub(super) fn content() -> impl Strategy<Value = Content> {
-    let value = || prop_oneof![1 => Just(None), 2 => (1..=2_u8).prop_map(Some)];
-    let hook = prop_oneof![
-        Just(Hook::None),
-        Just(Hook::Service),
-        Just(Hook::Configuration),
-        Just(Hook::Both),
-    ];
-    let maps = [value().boxed(), value().boxed(), value().boxed()];
-    let others = (any::<bool>(), hook, value(), value());
-    (maps, value(), value(), others).prop_map(
-        |(maps, fixed, workload, (has_api, hook, definition, widget))| Content {
-            maps,
-            fixed,
-            workload,
-            has_api,
-            hook,
-            definition,
-            widget: widget.filter(|_| definition.is_some()),
-        },
-    )
+    let value = prop_oneof![1 => Just(None), 2 => (1..=2_u8).prop_map(Some)];
+    let count = OBJECTS.split(' ').count();
+    prop::collection::vec(value, count).prop_map(|values| {
+        let objects = OBJECTS.split(' ').zip(values);
+        let objects = objects.filter_map(|(name, value)| Some((name, value?)));
+        let mut objects: BTreeMap<_, _> = objects.collect();
+        if !objects.contains_key("definition") {
+            objects.remove("widget");
+        }
+        Content(objects)
+    })
 }
 
 /// All objects that a bundle can have, so that operations can choose one.
 pub(super) fn identities() -> Vec<Identity> {
-    let everything = Content {
-        maps: [Some(1); 3],
-        fixed: Some(1),
-        workload: Some(1),
-        has_api: true,
-        hook: Hook::Both,
-        definition: Some(1),
-        widget: Some(1),
-    };
-    let objects = everything.objects(0);
-    objects.iter().map(placed).collect()
+    let everything = OBJECTS.split(' ').map(|name| (name, 1));
+    let everything = Content(everything.collect()).objects(0);
+    everything.iter().map(placed).collect()
 }
 
 /// The identity of an object in its namespace.
-fn placed(object: &Object) -> Identity {
+pub(super) fn placed(object: &Object) -> Identity {
     let mut identity = object.identity();
-    let is_namespaced = kind(&apply::plan::kind_of(object)).namespaced;
+    let is_namespaced = kind(&plan::kind_of(object)).namespaced;
     if is_namespaced && identity.namespace.is_empty() {
         NAMESPACE.clone_into(&mut identity.namespace);
     }
@@ -91,61 +55,42 @@ fn placed(object: &Object) -> Identity {
 impl Content {
     /// Renders the objects of the bundle with a configuration.
     pub(super) fn objects(&self, config: u8) -> Vec<Object> {
-        let mut objects = Vec::new();
-        let mut add = |value: Value| objects.push(Object::try_from(value).unwrap());
-        for (number, data) in self.maps.iter().enumerate() {
-            if let Some(data) = data {
-                add(config_map(&format!("map-{number}"), *data, false));
-            }
-        }
-        if let Some(data) = self.fixed {
-            add(config_map("fixed", data, true));
-        }
-        if let Some(version) = self.workload {
-            add(json!({
-                "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "operator"},
-                "spec": {"version": version, "config": config},
-            }));
-        }
-        if self.has_api {
-            add(json!({
-                "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
-                "metadata": {"name": "v1.model"}, "spec": {"group": "model"},
-            }));
-        }
-        if matches!(self.hook, Hook::Service | Hook::Both) {
-            add(json!({
-                "apiVersion": "v1", "kind": "Service", "metadata": {"name": "server"},
-                "spec": {"port": 443},
-            }));
-        }
-        if matches!(self.hook, Hook::Configuration | Hook::Both) {
-            let service = json!({"name": "server", "namespace": NAMESPACE});
-            add(json!({
-                "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
-                "metadata": {"name": "hook"},
-                "webhooks": [{"name": "hook.example.com", "clientConfig": {"service": service}}],
-            }));
-        }
-        if let Some(storage) = self.definition {
-            add(definition(storage));
-        }
-        if let Some(size) = self.widget {
-            add(widget("operand", size));
-        }
+        let objects = self.0.iter();
         objects
+            .map(|(name, value)| object(name, *value, config))
+            .collect()
     }
 }
 
-fn config_map(name: &str, data: u8, is_immutable: bool) -> Value {
-    let mut map = json!({
-        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name},
-        "data": {"value": data.to_string()},
-    });
-    if is_immutable {
-        map["immutable"] = json!(true);
-    }
-    map
+fn object(name: &str, value: u8, config: u8) -> Object {
+    let data = json!({"value": value.to_string()});
+    let object = match name {
+        "operator" => json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name},
+            "spec": {"version": value, "config": config},
+        }),
+        "api" => json!({
+            "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": {"name": "v1.model"},
+            "spec": {"group": "model"},
+        }),
+        "server" => json!({
+            "apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": {"port": 443},
+        }),
+        // The Service answers the webhook.
+        "hook" => json!({
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration", "metadata": {"name": name},
+            "webhooks": [{"name": "hook.example.com", "clientConfig": {"service": {"name": "server", "namespace": NAMESPACE}}}],
+        }),
+        "definition" => definition(value),
+        "widget" => widget("operand", value),
+        "fixed" => json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data, "immutable": true,
+        }),
+        _ => {
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data})
+        }
+    };
+    Object::try_from(object).unwrap()
 }
 
 /// The definition with the version `v1`, or with `v1` and the storage version `v2`.
@@ -169,9 +114,7 @@ fn definition(storage: u8) -> Value {
 
 /// A custom resource.
 fn widget(name: &str, size: u8) -> Value {
-    json!({
-        "apiVersion": format!("{GROUP}/v1"), "kind": "Widget", "metadata": {"name": name}, "size": size,
-    })
+    json!({"apiVersion": format!("{GROUP}/v1"), "kind": "Widget", "metadata": {"name": name}, "size": size})
 }
 
 /// A custom resource that a user created.
@@ -188,14 +131,13 @@ pub(super) fn is_widget(identity: &Identity) -> bool {
 
 /// Answers for kinds as discovery does. Widgets are served while their definition exists.
 pub(super) fn found(objects: &[Object], has_definition: bool) -> Found {
-    let kinds = objects.iter().map(apply::plan::kind_of);
-    kinds
-        .map(|gvk| {
-            let is_served = gvk.group != GROUP || has_definition;
-            let found = is_served.then(|| Arc::new(kind(&gvk)));
-            (gvk, found)
-        })
-        .collect()
+    let kinds = objects.iter().map(plan::kind_of);
+    let served = kinds.map(|gvk| {
+        let is_served = gvk.group != GROUP || has_definition;
+        let found = is_served.then(|| Arc::new(kind(&gvk)));
+        (gvk, found)
+    });
+    served.collect()
 }
 
 fn kind(gvk: &GroupVersionKind) -> Kind {

@@ -1,42 +1,16 @@
 //! The controller of the model: the decisions of the engine in the order in which a reconcile makes them, with requests to
 //! the model of the API server in between.
 
-use std::collections::BTreeSet;
+use manifests::api::instance::{Inventory as Listed, RevisionState};
 
-use apply::{
-    informers::View,
-    inventory::Inventory,
-    plan::{self, Plan},
-};
-use jiff::Timestamp;
-use kube::ResourceExt as _;
-use manifests::{
-    api::{
-        bundle::Bundle,
-        instance::{
-            BundleInstanceStatus, Cause, Inventory as Listed, RevisionState, RevisionStatus,
-            ready::Declaration,
-        },
-    },
-    object::{Identity, Object},
-    version::KubeVersion,
-};
-
-use super::{
-    content::{self, NAMESPACE},
-    registry::Registry,
-    server::{Killed, Server},
-};
+use super::*;
 use crate::instance::{
     choice::{Choices, Goal},
-    index,
-    install::{self, Rendered, Settled, Source, Target, key, leaving},
-    maintain,
-    outcome::{Done, Failure, Health, Install, Kept, Outcome, Remedy, Retry, RolledBack},
+    install::key,
+    outcome::Health,
     reconcile,
-    revisions::{self, Rebuilt},
+    revisions::Rebuilt,
     rollback::{self, Evidence, Unhealthy},
-    status, template,
     tries::Tries,
     trust,
 };
@@ -71,22 +45,18 @@ pub(super) fn failure(bundle: &str, message: &str, retry: Retry) -> Failure {
     }
 }
 
-/// Plans the objects of a revision.
-pub(super) fn planned(server: &Server, objects: Vec<Object>, inventory: &Inventory) -> Plan {
-    let found = content::found(&objects, server.has_definition());
-    let optional = BTreeSet::new();
-    plan::new(
-        objects,
-        &found,
-        inventory,
-        &server.owner(),
-        NAMESPACE,
-        &optional,
-    )
+pub(super) fn settled(install: Install, health: Health) -> Settled {
+    Settled {
+        install,
+        health,
+        fights: Vec::new(),
+        kept: None,
+        again: None,
+    }
 }
 
 /// The number of objects that a status lists.
-pub(super) const MOST_LISTED: usize = 4;
+const MOST_LISTED: usize = 4;
 
 /// Returns an inventory as the status lists it.
 pub(super) fn listed(inventory: &Inventory) -> Listed {
@@ -99,8 +69,8 @@ impl Controller {
     }
 
     /// Reconciles the instance once.
-    pub(super) fn reconcile(&mut self, server: &mut Server, registry: &mut Registry) -> Run<()> {
-        let outcome = self.settle(server, registry)?;
+    pub(super) fn reconcile(&mut self, server: &mut Server) -> Run<()> {
+        let outcome = self.settle(server)?;
         let before = server.status();
         let now = Self::now(server);
         let declaration = Declaration::new(&server.instance);
@@ -128,29 +98,24 @@ impl Controller {
         Ok(())
     }
 
-    fn settle(&mut self, server: &mut Server, registry: &mut Registry) -> Run<Outcome> {
+    fn settle(&mut self, server: &mut Server) -> Run<Outcome> {
         let mut status = server.status();
         self.read_inventory(server, &status);
         if let Some((valid, install)) = reconcile::left_alone(&server.instance) {
-            return Ok(Outcome {
-                install,
-                health: self.health(server),
-                ..Outcome::of_bundle(valid)
-            });
+            let outcome = Outcome::of_bundle(valid);
+            return Ok(with!(outcome => install: install, health: self.health(server)));
         }
         let instance = server.instance.clone();
         let hash = template::hash(&instance);
-        let wanted = registry.wanted(server, &hash);
+        let wanted = server.wanted(&hash);
         let name = status.installed_bundle_name.clone();
-        let mut bundles = registry.bundles.iter();
-        let found = bundles
-            .find(|bundle| Some(bundle.name_any()) == name)
-            .cloned();
+        let mut bundles = server.registry.bundles.iter().cloned();
+        let found = bundles.find(|bundle| Some(bundle.name_any()) == name);
         let installed = trust::installed(&status, &instance, found.as_ref());
         if status.newest().is_none()
             && let Some(installed) = installed.trusted()
         {
-            self.migrate(server, registry, &mut status, installed)?;
+            self.migrate(server, &mut status, installed)?;
         }
         let choices = Choices {
             spec: &instance.spec,
@@ -159,30 +124,23 @@ impl Controller {
             wanted: Some(&wanted),
             installed: installed.trusted(),
         };
-        let settled = self.roll_out(server, registry, &choices)?;
-        let outcome = Outcome {
-            valid: reconcile::valid(&wanted),
-            install: settled.install,
-            is_declared: choices.is_declared(),
-            health: settled.health,
-            fights: settled.fights,
-            kept: settled.kept,
-            replaced: None,
-        };
+        let settled = self.roll_out(server, &choices)?;
+        let outcome = with!(Outcome::of_bundle(reconcile::valid(&wanted)) =>
+            install: settled.install, is_declared: choices.is_declared(), health: settled.health, kept: settled.kept);
         let is_done = match &outcome.install {
             Install::Done(done) => done.rolled_back.is_none() && done.bundle == wanted.name_any(),
             Install::Unchanged => status.installed_bundle_name == Some(wanted.name_any()),
             _ => false,
         };
         if is_done && outcome.health == Health::Healthy {
-            let bundles = &mut registry.bundles;
+            let bundles = &mut server.registry.bundles;
             bundles.retain(|bundle| bundle.name_any() == wanted.name_any());
         }
         Ok(outcome)
     }
 
     /// Reads the inventory once. What the status does not list is built from the records.
-    pub(super) fn read_inventory(&mut self, server: &Server, status: &BundleInstanceStatus) {
+    pub(super) fn read_inventory(&mut self, server: &Server, status: &Status) {
         if self.inventory.is_some() {
             return;
         }
@@ -204,7 +162,7 @@ impl Controller {
     }
 
     /// Builds an index from the records.
-    pub(super) fn rebuilt_index(server: &Server, status: &BundleInstanceStatus) -> Rebuilt {
+    pub(super) fn rebuilt_index(server: &Server, status: &Status) -> Rebuilt {
         let mut rebuilt = Rebuilt::default();
         for revision in status.indexed() {
             let Ok(record) = server.read(revision) else {
@@ -213,7 +171,7 @@ impl Controller {
                 }
                 continue;
             };
-            let mut plan = planned(server, record.objects, &Inventory::new());
+            let mut plan = server.planned(record.objects, &Inventory::new());
             if status.applied_digest.is_some() && !rebuilt.inventory.is_empty() {
                 let newer = &rebuilt.inventory;
                 plan.steps.retain(|step| {
@@ -238,12 +196,7 @@ impl Controller {
 
     pub(super) fn health(&self, server: &Server) -> Health {
         let inventory = self.inventory.as_ref();
-        let view = server.view(
-            inventory
-                .into_iter()
-                .flatten()
-                .map(|(identity, _)| identity),
-        );
+        let view = server.view(inventory.into_iter().flat_map(BTreeMap::keys));
         match self.unread {
             Some(number) => maintain::watched::unknown(number),
             None => maintain::watched::health_of(inventory, &view, &self.removing),
@@ -251,21 +204,15 @@ impl Controller {
     }
 
     /// Records the installed objects again, as `install::migrate` does.
-    fn migrate(
-        &mut self,
-        server: &mut Server,
-        registry: &Registry,
-        status: &mut BundleInstanceStatus,
-        installed: &Bundle,
-    ) -> Run<()> {
-        let key = Self::key(server, registry, &Source::Bundle(installed));
+    fn migrate(&mut self, server: &mut Server, status: &mut Status, installed: &Bundle) -> Run<()> {
+        let key = Self::key(server, &Source::Bundle(installed));
         if status.applied_digest.as_deref().map(install::applied) != Some(&*key) {
             return Ok(());
         }
-        let Ok(rendered) = registry.render(server, installed) else {
+        let Ok(rendered) = server.render(installed) else {
             return Ok(());
         };
-        let plan = planned(server, rendered.objects.clone(), &self.inventory());
+        let plan = server.planned(rendered.objects.clone(), &self.inventory());
         revisions::index(self.inventory.get_or_insert_default(), &plan, true);
         self.unread = None;
         let leaving = plan.leaving.iter().map(|leaving| &leaving.identity);
@@ -281,7 +228,7 @@ impl Controller {
 
     pub(super) fn record(
         server: &mut Server,
-        status: &BundleInstanceStatus,
+        status: &Status,
         rendered: &Rendered,
         why: (Cause, Option<i64>),
     ) -> Run<RevisionStatus> {
@@ -292,10 +239,10 @@ impl Controller {
         Ok(revisions::listed(number, rendered, &encoded, why, now))
     }
 
-    fn key(server: &Server, registry: &Registry, source: &Source<'_>) -> String {
+    fn key(server: &Server, source: &Source<'_>) -> String {
         match source {
             Source::Bundle(bundle) => {
-                let version = KubeVersion::new(1, registry.minor);
+                let version = KubeVersion::new(1, server.registry.minor);
                 key::of(&server.instance.spec, bundle, version, false)
             }
             Source::Revision(revision) | Source::Newest(revision) => {
@@ -305,16 +252,10 @@ impl Controller {
     }
 
     /// Does what `reconcile::roll_out` does.
-    fn roll_out(
-        &mut self,
-        server: &mut Server,
-        registry: &Registry,
-        choices: &Choices<'_>,
-    ) -> Run<Settled> {
+    fn roll_out(&mut self, server: &mut Server, choices: &Choices<'_>) -> Run<Settled> {
         let status = choices.status;
         let goal = choices.goal();
-        let given_up = self.gave_up.clone();
-        let given_up = given_up.as_ref();
+        let given_up = self.gave_up.as_ref();
         let given_up = given_up.map(|(hash, why)| (hash.as_str(), why.as_str()));
         let Some(target) = choices.target(&goal, false, given_up) else {
             let settled = self.maintain(server, status)?;
@@ -325,7 +266,7 @@ impl Controller {
                 _ => settled,
             });
         };
-        let settled = self.install(server, registry, status, &target)?;
+        let settled = self.install(server, status, &target)?;
         let mut current = server.status();
         if target.rollback.is_some() || !rollback::is_possible(choices, &target, &current) {
             return Ok(settled);
@@ -354,21 +295,23 @@ impl Controller {
             return Ok(settled);
         };
         self.gave_up = Some((choices.hash.to_owned(), reason.clone()));
+        let (template_hash, why) = (Some(choices.hash.to_owned()), Some(reason));
+        let to = active.number;
         let target = Target {
             source: Source::Revision(&active),
             rollback: Some(RolledBack {
-                template_hash: Some(choices.hash.to_owned()),
-                why: Some(reason),
-                to: active.number,
+                template_hash,
+                why,
+                to,
             }),
         };
-        self.install(server, registry, &current, &target)
+        self.install(server, &current, &target)
     }
 
     fn excused(
         &self,
         server: &Server,
-        status: &BundleInstanceStatus,
+        status: &Status,
         view: &View,
         found: &Unhealthy,
     ) -> Unhealthy {
@@ -392,12 +335,11 @@ impl Controller {
     fn install(
         &mut self,
         server: &mut Server,
-        registry: &Registry,
-        status: &BundleInstanceStatus,
+        status: &Status,
         target: &Target<'_>,
     ) -> Run<Settled> {
         let now = Self::now(server);
-        let key = Self::key(server, registry, &target.source);
+        let key = Self::key(server, &target.source);
         if install::is_up_to_date(status, &key) {
             let mut settled = self.maintain(server, status)?;
             if matches!(settled.install, Install::Unchanged)
@@ -417,22 +359,14 @@ impl Controller {
         let tried = format!("{key} {name} {generation:?} {freed:?}");
         if self.tries.must_wait(&tried, now).is_some() {
             let settled = self.maintain(server, status)?;
-            return Ok(install::waiting_after(
-                settled,
-                self.remedy.unwrap_or(Remedy::World),
-            ));
+            let remedy = self.remedy.unwrap_or(Remedy::World);
+            return Ok(install::waiting_after(settled, remedy));
         }
-        match self.attempt(server, registry, status, target, &key)? {
+        match self.attempt(server, status, target, &key)? {
             Ok(done) => {
                 self.tries.succeeded();
                 self.removing.clone_from(&done.removing);
-                Ok(Settled {
-                    health: self.health(server),
-                    install: Install::Done(Box::new(done)),
-                    fights: Vec::new(),
-                    kept: None,
-                    again: None,
-                })
+                Ok(settled(Install::Done(Box::new(done)), self.health(server)))
             }
             Err(mut failure) => {
                 failure.touched |=
@@ -441,36 +375,10 @@ impl Controller {
                 self.remedy = Some(failure.remedy);
                 let current = server.status();
                 let kept = self.maintain(server, &current)?;
-                Ok(Settled {
-                    again: None,
-                    kept: install::changes(kept.kept, &kept.install),
-                    install: Install::Failed(failure),
-                    health: kept.health,
-                    fights: Vec::new(),
-                })
+                let change = install::changes(kept.kept, &kept.install);
+                let failed = settled(Install::Failed(failure), kept.health);
+                Ok(with!(failed => kept: change))
             }
-        }
-    }
-
-    pub(super) fn conclude(
-        &self,
-        server: &Server,
-        status: &BundleInstanceStatus,
-        done: Done,
-        failure: Option<Failure>,
-        change: Option<Kept>,
-        is_as_declared: bool,
-    ) -> Settled {
-        let is_over = is_as_declared
-            && status.applied_digest.is_some()
-            && maintain::says_otherwise(&server.instance, status);
-        let (install, kept) = maintain::concluded(status, done, failure, change, is_over);
-        Settled {
-            install,
-            health: self.health(server),
-            fights: Vec::new(),
-            kept,
-            again: None,
         }
     }
 }

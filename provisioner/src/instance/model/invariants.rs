@@ -1,23 +1,12 @@
 //! The invariants that hold after every operation, and in the end.
 
-use std::collections::BTreeMap;
-
-use apply::{health::Health, plan::is_definition, revision::ObjectHash};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use manifests::{
-    api::{
-        condition,
-        instance::{BundleInstanceStatus, RevisionState},
-    },
-    object::Identity,
-};
+use manifests::api::instance::RevisionState;
 
 use super::{
-    World, content,
-    operations::{self, heal, release_finalizers, remove_foreign},
-    server::Server,
+    operations::{heal, release_finalizers, remove_foreign, set_template},
+    *,
 };
-use crate::instance::template;
 
 /// The number of reconciles until an instance without faults has converged.
 const MAX_RECONCILES: usize = 40;
@@ -44,11 +33,10 @@ pub(super) fn check_installed(server: &mut Server) {
     if !is_readable(active.number) || !is_readable(newest.number) {
         return;
     }
-    let none = BTreeMap::new();
-    let new = server.truth.get(&newest.number).unwrap_or(&none);
+    let new = server.truth.get(&newest.number);
     let leaves_early = |identity: &Identity| {
         ["APIService", "ValidatingWebhookConfiguration"].contains(&identity.kind.as_str())
-            && !new.contains_key(identity)
+            && new.is_none_or(|new| !new.contains_key(identity))
     };
     let missing: BTreeMap<Identity, u32> = server.truth[&active.number]
         .keys()
@@ -88,25 +76,21 @@ pub(super) fn check_status(server: &mut Server) {
 }
 
 /// Returns an unhealthy object of the newest live revision, or an applied object of the inventory that is unhealthy.
-pub(super) fn unhealthy(server: &Server, status: &BundleInstanceStatus) -> Option<Identity> {
+pub(super) fn unhealthy(server: &Server, status: &Status) -> Option<Identity> {
+    status.applied_digest.as_ref()?;
     let owner = server.owner();
-    let newest = status.newest()?;
-    let truth = server.truth.get(&newest.number)?;
-    let mut identities = truth.keys();
-    identities
-        .find(|identity| {
-            let live = server.objects.get(identity);
-            let is_healthy =
-                live.is_some_and(|live| live.is_labelled(&owner) && live.health == Health::Current);
-            !is_healthy && status.applied_digest.is_some()
-        })
-        .cloned()
+    let is_healthy = |identity: &Identity| {
+        let live = server.objects.get(identity);
+        live.is_some_and(|live| live.is_labelled(&owner) && live.health == Health::Current)
+    };
+    let truth = server.truth.get(&status.newest()?.number)?;
+    truth.keys().find(|it| !is_healthy(it)).cloned()
 }
 
 /// Reports whether a status claims health.
-pub(super) fn claims_health(status: &BundleInstanceStatus) -> bool {
-    let mut conditions = status.conditions.iter();
-    conditions.any(|c| c.type_ == condition::HEALTHY && c.status == "True")
+pub(super) fn claims_health(status: &Status) -> bool {
+    let healthy = condition::find(&status.conditions, condition::HEALTHY);
+    healthy.is_some_and(|healthy| healthy.status == "True")
 }
 
 /// Removes all faults, and checks that the instance reaches what its spec demands, and nothing else.
@@ -117,7 +101,7 @@ pub(super) fn converge(world: &mut World) -> Result<(), String> {
     release_finalizers(server);
     remove_foreign(server);
     server.instance.spec.paused = false;
-    world.registry.is_reachable = true;
+    world.server.registry.is_reachable = true;
     for reconcile in 0..MAX_RECONCILES {
         if reconcile == MAX_RECONCILES / 2 {
             revert(world);
@@ -159,8 +143,8 @@ fn revert(world: &mut World) {
     };
     let spec = &mut world.server.instance.spec;
     spec.rollback_to = None;
-    for number in 0..world.registry.contents.len() {
-        operations::set_template(&mut world.server.instance, number);
+    for number in 0..world.server.registry.contents.len() {
+        set_template(&mut world.server.instance, number);
         let hash = template::hash(&world.server.instance);
         let bundle = template::bundle_name(&world.server.instance, &hash);
         let is_reverted = match &newest {
@@ -178,10 +162,7 @@ fn is_settled(world: &World) -> bool {
     let status = world.server.status();
     let newest = status.newest();
     let is_active = newest.is_some_and(|newest| newest.state == RevisionState::Active);
-    let installed = status
-        .conditions
-        .iter()
-        .find(|c| c.type_ == condition::INSTALLED);
+    let installed = condition::find(&status.conditions, condition::INSTALLED);
     let spec = &world.server.instance.spec;
     let is_held = spec.rollback_to.is_some() || status.failed_template_hash.is_some();
     let hash = template::hash(&world.server.instance);
@@ -206,31 +187,21 @@ fn is_settled(world: &World) -> bool {
 
 /// Checks that the objects in the cluster are those of the active revision.
 fn complete(server: &Server) -> Result<(), String> {
-    let status = server.status();
     let owner = server.owner();
-    let active = status.active().unwrap();
-    let expected = &server.truth[&active.number];
-    let found: BTreeMap<Identity, Option<ObjectHash>> = server
-        .objects
-        .iter()
-        .filter(|(_, live)| live.is_labelled(&owner))
-        .map(|(identity, live)| (identity.clone(), live.hash()))
-        .collect();
-    let expected: BTreeMap<Identity, Option<ObjectHash>> = expected
-        .iter()
-        .map(|(identity, hash)| (identity.clone(), Some(*hash)))
-        .collect();
+    let active = server.status().active().unwrap().number;
+    let expected = server.truth[&active].iter();
+    let expected = expected.map(|(identity, hash)| (identity, Some(*hash)));
+    let expected: BTreeMap<_, _> = expected.collect();
     // An object whose record and index are both lost stays until the instance is removed.
-    let is_lost = |identity: &Identity| server.has_lost_both && !expected.contains_key(identity);
-    let found: BTreeMap<_, _> = found
-        .into_iter()
-        .filter(|(identity, _)| !is_lost(identity))
-        .collect();
-    if found == expected {
-        Ok(())
-    } else {
-        Err(format!("installed are {found:#?} instead of {expected:#?}"))
+    let is_lost = |identity: &Identity| server.has_lost_both && !expected.contains_key(&identity);
+    let found = server.objects.iter();
+    let found = found.filter(|(identity, live)| live.is_labelled(&owner) && !is_lost(identity));
+    let found = found.map(|(identity, live)| (identity, live.hash()));
+    let found: BTreeMap<_, _> = found.collect();
+    if found != expected {
+        return Err(format!("installed are {found:#?} instead of {expected:#?}"));
     }
+    Ok(())
 }
 
 /// Removes the instance, and checks that nothing is left of it.
@@ -249,11 +220,8 @@ pub(super) fn uninstall(world: &mut World) -> Result<(), String> {
         .collect();
     let records = &world.server.records;
     if left.is_empty() && records.is_empty() {
-        Ok(())
-    } else {
-        Err(format!(
-            "left are {left:?}, records of {:?}",
-            records.keys()
-        ))
+        return Ok(());
     }
+    let records = records.keys();
+    Err(format!("left are {left:?}, records of {records:?}"))
 }

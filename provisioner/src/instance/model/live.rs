@@ -1,17 +1,8 @@
 //! An object of the model, with its fields and their owners.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use apply::{
-    drift::Fingerprint,
-    health::Health,
-    plan::{Owner, Step},
-    revision::ObjectHash,
-    ssa::MANAGER,
-};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use manifests::api::labels;
-use serde_json::{Map, Value, json};
+
+use super::*;
 
 /// The names of fields, joined.
 pub(super) type Path = String;
@@ -30,22 +21,19 @@ pub(super) struct Live {
 /// The separator of field names in a path.
 const SEPARATOR: char = '|';
 
-pub(super) fn leaves(prefix: &str, value: &Value, into: &mut BTreeMap<Path, Value>) {
-    match value {
-        Value::Object(map) => {
-            for (key, value) in map {
-                let path = if prefix.is_empty() {
-                    key.clone()
-                } else {
-                    format!("{prefix}{SEPARATOR}{key}")
-                };
-                leaves(&path, value, into);
-            }
-        }
-        other => {
-            into.insert(prefix.to_owned(), other.clone());
-        }
-    }
+/// Returns the values of an object by their paths.
+pub(super) fn leaves(object: &Value) -> BTreeMap<Path, Value> {
+    let Value::Object(map) = object else {
+        return [(Path::new(), object.clone())].into();
+    };
+    let fields = map.iter().flat_map(|(key, value)| {
+        let below = leaves(value).into_iter();
+        below.map(move |(path, value)| match path.as_str() {
+            "" => (key.clone(), value),
+            path => (format!("{key}{SEPARATOR}{path}"), value),
+        })
+    });
+    fields.collect()
 }
 
 fn label(key: &str) -> Path {
@@ -58,10 +46,8 @@ pub(super) fn annotation(key: &str) -> Path {
 
 impl Live {
     pub(super) fn new(object: &Value) -> Self {
-        let mut fields = BTreeMap::new();
-        leaves("", object, &mut fields);
         Self {
-            fields,
+            fields: leaves(object),
             ours: BTreeSet::new(),
             is_terminating: false,
             has_finalizer: false,
@@ -84,13 +70,10 @@ impl Live {
         }
         let metadata = root.entry("metadata").or_insert_with(|| json!({}));
         if !self.ours.is_empty() {
-            let fields: Map<String, Value> = self
-                .ours
-                .iter()
-                .map(|path| (path.clone(), json!({})))
-                .collect();
+            let fields = self.ours.iter().map(|path| (path.clone(), json!({})));
+            let fields: Map<String, Value> = fields.collect();
             metadata["managedFields"] =
-                json!([{"manager": MANAGER, "operation": "Apply", "fieldsV1": fields}]);
+                json!([{"manager": ssa::MANAGER, "operation": "Apply", "fieldsV1": fields}]);
         }
         if self.is_terminating {
             metadata["deletionTimestamp"] = json!("1970-01-01T00:00:00Z");
@@ -107,7 +90,7 @@ impl Live {
     }
 
     pub(super) fn fingerprint(&self) -> Option<Fingerprint> {
-        Fingerprint::of(&self.value()["metadata"], MANAGER)
+        Fingerprint::of(&self.value()["metadata"], ssa::MANAGER)
     }
 
     pub(super) fn hash(&self) -> Option<ObjectHash> {
@@ -141,10 +124,7 @@ impl Live {
 
 /// Reports whether an object has all fields of a step, each as it was applied.
 pub(super) fn is_as_applied(live: &Live, step: &Step) -> bool {
-    let mut incoming = BTreeMap::new();
-    leaves("", step.object.value(), &mut incoming);
-    let has = |(path, value): (&Path, &Value)| {
-        live.ours.contains(path) && live.fields.get(path) == Some(value)
-    };
-    incoming.iter().all(has)
+    leaves(step.object.value())
+        .iter()
+        .all(|(path, value)| live.ours.contains(path) && live.fields.get(path) == Some(value))
 }

@@ -1,37 +1,20 @@
 //! Repairs, prunes and the removal of the instance in the model.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use apply::{
-    inventory::Inventory,
-    plan::{DefinitionPolicy, Exit, Leaving, Plan, definition_groups, is_definition},
-    preflight::ownership,
+    plan::{DefinitionPolicy, Exit, definition_groups},
     ssa::{
-        Failure as Rejected, Pruned,
+        Pruned,
         prune::{Decision, decide},
     },
 };
-use manifests::{
-    api::instance::{BundleInstanceStatus, RevisionStatus},
-    object::Identity,
-};
 
-use super::{
-    content,
-    controller::{Controller, Run, failure, listed, planned},
-    live::Live,
-    server::{Phase, Server},
-};
+use super::*;
 use crate::instance::{
-    index,
-    install::{self, Settled, inventory, leaving},
     maintain::{
-        self,
         form::{Form, Forms, Steps},
         prune,
     },
-    outcome::{Kept, Retry},
-    policy, revisions, uninstall,
+    policy, uninstall,
 };
 
 /// The outcome of repairs.
@@ -45,11 +28,7 @@ struct Repaired {
 
 impl Controller {
     /// Does what `maintain::run` does.
-    pub(super) fn maintain(
-        &mut self,
-        server: &mut Server,
-        status: &BundleInstanceStatus,
-    ) -> Run<Settled> {
+    pub(super) fn maintain(&mut self, server: &mut Server, status: &Status) -> Run<Settled> {
         self.removing.clone_from(&status.removing);
         let mut repaired = self.keep(server, status)?;
         let mut done = install::unchanged(&server.instance, status);
@@ -83,33 +62,26 @@ impl Controller {
             done.revisions.retain(|revision| revision.number != lost);
             server.forget(lost)?;
             if is_lost {
-                self.restore_index(server, &done.revisions, status);
+                self.restore_index(server, &done, status);
             }
         }
         if is_changed {
             done.inventory = index::counted(listed(&self.inventory()), self.unread, status);
         }
-        let change = is_changed.then(|| Kept {
-            is_lost,
-            ..Kept::of(&done)
-        });
+        let change = is_changed.then(|| with!(Kept::of(&done) => is_lost: is_lost));
         let bundle = status.installed_bundle_name.clone().unwrap_or_default();
         let failed = (!repaired.failures.is_empty())
             .then(|| failure(&bundle, &repaired.failures.join("\n"), Retry::Soon));
-        Ok(self.conclude(server, status, done, failed, change, repaired.is_complete))
+        let is_over = repaired.is_complete
+            && status.applied_digest.is_some()
+            && maintain::says_otherwise(&server.instance, status);
+        let (install, kept) = maintain::concluded(status, done, failed, change, is_over);
+        Ok(with!(settled(install, self.health(server)) => kept: kept))
     }
 
     /// Does what `maintain::restore_index` does.
-    fn restore_index(
-        &mut self,
-        server: &Server,
-        revisions: &[RevisionStatus],
-        status: &BundleInstanceStatus,
-    ) {
-        let status = BundleInstanceStatus {
-            revisions: revisions.to_vec(),
-            ..status.clone()
-        };
+    fn restore_index(&mut self, server: &Server, done: &Done, status: &Status) {
+        let status = with!(status.clone() => revisions: done.revisions.clone());
         let built = Self::rebuilt_index(server, &status).inventory;
         let inventory = self.inventory.get_or_insert_default();
         for (identity, entry) in built {
@@ -118,16 +90,13 @@ impl Controller {
     }
 
     /// Repairs what has drifted.
-    fn keep(&mut self, server: &mut Server, status: &BundleInstanceStatus) -> Run<Repaired> {
+    fn keep(&mut self, server: &mut Server, status: &Status) -> Run<Repaired> {
         let before = self.inventory();
         let view = server.view(before.keys());
         let drifted = maintain::drifted(&before, &BTreeSet::new(), status, &view);
         let is_listed = |number| status.revisions.iter().any(|other| other.number == number);
         if drifted.is_empty() && !self.unread.is_some_and(is_listed) {
-            return Ok(Repaired {
-                is_complete: true,
-                ..Repaired::default()
-            });
+            return Ok(with!(Repaired, is_complete: true));
         }
         let mut live = status.live();
         let Some(newest) = live.next() else {
@@ -173,9 +142,8 @@ impl Controller {
             if let Some(live) = live.filter(|_| view.absent.contains(&identity))
                 && let Some(holder) = ownership::other_holder(&live, &server.owner())
             {
-                repaired
-                    .failures
-                    .push(format!("{identity} belongs to {holder}"));
+                let problem = format!("{identity} belongs to {holder}");
+                repaired.failures.push(problem);
                 continue;
             }
             match server.apply(step, Phase::Repair)? {
@@ -193,12 +161,10 @@ impl Controller {
 
     fn read(&self, server: &Server, revision: &RevisionStatus) -> Result<Plan, Repaired> {
         match server.read(revision) {
-            Ok(record) => Ok(planned(server, record.objects, &self.inventory())),
-            Err(problem) => Err(Repaired {
-                failures: vec![problem],
-                lost: Some(revision.number),
-                ..Repaired::default()
-            }),
+            Ok(record) => Ok(server.planned(record.objects, &self.inventory())),
+            Err(problem) => {
+                Err(with!(Repaired, failures: vec![problem], lost: Some(revision.number)))
+            }
         }
     }
 
@@ -238,19 +204,15 @@ impl Controller {
         let status = server.status();
         self.read_inventory(server, &status);
         if self.unread.is_some() {
-            let (owner, objects) = (server.owner(), &server.objects);
-            let owned = objects.iter().filter(|(_, live)| live.is_labelled(&owner));
-            let definitions = owned.filter(|(identity, _)| is_definition(identity));
-            let definitions: Vec<Identity> =
-                definitions.map(|(identity, _)| identity.clone()).collect();
-            let inventory = self.inventory.get_or_insert_default();
-            for identity in definitions {
-                inventory.entry(identity).or_default().version = "v1".to_owned();
+            let (owner, inventory) = (server.owner(), self.inventory.get_or_insert_default());
+            for (identity, live) in &server.objects {
+                if live.is_labelled(&owner) && is_definition(identity) {
+                    inventory.entry(identity.clone()).or_default().version = "v1".to_owned();
+                }
             }
         }
-        let inventory: Inventory = self.inventory();
         let policy = policy::definitions(server.instance.spec.crd_deletion_policy);
-        for stage in uninstall::stages(&inventory, policy) {
+        for stage in uninstall::stages(&self.inventory(), policy) {
             let pruned = self.prune(server, &stage, Phase::Uninstall)?;
             if !pruned.failed.is_empty() || !pruned.going.is_empty() {
                 return Ok(false);
@@ -279,16 +241,16 @@ fn prune_one(
         return Ok(());
     };
     if let Some(cause) = server.denied.get(identity) {
-        pruned.failed.push(Rejected {
+        pruned.failed.push(ssa::Failure {
             identity: identity.clone(),
             message: format!("{identity} cannot be deleted"),
             cause: *cause,
         });
         return Ok(());
     }
-    let is_used = |server: &Server| server.objects.keys().any(content::is_widget);
     let decision = decide(stage, &server.owner(), policy, &live.value()["metadata"]);
-    let is_used = is_used(server) && policy != DefinitionPolicy::Delete;
+    let is_used = server.objects.keys().any(content::is_widget);
+    let is_used = is_used && policy != DefinitionPolicy::Delete;
     let release = match decision {
         Decision::Leave(why) => {
             pruned.released.insert(identity.clone(), why.to_owned());

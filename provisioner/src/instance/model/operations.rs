@@ -1,23 +1,8 @@
 //! The operations on the instance and its objects, one at a time.
 
-use std::collections::BTreeMap;
+use manifests::api::instance::{Config, CrdDeletionPolicy, Rollback, TemplateMetadata};
 
-use apply::{
-    health::Health,
-    plan::{Owner, is_definition},
-    revision::ObjectHash,
-    ssa::Cause,
-};
-use manifests::{
-    api::instance::{
-        BundleInstance, Config, CrdDeletionPolicy, Rollback, ServiceAccountRef, TemplateMetadata,
-    },
-    object::{Identity, Object},
-};
-use proptest::{prelude::*, sample::Index};
-use serde_json::json;
-
-use super::{content, controller::Controller, live::Live, registry::Registry, server::Server};
+use super::*;
 
 /// An operation. An [`Index`] chooses an object, or a revision.
 #[derive(Debug, Clone)]
@@ -48,7 +33,7 @@ pub(super) enum Operation {
     /// All objects lose their finalizers.
     Release,
     /// Writes of an object fail from now on.
-    Deny(Index, Cause),
+    Deny(Index, ssa::Cause),
     /// Writes no longer fail.
     Permit,
     /// An object becomes unhealthy: failed, or in progress.
@@ -78,13 +63,9 @@ pub(super) enum Operation {
 /// A random operation.
 pub(super) fn operation() -> impl Strategy<Value = Operation> {
     use Operation::*;
+    use ssa::Cause::{Denied, Forbidden, Invalid, Transient};
     let index = any::<Index>;
-    let causes = prop_oneof![
-        Just(Cause::Invalid),
-        Just(Cause::Forbidden),
-        Just(Cause::Denied),
-        Just(Cause::Transient)
-    ];
+    let causes = prop::sample::select(vec![Invalid, Forbidden, Denied, Transient]);
     let rollback = prop_oneof![Just(Rollback::Never), Just(Rollback::OnFailure)];
     let policy = prop_oneof![
         Just(CrdDeletionPolicy::Retain),
@@ -138,6 +119,13 @@ fn chosen(server: &Server, index: Index) -> Option<Identity> {
     (!owned.is_empty()).then(|| owned[index.index(owned.len())].clone())
 }
 
+/// Changes an existing object of the instance.
+fn change(server: &mut Server, index: Index, change: impl FnOnce(&mut Live)) {
+    if let Some(identity) = chosen(server, index) {
+        change(server.objects.get_mut(&identity).unwrap());
+    }
+}
+
 /// Chooses any object that a bundle can have.
 fn any_of(index: Index) -> Identity {
     let all = content::identities();
@@ -145,28 +133,14 @@ fn any_of(index: Index) -> Identity {
 }
 
 impl Operation {
-    pub(super) fn run(
-        &self,
-        server: &mut Server,
-        registry: &mut Registry,
-        controller: &mut Controller,
-    ) {
+    pub(super) fn run(&self, server: &mut Server, controller: &mut Controller) {
         match self {
-            Self::Template(_)
-            | Self::Configure(_)
-            | Self::Account(_)
-            | Self::Policy(..)
-            | Self::Pause(_)
-            | Self::RollBackTo(_) => self.change_spec(server, registry),
-            Self::Kubernetes => registry.minor += 1,
-            Self::Change(index) => {
-                if let Some(identity) = chosen(server, *index) {
-                    let live = server.objects.get_mut(&identity).unwrap();
-                    if !live.fields.contains_key("immutable") {
-                        live.change("data|value", Some(json!("altered")));
-                    }
+            Self::Kubernetes => server.registry.minor += 1,
+            Self::Change(index) => change(server, *index, |live| {
+                if !live.fields.contains_key("immutable") {
+                    live.change("data|value", Some(json!("altered")));
                 }
-            }
+            }),
             Self::Delete(index) => {
                 if let Some(identity) = chosen(server, *index)
                     && !is_definition(&identity)
@@ -174,54 +148,39 @@ impl Operation {
                     server.remove(&identity);
                 }
             }
-            Self::Strip(index) => {
-                if let Some(identity) = chosen(server, *index) {
-                    server.objects.get_mut(&identity).unwrap().strip();
-                }
-            }
+            Self::Strip(index) => change(server, *index, Live::strip),
             Self::Create(index, is_owned) => create(server, *index, *is_owned),
             Self::CreateResource => {
                 if server.has_definition() {
                     server.create(&content::precious());
                 }
             }
-            Self::Hold(index) => {
-                if let Some(identity) = chosen(server, *index) {
-                    server.objects.get_mut(&identity).unwrap().has_finalizer = true;
-                }
-            }
+            Self::Hold(index) => change(server, *index, |live| live.has_finalizer = true),
             Self::Release => release_finalizers(server),
             Self::Deny(index, cause) => {
                 server.denied.insert(any_of(*index), *cause);
             }
             Self::Permit => server.denied.clear(),
-            Self::Fail(index, is_failed) => {
-                if let Some(identity) = chosen(server, *index) {
-                    let live = server.objects.get_mut(&identity).unwrap();
-                    let message = "not ready".to_owned();
-                    live.health = if *is_failed {
-                        Health::Failed(message)
-                    } else {
-                        Health::InProgress(message)
-                    };
-                }
-            }
+            Self::Fail(index, is_failed) => change(server, *index, |live| {
+                let health = [Health::InProgress, Health::Failed][usize::from(*is_failed)];
+                live.health = health("not ready".to_owned());
+            }),
             Self::Heal => heal(server),
             Self::Break(bundle, object) => {
-                let content = &registry.contents[bundle.index(registry.contents.len())];
-                let objects = content.objects(0);
+                let contents = &server.registry.contents;
+                let objects = contents[bundle.index(contents.len())].objects(0);
                 if !objects.is_empty() {
-                    break_form(server, &objects[object.index(objects.len())]);
+                    let object = &objects[object.index(objects.len())];
+                    let form = (content::placed(object), ObjectHash::new(object));
+                    server.broken.insert(form);
                 }
             }
-            Self::Registry(is_reachable) => registry.is_reachable = *is_reachable,
-            Self::LoseContent => registry.stored.clear(),
+            Self::Registry(is_reachable) => server.registry.is_reachable = *is_reachable,
+            Self::LoseContent => server.registry.stored.clear(),
             Self::LoseIndex => {
                 server.is_disturbed = true;
-                let mut status = server.status();
-                status.inventory = None;
                 server.has_lost_both |= !server.lost.is_empty();
-                server.instance.status = Some(status);
+                server.instance.status = Some(with!(server.status() => inventory: None));
             }
             Self::LoseRecord(index, is_altered) => lose(server, *index, *is_altered),
             Self::Restart => {
@@ -236,26 +195,26 @@ impl Operation {
             }
             Self::Wait(seconds) => server.now += i64::from(*seconds),
             Self::SetClock(seconds) => server.now += i64::from(*seconds),
+            _ => self.change_spec(server),
         }
     }
 
-    fn change_spec(&self, server: &mut Server, registry: &Registry) {
+    fn change_spec(&self, server: &mut Server) {
         let revisions = server.status().revisions;
         let instance = &mut server.instance;
         let spec = &mut instance.spec;
         match self {
             Self::Template(index) => {
-                set_template(instance, index.index(registry.contents.len()));
+                set_template(instance, index.index(server.registry.contents.len()));
             }
             Self::Configure(config) => {
-                spec.config = Some(Config {
-                    deployment_config: Some(json!(config)),
-                });
+                let deployment_config = Some(json!(config));
+                spec.config = Some(Config { deployment_config });
             }
             Self::Account(is_set) => {
                 spec.service_account = is_set.then(|| ServiceAccountRef {
                     name: "installer".to_owned(),
-                    namespace: content::NAMESPACE.to_owned(),
+                    namespace: NAMESPACE.to_owned(),
                 });
             }
             Self::Policy(rollback, policy) => {
@@ -269,7 +228,7 @@ impl Operation {
                     count => revisions[index.index(count)].number,
                 });
             }
-            _ => {}
+            other => panic!("{other:?} does not change the spec"),
         }
         let generation = instance.metadata.generation.unwrap_or_default();
         instance.metadata.generation = Some(generation + 1);
@@ -291,12 +250,9 @@ fn create(server: &mut Server, index: Index, is_owned: bool) {
     if is_definition(&identity) || content::is_widget(&identity) {
         return;
     }
-    let api_version = match identity.group.as_str() {
-        "" => "v1".to_owned(),
-        group => format!("{group}/v1"),
-    };
+    let api_version = format!("{}/v1", identity.group);
     let mut object = Object::try_from(json!({
-        "apiVersion": api_version, "kind": identity.kind,
+        "apiVersion": api_version.trim_start_matches('/'), "kind": identity.kind,
         "metadata": {"name": identity.name, "namespace": identity.namespace}, "foreign": true,
     }))
     .unwrap();
@@ -308,16 +264,6 @@ fn create(server: &mut Server, index: Index, is_owned: bool) {
         manifests::api::decorate::own(&mut object, &other);
     }
     server.create(&object);
-}
-
-fn break_form(server: &mut Server, object: &Object) {
-    let mut identity = object.identity();
-    for placed in content::identities() {
-        if placed.kind == identity.kind && placed.name == identity.name {
-            identity = placed;
-        }
-    }
-    server.broken.insert((identity, ObjectHash::new(object)));
 }
 
 /// Deletes the record of a revision, or alters it.

@@ -1,30 +1,13 @@
 //! The bundles in the cluster, and the content that they are rendered from.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use apply::revision;
 use convert::facts::Facts;
-use kube::ResourceExt as _;
 use manifests::api::{
-    bundle::{Bundle, BundleStatus, Phase},
+    bundle::{BundleStatus, Phase},
     instance::InstalledBundle,
-    labels,
-    revision::RevisionDetails,
 };
 
-use super::{
-    content::{Content, NAMESPACE},
-    controller::failure,
-    server::Server,
-};
-use crate::{
-    account,
-    instance::{
-        install::Rendered,
-        outcome::{Failure, Retry},
-        template,
-    },
-};
+use super::*;
+use crate::account;
 
 /// The content that bundles are rendered from.
 pub(super) struct Registry {
@@ -45,25 +28,14 @@ fn content_of(template: Option<&BTreeMap<String, String>>) -> usize {
 }
 
 impl Registry {
-    /// Returns the Bundle of the template, which is created if it does not exist.
-    pub(super) fn wanted(&mut self, server: &Server, hash: &str) -> Bundle {
-        let name = template::bundle_name(&server.instance, hash);
-        let has_name = |bundle: &Bundle| bundle.name_any() == name;
-        if !self.bundles.iter().any(has_name) {
-            let mut bundle = template::bundle(&server.instance, hash, &name);
-            bundle.metadata.uid = Some(format!("uid-of-{name}"));
-            bundle.status = Some(BundleStatus {
-                phase: Some(Phase::Pending),
-                ..BundleStatus::default()
-            });
-            self.bundles.push(bundle);
+    pub(super) fn new(contents: Vec<Content>) -> Self {
+        Self {
+            contents,
+            is_reachable: true,
+            bundles: Vec::new(),
+            stored: BTreeSet::new(),
+            minor: 30,
         }
-        self.unpack();
-        self.bundles
-            .iter()
-            .find(|bundle| has_name(bundle))
-            .unwrap()
-            .clone()
     }
 
     /// Unpacks the Bundles, and stores their content, as far as the registry is reachable.
@@ -79,46 +51,57 @@ impl Registry {
             self.stored.insert(number);
         }
     }
+}
+
+impl Server {
+    /// Returns the Bundle of the template, which is created if it does not exist.
+    pub(super) fn wanted(&mut self, hash: &str) -> Bundle {
+        let name = template::bundle_name(&self.instance, hash);
+        let has_name = |bundle: &Bundle| bundle.name_any() == name;
+        let registry = &mut self.registry;
+        if !registry.bundles.iter().any(has_name) {
+            let mut bundle = template::bundle(&self.instance, hash, &name);
+            bundle.metadata.uid = Some(format!("uid-of-{name}"));
+            bundle.status = Some(with!(BundleStatus, phase: Some(Phase::Pending)));
+            registry.bundles.push(bundle);
+        }
+        registry.unpack();
+        let mut bundles = registry.bundles.iter();
+        let found = bundles.find(|bundle| has_name(bundle));
+        found.unwrap().clone()
+    }
 
     /// Renders a Bundle, as `install::render` does.
-    pub(super) fn render(&self, server: &Server, bundle: &Bundle) -> Result<Rendered, Failure> {
+    pub(super) fn render(&self, bundle: &Bundle) -> Result<Rendered, Failure> {
         let number = content_of(bundle.metadata.labels.as_ref());
-        if !self.stored.contains(&number) {
-            return Err(failure(
-                &bundle.name_any(),
-                "the registry is unreachable",
-                Retry::Soon,
-            ));
+        let name = bundle.name_any();
+        if !self.registry.stored.contains(&number) {
+            return Err(failure(&name, "the registry is unreachable", Retry::Soon));
         }
-        let spec = &server.instance.spec;
+        let spec = &self.instance.spec;
         let config = spec.config.as_ref().and_then(|config| {
             let value = config.deployment_config.as_ref()?;
             u8::try_from(value.as_u64()?).ok()
         });
-        let objects = self.contents[number].objects(config.unwrap_or_default());
+        let objects = self.registry.contents[number].objects(config.unwrap_or_default());
         let account = spec.service_account.clone();
-        let generation = server.status().observed_generation;
+        let applier = account.as_ref().map(account::from_reference);
+        let installed = InstalledBundle {
+            name,
+            uid: bundle.uid().unwrap_or_default(),
+            content_digest: format!("sha256:{number}"),
+        };
+        let template_hash = bundle.labels().get(labels::TEMPLATE_HASH).cloned();
+        let generation = self.status().observed_generation;
         Ok(Rendered {
-            digest: revision::digest(
-                &objects,
-                account.as_ref().map(account::from_reference).as_ref(),
-                NAMESPACE,
-            ),
+            digest: revision::digest(&objects, applier.as_ref(), NAMESPACE),
             objects,
             facts: Facts::default(),
             namespace: NAMESPACE.to_owned(),
             account,
-            details: RevisionDetails {
-                bundle: InstalledBundle {
-                    name: bundle.name_any(),
-                    uid: bundle.uid().unwrap_or_default(),
-                    content_digest: format!("sha256:{number}"),
-                },
-                template_hash: bundle.labels().get(labels::TEMPLATE_HASH).cloned(),
-                ..RevisionDetails::default()
-            },
+            details: with!(RevisionDetails, bundle: installed, template_hash),
             removed_apis: Some(Vec::new()),
-            is_same_generation: generation == server.instance.metadata.generation,
+            is_same_generation: generation == self.instance.metadata.generation,
         })
     }
 }

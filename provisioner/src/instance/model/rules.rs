@@ -1,16 +1,6 @@
 //! The rules that every request of the controller keeps.
 
-use apply::plan::Step;
-use manifests::{
-    api::{instance::RevisionStatus, labels},
-    object::Identity,
-};
-use serde_json::Value;
-
-use super::{
-    live::{Live, annotation, is_as_applied},
-    server::{Phase, Server},
-};
+use super::{live::is_as_applied, *};
 
 impl Server {
     /// Checks a write of the controller.

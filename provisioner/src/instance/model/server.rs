@@ -4,32 +4,9 @@
 //! The server knows which requests come from the controller under test, and reports each one that breaks a rule of the
 //! engine ([`Server::violations`]).
 
-use std::collections::{BTreeMap, BTreeSet};
+use apply::revision::{Encoded, Revision};
 
-use apply::{
-    drift::Fingerprint,
-    health::Health,
-    informers::{Seen, View},
-    plan::{Owner, Step, Wave},
-    revision::{self, Encoded, ObjectHash, Revision},
-    ssa::{Cause, Failure},
-};
-use manifests::{
-    api::{
-        instance::{BundleInstance, BundleInstanceStatus, RevisionStatus},
-        labels,
-        revision::RevisionDetails,
-    },
-    object::{Identity, Object},
-};
-use serde_json::{Value, json};
-
-use super::{
-    content::{self, DEFINITION},
-    invariants,
-    live::{Live, Path, annotation, leaves},
-};
-use crate::instance::revisions;
+use super::*;
 
 /// The process ended before a request.
 #[derive(Debug)]
@@ -47,8 +24,15 @@ pub(super) enum Phase {
     Uninstall,
 }
 
+/// What was applied of an object, or why nothing was.
+type Applied = Result<Option<Fingerprint>, ssa::Failure>;
+
+/// The record of a revision.
+type Record = Revision<RevisionDetails>;
+
 /// The cluster.
 pub(super) struct Server {
+    pub(super) registry: Registry,
     pub(super) objects: BTreeMap<Identity, Live>,
     pub(super) instance: BundleInstance,
     /// The records, by revision.
@@ -56,7 +40,7 @@ pub(super) struct Server {
     /// The number of requests until the process is killed.
     pub(super) fuse: Option<u32>,
     /// The objects whose writes fail.
-    pub(super) denied: BTreeMap<Identity, Cause>,
+    pub(super) denied: BTreeMap<Identity, ssa::Cause>,
     /// The forms in which objects do not work.
     pub(super) broken: BTreeSet<(Identity, ObjectHash)>,
     /// The versions in which custom resources may be stored.
@@ -79,8 +63,9 @@ pub(super) struct Server {
 }
 
 impl Server {
-    pub(super) fn new(instance: BundleInstance) -> Self {
+    pub(super) fn new(instance: BundleInstance, contents: Vec<Content>) -> Self {
         Self {
+            registry: Registry::new(contents),
             objects: BTreeMap::new(),
             instance,
             records: BTreeMap::new(),
@@ -103,7 +88,7 @@ impl Server {
         revisions::owner(&self.instance)
     }
 
-    pub(super) fn status(&self) -> BundleInstanceStatus {
+    pub(super) fn status(&self) -> Status {
         self.instance.status.clone().unwrap_or_default()
     }
 
@@ -130,20 +115,13 @@ impl Server {
     /// Returns what the informers observe of these objects.
     pub(super) fn view<'a>(&self, identities: impl Iterator<Item = &'a Identity>) -> View {
         let owner = self.owner();
-        let mut view = View {
-            synced: true,
-            ..View::default()
-        };
+        let mut view = with!(View, synced: true);
         for identity in identities {
             match self.objects.get(identity) {
                 Some(live) if live.is_labelled(&owner) => {
-                    let seen = Seen {
-                        fields: live.fingerprint(),
-                        hash: live.hash(),
-                        deleting: live.is_terminating,
-                        health: live.health.clone(),
-                        ..Seen::default()
-                    };
+                    let (fields, deleting) = (live.fingerprint(), live.is_terminating);
+                    let health = live.health.clone();
+                    let seen = with!(Seen, hash: live.hash(), fields, deleting, health);
                     view.objects.insert(identity.clone(), seen);
                 }
                 _ => {
@@ -154,8 +132,20 @@ impl Server {
         view
     }
 
+    /// Plans the objects of a revision.
+    pub(super) fn planned(&self, objects: Vec<Object>, inventory: &Inventory) -> Plan {
+        self.planned_with(objects, inventory, self.has_definition())
+    }
+
+    /// Plans as if the definition existed, or as if it did not.
+    fn planned_with(&self, objects: Vec<Object>, inventory: &Inventory, is_defined: bool) -> Plan {
+        let found = content::found(&objects, is_defined);
+        let (owner, optional) = (self.owner(), BTreeSet::new());
+        plan::new(objects, &found, inventory, &owner, NAMESPACE, &optional)
+    }
+
     /// Counts a request of the controller.
-    fn request(&mut self) -> Result<(), Killed> {
+    fn request(&mut self) -> Run<()> {
         match &mut self.fuse {
             Some(0) => return Err(Killed),
             Some(left) => *left -= 1,
@@ -169,10 +159,10 @@ impl Server {
     }
 
     /// Returns why applying would fail.
-    pub(super) fn try_out(&self, step: &Step) -> Option<Failure> {
+    pub(super) fn try_out(&self, step: &Step) -> Option<ssa::Failure> {
         let identity = step.object.identity();
         let fail = |cause| {
-            Some(Failure {
+            Some(ssa::Failure {
                 message: format!("{identity} is rejected: {cause:?}"),
                 identity: identity.clone(),
                 cause,
@@ -182,45 +172,33 @@ impl Server {
             return fail(*cause);
         }
         if content::is_widget(&identity) && !self.has_definition() {
-            return fail(Cause::NotServed);
+            return fail(ssa::Cause::NotServed);
         }
         match self.objects.get(&identity) {
-            Some(live) if live.is_terminating => fail(Cause::Deleting),
+            Some(live) if live.is_terminating => fail(ssa::Cause::Deleting),
             Some(live) if live.fields.get("immutable") == Some(&json!(true)) => {
-                let mut incoming = BTreeMap::new();
-                leaves("", step.object.value(), &mut incoming);
-                let data = |fields: &BTreeMap<Path, Value>| fields.get("data|value").cloned();
-                if data(&incoming) == data(&live.fields) {
-                    None
-                } else {
-                    fail(Cause::Invalid)
-                }
+                let incoming = leaves(step.object.value());
+                let is_changed = incoming.get("data|value") != live.fields.get("data|value");
+                is_changed.then(|| fail(ssa::Cause::Invalid)).flatten()
             }
             _ => None,
         }
     }
 
     /// Applies an object for the controller.
-    pub(super) fn apply(
-        &mut self,
-        step: &Step,
-        phase: Phase,
-    ) -> Result<Result<Option<Fingerprint>, Failure>, Killed> {
+    pub(super) fn apply(&mut self, step: &Step, phase: Phase) -> Run<Applied> {
         self.request()?;
         if let Some(failure) = self.try_out(step) {
             return Ok(Err(failure));
         }
         let identity = step.object.identity();
         self.check_write(&identity, step, phase);
-        let mut incoming = BTreeMap::new();
-        leaves("", step.object.value(), &mut incoming);
+        let incoming = leaves(step.object.value());
         if let Phase::Rollout(number) = phase {
             self.started.insert((number, step.wave));
         }
-        let live = self
-            .objects
-            .entry(identity.clone())
-            .or_insert_with(|| Live::new(&json!({})));
+        let live = self.objects.entry(identity.clone());
+        let live = live.or_insert_with(|| Live::new(&json!({})));
         if live.hash() != Some(step.hash) {
             let is_broken = self.broken.contains(&(identity.clone(), step.hash));
             live.health = if is_broken {
@@ -250,7 +228,7 @@ impl Server {
     }
 
     /// Deletes an object for the controller; the answer says whether a finalizer holds it.
-    pub(super) fn delete(&mut self, identity: &Identity, phase: Phase) -> Result<bool, Killed> {
+    pub(super) fn delete(&mut self, identity: &Identity, phase: Phase) -> Run<bool> {
         self.request()?;
         self.check_deletion(identity, phase);
         let Some(live) = self.objects.get_mut(identity) else {
@@ -263,24 +241,20 @@ impl Server {
         self.objects.remove(identity);
         if identity.name == DEFINITION {
             self.stored_versions.clear();
-            let lost: Vec<Identity> = self
-                .objects
-                .keys()
-                .filter(|identity| content::is_widget(identity))
-                .cloned()
-                .collect();
+            let lost = self.objects.keys().cloned();
+            let lost: Vec<Identity> = lost.filter(content::is_widget).collect();
+            for identity in &lost {
+                self.objects.remove(identity);
+            }
             if phase != Phase::Uninstall && !lost.is_empty() {
                 self.violate(format!("{phase:?} deletes custom resources: {lost:?}"));
-            }
-            for identity in lost {
-                self.objects.remove(&identity);
             }
         }
         Ok(false)
     }
 
     /// Takes the owner off an object for the controller.
-    pub(super) fn release(&mut self, identity: &Identity) -> Result<(), Killed> {
+    pub(super) fn release(&mut self, identity: &Identity) -> Run<()> {
         self.request()?;
         let owner = self.owner();
         if let Some(live) = self.objects.get_mut(identity) {
@@ -292,26 +266,11 @@ impl Server {
     }
 
     /// Stores the record of a revision.
-    pub(super) fn record(&mut self, number: i64, encoded: &Encoded) -> Result<(), Killed> {
+    pub(super) fn record(&mut self, number: i64, encoded: &Encoded) -> Run<()> {
         self.request()?;
         self.records.insert(number, encoded.parts.concat());
-        let decoded = revision::decode::<RevisionDetails>(
-            &encoded.parts.concat(),
-            &encoded.checksum,
-            number,
-            &self.owner().uid,
-        );
-        let objects = decoded.unwrap().objects;
-        let found = content::found(&objects, true);
-        let nothing = apply::inventory::Inventory::new();
-        let plan = apply::plan::new(
-            objects,
-            &found,
-            &nothing,
-            &self.owner(),
-            content::NAMESPACE,
-            &BTreeSet::new(),
-        );
+        let objects = self.decode(number, &encoded.checksum).unwrap().objects;
+        let plan = self.planned_with(objects, &Inventory::new(), true);
         let forms = plan.steps.iter();
         let forms = forms.map(|step| (step.object.identity(), step.hash));
         self.truth.insert(number, forms.collect());
@@ -320,24 +279,25 @@ impl Server {
     }
 
     /// Reads the record of a revision, as the store does.
-    pub(super) fn read(
-        &self,
-        revision: &RevisionStatus,
-    ) -> Result<Revision<RevisionDetails>, String> {
-        let record = self.records.get(&revision.number).ok_or("not found")?;
-        let (checksum, uid) = (&revision.checksum, self.owner().uid);
-        revision::decode(record, checksum, revision.number, &uid).map_err(|error| error.to_string())
+    pub(super) fn read(&self, revision: &RevisionStatus) -> Result<Record, String> {
+        self.decode(revision.number, &revision.checksum)
+    }
+
+    fn decode(&self, number: i64, checksum: &str) -> Result<Record, String> {
+        let record = self.records.get(&number).ok_or("not found")?;
+        let decoded = revision::decode(record, checksum, number, &self.owner().uid);
+        decoded.map_err(|error| error.to_string())
     }
 
     /// Deletes the record of a revision.
-    pub(super) fn forget(&mut self, number: i64) -> Result<(), Killed> {
+    pub(super) fn forget(&mut self, number: i64) -> Run<()> {
         self.request()?;
         self.records.remove(&number);
         Ok(())
     }
 
     /// Writes the status.
-    pub(super) fn write_status(&mut self, status: &BundleInstanceStatus) -> Result<(), Killed> {
+    pub(super) fn write_status(&mut self, status: &Status) -> Run<()> {
         self.request()?;
         if invariants::claims_health(status)
             && !invariants::claims_health(&self.status())
@@ -347,7 +307,7 @@ impl Server {
         }
         let mut status = status.clone();
         let observed = &mut status.observed_generation;
-        observed.get_or_insert(BundleInstanceStatus::NOT_OBSERVED);
+        observed.get_or_insert(Status::NOT_OBSERVED);
         self.instance.status = Some(status);
         Ok(())
     }
