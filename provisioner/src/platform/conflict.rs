@@ -167,23 +167,19 @@ mod tests {
     // parity: platform-8
     #[test]
     fn what_olm_manages_stays_with_it() {
-        let managed = [
-            Managed {
-                package: "etcd".into(),
-                by: "Subscription operators/etcd".into(),
-            },
-            Managed {
-                package: "etcd".into(),
-                by: "ClusterServiceVersion operators/etcd.v1".into(),
-            },
+        let by = [
+            "Subscription operators/etcd",
+            "ClusterServiceVersion operators/etcd.v1",
         ];
+        let managed = by.map(|by| Managed {
+            package: "etcd".into(),
+            by: by.into(),
+        });
         let etcd = operator("etcd", "etcd", Some(1));
-        let said = of(&etcd, [&etcd], |_| None, &managed).unwrap().to_string();
-        assert_eq!(
-            said,
-            "package etcd is managed by OLM: ClusterServiceVersion operators/etcd.v1; delete that, and what it has installed, \
-             to have it as a platform operator"
-        );
+        assert_rows! {
+            of(&etcd, [&etcd], |_| None, &managed).unwrap().to_string() => "package etcd is managed by OLM: \
+             ClusterServiceVersion operators/etcd.v1; delete that, and what it has installed, to have it as a platform operator";
+        }
         assert_rows!(of(&operator("a", "tide", Some(1)), [], |_| None, &managed) => None);
     }
 }

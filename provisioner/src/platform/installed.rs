@@ -82,13 +82,11 @@ mod tests {
     use super::*;
 
     fn instance(conditions: &[(&str, &str, &str)]) -> BundleInstance {
-        let conditions: Vec<_> = conditions
-            .iter()
-            .map(|(type_, status, reason)| {
-                json!({"type": type_, "status": status, "reason": reason, "message": format!("{reason}!"),
-                       "lastTransitionTime": "2026-01-01T00:00:00Z"})
-            })
-            .collect();
+        let conditions = conditions.iter().map(|(type_, status, reason)| {
+            json!({"type": type_, "status": status, "reason": reason, "message": format!("{reason}!"),
+                   "lastTransitionTime": "2026-01-01T00:00:00Z"})
+        });
+        let conditions: Vec<_> = conditions.collect();
         object!({"metadata": {"name": "etcd"}, "status": {"conditions": conditions}})
     }
 

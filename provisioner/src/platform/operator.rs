@@ -12,7 +12,7 @@
 
 pub mod declare;
 #[cfg(test)]
-mod fixtures;
+pub(super) mod fixtures;
 pub mod here;
 mod instances;
 mod olm;

@@ -5,6 +5,8 @@ mod core;
 mod day2;
 mod trouble;
 
+use std::sync::LazyLock;
+
 use manifests::api::{
     config::OperatorStatusCondition,
     platform_status::{Concern, Effect},
@@ -12,6 +14,7 @@ use manifests::api::{
 use serde_json::{Value, json};
 
 use super::*;
+use crate::platform::gate::{Cluster, judge};
 
 const START: &str = "2026-01-01T10:00:00Z";
 
@@ -22,20 +25,11 @@ fn at(minutes: i64) -> Timestamp {
         .unwrap()
 }
 
-fn open() -> Verdict {
-    Verdict {
-        is_upgradeable: true,
-        reason: "AsExpected",
-        message: "Ready for upgrade".into(),
-        concerns: Vec::new(),
-        more: 0,
-        counts: [].into(),
-    }
-}
+static OPEN: LazyLock<Verdict> = LazyLock::new(|| judge(&Cluster::Kubernetes, [], &[]));
 
 fn closed() -> Verdict {
     let message = "The following operators will not run on the next OpenShift Version: a/b";
-    with!(open() => is_upgradeable: false, reason: "IncompatibleOperatorsInstalled", message: message.into())
+    with!(OPEN.clone() => is_upgradeable: false, reason: "IncompatibleOperatorsInstalled", message: message.into())
 }
 
 fn blocks(operator: &str) -> Concern {
@@ -48,16 +42,13 @@ fn blocks(operator: &str) -> Concern {
 
 /// A platform operator whose condition Installed is `(status, reason, minute since when)`.
 fn operator(name: &str, installed: Option<(&str, &str, i64)>) -> PlatformOperator {
-    let conditions: Vec<Value> = installed
-        .map(|(status, reason, since)| {
-            json!({"type": "Installed", "status": status, "reason": reason, "message": format!("{reason} it is"),
-                   "lastTransitionTime": at(since).to_string()})
-        })
-        .into_iter()
-        .collect();
+    let conditions = installed.map(|(status, reason, since)| {
+        json!({"type": "Installed", "status": status, "reason": reason, "message": format!("{reason} it is"),
+               "lastTransitionTime": at(since).to_string()})
+    });
     object!({
         "metadata": {"name": name, "creationTimestamp": START}, "spec": {"package": {"name": name}},
-        "status": {"conditions": conditions},
+        "status": {"conditions": conditions.as_slice()},
     })
 }
 
@@ -75,13 +66,14 @@ fn good(name: &str) -> PlatformOperator {
     known(name, Some(("True", "InstallSuccessful", 0)))
 }
 
-fn input<'a>(operators: &'a [PlatformOperator], gate: &'a Verdict, minute: i64) -> Input<'a> {
+/// What is known while the gate is open.
+fn input(operators: &[PlatformOperator], minute: i64) -> Input<'_> {
     Input {
         operators: Ok(operators.iter().collect()),
         instances: Vec::new(),
         is_installing: false,
         is_updating: false,
-        gate,
+        gate: &OPEN,
         catalog_maxima: std::collections::BTreeMap::new(),
         now: at(minute),
     }
@@ -93,25 +85,19 @@ fn written(before: Option<&ClusterOperatorStatus>, input: &Input<'_>) -> Cluster
 
 fn find<'a>(status: &'a ClusterOperatorStatus, type_: &str) -> &'a OperatorStatusCondition {
     let mut conditions = status.conditions.iter();
-    conditions
-        .find(|condition| condition.type_ == type_)
-        .unwrap()
+    conditions.find(|it| it.type_ == type_).unwrap()
 }
 
 fn related(status: &ClusterOperatorStatus) -> Vec<(&str, &str)> {
     let objects = status.related_objects.iter();
-    objects
-        .map(|object| (&*object.resource, &*object.name))
-        .collect()
+    let objects = objects.map(|object| (&*object.resource, &*object.name));
+    objects.collect()
 }
 
 fn told<'a>(status: &'a ClusterOperatorStatus, type_: &str) -> (&'a str, &'a str, &'a str) {
     let condition = find(status, type_);
-    (
-        &condition.status,
-        condition.reason.as_deref().unwrap(),
-        condition.message.as_deref().unwrap(),
-    )
+    let (reason, message) = (condition.reason.as_deref(), condition.message.as_deref());
+    (&condition.status, reason.unwrap(), message.unwrap())
 }
 
 /// `A P D`: the statuses in short.
@@ -129,8 +115,7 @@ fn since(status: &ClusterOperatorStatus, type_: &str) -> Timestamp {
 // parity: openshift-1
 #[test]
 fn without_platform_operators_all_is_well() {
-    let gate = open();
-    let input = input(&[], &gate, 0);
+    let input = input(&[], 0);
     let status = written(None, &input);
     let message = "No platform operators are present in the cluster";
     for (type_, expected, message) in [
@@ -157,7 +142,6 @@ fn without_platform_operators_all_is_well() {
 // parity: openshift-7
 #[test]
 fn on_day_0_everything_has_to_be_installed() {
-    let gate = open();
     let all_well = "All platform operators are in a successful state";
     let failing = |name: &str, reason: &str| {
         format!("encountered the failing {name} platform operator with reason \"{reason}\"")
@@ -180,7 +164,7 @@ fn on_day_0_everything_has_to_be_installed() {
     ] {
         // However long it takes.
         for minute in [2, 500] {
-            let status = written(None, &input(&operators, &gate, minute));
+            let status = written(None, &input(&operators, minute));
             assert_eq!(brief(&status), brief_, "{operators:?}");
             assert_eq!(told(&status, "Available").2, available);
             for type_ in ["Available", "Progressing", "Degraded", "Upgradeable"] {
@@ -189,23 +173,22 @@ fn on_day_0_everything_has_to_be_installed() {
         }
     }
     let bad = [bad("a"), good("b")];
-    let status = written(None, &input(&bad, &gate, 5));
+    let status = written(None, &input(&bad, 5));
     assert_eq!(told(&status, "Available").1, "PlatformOperatorError");
     let installing = "Installing 1 of 2 platform operators";
     assert_rows!(told(&status, "Progressing") => ("True", "PlatformOperatorsInstalling", installing));
     // The bad one goes, and all is well.
-    let status = written(Some(&status), &input(&bad[1..], &gate, 6));
+    let status = written(Some(&status), &input(&bad[1..], 6));
     assert_eq!(brief(&status), "T F F");
 }
 
 /// Platform operators may be created long after the manager has started, as long as the cluster is being installed.
 #[test]
 fn day_0_lasts_until_the_cluster_is_installed() {
-    let gate = open();
     let late = [operator("a", None)];
     for (is_installing, brief_) in [(true, "F T F"), (false, "T T F")] {
         let at = |before: Option<&_>, operators, minute| {
-            let input = with!(input(operators, &gate, minute) => is_installing: is_installing);
+            let input = with!(input(operators, minute) => is_installing: is_installing);
             written(before, &input)
         };
         let before = at(None, &[], 0);
@@ -217,38 +200,36 @@ fn day_0_lasts_until_the_cluster_is_installed() {
 // parity: max-olm-21, openshift-21
 #[test]
 fn nothing_moves_without_a_reason() {
-    let gate = open();
     let operators = [good("a"), operator("b", Some(("False", "Unpacking", 0)))];
-    let first = written(None, &input(&operators, &gate, 1));
-    let second = written(Some(&first), &input(&operators, &gate, 2));
+    let first = written(None, &input(&operators, 1));
+    let second = written(Some(&first), &input(&operators, 2));
     assert_eq!(first, second);
     assert_eq!(since(&second, "Available"), at(1));
     // Another message is no transition.
     let worse = [good("a"), operator("b", Some(("False", "UnpackFailed", 0)))];
-    let third = written(Some(&second), &input(&worse, &gate, 3));
+    let third = written(Some(&second), &input(&worse, 3));
     assert_ne!(third, second);
     assert_eq!(since(&third, "Available"), at(1));
     let well = [good("a"), good("b")];
-    let fourth = written(Some(&third), &input(&well, &gate, 4));
+    let fourth = written(Some(&third), &input(&well, 4));
     assert_eq!(since(&fourth, "Available"), at(4));
     assert_eq!(since(&fourth, "Degraded"), at(1));
     // A clock with parts of seconds writes none.
     let now = at(5).checked_add(Duration::from_millis(1234)).unwrap();
-    let odd = with!(input(&operators, &gate, 0) => now: now);
+    let odd = with!(input(&operators, 0) => now: now);
     assert_rows!(since(&written(None, &odd), "Available") => at(5).checked_add(Duration::from_secs(1)).unwrap());
     // The order in which a cache lists them does not matter.
     let two = [operator("b", None), operator("a", None)];
     let turned = [operator("a", None), operator("b", None)];
-    let listed = |operators| written(None, &input(operators, &gate, 1));
+    let listed = |operators| written(None, &input(operators, 1));
     assert_eq!(listed(&two), listed(&turned));
 }
 
 // parity: openshift-21
 #[test]
 fn what_others_have_edited_is_put_right() {
-    let gate = open();
     let operators = [good("a")];
-    let right = written(None, &input(&operators, &gate, 1));
+    let right = written(None, &input(&operators, 1));
     let mut edited = right.clone();
     edited.conditions[0].status = "False".into();
     edited.conditions[1].reason = None;
@@ -257,7 +238,7 @@ fn what_others_have_edited_is_put_right() {
     edited.versions.clear();
     edited.related_objects.clear();
     edited.extension = Some(json!("nonsense"));
-    let status = written(Some(&edited), &input(&operators, &gate, 9));
+    let status = written(Some(&edited), &input(&operators, 9));
     assert_rows! {
         brief(&status) => "T F F";
         status.conditions.len() => 4;
@@ -268,26 +249,25 @@ fn what_others_have_edited_is_put_right() {
     let mut foreign = right.clone();
     foreign.conditions.push(right.conditions[0].clone());
     foreign.conditions[4].type_ = "EvaluationConditionsDetected".into();
-    assert_rows!(written(Some(&foreign), &input(&operators, &gate, 9)) => foreign);
+    assert_rows!(written(Some(&foreign), &input(&operators, 9)) => foreign);
 }
 
 // parity: openshift-22
 #[test]
 fn the_release_is_what_the_payload_says() {
-    let gate = open();
     for (release, version) in [
         (Some("4.13.1"), "4.13.1"),
         (Some(""), "0.0.1-snapshot"),
         (None, "0.0.1-snapshot"),
     ] {
-        assert_rows!(cluster_operator(None, &input(&[], &gate, 0), "a", release).status.versions[0].version => version);
+        assert_rows!(cluster_operator(None, &input(&[], 0), "a", release).status.versions[0].version => version);
     }
 }
 
 #[test]
 fn the_gate_is_told_and_its_list_kept() {
     let gate = with!(closed() => concerns: vec![blocks("a/b")], more: 3);
-    let mut input = input(&[], &gate, 0);
+    let mut input = with!(input(&[], 0) => gate: &gate);
     input.catalog_maxima = [("etcd/etcd.v1@sha256:a".to_owned(), "4.12".to_owned())].into();
     let status = written(None, &input);
     assert_rows!(told(&status, "Upgradeable") => ("False", gate.reason, &*gate.message));
@@ -304,19 +284,16 @@ fn the_gate_is_told_and_its_list_kept() {
     assert_rows!(serde_json::to_value(&platform.details).unwrap() => status.extension.unwrap());
     let both = platform.conditions.iter().zip(&status.conditions);
     for (a, b) in both {
-        assert_rows! {
-            (&a.type_, &a.status) => (&b.type_, &b.status);
-            (Some(&a.reason), Some(&a.message)) => (b.reason.as_ref(), b.message.as_ref());
-            Some(&a.last_transition_time) => b.last_transition_time.as_ref();
-        }
+        assert_eq!((&a.type_, &a.status), (&b.type_, &b.status));
+        assert_rows!((Some(&a.reason), Some(&a.message)) => (b.reason.as_ref(), b.message.as_ref()));
+        assert_rows!(Some(&a.last_transition_time) => b.last_transition_time.as_ref());
     }
     assert_rows!(platform_status(Some(&platform), &input, Some("1.36")).status => platform);
 }
 
 #[test]
 fn as_many_maxima_are_written_as_there_is_room_for() {
-    let gate = open();
-    let mut input = input(&[], &gate, 0);
+    let mut input = input(&[], 0);
     let many = (0..3000).map(|n| (format!("etcd/etcd.v{n}@sha256:a"), "4.12".to_owned()));
     input.catalog_maxima.extend(many);
     assert_rows!(platform_status(None, &input, None).status.details.catalog_maxima.len() => bounds::CONCERNS as usize);
@@ -325,7 +302,6 @@ fn as_many_maxima_are_written_as_there_is_room_for() {
 // parity: platform-26
 #[test]
 fn a_thousand_failing_operators_make_a_message_that_can_be_stored() {
-    let gate = open();
     let many = (0..1000).map(|n| {
         let name = format!("operator-{n:04}");
         let mut operator = operator(&name, Some(("False", "UnpackFailed", 0)));
@@ -333,7 +309,7 @@ fn a_thousand_failing_operators_make_a_message_that_can_be_stored() {
         operator
     });
     let operators: Vec<_> = many.collect();
-    let status = written(None, &input(&operators, &gate, 0));
+    let status = written(None, &input(&operators, 0));
     let message = told(&status, "Available").2;
     assert!(message.contains(", and 950 more]"), "{message}");
     assert!(message.chars().count() <= 32_768);

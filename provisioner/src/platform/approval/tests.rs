@@ -118,10 +118,8 @@ fn minor_versions_come_with_the_cluster_and_patches_at_once() {
         let text = |word: &Option<String>| word.clone().unwrap_or_default();
         let (next, kept) = (next.as_deref(), kept.as_deref());
         let decision = Case::new(&text(installed), next, &text(cluster), kept).decide(|_| ());
-        assert_rows! {
-            match brief(&decision).0 { reason::WITH_CLUSTER => "wait", other => other } => text(step), "{row}";
-            brief(&decision).1 => *keep, "{row}";
-        }
+        assert_rows!(match brief(&decision).0 { reason::WITH_CLUSTER => "wait", other => other } => text(step), "{row}");
+        assert_rows!(brief(&decision).1 => *keep, "{row}");
     }
 }
 
@@ -154,12 +152,10 @@ fn what_is_of_no_known_version_waits_for_whoever_decides() {
         });
         assert_rows!(brief(&decision) => (expected, Some("4.12 1.2".to_owned())), "{approval:?} {cluster}");
     }
-    assert_rows! {
-        // Nothing can be kept of it.
-        brief(&Case::new("1.2.0", None, "4.12", None).decide(|input| input.installed = None)) => ("stay", None);
-        // Automatic waits for nobody.
-        brief(&Case::on("4.12", "2.0.0").decide(|input| input.approval = UpgradeApproval::Automatic)).0 => "go";
-    }
+    // Nothing can be kept of it.
+    assert_rows!(brief(&Case::new("1.2.0", None, "4.12", None).decide(|input| input.installed = None)) => ("stay", None));
+    // Automatic waits for nobody.
+    assert_rows!(brief(&Case::on("4.12", "2.0.0").decide(|input| input.approval = UpgradeApproval::Automatic)).0 => "go");
 }
 
 // parity: platform-31, complaint-8

@@ -3,14 +3,12 @@
 use catalog::model::{Bundle, Channel, Entry, Package};
 use manifests::{
     api::{instance::BundleInstance, labels, platform::PlatformOperator},
+    openshift::{MaxOpenShiftVersion, Spelling},
     version::strict,
 };
 use serde_json::{Value, json};
 
-use super::{
-    declare,
-    here::{Chosen, Predecessor},
-};
+use super::{declare, here::Chosen};
 
 pub(super) const UID: &str = "11111111-2222-3333-4444-555555555555";
 
@@ -31,60 +29,50 @@ pub(super) fn image(version: &str) -> String {
 
 /// `tide.v1.0.0`, as the catalog `c/mine` has it.
 pub(super) fn bundle(version: &str) -> Bundle {
-    Bundle {
-        image: image(version),
-        ..Bundle::new(format!("tide.v{version}"), strict(version).unwrap())
-    }
+    let bundle = Bundle::new(format!("tide.v{version}"), strict(version).unwrap());
+    with!(bundle => image: image(version))
 }
 
 /// The package `tide` with one channel, in which each version replaces the one before.
 pub(super) fn package(versions: &[&str]) -> Package {
-    let mut channel = Channel {
-        name: "stable".into(),
-        ..Channel::default()
-    };
-    let mut package = Package {
-        name: "tide".into(),
-        default_channel: "stable".into(),
-        ..Package::default()
-    };
+    let mut channel = with!(Channel, name: "stable".into());
+    let mut package = with!(Package, name: "tide".into(), default_channel: "stable".into());
     let mut before = None;
     for version in versions {
         let bundle = bundle(version);
-        channel.entries.push(Entry {
-            name: bundle.name.clone(),
-            replaces: before.replace(bundle.name.clone()),
-            skips: Vec::new(),
-            skip_range: None,
-        });
+        let (name, replaces) = (bundle.name.clone(), before.replace(bundle.name.clone()));
+        channel.entries.push(with!(Entry, name, replaces));
         package.bundles.insert(bundle.name.clone(), bundle);
     }
     package.channels.insert("stable".into(), channel);
     package
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "the form of the field")]
+pub(super) fn max_openshift(text: &str) -> Option<MaxOpenShiftVersion> {
+    Some(MaxOpenShiftVersion::new(text, Spelling::CatalogProperties))
+}
+
+/// [`package`], in which some versions have a newest OpenShift.
+pub(in crate::platform) fn limited(versions: &[&str], maxima: &[(&str, &str)]) -> Package {
+    let mut package = package(versions);
+    for (version, max) in maxima {
+        let bundle = package.bundles.get_mut(&format!("tide.v{version}"));
+        bundle.unwrap().max_openshift = max_openshift(max);
+    }
+    package
+}
+
 /// What was chosen of [`package`].
 pub(super) fn chosen(version: &str, after: Option<&str>) -> Chosen {
     let bundle = bundle(version);
-    Chosen {
-        package: "tide".into(),
-        bundle: manifests::api::platform::ChosenBundle {
-            name: bundle.name.clone(),
-            version: version.to_owned(),
-            release: None,
-            channel: "stable".into(),
-            catalog: "c/mine".into(),
-            image: bundle.image.clone(),
-            why: Vec::new(),
-        },
-        media_type: bundle.media_type().to_owned(),
-        after: after.map(|version| Predecessor {
-            name: format!("tide.v{version}"),
-            version: Some(version.to_owned()),
-            release: None,
-        }),
-        named: None,
-    }
+    let after =
+        after.map(|version| json!({"name": format!("tide.v{version}"), "version": version}));
+    let chosen = json!({
+        "package": "tide", "name": bundle.name, "version": version, "channel": "stable", "catalog": "c/mine",
+        "image": bundle.image, "mediaType": bundle.media_type(), "after": after,
+    });
+    serde_json::from_value(chosen).unwrap()
 }
 
 /// The BundleInstance of [`operator`], for what was chosen, as the API server has it with this status.

@@ -1,26 +1,20 @@
-use std::collections::BTreeMap;
-
-use catalog::{
-    choose::{Answer, Offer},
-    model::{Bundle, Channel, Entry, Package},
-};
+use catalog::choose::{Answer, Offer};
 use convert::removal::calls::RequestCount;
 use manifests::{
     api::{instance::RemovedApi, labels},
-    openshift::{MaxOpenShiftVersion, Release, Spelling},
+    openshift::Release,
 };
 use serde_json::{Value, json};
 
-use super::{removed::removed, *};
+use super::{super::operator::fixtures::limited, removed::removed, *};
 
 fn instance() -> BundleInstance {
     with_revisions(&json!([]))
 }
 
 fn with_revisions(revisions: &Value) -> BundleInstance {
-    let accounts: Vec<String> = (0..100)
-        .map(|number| format!("tide/a{number} 0f1e2d3c4b5a"))
-        .collect();
+    let accounts = (0..100).map(|number| format!("tide/a{number} 0f1e2d3c4b5a"));
+    let accounts: Vec<String> = accounts.collect();
     object!({
         "metadata": {"name": "tide", "uid": "1"},
         "status": {
@@ -89,26 +83,20 @@ fn live_revisions_and_counted_calls_use_removed_apis() {
 
 #[test]
 fn messages_about_removed_apis_are_bounded() {
-    let uses: Vec<RemovedApi> = (0..100)
-        .map(|number| RemovedApi {
-            removed_in: "1.25".to_owned(),
-            message: format!("Role tide/{number}"),
-        })
-        .collect();
+    let uses = (0..100).map(|number| RemovedApi {
+        removed_in: "1.25".to_owned(),
+        message: format!("Role tide/{number}"),
+    });
+    let uses: Vec<RemovedApi> = uses.collect();
     let revisions = json!([{
         "number": 1, "state": "Active", "cause": "Install", "bundle": "a-1", "digest": "d", "checksum": "c", "parts": 1,
         "created": "2026-01-01T00:00:00Z", "removedApis": uses,
     }]);
-    let found = removed(
-        &with_revisions(&revisions),
-        &Calls::default(),
-        KubeVersion::new(1, 24),
-    )
-    .messages;
-    assert_rows! {
-        found.len() => 65;
-        found[64] => "36 more uses of APIs that Kubernetes 1.25 does not serve";
-    }
+    let version = KubeVersion::new(1, 24);
+    let found = removed(&with_revisions(&revisions), &Calls::default(), version);
+    let found = found.messages;
+    assert_eq!(found.len(), 65);
+    assert_rows!(found[64] => "36 more uses of APIs that Kubernetes 1.25 does not serve");
 }
 
 fn offer(answer: Answer<'_>) -> Offer<'_> {
@@ -121,34 +109,8 @@ fn offer(answer: Answer<'_>) -> Offer<'_> {
 
 #[test]
 fn the_version_that_unblocks_is_one_that_can_be_installed_today() {
-    let bundle = |(version, maximum): (&str, &str)| {
-        let maximum = MaxOpenShiftVersion::new(maximum, Spelling::CatalogProperties);
-        let bundle = Bundle {
-            image: "quay.io/tide@sha256:a".into(),
-            max_openshift: Some(maximum),
-            ..Bundle::new(format!("tide.v{version}"), version.parse().unwrap())
-        };
-        (bundle.name.clone(), bundle)
-    };
-    let entries = ["1.0.0", "1.1.0", "1.2.0"];
-    let maxima = ["4.20", "4.21", "4.20"];
-    let entry = |(at, version): (usize, &&str)| Entry {
-        name: format!("tide.v{version}"),
-        replaces: at.checked_sub(1).map(|at| format!("tide.v{}", entries[at])),
-        ..Entry::default()
-    };
-    let channel = Channel {
-        name: "stable".into(),
-        entries: entries.iter().enumerate().map(entry).collect(),
-        ..Channel::default()
-    };
-    let package = Package {
-        name: "tide".into(),
-        default_channel: "stable".into(),
-        channels: BTreeMap::from([("stable".to_owned(), channel)]),
-        bundles: entries.into_iter().zip(maxima).map(bundle).collect(),
-        deprecation: None,
-    };
+    let maxima = [("1.0.0", "4.20"), ("1.1.0", "4.21"), ("1.2.0", "4.20")];
+    let package = limited(&maxima.map(|(version, _)| version), &maxima);
     let found = |instance: &BundleInstance, answer: Answer<'_>, release: u64| {
         let running = (Release::new(4, release), None);
         way_on(instance, None, &[offer(answer)], running)

@@ -7,13 +7,8 @@ fn core_at(
     listed: Result<(), &str>,
     minute: i64,
 ) -> Output<ClusterOperatorStatus> {
-    super::core(
-        before,
-        listed,
-        "platform-system",
-        Some("4.12.0"),
-        at(minute),
-    )
+    let system = "platform-system";
+    super::core(before, listed, system, Some("4.12.0"), at(minute))
 }
 
 #[test]

@@ -2,15 +2,14 @@
 
 use super::*;
 
-pub(super) fn calm(gate: &Verdict) -> ClusterOperatorStatus {
-    written(None, &input(&[good("old")], gate, 0))
+pub(super) fn calm() -> ClusterOperatorStatus {
+    written(None, &input(&[good("old")], 0))
 }
 
 // parity: platform-6, openshift-7
 #[test]
 fn one_operator_does_not_take_the_cluster_down() {
-    let gate = open();
-    let before = calm(&gate);
+    let before = calm();
     let pending = |since| operator("new", Some(("False", "Unpacking", since)));
     let failing = |since| operator("new", Some(("False", "SourceFailed", since)));
     for (new, minute, brief_, recheck) in ::tests::rows![
@@ -27,13 +26,13 @@ fn one_operator_does_not_take_the_cluster_down() {
         known("new", Some(("False", "InstallFailed", 20))), 30, "F F T" => None;
     ] {
         let operators = [good("old"), new];
-        let now = input(&operators, &gate, minute);
+        let now = input(&operators, minute);
         let output = cluster_operator(Some(&before), &now, "platform-system", Some("4.12.0"));
         assert_eq!(brief(&output.status), brief_, "{minute} {operators:?}");
         assert_eq!(output.recheck, recheck.map(at), "{minute}");
     }
     let operators = [good("old"), failing(20)];
-    let status = written(Some(&before), &input(&operators, &gate, 40));
+    let status = written(Some(&before), &input(&operators, 40));
     for (type_, reason, message) in ::tests::rows![
         "Available", "AsExpected" => "1 of 2 platform operators are installed";
         "Degraded", "PlatformOperatorError"
@@ -44,29 +43,25 @@ fn one_operator_does_not_take_the_cluster_down() {
     assert_eq!(told(&status, "Progressing").1, "PlatformOperatorError");
     // Who is about to go does no harm any more.
     let going = with!(failing(20) => metadata.deletion_timestamp: Some(Time(at(41))));
-    assert_rows!(brief(&written(Some(&status), &input(&[good("old"), going], &gate, 42))) => "T F F");
+    assert_rows!(brief(&written(Some(&status), &input(&[good("old"), going], 42))) => "T F F");
 }
 
 #[test]
 fn after_an_outage_it_is_still_day_2() {
-    let gate = open();
     let lost = [known("old", Some(("False", "InstallFailed", 10)))];
-    let down = written(Some(&calm(&gate)), &input(&lost, &gate, 60));
+    let down = written(Some(&calm()), &input(&lost, 60));
     assert_eq!(brief(&down), "F F T");
-    let new = [
-        good("old"),
-        operator("new", Some(("False", "Unpacking", 60))),
-    ];
-    let after = |before| brief(&written(Some(before), &input(&new, &gate, 61)));
+    let new = operator("new", Some(("False", "Unpacking", 60)));
+    let new = [good("old"), new];
+    let after = |before| brief(&written(Some(before), &input(&new, 61)));
     assert_eq!(after(&down), "T T F");
     // Also when somebody has removed what is remembered.
-    assert_rows!(after(&with!(calm(&gate) => extension: None)) => "T T F");
+    assert_rows!(after(&with!(calm() => extension: None)) => "T T F");
 }
 
 #[test]
 fn who_cannot_list_says_nothing_new() {
-    let gate = open();
-    let failed = |minute| with!(input(&[], &gate, minute) => operators: Err("connection refused"));
+    let failed = |minute| with!(input(&[], minute) => operators: Err("connection refused"));
     // Nothing was ever known.
     let first = written(None, &failed(0));
     assert_eq!(brief(&first), "F T F");
@@ -76,13 +71,11 @@ fn who_cannot_list_says_nothing_new() {
         assert_rows!(message => "The platform operators cannot be listed: connection refused");
     }
     // What is known stays.
-    let before = calm(&gate);
+    let before = calm();
     assert_eq!(written(Some(&before), &failed(30)), before);
-    let broken = [
-        good("old"),
-        operator("new", Some(("False", "SourceFailed", 0))),
-    ];
-    let before = written(Some(&before), &input(&broken, &gate, 30));
+    let failing = operator("new", Some(("False", "SourceFailed", 0)));
+    let broken = [good("old"), failing];
+    let before = written(Some(&before), &input(&broken, 30));
     assert_eq!(brief(&before), "T F T");
     assert_eq!(written(Some(&before), &failed(60)), before);
 }

@@ -9,21 +9,18 @@ const HEALTHY: Told = ("Healthy", "True", "Healthy", 0);
 const SICK: [Told; 2] = [THERE, ("Healthy", "False", "Unhealthy", 20)];
 
 fn instance(conditions: &[(&str, &str, &str, i64)]) -> BundleInstance {
-    let conditions: Vec<Value> = conditions
-        .iter()
-        .map(|(type_, status, reason, since)| {
-            json!({"type": type_, "status": status, "reason": reason, "message": format!("{reason}:\n it is"),
-                   "lastTransitionTime": at(*since).to_string()})
-        })
-        .collect();
+    let conditions = conditions.iter().map(|(type_, status, reason, since)| {
+        json!({"type": type_, "status": status, "reason": reason, "message": format!("{reason}:\n it is"),
+               "lastTransitionTime": at(*since).to_string()})
+    });
+    let conditions: Vec<Value> = conditions.collect();
     object!({"metadata": {"name": "old"}, "status": {"conditions": conditions, "installNamespace": "old-system"}})
 }
 
 // parity: openshift-7
 #[test]
 fn long_trouble_of_what_is_installed_is_told() {
-    let gate = open();
-    let before = calm(&gate);
+    let before = calm();
     let operators = [good("old")];
     let with = |reason| [("Installed", "True", reason, 0), HEALTHY];
     let of_bundle = |status, reason| [THERE, ("HasValidBundle", status, reason, 20), HEALTHY];
@@ -61,7 +58,7 @@ fn long_trouble_of_what_is_installed_is_told() {
         let input = |minute| Input {
             instances: vec![&instance],
             is_updating,
-            ..input(&operators, &gate, minute)
+            ..input(&operators, minute)
         };
         let before = written(Some(&before), &input(seen));
         let output = cluster_operator(Some(&before), &input(minute), "platform-system", None);
@@ -90,11 +87,10 @@ fn assert_collected(status: &ClusterOperatorStatus, namespace: &str) {
 
 #[test]
 fn trouble_is_told_with_what_is_to_be_collected() {
-    let gate = open();
-    let before = calm(&gate);
+    let before = calm();
     let operators = [good("old")];
     let instance = instance(&SICK);
-    let input = with!(input(&operators, &gate, 60) => instances: vec![&instance]);
+    let input = with!(input(&operators, 60) => instances: vec![&instance]);
     let status = written(Some(&before), &input);
     let message = "Platform operators that are installed and have been in trouble for more than 10 minutes: old\n- old: \
                    Unhealthy: it is";
@@ -104,20 +100,19 @@ fn trouble_is_told_with_what_is_to_be_collected() {
 
 #[test]
 fn trouble_that_is_over_is_forgotten() {
-    let gate = open();
     let operators = [good("old")];
     let at_minute = |before: &ClusterOperatorStatus, reason, minute| {
         let instance = instance(&[("Installed", "True", reason, 0)]);
-        let input = with!(input(&operators, &gate, minute) => instances: vec![&instance]);
+        let input = with!(input(&operators, minute) => instances: vec![&instance]);
         written(Some(before), &input)
     };
     let noted = |status: &ClusterOperatorStatus| details(status).troubled_since.get("old").cloned();
-    let first = at_minute(&calm(&gate), "UpgradeFailed", 20);
+    let first = at_minute(&calm(), "UpgradeFailed", 20);
     assert_rows! {
         noted(&first) => Some(at(20).to_string());
         at_minute(&first, "UpgradeFailed", 29) => first;
         // Who cannot list forgets nothing.
-        noted(&written(Some(&first), &Input { operators: Err("connection refused"), ..input(&[], &gate, 29) })) => noted(&first);
+        noted(&written(Some(&first), &Input { operators: Err("connection refused"), ..input(&[], 29) })) => noted(&first);
     }
     let over = at_minute(&first, "InstallationSucceeded", 29);
     assert_eq!(noted(&over), None);
@@ -136,5 +131,6 @@ fn trouble_that_is_over_is_forgotten() {
 #[test]
 fn what_the_gate_names_is_to_be_collected_whoever_has_installed_it() {
     let gate = with!(closed() => concerns: vec![blocks("people/theirs")]);
-    assert_collected(&written(None, &input(&[], &gate, 0)), "people");
+    let input = with!(input(&[], 0) => gate: &gate);
+    assert_collected(&written(None, &input), "people");
 }

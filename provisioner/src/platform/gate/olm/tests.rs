@@ -3,21 +3,14 @@ use super::*;
 /// A ClusterServiceVersion with the value of its annotation `operatorframework.io/properties`, and the value that the gate
 /// uses.
 fn service(name: &str, properties: Option<&str>, maximum: Option<&str>) -> Operator {
-    let annotation = properties.map(|value| match value {
-        "" => r#"{"properties": []}"#.to_owned(),
-        value => {
-            format!(
-                r#"{{"properties": [{{"type": "olm.maxOpenShiftVersion", "value": {value}}}]}}"#
-            )
-        }
+    let annotation = properties.map(|value| {
+        let property = format!(r#"{{"type": "olm.maxOpenShiftVersion", "value": {value}}}"#);
+        let properties = if value.is_empty() { "" } else { &property };
+        format!(r#"{{"properties": [{properties}]}}"#)
     });
-    Operator {
-        namespace: "ns".into(),
-        name: name.into(),
-        maximum: maximum.map(str::to_owned),
-        olm: Some(Reading::new(annotation.as_deref())),
-        ..Operator::default()
-    }
+    let olm = Some(Reading::new(annotation.as_deref()));
+    let maximum = maximum.map(str::to_owned);
+    with!(Operator, namespace: "ns".into(), name: name.into(), maximum, olm)
 }
 
 fn own(value: &str) -> Operator {
@@ -58,11 +51,8 @@ fn equal_judgments_are_not_named() {
 // parity: max-olm-3
 #[test]
 fn olms_judgment_is_named_where_it_differs() {
-    let (blocks, passes, silent) = (
-        "blocks the upgrade",
-        "does not block the upgrade",
-        "does not warn",
-    );
+    let (blocks, passes) = ("blocks the upgrade", "does not block the upgrade");
+    let silent = "does not warn";
     let rejects = "blocks for a value that OLM rejects";
     let tolerant = "accepts values that are not <major>.<minor>";
     let catalog = "ignores the value in the catalog";
@@ -127,10 +117,8 @@ fn differences_share_a_line_per_cause_and_are_bounded() {
     let found = lines(&all);
     assert_eq!(found.len(), 9);
     for line in &found {
-        assert_rows! {
-            line.len() < 2 * MAX_LINE && line.ends_with(" more") => true, "{line}";
-            !line.contains('\u{202e}') => true, "{line}";
-        }
+        assert_rows!(line.len() < 2 * MAX_LINE && line.ends_with(" more") => true, "{line}");
+        assert_rows!(!line.contains('\u{202e}') => true, "{line}");
     }
     assert!(found.iter().map(String::len).sum::<usize>() < 16 << 10);
 }

@@ -2,21 +2,17 @@ use serde_json::json;
 
 use super::*;
 
-fn object(value: Value) -> DynamicObject {
-    serde_json::from_value(value).unwrap()
-}
-
 fn subscription(name: &str, spec: &Value) -> DynamicObject {
-    object(json!({
+    let subscription = json!({
         "apiVersion": "operators.coreos.com/v1alpha1", "kind": "Subscription",
         "metadata": {"name": name, "namespace": "ops"}, "spec": spec,
-    }))
+    });
+    serde_json::from_value(subscription).unwrap()
 }
 
 fn csv(metadata: &Value) -> ObjectMeta {
-    let mut metadata = metadata.clone();
-    metadata["name"] = "tide.v1".into();
-    metadata["namespace"] = "ops".into();
+    let metadata = with!(metadata.clone() =>
+        |metadata| metadata["name"] = "tide.v1".into(); metadata["namespace"] = "ops".into());
     serde_json::from_value(metadata).unwrap()
 }
 
@@ -71,9 +67,12 @@ fn only_what_changes_something_is_told() {
         has_changed
     };
     let packages = |names: &[&str]| -> Packages {
-        let all = names.iter();
-        all.map(|name| (("Subscription", format!("ops/{name}")), (*name).to_owned()))
-            .collect()
+        let key = |name: &&str| ("Subscription", format!("ops/{name}"));
+        let all = names.iter().map(|name| (key(name), (*name).to_owned()));
+        all.collect()
+    };
+    let set = |kind, package: Option<&str>| {
+        olm.set(kind, "ops/surf".to_owned(), package.map(str::to_owned));
     };
     olm.list("Subscription", packages(&["tide"]));
     assert!(has_changed(&mut changes));
@@ -86,25 +85,17 @@ fn only_what_changes_something_is_told() {
         (None, true),
         (None, false),
     ] {
-        olm.set(
-            "Subscription",
-            "ops/surf".to_owned(),
-            package.map(str::to_owned),
-        );
+        set("Subscription", package);
         assert_eq!(has_changed(&mut changes), expected, "{package:?}");
     }
     // The other kind is not touched by that, and is still to be listed.
-    olm.set(
-        "ClusterServiceVersion",
-        "ops/surf".to_owned(),
-        Some("moon".into()),
-    );
+    set("ClusterServiceVersion", Some("moon"));
     olm.list("Subscription", Packages::new());
     let by: Vec<String> = olm.managed().into_iter().map(|it| it.by).collect();
     assert_eq!(by, ["ClusterServiceVersion ops/surf"]);
     // Until then it is not known what OLM manages, and it is said why.
-    let unknown = olm.unknown().unwrap();
-    assert_rows!(unknown => "its ClusterServiceVersions have not been listed yet");
+    let unlisted = "its ClusterServiceVersions have not been listed yet";
+    assert_eq!(olm.unknown().unwrap(), unlisted);
     changes.mark_unchanged();
     for expected in [true, false] {
         olm.cannot("ClusterServiceVersion", "403".to_owned());

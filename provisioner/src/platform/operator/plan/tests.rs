@@ -5,43 +5,33 @@ mod offers;
 mod recreates;
 mod upgrades;
 
+use ::tests::assert_has;
 use catalog::{
     choose::Answer,
     model::{Channel, Entry, Package},
 };
-use manifests::{
-    api::instance::BundleInstance,
-    openshift::{MaxOpenShiftVersion, Spelling},
-    version::strict,
-};
+use manifests::{api::instance::BundleInstance, version::strict};
 use serde_json::{Value, json};
 
 use super::{
-    super::fixtures::{chosen, forget, image, instance, operator, package, plain_status, status},
+    super::fixtures::{
+        chosen, forget, image, instance, limited, max_openshift, operator, package, plain_status,
+        status,
+    },
     *,
 };
 
 /// What stands for a catalog that is being read for the first time.
 const PENDING: &str = "pending";
 
-#[expect(clippy::unnecessary_wraps, reason = "the form of the field")]
-fn max_openshift(text: &str) -> Option<MaxOpenShiftVersion> {
-    Some(MaxOpenShiftVersion::new(text, Spelling::CatalogProperties))
-}
-
-fn limited(versions: &[&str], maxima: &[(&str, &str)]) -> Package {
-    let mut package = package(versions);
-    for (version, max) in maxima {
-        let bundle = package.bundles.get_mut(&format!("tide.v{version}"));
-        bundle.unwrap().max_openshift = max_openshift(max);
-    }
-    package
-}
+/// What catalogs offer: their names, priorities and answers.
+type Offers = Vec<(&'static str, i64, Result<Package, &'static str>)>;
 
 struct Case {
     operator: Box<PlatformOperator>,
     instance: Option<Box<BundleInstance>>,
-    offers: Vec<(&'static str, i64, Result<Package, &'static str>)>,
+    are_listed: bool,
+    offers: Offers,
     openshift: Result<Option<Bounds>, &'static str>,
     kubernetes: Result<&'static str, &'static str>,
     olm: Option<&'static str>,
@@ -54,6 +44,7 @@ impl Case {
         Self {
             operator: Box::new(operator(&json!({}))),
             instance: None,
+            are_listed: true,
             offers: vec![("c/mine", 0, Ok(package))],
             openshift: Ok(None),
             kubernetes: Ok("1.36.3"),
@@ -73,14 +64,12 @@ impl Case {
         Self::new(package).with(there)
     }
 
-    fn offered(mut self, offers: Vec<(&'static str, i64, Result<Package, &'static str>)>) -> Self {
-        self.offers = offers;
-        self
+    fn offered(self, offers: Offers) -> Self {
+        with!(self => offers: offers)
     }
 
-    fn with(mut self, instance: BundleInstance) -> Self {
-        self.instance = Some(Box::new(instance));
-        self
+    fn with(self, instance: BundleInstance) -> Self {
+        with!(self => instance: Some(Box::new(instance)))
     }
 
     fn spec(mut self, spec: &Value) -> Self {
@@ -105,39 +94,33 @@ impl Case {
         self
     }
 
-    fn plan(&self) -> Plan {
-        self.plan_with(None)
+    fn there(&self) -> There<'_> {
+        let there = self.instance.as_deref();
+        there.map_or(There::Nothing, There::Ours)
     }
 
-    fn plan_with(&self, conflict: Option<Conflict>) -> Plan {
-        let there = match &self.instance {
-            None => There::Nothing,
-            Some(instance) => There::Ours(instance),
-        };
-        self.plan_of(there, conflict)
+    fn plan(&self) -> Plan {
+        self.plan_of(self.there(), None)
     }
 
     fn plan_of(&self, there: There<'_>, conflict: Option<Conflict>) -> Plan {
-        let offers: Vec<Offer<'_>> = self
-            .offers
-            .iter()
-            .map(|(catalog, priority, answer)| Offer {
-                catalog,
-                priority: *priority,
-                answer: match answer {
-                    Ok(package) if package.bundles.is_empty() => Answer::Absent,
-                    Ok(package) => Answer::Package(package),
-                    Err(PENDING) => Answer::Pending,
-                    Err(why) => Answer::Unknown(why),
-                },
-            })
-            .collect();
+        let offers = self.offers.iter().map(|(catalog, priority, answer)| Offer {
+            catalog,
+            priority: *priority,
+            answer: match answer {
+                Ok(package) if package.bundles.is_empty() => Answer::Absent,
+                Ok(package) => Answer::Package(package),
+                Err(PENDING) => Answer::Pending,
+                Err(why) => Answer::Unknown(why),
+            },
+        });
+        let offers: Vec<Offer<'_>> = offers.collect();
         let kubernetes = self.kubernetes.map(|it| strict(it).unwrap());
         plan(&Input {
             operator: &self.operator,
             conflict,
             there,
-            offers: Some(&offers),
+            offers: self.are_listed.then_some(&*offers),
             openshift: self.openshift,
             kubernetes: kubernetes.as_ref().map_err(|why| *why),
             olm: self.olm,
@@ -152,16 +135,28 @@ fn brief(plan: &Plan) -> String {
     let act = match &plan.act {
         Act::Have(chosen) => format!("have {}", short(&chosen.bundle.name)),
         Act::Refuse { reason, .. } => format!("refuse {reason}"),
-        Act::Look { image, .. } => format!(
-            "look {}",
-            image.rsplit(':').next().unwrap().trim_start_matches('0')
-        ),
+        Act::Look { image, .. } => {
+            let digest = image.rsplit(':').next().unwrap();
+            format!("look {}", digest.trim_start_matches('0'))
+        }
         Act::Leave => "leave".to_owned(),
     };
     match &plan.next {
         Some(next) => format!("{act}, next {}", short(&next.name)),
         None => act,
     }
+}
+
+fn have(plan: &Plan) -> &Chosen {
+    match &plan.act {
+        Act::Have(chosen) => chosen,
+        act => panic!("{act:?}"),
+    }
+}
+
+/// Why a bundle is to be had.
+fn why(plan: &Plan) -> Vec<String> {
+    have(plan).bundle.why.clone()
 }
 
 fn refusal(plan: &Plan) -> &str {
@@ -181,11 +176,6 @@ fn kept(plan: &Plan) -> String {
     plan.keep
         .map(|choice| choice.to_string())
         .unwrap_or_default()
-}
-
-#[track_caller]
-fn assert_has(text: &str, words: &str) {
-    assert!(text.contains(words), "{text}");
 }
 
 /// Fails unless the plan is this in short, and the pattern matches what the plan refuses, or waits for and warns of.
@@ -234,6 +224,9 @@ fn what_is_there_and_what_is_offered_decide() {
         "have 1.0.1", "*" => with!(Case::at("1.0.0", &line) => olm: olm);
         "refuse InstallPending", "it is not known which packages OLM manages: its Subscriptions cannot be listed: 403"
             => with!(Case::new(two()) => olm: olm);
+        // Nothing is decided before it is known which catalogs there are.
+        "refuse InstallPending", "it is not known yet which catalogs there are" => with!(Case::new(two()) => are_listed: false);
+        "have 1.0.0", "*" => with!(Case::at("1.0.0", &[]) => are_listed: false);
         // A catalog that comes first is waited for until its first reading succeeds or fails.
         "refuse InstallPending", "catalog c/first has not been read yet" => first(PENDING, 5);
         "have 1.0.1", "*" => first("nobody is there", 5);
@@ -248,55 +241,24 @@ fn what_is_there_and_what_is_offered_decide() {
 #[test]
 fn whose_the_instance_is_decides_first() {
     let case = Case::new(package(&["1.0.0"]));
-    let others = |is_leaving| case.plan_of(There::Others { is_leaving }, None);
-    assert_eq!(brief(&others(true)), "leave");
-    assert_eq!(brief(&others(false)), "refuse InstallFailed");
-    assert_eq!(
-        refusal(&others(false)),
-        "BundleInstance tide exists and was not made for this PlatformOperator; delete it, or give the PlatformOperator \
-         another name"
-    );
-    let former = case.plan_of(There::Former, None);
-    assert_eq!(brief(&former), "refuse InstallPending");
-    assert!(refusal(&former).contains("it is waited for"));
-    let mut leaving = instance(&chosen("1.0.0", None), &status("1.0.0", true));
-    leaving.metadata.deletion_timestamp =
-        Some(serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap());
-    assert_eq!(brief(&case.plan_of(There::Ours(&leaving), None)), "leave");
-
-    let conflict = || {
-        Some(Conflict::Olm {
-            package: "tide".into(),
-            by: "Subscription a/b".into(),
-        })
-    };
-    for case in [case, Case::at("1.0.0", &["1.0.0"])] {
-        let plan = case.plan_with(conflict());
-        assert_eq!(brief(&plan), "refuse SourceFailed");
-        assert!(refusal(&plan).contains("is managed by OLM: Subscription a/b"));
+    let leaving = instance(&chosen("1.0.0", None), &status("1.0.0", true));
+    let deletion = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+    let leaving = with!(leaving => metadata.deletion_timestamp: Some(deletion));
+    for (there, short, pattern) in ::tests::rows![
+        There::Others { is_leaving: true }, "leave" => "*";
+        There::Others { is_leaving: false }, "refuse InstallFailed"
+            => "BundleInstance tide exists and was not made for this PlatformOperator; delete it, or give the \
+                PlatformOperator another name";
+        There::Former, "refuse InstallPending" => "*it is waited for*";
+        There::Ours(&leaving), "leave" => "*";
+    ] {
+        assert_plan(&case.plan_of(there, None), short, pattern);
     }
-}
-
-#[test]
-fn nothing_is_decided_before_it_is_known_which_catalogs_there_are() {
-    let decide = |case: &Case| {
-        let there = case.instance.as_deref();
-        plan(&Input {
-            operator: &case.operator,
-            conflict: None,
-            there: there.map_or(There::Nothing, There::Ours),
-            offers: None,
-            openshift: Ok(None),
-            kubernetes: Ok(&strict("1.36.3").unwrap()),
-            olm: None,
-            gains: &[],
-        })
-    };
-    let new = decide(&Case::new(package(&["1.0.0"])));
-    assert_rows! {
-        brief(&new) => "refuse InstallPending";
-        refusal(&new) => "it is not known yet which catalogs there are";
-        brief(&decide(&Case::at("1.0.0", &[]))) => "have 1.0.0";
+    for case in [case, Case::at("1.0.0", &["1.0.0"])] {
+        let (package, by) = ("tide".into(), "Subscription a/b".into());
+        let plan = case.plan_of(case.there(), Some(Conflict::Olm { package, by }));
+        let words = "*is managed by OLM: Subscription a/b*";
+        assert_plan(&plan, "refuse SourceFailed", words);
     }
 }
 
@@ -327,9 +289,7 @@ fn bundles_that_say_nothing_of_themselves_follow_the_channel_too() {
     };
     let first = with!(chosen("1.0.0", None) => media_type: "plain+v0".into());
     let case = plain(there(&first, "1.0.0"));
-    let Act::Have(second) = case.plan().act else {
-        panic!("{:?}", case.plan());
-    };
+    let second = have(&case.plan()).clone();
     assert_eq!(second.bundle.name, "tide.v1.0.1");
     assert_eq!(second.after.as_ref().unwrap().name, "tide.v1.0.0");
     // On its way nothing is skipped.

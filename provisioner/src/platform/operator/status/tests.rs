@@ -7,6 +7,7 @@ use super::{
     super::fixtures::{chosen, condition as said, instance, operator, status as installed},
     *,
 };
+use crate::platform::gate::{Cluster, judge};
 
 const NOW: &str = "2026-02-02T00:00:00Z";
 const APPLIED: &str = "Successfully applied the tide BundleInstance resource";
@@ -43,11 +44,15 @@ fn planned(plan: &Plan) -> Found<'_> {
     }
 }
 
+/// The status of a new operator, given what was found.
+fn status(found: &Found<'_>) -> PlatformOperatorStatus {
+    of(&operator(&json!({})), found, NOW.parse().unwrap())
+}
+
 /// The status of a new operator, given what was decided, the BundleInstance's status, and why it could not be applied.
 fn told(plan: &Plan, below: Option<&Value>, failure: Option<&str>) -> PlatformOperatorStatus {
     let instance = below.map(|status| instance(&chosen("1.0.0", None), status));
-    let found = with!(planned(plan) => instance: instance.as_ref(), failure: failure);
-    of(&operator(&json!({})), &found, NOW.parse().unwrap())
+    status(&with!(planned(plan) => instance: instance.as_ref(), failure: failure))
 }
 
 fn find<'a>(status: &'a PlatformOperatorStatus, type_: &str) -> &'a Condition {
@@ -74,7 +79,6 @@ fn installed_is_what_is_in_the_cluster_whatever_cannot_be_done_now() {
     let look = plan(Act::Look { image, class });
     for (plan, below, failure, expected) in ::tests::rows![
         have("1.0.0"), None, None => "False UnpackPending: Waiting for the bundle to be unpacked".to_owned();
-        have("1.0.0"), Some(&json!({})), None => "False UnpackPending: Waiting for the bundle to be unpacked".into();
         have("1.0.0"), Some(&unpacking), None => "False Unpacking: Unpacking!".into();
         have("1.0.0"), Some(&failing), None => "False InstallFailed: InstallFailed!".into();
         have("1.0.0"), Some(&there), None => format!("True InstallSuccessful: {APPLIED}");
@@ -125,27 +129,24 @@ fn catalogs_are_there_away_or_not_looked_at() {
         Some(&[&well, &away, &new][..]) => "False CatalogUnavailable: c/away: nobody is there";
         Some(&[&away, &never][..]) => "False CatalogUnavailable: c/away: nobody is there; c/never: no such image";
     ] {
-        let found = with!(planned(&plan) => catalogs: catalogs);
-        let status = of(&operator(&json!({})), &found, NOW.parse().unwrap());
+        let status = status(&with!(planned(&plan) => catalogs: catalogs));
         assert_eq!(line(find(&status, "CatalogAvailable")), expected);
     }
 }
 
 #[test]
 fn the_reasons_of_what_stays_are_known_from_what_was_written_last() {
-    let of = |version: &str, why: &[&str]| PlatformOperatorStatus {
-        chosen_bundle: Some(
-            with!(chosen(version, None).bundle => why: why.iter().map(|&one| one.to_owned()).collect()),
-        ),
-        ..PlatformOperatorStatus::default()
+    let of = |version: &str, why: &[&str]| {
+        let why = why.iter().map(|&one| one.to_owned()).collect();
+        let bundle = with!(chosen(version, None).bundle => why: why);
+        with!(PlatformOperatorStatus, chosen_bundle: Some(bundle))
     };
-    for (now, before, why) in [
+    for (mut status, before, why) in [
         (of("1.0.1", &[]), of("1.0.1", &["a"]), &["a"][..]),
         (of("1.0.1", &["b"]), of("1.0.1", &["a"]), &["b"]),
         (of("1.0.1", &[]), of("1.0.0", &["a"]), &[]),
         (of("1.0.1", &[]), PlatformOperatorStatus::default(), &[]),
     ] {
-        let mut status = now;
         recall(&mut status, &before);
         assert_eq!(status.chosen_bundle.unwrap().why, why);
     }
@@ -153,35 +154,27 @@ fn the_reasons_of_what_stays_are_known_from_what_was_written_last() {
 
 #[test]
 fn upgradeable_is_what_the_gate_says() {
-    let verdict = |is_upgradeable, reason| Verdict {
-        is_upgradeable,
-        reason,
-        message: "said".into(),
-        concerns: Vec::new(),
-        more: 0,
-        counts: [].into(),
+    let verdict = |is_upgradeable, reason| {
+        let verdict = judge(&Cluster::Kubernetes, [], &[]);
+        with!(verdict => is_upgradeable: is_upgradeable, reason: reason, message: "said".into())
     };
+    let plan = have("1.0.0");
     let (open, closed) = (verdict(true, "AsExpected"), verdict(false, "Closed"));
     for (verdict, expected) in [
         (None, "Unknown NotInstalled: nothing is installed yet"),
         (Some(&open), "True AsExpected: said"),
         (Some(&closed), "False Closed: said"),
     ] {
-        let plan = have("1.0.0");
-        let found = with!(planned(&plan) => verdict: verdict);
-        let status = of(&operator(&json!({})), &found, NOW.parse().unwrap());
+        let status = status(&with!(planned(&plan) => verdict: verdict));
         assert_eq!(line(find(&status, "Upgradeable")), expected);
     }
 }
 
 #[test]
 fn what_was_known_stays_known() {
-    let mut first = have("1.0.0");
-    let Act::Have(chosen_) = &mut first.act else {
-        unreachable!()
-    };
-    chosen_.bundle.why = vec!["the best".into()];
-    first.keep = Some("4.12 1.0".parse::<Kept>().unwrap());
+    let best = with!(chosen("1.0.0", None) => bundle.why: vec!["the best".into()]);
+    let keep = Some("4.12 1.0".parse::<Kept>().unwrap());
+    let first = with!(plan(Act::Have(Box::new(best))) => keep: keep);
     let there = installed("1.0.0", true);
     let before = told(&first, Some(&there), None);
     // Under both names that definitions have for it.
@@ -218,9 +211,8 @@ fn what_was_known_stays_known() {
     let next = later(&have("1.0.1"), Some(&there)).chosen_bundle.unwrap();
     assert_eq!((next.version.as_str(), next.why.len()), ("1.0.1", 0));
     // What could be next is what can be next now.
-    let mut waiting = have("1.0.0");
-    waiting.next = Some(NextBundle::default());
-    waiting.new_rights = Some(NewRights::default());
+    let (next, rights) = (Some(NextBundle::default()), Some(NewRights::default()));
+    let waiting = with!(have("1.0.0") => next: next, new_rights: rights);
     let waiting = later(&waiting, Some(&there));
     assert_eq!(waiting.next_available, Some(NextBundle::default()));
     assert_eq!(waiting.new_rights, Some(NewRights::default()));
@@ -233,18 +225,15 @@ fn what_was_known_stays_known() {
 #[test]
 fn hostile_texts_fit_into_the_status() {
     let long = "ö".repeat(100_000);
-    let mut hostile = chosen("1.0.0", None);
-    hostile.bundle.name.clone_from(&long);
-    hostile.bundle.version.clone_from(&long);
-    hostile.bundle.channel.clone_from(&long);
-    hostile.bundle.catalog.clone_from(&long);
-    hostile.bundle.image.clone_from(&long);
+    let text = || long.clone();
+    let hostile = with!(chosen("1.0.0", None) => bundle.name: text(), bundle.version: text(), bundle.channel: text(),
+        bundle.catalog: text(), bundle.image: text());
     let plan = with!(plan(Act::Have(Box::new(hostile))) => warnings: vec![long.clone()]);
     let status = told(&plan, Some(&installed("1.0.0", true)), Some(&long));
     let bundle = status.chosen_bundle.as_ref().unwrap();
     let word = bounds::WORD as usize;
-    let names = [&bundle.name, &bundle.version];
-    for text in names.into_iter().chain([&bundle.channel, &bundle.catalog]) {
+    let (version, channel, catalog) = (&bundle.version, &bundle.channel, &bundle.catalog);
+    for text in [&bundle.name, version, channel, catalog] {
         assert!(text.len() <= word, "{}", text.len());
     }
     assert!(bundle.image.len() <= bounds::REFERENCE as usize);
