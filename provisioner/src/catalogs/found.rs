@@ -89,24 +89,18 @@ mod tests {
         let deep = |depth: usize| format!("{}1{}", r#"{"a":"#.repeat(depth), "}".repeat(depth));
         let image = r#""sourceType":"grpc","image":"a:1""#;
         let status = json!({"message": "before"});
-        let list = [
-            object("good", &format!(r#""spec":{{{image}}},"status":{status}"#)),
+        let mut list = ::tests::rows![
+            "good" => format!(r#""spec":{{{image}}},"status":{status}"#);
             // Below what is read, nothing of it is.
-            object(
-                "deep",
-                &format!(r#""spec":{{{image},"grpcPodConfig":{}}}"#, deep(5000)),
-            ),
-            format!(
-                r#"{{"metadata":{{"name":"owned","managedFields":[{{"fieldsV1":{}}}]}},"spec":{{{image}}}}}"#,
-                deep(200)
-            ),
-            object(
-                "typed",
-                &format!(r#""spec":{{"image":5}},"status":{status}"#),
-            ),
-            object("state", r#""spec":{},"status":{"message":5}"#),
-            object("none", r#""status":{}"#),
-        ];
+            "deep" => format!(r#""spec":{{{image},"grpcPodConfig":{}}}"#, deep(5000));
+            "owned" => format!(r#""spec":{{{image}}}"#);
+            "typed" => format!(r#""spec":{{"image":5}},"status":{status}"#);
+            "state" => r#""spec":{},"status":{"message":5}"#.to_owned();
+            "none" => r#""status":{}"#.to_owned();
+        ]
+        .map(|(name, more)| object(name, &more));
+        let managed = format!(r#""managedFields":[{{"fieldsV1":{}}}]"#, deep(200));
+        list[2] = list[2].replace(r#""uid":"u""#, &managed);
         let text = format!(
             r#"{{"apiVersion":"operators.coreos.com/v1alpha1","kind":"CatalogSourceList","metadata":{{}},"items":[{}]}}"#,
             list.join(",")

@@ -212,13 +212,10 @@ mod tests {
         ] {
             let parsed = parse(text);
             match expected {
-                Ok(expected) => {
-                    let expected = Duration::from_millis(expected);
-                    let Ok(Parsed::Long(found)) = parsed else {
-                        panic!("{text}: {parsed:?}");
-                    };
-                    assert_eq!(found.as_millis(), expected.as_millis(), "{text}");
-                }
+                Ok(expected) => match parsed {
+                    Ok(Parsed::Long(found)) => assert_eq!(found.as_millis(), expected, "{text}"),
+                    _ => panic!("{text}: {parsed:?}"),
+                },
                 Err(problem) => assert_eq!(parsed, Err(problem.to_owned()), "{text}"),
             }
         }

@@ -127,12 +127,10 @@ mod tests {
     // parity: switch-5
     #[test]
     fn first_place_that_declares_a_version_decides() {
-        let pinned = format!("quay.io/operator-framework/olm@sha256:{}", "a".repeat(64));
-        let tagged = format!(
-            "quay.io/operator-framework/olm:v0.30.0@sha256:{}",
-            "a".repeat(64)
-        );
         let image = "quay.io/operator-framework/olm:v0.38.0";
+        let digest = format!("sha256:{}", "a".repeat(64));
+        let pinned = format!("quay.io/operator-framework/olm@{digest}");
+        let tagged = format!("quay.io/operator-framework/olm:v0.30.0@{digest}");
         // Label and image of the Deployment, ClusterOperator, packageserver, and the version.
         for (label, image, cluster_operator, packageserver, expected) in ::tests::rows![
             None, None, None, None => None;
@@ -155,14 +153,9 @@ mod tests {
             None, Some("r.example.com:5000/olm:0.38.0-rc.1"), None, None => Some("0.38.0-rc.1");
         ] {
             let text = |text: Option<&str>| text.map(str::to_owned);
-            let facts = OlmFacts {
-                deployment: DeploymentFacts {
-                    label: text(label),
-                    image: text(image),
-                },
-                cluster_operator: text(cluster_operator),
-                packageserver: text(packageserver),
-            };
+            let [label, image_of] = [label, image].map(text);
+            let deployment = with!(DeploymentFacts, label, image: image_of);
+            let facts = with!(OlmFacts, deployment, cluster_operator: text(cluster_operator), packageserver: text(packageserver));
             assert_rows!(facts.version().map(|version| version.to_string()).as_deref() => expected, "{facts:?}");
             let unknown = facts.describe_unknown();
             assert!(unknown.contains(image.unwrap_or("the image")), "{unknown}");
@@ -180,14 +173,11 @@ mod tests {
             ]}}},
         });
         let deployment: Deployment = serde_json::from_value(deployment).unwrap();
-        let expected = DeploymentFacts {
-            label: Some("0.38.0".to_owned()),
-            image: Some("example.com/olm:v0.38.0".to_owned()),
-        };
-        assert_rows! {
-            DeploymentFacts::from(&deployment) => expected;
-            DeploymentFacts::from(&Deployment::default()) => DeploymentFacts::default();
-        }
+        let [label, image] =
+            ["0.38.0", "example.com/olm:v0.38.0"].map(|text| Some(text.to_owned()));
+        let expected = with!(DeploymentFacts, label, image);
+        assert_eq!(DeploymentFacts::from(&deployment), expected);
+        assert_rows!(DeploymentFacts::from(&Deployment::default()) => DeploymentFacts::default());
 
         for (versions, expected) in ::tests::rows![
             json!([]) => None;

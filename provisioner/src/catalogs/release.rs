@@ -61,53 +61,34 @@ mod tests {
     fn a_version_that_goes_back_is_believed_when_it_stays() {
         let begin = Instant::now();
         // Minutes, what a server tells then, the OpenShift, and what counts.
-        for story in [
-            // Three servers, of which one after the other is upgraded.
-            &[
-                (0, "1.36.3", None, "1.36.3"),
-                (1, "1.37.0", None, "1.37.0"),
-                (2, "1.36.3", None, "1.37.0"),
-                (9, "1.36.3", None, "1.37.0"),
-                (12, "1.37.0", None, "1.37.0"),
-                (13, "1.36.3", None, "1.37.0"),
-                // Another one was heard of in between.
-                (20, "1.36.3", None, "1.37.0"),
-                (27, "1.36.3", None, "1.37.0"),
-                (28, "1.36.3", None, "1.36.3"),
+        for (name, story) in ::tests::rows![
+            // Another one was heard of in between.
+            "three servers, of which one after the other is upgraded" => &[
+                (0, "1.36.3", None, "1.36.3"), (1, "1.37.0", None, "1.37.0"), (2, "1.36.3", None, "1.37.0"),
+                (9, "1.36.3", None, "1.37.0"), (12, "1.37.0", None, "1.37.0"), (13, "1.36.3", None, "1.37.0"),
+                (20, "1.36.3", None, "1.37.0"), (27, "1.36.3", None, "1.37.0"), (28, "1.36.3", None, "1.36.3"),
                 (29, "1.37.0", None, "1.37.0"),
-            ][..],
-            // A patch goes back, too, and what is newer counts at once.
-            &[
-                (0, "1.36.3", None, "1.36.3"),
-                (1, "1.36.2", None, "1.36.3"),
-                (2, "1.36.4", None, "1.36.4"),
-                (3, "1.36.3", None, "1.36.4"),
-                (17, "1.36.2", None, "1.36.4"),
-                (18, "1.36.3", None, "1.36.3"),
-            ],
-            // An update of OpenShift that is taken back after it was complete.
-            &[
-                (0, "1.21.1", Some("4.8.3"), "1.21.1"),
-                (1, "1.22.0", Some("4.8.3"), "1.22.0"),
-                (2, "1.21.1", Some("4.8.3"), "1.22.0"),
-                (3, "1.22.0", Some("4.9.1"), "1.22.0"),
-                (4, "1.21.1", Some("4.9.1"), "1.22.0"),
-                (5, "1.21.1", Some("4.8.3"), "1.21.1"),
+            ][..];
+            "a patch goes back, too, and what is newer counts at once" => &[
+                (0, "1.36.3", None, "1.36.3"), (1, "1.36.2", None, "1.36.3"), (2, "1.36.4", None, "1.36.4"),
+                (3, "1.36.3", None, "1.36.4"), (17, "1.36.2", None, "1.36.4"), (18, "1.36.3", None, "1.36.3"),
+            ];
+            "an update of OpenShift is taken back after it was complete" => &[
+                (0, "1.21.1", Some("4.8.3"), "1.21.1"), (1, "1.22.0", Some("4.8.3"), "1.22.0"),
+                (2, "1.21.1", Some("4.8.3"), "1.22.0"), (3, "1.22.0", Some("4.9.1"), "1.22.0"),
+                (4, "1.21.1", Some("4.9.1"), "1.22.0"), (5, "1.21.1", Some("4.8.3"), "1.21.1"),
                 (6, "1.22.0", Some("4.8.3"), "1.22.0"),
-            ],
-            // A ClusterVersion that is not known says nothing.
-            &[
-                (0, "1.22.0", Some("4.9.1"), "1.22.0"),
-                (1, "1.21.1", None, "1.22.0"),
-                (16, "1.21.1", None, "1.21.1"),
-            ],
+            ];
+            "a ClusterVersion that is not known says nothing" => &[
+                (0, "1.22.0", Some("4.9.1"), "1.22.0"), (1, "1.21.1", None, "1.22.0"), (16, "1.21.1", None, "1.21.1"),
+            ];
         ] {
             let mut release = Release::default();
             for (at, told, openshift, counts) in story {
                 let openshift: Option<Version> = openshift.map(|it| it.parse().unwrap());
                 let now = begin + Duration::from_secs(60 * at);
                 let found = release.see(told.parse().unwrap(), openshift.as_ref(), now);
-                assert_eq!(found.to_string(), *counts, "{story:?} at {at}");
+                assert_eq!(found.to_string(), *counts, "{name} at {at}");
             }
         }
     }

@@ -108,47 +108,24 @@ mod tests {
     fn olm_is_believed_to_serve_while_it_restarts() {
         let begin = Instant::now();
         // Seconds, what is seen then, whether OLM serves, and in how many seconds to look again.
-        for story in [
-            // Restarted, upgraded, and gone in the end.
-            &[
-                (0, Runs, true, None),
-                (10, Away, true, Some(900)),
-                (40, Runs, true, None),
-                (100, Gone, true, Some(120)),
-                (101, Away, true, Some(899)),
-                (130, Runs, true, None),
-                (200, Gone, true, Some(120)),
-                (319, Gone, true, Some(1)),
-                (320, Gone, false, None),
-                (900, Gone, false, None),
-            ][..],
-            // It has never been there, is installed, and takes its time.
-            &[
-                (0, Gone, false, None),
-                (60, Away, false, None),
-                (600, Away, false, None),
-                (660, Runs, true, None),
-            ],
-            // The provisioner starts while OLM does, or when it has failed for good.
-            &[
-                (0, Away, true, Some(900)),
-                (30, Runs, true, None),
-                (31, Away, true, Some(900)),
-                (931, Away, false, None),
-                (940, Away, false, None),
-                (950, Runs, true, None),
-            ],
-            // It is away, and then somebody removes it.
-            &[
-                (0, Runs, true, None),
-                (1, Away, true, Some(900)),
-                (301, Gone, false, None),
-            ],
+        for (name, story) in ::tests::rows![
+            "restarted, upgraded, and gone in the end" => &[
+                (0, Runs, true, None), (10, Away, true, Some(900)), (40, Runs, true, None), (100, Gone, true, Some(120)),
+                (101, Away, true, Some(899)), (130, Runs, true, None), (200, Gone, true, Some(120)), (319, Gone, true, Some(1)),
+                (320, Gone, false, None), (900, Gone, false, None),
+            ][..];
+            "has never been there, is installed, and takes its time"
+                => &[(0, Gone, false, None), (60, Away, false, None), (600, Away, false, None), (660, Runs, true, None)];
+            "the provisioner starts while OLM does, or when it has failed for good" => &[
+                (0, Away, true, Some(900)), (30, Runs, true, None), (31, Away, true, Some(900)), (931, Away, false, None),
+                (940, Away, false, None), (950, Runs, true, None),
+            ];
+            "away, and then somebody removes it" => &[(0, Runs, true, None), (1, Away, true, Some(900)), (301, Gone, false, None)];
         ] {
             let mut judge = Judge::default();
             for (at, seen, has_olm, again) in story {
                 let now = begin + Duration::from_secs(*at);
-                assert_rows!(judge.see(*seen, now) => (*has_olm, again.map(Duration::from_secs)), "{story:?} at {at}");
+                assert_rows!(judge.see(*seen, now) => (*has_olm, again.map(Duration::from_secs)), "{name} at {at}");
             }
         }
     }

@@ -316,4 +316,4 @@ impl Served {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -93,9 +93,8 @@ mod tests {
     #[test]
     fn a_change_wakes_who_waits_for_that_catalog_and_nobody_else() {
         let waiting = Arc::new(Waiting::default());
-        let mut all: Vec<Changes> = (0..1000)
-            .map(|at| waiting.wait(&key(&at.to_string())))
-            .collect();
+        let names = (0..1000).map(|at| at.to_string());
+        let mut all: Vec<Changes> = names.map(|name| waiting.wait(&key(&name))).collect();
         let second = waiting.wait(&key("7"));
         waiting.wake(&key("7"));
         waiting.wake(&key("of-nobody"));

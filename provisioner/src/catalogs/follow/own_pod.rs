@@ -306,31 +306,19 @@ impl Seen {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalogs::status::tests::{kept, told};
 
     #[test]
     fn a_catalog_is_ready_while_anybody_serves_it() {
-        let told = |kept| Told {
-            kept,
-            is_for_good: false,
-            asked: None,
-        };
-        let kept = |state: State| {
-            told(Ok(Kept {
-                service: "mine".to_owned(),
-                state,
-                trouble: Some("pod mine-1 is not ready: ImagePullBackOff".to_owned()),
-                judged: None,
-                asked: false,
-                again: None,
-            }))
-        };
-        let by_us = || Seen {
-            served: Some(Served {
+        let trouble = "pod mine-1 is not ready: ImagePullBackOff";
+        let kept = |state: State| told(Ok(kept(state, Some(trouble))));
+        let by_us = || {
+            let served = Served {
                 address: "mine.a.svc:50051".to_owned(),
                 service: None,
                 connection: Connection::Ready,
-            }),
-            ..Seen::default()
+            };
+            with!(Seen, served: Some(served))
         };
         let starting = || State::Starting("its pod is being made".to_owned());
         let serving = || State::Serving(None);
@@ -354,16 +342,7 @@ mod tests {
 
     #[test]
     fn a_pod_counts_as_served_while_nothing_is_wrong_with_it() {
-        let ok = |state, trouble: Option<&str>| {
-            Ok(Kept {
-                service: "mine".to_owned(),
-                state,
-                trouble: trouble.map(str::to_owned),
-                judged: None,
-                asked: false,
-                again: None,
-            })
-        };
+        let ok = |state, trouble| Ok(kept(state, trouble));
         let starting = State::Starting("its pod is being made".to_owned());
         for (kept, is_for_good, expected) in [
             (ok(State::Serving(None), None), false, Some(true)),
@@ -372,11 +351,7 @@ mod tests {
             (Err("the apiserver is away".to_owned()), false, None),
             (Err("it can have none".to_owned()), true, Some(false)),
         ] {
-            let told = Told {
-                kept,
-                is_for_good,
-                asked: None,
-            };
+            let told = with!(told(kept) => is_for_good: is_for_good);
             assert_eq!(told.is_served(), expected, "{told:?}");
         }
     }

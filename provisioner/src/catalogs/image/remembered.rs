@@ -220,11 +220,8 @@ mod tests {
         kept.put("u1", one, None).unwrap();
         assert_eq!(last("u1", template).as_deref(), Some("r/c:x86_64"));
         assert_eq!(kept.get("u1", one), None, "there is no content");
-        for (uid, template) in [
-            ("u2", template),
-            ("u1", "r/c:{kube_minor_version}"),
-            ("u1", ""),
-        ] {
+        let other_template = "r/c:{kube_minor_version}";
+        for (uid, template) in [("u2", template), ("u1", other_template), ("u1", "")] {
             assert_eq!(last(uid, template), None, "{uid} {template}");
         }
         // The content of this image is not forgotten, and that of another one is not taken for it.
@@ -252,24 +249,16 @@ mod tests {
         let again = Remembered::new(folder.path());
         assert_eq!(digest(&again, "u1", IMAGE), Some(one));
         assert_eq!(digest(&again, "../u2", IMAGE), Some(two));
-        for (uid, image) in [
-            ("u1", "example.com/catalog:v2"),
-            ("u1", ""),
-            ("u3", IMAGE),
-            ("", IMAGE),
-        ] {
+        let next = "example.com/catalog:v2";
+        for (uid, image) in [("u1", next), ("u1", ""), ("u3", IMAGE), ("", IMAGE)] {
             assert_eq!(digest(&again, uid, image), None, "{uid} {image}");
         }
-        again
-            .put("u1", plain("example.com/catalog:v2"), Some(two))
-            .unwrap();
+        again.put("u1", plain(next), Some(two)).unwrap();
         assert_rows!(digest(&again, "u1", IMAGE) => None, "the image is another one");
         again.forget("u1");
         again.forget("u1");
-        assert_rows! {
-            digest(&again, "u1", "example.com/catalog:v2") => None;
-            fs::read_dir(folder.path()).unwrap().count() => 1, "all in one folder";
-        }
+        assert_eq!(digest(&again, "u1", next), None);
+        assert_rows!(fs::read_dir(folder.path()).unwrap().count() => 1, "all in one folder");
     }
 
     #[test]
@@ -280,13 +269,8 @@ mod tests {
         kept.put("u1", plain(IMAGE), Some(content)).unwrap();
         let whole = format!("{content}\n{IMAGE}\n");
         let cut = &whole[..whole.len() - 1];
-        for damaged in [
-            "",
-            "\n\n",
-            cut,
-            "sha256:1\nexample.com/catalog:v1\n",
-            &"x".repeat(1 << 20),
-        ] {
+        let (foreign, long) = ("sha256:1\nexample.com/catalog:v1\n", "x".repeat(1 << 20));
+        for damaged in ["", "\n\n", cut, foreign, &long] {
             fs::write(kept.path("u1"), damaged).unwrap();
             assert_eq!(digest(&kept, "u1", IMAGE), None, "{damaged}");
         }
@@ -296,8 +280,8 @@ mod tests {
         assert_eq!(digest(&kept, "u1", IMAGE), Some(content));
 
         for at in 0..19 {
-            kept.put(&format!("more{at}"), plain(IMAGE), Some(content))
-                .unwrap();
+            let uid = format!("more{at}");
+            kept.put(&uid, plain(IMAGE), Some(content)).unwrap();
         }
         let old = File::options().write(true).open(kept.path("u1")).unwrap();
         old.set_modified(SystemTime::UNIX_EPOCH).unwrap();

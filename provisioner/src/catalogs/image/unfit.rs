@@ -115,53 +115,28 @@ mod tests {
 
     #[test]
     fn what_an_image_has_is_looked_at_once_and_other_failures_may_pass() {
-        let large = || catalog::Error::TooLarge {
-            limit: 1,
-            unit: "bytes",
-        };
-        let folder = || catalog::Error::Folder {
-            path: "a".into(),
-            source: full(),
-        };
-        let long = || unpacker::Error::TooLong { limit: 1 };
         let within = |source| unpacker::Error::Layer {
             name: "a".to_owned(),
             source: Box::new(source),
         };
-        let slow = unpacker::Error::Slow {
-            what: "a".to_owned(),
-            total: std::time::Duration::ZERO,
-        };
-        let spool = unpacker::Error::Spool {
-            folder: "a".into(),
-            source: full(),
-        };
-        let damaged = registry::StoreError::Damaged {
-            path: "a".into(),
-            problem: "its index lies outside of it",
-        };
-        let file = registry::StoreError::File {
-            action: "write",
-            path: "a".into(),
-            source: full(),
-        };
         let serving = |error| Error::Serving(serving::Error::Catalog(error));
+        let (path, total) = (std::path::PathBuf::from("a"), std::time::Duration::ZERO);
         for (error, expected) in ::tests::rows![
             empty() => true;
             Error::Unfit("no".to_owned()) => true;
-            large().into() => true;
-            folder().into() => false;
-            long().into() => true;
-            within(long()).into() => true;
-            slow.into() => false;
-            within(spool).into() => false;
+            catalog::Error::TooLarge { limit: 1, unit: "bytes" }.into() => true;
+            catalog::Error::Folder { path: path.clone(), source: full() }.into() => false;
+            unpacker::Error::TooLong { limit: 1 }.into() => true;
+            within(unpacker::Error::TooLong { limit: 1 }).into() => true;
+            unpacker::Error::Slow { what: "a".to_owned(), total }.into() => false;
+            within(unpacker::Error::Spool { folder: path.clone(), source: full() }).into() => false;
             unpacker::Error::Empty.into() => false;
             serving::Error::Empty { left_out: None }.into() => true;
-            serving(large().into()) => true;
-            serving(folder().into()) => false;
-            serving(damaged.into()) => true;
+            serving(catalog::Error::TooLarge { limit: 1, unit: "bytes" }.into()) => true;
+            serving(catalog::Error::Folder { path: path.clone(), source: full() }.into()) => false;
+            serving(registry::StoreError::Damaged { path: path.clone(), problem: "its index lies outside of it" }.into()) => true;
             serving(registry::StoreError::TooLarge { most: 1 }.into()) => true;
-            serving(file.into()) => false;
+            serving(registry::StoreError::File { action: "write", path, source: full() }.into()) => false;
             serving::Error::Told("no".to_owned()).into() => false;
             serving::Error::Ended.into() => false;
             full().into() => false;

@@ -35,21 +35,15 @@ fn as_image(uid: &str, image: &str) -> Identity {
 }
 
 fn package(name: &str, bundle: &str, image: &str, max: &str) -> Package {
-    let mut package = with!(Package::default() => name: name.to_owned());
-    let bundle = Bundle {
-        image: image.to_owned(),
-        max_openshift: Some(MaxOpenShiftVersion::new(max, Spelling::CatalogProperties)),
-        ..Bundle::new(bundle, Version::new(1, 0, 0))
-    };
-    package.bundles.insert(bundle.name.clone(), bundle);
-    package
+    let max = MaxOpenShiftVersion::new(max, Spelling::CatalogProperties);
+    let bundle = Bundle::new(bundle, Version::new(1, 0, 0));
+    let bundle = with!(bundle => image: image.to_owned(), max_openshift: Some(max));
+    with!(Package, name: name.to_owned(), bundles: [(bundle.name.clone(), bundle)].into())
 }
 
 fn all(packages: Vec<Package>) -> Read {
     let packages = packages.into_iter().map(|one| (one.name.clone(), one));
-    Read::All(Arc::new(
-        with!(Catalog::default() => packages: packages.collect()),
-    ))
+    Read::All(Arc::new(with!(Catalog, packages: packages.collect())))
 }
 
 fn some(asked: &[&str], packages: Vec<Package>, broken: &[&str]) -> Read {
@@ -199,11 +193,8 @@ fn a_catalog_without_a_namespace_is_looked_for_in_the_order_of_the_namespaces() 
     }
     assert_eq!(said(&known, "etcd", None).len(), 3);
     assert!(!known.are_listed());
-    assert!(known.listed("a"));
-    assert!(!known.are_listed());
-    assert!(known.listed("z"));
-    assert!(!known.listed("z"));
-    assert!(known.are_listed());
+    assert!(known.listed("a") && !known.are_listed());
+    assert!(known.listed("z") && !known.listed("z") && known.are_listed());
 }
 
 #[test]
@@ -262,12 +253,8 @@ fn a_maximum_counts_for_the_same_package_bundle_and_digest() {
     ];
     let none = Identity::default();
     for (name, priority, digest, max) in all {
-        put(
-            &mut known,
-            &key("ours", name),
-            priority,
-            stocked(digest, max),
-        );
+        let read = stocked(digest, max);
+        put(&mut known, &key("ours", name), priority, read);
     }
     let expected = [
         ("etcd", "etcd.v1", "sha256:1", says("4.13")),
@@ -311,8 +298,8 @@ fn what_comes_first_and_is_not_read_yet_is_not_overruled() {
     }
     // It says nothing, and it does not have it.
     let mut silent = package("etcd", "etcd.v1", "r/b@sha256:1", "");
-    let bundle = silent.bundles.get_mut("etcd.v1").unwrap();
-    bundle.max_openshift = None;
+    let bundle = silent.bundles.get_mut("etcd.v1");
+    bundle.unwrap().max_openshift = None;
     known.read(&first, &none, all(vec![silent]));
     assert_eq!(said(&known), Said::Says(None));
     known.read(&first, &none, all(Vec::new()));
@@ -320,9 +307,8 @@ fn what_comes_first_and_is_not_read_yet_is_not_overruled() {
     // Its package has become unusable.
     known.read(&first, &none, some(&["etcd"], Vec::new(), &["etcd"]));
     assert_eq!(said(&known), away("4.14"));
-    let broken = with!(Catalog::default() => broken: [("etcd".to_owned(), 1)].into());
-    let broken = Read::All(Arc::new(broken));
-    known.read(&first, &none, broken);
+    let broken = with!(Catalog, broken: [("etcd".to_owned(), 1)].into());
+    known.read(&first, &none, Read::All(Arc::new(broken)));
     assert_eq!(said(&known), away("4.14"));
     // Nobody has asked it for this package.
     known.read(&first, &none, some(&["other"], Vec::new(), &[]));
@@ -344,12 +330,8 @@ fn what_comes_first_and_is_not_read_yet_is_not_overruled() {
 fn of_equal_priority_the_one_decides_that_is_chosen_from_first() {
     let mut known = listing(&["a", "a-b"]);
     for (namespace, max) in [("a", "4.12"), ("a-b", "4.13")] {
-        put(
-            &mut known,
-            &key(namespace, "x"),
-            0,
-            stocked("sha256:1", max),
-        );
+        let read = stocked("sha256:1", max);
+        put(&mut known, &key(namespace, "x"), 0, read);
         known.listed(namespace);
     }
     let offers = known.offers("etcd", None);

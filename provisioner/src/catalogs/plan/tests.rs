@@ -15,6 +15,14 @@ fn image(reference: &str, poll: Option<Interval>) -> Way {
     }
 }
 
+fn unresolved(why: &str) -> Way {
+    Way::Unresolved(Unresolved {
+        why: why.to_owned(),
+        is_for_good: false,
+        last: None,
+    })
+}
+
 /// A cluster of which all that matters here is known.
 fn around(has_olm: bool) -> Around {
     with!(Around::default() => has_olm: has_olm, pending: BTreeSet::new())
@@ -34,10 +42,8 @@ fn who_serves_it_is_asked_and_otherwise_the_registry_once_olm_had_its_time() {
     let none = json!({});
     let ready =
         json!({"connectionState": {"address": "a.svc:50051", "lastObservedState": "READY"}});
-    let starting = json!({
-        "connectionState": {"address": "a.svc:50051", "lastObservedState": "CONNECTING"},
-        "message": "the pod is pulled"
-    });
+    let state = json!({"address": "a.svc:50051", "lastObservedState": "CONNECTING"});
+    let starting = json!({"connectionState": state, "message": "the pod is pulled"});
     let by_image = json!({"sourceType": "grpc", "image": "r/c:v1"});
     let by_address = json!({"sourceType": "grpc", "address": "b:50051"});
     let served = |address: &str| Way::Served(address.to_owned());
@@ -91,13 +97,6 @@ fn a_template_is_resolved_or_waits_for_the_cluster() {
     let both = "Cannot construct catalog image reference, variables \"kube_minor_version\", \"ocp_minor_version\" \
                 couldn't be resolved";
     let one = "Cannot construct catalog image reference, variable \"ocp_minor_version\" couldn't be resolved";
-    let unresolved = |why: &str| {
-        Way::Unresolved(Unresolved {
-            why: why.to_owned(),
-            is_for_good: false,
-            last: None,
-        })
-    };
     let spec = json!({"sourceType": "grpc", "image": template});
     let source = source(&spec, &json!({}));
     let version = |text: &str| manifests::template::server(text);
@@ -162,9 +161,8 @@ fn an_annotation_at_what_is_in_no_image_is_told() {
         &image, &[CATALOG_IMAGE_TEMPLATE], false => None;
     ] {
         let mut source = source(spec, &json!({}));
-        let annotations = annotations
-            .iter()
-            .map(|name| ((*name).to_owned(), "r/c:v1".to_owned()));
+        let annotations = annotations.iter();
+        let annotations = annotations.map(|&name| (name.to_owned(), "r/c:v1".to_owned()));
         source.metadata.annotations = Some(annotations.collect());
         let planned = plan(&source, &around(has_olm), None, Duration::ZERO);
         let warning = planned.unwrap().warning;
@@ -203,11 +201,7 @@ fn what_olm_writes_does_not_end_what_is_under_way() {
 
 #[test]
 fn what_may_be_in_a_pod_of_its_own_is_in_an_image() {
-    let unresolved = Way::Unresolved(Unresolved {
-        why: "no".to_owned(),
-        is_for_good: false,
-        last: None,
-    });
+    let unresolved = unresolved("no");
     for (catalog, has_olm, expected) in [
         (image("r/c:v1", None), false, true),
         (image("r/c:v1", None), true, false),

@@ -419,11 +419,9 @@ mod tests {
 
     #[test]
     fn nobody_is_asked_for_what_a_pod_that_is_ready_has() {
-        let pod = |is_ready: bool, hash: &str, digest: &str| Seen {
-            is_ready,
-            hash: hash.to_owned(),
-            digest: Some(digest.to_owned()),
-            ..Seen::default()
+        let pod = |is_ready: bool, hash: &str, digest: &str| {
+            let digest = Some(digest.to_owned());
+            with!(Seen, is_ready, hash: hash.to_owned(), digest)
         };
         let all = [
             pod(true, "h", "a"),

@@ -141,10 +141,10 @@ mod tests {
         ] {
             let wanted = an_account(wanted, Some(&wanted.join(",")));
             let repaired = account(&an_account(there, before), &wanted);
-            let names = repaired.as_ref().map(|it| {
-                let names = it.image_pull_secrets.iter().flatten();
-                names.map(|it| it.name.as_str()).collect::<Vec<_>>()
-            });
+            let names = repaired
+                .as_ref()
+                .map(|it| it.image_pull_secrets.iter().flatten());
+            let names = names.map(|names| names.map(|it| it.name.as_str()).collect::<Vec<_>>());
             assert_eq!(names.as_deref(), expected, "{there:?} {before:?}");
             if let Some(repaired) = repaired {
                 assert_eq!(account(&repaired, &wanted), None);
@@ -154,14 +154,12 @@ mod tests {
 
     #[test]
     fn annotations_follow_the_catalog_and_those_of_others_stay() {
+        // `our` stands for the annotation that says which are ours.
         let read = |text: &str| -> BTreeMap<String, String> {
             let words = text.split_whitespace();
             let pairs = words.map(|it| it.split_once('=').unwrap());
             pairs
-                .map(|(key, value)| {
-                    let key = if key == "our" { CARRIED } else { key };
-                    (key.to_owned(), value.to_owned())
-                })
+                .map(|(key, value)| (key.replace("our", CARRIED), value.to_owned()))
                 .collect()
         };
         for (there, wanted, expected) in [
@@ -180,15 +178,11 @@ mod tests {
             ("a=1", "", ""),
         ] {
             let due = annotations(&read(there), &read(wanted));
-            let mut due: Vec<String> = due
-                .iter()
-                .map(|(key, value)| {
-                    let key = if key == CARRIED { "our" } else { key };
-                    value
-                        .as_ref()
-                        .map_or(format!("{key}!"), |it| format!("{key}={it}"))
-                })
-                .collect();
+            let told = due.iter().map(|(key, value)| match value {
+                Some(value) => format!("{}={value}", key.replace(CARRIED, "our")),
+                None => format!("{}!", key.replace(CARRIED, "our")),
+            });
+            let mut due: Vec<String> = told.collect();
             due.sort();
             assert_eq!(due.join(" "), expected, "{there} -> {wanted}");
         }
@@ -215,11 +209,8 @@ mod tests {
         // That of the catalog server.
         let mut of_server = made(json!({}), 1, "10.0.0.1");
         let label = (labels::CATALOG.to_owned(), "a".to_owned());
-        of_server
-            .metadata
-            .labels
-            .get_or_insert_default()
-            .extend([label]);
+        let labels = of_server.metadata.labels.get_or_insert_default();
+        labels.extend([label]);
         assert_eq!(service(&of_server, &wanted), Some(there.clone()));
         let unlabeled = with!(there.clone() => metadata.labels: Some([("x".to_owned(), "y".to_owned())].into()));
         assert_rows!(service(&unlabeled, &wanted).unwrap().metadata.labels.map(|one| one.len()) => Some(2));

@@ -97,21 +97,17 @@ mod tests {
 
     #[test]
     fn a_catalog_has_its_place_in_the_range() {
-        let range = Ports::Range {
-            first: 20_000,
-            last: 20_003,
-        };
+        let (first, last) = (20_000, 20_003);
+        let range = Ports::Range { first, last };
         let all: Vec<u16> = candidates(&key("a"), range).collect();
         assert_rows!(all => candidates(&key("a"), range).collect::<Vec<u16>>());
         assert_rows!(with!(all.clone() => |sorted| sorted.sort_unstable()) => [20_000, 20_001, 20_002, 20_003]);
-        let first: std::collections::BTreeSet<_> = (0..40)
-            .filter_map(|at| candidates(&key(&at.to_string()), range).next())
-            .collect();
-        assert_rows! {
-            first.len() => 4, "catalogs are spread";
-            candidates(&key("a"), Ports::Range { first: 1, last: u16::MAX }).count() => 65_535;
-            candidates(&key("a"), Ports::Any).collect::<Vec<_>>() => [0];
-        }
+        let keys = (0..40).map(|at| key(&at.to_string()));
+        let first = keys.filter_map(|key| candidates(&key, range).next());
+        let first: std::collections::BTreeSet<_> = first.collect();
+        assert_rows!(first.len() => 4, "catalogs are spread");
+        assert_rows!(candidates(&key("a"), Ports::Range { first: 1, last: u16::MAX }).count() => 65_535);
+        assert_eq!(candidates(&key("a"), Ports::Any).collect::<Vec<_>>(), [0]);
     }
 
     #[test]

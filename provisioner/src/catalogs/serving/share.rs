@@ -195,10 +195,8 @@ gone  a/4      | well
     // parity: serve-25
     #[test]
     fn each_namespace_has_its_share() {
-        let share = Share {
-            catalogs: 3,
-            bytes: 100,
-        };
+        let (catalogs, bytes) = (3, 100);
+        let share = Share { catalogs, bytes };
         let mut shares = Shares::default();
         for row in TABLE.lines().filter(|it| it.contains('|')) {
             let (step, expected) = row.split_once('|').unwrap();

@@ -30,6 +30,26 @@ fn problem(reason: Reason, message: &str) -> Problem {
     }
 }
 
+/// A pod in this state, and what is wrong with it.
+pub(in crate::catalogs) fn kept(state: PodState, trouble: Option<&str>) -> Kept {
+    Kept {
+        service: "mine".to_owned(),
+        state,
+        trouble: trouble.map(str::to_owned),
+        judged: None,
+        asked: false,
+        again: None,
+    }
+}
+
+pub(in crate::catalogs) fn told(kept: Result<Kept, String>) -> Told {
+    Told {
+        kept,
+        is_for_good: false,
+        asked: None,
+    }
+}
+
 fn served(connection: Connection) -> Served {
     Served {
         address: "mine.catalogs.svc:50051".to_owned(),
@@ -65,27 +85,15 @@ fn with(status: &Value, more: &Value) -> Value {
 #[test]
 fn a_status_tells_what_is() {
     let ready = with!(Seen::default() => served: Some(served(Connection::Ready)));
-    let failing = Seen {
-        problem: Some(problem(
-            Reason::RegistryServer,
-            "couldn't ensure registry server - no",
-        )),
-        ..ready.clone()
-    };
-    let trouble =
-        json!({"reason": "RegistryServerError", "message": "couldn't ensure registry server - no"});
+    let refused = "couldn't ensure registry server - no";
+    let failing = with!(ready.clone() => problem: Some(problem(Reason::RegistryServer, refused)));
+    let trouble = json!({"reason": "RegistryServerError", "message": refused});
     let invalid = with!(Seen::default() => problem: Some(problem(Reason::SpecInvalid, "unknown sourcetype: foo")));
     let said = json!({"reason": "SpecInvalidError", "message": "unknown sourcetype: foo"});
     let polled = json!({"latestImageRegistryPoll": EARLY});
     let interval = with!(ready.clone() => problem: Some(problem(Reason::InvalidInterval, "bad")), polled: Some(late()));
-    let elsewhere = Seen {
-        served: Some(Served {
-            address: "a:1".to_owned(),
-            service: None,
-            connection: Connection::Failing,
-        }),
-        ..Seen::default()
-    };
+    let elsewhere = with!(served(Connection::Failing) => address: "a:1".to_owned(), service: None);
+    let elsewhere = with!(Seen, served: Some(elsewhere));
     let empty = json!({});
     for (was, seen, expected) in ::tests::rows![
         &empty, &Seen::default() => empty.clone();
@@ -128,10 +136,8 @@ fn what_we_serve_ourselves_is_told_from_how_that_goes() {
     };
     let interval = Some(problem(Reason::InvalidInterval, "bad"));
     let unread = Some(problem(Reason::RegistryServer, "cannot be read"));
-    let taken = Some(problem(
-        Reason::RegistryServer,
-        "couldn't ensure registry server - the Service is somebody's",
-    ));
+    let taken = "couldn't ensure registry server - the Service is somebody's";
+    let taken = Some(problem(Reason::RegistryServer, taken));
     let somebodys = "the Service is somebody's";
     for (before, state, after, connection) in ::tests::rows![
         None, state(true, None), None => Some(Connection::Ready);
@@ -141,8 +147,7 @@ fn what_we_serve_ourselves_is_told_from_how_that_goes() {
         unread.clone(), state(true, Some(somebodys)), unread => Some(Connection::Failing);
         None, state(false, None), None => None;
     ] {
-        let seen =
-            with!(with!(Seen::default() => problem: before) => |seen| seen.is_served(&state));
+        let seen = with!(with!(Seen, problem: before) => |seen| seen.is_served(&state));
         assert_eq!(seen.problem, after, "{state:?}");
         assert_rows!(seen.served.map(|one| one.connection) => connection, "{state:?}");
     }
@@ -151,14 +156,7 @@ fn what_we_serve_ourselves_is_told_from_how_that_goes() {
 #[test]
 fn a_pod_is_told_in_olms_words_and_with_the_time_of_its_poll() {
     let early: Timestamp = EARLY.parse().unwrap();
-    let kept = |trouble: Option<&str>| Kept {
-        service: "mine".to_owned(),
-        state: PodState::Serving(None),
-        trouble: trouble.map(str::to_owned),
-        judged: None,
-        asked: false,
-        again: None,
-    };
+    let kept = |trouble| kept(PodState::Serving(None), trouble);
     let begin = "couldn't ensure registry server - ";
     let update = "update pod u in a Failed state: deleted update pod";
     let refused = "failed to create Pod a";
@@ -177,17 +175,11 @@ fn a_pod_is_told_in_olms_words_and_with_the_time_of_its_poll() {
             (Some(early), Some(late()), Some(late())),
         ] {
             let mut seen = with!(Seen::default() => polled: read);
-            let kept = kept.clone();
-            let told = Told {
-                kept,
-                is_for_good: false,
-                asked,
-            };
+            let told = with!(told(kept.clone()) => asked: asked);
             seen.is_in_pod(&told, "catalogs");
-            let problem = message.clone().map(|message| Problem {
-                reason: Reason::RegistryServer,
-                message,
-            });
+            let problem = message
+                .as_ref()
+                .map(|text| problem(Reason::RegistryServer, text));
             assert_eq!((seen.problem, seen.polled), (problem, expected));
             assert_eq!(seen.served.map(|it| it.connection), connection);
         }
@@ -227,10 +219,8 @@ fn conditions_of_others_stay_where_they_are() {
         let seen = with!(Seen::default() => conditions: seen);
         assert_eq!(due(&was, &seen), expected, "{was}");
         // They survive what is invalid, too.
-        let invalid = with(
-            &was,
-            &json!({"reason": "SpecInvalidError", "message": "bad"}),
-        );
+        let bad = json!({"reason": "SpecInvalidError", "message": "bad"});
+        let invalid = with(&was, &bad);
         assert_eq!(due(&invalid, &seen), expected, "{invalid}");
     }
 }
@@ -268,13 +258,8 @@ fn of_a_catalog_that_is_read_its_template_is_told_before_its_interval() {
 
 #[test]
 fn what_is_said_of_a_pod_stays_while_nothing_is_known_of_it() {
-    let told = |why: &str, is_for_good| Told {
-        kept: Err(why.to_owned()),
-        is_for_good,
-        asked: None,
-    };
-    let away = told("the apiserver is away", false);
-    let never = told("it can have none", true);
+    let away = told(Err("the apiserver is away".to_owned()));
+    let never = with!(told(Err("it can have none".to_owned())) => is_for_good: true);
     let was = well(EARLY);
     for (may_be_served, told, is_kept) in [
         // After a start, before anybody has looked.

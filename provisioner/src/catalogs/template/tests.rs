@@ -40,6 +40,12 @@ fn lines(resolved: &Resolved) -> Vec<String> {
         .collect()
 }
 
+fn pairs(annotations: &[(&str, &str)]) -> BTreeMap<String, String> {
+    let all = annotations.iter();
+    all.map(|(name, text)| ((*name).to_owned(), (*text).to_owned()))
+        .collect()
+}
+
 fn resolved(
     reference: &str,
     annotations: &[(&str, &str)],
@@ -47,10 +53,7 @@ fn resolved(
     has_olm: bool,
     kube: Option<&str>,
 ) -> Resolved {
-    let annotations: BTreeMap<String, String> = annotations
-        .iter()
-        .map(|(name, text)| ((*name).to_owned(), (*text).to_owned()))
-        .collect();
+    let annotations = pairs(annotations);
     let input = with!(input(reference) => annotations: Some(&annotations), conditions: before, has_olm: has_olm);
     resolve(input, &values(kube), &BTreeSet::new()).unwrap()
 }
@@ -125,17 +128,14 @@ fn a_template_in_the_image_becomes_one_or_is_told() {
 #[test]
 fn olms_annotation_is_written_in_its_words_where_it_does_not_run() {
     let good = ("r/c:v{kube_minor_version}", Some("v1.20.1"));
+    let has_resolved = [
+        "TemplatesHaveResolved true AllTemplatesResolved catalog image reference was successfully resolved",
+        "ResolvedImage true AllTemplatesResolved r/c:v20",
+        "resolved_image true AllTemplatesResolved r/c:v20",
+    ];
     for (reference, (text, kube), image, write, expected) in ::tests::rows![
-        "r/c:v19", good, "r/c:v20", Some("r/c:v20") => [
-            "TemplatesHaveResolved true AllTemplatesResolved catalog image reference was successfully resolved",
-            "ResolvedImage true AllTemplatesResolved r/c:v20",
-            "resolved_image true AllTemplatesResolved r/c:v20",
-        ];
-        "r/c:v20", good, "r/c:v20", None => [
-            "TemplatesHaveResolved true AllTemplatesResolved catalog image reference was successfully resolved",
-            "ResolvedImage true AllTemplatesResolved r/c:v20",
-            "resolved_image true AllTemplatesResolved r/c:v20",
-        ];
+        "r/c:v19", good, "r/c:v20", Some("r/c:v20") => has_resolved;
+        "r/c:v20", good, "r/c:v20", None => has_resolved;
         "r/c:v19", (good.0, None), "r/c:v19", None => [
             "TemplatesHaveResolved false UnableToResolve cannot construct catalog image reference, because variable(s) \
              \"{kube_minor_version}\" could not be resolved",
@@ -172,23 +172,20 @@ fn our_annotation_has_all_variables_and_counts_where_olm_runs_too() {
         let found = resolved("r/c:any", &ours, &[], has_olm, Some("v1.20.1"));
         assert_eq!(found.image, Ok("r/c:v20-8".to_owned()));
         assert_eq!(found.write.as_deref(), Some("r/c:v20-8"));
-        assert_rows!(found.conditions.len() => if has_olm { 2 } else { 3 });
-        let last = "resolved_image true AllTemplatesResolved r/c:v20-8";
-        assert_eq!(lines(&found).last().unwrap(), last);
         let first = [TEMPLATES_HAVE_RESOLVED, TEMPLATE_RESOLVED][usize::from(has_olm)];
-        let message = "catalog image reference was successfully resolved";
-        let expected = format!("{first} true AllTemplatesResolved {message}");
-        assert_eq!(lines(&found)[0], expected);
+        assert_rows! {
+            found.conditions.len() => 3 - usize::from(has_olm);
+            lines(&found).last().unwrap() => "resolved_image true AllTemplatesResolved r/c:v20-8";
+            lines(&found)[0] => format!("{first} true AllTemplatesResolved catalog image reference was successfully resolved");
+        }
 
         let found = resolved("r/c:any", &ours, &[], has_olm, None);
         assert_eq!(found.image.as_deref(), Ok("r/c:any"));
         assert_eq!(found.write, None);
-        let last = "resolved_image false LastResolved r/c:any";
-        assert_eq!(lines(&found).last().unwrap(), last);
         // The first condition has the text of the design document, word for word.
         let message = "variable \"kube_minor_version\" couldn't be resolved";
-        let expected = format!("{first} false UnableToResolve {CANNOT}, {message}");
-        assert_eq!(lines(&found)[0], expected);
+        assert_rows!(lines(&found).last().unwrap() => "resolved_image false LastResolved r/c:any");
+        assert_rows!(lines(&found)[0] => format!("{first} false UnableToResolve {CANNOT}, {message}"));
         assert!(found.warning.unwrap().contains("\"kube_minor_version\""));
         let kept = found.kept.unwrap();
         assert!(kept.why.contains("\"kube_minor_version\"") && !kept.is_for_good);
@@ -279,10 +276,7 @@ fn nothing_is_said_before_the_cluster_was_asked() {
         "r/c:v1", Some((CATALOG_IMAGE_TEMPLATE, olm)), true, &[Packageserver] => true;
         "r/c:v1", Some((ANNOTATION, olm)), true, &[Packageserver] => false;
     ] {
-        let annotations = annotation
-            .into_iter()
-            .map(|(name, text)| (name.to_owned(), text.to_owned()))
-            .collect();
+        let annotations = pairs(annotation.as_slice());
         let input = with!(input(image) => annotations: Some(&annotations), has_olm: has_olm);
         let pending = pending.iter().copied().collect();
         let found = resolve(input, &Values::default(), &pending);
@@ -322,8 +316,7 @@ fn unknown_olm_version_is_explained_where_a_template_needs_it() {
         "r/c:v{foobar}", Some(unknown) => cannot("variable \"foobar\"");
         "r/c:v{olm_minor_version}", None => cannot("variable \"olm_minor_version\"");
     ] {
-        let annotations = [(CATALOG_IMAGE_TEMPLATE.to_owned(), text.to_owned())];
-        let annotations = BTreeMap::from(annotations);
+        let annotations = pairs(&[(CATALOG_IMAGE_TEMPLATE, text)]);
         let input = with!(input("r/c:any") => annotations: Some(&annotations), has_olm: true, unknown_olm: unknown_olm);
         let found = resolve(input, &values(None), &BTreeSet::new()).unwrap();
         let condition = format!("{TEMPLATE_RESOLVED} false UnableToResolve {expected}");

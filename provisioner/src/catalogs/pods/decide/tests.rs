@@ -7,13 +7,9 @@ const HASH: &str = "h";
 /// A pod in a few words: `name [update] [ready] [old|lost|leaving|Failed|Unknown|crash] [@digest] [+seconds after the others]`.
 fn pod(text: &str) -> Seen {
     let mut words = text.split(' ');
-    let mut seen = Seen {
-        name: words.next().unwrap().to_owned(),
-        hash: HASH.to_owned(),
-        phase: "Running".to_owned(),
-        since: Some(Timestamp::from_second(1000).unwrap()),
-        ..Seen::default()
-    };
+    let at = |second| Some(Timestamp::from_second(second).unwrap());
+    let mut seen = with!(Seen, name: words.next().unwrap().to_owned(), hash: HASH.to_owned(), phase: "Running".to_owned(),
+        since: at(1000));
     for word in words {
         match word {
             "update" => seen.is_update = true,
@@ -26,8 +22,7 @@ fn pod(text: &str) -> Seen {
             "pull" => seen.waits = Some("ImagePullBackOff".to_owned()),
             word if word.starts_with('@') => seen.digest = Some(word.to_owned()),
             word if word.starts_with(['+', '-']) => {
-                let second = 1000 + word.parse::<i64>().unwrap();
-                seen.since = Some(Timestamp::from_second(second).unwrap());
+                seen.since = at(1000 + word.parse::<i64>().unwrap());
             }
             word => seen.phase = word.to_owned(),
         }
@@ -36,15 +31,13 @@ fn pod(text: &str) -> Seen {
 }
 
 fn told(acts: &[Act]) -> String {
-    let acts: Vec<String> = acts
-        .iter()
-        .map(|act| match act {
-            Act::Make => "make".to_owned(),
-            Act::Ask => "ask".to_owned(),
-            Act::Promote(name) => format!("promote {name}"),
-            Act::Delete(name, grace) => format!("delete {name} {grace}"),
-        })
-        .collect();
+    let acts = acts.iter().map(|act| match act {
+        Act::Make => "make".to_owned(),
+        Act::Ask => "ask".to_owned(),
+        Act::Promote(name) => format!("promote {name}"),
+        Act::Delete(name, grace) => format!("delete {name} {grace}"),
+    });
+    let acts: Vec<String> = acts.collect();
     acts.join(", ")
 }
 
@@ -183,10 +176,8 @@ fn pods_are_read_whatever_they_tell() {
         let container = json!({"name": "extract-utilities", "image": "i", "imageID": "", "ready": false, "restartCount": 0, "state": state});
         status(json!({"initContainerStatuses": [container]})).waits
     };
-    assert_rows! {
-        waiting("CrashLoopBackOff").as_deref() => Some("CrashLoopBackOff");
-        waiting("PodInitializing") => None;
-    }
+    assert_rows!(waiting("CrashLoopBackOff").as_deref() => Some("CrashLoopBackOff"));
+    assert_eq!(waiting("PodInitializing"), None);
     let conditions = status(json!({"phase": "Running", "conditions": [
         {"type": "Ready", "status": "True"}, {"type": "DisruptionTarget", "status": "False"},
     ]}));

@@ -67,14 +67,16 @@ fn the_objects_around_the_pod_are_olms() {
             "controller": controls, "blockOwnerDeletion": false,
         }])
     };
-    assert_eq!(
-        serde_json::to_value(&objects.account).unwrap(),
-        json!({
-            "apiVersion": "v1", "kind": "ServiceAccount",
-            "metadata": {"name": "tide", "namespace": "shelf", "annotations": {"core.rukpak.io/pull-secrets": "s"}, "labels": {"olm.managed": "true", "core.rukpak.io/catalog-pod": "true"}, "ownerReferences": owner(true)},
-            "imagePullSecrets": [{"name": "s"}],
-        })
-    );
+    let labels = json!({"olm.managed": "true", "core.rukpak.io/catalog-pod": "true"});
+    assert_rows! {
+        serde_json::to_value(&objects.account).unwrap() => json!({
+            "apiVersion": "v1", "kind": "ServiceAccount", "imagePullSecrets": [{"name": "s"}],
+            "metadata": {
+                "name": "tide", "namespace": "shelf", "annotations": {"core.rukpak.io/pull-secrets": "s"}, "labels": labels,
+                "ownerReferences": owner(true),
+            },
+        });
+    }
     let service = serde_json::to_value(&objects.service).unwrap();
     let hashed = service["metadata"]["labels"]["olm.service-spec-hash"].clone();
     assert_rows! {
@@ -93,29 +95,23 @@ fn the_objects_around_the_pod_are_olms() {
     let policy = |name: &str, spec: Value| {
         json!({
             "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
-            "metadata": {"name": name, "namespace": "shelf", "labels": {"olm.managed": "true", "core.rukpak.io/catalog-pod": "true"}, "ownerReferences": owner(false)},
+            "metadata": {"name": name, "namespace": "shelf", "labels": labels, "ownerReferences": owner(false)},
             "spec": spec,
         })
     };
     assert_rows! {
         serde_json::to_value(&objects.policies).unwrap() => json!([
-            policy(
-                "tide-grpc-server",
-                json!({
-                    "podSelector": {"matchLabels": {"olm.catalogSource": "tide", "olm.managed": "true"}},
-                    "policyTypes": ["Ingress", "Egress"], "ingress": [{"ports": [{"port": 50051, "protocol": "TCP"}]}],
-                })
-            ),
-            policy(
-                "tide-unpack-bundles",
-                json!({
-                    "podSelector": {
-                        "matchLabels": {"olm.managed": "true"},
-                        "matchExpressions": [{"key": "operatorframework.io/bundle-unpack-ref", "operator": "Exists"}],
-                    },
-                    "policyTypes": ["Ingress", "Egress"], "egress": [{}],
-                })
-            ),
+            policy("tide-grpc-server", json!({
+                "podSelector": {"matchLabels": {"olm.catalogSource": "tide", "olm.managed": "true"}},
+                "policyTypes": ["Ingress", "Egress"], "ingress": [{"ports": [{"port": 50051, "protocol": "TCP"}]}],
+            })),
+            policy("tide-unpack-bundles", json!({
+                "podSelector": {
+                    "matchLabels": {"olm.managed": "true"},
+                    "matchExpressions": [{"key": "operatorframework.io/bundle-unpack-ref", "operator": "Exists"}],
+                },
+                "policyTypes": ["Ingress", "Egress"], "egress": [{}],
+            })),
         ]);
     }
 }
@@ -175,24 +171,18 @@ fn our_program_serves_among_the_files_of_the_image() {
                 rights["allowPrivilegeEscalation"] = false.into();
                 rights["capabilities"] = json!({"drop": ["ALL"]});
             }
+            let main = &pod["containers"][0];
             assert_rows! {
                 pod["initContainers"] => json!([{
-                    "name": "extract-utilities",
-                    "image": "example.com/rukpak:v1",
-                    "imagePullPolicy": "IfNotPresent",
-                    "command": ["/provisioner", "copy", "/utilities"],
-                    "terminationMessagePolicy": "FallbackToLogsOnError",
-                    "resources": {"requests": {"cpu": "10m", "memory": "50Mi"}},
-                    "securityContext": rights,
+                    "name": "extract-utilities", "image": "example.com/rukpak:v1", "imagePullPolicy": "IfNotPresent",
+                    "command": ["/provisioner", "copy", "/utilities"], "terminationMessagePolicy": "FallbackToLogsOnError",
+                    "resources": {"requests": {"cpu": "10m", "memory": "50Mi"}}, "securityContext": rights,
                     "volumeMounts": [{"name": "utilities", "mountPath": "/utilities", "readOnly": false}],
                 }]);
-            }
-            let main = &pod["containers"][0];
-            assert_eq!(main["image"], IMAGE);
-            assert_eq!(main["command"], json!(["/utilities/provisioner"]));
-            assert_eq!(main["args"], json!(args));
-            assert_eq!(main["securityContext"], rights);
-            assert_rows! {
+                main["image"] => IMAGE;
+                main["command"] => json!(["/utilities/provisioner"]);
+                main["args"] => json!(args);
+                main["securityContext"] => rights;
                 main["volumeMounts"] => json!([
                     {"name": "utilities", "mountPath": "/utilities", "readOnly": true},
                     {"name": "tmpdir", "mountPath": "/tmp"},
@@ -240,17 +230,13 @@ fn options_replace_what_is_usual() {
         "nodeSelector": {"a": "b"}, "tolerations": [{"key": "a", "operator": "Exists"}], "affinity": affinity,
         "memoryTarget": "30Mi",
     })));
-    assert_rows! {
-        pod["nodeSelector"] => json!({"a": "b"});
-        pod["tolerations"] => json!([{"key": "a", "operator": "Exists"}]);
-        pod["affinity"] => affinity;
-    }
+    assert_eq!(pod["nodeSelector"], json!({"a": "b"}));
+    assert_rows!(pod["tolerations"] => json!([{"key": "a", "operator": "Exists"}]));
+    assert_eq!(pod["affinity"], affinity);
     let main = &pod["containers"][0];
-    assert_rows! {
-        main["resources"] => json!({"requests": {"cpu": "10m", "memory": "30Mi"}});
-        main["env"] => json!([{"name": "GOMEMLIMIT", "value": "30MiB"}]);
-        spec(&usual(&json!({"nodeSelector": {}})))["nodeSelector"] => json!({});
-    }
+    assert_rows!(main["resources"] => json!({"requests": {"cpu": "10m", "memory": "30Mi"}}));
+    assert_rows!(main["env"] => json!([{"name": "GOMEMLIMIT", "value": "30MiB"}]));
+    assert_rows!(spec(&usual(&json!({"nodeSelector": {}})))["nodeSelector"] => json!({}));
 }
 
 // parity: pod-6

@@ -30,9 +30,8 @@ fn labels_name_where_the_catalog_is() {
         &[(files, "/")] => Ok(Some("/"));
         &[(files, "../x")] => Err("the image's label operators.operatorframework.io.index.configs.v1");
     ] {
-        let labels = labels
-            .iter()
-            .map(|&(key, value)| (key.to_owned(), value.to_owned()));
+        let labels = labels.iter();
+        let labels = labels.map(|&(key, value)| (key.to_owned(), value.to_owned()));
         match (place(&labels.collect()), expected) {
             (Ok(Place::Path(found)), Ok(expected)) => assert_eq!(Some(&*found), expected),
             (Ok(Place::Untold), Ok(expected)) => assert_eq!(None, expected),

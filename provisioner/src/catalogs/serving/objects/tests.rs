@@ -3,13 +3,10 @@ use super::*;
 fn declared() -> Declared {
     Declared {
         key: crate::fixtures::key("catalogs", "my.catalog"),
-        owner: OwnerReference {
-            api_version: "operators.coreos.com/v1alpha1".to_owned(),
-            kind: "CatalogSource".to_owned(),
-            name: "my.catalog".to_owned(),
-            uid: "u1".to_owned(),
-            ..OwnerReference::default()
-        },
+        owner: serde_json::from_value(json!({
+            "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource", "name": "my.catalog", "uid": "u1",
+        }))
+        .unwrap(),
         at: ([10, 1, 2, 3], 20_001).into(),
     }
 }
@@ -77,15 +74,13 @@ fn services_are_repaired_and_those_of_others_left_alone() {
     assert_eq!(declared.judge_service(None), Verdict::Absent);
     assert_eq!(judge(|_| {}), Verdict::AsDeclared);
     // What the API server and others add is no harm.
-    assert_eq!(
-        judge(|it| {
-            it["spec"]["clusterIP"] = "10.0.0.1".into();
-            it["metadata"]["annotations"] = json!({"a": "b"});
-            let more = json!({"name": "more", "port": 1, "protocol": "UDP"});
-            it["spec"]["ports"].as_array_mut().unwrap().push(more);
-        }),
-        Verdict::AsDeclared
-    );
+    let judged = judge(|it| {
+        it["spec"]["clusterIP"] = "10.0.0.1".into();
+        it["metadata"]["annotations"] = json!({"a": "b"});
+        let more = json!({"name": "more", "port": 1, "protocol": "UDP"});
+        it["spec"]["ports"].as_array_mut().unwrap().push(more);
+    });
+    assert_eq!(judged, Verdict::AsDeclared);
     for change in [
         (|it| it["spec"]["selector"] = json!({"app": "trap"})) as fn(&mut Value),
         |it| it["spec"]["type"] = "LoadBalancer".into(),

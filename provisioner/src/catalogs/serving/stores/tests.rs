@@ -35,11 +35,9 @@ fn opened(folder: &Path) -> Stores {
     Stores::new(folder, Arc::new(Metrics::new()))
 }
 
-async fn get(
-    stores: &Stores,
-    package: &str,
-    made: &Arc<AtomicUsize>,
-) -> Result<Arc<Served>, Error> {
+type Got = Result<Arc<Served>, Error>;
+
+async fn get(stores: &Stores, package: &str, made: &Arc<AtomicUsize>) -> Got {
     get_within(stores, package, made, None).await
 }
 
@@ -48,7 +46,7 @@ async fn get_within(
     package: &str,
     made: &Arc<AtomicUsize>,
     room: Option<u64>,
-) -> Result<Arc<Served>, Error> {
+) -> Got {
     let (files, made) = (one(package), Arc::clone(made));
     stores
         .get(Digest::of(package.as_bytes()), room, move || {
@@ -183,19 +181,13 @@ async fn another_catalog_takes_the_place_without_a_gap() {
     let answers = asking.await.unwrap();
     assert_rows!(answers.last().unwrap() => &["moon"], "after {}", answers.len());
     // Who was connected is told to come again.
-    tokio::time::timeout(Duration::from_secs(10), lost)
-        .await
-        .unwrap();
+    let patience = Duration::from_secs(10);
+    tokio::time::timeout(patience, lost).await.unwrap();
     drop(listening);
     let end = async {
-        while tokio::net::TcpStream::connect(("127.0.0.1", port))
-            .await
-            .is_ok()
-        {
+        while tokio::net::TcpStream::connect(&address).await.is_ok() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(10), end)
-        .await
-        .unwrap();
+    tokio::time::timeout(patience, end).await.unwrap();
 }
