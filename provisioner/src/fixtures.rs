@@ -1,9 +1,17 @@
 //! What the tests of several modules share.
 
-use kube::Resource;
+use std::sync::Arc;
+
+use apply::{
+    discovery::Kind,
+    plan::{self, Step, Wave},
+    revision::ObjectHash,
+};
+use kube::{Resource, core::ApiResource};
 use manifests::{
     api::instance::{BundleInstance, BundleInstanceSpec},
-    object::Identity,
+    content::{Builder, Content, Limits},
+    object::{Identity, Object},
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -37,6 +45,15 @@ pub(crate) fn spec(fields: &Value) -> BundleInstanceSpec {
     object::<BundleInstance>(json!({"metadata": {"name": "a"}, "spec": fields})).spec
 }
 
+/// Returns content with these files.
+pub(crate) fn content(files: &[(&str, &str)]) -> Content {
+    let mut builder = Builder::new(Limits::default());
+    for (path, text) in files {
+        builder.add(path, 0o644, &mut text.as_bytes()).unwrap();
+    }
+    builder.finish()
+}
+
 pub(crate) fn identity(group: &str, kind: &str, namespace: &str, name: &str) -> Identity {
     let [group, kind, namespace, name] = [group, kind, namespace, name].map(str::to_owned);
     Identity {
@@ -44,6 +61,20 @@ pub(crate) fn identity(group: &str, kind: &str, namespace: &str, name: &str) -> 
         kind,
         namespace,
         name,
+    }
+}
+
+/// Returns the step that applies a namespaced object.
+pub(crate) fn step(object: Value, wave: Wave) -> Step {
+    let object = Object::try_from(object).unwrap();
+    Step {
+        wave,
+        hash: ObjectHash::new(&object),
+        kind: Arc::new(Kind {
+            resource: ApiResource::from_gvk(&plan::kind_of(&object)),
+            namespaced: true,
+        }),
+        object,
     }
 }
 

@@ -69,21 +69,11 @@ mod tests {
     #[test]
     fn an_override_is_about_one_content() {
         let (content, image, other) = (digest("a"), digest("b"), digest("c"));
-        let source = BundleSource {
-            image: Some(ImageSource {
-                reference: format!("registry.example:5000/etcd:v1@{image}"),
-                ..ImageSource::default()
-            }),
-            ..BundleSource::default()
-        };
+        let of_image =
+            |reference: String| with!(BundleSource, image: Some(with!(ImageSource, reference)));
+        let source = of_image(format!("registry.example:5000/etcd:v1@{image}"));
         let both = Digests::new(Some(&content), Some(&source));
-        let tag = BundleSource {
-            image: Some(ImageSource {
-                reference: "registry.example:5000/etcd:v1".into(),
-                ..ImageSource::default()
-            }),
-            ..BundleSource::default()
-        };
+        let tag = of_image("registry.example:5000/etcd:v1".to_owned());
         for (digests, named, applies) in [
             (both, &content, true),
             (both, &image, true),

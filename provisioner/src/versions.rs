@@ -305,17 +305,9 @@ mod tests {
             (&odd, Some("4.13.0"), None, Some("4.13")),
         ] {
             let told = told(version, release);
-            let text = |it: Option<openshift::Release>| it.map(|it| it.to_string());
-            assert_eq!(
-                text(told.running).as_deref(),
-                running,
-                "{version} {release:?}"
-            );
-            assert_eq!(
-                text(told.highest()).as_deref(),
-                highest,
-                "{version} {release:?}"
-            );
+            let found = [told.running, told.highest()].map(|it| it.map(|it| it.to_string()));
+            let found = found.each_ref().map(Option::as_deref);
+            assert_eq!(found, [running, highest], "{version} {release:?}");
         }
     }
 

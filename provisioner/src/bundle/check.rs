@@ -146,17 +146,10 @@ pub(crate) fn cut(text: &str, bytes: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use manifests::content::{Builder, Limits};
+    use ::tests::assert_has;
 
     use super::*;
-
-    fn content(files: &[(&str, &str)]) -> Content {
-        let mut builder = Builder::new(Limits::default());
-        for (path, text) in files {
-            builder.add(path, 0o644, &mut text.as_bytes()).unwrap();
-        }
-        builder.finish()
-    }
+    use crate::fixtures::content;
 
     fn outcome(class: Class, files: &[(&str, &str)]) -> Result<Facts, String> {
         let limits = yaml::Limits::default();
@@ -175,8 +168,7 @@ mod tests {
                 => "subdirectories are not allowed within the \"manifests\" directory";
             &[("manifests/a.yaml", "just text")][..] => "the document is a text, not an object";
         ] {
-            let error = outcome(Class::Plain, files).unwrap_err();
-            assert!(error.contains(expected), "{error}");
+            assert_has(outcome(Class::Plain, files).unwrap_err(), expected);
         }
         let error = outcome(Class::Registry, &[("manifests/a.yaml", MAP)]).unwrap_err();
         assert_rows!(error.starts_with("convert registry+v1 bundle to plain+v0 bundle: ") => true, "{error}");
@@ -184,33 +176,25 @@ mod tests {
 
     #[test]
     fn what_fits_is_told_and_the_rest_is_counted() {
-        let broken: Vec<(String, String)> = (0..2000)
-            .map(|n| (format!("manifests/{n}.yaml"), "no object".to_owned()))
-            .collect();
-        let files = broken.iter().map(|(a, b)| (a.as_str(), b.as_str()));
-        let files: Vec<_> = files.collect();
+        let paths = (0..2000).map(|n| format!("manifests/{n}.yaml"));
+        let paths: Vec<String> = paths.collect();
+        let files: Vec<_> = paths.iter().map(|path| (&**path, "no object")).collect();
         let error = outcome(Class::Plain, &files).unwrap_err();
         assert!(error.len() <= 32 << 10, "{}", error.len());
         let (first, last) = (error.lines().next().unwrap(), error.lines().last().unwrap());
-        assert_rows! {
-            first.ends_with("2000 problems:") => true, "{first}";
-            last.starts_with("- and ") && last.ends_with(" more") => true, "{last}";
-            last => format!("- and {} more", 2002 - error.lines().count());
-        }
+        assert_rows!(first.ends_with("2000 problems:") => true, "{first}");
+        assert_rows!(last.starts_with("- and ") && last.ends_with(" more") => true, "{last}");
+        assert_rows!(last => format!("- and {} more", 2002 - error.lines().count()));
     }
 
     #[test]
     fn plain_content_counts_its_objects() {
-        let many: Vec<String> = (0..=MOST_OBJECTS)
-            .map(|number| {
-                format!("{{apiVersion: v1, kind: ConfigMap, metadata: {{name: a{number}}}}}")
-            })
-            .collect();
-        let files = [("manifests/a.yaml", many.join("\n---\n"))];
-        let files = files.each_ref().map(|(path, text)| (*path, text.as_str()));
+        let one = |n| format!("{{apiVersion: v1, kind: ConfigMap, metadata: {{name: a{n}}}}}");
+        let many: Vec<String> = (0..=MOST_OBJECTS).map(one).collect();
+        let files = [("manifests/a.yaml", &*many.join("\n---\n"))];
         let error = outcome(Class::Plain, &files).unwrap_err();
         for part in ["10001 objects", "at most 10000", "split it"] {
-            assert!(error.contains(part), "{part} is missing: {error}");
+            assert_has(&error, part);
         }
         let facts = outcome(Class::Plain, &[("manifests/a.yaml", MAP)]).unwrap();
         assert_eq!(facts.conversion.unwrap().objects, 1);

@@ -271,15 +271,10 @@ mod tests {
     use crate::process::Ready;
 
     fn bundle(name: &str, uid: &str, generation: i64, status: Value) -> Arc<Bundle> {
-        let mut bundle = json!({
-            "apiVersion": "core.rukpak.io/v1alpha1", "kind": "Bundle",
-            "metadata": {"name": name, "uid": uid, "generation": generation},
-            "spec": {"provisionerClassName": "core-rukpak-io-plain", "source": {"type": "upload"}},
-        });
-        if !status.is_null() {
-            bundle["status"] = status;
-        }
-        Arc::new(serde_json::from_value(bundle).unwrap())
+        Arc::new(object!({
+            "metadata": {"name": name, "uid": uid, "generation": generation}, "spec": {"source": {"type": "upload"}},
+            "status": status,
+        }))
     }
 
     #[test]
@@ -295,12 +290,8 @@ mod tests {
                 "type": "Unpacked", "status": "False", "reason": "Unpacking", "message": message,
                 "lastTransitionTime": "2026-01-01T00:00:00Z",
             });
-            bundle(
-                "b",
-                "1",
-                1,
-                json!({"phase": "Unpacking", "conditions": [condition]}),
-            )
+            let status = json!({"phase": "Unpacking", "conditions": [condition]});
+            bundle("b", "1", 1, status)
         };
         assert_eq!(ready.waiting(), ["list Bundles"]);
         for (change, expected) in vec![

@@ -105,17 +105,13 @@ fn units(bytes: usize) -> u32 {
 mod tests {
     use std::sync::mpsc;
 
-    use manifests::content::{Builder, Limits};
     use tokio::sync::oneshot;
 
     use super::*;
+    use crate::fixtures;
 
     fn content(text: &str) -> Arc<Content> {
-        let mut files = Builder::new(Limits::default());
-        files
-            .add("manifests/a.yaml", 0o644, &mut text.as_bytes())
-            .unwrap();
-        Arc::new(files.finish())
+        Arc::new(fixtures::content(&[("manifests/a.yaml", text)]))
     }
 
     fn left(conversions: &Conversions) -> usize {
@@ -163,11 +159,9 @@ mod tests {
             let conversions = Arc::new(Conversions::new(yaml::Limits::default()));
             let all = left(&conversions);
             let (stage, (started, end)) = stage();
-            let (loads, converts) = if is_loading {
-                (Some(stage), None)
-            } else {
-                (None, Some(stage))
-            };
+            let mut stages = [Some(stage), None];
+            stages.rotate_right(usize::from(!is_loading));
+            let [loads, converts] = stages;
             let task = tokio::spawn({
                 let conversions = Arc::clone(&conversions);
                 async move {

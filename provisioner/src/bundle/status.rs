@@ -232,12 +232,8 @@ mod tests {
         let [condition, ..] = status.conditions.as_slice() else {
             panic!("{status:?}");
         };
-        (
-            status.phase.unwrap(),
-            condition.status.as_str(),
-            condition.reason.as_str(),
-            condition.message.as_str(),
-        )
+        let (reason, message) = (&condition.reason, &condition.message);
+        (status.phase.unwrap(), &condition.status, reason, message)
     }
 
     // parity: complaint-12
@@ -269,10 +265,8 @@ mod tests {
         let unknown = bundle("example.com/other");
         let status = of(&unknown, &Outcome::UnknownClass, "", at(1));
         let (phase, _, reason, message) = told(&status);
-        assert_rows! {
-            (phase, reason) => (Phase::Failing, "UnknownProvisionerClass");
-            message.contains("\"example.com/other\"") && message.contains("core-rukpak-io-registry") => true;
-        }
+        assert_rows!((phase, reason) => (Phase::Failing, "UnknownProvisionerClass"));
+        assert_rows!(message.contains("\"example.com/other\"") && message.contains("core-rukpak-io-registry") => true);
     }
 
     #[test]
@@ -281,19 +275,13 @@ mod tests {
         let Outcome::Unpacked(mut unpacked) = unpacked() else {
             panic!("it is unpacked");
         };
-        let skipped = SkippedEntries {
-            symlinks: 2,
-            special: 1,
-            paths: vec!["docs/a".to_owned(), "docs/b".to_owned()],
-            ..SkippedEntries::default()
-        };
+        let paths = ["docs/a", "docs/b"].map(str::to_owned);
+        let skipped = with!(SkippedEntries, symlinks: 2, special: 1, paths: paths.into());
         unpacked.skipped = Some(skipped.clone());
         let status = of(&bundle, &Outcome::Unpacked(unpacked), "", at(1));
-        assert_eq!(
-            told(&status).3,
-            "Successfully unpacked the image Bundle; skipped entries that are not regular files: 2 symbolic links, 1 \
-             special file (docs/a, docs/b and 1 more)"
-        );
+        let message = "Successfully unpacked the image Bundle; skipped entries that are not regular files: 2 symbolic \
+                       links, 1 special file (docs/a, docs/b and 1 more)";
+        assert_eq!(told(&status).3, message);
         assert_eq!(status.skipped, Some(skipped));
     }
 
@@ -305,10 +293,8 @@ mod tests {
         assert_eq!(url, Some("https://core.x.svc/bundles/b.tgz"));
 
         let unpacked_before = bundle.status.clone().unwrap();
-        for outcome in [
-            Outcome::Failed("gone".to_owned()),
-            Outcome::Pending("gone".to_owned()),
-        ] {
+        for outcome in [Outcome::Failed, Outcome::Pending] {
+            let outcome = outcome("gone".to_owned());
             let lost = of(&bundle, &outcome, "", at(2));
             let [unpacked, available] = lost.conditions.as_slice() else {
                 panic!("{lost:?}");
@@ -352,11 +338,8 @@ mod tests {
         let long = Outcome::Failed("ä".repeat(40_000));
         let status = of(&bundle, &long, "", at(1));
         assert!(status.conditions[0].message.len() <= MESSAGE);
-        let mut with_other = status.clone();
-        with_other.conditions.insert(
-            0,
-            with!(status.conditions[0].clone() => type_: "Other".to_owned()),
-        );
+        let other = with!(status.conditions[0].clone() => type_: "Other".to_owned());
+        let with_other = with!(status.clone() => |status| status.conditions.insert(0, other));
         bundle.status = Some(with_other);
         assert!(is_written(&bundle, &status));
     }

@@ -181,14 +181,7 @@ impl io::Write for Text {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn content(files: &[(&str, &str)]) -> Content {
-        let mut builder = Builder::new(Limits::default());
-        for (path, text) in files {
-            builder.add(path, 0o644, &mut text.as_bytes()).unwrap();
-        }
-        builder.finish()
-    }
+    use crate::fixtures::content;
 
     const CSV: &str = "apiVersion: operators.coreos.com/v1alpha1\nkind: ClusterServiceVersion\nmetadata: {name: a.v1}\n\
                        spec: {version: 1.0.0, installModes: [{type: AllNamespaces, supported: true}], \
@@ -208,24 +201,18 @@ mod tests {
         let text = unpacked.content.read(FILE).unwrap();
         assert_eq!(unpacked.content.len(), 1);
         let text = std::str::from_utf8(text).unwrap();
-        assert_rows! {
-            text.contains("kind: ConfigMap") => true, "{text}";
-            !text.contains("ClusterServiceVersion") => true, "{text}";
-            pack(&content, KubeVersion::default(), yaml::Limits::default()).unwrap() => packed;
-        }
+        assert_rows!(text.contains("kind: ConfigMap") => true, "{text}");
+        assert_rows!(!text.contains("ClusterServiceVersion") => true, "{text}");
+        assert_rows!(pack(&content, KubeVersion::default(), yaml::Limits::default()).unwrap() => packed);
     }
 
     #[test]
     fn a_refusal_says_why() {
-        let error = pack(
-            &content(&[("manifests/map.yaml", MAP)]),
-            KubeVersion::default(),
-            yaml::Limits::default(),
-        );
-        let error = error.unwrap_err().to_string();
-        assert_rows! {
-            error.starts_with("the content cannot be converted") => true, "{error}";
-            error.len() > 60 => true, "{error}";
-        }
+        let files = [("manifests/map.yaml", MAP)];
+        let version = KubeVersion::default();
+        let packed = pack(&content(&files), version, yaml::Limits::default());
+        let error = packed.unwrap_err().to_string();
+        assert_rows!(error.starts_with("the content cannot be converted") => true, "{error}");
+        assert_rows!(error.len() > 60 => true, "{error}");
     }
 }

@@ -130,14 +130,10 @@ mod tests {
     #[tokio::test]
     async fn who_sends_slowly_is_in_nobodys_way() {
         let room = Room::new();
-        let stalled = |size: usize, number: usize| {
-            let all: Vec<_> = (0..number)
-                .map(|_| {
-                    let room = room.clone();
-                    tokio::spawn(async move { self::size(&room, body(size, false)).await })
-                })
-                .collect();
-            all
+        let stalled = |size: usize, number: usize| -> Vec<_> {
+            let rooms = (0..number).map(|_| room.clone());
+            let read = |room: Room| async move { self::size(&room, body(size, false)).await };
+            rooms.map(|room| tokio::spawn(read(room))).collect()
         };
         let (few, many) = (stalled(1, 200), stalled(OWN + 1, LARGE));
         while room.0.available_permits() > 0 {

@@ -31,19 +31,19 @@ async fn equal_events_are_counted_and_others_are_new() {
     let events = events();
     let start = Instant::now();
     let after = |seconds| start + Duration::from_secs(seconds);
-    assert_eq!(events.next(&key("no rights"), start), Next::Create);
+    let count = |count| Next::Count("first".to_owned(), count);
+    let next = |note, seconds| events.next(&key(note), after(seconds));
+    assert_eq!(next("no rights", 0), Next::Create);
     events.remember(key("no rights"), "first".to_owned(), start);
-    assert_eq!(
-        events.next(&key("no rights"), after(1)),
-        Next::Count("first".to_owned(), 2)
-    );
-    assert_eq!(events.next(&key("no such kind"), after(1)), Next::Create);
-    assert_eq!(events.next(&key("no rights"), after(2)), Next::Nothing);
-    assert_eq!(
-        events.next(&key("no rights"), after(7)),
-        Next::Count("first".to_owned(), 4)
-    );
-    assert_eq!(events.next(&key("no rights"), after(7 + 361)), Next::Create);
+    for (note, seconds, expected) in [
+        ("no rights", 1, count(2)),
+        ("no such kind", 1, Next::Create),
+        ("no rights", 2, Next::Nothing),
+        ("no rights", 7, count(4)),
+        ("no rights", 7 + 361, Next::Create),
+    ] {
+        assert_eq!(next(note, seconds), expected, "{note} {seconds}");
+    }
 }
 
 #[tokio::test]
@@ -58,17 +58,9 @@ async fn what_is_remembered_is_bounded() {
 
 #[tokio::test]
 async fn a_cluster_that_is_not_there_is_no_reason_to_fail() {
-    let about = ObjectReference {
-        name: Some("etcd".to_owned()),
-        ..ObjectReference::default()
-    };
+    let about = with!(ObjectReference, name: Some("etcd".to_owned()));
     let publish = events();
-    let publish = publish.publish(
-        &about,
-        EventType::Warning,
-        "InstallFailed",
-        "Install",
-        "why",
-    );
+    let (reason, action) = ("InstallFailed", "Install");
+    let publish = publish.publish(&about, EventType::Warning, reason, action, "why");
     timeout(PATIENCE * 3, publish).await.unwrap();
 }

@@ -92,12 +92,7 @@ mod tests {
     use super::*;
 
     fn object(name: &str) -> Identity {
-        Identity {
-            group: String::new(),
-            kind: "ConfigMap".to_owned(),
-            namespace: "default".to_owned(),
-            name: name.to_owned(),
-        }
+        crate::fixtures::identity("", "ConfigMap", "default", name)
     }
 
     #[test]

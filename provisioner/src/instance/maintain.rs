@@ -391,12 +391,7 @@ mod tests {
 
     #[test]
     fn deleted_objects_wait_for_one_attempt() {
-        let object = Identity {
-            group: String::new(),
-            kind: "ConfigMap".to_owned(),
-            namespace: "shop".to_owned(),
-            name: "fixed".to_owned(),
-        };
+        let object = crate::fixtures::identity("", "ConfigMap", "shop", "fixed");
         let set = |is_in: bool| BTreeSet::from_iter(is_in.then(|| object.clone()));
         for (is_refused, was_freed, is_absent, expected) in [
             (true, false, true, true),

@@ -1,12 +1,9 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::{
-    catalogs::Key,
-    platform::{
-        aggregate::Tally,
-        gate::{Cluster, Operator, judge},
-    },
+use crate::platform::{
+    aggregate::Tally,
+    gate::{Cluster, Operator, judge},
 };
 
 /// With one at least of everything that is counted.
@@ -17,13 +14,17 @@ fn with_all() -> Metrics {
     metrics.gate(&judge(&Cluster::Kubernetes, [], &[]));
     let installed = BTreeMap::from([("etcd".to_owned(), true)]);
     metrics.platform_operators(Tally::default(), &installed);
-    let key = Key {
-        namespace: "catalogs".to_owned(),
-        name: "mine".to_owned(),
-    };
+    let key = crate::fixtures::key("catalogs", "mine");
     metrics.catalog(&key, true);
     metrics.report("cluster", true);
     metrics
+}
+
+/// The lines with a part.
+fn lines(metrics: &Metrics, part: &str) -> Vec<String> {
+    let text = metrics.render();
+    let lines = text.lines().filter(|line| line.contains(part));
+    lines.map(str::to_owned).collect()
 }
 
 /// What an expression looks at: names, each with the labels that it is selected by.
@@ -72,10 +73,8 @@ fn what_alerts_look_at_is_told() {
                     label => label,
                 };
                 let is_there = [format!("{{{ours}=\""), format!(",{ours}=\"")];
-                assert!(
-                    is_there.iter().any(|it| sample.contains(it)),
-                    "{name} has no label {ours}: {sample}"
-                );
+                let is_there = is_there.iter().any(|it| sample.contains(it));
+                assert!(is_there, "{name} has no label {ours}: {sample}");
             }
             count += 1;
         }
@@ -86,11 +85,9 @@ fn what_alerts_look_at_is_told() {
 /// Also those that a status has no room for.
 #[test]
 fn all_that_is_said_of_an_upgrade_is_counted() {
-    let operators = (0..3000).map(|n| Operator {
-        name: n.to_string(),
-        removed: vec!["it uses something".to_owned()],
-        ..Operator::default()
-    });
+    let removed = vec!["it uses something".to_owned()];
+    let operators =
+        (0..3000).map(|n| with!(Operator, name: n.to_string(), removed: removed.clone()));
     let operators: Vec<Operator> = operators.collect();
     let metrics = Metrics::new();
     metrics.gate(&judge(&Cluster::Kubernetes, &operators, &[]));
@@ -110,10 +107,8 @@ fn every_metric_is_described() {
     let text = metrics.render();
     let names = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
     for name in names.filter_map(|line| line.split(' ').next()) {
-        assert!(
-            described.contains(&format!("`{name}")),
-            "docs/operations.md does not tell of {name}"
-        );
+        let is_described = described.contains(&format!("`{name}"));
+        assert!(is_described, "docs/operations.md does not tell of {name}");
     }
 }
 
@@ -121,13 +116,7 @@ fn every_metric_is_described() {
 #[test]
 fn the_gate_is_told_once_it_is_known() {
     let metrics = Metrics::new();
-    let told = || {
-        let text = metrics.render();
-        let lines = text
-            .lines()
-            .filter(|line| line.starts_with("rukpak_upgradeable{"));
-        lines.map(str::to_owned).collect::<Vec<_>>()
-    };
+    let told = || lines(&metrics, "rukpak_upgradeable{");
     assert_eq!(told(), [""; 0]);
     let errors = ["nothing can be read".to_owned()];
     metrics.gate(&judge(&Cluster::Kubernetes, [], &errors));
@@ -143,20 +132,14 @@ fn platform_operators_that_are_gone_are_not_told() {
     let operators = |names: &[(&str, bool)]| {
         let names = names.iter().map(|(name, is)| ((*name).to_owned(), *is));
         metrics.platform_operators(Tally::default(), &names.collect());
-        let text = metrics.render();
-        let lines = text
-            .lines()
-            .filter(|line| line.contains("_operator_installed{"));
-        let mut lines: Vec<_> = lines.map(str::to_owned).collect();
+        let mut lines = lines(&metrics, "_operator_installed{");
         lines.sort();
         lines
     };
     let line =
         |name: &str, is: u8| format!("rukpak_platform_operator_installed{{name=\"{name}\"}} {is}");
-    assert_eq!(
-        operators(&[("a", true), ("b", false)]),
-        [line("a", 1), line("b", 0)]
-    );
+    let both = operators(&[("a", true), ("b", false)]);
+    assert_eq!(both, [line("a", 1), line("b", 0)]);
     assert_eq!(operators(&[("b", true)]), [line("b", 1)]);
 }
 
@@ -175,6 +158,8 @@ fn what_was_counted_is_told() {
     metrics.admission_policies_missing(3);
     metrics.leads(true);
     let text = metrics.render();
+    let version = env!("CARGO_PKG_VERSION");
+    let info = format!("rukpak_build_info{{version=\"{version}\"}} 1");
     for line in [
         "rukpak_reconciles_total{controller=\"Bundle\"} 1",
         "rukpak_reconciles_in_flight{controller=\"Bundle\"} 0",
@@ -189,19 +174,12 @@ fn what_was_counted_is_told() {
         "rukpak_pull_configuration_problems{source=\"PullSecret\"} 2",
         "rukpak_admission_policies_missing 3",
         "rukpak_leader 1",
-        concat!(
-            "rukpak_build_info{version=\"",
-            env!("CARGO_PKG_VERSION"),
-            "\"} 1"
-        ),
+        &info,
         "# EOF",
     ] {
         assert!(text.lines().any(|other| other == line), "{line}:\n{text}");
     }
     drop(running);
-    assert!(
-        metrics
-            .render()
-            .contains("rukpak_reconciles_in_flight{controller=\"Instance\"} 0")
-    );
+    let idle = "rukpak_reconciles_in_flight{controller=\"Instance\"} 0";
+    assert_eq!(lines(&metrics, idle), [idle]);
 }

@@ -229,11 +229,9 @@ mod tests {
         for alone in [true, false] {
             let mut labeled = Labeled::default();
             list(&mut labeled, &["me"]);
-            assert_rows! {
-                { labeled.see(&Event::Delete(pod("me"))); labeled.changes("me", alone) } => ours;
-                { labeled.changed("me", true); labeled.changes("me", alone).is_empty() } => true;
-                { list(&mut labeled, &[]); labeled.changes("me", alone) } => ours;
-            }
+            assert_rows!({ labeled.see(&Event::Delete(pod("me"))); labeled.changes("me", alone) } => ours);
+            assert_rows!({ labeled.changed("me", true); labeled.changes("me", alone).is_empty() } => true);
+            assert_rows!({ list(&mut labeled, &[]); labeled.changes("me", alone) } => ours);
         }
     }
 }

@@ -131,10 +131,8 @@ mod tests {
     #[test]
     fn one_word_is_about_us_and_not_about_libraries() {
         let text = filter("debug").unwrap().to_string();
-        assert_rows! {
-            text.contains("provisioner=debug") => true, "{text}";
-            !text.contains("hyper") => true, "{text}";
-            text.split(',').any(|directive| directive == "info") => true, "{text}";
-        }
+        assert_rows!(text.contains("provisioner=debug") => true, "{text}");
+        assert_rows!(!text.contains("hyper") => true, "{text}");
+        assert_rows!(text.split(',').any(|directive| directive == "info") => true, "{text}");
     }
 }

@@ -3,15 +3,12 @@ use serde_json::{Value, json};
 use super::*;
 
 fn secret(type_: &str, data: &[(&str, &[u8])]) -> Secret {
-    let data = data
-        .iter()
-        .map(|(key, value)| ((*key).to_owned(), k8s_openapi::ByteString(value.to_vec())));
-    Secret {
-        metadata: with!(kube::api::ObjectMeta::default() => name: Some("s".to_owned()), namespace: Some("ns".to_owned())),
-        type_: Some(type_.to_owned()),
-        data: Some(data.collect()),
-        ..Secret::default()
-    }
+    let data = data.iter();
+    let data =
+        data.map(|(key, value)| ((*key).to_owned(), k8s_openapi::ByteString(value.to_vec())));
+    let metadata =
+        with!(kube::api::ObjectMeta, name: Some("s".to_owned()), namespace: Some("ns".to_owned()));
+    with!(Secret, metadata, type_: Some(type_.to_owned()), data: Some(data.collect()))
 }
 
 fn read(spec: Value, secret: Option<&Secret>) -> Result<Access, String> {
@@ -62,10 +59,8 @@ fn a_secret_goes_only_to_the_hosts_that_it_names() {
 fn each_source_takes_its_own_kind_of_secret() {
     let image = json!({"type": "image", "image": {"ref": "quay.io/a/b", "certificateData": BEGIN, "insecureSkipTLSVerify": true}});
     let config = br#"{"auths":{"quay.io":{"auth":"bWU6aHVzaA=="}}}"#;
-    let pull = secret(
-        "kubernetes.io/dockerconfigjson",
-        &[(".dockerconfigjson", config)],
-    );
+    let type_ = "kubernetes.io/dockerconfigjson";
+    let pull = secret(type_, &[(".dockerconfigjson", config)]);
     let access = read(image.clone(), Some(&pull)).unwrap();
     assert!(access.registries.names("quay.io", "a/b"));
     assert_eq!(access.trust.verify, Verify::Never);
@@ -120,10 +115,8 @@ fn what_the_cluster_pulls_with_is_not_shown_to_servers_that_only_the_bundle_beli
     let cluster = r#"{"auths": {"registry.example": {"auth": "Y2x1c3Rlcjp3b3Jk"}}}"#;
     let cluster = Credentials::from_docker_config(cluster.as_bytes()).unwrap();
     let own = br#"{"auths": {"own.example": {"auth": "bWU6aHVzaA=="}}}"#;
-    let own = secret(
-        "kubernetes.io/dockerconfigjson",
-        &[(".dockerconfigjson", own)],
-    );
+    let type_ = "kubernetes.io/dockerconfigjson";
+    let own = secret(type_, &[(".dockerconfigjson", own)]);
     let authority = ::tests::Authority::new("registry").pem();
     for (image, secret, known) in ::tests::rows![
         json!({"ref": "r"}), None => (true, false);

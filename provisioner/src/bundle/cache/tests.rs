@@ -13,18 +13,14 @@ fn unpacked() -> Digest {
 
 /// A Bundle that refers to Secret s, or to ConfigMaps m and n, or to nothing because it is unpacked, and has these metadata.
 fn bundle(name: &str, source: &str, mut metadata: Value) -> Bundle {
+    let maps = ["m", "n"].map(|name| json!({"configMap": {"name": name}}));
     let spec = match source {
-        "maps" => {
-            json!({"type": "configMaps", "configMaps": [{"configMap": {"name": "m"}}, {"configMap": {"name": "n"}}]})
-        }
+        "maps" => json!({"type": "configMaps", "configMaps": maps}),
         secret => json!({"type": "image", "image": {"ref": "a", "pullSecret": secret}}),
     };
     metadata["name"] = name.into();
     metadata["uid"] = format!("uid of {name}").into();
-    let mut bundle = json!({
-        "apiVersion": "core.rukpak.io/v1alpha1", "kind": "Bundle", "metadata": metadata,
-        "spec": {"provisionerClassName": "core-rukpak-io-plain", "source": spec},
-    });
+    let mut bundle = json!({"metadata": metadata, "spec": {"source": spec}});
     if source == "unpacked" {
         bundle["status"] = json!({
             "phase": "Unpacked", "contentDigest": unpacked().to_string(), "resolvedSource": {"type": "image"},
@@ -35,7 +31,7 @@ fn bundle(name: &str, source: &str, mut metadata: Value) -> Bundle {
             }],
         });
     }
-    serde_json::from_value(bundle).unwrap()
+    crate::fixtures::object(bundle)
 }
 
 fn from_source(name: &str, source: &str) -> Bundle {
@@ -52,11 +48,8 @@ fn owned(name: &str, uid: &str) -> Bundle {
 
 /// A Bundle that the garbage collector has released.
 fn released(name: &str, instance: &str) -> Bundle {
-    bundle(
-        name,
-        "other",
-        json!({"labels": {labels::OWNER_NAME: instance}}),
-    )
+    let labels = json!({labels::OWNER_NAME: instance});
+    bundle(name, "other", json!({"labels": labels}))
 }
 
 /// The Bundles that refer to Secret s, to ConfigMap n, to the instances one (uid 1) and two (uid 2), and to the content.
@@ -134,8 +127,8 @@ fn subscribers_receive_all_bundles_and_then_their_changes() {
         while let Some(Some(change)) = changes.next().now_or_never() {
             received.push(match change {
                 Change::Listed(bundles) => {
-                    let names: BTreeSet<_> =
-                        bundles.iter().map(|bundle| bundle.name_any()).collect();
+                    let names = bundles.iter().map(|bundle| bundle.name_any());
+                    let names: BTreeSet<_> = names.collect();
                     format!("listed {names:?}")
                 }
                 Change::Applied(bundle) => format!("applied {}", bundle.name_any()),

@@ -260,19 +260,19 @@ mod tests {
         })
     }
 
-    fn tag() -> Image {
+    fn image_of(reference: &str) -> Image {
         Image {
-            reference: "quay.io/a/b:v1".parse().unwrap(),
+            reference: reference.parse().unwrap(),
             platform: None,
         }
     }
 
+    fn tag() -> Image {
+        image_of("quay.io/a/b:v1")
+    }
+
     fn pinned() -> Image {
-        let digest = Digest::of(b"image");
-        Image {
-            reference: format!("quay.io/a/b@{digest}").parse().unwrap(),
-            platform: None,
-        }
+        image_of(&format!("quay.io/a/b@{}", Digest::of(b"image")))
     }
 
     fn declared(bundle: &Bundle, image: &Image, mode: Mode) -> Value {
@@ -313,11 +313,9 @@ mod tests {
         for mode in [Mode::ImageVolume, Mode::InitContainer] {
             let job = declared(&bundle(None), &tag(), mode);
             let pod = &job["spec"]["template"]["spec"];
-            assert_rows! {
-                pod["automountServiceAccountToken"] => false;
-                pod["securityContext"]["runAsNonRoot"] => true;
-                pod["securityContext"]["seccompProfile"]["type"] => "RuntimeDefault";
-            }
+            assert_eq!(pod["automountServiceAccountToken"], false);
+            assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
+            assert_rows!(pod["securityContext"]["seccompProfile"]["type"] => "RuntimeDefault");
             let all = ["initContainers", "containers"].map(|key| pod[key].as_array().unwrap());
             for container in all.into_iter().flatten() {
                 let security = &container["securityContext"];
@@ -335,10 +333,8 @@ mod tests {
     fn what_is_declared_has_one_hash_and_another_job_has_another() {
         let hash = |image: &Image, mode| {
             let job = declared(&bundle(None), image, mode);
-            job["metadata"]["annotations"][labels::DECLARED]
-                .as_str()
-                .unwrap()
-                .to_owned()
+            let hash = job["metadata"]["annotations"][labels::DECLARED].as_str();
+            hash.unwrap().to_owned()
         };
         let volume = hash(&tag(), Mode::ImageVolume);
         assert_eq!(volume.len(), 16);

@@ -105,10 +105,8 @@ mod tests {
             assert_eq!(tries.wait("a", now), Duration::ZERO);
         }
         // What was long ago does not count.
-        assert_rows! {
-            { now += FORGOTTEN * 2; tries.made("a", now); tries.wait("a", now) } => Duration::from_secs(15);
-            { tries.forget("a"); tries.wait("a", now) } => Duration::ZERO;
-        }
+        assert_rows!({ now += FORGOTTEN * 2; tries.made("a", now); tries.wait("a", now) } => Duration::from_secs(15));
+        assert_rows!({ tries.forget("a"); tries.wait("a", now) } => Duration::ZERO);
     }
 
     #[test]

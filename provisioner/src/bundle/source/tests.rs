@@ -79,18 +79,17 @@ fn resolved_sources_name_what_was_fetched_and_nothing_secret() {
     }}));
     let http =
         source(json!({"type": "http", "http": {"url": "https://example.com/b.tgz?token=hush"}}));
-    let maps = source(
-        json!({"type": "configMaps", "configMaps": [{"configMap": {"name": "a"}, "path": "p"}]}),
-    );
+    let maps = json!([{"configMap": {"name": "a"}, "path": "p"}]);
+    let maps = source(json!({"type": "configMaps", "configMaps": maps}));
     let pin = |spec: &BundleSource| match read(spec).unwrap() {
-        Wanted::Remote(Source::Image(image)) => Some(Source::Image(Image {
-            reference: format!("quay.io/org/app@{digest}").parse().unwrap(),
-            ..image
-        })),
-        Wanted::Remote(Source::Git(git)) => Some(Source::Git(Git {
-            revision: Revision::Commit(commit.to_owned()),
-            ..git
-        })),
+        Wanted::Remote(Source::Image(image)) => {
+            let reference = format!("quay.io/org/app@{digest}").parse().unwrap();
+            Some(Source::Image(with!(image => reference: reference)))
+        }
+        Wanted::Remote(Source::Git(git)) => {
+            let revision = Revision::Commit(commit.to_owned());
+            Some(Source::Git(with!(git => revision: revision)))
+        }
         Wanted::Remote(other) => Some(other),
         _ => None,
     };

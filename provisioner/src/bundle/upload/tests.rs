@@ -1,4 +1,4 @@
-use manifests::api::bundle::{BundleSource, BundleSpec, BundleStatus, Phase, UploadSource};
+use manifests::api::bundle::{BundleStatus, Phase, UploadSource};
 
 use super::{
     config_maps::{Index, belongs, chunk, chunk_map, chunk_name, index_name, is_ours},
@@ -6,11 +6,7 @@ use super::{
 };
 
 fn bundle(uid: &str) -> Bundle {
-    let spec = BundleSpec {
-        provisioner_class_name: "core.rukpak.io/plain".to_owned(),
-        source: BundleSource::default(),
-    };
-    with!(Bundle::new("etcd", spec) => metadata.uid: Some(uid.to_owned()))
+    object!({"metadata": {"name": "etcd", "uid": uid}, "spec": {"source": {"type": "upload"}}})
 }
 
 #[test]
@@ -36,27 +32,19 @@ fn an_upload_must_have_the_digest_of_the_spec() {
 
 #[test]
 fn unpacked_content_stays_the_content_in_every_phase() {
+    use Phase::{Failing, Pending, Unpacked, Unpacking};
     let (content, other) = (Digest::of(b"content"), Digest::of(b"other"));
-    for phase in [
-        Phase::Pending,
-        Phase::Unpacking,
-        Phase::Failing,
-        Phase::Unpacked,
-    ] {
+    for phase in [Pending, Unpacking, Failing, Unpacked] {
         let mut bundle = bundle("1");
-        bundle.status = Some(BundleStatus {
-            phase: Some(phase),
-            content_digest: Some(content.to_string()),
-            ..BundleStatus::default()
-        });
+        let digest = Some(content.to_string());
+        bundle.status = Some(with!(BundleStatus, phase: Some(phase), content_digest: digest));
         assert_eq!(expected(&bundle).unwrap(), Some(content));
         check(&bundle, content).unwrap();
         let error = check(&bundle, other).unwrap_err();
         assert!(matches!(error, Error::Unexpected { .. }), "{error}");
         // The spec comes first.
-        bundle.spec.source.upload = Some(UploadSource {
-            digest: Some(other.to_string()),
-        });
+        let digest = Some(other.to_string());
+        bundle.spec.source.upload = Some(UploadSource { digest });
         assert_eq!(expected(&bundle).unwrap(), Some(other));
     }
 }
@@ -120,22 +108,11 @@ fn what_belongs_to_an_earlier_bundle_of_the_name_is_not_taken_for_its_successors
 
 #[test]
 fn no_two_bundles_share_a_name() {
-    let bundles = [
-        "a",
-        "a-upload",
-        "a-upload-0",
-        "a-upload-0-upload",
-        "a-upload-upload",
-    ];
-    let names: Vec<_> = bundles
-        .iter()
-        .flat_map(|bundle| {
-            [
-                index_name(bundle),
-                chunk_name(bundle, 0),
-                chunk_name(bundle, 10),
-            ]
-        })
-        .collect();
+    let bundles = "a a-upload a-upload-0 a-upload-0-upload a-upload-upload".split(' ');
+    let names = bundles.flat_map(|bundle| {
+        let chunks = [0, 10].map(|number| chunk_name(bundle, number));
+        chunks.into_iter().chain([index_name(bundle)])
+    });
+    let names: Vec<_> = names.collect();
     assert_rows!(names.iter().collect::<std::collections::BTreeSet<_>>().len() => names.len());
 }

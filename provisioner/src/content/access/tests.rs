@@ -102,9 +102,7 @@ fn answers_are_forgotten_by_age_and_by_number() {
     answers.put(2, false, start);
     assert_eq!((get(1, 0), get(2, 9)), (Some(true), Some(false)));
     answers.put(3, true, start);
-    assert_rows! {
-        (get(1, 0), get(2, 0), get(3, 0)) => (None, Some(false), Some(true));
-        (get(2, 10), get(3, 10)) => (None, None);
-        (get(2, 0), get(3, 0)) => (None, None);
-    }
+    assert_rows!((get(1, 0), get(2, 0), get(3, 0)) => (None, Some(false), Some(true)));
+    assert_eq!((get(2, 10), get(3, 10)), (None, None));
+    assert_eq!((get(2, 0), get(3, 0)), (None, None));
 }

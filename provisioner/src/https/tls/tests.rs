@@ -48,15 +48,10 @@ fn an_authority_is_succeeded_by_one_that_was_known_before() {
     ] {
         let (turned, found) = turn(&authorities, start + days(day));
         assert_eq!(found, what, "day {day}");
-        assert_eq!(
-            turned.bundle().matches("BEGIN").count(),
-            certificates,
-            "day {day}"
-        );
-        assert!(
-            turned.turn(start + days(day)).unwrap().is_none(),
-            "day {day}, again"
-        );
+        let count = turned.bundle().matches("BEGIN").count();
+        assert_eq!(count, certificates, "day {day}");
+        let again = turned.turn(start + days(day)).unwrap();
+        assert!(again.is_none(), "day {day}, again");
         authorities = turned;
     }
     assert!(first != authorities.current);
@@ -68,10 +63,8 @@ fn a_successor_that_nobody_can_know_yet_waits_unless_there_is_no_time() {
     let authorities = Authorities::new(start).unwrap();
     let (late, what) = turn(&authorities, start + days(350));
     assert_eq!(what, "successor");
-    assert_eq!(
-        turn(&late, start + days(350) + SignedDuration::from_hours(1)).1,
-        "same"
-    );
+    let soon = start + days(350) + SignedDuration::from_hours(1);
+    assert_eq!(turn(&late, soon).1, "same");
     assert_eq!(turn(&late, start + days(351)).1, "succession");
     let (too_late, what) = turn(&authorities, start + days(400));
     assert_eq!(what, "succession");
@@ -99,14 +92,12 @@ fn certificates_hold_for_their_names_and_not_beyond_their_authority() {
 fn a_secret_says_what_was_written_and_notices_what_was_damaged() {
     let start = now();
     let old = Authorities::new(start - days(300)).unwrap();
-    let full = Authorities {
-        next: Some(Authority::new(start).unwrap()),
-        previous: Some(Previous {
-            certificate: old.current.certificate.clone(),
-            ends: old.current.ends,
-        }),
-        ..Authorities::new(start).unwrap()
+    let previous = Previous {
+        certificate: old.current.certificate.clone(),
+        ends: old.current.ends,
     };
+    let (next, previous) = (Some(Authority::new(start).unwrap()), Some(previous));
+    let full = with!(Authorities::new(start).unwrap() => next: next, previous: previous);
     for authorities in [&old, &full] {
         let secret = secret::write(authorities, "a", "b", None);
         assert!(secret::is_ours(&secret));
@@ -123,10 +114,7 @@ fn a_secret_says_what_was_written_and_notices_what_was_damaged() {
         assert!(secret::read(&secret).is_none(), "no {key}");
     }
     // A key of somebody else's.
-    let mixed = Authority {
-        key: old.current.key.clone(),
-        ..full.current.clone()
-    };
+    let mixed = with!(full.current.clone() => key: old.current.key.clone());
     assert!(matches!(mixed.issue(&names(), start), Err(Error::Damaged)));
 }
 

@@ -1,7 +1,4 @@
-use manifests::api::{
-    bundle::{BundleSource, BundleSpec, BundleStatus, Phase},
-    instance::RevisionState,
-};
+use manifests::api::{bundle::Phase, instance::RevisionState};
 use serde_json::json;
 
 use super::{
@@ -11,11 +8,7 @@ use super::{
 use crate::fixtures::spec;
 
 fn bundle(name: &str, phase: Phase) -> Bundle {
-    let spec = BundleSpec {
-        provisioner_class_name: "core-rukpak-io-plain".to_owned(),
-        source: BundleSource::default(),
-    };
-    with!(Bundle::new(name, spec) => status: Some(with!(BundleStatus::default() => phase: Some(phase))))
+    object!({"metadata": {"name": name}, "status": {"phase": phase}})
 }
 
 /// What was decided, as a word and a name or number.

@@ -7,21 +7,12 @@ fn sample(objects: usize) -> Inventory {
             let group = ["", "apps"][n % 2];
             let namespace = ["", "etcd"][n / 2 % 2];
             // Names of roles may have spaces, and look like fingerprints.
-            let name = [
-                "n",
-                "n ",
-                "n 0f1e2d3c4b5a ",
-                "0f1e2d3c4b5a 0f1e2d3c4b+recreate",
-            ][n % 4];
-            let entry = Entry {
-                version: "v1".to_owned(),
-                fields: (n % 3 == 0).then(|| "0f1e2d3c4b5a".parse().unwrap()),
-                recreating: n % 5 == 0,
-            };
-            (
-                identity(group, "Kind", namespace, &format!("{name}{n:02}")),
-                entry,
-            )
+            let mut names = "n|n |n 0f1e2d3c4b5a |0f1e2d3c4b5a 0f1e2d3c4b+recreate".split('|');
+            let name = names.nth(n % 4).unwrap();
+            let fields = (n % 3 == 0).then(|| "0f1e2d3c4b5a".parse().unwrap());
+            let entry = with!(Entry, version: "v1".to_owned(), fields, recreating: n % 5 == 0);
+            let identity = identity(group, "Kind", namespace, &format!("{name}{n:02}"));
+            (identity, entry)
         })
         .collect()
 }
@@ -38,12 +29,9 @@ fn listed_objects_read_back() {
 
 #[test]
 fn status_lists_what_no_record_tells_first() {
-    let mut inventory: Inventory = (0..MOST_LISTED + 10)
-        .map(|number| {
-            let name = format!("n{number:04}");
-            (identity("", "ConfigMap", "etcd", &name), Entry::default())
-        })
-        .collect();
+    let names = (0..MOST_LISTED + 10).map(|number| format!("n{number:04}"));
+    let identities = names.map(|name| identity("", "ConfigMap", "etcd", &name));
+    let mut inventory: Inventory = identities.map(|it| (it, Entry::default())).collect();
     inventory.last_entry().unwrap().get_mut().recreating = true;
     let status = list(&inventory, MOST_LISTED);
     assert_eq!(status.count, 510);
@@ -53,29 +41,21 @@ fn status_lists_what_no_record_tells_first() {
     assert_eq!(read.len(), MOST_LISTED);
     assert_eq!(read.last_key_value(), inventory.last_key_value());
     let next = identity("", "ConfigMap", "etcd", "n0499");
-    assert_rows! {
-        inventory.contains_key(&next) && !read.contains_key(&next) => true;
-        // An older provisioner listed the others in a ConfigMap.
-        Listed { more: Some(1), ..status }.is_whole() => true;
-    }
+    assert_rows!(inventory.contains_key(&next) && !read.contains_key(&next) => true);
+    // An older provisioner listed the others in a ConfigMap.
+    assert_rows!(Listed { more: Some(1), ..status }.is_whole() => true);
 }
 
 #[test]
 fn an_inventory_is_easy_to_read() {
     let fields = Some("0f1e2d3c4b5a".parse().unwrap());
-    let entry = |version: &str, fields| Entry {
-        version: version.to_owned(),
-        fields,
-        recreating: false,
-    };
-    let recreated = with!(entry("v1", fields) => recreating: true);
+    let entry = |fields| with!(Entry, version: "v1".to_owned(), fields);
+    let recreated = with!(entry(fields) => recreating: true);
+    let deployment = |name| identity("apps", "Deployment", "etcd", name);
     let inventory = Inventory::from([
-        (
-            identity("apps", "Deployment", "etcd", "operator"),
-            entry("v1", fields),
-        ),
-        (identity("apps", "Deployment", "etcd", "server"), recreated),
-        (identity("", "Namespace", "", "etcd"), entry("v1", None)),
+        (deployment("operator"), entry(fields)),
+        (deployment("server"), recreated),
+        (identity("", "Namespace", "", "etcd"), entry(None)),
     ]);
     assert_rows! {
         serde_json::to_value(list(&inventory, MOST_LISTED)).unwrap() => serde_json::json!({"count": 3, "kinds": [

@@ -98,65 +98,40 @@ impl Forms {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use apply::{discovery::Kind, informers::Seen};
-    use kube::core::{ApiResource, GroupVersionKind};
-    use manifests::object::Object;
+    use apply::informers::Seen;
     use serde_json::json;
 
     use super::*;
 
     fn step(name: &str, data: &str, wave: Wave) -> (Identity, Step) {
         let value = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"a": data}});
-        let object = Object::try_from(value).unwrap();
-        let kind = GroupVersionKind::gvk("", "v1", "ConfigMap");
-        let step = Step {
-            wave,
-            hash: ObjectHash::new(&object),
-            kind: Arc::new(Kind {
-                resource: ApiResource::from_gvk(&kind),
-                namespaced: true,
-            }),
-            object,
-        };
+        let step = crate::fixtures::step(value, wave);
         (step.object.identity(), step)
     }
 
-    fn steps(rows: &[(&str, &str, Wave)]) -> Steps {
-        rows.iter()
-            .map(|(name, data, wave)| step(name, data, *wave))
-            .collect()
+    /// `name=data` of the objects of a wave, and of the wave after it.
+    fn steps(configuration: &str, workloads: &str) -> Steps {
+        use Wave::{Configuration, Workloads};
+        let waves = [(configuration, Configuration), (workloads, Workloads)];
+        let steps = waves.into_iter().flat_map(|(text, wave)| {
+            let rows = text.split(' ').map(|row| row.split_once('=').unwrap());
+            rows.map(move |(name, data)| step(name, data, wave))
+        });
+        steps.collect()
     }
 
     #[test]
     fn forms_change_with_their_waves() {
-        use Wave::{Configuration, Workloads};
-        let newest = [
-            ("same", "1", Configuration),
-            ("changed", "2", Configuration),
-            ("other", "2", Configuration),
-            ("added", "1", Configuration),
-            ("late", "2", Workloads),
-            ("later", "1", Workloads),
-        ];
-        let older = [
-            ("same", "1", Configuration),
-            ("changed", "1", Configuration),
-            ("other", "1", Configuration),
-            ("left", "1", Configuration),
-            ("late", "1", Workloads),
-        ];
+        use Wave::Configuration;
+        let newest = || steps("same=1 changed=2 other=2 added=1", "late=2 later=1");
+        let older = steps("same=1 changed=1 other=1 left=1", "late=1");
         let hash = |name: &str, data: &str| Some(step(name, data, Configuration).1.hash);
-        let live = |rows: &[(&str, &str)]| View {
-            objects: rows
-                .iter()
-                .map(|(name, data)| {
-                    let seen = with!(Seen::default() => hash: hash(name, data));
-                    (step(name, data, Configuration).0, seen)
-                })
-                .collect(),
-            ..View::default()
+        let live = |rows: &[(&str, &str)]| {
+            let objects = rows.iter().map(|(name, data)| {
+                let seen = with!(Seen, hash: hash(name, data));
+                (step(name, data, Configuration).0, seen)
+            });
+            with!(View, objects: objects.collect())
         };
         // The live objects with their forms; whether all is applied; the object, its live form, whether it was deleted to be
         // recreated, the expected form.
@@ -183,18 +158,13 @@ mod tests {
             (none, false, "added", None, true, "later"),
             (none, false, "left", None, true, "older 1"),
         ] {
-            let forms = Forms::new(steps(&newest), Some(steps(&older)), is_applied, &live(view));
+            let forms = Forms::new(newest(), Some(older.clone()), is_applied, &live(view));
             let identity = step(name, "", Configuration).0;
-            let found = forms.form(
-                &identity,
-                form.and_then(|form| hash(name, form)),
-                is_deleted,
-            );
+            let live = form.and_then(|form| hash(name, form));
+            let found = forms.form(&identity, live, is_deleted);
             let data = |step: &Step| {
-                step.object.value()["data"]["a"]
-                    .as_str()
-                    .unwrap()
-                    .to_owned()
+                let data = &step.object.value()["data"]["a"];
+                data.as_str().unwrap().to_owned()
             };
             let found = match found {
                 Form::Newest(step) => format!("newest {}", data(step)),
@@ -204,7 +174,7 @@ mod tests {
             };
             assert_eq!(found, expected, "{name} {form:?} {is_deleted} {view:?}");
         }
-        let forms = Forms::new(steps(&newest), None, true, &View::default());
+        let forms = Forms::new(newest(), None, true, &View::default());
         let left = step("left", "", Configuration).0;
         assert_eq!(forms.form(&left, hash("left", "1"), false), Form::Gone);
     }

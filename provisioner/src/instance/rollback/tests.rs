@@ -1,7 +1,4 @@
-use manifests::api::{
-    bundle::{Bundle, BundleSource, BundleSpec},
-    instance::RevisionState,
-};
+use manifests::api::{bundle::Bundle, instance::RevisionState};
 
 use super::{
     super::{outcome::Remedy, revisions::tests::status},
@@ -66,10 +63,9 @@ fn rollout_is_given_up_for_its_own_failures_only() {
 #[test]
 fn slow_rollout_is_given_up_only_with_an_explicit_deadline() {
     use RevisionState::{Active, RollingOut};
-    const SLOW_OBJECT: &str =
-        "the 60 seconds of spec.progressDeadlineSeconds have passed: 0 of 1 ready";
-    const FAILED_ATTEMPT: &str =
-        "the 60 seconds of spec.progressDeadlineSeconds have passed: broken";
+    const PASSED: &str = "the 60 seconds of spec.progressDeadlineSeconds have passed";
+    let slow_object = format!("{PASSED}: 0 of 1 ready");
+    let failed_attempt = format!("{PASSED}: broken");
     let slow = || Health::Progressing(vec!["0 of 1 ready".to_owned()]);
     let unknown = || Health::Unknown("a watch does not work".to_owned());
     let unchanged = || Install::Unchanged;
@@ -78,20 +74,17 @@ fn slow_rollout_is_given_up_only_with_an_explicit_deadline() {
         ("default", None, 9999, unchanged(), slow(), none, none) => None;
         ("no limit", Some(0), 9999, unchanged(), slow(), none, none) => None;
         ("in time", Some(60), 59, unchanged(), slow(), none, none) => None;
-        ("late", Some(60), 60, unchanged(), slow(), none, none) => Some(SLOW_OBJECT);
+        ("late", Some(60), 60, unchanged(), slow(), none, none) => Some(&*slow_object);
         ("slow before", Some(60), 60, unchanged(), slow(), none, &["a"][..]) => None;
         ("failed before", Some(60), 60, unchanged(), slow(), &["a"][..], none) => None;
         ("not observed", Some(60), 60, unchanged(), Health::NotLooked, none, none) => None;
         ("not known", Some(60), 60, unchanged(), unknown(), none, none) => None;
         ("API server away", Some(60), 59, failure(true, Retry::Soon), slow(), none, none) => None;
-        ("API server away for long", Some(60), 60, failure(true, Retry::Soon), slow(), none, none) => Some(FAILED_ATTEMPT);
+        ("API server away for long", Some(60), 60, failure(true, Retry::Soon), slow(), none, none) => Some(&*failed_attempt);
         ("nothing applied", Some(60), 60, failure(false, Retry::Soon), slow(), none, none) => None;
     ] {
         let found = with!(Unhealthy::default() => slow: objects(&["a"]));
-        let excused = Unhealthy {
-            failed: objects(failed),
-            slow: objects(slow),
-        };
+        let excused = with!(Unhealthy, failed: objects(failed), slow: objects(slow));
         let evidence = Evidence {
             install: &install,
             health: &health,
@@ -135,9 +128,5 @@ fn template_of_the_active_revision_is_never_given_up() {
 }
 
 fn bundle() -> Bundle {
-    let spec = BundleSpec {
-        provisioner_class_name: "core-rukpak-io-plain".to_owned(),
-        source: BundleSource::default(),
-    };
-    Bundle::new("new", spec)
+    object!({"metadata": {"name": "new"}})
 }

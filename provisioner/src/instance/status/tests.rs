@@ -3,42 +3,25 @@ use std::time::Duration;
 mod truth;
 
 use super::{
-    super::outcome::{Done, Kept, Remedy},
+    super::{
+        install::unchanged,
+        outcome::{Done, Kept, Remedy},
+    },
     *,
 };
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
 fn done(bundle: &str) -> Done {
-    Done {
-        content: Some(format!("sha256:content of {bundle}")),
-        bundle: bundle.to_owned(),
-        uid: format!("uid of {bundle}"),
-        previous: None,
-        source: None,
-        namespace: "etcd".to_owned(),
-        digest: format!("sha256:{bundle}"),
-        facts: manifests::api::bundle::Facts::default(),
-        inventory: Inventory::default(),
-        waiting: Vec::new(),
-        released: Vec::new(),
-        removing: Vec::new(),
-        warnings: Vec::new(),
-        rolled_back: None,
-        revisions: Vec::new(),
-    }
+    let instance = object!({"metadata": {"name": "a"}});
+    let nothing = unchanged(&instance, &BundleInstanceStatus::default());
+    with!(nothing => content: Some(format!("sha256:content of {bundle}")), bundle: bundle.to_owned(),
+        uid: format!("uid of {bundle}"), namespace: "etcd".to_owned(), digest: format!("sha256:{bundle}"))
 }
 
 fn outcome(valid: Valid, install: Install, health: Health) -> Outcome {
-    Outcome {
-        valid,
-        install,
-        is_declared: true,
-        health,
-        fights: Vec::new(),
-        kept: None,
-        replaced: None,
-    }
+    let outcome = Outcome::of_bundle(valid);
+    with!(outcome => install: install, is_declared: true, health: health)
 }
 
 fn declared(generation: i64) -> Declaration {
@@ -51,23 +34,25 @@ fn unpacked(bundle: &str) -> Valid {
     }
 }
 
-fn failure(bundle: &str, touched: bool) -> Install {
-    Install::Failed(Failure {
+fn failed(bundle: &str, touched: bool) -> Failure {
+    Failure {
         bundle: bundle.to_owned(),
         message: "Deployment etcd/operator is invalid".to_owned(),
         touched,
         retry: Retry::Slowly,
         remedy: Remedy::Own,
-    })
+    }
+}
+
+fn failure(bundle: &str, touched: bool) -> Install {
+    Install::Failed(failed(bundle, touched))
 }
 
 /// `type status reason message` of every condition.
 fn lines(status: &BundleInstanceStatus) -> Vec<String> {
-    status
-        .conditions
-        .iter()
-        .map(|c| format!("{} {} {} {}", c.type_, c.status, c.reason, c.message))
-        .collect()
+    let conditions = status.conditions.iter();
+    let lines = conditions.map(|it| [&*it.type_, &it.status, &it.reason, &it.message].join(" "));
+    lines.collect()
 }
 
 fn after(before: &BundleInstanceStatus, outcome: &Outcome) -> BundleInstanceStatus {
@@ -148,11 +133,9 @@ fn a_failed_upgrade_says_which_is_which() {
     for (touched, what) in [(false, "stays installed"), (true, "was being replaced")] {
         let status = then(unpacked("new"), failure("new", touched), Health::Healthy);
         let failed = "bundle new could not be installed: Deployment etcd/operator is invalid";
-        assert_rows! {
-            lines(&status)[1] => format!("Installed True UpgradeFailed bundle old {what}; {failed}");
-            status.installed_bundle_name.as_deref() => Some("old");
-            status.applied_digest.as_deref() => Some("sha256:old");
-        }
+        assert_rows!(lines(&status)[1] => format!("Installed True UpgradeFailed bundle old {what}; {failed}"));
+        assert_eq!(status.installed_bundle_name.as_deref(), Some("old"));
+        assert_eq!(status.applied_digest.as_deref(), Some("sha256:old"));
     }
 }
 
@@ -176,16 +159,14 @@ fn a_failed_installation_is_not_installed() {
 
 #[test]
 fn the_way_back_is_told_and_remembered() {
-    let (template_hash, why) = (
-        Some("hash".to_owned()),
-        Some("Deployment is stuck".to_owned()),
-    );
+    let [template_hash, why] = ["hash", "Deployment is stuck"].map(|text| Some(text.to_owned()));
     let back = with!(done("old") => rolled_back: Some(RolledBack { template_hash, why, to: 1 }));
     let status = then(unpacked("new"), installs(back), Health::Healthy);
     assert_eq!(status.failed_template_hash.as_deref(), Some("hash"));
-    assert!(lines(&status)[1].starts_with(
-        "Installed True RolledBack bundle old was brought back, because the one of the template failed: Deployment is stuck"
-    ));
+    let message =
+        "bundle old was brought back, because the one of the template failed: Deployment is stuck";
+    let line = &lines(&status)[1];
+    assert!(line.starts_with(&format!("Installed True RolledBack {message}")));
 }
 
 #[test]
@@ -233,10 +214,7 @@ fn times_move_with_the_status_alone() {
 
 #[test]
 fn messages_are_bounded() {
-    let Install::Failed(failure) = failure("new", false) else {
-        panic!()
-    };
-    let install = Install::Failed(with!(failure => message: "ü".repeat(100_000)));
+    let install = Install::Failed(with!(failed("new", false) => message: "ü".repeat(100_000)));
     let status = then(unpacked("new"), install, Health::Healthy);
     // Apiservers count characters.
     assert_rows!(status.conditions.iter().map(|c| c.message.chars().count()).max() => Some(LONGEST + 1));
@@ -244,14 +222,9 @@ fn messages_are_bounded() {
 
 #[test]
 fn what_is_repaired_while_an_upgrade_fails_changes_the_inventory_alone() {
-    let kept = Kept {
-        inventory: with!(Inventory::default() => count: 7),
-        waiting: vec!["Widget example.com/v1 a".to_owned()],
-        removing: Vec::new(),
-        released: Vec::new(),
-        revisions: Vec::new(),
-        is_lost: false,
-    };
+    let inventory = with!(Inventory::default() => count: 7);
+    let waiting = vec!["Widget example.com/v1 a".to_owned()];
+    let kept = Kept::of(&with!(done("old") => inventory: inventory, waiting: waiting));
     let failed = outcome(unpacked("new"), failure("new", false), Health::Healthy);
     let before = installed();
     let status = after(&before, &with!(failed => kept: Some(kept)));
@@ -293,11 +266,9 @@ fn a_replaced_bundle_is_reported_until_another_is_installed() {
                            HasValidBundle";
     const REPLACED: &str = "Installed True InstalledBundleReplaced Bundle old was replaced";
     let replaced = |valid: Valid, install: Install| {
+        let replaced = Some("Bundle old was replaced".to_owned());
         let outcome = outcome(valid, install, Health::Healthy);
-        after(
-            &installed(),
-            &with!(outcome => replaced: Some("Bundle old was replaced".to_owned())),
-        )
+        after(&installed(), &with!(outcome => replaced: replaced))
     };
     for (valid, install, expected, progress) in ::tests::rows![
         pending(), Install::Unchanged, REPLACED => "Progressing True UnpackPending";
@@ -309,10 +280,8 @@ fn a_replaced_bundle_is_reported_until_another_is_installed() {
             => "Progressing False UpToDate";
     ] {
         let lines = lines(&replaced(valid, install));
-        assert_rows! {
-            lines[1] => expected;
-            lines[3].starts_with(progress) => true, "{lines:?}";
-        }
+        assert_eq!(lines[1], expected);
+        assert_rows!(lines[3].starts_with(progress) => true, "{lines:?}");
     }
     // A replaced Bundle that was deleted is missing.
     let before = replaced(pending(), Install::Unchanged);

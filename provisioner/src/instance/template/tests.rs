@@ -3,13 +3,10 @@ use serde_json::json;
 use super::*;
 
 fn instance(name: &str, template: &serde_json::Value) -> BundleInstance {
-    serde_json::from_value(json!({
-        "apiVersion": "core.rukpak.io/v1alpha1",
-        "kind": "BundleInstance",
+    object!({
         "metadata": {"name": name, "uid": "u1"},
         "spec": {"provisionerClassName": "core.rukpak.io/plain", "template": template},
-    }))
-    .unwrap()
+    })
 }
 
 fn image(reference: &str) -> serde_json::Value {
@@ -20,10 +17,8 @@ fn image(reference: &str) -> serde_json::Value {
 fn the_hash_is_the_documented_one() {
     // printf '%s' '{"annotations":null,"labels":null,"spec":{"provisionerClassName":"core.rukpak.io/plain","source":
     // {"image":{"ref":"example.com/a:1"},"type":"image"}}}' | sha256sum | cut -c1-40, without the line break
-    assert_eq!(
-        hash(&instance("a", &image("example.com/a:1"))),
-        "682509083659fdf7195e8faf92c6b0c1dc2a75b4"
-    );
+    let expected = "682509083659fdf7195e8faf92c6b0c1dc2a75b4";
+    assert_eq!(hash(&instance("a", &image("example.com/a:1"))), expected);
 }
 
 #[test]
@@ -75,19 +70,14 @@ fn a_bundle_has_a_legal_name_whatever_the_instance_is_called() {
         all.dedup();
         assert_eq!(all.len(), usize::from(MAX_NAMES), "{all:?}");
     }
-    // Long names that differ in the last character have different Bundles.
-    let names = |end: &str| {
-        let instance = instance(
-            &format!("{}{end}", "x".repeat(44)),
-            &image("example.com/a:1"),
-        );
+    // Long names that differ in the last character, and are cut to the same, have different Bundles.
+    let [one, two] = ["a", "b"].map(|end| {
+        let name = format!("{}{end}", "x".repeat(44));
+        let instance = instance(&name, &image("example.com/a:1"));
         bundle_names(&instance, &hash(&instance)).collect::<Vec<_>>()
-    };
-    let (one, two) = (names("a"), names("b"));
-    assert!(
-        one.iter().all(|name| !two.contains(name)),
-        "{one:?} {two:?}"
-    );
+    });
+    let is_distinct = one.iter().all(|name| !two.contains(name));
+    assert!(is_distinct, "{one:?} {two:?}");
     // An older provisioner made its Bundles under the first name.
     let known = instance("a", &image("example.com/a:1"));
     let all = || -> Vec<String> { bundle_names(&known, &hash(&known)).collect() };
@@ -97,15 +87,6 @@ fn a_bundle_has_a_legal_name_whatever_the_instance_is_called() {
     assert_eq!(first[0], again[0]);
     // Nobody can tell the others in advance.
     assert!(first[1..].iter().all(|name| !again.contains(name)));
-    // Two instances whose names are cut to the same.
-    let names = ["a", "b"].map(|end| {
-        let instance = instance(
-            &format!("{}{end}", "x".repeat(44)),
-            &image("example.com/a:1"),
-        );
-        bundle_names(&instance, &hash(&instance)).next()
-    });
-    assert_ne!(names[0], names[1]);
 }
 
 #[test]
@@ -140,19 +121,13 @@ fn a_bundle_refers_to_its_instance_by_more_than_a_uid() {
     type Change = fn(&mut OwnerReference);
     let instance = instance("a", &image("example.com/a:1"));
     let own = bundle(&instance, &hash(&instance), "a-1");
-    let table: [(Change, bool); 6] = [
-        (|_| {}, true),
-        (
-            |owner| owner.api_version = "core.rukpak.io/v2".to_owned(),
-            true,
-        ),
-        (
-            |owner| owner.api_version = "example.com/v1".to_owned(),
-            false,
-        ),
-        (|owner| owner.kind = "Bundle".to_owned(), false),
-        (|owner| owner.uid = "u2".to_owned(), false),
-        (|owner| owner.controller = Some(false), false),
+    let table: [(Change, bool); 6] = ::tests::rows![
+        |_| {} => true;
+        |owner| owner.api_version = "core.rukpak.io/v2".to_owned() => true;
+        |owner| owner.api_version = "example.com/v1".to_owned() => false;
+        |owner| owner.kind = "Bundle".to_owned() => false;
+        |owner| owner.uid = "u2".to_owned() => false;
+        |owner| owner.controller = Some(false) => false;
     ];
     for (number, (change, expected)) in table.into_iter().enumerate() {
         let mut bundle = own.clone();
@@ -178,14 +153,10 @@ fn a_template_cannot_forge_our_labels() {
 #[test]
 fn the_oldest_failing_bundles_go_first() {
     let made = |name: &str, age: i64, phase: Phase| -> Bundle {
-        serde_json::from_value(json!({
-            "apiVersion": "core.rukpak.io/v1alpha1",
-            "kind": "Bundle",
+        object!({
             "metadata": {"name": name, "uid": name, "creationTimestamp": format!("2026-01-01T00:00:{age:02}Z")},
-            "spec": {"provisionerClassName": "core.rukpak.io/plain", "source": {"type": "upload"}},
-            "status": {"phase": phase},
-        }))
-        .unwrap()
+            "spec": {"source": {"type": "upload"}}, "status": {"phase": phase},
+        })
     };
     let all = [
         made("installed", 0, Phase::Unpacked),
@@ -198,10 +169,8 @@ fn the_oldest_failing_bundles_go_first() {
     let all: Vec<&Bundle> = all.iter().collect();
     let created = ["installed", "good", "older", "newer", "wanted"];
     let names = |most| -> Vec<String> {
-        surplus(&all, &["installed", "wanted"], &created, most)
-            .iter()
-            .map(|bundle| bundle.name_any())
-            .collect()
+        let surplus = surplus(&all, &["installed", "wanted"], &created, most);
+        surplus.iter().map(|bundle| bundle.name_any()).collect()
     };
     assert_eq!(names(4), Vec::<String>::new());
     assert_eq!(names(3), ["foreign"]);

@@ -13,9 +13,9 @@ fn bundle(uid: &str, digest: Option<&str>, phase: Phase) -> Bundle {
     let hash = template::hash(&instance);
     let mut bundle = template::bundle(&instance, &hash, "a-1");
     bundle.metadata.uid = Some(uid.to_owned());
-    bundle.status = Some(
-        with!(manifests::api::bundle::BundleStatus::default() => phase: Some(phase), content_digest: digest.map(str::to_owned)),
-    );
+    let content_digest = digest.map(str::to_owned);
+    let status = with!(manifests::api::bundle::BundleStatus, phase: Some(phase), content_digest);
+    bundle.status = Some(status);
     bundle
 }
 
@@ -37,13 +37,10 @@ fn created(uid: &str) -> CreatedBundle {
 
 /// The status after Bundle `a-1` was installed; an older provisioner records no uid.
 fn status(installed: Option<&str>, created_uids: &[&str]) -> BundleInstanceStatus {
-    BundleInstanceStatus {
-        installed_bundle_name: Some("a-1".to_owned()),
-        content_digest: Some("good".to_owned()),
-        installed: installed.map(|uid| record(uid, "good")),
-        bundles: created_uids.iter().map(|uid| created(uid)).collect(),
-        ..BundleInstanceStatus::default()
-    }
+    let installed = installed.map(|uid| record(uid, "good"));
+    let bundles = created_uids.iter().map(|uid| created(uid)).collect();
+    let (name, content_digest) = (Some("a-1".to_owned()), Some("good".to_owned()));
+    with!(BundleInstanceStatus, installed_bundle_name: name, content_digest, installed, bundles)
 }
 
 fn verdict(status: &BundleInstanceStatus, found: Option<&Bundle>) -> &'static str {
@@ -101,12 +98,11 @@ fn an_older_installation_is_adopted_once_by_its_digest() {
         let Some(adopted) = adopted else {
             continue;
         };
-        assert_rows! {
-            adopted
-                => BundleInstanceStatus { installed: Some(record("any", "good")), bundles: vec![created("any")],..old.clone() };
-            // From then on another Bundle is not trusted.
-            adopt(&adopted, &instance(), Some(&bundle("theirs", Some("good"), Phase::Unpacked)), &[]) => None;
-        }
+        let installed = Some(record("any", "good"));
+        assert_rows!(adopted => with!(old.clone() => installed: installed, bundles: vec![created("any")]));
+        // From then on another Bundle is not trusted.
+        let theirs = bundle("theirs", Some("good"), Phase::Unpacked);
+        assert_eq!(adopt(&adopted, &instance(), Some(&theirs), &[]), None);
     }
 
     let registry = with!(old.clone() => facts.cluster_service_version: Some("a.v1".to_owned()));
@@ -134,10 +130,8 @@ fn adoption_keeps_records_within_their_bound() {
     let uids: Vec<String> = (0..MAX_CREATED).map(|number| number.to_string()).collect();
     let uids: Vec<&str> = uids.iter().map(String::as_str).collect();
     let found = bundle("any", Some("good"), Phase::Unpacked);
-    let all: Vec<_> = uids
-        .iter()
-        .map(|uid| Arc::new(bundle(uid, None, Phase::Pending)))
-        .collect();
+    let all = uids.iter().map(|uid| bundle(uid, None, Phase::Pending));
+    let all: Vec<_> = all.map(Arc::new).collect();
     let adopted = adopt(&status(None, &uids), &instance(), Some(&found), &all).unwrap();
     assert_eq!(adopted.bundles.len(), MAX_CREATED);
     assert_eq!(adopted.bundles.last(), Some(&created("any")));
@@ -193,12 +187,10 @@ fn records_are_bounded_and_keep_what_is_installed() {
     };
     assert_eq!(uids(&status, &exists), ["installed", "exists", "new"]);
 
-    let many: Vec<_> = (0..100)
-        .map(|number| Arc::new(bundle(&number.to_string(), None, Phase::Pending)))
-        .collect();
-    status.bundles = (0..100)
-        .map(|number| created(&number.to_string()))
-        .collect();
+    let names = (0..100).map(|number| number.to_string());
+    let many = names.clone().map(|uid| bundle(&uid, None, Phase::Pending));
+    let many: Vec<_> = many.map(Arc::new).collect();
+    status.bundles = names.map(|uid| created(&uid)).collect();
     let left = uids(&status, &many);
     assert_eq!(left.len(), MAX_CREATED);
     assert_eq!(left.last().map(String::as_str), Some("new"));

@@ -3,27 +3,20 @@ use crate::fixtures::identity;
 use apply::inventory::Entry;
 
 fn inventory(names: &[(&str, &str, &str)]) -> Inventory {
-    let identities = names
-        .iter()
-        .map(|(group, kind, name)| identity(group, kind, "", name));
-    identities
-        .map(|identity| (identity, Entry::default()))
-        .collect()
+    let all = names.iter();
+    let all = all.map(|(group, kind, name)| identity(group, kind, "", name));
+    all.map(|identity| (identity, Entry::default())).collect()
 }
 
 #[test]
 fn custom_resources_go_first_and_definitions_as_the_policy_says() {
-    let inventory = inventory(&[
-        ("apps", "Deployment", "operator"),
-        ("", "ServiceAccount", "operator"),
-        ("", "Namespace", "etcd"),
-        (
-            "apiextensions.k8s.io",
-            "CustomResourceDefinition",
-            "etcds.example.com",
-        ),
-        ("example.com", "Etcd", "sample"),
-        ("other.com", "Thing", "thing"),
+    let inventory = inventory(&::tests::rows![
+        "apps", "Deployment" => "operator";
+        "", "ServiceAccount" => "operator";
+        "", "Namespace" => "etcd";
+        "apiextensions.k8s.io", "CustomResourceDefinition" => "etcds.example.com";
+        "example.com", "Etcd" => "sample";
+        "other.com", "Thing" => "thing";
     ]);
     let kinds = |policy| {
         let stages = stages(&inventory, policy).into_iter().map(|stage| {
@@ -33,9 +26,7 @@ fn custom_resources_go_first_and_definitions_as_the_policy_says() {
         stages.collect::<Vec<_>>()
     };
     let others = "Deployment Thing ServiceAccount Namespace";
-    assert_rows! {
-        kinds(DefinitionPolicy::DeleteIfUnused) => ["Etcd", others, "CustomResourceDefinition"];
-        kinds(DefinitionPolicy::Delete) => ["Etcd", "CustomResourceDefinition", others];
-        stages(&Inventory::new(), DefinitionPolicy::Delete).iter().all(Vec::is_empty) => true;
-    }
+    assert_rows!(kinds(DefinitionPolicy::DeleteIfUnused) => ["Etcd", others, "CustomResourceDefinition"]);
+    assert_rows!(kinds(DefinitionPolicy::Delete) => ["Etcd", "CustomResourceDefinition", others]);
+    assert_rows!(stages(&Inventory::new(), DefinitionPolicy::Delete).iter().all(Vec::is_empty) => true);
 }

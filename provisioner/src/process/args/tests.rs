@@ -47,11 +47,9 @@ fn a_conversion_webhook_has_flags_of_its_own() {
         Err(error) => panic!("{error}"),
     };
     let given = options("--namespace=elsewhere --bind-address=127.0.0.1:1 --tls-secret=mine");
-    assert_rows! {
-        options("") => crate::conversion::Options::default();
-        given.bind => ([127, 0, 0, 1], 1).into();
-        (given.namespace.as_str(), given.tls_secret.as_deref()) => ("elsewhere", Some("mine"));
-    }
+    assert_eq!(options(""), crate::conversion::Options::default());
+    assert_eq!(given.bind, ([127, 0, 0, 1], 1).into());
+    assert_rows!((given.namespace.as_str(), given.tls_secret.as_deref()) => ("elsewhere", Some("mine")));
 }
 
 #[test]
@@ -237,9 +235,7 @@ fn the_last_of_equal_flags_counts_and_lists_add_up() {
         std::fs::write(file.path(), &roots).unwrap();
         format!("--ca-file={}", file.path().display())
     });
-    let [first, second] = &flags;
-    let flags =
-        format!("{first} --lease-duration=20s --leader-elect {second} --lease-duration=30s");
+    let flags = flags.join(" --lease-duration=20s --leader-elect ") + " --lease-duration=30s";
     let configuration = configuration(&flags).unwrap();
     assert_eq!(configuration.lease, Some(Duration::from_secs(30)));
     assert_rows!(configuration.settings.access.trust.roots.matches("BEGIN CERTIFICATE").count() => 2);

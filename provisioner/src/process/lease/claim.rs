@@ -70,12 +70,8 @@ mod tests {
     use super::*;
 
     fn lease(holder: &str, renewed: i64) -> LeaseSpec {
-        LeaseSpec {
-            holder_identity: Some(holder.to_owned()),
-            lease_duration_seconds: Some(10),
-            renew_time: Timestamp::from_second(renewed).ok().map(MicroTime),
-            ..LeaseSpec::default()
-        }
+        let renew_time = Timestamp::from_second(renewed).ok().map(MicroTime);
+        with!(LeaseSpec, holder_identity: Some(holder.to_owned()), lease_duration_seconds: Some(10), renew_time)
     }
 
     #[test]

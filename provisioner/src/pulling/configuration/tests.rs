@@ -72,10 +72,8 @@ fn everything_that_the_cluster_says_is_heeded() {
     assert_eq!(problems, [""; 0]);
     let sources = configuration.mirrors.rules().iter();
     let sources: Vec<_> = sources.map(|rule| rule.source.as_str()).collect();
-    assert_rows! {
-        sources => ["a.example", "b.example", "c.example", "d.example"];
-        configuration.roots => authority.pem();
-    }
+    assert_rows!(sources => ["a.example", "b.example", "c.example", "d.example"]);
+    assert_eq!(configuration.roots, authority.pem());
     assert_rows!(configuration.authorities.keys().collect::<Vec<_>>() => ["r.example:5000", "s.example"]);
     let proxies = Proxies::of_cluster("http://proxy:3128", "", ".svc");
     assert_eq!(configuration.proxies, Some(proxies));
@@ -92,12 +90,8 @@ fn what_flags_say_comes_first() {
     let own = "[[registry]]\nlocation = \"a.example\"\nblocked = true\n";
     let own = Mirrors::from_registries_conf(own).unwrap();
     let proxies = Proxies::of_cluster("http://mine:1", "", "");
-    let given = Access {
-        mirrors: own.clone(),
-        proxies: Some(proxies.clone()),
-        trust: with!(Trust::default() => roots: "mine".to_owned()),
-        ..Access::default()
-    };
+    let trust = with!(Trust, roots: "mine".to_owned());
+    let given = with!(Access, mirrors: own.clone(), proxies: Some(proxies.clone()), trust);
     let access = configuration.add_to(given);
     assert_eq!(access.mirrors.rules()[0], own.rules()[0]);
     assert_eq!(access.mirrors.rules().len(), 5);
@@ -110,10 +104,8 @@ fn what_flags_say_comes_first() {
 fn authorities_are_looked_for_where_the_cluster_says() {
     let name = |all: Vec<_>, source| named(&objects(all), source);
     let spec = || image(json!({"additionalTrustedCA": {"name": "cas"}}));
-    assert_rows! {
-        name(vec![spec()], Source::ImageAuthorities) => Some("cas".to_owned());
-        name(vec![spec()], Source::ProxyAuthorities) => None;
-    }
+    assert_rows!(name(vec![spec()], Source::ImageAuthorities) => Some("cas".to_owned()));
+    assert_eq!(name(vec![spec()], Source::ProxyAuthorities), None);
     let proxy = || proxy(json!({"trustedCA": {"name": ""}}), json!({}));
     assert_eq!(name(vec![proxy()], Source::ProxyAuthorities), None);
     assert_eq!(name(Vec::new(), Source::ImageAuthorities), None);

@@ -39,14 +39,12 @@ fn what_is_served_and_named_is_watched_and_nothing_else() {
         &[Image], vec![ca("cas,metadata.name!=x")] => vec!["Image /cluster", "Secret openshift-config/pull-secret"];
     ] {
         let wanted = wanted(&served(sources), &objects.into_iter().collect());
-        let shown: Vec<_> = wanted
-            .values()
-            .map(|target| {
-                let name = target.name.as_deref().unwrap_or("*");
-                let namespace = target.namespace.unwrap_or_default();
-                format!("{} {namespace}/{name}", target.resource.kind)
-            })
-            .collect();
+        let shown = wanted.values().map(|target| {
+            let name = target.name.as_deref().unwrap_or("*");
+            let namespace = target.namespace.unwrap_or_default();
+            format!("{} {namespace}/{name}", target.resource.kind)
+        });
+        let shown: Vec<_> = shown.collect();
         assert_eq!(shown, watched);
     }
 }

@@ -72,6 +72,7 @@ fn failed(text: &str) -> State {
 #[test]
 #[expect(clippy::large_stack_arrays, reason = "it is a table")]
 fn everything_that_a_pod_waits_for_is_told() {
+    let unreadable = "the node cannot read the name of the image: couldn't parse image name \"A\"";
     let back_off = r#"Back-off pulling image "quay.io/a/b:v1""#;
     let unscheduled = json!({"conditions": [
         {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes are available"},
@@ -85,11 +86,7 @@ fn everything_that_a_pod_waits_for_is_told() {
         waits("ErrImagePull", "not found") => held("not found");
         pod("Pending", &both) => held("no such host");
         waits("InvalidImageName", "couldn't parse image name \"A\"")
-            => State::Stuck(
-                "the node cannot read the name of the image: couldn't parse image name \"A\"; make a new Bundle with \
-                 another name in spec.source.image.ref"
-                    .to_owned(),
-            );
+            => State::Stuck(format!("{unreadable}; make a new Bundle with another name in spec.source.image.ref"));
         waits("CreateContainerError", "stat : no such file")
             => held(
                 "pod b-1-x cannot start: CreateContainerError: stat : no such file; if the container runtime of node \
@@ -145,6 +142,8 @@ fn a_job_is_told_by_its_pods_or_by_what_was_known_of_them() {
     let good = container("Running", &json!({"running": {}}));
     let too_large = terminated(1, "Error", "LimitExceeded: too large");
     let bad = container("Failed", &too_large);
+    let lost = terminated(137, "ContainerStatusUnknown", "could not be located");
+    let lost = || leaving(container("Failed", &lost));
     let message = "Job was active longer than ...";
     let late = ended_job("Failed", "DeadlineExceeded", message);
     for (job, pods, refused, before, expected) in ::tests::rows![
@@ -160,12 +159,9 @@ fn a_job_is_told_by_its_pods_or_by_what_was_known_of_them() {
         late.clone(), vec![], None, Some("Back-off pulling image \"a\"")
             => failed("not done within 600 s; what was last known: Back-off pulling image \"a\"");
         late, vec![], None, None => failed("not done within 600 s");
-        job(&json!({})), vec![leaving(container("Failed", &terminated(137, "ContainerStatusUnknown", "could not be located")))],
-          None, Some("Back-off pulling image \"a\"") => begun("Back-off pulling image \"a\"");
+        job(&json!({})), vec![lost()], None, Some("Back-off pulling image \"a\"") => begun("Back-off pulling image \"a\"");
         // The pods go before a Job says that it has failed.
-        ended_job("FailureTarget", "DeadlineExceeded", ""),
-          vec![leaving(container("Failed", &terminated(137, "ContainerStatusUnknown", "could not be located")))], None,
-          Some("Back-off pulling image \"a\"")
+        ended_job("FailureTarget", "DeadlineExceeded", ""), vec![lost()], None, Some("Back-off pulling image \"a\"")
             => failed("not done within 600 s; what was last known: Back-off pulling image \"a\"");
     ] {
         assert_eq!(of(&job, &pods, refused, before), expected);

@@ -15,16 +15,9 @@ const DIGEST: &str = "sha256:aa";
 /// A catalog with one bundle, and an instance that was declared for it.
 fn chosen(media_type: &str) -> (Catalogs, BundleInstance) {
     let image = format!("quay.io/example/tide@{DIGEST}");
-    let bundle = Bundle {
-        image: image.clone(),
-        media_type: Some(media_type.to_owned()),
-        max_openshift: Some(MaxOpenShiftVersion::new(
-            "4.20",
-            Spelling::CatalogProperties,
-        )),
-        min_kube: Some("1.30.0".to_owned()),
-        ..Bundle::new("tide.v1.0.0", Version::new(1, 0, 0))
-    };
+    let max = MaxOpenShiftVersion::new("4.20", Spelling::CatalogProperties);
+    let bundle = with!(Bundle, image: image.clone(), media_type: Some(media_type.to_owned()), max_openshift: Some(max),
+        min_kube: Some("1.30.0".to_owned()); ..Bundle::new("tide.v1.0.0", Version::new(1, 0, 0)));
     let package = with!(Package::default() => name: "tide".to_owned(), bundles: [(bundle.name.clone(), bundle)].into());
     let memo = json!({"package": "tide", "name": "tide.v1.0.0", "image": image}).to_string();
     let instance = object!({
@@ -39,12 +32,8 @@ fn constraints(
     digest: &str,
     (catalogs, instance): &(Catalogs, BundleInstance),
 ) -> (Option<String>, Option<String>) {
-    let source = BundleSource {
-        image: Some(
-            with!(ImageSource::default() => reference: format!("quay.io/example/tide@{digest}")),
-        ),
-        ..BundleSource::default()
-    };
+    let image = with!(ImageSource, reference: format!("quay.io/example/tide@{digest}"));
+    let source = with!(BundleSource, image: Some(image));
     let digests = Digests::new(None, Some(&source));
     let facts = as_catalogs_say(facts, instance, digests, catalogs);
     let max = facts.max_open_shift_version.map(|declared| declared.text());
@@ -67,12 +56,10 @@ fn catalog_constraints_count_for_plain_manifests() {
 
 #[test]
 fn bundle_min_kube_version_counts_before_the_catalog() {
-    let facts = |min: Option<&str>| Facts {
-        package: "tide".to_owned(),
-        name: "tide.v1.0.0".to_owned(),
-        min_kube_version: min.map(str::to_owned),
-        max_open_shift_version: Some(MaxOpenShiftVersion::new("4.19", Spelling::BundleProperties)),
-        ..Facts::default()
+    let facts = |min: Option<&str>| {
+        let max = MaxOpenShiftVersion::new("4.19", Spelling::BundleProperties);
+        with!(Facts, package: "tide".to_owned(), name: "tide.v1.0.0".to_owned(), min_kube_version: min.map(str::to_owned),
+            max_open_shift_version: Some(max))
     };
     let chosen = chosen("registry+v1");
     let max = || Some("4.20".to_owned());

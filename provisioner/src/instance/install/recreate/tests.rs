@@ -1,13 +1,8 @@
-use std::sync::Arc;
-
 use apply::{
-    discovery::Kind,
     inventory::Entry,
     plan::Wave,
-    revision::ObjectHash,
     ssa::{Cause, Obstacle},
 };
-use kube::core::{ApiResource, GroupVersionKind};
 use manifests::api::instance::Upgrade;
 use serde_json::{Value, json};
 
@@ -23,16 +18,7 @@ fn step(name: &str, annotation: Option<&Value>) -> Step {
     if let Some(annotation) = annotation {
         object["metadata"]["annotations"] = json!({labels::RECREATE: annotation});
     }
-    let object = Object::try_from(object).unwrap();
-    Step {
-        wave: Wave::Configuration,
-        hash: ObjectHash::new(&object),
-        kind: Arc::new(Kind {
-            resource: ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "ConfigMap")),
-            namespaced: true,
-        }),
-        object,
-    }
+    crate::fixtures::step(object, Wave::Configuration)
 }
 
 fn immutable(name: &str, job: Option<JobState>, obstacle: Option<Obstacle>) -> Immutable {
@@ -52,16 +38,21 @@ fn failure(name: &str, cause: Cause) -> ssa::Failure {
     }
 }
 
+/// Objects that are being recreated, except for this one.
+fn marked(names: &[&str], not: &str) -> Inventory {
+    let all = names.iter().map(|&name| {
+        let entry = with!(Entry::default() => recreating: name != not);
+        (step(name, None).object.identity(), entry)
+    });
+    all.collect()
+}
+
 #[test]
 fn annotations_precede_the_spec_and_finished_jobs_both() {
     use JobState::{Finished, Unfinished};
     use Recreate::{Never, WhenImmutable};
-    let (never, when, other, number) = (
-        json!("Never"),
-        json!("WhenImmutable"),
-        json!("never"),
-        json!(1),
-    );
+    let [never, when, other] = ["Never", "WhenImmutable", "never"].map(Value::from);
+    let number = json!(1);
     let of_spec = "set spec.upgrade.recreate: WhenImmutable, or delete the object";
     let of_annotation =
         "delete the object, or change its annotation core.rukpak.io/recreate: Never in the bundle";
@@ -99,11 +90,7 @@ fn annotations_precede_the_spec_and_finished_jobs_both() {
             }
             Err(remedy) => {
                 let is_unfinished = job == Some(Unfinished);
-                let wait = if is_unfinished {
-                    "wait until the Job is finished, "
-                } else {
-                    ""
-                };
+                let wait = ["", "wait until the Job is finished, "][usize::from(is_unfinished)];
                 let expected =
                     format!("ConfigMap n/a: immutable fields changed: data; {wait}{remedy}");
                 let messages: Vec<_> = found.refused.iter().map(|one| &one.message).collect();
@@ -136,38 +123,20 @@ fn terminating_objects_are_awaited_if_they_are_marked() {
     let names = ["marked", "other", "broken"];
     let steps = names.map(|name| step(name, None));
     let steps: Vec<&Step> = steps.iter().collect();
-    let inventory: Inventory = names
-        .into_iter()
-        .map(|name| {
-            let entry = with!(Entry::default() => recreating: name != "other");
-            (step(name, None).object.identity(), entry)
-        })
-        .collect();
-    let preview = Preview {
-        failed: vec![
-            failure("marked", Cause::Deleting),
-            failure("other", Cause::Deleting),
-            failure("broken", Cause::Invalid),
-        ],
-        ..Preview::default()
-    };
+    let inventory: Inventory = marked(&names, "other");
+    let deleting = |name| failure(name, Cause::Deleting);
+    let broken = failure("broken", Cause::Invalid);
+    let failed = vec![deleting("marked"), deleting("other"), broken];
+    let preview = with!(Preview, failed);
     let found = decision(&spec(None), &inventory, &steps, preview);
-    assert_rows! {
-        found.permissions => [(step("marked", None).object.identity(), Permission::Await)].into();
-        found.refused => [failure("broken", Cause::Invalid), failure("other", Cause::Deleting)];
-    }
+    assert_rows!(found.permissions => [(step("marked", None).object.identity(), Permission::Await)].into());
+    assert_rows!(found.refused => [failure("broken", Cause::Invalid), failure("other", Cause::Deleting)]);
 }
 
 #[test]
 fn marks_last_until_the_object_is_applied() {
     let identity = |name| step(name, None).object.identity();
-    let mut inventory: Inventory = ["left", "settled", "deleted", "new"]
-        .into_iter()
-        .map(|name| {
-            let entry = with!(Entry::default() => recreating: name != "new");
-            (identity(name), entry)
-        })
-        .collect();
+    let mut inventory = marked(&["left", "settled", "deleted", "new"], "new");
     let changed = ["deleted", "new", "plain"].map(|name| step(name, None));
     let permissions = ["new", "unlisted"].map(|name| (identity(name), Permission::Delete));
     mark(&mut inventory, &changed, &permissions.into());

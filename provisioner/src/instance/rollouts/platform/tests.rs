@@ -77,17 +77,10 @@ fn the_stage_of_a_revision_follows_from_the_status() {
 }
 
 fn platform(state: &str, is_unhealthy: bool) -> BundleInstanceStatus {
-    let healthy = if is_unhealthy {
-        "Healthy False Unhealthy 12:01"
-    } else {
-        "Healthy True Healthy 11:00"
-    };
-    status(
-        "Platform",
-        state,
-        true,
-        &[healthy, "Progressing False UpToDate 12:01"],
-    )
+    let health = ["True Healthy 11:00", "False Unhealthy 12:01"][usize::from(is_unhealthy)];
+    let healthy = format!("Healthy {health}");
+    let conditions = [&*healthy, "Progressing False UpToDate 12:01"];
+    status("Platform", state, true, &conditions)
 }
 
 fn stopped(names: &[&str]) -> Turn {

@@ -9,18 +9,15 @@ use super::*;
 const GENERATION: i64 = 2;
 const DEADLINE: i64 = 600;
 
-enum Write {
-    Of(Box<Outcome>),
-    Applying,
-    Uninstalling,
-}
+/// Writes a status over the one before.
+type Write = dyn Fn(&BundleInstanceStatus, &Declaration, Timestamp) -> BundleInstanceStatus;
 
 /// A row: its number, the status before, the declaration and the write.
 struct Row {
     number: &'static str,
     before: Box<BundleInstanceStatus>,
     declaration: Declaration,
-    write: Write,
+    write: Box<Write>,
     is_late: bool,
 }
 
@@ -29,7 +26,7 @@ fn row(number: &'static str, before: BundleInstanceStatus, outcome: Outcome) -> 
         number,
         before: Box::new(before),
         declaration: declared(GENERATION),
-        write: Write::Of(Box::new(outcome)),
+        write: Box::new(move |before, declaration, now| of(before, declaration, &outcome, now)),
         is_late: false,
     }
 }
@@ -39,33 +36,15 @@ impl Row {
         with!(self => is_late: true)
     }
 
-    fn pinned(mut self) -> Self {
-        self.declaration.is_pinned = true;
-        self
+    fn pinned(self) -> Self {
+        with!(self => declaration.is_pinned: true)
     }
 
     fn status(&self) -> BundleInstanceStatus {
         let at = |second| Timestamp::from_second(second).unwrap();
-        let write = |before: &BundleInstanceStatus, now| match &self.write {
-            Write::Of(outcome) => of(before, &self.declaration, outcome, now),
-            Write::Applying => {
-                let inventory = Inventory::default();
-                applying(before, &self.declaration, "new", 3, inventory, now)
-            }
-            Write::Uninstalling => uninstalling(
-                before,
-                &self.declaration,
-                "waiting for 3 objects",
-                false,
-                now,
-            ),
-        };
-        let first = write(&self.before, at(0));
-        if self.is_late {
-            write(&first, at(DEADLINE))
-        } else {
-            first
-        }
+        let write = |before, second| (self.write)(before, &self.declaration, at(second));
+        let first = write(&self.before, 0);
+        [&first, &write(&first, DEADLINE)][usize::from(self.is_late)].clone()
     }
 }
 
@@ -85,8 +64,14 @@ fn kstatus(status: &BundleInstanceStatus, generation: i64, is_terminating: bool)
     }
 }
 
-/// Checks a row: status and reason of Ready, the reasons of Reconciling and Stalled, and the verdict of kstatus.
-fn check(row: &Row, expected: &str) {
+/// Checks rows: status and reason of Ready, the reasons of Reconciling and Stalled, and the verdict of kstatus.
+fn check<const N: usize>(rows: [(Row, &str); N]) {
+    for (row, expected) in rows {
+        check_row(&row, expected);
+    }
+}
+
+fn check_row(row: &Row, expected: &str) {
     let number = row.number;
     let status = row.status();
     let of = |type_| find(&status.conditions, type_);
@@ -154,13 +139,7 @@ fn at_rest(health: Health) -> Outcome {
 }
 
 fn failing(retry: Retry, remedy: Remedy) -> Outcome {
-    let failure = Failure {
-        bundle: "new".to_owned(),
-        message: "Deployment etcd/operator is invalid".to_owned(),
-        touched: false,
-        retry,
-        remedy,
-    };
+    let failure = with!(failed("new", false) => retry: retry, remedy: remedy);
     with(Install::Failed(failure), Health::Healthy)
 }
 
@@ -211,24 +190,26 @@ fn ready() -> BundleInstanceStatus {
 
 #[test]
 fn new_and_changed_objects_are_in_progress() {
-    assert_rows! {
-        kstatus(&new(), 1, false) => "InProgress", "row 1";
-        kstatus(&installed(), GENERATION, false) => "InProgress", "row 2";
-        // Without the default, every new object would be finished.
-        kstatus(&BundleInstanceStatus::default(), 1, false) => "Current";
-    }
+    assert_rows!(kstatus(&new(), 1, false) => "InProgress", "row 1");
+    assert_rows!(kstatus(&installed(), GENERATION, false) => "InProgress", "row 2");
+    // Without the default, every new object would be finished.
+    assert_rows!(kstatus(&BundleInstanceStatus::default(), 1, false) => "Current");
 }
 
 #[test]
 fn terminating_and_applying_are_in_progress() {
-    let write = |write, row: Row| Row { write, ..row };
-    let terminating = |mut row: Row| {
-        row.declaration.is_terminating = true;
-        write(Write::Uninstalling, row)
+    let terminating = |row: Row| {
+        with!(row => declaration.is_terminating: true, write: Box::new(|before, declaration, now| {
+            uninstalling(before, declaration, "waiting for 3 objects", false, now)
+        }))
     };
-    let applying = |row| write(Write::Applying, row);
+    let applying = |row: Row| {
+        with!(row => write: Box::new(|before, declaration, now| {
+            applying(before, declaration, "new", 3, Inventory::default(), now)
+        }))
+    };
     let failed = with!(installed() => failed_template_hash: Some("hash".to_owned()));
-    for (row, expected) in ::tests::rows![
+    check(::tests::rows![
         terminating(row("3", installed(), pending())) => "False Uninstalling Progressing - Terminating";
         terminating(row("3, late", installed(), pending()).late()) => "False Uninstalling Progressing - Terminating";
         applying(row("13", new(), pending())) => "Unknown Applying Progressing - InProgress";
@@ -237,24 +218,20 @@ fn terminating_and_applying_are_in_progress() {
         applying(row("13, late", installed(), pending()).late())
             => "False Applying - ProgressDeadlineExceeded Failed";
         applying(row("27", failed, pending())) => "Unknown Applying Progressing - InProgress";
-    ] {
-        check(&row, expected);
-    }
+    ]);
 }
 
 #[test]
 fn paused_instance_is_ready_or_waits_for_the_end_of_the_pause() {
     let looked = Health::NotLooked;
-    for (row, expected) in ::tests::rows![
+    check(::tests::rows![
         row("4", installed(), paused(true, Health::Healthy)) => "True Paused - - Current";
         row("5, never installed", new(), paused(false, looked.clone())) => "False Paused - - InProgress";
         row("5, another template", installed(), paused(false, Health::Healthy)) => "False Paused - - InProgress";
         row("5, not well", installed(), paused(true, slow())) => "False Paused - - InProgress";
         row("5, not observed", installed(), paused(true, looked)) => "False Paused - - InProgress";
         row("5, late", installed(), paused(true, slow())).late() => "False Paused - - InProgress";
-    ] {
-        check(&row, expected);
-    }
+    ]);
 }
 
 #[test]
@@ -262,7 +239,7 @@ fn bundle_of_the_template_decides_first() {
     let world = || unpacking_failed(Remedy::World);
     let own = || unpacking_failed(Remedy::Own);
     let well = || with!(own() => is_declared: true, health: Health::Healthy);
-    for (row, expected) in ::tests::rows![
+    check(::tests::rows![
         row("6", new(), unserved()) => "False UnknownProvisionerClass - UnknownProvisionerClass Failed";
         row("6, installed", installed(), unserved()) => "False UnknownProvisionerClass - UnknownProvisionerClass Failed";
         row("7", new(), pending()) => "Unknown UnpackPending Progressing - InProgress";
@@ -278,15 +255,13 @@ fn bundle_of_the_template_decides_first() {
         row("12, template", new(), unknown(Remedy::Own)) => "False ReconcileFailed - ReconcileFailed Failed";
         // A pinned revision needs no Bundle.
         row("17, pinned", installed(), well()).pinned() => "True Healthy - - Current";
-    ] {
-        check(&row, expected);
-    }
+    ]);
 }
 
 #[test]
 fn health_decides_once_everything_is_applied() {
     let not_observed = || Health::NotLooked;
-    for (row, expected) in ::tests::rows![
+    check(::tests::rows![
         row("14", installed(), installing(slow())) => "Unknown WaitingForHealth Progressing - InProgress";
         row("15", installed(), at_rest(slow())).late() => "False Unhealthy - ProgressDeadlineExceeded Failed";
         row("16", installed(), installing(broken())) => "False Unhealthy - Unhealthy Failed";
@@ -310,9 +285,7 @@ fn health_decides_once_everything_is_applied() {
         row("28, field", installed(), at_rest(not_observed())) => "Unknown HealthUnknown Progressing - InProgress";
         // After a restart.
         row("17, restart", ready(), at_rest(not_observed())) => "True UpToDate - - Current";
-    ] {
-        check(&row, expected);
-    }
+    ]);
 }
 
 #[test]
@@ -324,7 +297,7 @@ fn failed_attempt_is_retried_or_needs_a_change() {
     let blocked = || row("22", installed(), world(Retry::Granted)).status();
     let refused = || row("24", installed(), own()).status();
     let other = with!(at_rest(Health::Healthy) => is_declared: false);
-    for (row, expected) in ::tests::rows![
+    check(::tests::rows![
         row("22", new(), world(Retry::Granted)) => "Unknown Blocked ProgressingWithRetry - InProgress";
         row("22, upgrade", installed(), world(Retry::Slowly)) => "Unknown Blocked ProgressingWithRetry - InProgress";
         row("22, waiting", blocked(), waiting(Remedy::World)) => "Unknown Blocked ProgressingWithRetry - InProgress";
@@ -340,7 +313,5 @@ fn failed_attempt_is_retried_or_needs_a_change() {
         row("13, queued", installed(), queued()) => "Unknown Retrying Progressing - InProgress";
         // Something else than the declared revision is installed.
         row("13, other", installed(), other) => "Unknown UpToDate Progressing - InProgress";
-    ] {
-        check(&row, expected);
-    }
+    ]);
 }
