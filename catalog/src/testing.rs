@@ -6,9 +6,14 @@
     reason = "a test program uses only a part of the helpers"
 )]
 
-use std::fmt::Display;
+use std::{
+    fmt::Display,
+    time::{Duration, Instant},
+};
 
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use manifests::content::{self, Builder, Content};
+use serde_json::{Value, json};
 
 pub(crate) use ::tests::assert_has as has;
 
@@ -33,6 +38,71 @@ pub(crate) fn content<T: AsRef<[u8]>>(files: &[(&str, T)]) -> Content {
     builder.finish()
 }
 
+/// The blob of a package.
+pub(crate) fn package(name: &str, default_channel: &str) -> Value {
+    json!({"schema": "olm.package", "name": name, "defaultChannel": default_channel})
+}
+
+/// The blob of a channel.
+pub(crate) fn channel(package: &str, name: &str, entries: &Value) -> Value {
+    json!({"schema": "olm.channel", "package": package, "name": name, "entries": entries})
+}
+
+/// The blob of a bundle.
+pub(crate) fn bundle(package: &str, name: &str, version: &str) -> Value {
+    json!({"schema": "olm.bundle", "package": package, "name": name, "image": "quay.io/foo/bundle:v1", "properties": [
+        {"type": "olm.package", "value": {"packageName": package, "version": version}}]})
+}
+
+/// A package whose bundles replace one another in one channel.
+pub(crate) fn chained(package: &str, channel: &str, bundles: &[Value]) -> Vec<Value> {
+    let mut before = Value::Null;
+    let entry = |bundle: &Value| {
+        let name = bundle["name"].clone();
+        json!({"name": name, "replaces": std::mem::replace(&mut before, name.clone())})
+    };
+    let entries = bundles.iter().map(entry).collect();
+    let documents = [
+        self::package(package, channel),
+        self::channel(package, channel, &entries),
+    ];
+    [&documents[..], bundles].concat()
+}
+
+/// A property with a manifest.
+pub(crate) fn object(manifest: &str) -> Value {
+    json!({"type": "olm.bundle.object", "value": {"data": BASE64_STANDARD.encode(manifest)}})
+}
+
+/// A file with a document on each line.
+pub(crate) fn lines(documents: &[Value]) -> String {
+    list(documents, |document| format!("{document}\n"))
+}
+
+/// The files of a bundle of a package. Its ClusterServiceVersion has this name and version, and more metadata and spec.
+pub(crate) fn bundle_files(package: &str, name: &str, version: &str, more: &Value) -> Content {
+    let mut csv = json!({
+        "apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion", "metadata": {"name": name},
+        "spec": {"version": version, "install": {"strategy": "deployment", "spec": {"deployments": []}}},
+    });
+    for part in ["metadata", "spec"] {
+        let more = more[part].as_object().cloned().unwrap_or_default();
+        csv[part].as_object_mut().unwrap().extend(more);
+    }
+    let prefix = "operators.operatorframework.io.bundle";
+    let annotations = json!({"annotations": {
+        format!("{prefix}.package.v1"): package,
+        format!("{prefix}.channels.v1"): "other",
+        format!("{prefix}.mediatype.v1"): "registry+v1",
+        format!("{prefix}.manifests.v1"): "manifests/",
+        format!("{prefix}.metadata.v1"): "metadata/",
+    }});
+    content(&[
+        ("manifests/csv.json", csv.to_string()),
+        ("metadata/annotations.yaml", annotations.to_string()),
+    ])
+}
+
 /// The texts of all items, one after the other.
 pub(crate) fn list<I: IntoIterator, T: Display>(
     items: I,
@@ -40,4 +110,18 @@ pub(crate) fn list<I: IntoIterator, T: Display>(
 ) -> String {
     let texts = items.into_iter().map(|item| text(item).to_string());
     texts.collect()
+}
+
+/// Asserts that work takes fewer seconds than these.
+pub(crate) fn within<T>(seconds: u64, work: impl FnOnce() -> T) -> T {
+    let start = Instant::now();
+    let done = work();
+    let took = start.elapsed();
+    assert!(took < Duration::from_secs(seconds), "took {took:?}");
+    done
+}
+
+/// Generous: others work on the machine, too. What is quadratic takes hours.
+pub(crate) fn in_time<T>(work: impl FnOnce() -> T) -> T {
+    within(60, work)
 }

@@ -105,22 +105,14 @@ fn whatever_is_changed_gets_an_answer_fuzz() {
     });
 }
 
+/// What the limits bound is tested where catalogs are walked.
 #[test]
-fn what_is_enormous_is_bounded() {
-    let limits = with!(Limits, document: 1 << 20, values: 10_000, documents: 100);
-    for (text, part) in tests::rows![
-        format!("{{\"schema\": \"{}\"}}", "x".repeat(2 << 20)) => "larger than the limit of";
-        format!("{{\"schema\": \"x\", \"a\": [{}1]}}", "1,".repeat(20_000)) => "more than 10000 values";
-        "{\"schema\": \"x\"}\n".repeat(200) => "more than 100 documents";
-        format!("{{\"schema\": \"x\", \"a\": {}", "[".repeat(20_000)) => "more than 10000 values";
-    ] {
-        let catalog = content(&[("a", text)]);
-        let mut render = Render::new(Level::ALL);
-        let error = render
-            .catalog(Source::Content(&catalog), &limits)
-            .unwrap_err();
-        has(error, part);
-    }
+fn limits_hold_in_rendering() {
+    let catalog = content(&[("a", "{\"schema\": \"x\"}\n".repeat(200))]);
+    let mut render = Render::new(Level::ALL);
+    let limits = with!(Limits, documents: 100);
+    let rendered = render.catalog(Source::Content(&catalog), &limits);
+    has(rendered.unwrap_err(), "more than 100 documents");
 }
 
 #[test]

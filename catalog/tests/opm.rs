@@ -36,11 +36,7 @@ mod opm {
     mod validation;
 }
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::Output,
-};
+use std::path::{Path, PathBuf};
 
 use catalog::{
     Limits, Source,
@@ -56,9 +52,7 @@ impl Folder {
     fn new(files: &[(&str, &str)]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         for (path, text) in files {
-            let path = folder.path().join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
+            tests::write(folder.path(), path, text);
         }
         Self(folder)
     }
@@ -70,17 +64,10 @@ impl Folder {
 
 /// What opm prints, or what it says instead.
 fn run(folder: &Path, args: &[&str]) -> Result<String, String> {
-    let Output {
-        status,
-        stdout,
-        stderr,
-    } = tests::opm(folder, args);
-    let [out, problem] = [stdout, stderr].map(|bytes| String::from_utf8(bytes).unwrap());
-    if status.success() {
-        Ok(out)
-    } else {
-        Err(problem)
-    }
+    let output = tests::opm(folder, args);
+    let texts = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+    let [out, problem] = texts;
+    output.status.success().then_some(out).ok_or(problem)
 }
 
 fn print(rendered: &Rendered, format: Format) -> String {

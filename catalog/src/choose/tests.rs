@@ -114,10 +114,8 @@ fn after(installed: &Installed) -> Request<'_> {
 /// The decision in short where the bundle of this name is installed.
 fn next(from: &str, request: Request<'_>, package: &Package) -> String {
     let installed = installed(from);
-    short(&decide(
-        &with!(Request, installed: Some(&installed); ..request),
-        package,
-    ))
+    let request = with!(Request, installed: Some(&installed); ..request);
+    short(&decide(&request, package))
 }
 
 /// Follows the channel to its end, or for ten steps.
@@ -135,10 +133,8 @@ fn path(from: &Installed, package: &Package) -> Vec<String> {
 
 fn reasons<'a>(decision: &'a Decision, name: &str) -> &'a [String] {
     let mut candidates = decision.candidates.iter();
-    &candidates
-        .find(|candidate| candidate.name == name)
-        .unwrap()
-        .reasons
+    let found = candidates.find(|candidate| candidate.name == name);
+    &found.unwrap().reasons
 }
 
 const CHAIN: &str = "1.0.0 1.1.0<1.0.0 1.2.0<1.1.0";

@@ -7,31 +7,17 @@ use crate::{
 };
 
 fn package() -> Package {
-    let mut package = with!(Package, name: "foo".into(), default_channel: "stable".into());
-    let entry = |name: &str, replaces: Option<&str>, skips: &[&str], range: Option<&str>| Entry {
-        name: name.into(),
-        replaces: replaces.map(str::to_owned),
-        skips: skips.iter().map(|&skip| skip.to_owned()).collect(),
-        skip_range: range.map(str::to_owned),
-    };
-    let mut add = |name: &str, deprecation: Option<&str>, entries| {
-        let (name, deprecation) = (name.to_owned(), deprecation.map(str::to_owned));
-        package.channels.insert(
-            name.clone(),
-            Channel {
-                name,
-                deprecation,
-                entries,
-            },
-        );
-    };
-    add("old", Some("use stable"), vec![entry("a", None, &[], None)]);
-    let entries = vec![
-        entry("a", Some("gone"), &[], None),
-        entry("b", Some("a"), &[], None),
-        entry("c", Some("b"), &["a", "b", "x"], Some(">=0.1.0 <1.0.0")),
-    ];
-    add("stable", None, entries);
+    let entry = |name: &str, replaces: Option<&str>| with!(Entry, name: name.into(), replaces: replaces.map(str::to_owned));
+    let last = with!(
+        entry("c", Some("b")) => skips: ["a", "b", "x"].map(str::to_owned).into(), skip_range: Some(">=0.1.0 <1.0.0".into())
+    );
+    let entries = vec![entry("a", Some("gone")), entry("b", Some("a")), last];
+    let stable = with!(Channel, name: "stable".into(), entries);
+    let (deprecation, entries) = (Some("use stable".into()), vec![entry("a", None)]);
+    let old = with!(Channel, name: "old".into(), deprecation, entries);
+    let channels = [old, stable].map(|it| (it.name.clone(), it)).into();
+    let (name, default_channel) = ("foo".into(), "stable".into());
+    let mut package = with!(Package, name, default_channel, channels);
     for (name, minor) in [("a", 1), ("b", 2), ("c", 3)] {
         let bundle = Bundle::new(name, Version::new(0, minor, 0));
         package.bundles.insert(name.into(), bundle);

@@ -4,7 +4,10 @@ use super::{
     history::{Damaged, History, INDEX_IMAGE, INJECTED_BUNDLES, Injected, Mode},
     *,
 };
-use crate::testing::{content, has, list, starts};
+use crate::{
+    model::Entry,
+    testing::{self, channel, content, has, list, package, starts},
+};
 
 const PLACE: Place<'_> = Place {
     package: "tide",
@@ -13,19 +16,8 @@ const PLACE: Place<'_> = Place {
 
 /// A bundle of a package in a version.
 fn of(package: &str, version: &str) -> Bundle {
-    let csv = json!({
-        "apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
-        "metadata": {"name": format!("{package}.v{version}")},
-        "spec": {"version": version, "install": {"strategy": "deployment", "spec": {"deployments": []}}},
-    });
-    let annotations = json!({"annotations": {
-        "operators.operatorframework.io.bundle.package.v1": package,
-        "operators.operatorframework.io.bundle.channels.v1": "other",
-    }});
-    let content = content(&[
-        ("manifests/csv.json", csv.to_string()),
-        ("metadata/annotations.yaml", annotations.to_string()),
-    ]);
+    let name = format!("{package}.v{version}");
+    let content = testing::bundle_files(package, &name, version, &Value::Null);
     let image = format!("example.com/{package}:v{version}");
     Bundle::read(&content, &image, Level::None, |_| {}).unwrap()
 }
@@ -45,20 +37,8 @@ fn index(blobs: &[Value]) -> Index<'static> {
     }
 }
 
-fn package(name: &str, channel: &str) -> Value {
-    json!({"schema": "olm.package", "name": name, "defaultChannel": channel})
-}
-
-fn channel(name: &str, entries: &Value) -> Value {
-    json!({"schema": "olm.channel", "package": "tide", "name": name, "entries": entries})
-}
-
 fn blob(package: &str, version: &str) -> Value {
-    json!({
-        "schema": "olm.bundle", "package": package, "name": format!("{package}.v{version}"),
-        "image": format!("example.com/{package}:v{version}"),
-        "properties": [{"type": "olm.package", "value": {"packageName": package, "version": version}}],
-    })
+    testing::bundle(package, &format!("{package}.v{version}"), version)
 }
 
 fn try_compose<'i>(
@@ -72,13 +52,8 @@ fn try_compose<'i>(
 /// `name<replaces`, in the order of the entries.
 fn graph(composed: &Composed, channel: &str) -> Vec<String> {
     let channel = &composed.catalog.packages["tide"].channels[channel];
-    let entries = channel.entries.iter();
-    entries
-        .map(|it| match &it.replaces {
-            Some(before) => format!("{}<{before}", it.name),
-            None => it.name.clone(),
-        })
-        .collect()
+    let edge = |it: &Entry| it.name.clone() + &list(&it.replaces, |before| format!("<{before}"));
+    channel.entries.iter().map(edge).collect()
 }
 
 // parity: run-10
@@ -118,13 +93,13 @@ fn everything_in_the_index_stays() {
     let old = json!([{"reference": {"schema": "olm.channel", "name": "stable"}, "message": "old"}]);
     let blobs = [
         package("tide", "stable"),
-        channel("stable", &json!([{"name": "tide.v0.0.1"}])),
-        channel("alpha", &entries),
+        channel("tide", "stable", &json!([{"name": "tide.v0.0.1"}])),
+        channel("tide", "alpha", &entries),
         blob("tide", "0.0.1"),
         blob("tide", "0.0.2"),
         json!({"schema": "olm.deprecations", "package": "tide", "entries": old}),
         package("other", "only"),
-        json!({"schema": "olm.channel", "package": "other", "name": "only", "entries": [{"name": "other.v1.0.0"}]}),
+        channel("other", "only", &json!([{"name": "other.v1.0.0"}])),
         blob("other", "1.0.0"),
         json!({"schema": "example.com/other", "package": "tide", "kept": [1, 2]}),
         json!({"schema": "example.com/other", "kept": true}),
@@ -144,7 +119,7 @@ fn everything_in_the_index_stays() {
         json!({"name": "tide.v0.0.3", "replaces": "tide.v0.0.2"}),
         json!({"name": "tide.v0.0.4", "replaces": "tide.v0.0.3"}),
     ]);
-    let is_expected = documents.contains(&channel("alpha", &entries));
+    let is_expected = documents.contains(&channel("tide", "alpha", &entries));
     assert!(is_expected, "{documents:#?}");
     let found = &composed.catalog.packages["tide"];
     assert_eq!(found.default_channel, "stable");
@@ -165,9 +140,9 @@ fn what_an_index_has_come_to_have_is_its_own() {
         json!([{"name": "tide.v0.0.2"}, {"name": "tide.v0.1.0", "replaces": "tide.v0.0.2"}]), vec!["0.0.2", "0.1.0"]
             => ["tide.v0.0.2", "tide.v0.1.0<tide.v0.0.2", "tide.v0.0.3<tide.v0.1.0"];
     ] {
-        let mut blobs = vec![before.clone(), channel("alpha", &entries)];
+        let mut blobs = vec![before.clone(), channel("tide", "alpha", &entries)];
         if entries.as_array().unwrap().len() == 1 {
-            blobs.push(channel("other", &json!([{"name": "tide.v0.0.2"}])));
+            blobs.push(channel("tide", "other", &json!([{"name": "tide.v0.0.2"}])));
         }
         blobs.extend(of_index.iter().map(|it| blob("tide", it)));
         let bundles = vec![bundle("0.0.2"), bundle("0.0.3")];
@@ -216,7 +191,7 @@ fn the_head_is_what_no_other_replaces() {
 fn what_is_there_already_is_told() {
     let blobs = [
         package("tide", "alpha"),
-        channel("alpha", &json!([{"name": "tide.v0.0.1"}])),
+        channel("tide", "alpha", &json!([{"name": "tide.v0.0.1"}])),
         blob("tide", "0.0.1"),
     ];
     for (form, bundles, expected) in ::tests::rows![
@@ -243,7 +218,7 @@ fn the_result_is_checked_and_what_others_have_done_wrong_is_only_told() {
     second["name"] = json!("tide.v0.0.2-again");
     let blobs = [
         package("tide", "alpha"),
-        channel("alpha", &json!([{"name": "tide.v0.0.2-again"}])),
+        channel("tide", "alpha", &json!([{"name": "tide.v0.0.2-again"}])),
         second,
     ];
     let error = try_compose(index(&blobs), Form::Upgrade, vec![bundle("0.0.2")]).unwrap_err();

@@ -53,6 +53,8 @@ fn depth_and_number_of_values_are_bounded() {
     tape.read(b"[1,2]", 3).unwrap();
     let error = tape.read(b"[1,2,3]", 3).unwrap_err();
     assert_eq!(error.message, "more than 3 values in one document");
+    let error = tape.read(b"[[[[", 3).unwrap_err();
+    assert_eq!(error.message, "more than 3 values in one document");
     // Writing takes no stack either.
     let text = format!("{}\"x\"{}", "{\"a\":[".repeat(5_000), "]}".repeat(5_000));
     assert_eq!(sorted(&text), text);

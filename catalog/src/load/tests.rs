@@ -6,7 +6,6 @@
     reason = "tables are long, and json! makes values"
 )]
 
-mod conversion;
 mod facts;
 mod fuzz;
 mod hostile;
@@ -17,15 +16,10 @@ use manifests::openshift::MaxOpenShiftVersion;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::testing::{content, list, starts};
+use crate::testing::{self, chained, channel, content, lines, list, object, package, starts};
 
 fn loaded<T: AsRef<[u8]>>(files: &[(&str, T)]) -> Catalog {
     load(Source::Content(&content(files)), &Limits::default()).unwrap()
-}
-
-/// A file with a document on each line.
-fn lines(documents: &[Value]) -> String {
-    list(documents, |document| format!("{document}\n"))
 }
 
 fn yaml(documents: &[Value]) -> String {
@@ -38,35 +32,17 @@ fn of(documents: &[Value]) -> Catalog {
     loaded(&[("c.json", lines(documents))])
 }
 
-fn package(name: &str, default: &str) -> Value {
-    json!({"schema": "olm.package", "name": name, "defaultChannel": default})
-}
-
-fn channel(name: &str, entries: Value) -> Value {
-    json!({"schema": "olm.channel", "package": "foo", "name": name, "entries": entries})
+fn beta(entries: &Value) -> Value {
+    channel("foo", "beta", entries)
 }
 
 fn bundle(version: &str) -> Value {
-    named(&format!("foo.v{version}"), version)
-}
-
-fn named(name: &str, version: &str) -> Value {
-    json!({"schema": "olm.bundle", "package": "foo", "name": name, "image": "quay.io/foo/bundle:v1", "properties": [
-        {"type": "olm.package", "value": {"packageName": "foo", "version": version}}]})
+    testing::bundle("foo", &format!("foo.v{version}"), version)
 }
 
 /// A sound package: 0.1.0, 0.2.0 and 0.3.0 in one channel.
 fn sound() -> Vec<Value> {
-    vec![
-        package("foo", "alpha"),
-        json!({"schema": "olm.channel", "package": "foo", "name": "alpha", "entries": [
-            {"name": "foo.v0.1.0"},
-            {"name": "foo.v0.2.0", "replaces": "foo.v0.1.0"},
-            {"name": "foo.v0.3.0", "replaces": "foo.v0.2.0"}]}),
-        bundle("0.1.0"),
-        bundle("0.2.0"),
-        bundle("0.3.0"),
-    ]
+    chained("foo", "alpha", &["0.1.0", "0.2.0", "0.3.0"].map(bundle))
 }
 
 /// The sound package, changed, and what is then told: `line: message` for each finding.
@@ -88,7 +64,7 @@ fn told(catalog: &Catalog) -> Vec<String> {
 #[test]
 fn a_sound_catalog_is_loaded_as_it_is_written() {
     let mut documents = sound();
-    documents.push(channel("beta", json!([
+    documents.push(beta(&json!([
         {"name": "foo.v0.3.0", "replaces": "foo.v0.0.9", "skips": ["foo.v0.2.0", "foo.v0.0.5"], "skipRange": ">=0.1.x <0.3.0 || 0.0.1"}])));
     documents.push(
         json!({"schema": "olm.deprecations", "package": "foo", "entries": [
@@ -132,35 +108,9 @@ fn a_sound_catalog_is_loaded_as_it_is_written() {
     assert_eq!(needs, expected);
 }
 
-// parity: load-3
 #[test]
-fn an_empty_folder_is_an_empty_catalog() {
-    let catalog = loaded::<&str>(&[]);
-    assert!(catalog.is_valid() && catalog.packages.is_empty());
-}
-
-// parity: load-8
-#[test]
-fn the_same_is_found_however_many_threads_there_are_and_in_whatever_format() {
-    let documents = sound();
-    let json = lines(&documents);
-    let yaml = yaml(&documents);
-    let mut broken = sound();
-    broken[1]["entries"] = json!([]);
-    let broken = lines(&broken).replace("foo", "bar");
-    let content = content(&::tests::rows![
-        "a.json" => json.as_str();
-        "b/x" => &broken;
-        "c" => "junk";
-        "d" => "{\"schema\": 1}";
-    ]);
-    let one = load(Source::Content(&content), &with!(Limits, threads: 1)).unwrap();
-    for threads in 2..5 {
-        let several = load(Source::Content(&content), &with!(Limits, threads)).unwrap();
-        assert_eq!(several.packages, one.packages);
-        assert_eq!(several.findings, one.findings);
-    }
-    let [yaml, json] = [yaml, json].map(|text| loaded(&[("f", text)]).packages);
+fn the_same_is_found_in_yaml_and_json() {
+    let [yaml, json] = [yaml, lines].map(|format| loaded(&[("f", format(&sound()))]).packages);
     assert_eq!(yaml, json);
 }
 

@@ -284,6 +284,7 @@ mod tests {
         assert!(third.unwrap().unwrap().is_ok());
     }
 
+    /// A service of an empty catalog.
     fn service() -> Service {
         let folder = tempfile::tempdir().unwrap();
         let (catalog, cache) = (folder.path().join("catalog"), folder.path().join("cache"));
@@ -302,9 +303,15 @@ mod tests {
             let served = service.serve_within(TWO, listener, future::pending());
             served.await.unwrap();
         });
-        // One says nothing at all, others begin and do not go on.
+        // One says nothing at all, others begin and do not go on, and the last speaks another language.
         let mut silent = Vec::new();
-        for begun in ["", "P", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r", "PRI *"] {
+        for begun in [
+            "",
+            "P",
+            "PRI * HTTP/2.0\r\n\r\nSM\r\n\r",
+            "PRI *",
+            "GET / HTTP/1.1\r\n\r\n",
+        ] {
             let mut stream = TcpStream::connect(address).await.unwrap();
             stream.write_all(begun.as_bytes()).await.unwrap();
             silent.push(stream);

@@ -193,17 +193,6 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_filled_is_indented() {
-        let mut out = Vec::new();
-        assert!(indent(
-            br#"{"a":{},"b":[[],{"c":"x:,{\""}],"d":1}"#,
-            &mut out
-        ));
-        let expected = "{\n    \"a\": {},\n    \"b\": [\n        [],\n        {\n            \"c\": \"x:,{\\\"\"\n        }\n    ],\n    \"d\": 1\n}\n";
-        assert_eq!(String::from_utf8(out).unwrap(), expected);
-    }
-
-    #[test]
     fn depth_is_that_of_objects_and_lists() {
         for (json, expected) in [
             (r#"{"a":"{[","b":[[],{"c":-1.5e3}]}"#, 3),
@@ -213,11 +202,5 @@ mod tests {
         ] {
             assert_eq!(depth(json.as_bytes()), expected, "{json}");
         }
-    }
-
-    // parity: render-6
-    #[test]
-    fn html_is_escaped_in_texts_alone() {
-        assert_eq!(escaped(br#"{"a":"<&>"}"#), br#"{"a":"\u003c\u0026\u003e"}"#);
     }
 }

@@ -32,9 +32,7 @@ fn the_first_that_does_not_fit_is_told_by_its_full_name() {
 }
 
 #[test]
-fn constraints_have_no_other_fields_and_an_end() {
-    let found = checked(r#"{"all": {"constraints": [{"cell": {}}]}}"#, &CONSTRAINT);
-    assert_eq!(found, Err("json: unknown field \"cell\"".to_owned()));
+fn constraints_have_an_end() {
     let nested = |levels: usize| {
         let open = r#"{"not":{"constraints":["#.repeat(levels);
         format!("{open}{}", "]}}".repeat(levels))

@@ -2,31 +2,17 @@ mod hostile;
 
 use std::{fs, path::PathBuf};
 
+use ::tests::DATABASE_TABLES as TABLES;
 use rusqlite::Connection;
 use serde_json::json;
 use tempfile::TempDir;
 
 use super::{
     Database,
-    graph::{self, Edges, Row},
+    graph::{self, Row},
     is_database,
 };
-use crate::{Limits, Source, load, model::Bundle, source::Files};
-
-/// As the last migration leaves it, without the tables of APIs, which nobody reads then.
-const TABLES: &str = "
-    CREATE TABLE operatorbundle (name TEXT PRIMARY KEY, csv TEXT, bundle TEXT, bundlepath TEXT, skiprange TEXT,
-        version TEXT, replaces TEXT, skips TEXT, substitutesfor TEXT);
-    CREATE TABLE package (name TEXT PRIMARY KEY, default_channel TEXT);
-    CREATE TABLE channel (name TEXT, package_name TEXT, head_operatorbundle_name TEXT, PRIMARY KEY(name, package_name));
-    CREATE TABLE channel_entry (entry_id INTEGER PRIMARY KEY, channel_name TEXT, package_name TEXT,
-        operatorbundle_name TEXT, replaces INTEGER, depth INTEGER);
-    CREATE TABLE properties (type TEXT, value TEXT, operatorbundle_name TEXT, operatorbundle_version TEXT,
-        operatorbundle_path TEXT);
-    CREATE TABLE dependencies (type TEXT, value TEXT, operatorbundle_name TEXT, operatorbundle_version TEXT,
-        operatorbundle_path TEXT);
-    CREATE TABLE related_image (image TEXT, operatorbundle_name TEXT);
-";
+use crate::{Limits, Source, load, model::Bundle, source::Files, testing::list};
 
 /// A package with one bundle in one channel.
 const TIDE: &str = r"
@@ -61,10 +47,8 @@ impl Place {
 fn tide(database: &Database) -> Bundle {
     let catalog = load(Source::Files(database), &Limits::default()).unwrap();
     assert!(catalog.is_valid(), "{:?}", catalog.findings);
-    catalog.packages["tide"]
-        .bundle("tide.v1.0.0")
-        .unwrap()
-        .clone()
+    let bundle = catalog.packages["tide"].bundle("tide.v1.0.0");
+    bundle.unwrap().clone()
 }
 
 fn blobs(database: &Database, package: &str) -> String {
@@ -140,22 +124,18 @@ fn a_copy_is_gone_with_its_catalog() {
 // parity: sqlite-2
 #[test]
 fn rows_reached_from_the_heads_are_replaced_and_others_skipped() {
-    // Of one channel: number, bundle, replaced row, depth. Then bundles, what they replace, and what they skip.
-    let (no, none) = (None, vec![]);
+    // Of one channel: number, bundle, replaced row, depth. Then bundles, `<` what they replace, and `-` what they skip.
+    let no = None;
     for (rows, expected) in ::tests::rows![
         // A line.
-        vec![(1, 3, Some(2), Some(0)), (2, 2, Some(3), Some(1)), (3, 1, no, Some(2))]
-            => vec![(1, None, none.clone()), (2, Some(1), none.clone()), (3, Some(2), none.clone())];
+        vec![(1, 3, Some(2), Some(0)), (2, 2, Some(3), Some(1)), (3, 1, no, Some(2))] => "1 2<1 3<2 ";
         // A skip is a row of the skipped bundle, and a second one of the head that leads there.
-        vec![(1, 3, Some(2), Some(0)), (2, 1, no, Some(1)), (3, 3, Some(4), Some(1)), (4, 2, no, Some(2))]
-            => vec![(1, None, none.clone()), (2, None, none.clone()), (3, Some(1), vec![2])];
+        vec![(1, 3, Some(2), Some(0)), (2, 1, no, Some(1)), (3, 3, Some(4), Some(1)), (4, 2, no, Some(2))] => "1 2 3<1-2 ";
         // Of two that are followed, the name that comes last.
-        vec![(1, 9, Some(3), Some(0)), (2, 9, Some(4), Some(0)), (3, 1, no, Some(1)), (4, 2, no, Some(1))]
-            => vec![(1, None, none.clone()), (2, None, none.clone()), (9, Some(2), none.clone())];
+        vec![(1, 9, Some(3), Some(0)), (2, 9, Some(4), Some(0)), (3, 1, no, Some(1)), (4, 2, no, Some(1))] => "1 2 9<2 ";
         // A circle, one that leads nowhere, and no depth at all.
-        vec![(1, 1, Some(2), Some(0)), (2, 2, Some(1), Some(1)), (3, 3, Some(77), Some(1))]
-            => vec![(1, Some(2), none.clone()), (2, Some(1), none.clone()), (3, None, none.clone())];
-        vec![(1, 1, Some(1), None)] => vec![(1, None, vec![1])];
+        vec![(1, 1, Some(2), Some(0)), (2, 2, Some(1), Some(1)), (3, 3, Some(77), Some(1))] => "1<2 2<1 3 ";
+        vec![(1, 1, Some(1), None)] => "1-1 ";
     ] {
         let row = |&(id, bundle, replaces, depth)| Row {
             id,
@@ -166,13 +146,12 @@ fn rows_reached_from_the_heads_are_replaced_and_others_skipped() {
             depth,
         };
         let channels = graph::channels(&mut rows.iter().map(row).collect::<Vec<_>>(), |a, b| a > b);
-        let channel = channels
-            .into_values()
-            .next()
-            .unwrap_or_default()
-            .into_iter();
-        let found = channel.map(|(bundle, Edges { replaces, skips })| (bundle, replaces, skips));
-        assert_eq!(found.collect::<Vec<_>>(), expected, "{rows:?}");
+        let found = list(channels.into_values().flatten(), |(bundle, edges)| {
+            let replaces = list(edges.replaces, |it| format!("<{it}"));
+            let skips = list(edges.skips, |it| format!("-{it}"));
+            format!("{bundle}{replaces}{skips} ")
+        });
+        assert_eq!(found, expected, "{rows:?}");
     }
 }
 
@@ -182,13 +161,11 @@ fn rows_that_belong_nowhere_are_told_and_left_out() {
     let place = Place::new();
     let database = place.open(
         "INSERT INTO channel VALUES ('beta', 'gone', 'x');
-        INSERT INTO channel_entry VALUES (2, 'alpha', 'tide', 'tide.v1.0.0', NULL, 0);
-        INSERT INTO channel_entry VALUES (3, 'stable', 'tide', 'nowhere', NULL, 0);
-        INSERT INTO channel_entry VALUES (4, 'stable', NULL, 'tide.v1.0.0', NULL, 0);
-        INSERT INTO channel_entry VALUES (5, 'stable', 'tide', 'pathless', NULL, 0);
-        INSERT INTO operatorbundle(name, version) VALUES ('pathless', '1.0.0');
-        INSERT INTO channel_entry VALUES (6, 'stable', 'tide', 'cut', NULL, 0);
-        INSERT INTO operatorbundle(name, version, bundlepath) VALUES ('cut', '0.9.0', '');
+        INSERT INTO operatorbundle(name, version, bundlepath) VALUES ('pathless', '1.0.0', NULL), ('cut', '0.9.0', '');
+        INSERT INTO channel_entry VALUES
+            (2, 'alpha', 'tide', 'tide.v1.0.0', NULL, 0), (3, 'stable', 'tide', 'nowhere', NULL, 0),
+            (4, 'stable', NULL, 'tide.v1.0.0', NULL, 0), (5, 'stable', 'tide', 'pathless', NULL, 0),
+            (6, 'stable', 'tide', 'cut', NULL, 0);
         INSERT INTO properties(type, value, operatorbundle_name) VALUES ('olm.deprecated', '{}', 'cut');",
     );
     let left_out = [

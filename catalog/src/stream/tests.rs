@@ -59,10 +59,8 @@ fn documents_are_cut_where_go_cuts_them_however_slowly_they_come() {
         "a\n---\nb\n----\n", &[("a\n", 1)] => Some("4: -");
         "a\n ---\n", &[("a\n ---\n", 1)] => None;
     ] {
-        let documents: Vec<_> = documents
-            .iter()
-            .map(|&(text, line): &(&str, _)| (text.to_owned(), line))
-            .collect();
+        let owned = |&(text, line): &(&str, _)| (text.to_owned(), line);
+        let documents: Vec<_> = documents.iter().map(owned).collect();
         for step in [1, 3, usize::MAX] {
             let expected = (documents.clone(), junk.map(|junk: &str| junk.to_owned()));
             assert_eq!(cuts(text, step), expected, "{text:?} by {step}");
@@ -78,11 +76,9 @@ fn documents_longer_than_a_read_are_whole() {
             .map(|at| format!("{{\"a{at}\": \"{}\"}}", "\\\"x".repeat(200_000 + at)))
             .collect();
         let (found, _) = cuts(&format!("{start}{}", text.join(separator)), usize::MAX);
-        let found: Vec<_> = found
-            .iter()
-            .map(|(text, _)| text.trim_start_matches(start).trim().to_owned())
-            .collect();
-        assert_eq!(found, text);
+        let found = found.iter();
+        let found = found.map(|(text, _)| text.trim_start_matches(start).trim());
+        assert_eq!(found.collect::<Vec<_>>(), text);
     }
 }
 

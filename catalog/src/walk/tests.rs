@@ -5,22 +5,18 @@ use crate::testing::{content, has, list, starts};
 fn told<T: AsRef<[u8]>>(files: &[(&str, T)]) -> Vec<String> {
     let content = content(files);
     let tell = |meta: Result<Meta<'_>, Fault>| match meta {
-        Ok(Meta {
-            file,
-            line,
-            schema,
-            package,
-            name,
-            ..
-        }) => format!("{file}:{line} {schema} {package}/{name}"),
+        Ok(it) => {
+            let (file, line, schema) = (it.file, it.line, &it.schema);
+            format!("{file}:{line} {schema} {}/{}", it.package, it.name)
+        }
         Err(fault) => format!("{} [{}]", fault, fault.package.clone().unwrap_or_default()),
     };
     let mut walked = Vec::new();
-    let _ = walk(Source::Content(&content), &Limits::default(), |meta| {
+    let flow = walk(Source::Content(&content), &Limits::default(), |meta| {
         walked.push(tell(meta));
         ControlFlow::<()>::Continue(())
-    })
-    .unwrap();
+    });
+    assert!(flow.unwrap().is_continue());
     for threads in [1, 4] {
         let limits = with!(Limits, threads);
         let found = collect(Source::Content(&content), &limits, tell).unwrap();

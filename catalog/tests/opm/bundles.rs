@@ -45,16 +45,9 @@ spec:
   - {name: helper, image: quay.io/moon/a:v1}
   install:
     strategy: deployment
-    spec:
-      deployments:
-      - name: moon
-        spec:
-          selector: {matchLabels: {a: b}}
-          template:
-            metadata: {labels: {a: b}}
-            spec:
-              initContainers: [{name: i, image: quay.io/moon/init:v1}]
-              containers: [{name: c, image: quay.io/moon/a:v1}, {name: d, image: quay.io/moon/operator:v1}]
+    spec: {deployments: [{name: moon, spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {
+      initContainers: [{name: i, image: quay.io/moon/init:v1}],
+      containers: [{name: c, image: quay.io/moon/a:v1}, {name: d, image: quay.io/moon/operator:v1}]}}}}]}
 "#;
 
 const CRD: &str = "

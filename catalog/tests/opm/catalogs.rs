@@ -42,35 +42,6 @@ fn known_blobs_have_their_fields_in_order() {
     }
 }
 
-#[test]
-fn what_has_another_type_is_refused() {
-    for text in [
-        "schema: olm.package\nname: 7",
-        "schema: olm.package\nname: a\nicon: x",
-        "schema: olm.package\nname: a\nicon: {base64data: '!'}",
-        "schema: olm.package\nname: a\nproperties: x",
-        "schema: olm.package\nname: a\nproperties: [{type: 7}]",
-        "schema: olm.channel\nname: a\nentries: {}",
-        "schema: olm.channel\nname: a\nentries: [x]",
-        "schema: olm.channel\nname: a\nentries: [{skips: x}]",
-        "schema: olm.channel\nname: a\nentries: [{skips: [7]}]",
-        "schema: olm.bundle\nname: a\nimage: []",
-        "schema: olm.bundle\nname: a\nrelatedImages: [7]",
-        "schema: olm.bundle\npackage: 7",
-        "schema: olm.deprecations\nentries: [{reference: x}]",
-        "schema: 7",
-        "schema: ''",
-        "name: x",
-        "{",
-        "[]",
-        "schema: other\nSCHEMA: other",
-        "schema: other\nname: x\nschema2: 1\nSchema2: 2",
-        "schema: other\n--- x\nschema: other",
-    ] {
-        assert!(!check(text), "{text}");
-    }
-}
-
 // parity: render-2
 #[test]
 fn objects_within_bundles_become_metadata_where_that_is_wanted() {
@@ -189,22 +160,6 @@ fn what_is_rendered_is_the_same_catalog() {
         same(&render(&again), &once);
         run(again.path(), &["validate", "."]).unwrap();
     }
-}
-
-// parity: load-4
-#[test]
-fn files_that_indexignore_names_are_left_out() {
-    let folder = Folder::new(&[
-        ("a", PACKAGE),
-        ("b.md", "# no catalog"),
-        (".indexignore", "*.md\nsub/*\n!sub/c\n"),
-        ("sub/b", "{"),
-        ("sub/c", "schema: x\npackage: a"),
-        ("deep/er/d", "{\"schema\": \"y\", \"package\": \"b\"}"),
-        ("deep/.indexignore", "e"),
-        ("deep/er/e", "["),
-    ]);
-    assert!(assert_same(&["."], folder.path(), None));
 }
 
 /// Texts that are hard to write: what they are made of is chosen by a generator that always starts the same.

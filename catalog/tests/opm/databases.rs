@@ -13,47 +13,53 @@ use catalog::{
 use rusqlite::Connection;
 use serde_json::json;
 
-use crate::{Folder, print, run, same, testing::has};
+use crate::{
+    Folder, print, run, same,
+    testing::{has, list},
+};
 
 /// The last of opm's migrations.
 const LAST: u8 = 13;
 
+/// The statements that come with the migrations up to this one.
+fn until(migration: u8, statements: &[(u8, String)]) -> String {
+    let statements = statements.iter().filter(|(since, _)| *since <= migration);
+    list(statements, |(_, sql)| format!("{sql};\n"))
+}
+
 /// The tables as a migration leaves them; that of number 0 makes the first ones.
 fn tables(migration: u8) -> String {
-    let since = |first: u8, sql: &'static str| if migration >= first { sql } else { "" };
-    // By way of an entry of a channel, before bundles had versions.
     let by_name = "operatorbundle_name TEXT, operatorbundle_version TEXT, operatorbundle_path TEXT";
-    let of_a_bundle = if migration >= 6 {
-        by_name
-    } else {
-        "channel_entry_id INTEGER"
-    };
-    format!(
-        "CREATE TABLE schema_migrations (version bigint NOT NULL PRIMARY KEY, timestamp DATETIME DEFAULT CURRENT_TIMESTAMP);
-        INSERT INTO schema_migrations(version) VALUES ({migration});
-        CREATE TABLE operatorbundle (name TEXT PRIMARY KEY, csv TEXT, bundle TEXT{}{}{}{});
-        CREATE TABLE package (name TEXT PRIMARY KEY, default_channel TEXT);
-        CREATE TABLE channel (name TEXT, package_name TEXT, head_operatorbundle_name TEXT, PRIMARY KEY(name, package_name));
-        CREATE TABLE channel_entry (entry_id INTEGER PRIMARY KEY, channel_name TEXT, package_name TEXT,
-            operatorbundle_name TEXT, replaces INTEGER, depth INTEGER);
-        CREATE TABLE api (group_name TEXT, version TEXT, kind TEXT, plural TEXT NOT NULL,
-            PRIMARY KEY(group_name, version, kind));
-        CREATE TABLE api_provider (group_name TEXT, version TEXT, kind TEXT, {of_a_bundle});
-        {}",
-        since(2, ", bundlepath TEXT"),
-        since(5, ", skiprange TEXT, version TEXT"),
-        since(7, ", replaces TEXT, skips TEXT"),
-        since(11, ", substitutesfor TEXT"),
-        [
-            since(1, "CREATE TABLE related_image (image TEXT, operatorbundle_name TEXT);").to_owned(),
-            format!("CREATE TABLE api_requirer (group_name TEXT, version TEXT, kind TEXT, {of_a_bundle});")
-                .repeat(usize::from(migration >= 3)),
-            since(6, "CREATE UNIQUE INDEX pk ON operatorbundle(name, version, bundlepath);").to_owned(),
-            since(8, "CREATE TABLE dependencies (type TEXT, value TEXT, operatorbundle_name TEXT, operatorbundle_version TEXT, operatorbundle_path TEXT);").to_owned(),
-            since(9, "CREATE TABLE properties (type TEXT, value TEXT, operatorbundle_name TEXT, operatorbundle_version TEXT, operatorbundle_path TEXT);").to_owned(),
-            since(12, "CREATE TABLE deprecated (operatorbundle_name TEXT PRIMARY KEY);").to_owned(),
-        ]
-        .concat(),
+    // By way of an entry of a channel, before bundles had versions.
+    let by_entry = "channel_entry_id INTEGER";
+    let of_a_bundle = if migration >= 6 { by_name } else { by_entry };
+    let column = |name: &str| format!("ALTER TABLE operatorbundle ADD COLUMN {name} TEXT");
+    let table = |declared: &str| format!("CREATE TABLE {declared}");
+    until(
+        migration,
+        &tests::rows![
+            0 => table("schema_migrations (version bigint NOT NULL PRIMARY KEY, timestamp DATETIME DEFAULT CURRENT_TIMESTAMP)");
+            0 => format!("INSERT INTO schema_migrations(version) VALUES ({migration})");
+            0 => table("operatorbundle (name TEXT PRIMARY KEY, csv TEXT, bundle TEXT)");
+            0 => table("package (name TEXT PRIMARY KEY, default_channel TEXT)");
+            0 => table("channel (name TEXT, package_name TEXT, head_operatorbundle_name TEXT, PRIMARY KEY(name, package_name))");
+            0 => table("channel_entry (entry_id INTEGER PRIMARY KEY, channel_name TEXT, package_name TEXT, \
+                        operatorbundle_name TEXT, replaces INTEGER, depth INTEGER)");
+            0 => table("api (group_name TEXT, version TEXT, kind TEXT, plural TEXT NOT NULL, PRIMARY KEY(group_name, version, kind))");
+            0 => table(&format!("api_provider (group_name TEXT, version TEXT, kind TEXT, {of_a_bundle})"));
+            1 => table("related_image (image TEXT, operatorbundle_name TEXT)");
+            2 => column("bundlepath");
+            3 => table(&format!("api_requirer (group_name TEXT, version TEXT, kind TEXT, {of_a_bundle})"));
+            5 => column("skiprange");
+            5 => column("version");
+            6 => "CREATE UNIQUE INDEX pk ON operatorbundle(name, version, bundlepath)".to_owned();
+            7 => column("replaces");
+            7 => column("skips");
+            8 => table(&format!("dependencies (type TEXT, value TEXT, {by_name})"));
+            9 => table(&format!("properties (type TEXT, value TEXT, {by_name})"));
+            11 => column("substitutesfor");
+            12 => table("deprecated (operatorbundle_name TEXT PRIMARY KEY)");
+        ],
     )
 }
 
@@ -90,45 +96,32 @@ fn tale(migration: u8) -> String {
                 "relatedImages": [{"name": "chart", "image": "example.com/chart:1"}],
             },
         });
-        let path = if migration >= 2 { ", ''" } else { "" };
-        let of_version = if migration >= 5 {
-            format!(", '{range}', '{version}'")
-        } else {
-            String::new()
+        let api = |kind: &str| json!({"type": "olm.gvk", "group": format!("{}.example", kind.to_lowercase()), "kind": kind, "version": "v1"});
+        let package = json!({"packageName": "tide", "version": version});
+        let update = |set: String| format!("UPDATE operatorbundle SET {set} WHERE name = '{name}'");
+        let image = |image: String| {
+            format!("INSERT INTO related_image VALUES ('example.com/{image}', '{name}')")
         };
-        let columns = ["name, csv, bundle", ", bundlepath", ", skiprange, version"];
-        let columns =
-            columns[..1 + usize::from(migration >= 2) + usize::from(migration >= 5)].concat();
-        sql.push(format!(
-            "INSERT INTO operatorbundle({columns}) VALUES ('{name}', '{csv}', '{csv}'{path}{of_version});\n"));
-        if migration >= 1 {
-            for image in [format!("manager:{version}"), "chart:1".to_owned()] {
-                sql.push(format!(
-                    "INSERT INTO related_image VALUES ('example.com/{image}', '{name}');\n"
-                ));
-            }
-        }
+        let of_bundle = |table: &str, values: String| {
+            format!("INSERT INTO {table} VALUES ({values}, '{name}', '{version}', '')")
+        };
+        sql.push(until(migration, &tests::rows![
+            0 => format!("INSERT INTO operatorbundle(name, csv, bundle) VALUES ('{name}', '{csv}', '{csv}')");
+            1 => image(format!("manager:{version}"));
+            1 => image("chart:1".to_owned());
+            2 => update("bundlepath = ''".to_owned());
+            5 => update(format!("skiprange = '{range}', version = '{version}'"));
+            8 => of_bundle("dependencies", format!("'olm.gvk', '{}'", api("Moon")));
+            9 => of_bundle("properties", format!("'olm.gvk', '{}'", api("Tide")));
+            9 => of_bundle("properties", format!("'olm.package', '{package}'"));
+        ]));
         for (since, table, api) in tables {
             if migration >= 6 {
-                sql.push(format!(
-                    "INSERT INTO {table} VALUES ('{api}', '{name}', '{version}', '');\n"
-                ));
+                sql.push(of_bundle(table, format!("'{api}'")) + ";\n");
             } else if migration >= since {
                 let entries =
                     format!("entry_id FROM channel_entry WHERE operatorbundle_name = '{name}'");
                 sql.push(format!("INSERT INTO {table} SELECT '{api}', {entries};\n"));
-            }
-        }
-        let api = |kind: &str| json!({"type": "olm.gvk", "group": format!("{}.example", kind.to_lowercase()), "kind": kind, "version": "v1"});
-        let package = json!({"packageName": "tide", "version": version});
-        for (since, table, type_, value) in [
-            (8, "dependencies", "olm.gvk", api("Moon")),
-            (9, "properties", "olm.gvk", api("Tide")),
-            (9, "properties", "olm.package", package),
-        ] {
-            if migration >= since {
-                sql.push(format!(
-                    "INSERT INTO {table} VALUES ('{type_}', '{value}', '{name}', '{version}', '');\n"));
             }
         }
     }
@@ -163,22 +156,15 @@ fn story(is_last: bool) -> String {
     }
     let mut sql = sql.concat() + "
         INSERT INTO package VALUES ('tide', 'stable');
-        INSERT INTO channel VALUES ('stable', 'tide', 'tide.v1.3.0');
-        INSERT INTO channel VALUES ('beta', 'tide', 'tide.v1.2.0');
-        INSERT INTO channel_entry VALUES (1, 'stable', 'tide', 'tide.v1.3.0', 2, 0);
-        INSERT INTO channel_entry VALUES (2, 'stable', 'tide', 'tide.v1.2.0', 3, 1);
-        INSERT INTO channel_entry VALUES (3, 'stable', 'tide', 'tide.v1.0.0', NULL, 2);
-        INSERT INTO channel_entry VALUES (4, 'stable', 'tide', 'tide.v1.2.0', 5, 2);
-        INSERT INTO channel_entry VALUES (5, 'stable', 'tide', 'tide.v1.1.0', NULL, 3);
-        INSERT INTO channel_entry VALUES (6, 'beta', 'tide', 'tide.v1.2.0', NULL, 0);
-        INSERT INTO channel_entry VALUES (7, 'beta', 'tide', 'nowhere', NULL, 1);
-        INSERT INTO channel_entry VALUES (8, 'beta', 'tide', 'pathless', NULL, 1);
-        INSERT INTO related_image VALUES ('example.com/a:1', 'tide.v1.3.0');
-        INSERT INTO related_image VALUES ('example.com/b:1', 'tide.v1.3.0');
-        INSERT INTO related_image VALUES ('example.com/tide:1.0.0', 'tide.v1.0.0');
-        INSERT INTO related_image VALUES (NULL, 'tide.v1.0.0');
-        INSERT INTO api VALUES ('tide.example', 'v1', 'Tide', 'tides');
-        INSERT INTO api VALUES ('moon.example', 'v1', 'Moon', 'moons');
+        INSERT INTO channel VALUES ('stable', 'tide', 'tide.v1.3.0'), ('beta', 'tide', 'tide.v1.2.0');
+        INSERT INTO channel_entry VALUES
+            (1, 'stable', 'tide', 'tide.v1.3.0', 2, 0), (2, 'stable', 'tide', 'tide.v1.2.0', 3, 1),
+            (3, 'stable', 'tide', 'tide.v1.0.0', NULL, 2), (4, 'stable', 'tide', 'tide.v1.2.0', 5, 2),
+            (5, 'stable', 'tide', 'tide.v1.1.0', NULL, 3), (6, 'beta', 'tide', 'tide.v1.2.0', NULL, 0),
+            (7, 'beta', 'tide', 'nowhere', NULL, 1), (8, 'beta', 'tide', 'pathless', NULL, 1);
+        INSERT INTO related_image VALUES ('example.com/a:1', 'tide.v1.3.0'), ('example.com/b:1', 'tide.v1.3.0'),
+            ('example.com/tide:1.0.0', 'tide.v1.0.0'), (NULL, 'tide.v1.0.0');
+        INSERT INTO api VALUES ('tide.example', 'v1', 'Tide', 'tides'), ('moon.example', 'v1', 'Moon', 'moons');
         INSERT INTO api_provider VALUES ('tide.example', 'v1', 'Tide', 'tide.v1.2.0', '1.2.0', 'example.com/tide:1.2.0');
         INSERT INTO api_requirer VALUES ('moon.example', 'v1', 'Moon', 'tide.v1.2.0', '1.2.0', 'example.com/tide:1.2.0');
     ";

@@ -18,21 +18,18 @@ use crate::*;
 
 /// Tags, names, versions, and what else there is in a ClusterServiceVersion.
 fn operators() -> Vec<(&'static str, &'static str, &'static str, Value)> {
-    let icon = json!([{"base64data": "PHN2Zy8+", "mediatype": "image/svg+xml"}]);
-    let looks = json!({"spec": {"description": "Tides <&> more", "icon": icon}});
+    let looks = |text: &str, icon: Value| json!({"spec": {"description": text, "icon": icon}});
+    let svg = json!([{"base64data": "PHN2Zy8+", "mediatype": "image/svg+xml"}]);
     let rebuilt = json!({"metadata": {"annotations": {"olm.substitutesFor": "tide.v1.1.0"}}});
     let none = Value::Null;
-    let odd = json!({"spec": {"icon": "odd", "description": "odd icon"}});
-    let empty = json!({"spec": {"icon": [{"base64data": "!"}], "description": ""}});
     tests::rows![
         "100", "tide.v1.0.0", "1.0.0" => none.clone();
         "101", "tide.v1.0.1", "1.0.1" => none.clone();
         "1010", "tide.v1.0.10", "1.0.10" => none.clone();
-        "icon", "tide.v1.9.0", "1.9.0" => odd;
-        "110", "tide.v1.1.0", "1.1.0" => looks.clone();
+        "110", "tide.v1.1.0", "1.1.0" => looks("Tides <&> more", svg.clone());
         "111", "tide.v1.1.1", "1.1.1" => none.clone();
-        "150", "tide.v1.5.0", "1.5.0" => empty;
-        "200", "tide.v2.0.0", "2.0.0" => looks;
+        "150", "tide.v1.5.0", "1.5.0" => looks("", json!([{"base64data": "!"}]));
+        "200", "tide.v2.0.0", "2.0.0" => looks("not those of the package", svg);
         "rc2", "tide.v2.0.0-rc.2", "2.0.0-rc.2" => none.clone();
         "rc10", "tide.v2.0.0-rc.10", "2.0.0-rc.10" => none.clone();
         "zero", "tide.v0.0.0-alpha", "0.0.0-alpha" => none.clone();
@@ -42,7 +39,19 @@ fn operators() -> Vec<(&'static str, &'static str, &'static str, Value)> {
         "same", "tide.again", "1.0.0" => none.clone();
         "odd", "tide.odd", "1" => none.clone();
         "rebuilt", "tide-v1.1.0-0.1", "1.1.0+0.1" => rebuilt;
+        "built", "tide.v1.1.0-1", "1.1.0+0.1" => none.clone();
         "other", "ebb.v1.0.0", "1.0.0" => none;
+        "icon-null", "tide.v1.9.0", "1.9.0" => looks("null", json!(null));
+        "icon-none", "tide.v1.9.0", "1.9.0" => looks("no icon", json!([]));
+        "icon-text", "tide.v1.9.0", "1.9.0" => looks("text", json!("YQ=="));
+        "icon-data", "tide.v1.9.0", "1.9.0" => looks("no base64", json!([{"base64data": "!", "mediatype": "a"}]));
+        "icon-type", "tide.v1.9.0", "1.9.0" => looks("a number", json!([{"base64data": "YQ==", "mediatype": 7}]));
+        "icon-list", "tide.v1.9.0", "1.9.0" => looks("not all are icons", json!([{"base64data": "YQ=="}, 7]));
+        "icon-two", "tide.v1.9.0", "1.9.0" => looks(
+            "the first of two",
+            json!([{"base64data": "YQ\n==", "mediaType": "svg", "more": 1}, {"base64data": "Yg=="}]),
+        );
+        "icon-empty", "tide.v1.9.0", "1.9.0" => looks("empty", json!([{}]));
     ]
     .into()
 }
@@ -60,36 +69,13 @@ impl Fixture {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         let mut contents = BTreeMap::new();
         for (tag, name, version, more) in operators() {
-            let mut csv = json!({
-                "apiVersion": "operators.coreos.com/v1alpha1",
-                "kind": "ClusterServiceVersion",
-                "metadata": {"name": name},
-                "spec": {"version": version, "install": {"strategy": "deployment"}, "displayName": name},
-            });
-            for part in ["metadata", "spec"] {
-                let more = more[part].as_object().cloned().unwrap_or_default();
-                csv[part].as_object_mut().unwrap().extend(more);
-            }
             let package = if tag == "other" { "ebb" } else { "tide" };
-            let prefix = "operators.operatorframework.io.bundle";
-            let annotations = json!({"annotations": {
-                format!("{prefix}.package.v1"): package,
-                format!("{prefix}.mediatype.v1"): "registry+v1",
-                format!("{prefix}.manifests.v1"): "manifests/",
-                format!("{prefix}.metadata.v1"): "metadata/",
-                format!("{prefix}.channels.v1"): "a",
-            }});
-            let folder = Folder::new(&[
-                ("manifests/csv.yaml", &csv.to_string()),
-                ("metadata/annotations.yaml", &annotations.to_string()),
-            ]);
-            let opened = unpacker::open(folder.path(), &unpacker::Options::default()).unwrap();
+            let content = testing::bundle_files(package, name, version, &more);
             let image = registry.image(&format!("tide:{tag}"));
-            let made = BundleImage::new(&opened.content).unwrap();
-            runtime
-                .block_on(push(&image.parse().unwrap(), &made, &access))
-                .unwrap();
-            contents.insert(image, opened.content);
+            let made = BundleImage::new(&content).unwrap();
+            let target = image.parse().unwrap();
+            runtime.block_on(push(&target, &made, &access)).unwrap();
+            contents.insert(image, content);
         }
         Self { registry, contents }
     }
@@ -150,10 +136,11 @@ impl Fixture {
         }
     }
 
-    fn refused(&self, template: &str, words: &[&str], part: &str) {
+    /// Both refuse a template, and we for these reasons, between dots.
+    fn refused(&self, template: &str, words: &[&str], parts: &str) {
         match self.both(template, words) {
             [Err(ours), Err(theirs)] => assert!(
-                ours.contains(part),
+                parts.split(" · ").all(|part| ours.contains(part)),
                 "{template}\nours: {ours}\nopm: {theirs}"
             ),
             other => panic!("{template}\n{words:?}\n{other:#?}"),
@@ -243,9 +230,8 @@ fn templates_are_rendered_as_by_opm() {
         SEMVER.replace("GenerateMajorChannels: true\n", ""),
         format!("{SEMVER}DefaultChannelTypePreference: major\n"),
         format!("{SEMVER}DefaultChannelTypePreference: minor\n"),
-        // A head whose icon is none; one that says nothing.
-        "schema: olm.semver\nfast: {bundles: [{image: '@icon'}]}".to_owned(),
-        "schema: olm.semver\nfast: {bundles: [{image: '@150'}]}".to_owned(),
+        SEMVER.replace(": true", ": false") + "DefaultChannelTypePreference: minor\n",
+        SEMVER.replace("GenerateMinorChannels: true", "DefaultChannelTypePreference: major"),
         // Only candidates, and the lowest version that there is.
         "schema: olm.semver\ncandidate: {bundles: [{image: '@zero'}]}".to_owned(),
         "schema: olm.semver\ncandidate: {bundles: [{image: '@zero'}, {image: '@100'}]}\ngenerateMajorChannels: true".to_owned(),
@@ -256,11 +242,21 @@ fn templates_are_rendered_as_by_opm() {
     ] {
         fixture.same(&text, &[]);
     }
+    // A package takes its looks from the head of its default channel: icons that are none, and some that are.
+    for tag in "150 icon-null icon-none icon-text icon-data icon-type icon-list icon-two icon-empty"
+        .split(' ')
+    {
+        let list = format!("schema: olm.semver\nfast: {{bundles: [{{image: '@{tag}'}}]}}");
+        fixture.same(&list, &[]);
+    }
     for (entries, substitutions) in tests::rows![
         LINE => "";
         LINE => "{name: '@101', base: tide.v1.0.0}";
         LINE => "{name: '@rebuilt', base: tide.v1.1.0}";
+        LINE => "{name: '@111', base: tide.v1.1.0}";
         LINE => "{name: '@111', base: tide.v1.1.0}, {name: '@150', base: tide.v1.1.1}";
+        "{name: tide.v1.0.0}, {name: tide.v1.1.0}, {name: tide.v1.2.0, skips: [tide.v1.0.0, tide.v1.1.0]}"
+            => "{name: '@101', base: tide.v1.0.0}";
         "{name: tide.v1.0.0}, {name: tide.v1.1.0}, {name: tide.v1.2.0, skips: [tide.v1.1.0, tide.v1.0.0]}"
             => "{name: '@101', base: tide.v1.0.0}, {name: '@111', base: tide.v1.1.0}";
     ] {
@@ -285,22 +281,41 @@ fn templates_that_are_none_are_refused_as_by_opm() {
         "schema: olm.template.basic\nentries: [{schema: olm.bundle}]", &[] => "must have an image";
         "schema: olm.template.basic\nentries: [{schema: olm.bundle, image: '@100', package: tide}]", &[] => "unexpected fields";
         "schema: olm.template.basic\nentries: [{schema: olm.bundle, image: '@absent'}]", &[] => "is not there";
+        "schema: olm.template.basic\nentries: {a: b}", &[] => "cannot unmarshal object";
         "schema: olm.semver", &[] => "no bundles specified";
+        "schema: olm.semver\nstable: {bundles: []}", &[] => "no bundles specified";
+        "schema: olm.semver\nstable: null", &[] => "no bundles specified";
+        "schema: olm.semver\nstable: {bundles: [{image: a}]}\nStable: {bundles: [{image: b}]}", &[]
+            => "duplicate keys for key \"stable\"";
+        "schema: olm.semver\nstable: {bundles: [{image: a}]}\nstable: {bundles: [{image: b}]}", &[]
+            => "t.yaml:3: key \"stable\" is there twice";
+        "schema: olm.semver\nstable: {bundles: [{image: a, image: b}]}", &[] => "t.yaml:2: key \"image\" is there twice";
+        r#"{"schema": "olm.semver", "fast": {"bundles": [{"image": "a", "image": "b"}]}}"#, &[]
+            => "key \"image\" is there twice";
+        "schema: olm.semver\nstable: {bundles: [{name: a}]}", &[] => "unknown field \"name\"";
+        "schema: olm.semver\nstable: [{image: a}]", &[] => "cannot unmarshal array";
+        "schema: olm.semver\nstable: {bundles: {image: a}}", &[] => "cannot unmarshal object";
+        "schema: olm.semver\ngenerateMajorChannels: 'true'", &[] => "cannot unmarshal string";
         "schema: olm.semver\nfast: {bundles: [{image: ''}]}", &[] => "names no image";
-        "schema: olm.semver\nslow: {bundles: []}", &[] => "unknown field";
-        "schema: olm.semver\nfast: {}\nfast: {}", &[] => "is there twice";
+        "schema: olm.semver\nslow: {bundles: []}", &[] => "unknown field \"slow\"";
         "schema: olm.semver\nfast: {bundles: [{image: '@100'}, {image: '@100'}]}", &[] => "duplicate bundle";
         "schema: olm.semver\nfast: {bundles: [{image: '@100'}, {image: '@twin'}]}", &[]
-            => "duplicate bundle name \"tide.v1.0.0\"";
+            => "fast: duplicate bundle name \"tide.v1.0.0\"";
         "schema: olm.semver\nfast: {bundles: [{image: '@100'}, {image: '@same'}]}", &[] => "cannot be ordered";
-        "schema: olm.semver\nfast: {bundles: [{image: '@a'}, {image: '@b'}]}", &[] => "cannot be ordered";
+        "schema: olm.semver\nfast: {bundles: [{image: '@a'}, {image: '@b'}]}", &[]
+            => "fast: bundles \"tide.v3.0.0-a\" and \"tide.v3.0.0-b\" have the versions 3.0.0+a and 3.0.0+b, which cannot be ordered";
         "schema: olm.semver\nfast: {bundles: [{image: '@100'}]}\nstable: {bundles: [{image: '@other'}]}", &[]
-            => "does not belong to this package: \"tide\"";
-        "schema: olm.semver\nfast: {bundles: [{image: '@odd'}]}", &[] => "has an invalid version";
+            => "tide:other\" is of package \"ebb\" and does not belong to this package: \"tide\"";
+        "schema: olm.semver\nfast: {bundles: [{image: '@odd'}]}", &[]
+            => "tide:odd: bundle \"tide.odd\" has an invalid version";
+        "schema: olm.semver\nfast: {bundles: [{image: '@100'}, {image: '@twin'}, {image: '@a'}, {image: '@b'}, {image: '@odd'}, \
+         {image: '@other'}]}", &[] => "5 problems";
         "schema: olm.semver\ndefaultChannelTypePreference: major\nfast: {bundles: [{image: '@100'}]}", &[]
             => "set GenerateMajorChannels";
-        "schema: olm.semver\ndefaultChannelTypePreference: any\nfast: {bundles: [{image: '@100'}]}", &[]
-            => "unknown DefaultChannelTypePreference";
+        "schema: olm.semver\ngenerateMajorChannels: true\ndefaultChannelTypePreference: minor\nfast: {bundles: [{image: '@100'}]}",
+            &[] => "set GenerateMinorChannels";
+        "schema: olm.semver\ngenerateMajorChannels: true\ndefaultChannelTypePreference: Major\nfast: {bundles: [{image: '@100'}]}",
+            &[] => "unknown DefaultChannelTypePreference \"Major\"";
     ] {
         fixture.refused(template, words, part);
     }
@@ -308,8 +323,10 @@ fn templates_that_are_none_are_refused_as_by_opm() {
         "{base: tide.v1.0.0}" => "name cannot be empty";
         "{name: '@101'}" => "base cannot be empty";
         "{name: a, base: a}" => "cannot be the same";
-        "{name: '@101', base: tide.v7.0.0}" => "does not exist in catalog";
-        "{name: '@100', base: tide.v1.1.0}" => "is not less than";
+        "{name: '@101', base: tide.v7.0.0}" => "base bundle \"tide.v7.0.0\" does not exist in catalog";
+        "{name: '@100', base: tide.v1.1.0}" => "base bundle \"tide.v1.1.0\" is not less than";
+        // Build metadata by itself says nothing of order.
+        "{name: '@built', base: tide.v1.1.0}" => "base bundle \"tide.v1.1.0\" is not less than";
         "{name: '@a', base: tide.v1.1.0}, {name: '@b', base: tide.v1.1.0}" => "the same substitution base";
         "{name: '@a', base: tide.v1.1.0}, {name: '@a', base: tide.v1.0.0}" => "for different bases";
         "{name: '@110', base: tide.v1.0.0}" => "resulting config is not valid FBC";
@@ -317,6 +334,45 @@ fn templates_that_are_none_are_refused_as_by_opm() {
     ] {
         fixture.refused(&substitutes(LINE, substitutions), &[], part);
     }
+    // Everything that is wrong is told at once.
+    let basic = "schema: olm.template.basic
+entries:
+- {schema: olm.bundle, image: x/a, package: tide, properties: [{type: a, value: b}]}
+- {schema: olm.bundle, image: x/b, relatedImages: [{image: c}]}
+- {schema: olm.bundle}
+- {name: a}
+-
+- [a]
+- {schema: a, Schema: b}
+- {schema: olm.package, defaultChannel: [a]}
+";
+    fixture.refused(
+        basic,
+        &[],
+        "8 problems · \"x/a\": package, properties · \"x/b\": relatedImages · must have an image · \
+         entries[3]: object '{\"name\":\"a\"}' is missing root schema field · entries[4]: object '' is missing · \
+         entries[5]: json: cannot unmarshal array · entries[6]: duplicate keys for key \"schema\" · \
+         parse package: json: cannot unmarshal array into Go struct field Package.defaultChannel",
+    );
+    let semver = "schema: olm.semver\nstable: {bundles: [{image: a}, {image: b}, {}, {image: a}, {image: ''}]}\n\
+                  fast: {bundles: [null]}\ndefaultChannelTypePreference: middle";
+    fixture.refused(
+        semver,
+        &[],
+        "5 problems · fast: bundles[0] names no image · stable: bundles[2] names no image · stable: bundles[4] names no image · \
+         stable: duplicate bundle \"a\" · unknown DefaultChannelTypePreference",
+    );
+    let many = "{name: '', base: a}, {name: a}, {name: a, base: a}, {name: b, base: a}, {name: b, base: c}, null";
+    fixture.refused(
+        &substitutes(LINE, many),
+        &[],
+        "7 problems · substitutions[0]: substitution name cannot be empty · substitutions[1]: substitution base cannot be empty · \
+         substitutions[2]: substitution name and base cannot be the same · cannot reuse the same substitution base \"a\" · \
+         cannot reuse the same substitution \"b\" for different bases (\"a\" and \"c\") · \
+         substitutions[5]: substitution name cannot be empty",
+    );
     let headless = substitutes("{name: tide.v1.0.0, replaces: tide.v1.0.0}", "");
     fixture.refused(&headless, &[], "entries are not valid FBC");
+    let second = "schema: olm.template.substitutes\nentries: [{schema: olm.channel, name: a, package: b}, 7]";
+    fixture.refused(second, &[], "entries[1]");
 }

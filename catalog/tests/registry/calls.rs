@@ -6,11 +6,11 @@ use std::{
     time::Duration,
 };
 
-use catalog::registry::Calls;
+use catalog::registry::{Calls, client::Error};
 use futures::TryStreamExt;
 use serde_json::json;
 use tokio::time::{sleep, timeout};
-use tonic::{Request, transport::Endpoint};
+use tonic::{Code, Request, transport::Endpoint};
 
 use crate::fixture::{Served, bundle, chained, folder};
 
@@ -39,9 +39,17 @@ async fn each_call_is_told_once_with_the_code_that_it_ended_with() {
         client.list_packages().await.unwrap();
     }
     client.get_package("big").await.unwrap();
-    client.get_package("no").await.unwrap_err();
+    let error = client.get_package("no").await.unwrap_err().to_string();
+    let end = "answered GetPackage with Unknown: package \"no\" not found";
+    assert!(error.ends_with(end), "{error}");
     // One that cannot even be read.
-    client.get_package(&"x".repeat(100_000)).await.unwrap_err();
+    let error = client.get_package(&"x".repeat(1 << 20)).await.unwrap_err();
+    let code = match error {
+        Error::Refused { code, .. } => code,
+        Error::TooLarge { .. } => Code::OutOfRange,
+        error => panic!("{error:?}"),
+    };
+    assert_eq!(code, Code::OutOfRange);
     // One whose answers nobody takes to the end.
     let mut list = Box::pin(client.list_bundles());
     list.try_next().await.unwrap().unwrap();
@@ -50,12 +58,17 @@ async fn each_call_is_told_once_with_the_code_that_it_ended_with() {
     let mut grpc = tonic::client::Grpc::new(channel.connect().await.unwrap());
     for path in [
         "/api.Registry/Made-up-1",
-        "/api.ExperimentalRegistry/Made-up-2",
+        "/api.ExperimentalRegistry/ListBundles",
+        "/api.Other/ListBundles",
     ] {
         grpc.ready().await.unwrap();
         let codec = tonic_prost::ProstCodec::<(), ()>::default();
         let asked = grpc.unary(Request::new(()), path.parse().unwrap(), codec);
-        asked.await.unwrap_err();
+        assert_eq!(
+            asked.await.unwrap_err().code(),
+            Code::Unimplemented,
+            "{path}"
+        );
     }
     // Names come from us alone, however many there are in requests.
     let expected = BTreeMap::from([

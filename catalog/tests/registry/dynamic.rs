@@ -2,15 +2,15 @@
 
 use std::net::SocketAddr;
 
-use prost::Message;
 use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor, SerializeOptions};
 use serde_json::Value;
 use tonic::{
     Request, Status,
     client::Grpc,
-    codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder},
+    codec::{Codec, DecodeBuf, Decoder},
     transport::{Channel, Endpoint},
 };
+use tonic_prost::ProstEncoder;
 
 pub(crate) struct Dynamic {
     pool: DescriptorPool,
@@ -28,11 +28,13 @@ impl Dynamic {
         }
     }
 
-    /// All answers, as JSON with the names of the file.
+    /// All answers of a rpc of the registry, as JSON with the names of the file.
     pub(crate) async fn call(&self, rpc: &str, asked: Value) -> Result<Vec<Value>, Status> {
-        self.call_with(rpc, asked, &[]).await
+        let path = format!("api.Registry/{rpc}");
+        self.call_with(&path, asked, &[]).await
     }
 
+    /// The same of any service, with headers.
     pub(crate) async fn call_with(
         &self,
         rpc: &str,
@@ -69,25 +71,15 @@ struct Typed(MessageDescriptor);
 impl Codec for Typed {
     type Encode = DynamicMessage;
     type Decode = DynamicMessage;
-    type Encoder = Self;
+    type Encoder = ProstEncoder<DynamicMessage>;
     type Decoder = Self;
 
-    fn encoder(&mut self) -> Self {
-        Self(self.0.clone())
+    fn encoder(&mut self) -> ProstEncoder<DynamicMessage> {
+        ProstEncoder::default()
     }
 
     fn decoder(&mut self) -> Self {
         Self(self.0.clone())
-    }
-}
-
-impl Encoder for Typed {
-    type Item = DynamicMessage;
-    type Error = Status;
-
-    fn encode(&mut self, item: DynamicMessage, out: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        item.encode(out)
-            .map_err(|it| Status::internal(it.to_string()))
     }
 }
 

@@ -1,8 +1,7 @@
 //! A catalog with everything that an rpc may be asked for, and servers of catalogs.
 
-use std::{fs, net::SocketAddr, path::Path, sync::Arc};
+use std::{net::SocketAddr, path::Path, sync::Arc};
 
-use base64::{Engine, engine::general_purpose::STANDARD};
 use catalog::{
     Limits, Source,
     registry::{Bounds, Cache, Calls, Client, Service, Store},
@@ -11,40 +10,47 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
 
+pub(crate) use crate::testing::chained;
+use crate::{
+    suspicion::connect,
+    testing::{self, channel, list, object},
+};
+
 /// Two channels, skips, a deprecation of each kind, metadata instead of manifests, a custom schema.
 pub(crate) fn anchor() -> Vec<Value> {
+    let described = json!({
+        "schema": "olm.package", "name": "anchor", "defaultChannel": "stable", "description": "Holds <ships> & boats.",
+        "icon": {"base64data": "PHN2Zy8+", "mediatype": "image/svg+xml"},
+    });
+    let stable = json!([
+        {"name": "anchor.v1.0.0"},
+        {"name": "anchor.v1.1.0", "replaces": "anchor.v1.0.0", "skips": ["anchor.v1.0.0", "anchor.v1.0.1"]},
+        {"name": "anchor.v2.0.0", "replaces": "anchor.v1.1.0", "skips": ["anchor.v1.0.0", "anchor.v0.9.0"], "skipRange": ">=1.0.0 <2.0.0"},
+    ]);
+    let properties = [
+        provided(),
+        json!({"type": "olm.gvk.required", "value": {"group": "sea.example.com", "kind": "Chain", "version": "v1"}}),
+        json!({"type": "olm.package.required", "value": {"packageName": "chain", "versionRange": ">1.0.0 <2.0.0"}}),
+        json!({"type": "olm.maxOpenShiftVersion", "value": "4.20"}),
+        json!({"type": "someone.else", "value": {"b": 1, "a": "<&>", "n": 1e3}}),
+        json!({"type": "olm.csv.metadata", "value": {
+            "annotations": {"capabilities": "Basic Install"},
+            "crdDescriptions": {"owned": [{"kind": "Anchor", "name": "anchors.sea.example.com", "version": "v1"}]},
+            "displayName": "Anchor", "installModes": [{"supported": true, "type": "AllNamespaces"}],
+            "minKubeVersion": "1.25.0", "provider": {"name": "Example"}, "keywords": ["sea"],
+        }}),
+    ];
     vec![
-        json!({
-            "schema": "olm.package", "name": "anchor", "defaultChannel": "stable", "description": "Holds <ships> & boats.",
-            "icon": {"base64data": "PHN2Zy8+", "mediatype": "image/svg+xml"},
-        }),
-        json!({"schema": "olm.channel", "package": "anchor", "name": "stable", "entries": [
-            {"name": "anchor.v1.0.0"},
-            {"name": "anchor.v1.1.0", "replaces": "anchor.v1.0.0", "skips": ["anchor.v1.0.0", "anchor.v1.0.1"]},
-            {"name": "anchor.v2.0.0", "replaces": "anchor.v1.1.0", "skips": ["anchor.v1.0.0", "anchor.v0.9.0"], "skipRange": ">=1.0.0 <2.0.0"},
-        ]}),
-        json!({"schema": "olm.channel", "package": "anchor", "name": "alpha", "entries": [
-            {"name": "anchor.v2.0.0", "replaces": "anchor.v1.1.0"},
-        ]}),
+        described,
+        channel("anchor", "stable", &stable),
+        channel(
+            "anchor",
+            "alpha",
+            &json!([{"name": "anchor.v2.0.0", "replaces": "anchor.v1.1.0"}]),
+        ),
         bundle("anchor", "1.0.0", &[]),
         bundle("anchor", "1.1.0", &[provided()]),
-        bundle(
-            "anchor",
-            "2.0.0",
-            &[
-                provided(),
-                json!({"type": "olm.gvk.required", "value": {"group": "sea.example.com", "kind": "Chain", "version": "v1"}}),
-                json!({"type": "olm.package.required", "value": {"packageName": "chain", "versionRange": ">1.0.0 <2.0.0"}}),
-                json!({"type": "olm.maxOpenShiftVersion", "value": "4.20"}),
-                json!({"type": "someone.else", "value": {"b": 1, "a": "<&>", "n": 1e3}}),
-                json!({"type": "olm.csv.metadata", "value": {
-                    "annotations": {"capabilities": "Basic Install"},
-                    "crdDescriptions": {"owned": [{"kind": "Anchor", "name": "anchors.sea.example.com", "version": "v1"}]},
-                    "displayName": "Anchor", "installModes": [{"supported": true, "type": "AllNamespaces"}],
-                    "minKubeVersion": "1.25.0", "provider": {"name": "Example"}, "keywords": ["sea"],
-                }}),
-            ],
-        ),
+        bundle("anchor", "2.0.0", &properties),
         json!({"schema": "olm.deprecations", "package": "anchor", "entries": [
             {"reference": {"schema": "olm.package"}, "message": "use buoy"},
             {"reference": {"schema": "olm.channel", "name": "alpha"}, "message": "use stable"},
@@ -59,8 +65,6 @@ pub(crate) fn anchor() -> Vec<Value> {
 /// Manifests instead of an image; brings what `anchor` brings.
 pub(crate) fn buoy() -> Vec<Value> {
     let csv = json!({"apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion", "metadata": {"name": "buoy.v1.0.0"}});
-    let object =
-        |text: &str| json!({"type": "olm.bundle.object", "value": {"data": STANDARD.encode(text)}});
     let map = "kind: ConfigMap\napiVersion: v1\nmetadata: {name: paint}\ndata: {color: red}\n";
     let properties = [provided(), object(map), object(&csv.to_string())];
     let mut bundle = bundle("buoy", "1.0.0", &properties);
@@ -73,32 +77,12 @@ fn provided() -> Value {
 }
 
 pub(crate) fn bundle(package: &str, version: &str, properties: &[Value]) -> Value {
-    let package_property =
-        json!({"type": "olm.package", "value": {"packageName": package, "version": version}});
-    let all = [&[package_property], properties].concat();
-    json!({
-        "schema": "olm.bundle", "name": format!("{package}.v{version}"), "package": package,
-        "image": format!("registry.example.com/{package}:v{version}"), "properties": all,
-        "relatedImages": [{"name": "", "image": format!("registry.example.com/{package}@sha256:{:064}", 1)}],
-    })
-}
-
-/// A package whose bundles replace one another in one channel.
-pub(crate) fn chained(package: &str, channel: &str, bundles: &[Value]) -> Vec<Value> {
-    let mut before = Value::Null;
-    let mut entry = |bundle: &Value| {
-        let name = bundle["name"].clone();
-        json!({"name": name, "replaces": std::mem::replace(&mut before, name.clone())})
-    };
-    let entries: Vec<_> = bundles.iter().map(&mut entry).collect();
-    let documents = [
-        json!({"schema": "olm.package", "name": package, "defaultChannel": channel}),
-        json!({"schema": "olm.channel", "package": package, "name": channel, "entries": entries}),
-    ];
-    documents
-        .into_iter()
-        .chain(bundles.iter().cloned())
-        .collect()
+    let mut bundle = testing::bundle(package, &format!("{package}.v{version}"), version);
+    let all = bundle["properties"].as_array_mut().unwrap();
+    all.extend_from_slice(properties);
+    let image = format!("registry.example.com/{package}@sha256:{:064}", 1);
+    bundle["relatedImages"] = json!([{"name": "", "image": image}]);
+    bundle
 }
 
 /// A folder with both packages.
@@ -113,23 +97,21 @@ pub(crate) fn both() -> TempDir {
 pub(crate) fn folder(files: &[(&str, &[Value])]) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     for (name, metas) in files {
-        write(&folder.path().join(name), metas);
+        write(folder.path(), name, metas);
     }
     folder
 }
 
-pub(crate) fn write(path: &Path, metas: &[Value]) {
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    let texts = metas.iter().map(|meta| format!("{meta:#}\n"));
-    fs::write(path, texts.collect::<String>()).unwrap();
+pub(crate) fn write(folder: &Path, name: &str, metas: &[Value]) {
+    let text = list(metas, |meta| format!("{meta:#}\n"));
+    tests::write(folder, name, text);
 }
 
 pub(crate) fn build(catalog: &Path) -> (Store, TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let cache = Cache::open(folder.path()).unwrap();
-    let (store, is_new) = cache
-        .load_or_build(Source::Folder(catalog), &Limits::default())
-        .unwrap();
+    let built = cache.load_or_build(Source::Folder(catalog), &Limits::default());
+    let (store, is_new) = built.unwrap();
     assert!(is_new);
     (store, folder)
 }
@@ -175,9 +157,7 @@ impl Served {
     }
 
     pub(crate) async fn client(&self) -> Client {
-        Client::connect(&self.address.to_string(), Bounds::default())
-            .await
-            .unwrap()
+        connect(self.address, Bounds::default()).await
     }
 
     /// Ends the service and waits until it has.

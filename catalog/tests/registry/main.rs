@@ -16,7 +16,6 @@ mod testing;
 mod calls;
 mod dynamic;
 mod fixture;
-mod large;
 mod opm;
 mod protocol;
 mod reading;

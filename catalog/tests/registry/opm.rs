@@ -4,6 +4,7 @@
 
 use std::{
     collections::BTreeMap,
+    path::Path,
     process::{Child, Stdio},
     sync::Arc,
     time::Duration,
@@ -13,26 +14,25 @@ use catalog::{
     Limits, Source, load,
     registry::{Bounds, Client, packages},
 };
-use futures::TryStreamExt;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tonic::Status;
 
 use crate::{
     dynamic::Dynamic,
-    fixture::{Served, both, bundle, chained, folder},
+    fixture::{Served, anchor, both, bundle, buoy, chained, folder},
     suspicion::connect,
 };
 
 /// `opm serve`, killed with the test.
-pub(crate) struct Opm {
+struct Opm {
     child: Child,
-    pub(crate) address: std::net::SocketAddr,
+    address: std::net::SocketAddr,
     _place: TempDir,
 }
 
 impl Opm {
-    pub(crate) async fn start(catalog: &std::path::Path) -> Self {
+    async fn start(catalog: &Path) -> Self {
         let place = tempfile::tempdir().unwrap();
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = free.local_addr().unwrap();
@@ -64,12 +64,6 @@ impl Opm {
         let found = tests::opm(catalog, &["validate", "."]);
         let said = String::from_utf8_lossy(&found.stderr);
         panic!("opm does not serve: {said}");
-    }
-}
-
-impl Opm {
-    async fn client(&self) -> Client {
-        connect(self.address, Bounds::default()).await
     }
 }
 
@@ -106,110 +100,90 @@ fn sorted(mut answers: Vec<Value>) -> Vec<Value> {
     answers
 }
 
+/// Every question about every package, channel, bundle and API of a catalog.
+pub(crate) fn questions(documents: &[Value]) -> Vec<(&'static str, Value)> {
+    let mut all = vec![("ListPackages", json!({})), ("ListBundles", json!({}))];
+    let mut apis = BTreeMap::new();
+    for it in documents {
+        let (package, name) = (&it["package"], &it["name"]);
+        match it["schema"].as_str().unwrap() {
+            "olm.package" => all.push(("GetPackage", json!({"name": name}))),
+            "olm.channel" => {
+                let head = json!({"pkgName": package, "channelName": name});
+                all.push(("GetBundleForChannel", head));
+                for entry in it["entries"].as_array().unwrap() {
+                    let of =
+                        json!({"pkgName": package, "channelName": name, "csvName": entry["name"]});
+                    all.push(("GetBundle", of.clone()));
+                    all.push(("GetBundleThatReplaces", of));
+                }
+            }
+            "olm.bundle" => {
+                all.push(("GetChannelEntriesThatReplace", json!({"csvName": name})));
+                for property in it["properties"].as_array().unwrap() {
+                    if property["type"] == "olm.gvk" || property["type"] == "olm.gvk.required" {
+                        apis.insert(property["value"].to_string(), &property["value"]);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    for api in apis.into_values() {
+        all.extend([
+            ("GetChannelEntriesThatProvide", api.clone()),
+            ("GetLatestChannelEntriesThatProvide", api.clone()),
+            ("GetDefaultBundleThatProvides", api.clone()),
+        ]);
+    }
+    all
+}
+
+/// Serves a catalog by both, and asks both the same; returns the number of answers.
+pub(crate) async fn assert_same(catalog: &Path, questions: Vec<(&str, Value)>) -> usize {
+    let (opm, served) = (Opm::start(catalog).await, Served::of(catalog).await);
+    let theirs = Dynamic::connect(opm.address).await;
+    let ours = Dynamic::connect(served.address).await;
+    let mut count = 0;
+    for (rpc, asked) in questions {
+        let of = async |client: &Dynamic| {
+            let answers = plain(client.call(rpc, asked.clone()).await)?;
+            let is_ordered = rpc == "ListBundles";
+            Ok::<_, (tonic::Code, String)>(if is_ordered { answers } else { sorted(answers) })
+        };
+        let [theirs, ours] = [of(&theirs).await, of(&ours).await];
+        assert_eq!(ours, theirs, "{rpc} {asked}");
+        count += ours.map_or(0, |answers| answers.len());
+    }
+    served.stop().await;
+    count
+}
+
 // parity: grpc-1, grpc-2, grpc-3, grpc-4
 #[tokio::test(flavor = "multi_thread")]
 async fn opm_answers_the_same() {
-    let catalog = both();
-    let opm = Opm::start(catalog.path()).await;
-    let served = Served::of(catalog.path()).await;
-    let theirs = Dynamic::connect(opm.address).await;
-    let ours = Dynamic::connect(served.address).await;
-    let api = json!({"group": "sea.example.com", "version": "v1", "kind": "Anchor"});
-    let chain = json!({"group": "sea.example.com", "version": "v1", "kind": "Chain"});
     let of = |package: &str, channel: &str, name: &str| json!({"pkgName": package, "channelName": channel, "csvName": name});
     let head = |package: &str, channel: &str| json!({"pkgName": package, "channelName": channel});
-    let questions = tests::rows![
-        "ListPackages" => json!({});
-        "ListBundles" => json!({});
-        "GetPackage" => json!({"name": "anchor"});
-        "GetPackage" => json!({"name": "buoy"});
+    let mut questions = questions(&[anchor(), buoy()].concat());
+    questions.extend(tests::rows![
         "GetPackage" => json!({"name": "no"});
         "GetPackage" => json!({"name": "no \"such\""});
-        "GetBundle" => of("anchor", "stable", "anchor.v2.0.0");
-        "GetBundle" => of("anchor", "stable", "anchor.v1.0.0");
-        "GetBundle" => of("anchor", "alpha", "anchor.v2.0.0");
         "GetBundle" => of("anchor", "alpha", "anchor.v1.0.0");
-        "GetBundle" => of("buoy", "stable", "buoy.v1.0.0");
         "GetBundle" => of("no", "x", "y");
         "GetBundle" => of("buoy", "no", "y");
-        "GetBundleForChannel" => head("anchor", "stable");
         "GetBundleForChannel" => head("anchor", "no");
         "GetBundleForChannel" => head("buoy", "no");
         "GetBundleForChannel" => head("no", "no");
-        "GetChannelEntriesThatReplace" => json!({"csvName": "anchor.v1.0.0"});
-        "GetChannelEntriesThatReplace" => json!({"csvName": "anchor.v1.1.0"});
         "GetChannelEntriesThatReplace" => json!({"csvName": "no"});
         "GetBundleThatReplaces" => of("anchor", "stable", "anchor.v0.9.0");
         "GetBundleThatReplaces" => of("anchor", "alpha", "anchor.v1.0.0");
         "GetBundleThatReplaces" => of("anchor", "no", "y");
         "GetBundleThatReplaces" => of("no", "x", "y");
-        "GetChannelEntriesThatProvide" => api.clone();
-        "GetChannelEntriesThatProvide" => chain.clone();
-        "GetLatestChannelEntriesThatProvide" => api.clone();
-        "GetLatestChannelEntriesThatProvide" => chain.clone();
-        "GetDefaultBundleThatProvides" => api;
-        "GetDefaultBundleThatProvides" => chain;
-    ];
-    for (rpc, asked) in questions {
-        assert_same([&theirs, &ours], rpc, asked).await;
-    }
-}
-
-/// Asks both the same; returns the number of answers.
-pub(crate) async fn assert_same(clients: [&Dynamic; 2], rpc: &str, asked: Value) -> usize {
-    let path = format!("api.Registry/{rpc}");
-    let of = async |client: &Dynamic| {
-        let answers = plain(client.call(&path, asked.clone()).await)?;
-        Ok::<_, (tonic::Code, String)>(if rpc == "ListBundles" {
-            answers
-        } else {
-            sorted(answers)
-        })
-    };
-    let [theirs, ours] = [of(clients[0]).await, of(clients[1]).await];
-    assert_eq!(ours, theirs, "{rpc} {asked}");
-    ours.map_or(0, |answers| answers.len())
+    ]);
+    assert_same(both().path(), questions).await;
 }
 
 // parity: grpc-12
-#[tokio::test(flavor = "multi_thread")]
-async fn our_client_reads_what_opm_serves() {
-    let catalog = both();
-    let opm = Opm::start(catalog.path()).await;
-    let served = Served::of(catalog.path()).await;
-    let theirs = opm.client().await;
-    let ours = served.client().await;
-    let mut names = theirs.list_packages().await.unwrap();
-    names.sort();
-    assert_eq!(names, ours.list_packages().await.unwrap());
-    for name in names {
-        let actual = theirs.get_package(&name).await.unwrap();
-        assert_eq!(actual, ours.get_package(&name).await.unwrap());
-    }
-    let error = ours.get_package("no").await.unwrap_err().to_string();
-    let end = "answered GetPackage with Unknown: package \"no\" not found";
-    assert!(error.ends_with(end), "{error}");
-    let bundles: Vec<_> = theirs.list_bundles().try_collect().await.unwrap();
-    assert_eq!(bundles.len(), 5);
-    for bundle in bundles {
-        let get = |client: Client| {
-            let of = bundle.clone();
-            async move {
-                client
-                    .get_bundle(&of.package_name, &of.channel_name, &of.csv_name)
-                    .await
-            }
-        };
-        let [theirs, ours] = [get(theirs.clone()).await, get(ours.clone()).await];
-        let [mut theirs, mut ours] = [theirs.unwrap(), ours.unwrap()];
-        for bundle in [&mut theirs, &mut ours] {
-            bundle.csv_json.clear();
-            bundle.object.clear();
-        }
-        assert_eq!(ours, theirs);
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn what_opm_serves_is_as_if_its_catalog_had_been_read() {
     let metadata =
@@ -226,9 +200,19 @@ async fn what_opm_serves_is_as_if_its_catalog_had_been_read() {
         bundle("raft", "1.1.0", &[plain]),
         bundle("raft", "1.2.0", &needs),
     ];
-    let catalog = folder(&[("raft/catalog.json", &chained("raft", "stable", &bundles))]);
+    let mut raft = chained("raft", "stable", &bundles);
+    raft[1]["entries"][2]["skips"] = json!(["raft.v1.0.0", "raft.v0.9.0"]);
+    raft[1]["entries"][2]["skipRange"] = json!(">=1.0.0 <1.2.0");
+    raft.push(
+        json!({"schema": "olm.deprecations", "package": "raft", "entries": [
+            {"reference": {"schema": "olm.package"}, "message": "use buoy"},
+            {"reference": {"schema": "olm.channel", "name": "stable"}, "message": "it is none"},
+            {"reference": {"schema": "olm.bundle", "name": "raft.v1.0.0"}, "message": "it leaks"},
+        ]}),
+    );
+    let catalog = folder(&[("raft", &raft)]);
     let opm = Opm::start(catalog.path()).await;
-    let client = opm.client().await;
+    let client = connect(opm.address, Bounds::default()).await;
     let wanted = ["raft".to_owned()].into();
     let served = packages(&client, &wanted).await.unwrap();
     let read = load(Source::Folder(catalog.path()), &Limits::default()).unwrap();

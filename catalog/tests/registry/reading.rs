@@ -9,7 +9,6 @@ use std::{
     time::Duration,
 };
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
 use catalog::{
     Limits, Source, load,
     registry::{
@@ -19,7 +18,7 @@ use catalog::{
         wire::{self, Bundle, Deprecation, GetBundleRequest, GetPackageRequest, Package, Property},
     },
 };
-use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream};
+use futures::{FutureExt as _, StreamExt as _, future::BoxFuture};
 use http_body_util::BodyExt as _;
 use prost::Message;
 use serde_json::json;
@@ -28,6 +27,7 @@ use tokio::{sync::Notify, time::sleep};
 use crate::{
     fixture::{Served, bundle, chained, folder},
     suspicion::{Body, Server, answered, connect, data, framed, of, respond, trailers},
+    testing::object,
 };
 
 type Answer = Arc<dyn Fn(GetBundleRequest) -> BoxFuture<'static, Body> + Send + Sync>;
@@ -98,13 +98,11 @@ fn good(answer: &impl Message) -> Body {
 }
 
 fn listed(package: &str, count: usize) -> Vec<Bundle> {
-    let bundle = |at| Bundle {
-        csv_name: format!("{package}.v1.{at}.0"),
-        package_name: package.into(),
-        channel_name: "c".into(),
-        version: format!("1.{at}.0"),
-        bundle_path: "r/b@sha256:1".into(),
-        ..Bundle::default()
+    let (package_name, channel_name) = (package.to_owned(), "c".to_owned());
+    let place = with!(Bundle, package_name, channel_name, bundle_path: "r/b@sha256:1".into());
+    let bundle = |at| {
+        let (csv_name, version) = (format!("{package}.v1.{at}.0"), format!("1.{at}.0"));
+        with!(Bundle, csv_name, version; ..place.clone())
     };
     (0..count).map(bundle).collect()
 }
@@ -194,9 +192,8 @@ async fn what_room_does_not_suffice_for_is_broken_and_the_rest_is_not() {
         // What the list has is counted by itself.
         with!(Bounds, total: 2_200_000) => "what is wanted of the catalog comes in more than 2200000 bytes";
     ] {
-        let read = read(script.clone(), bounds, &["large", "tide", "long"])
-            .await
-            .unwrap();
+        let read = read(script.clone(), bounds, &["large", "tide", "long"]).await;
+        let read = read.unwrap();
         assert_eq!(read.broken["large"], broken);
         assert_eq!(read.packages["tide"].bundles.len(), 2);
         let is_kept = bounds.kept > 2 << 20;
@@ -229,28 +226,31 @@ async fn what_is_here_is_not_asked_for_again() {
     assert_eq!(asked.lock().unwrap().len(), 3);
 }
 
+/// The ways in which lists end are those of `suspicion`.
 // parity: openshift-15
 #[tokio::test]
 async fn a_list_that_does_not_end_well_is_no_catalog() {
-    type Row = (&'static str, fn() -> Body, fn(&Error) -> bool);
-    let ends: [Row; 5] = tests::rows![
-        "no trailers", || of(Vec::new()) => |error| matches!(error, Error::Broken { .. });
-        "8", || of(vec![trailers("8", "enough")]) => |error| matches!(error, Error::Refused { .. });
-        "14", || of(vec![trailers("14", "later")]) => |error| matches!(error, Error::Refused { .. });
-        "2", || of(vec![trailers("2", "what?")]) => |error| matches!(error, Error::Refused { .. });
-        "a stall", || stream::pending().boxed() => |error| matches!(error, Error::Stalled { .. });
-    ];
-    for (name, end, is_expected) in ends {
-        let all = [listed("tide", 3), listed("buoy", 1)].concat();
-        let server = serve(with!(Script, listed: all, end: Arc::new(end))).await;
-        let bounds = with!(Bounds, wait: Duration::from_millis(500));
-        let client = connect(server.address, bounds).await;
-        let error = packages(&client, &set(&["tide"])).await.unwrap_err();
-        assert!(is_expected(&error), "{name}: {error:?}");
-        assert!(error.to_string().contains("ListBundles"), "{error}");
-        // Neither is what was read before touched, nor anything added to it.
-        let read = Packages::default();
-        assert!(read.and(&client, &set(&["buoy"])).await.is_err(), "{name}");
+    let listed = [listed("tide", 3), listed("buoy", 1)].concat();
+    let script = with!(Script, listed, end: Arc::new(|| of(Vec::new())));
+    let error = read(script, Bounds::default(), &["tide"]).await;
+    let error = error.unwrap_err();
+    let is_broken = matches!(&error, Error::Broken { rpc, .. } if *rpc == "ListBundles");
+    assert!(is_broken, "{error:?}");
+}
+
+#[tokio::test]
+async fn of_a_package_without_end_nothing_is_kept() {
+    // One bundle in very many places with long edges, and very many bundles.
+    let mut long = listed("tide", 1);
+    long[0].skips = vec!["s".repeat(1 << 20)];
+    for (listed, problem) in tests::rows![
+        vec![long.remove(0); 100] => "its bundles and edges take more than 67108864 bytes";
+        listed("tide", 6000) => "it has more than 5000 bundles";
+    ] {
+        let read = read(with!(Script, listed), Bounds::default(), &["tide"]).await;
+        let read = read.unwrap();
+        assert!(read.packages.is_empty());
+        assert_eq!(read.broken["tide"], problem);
     }
 }
 
@@ -275,9 +275,8 @@ async fn what_packages_say_of_themselves_is_counted_and_cut() {
     let listed = [listed("wordy", 1), listed("large", 1), listed("tide", 1)].concat();
     let bounds = with!(Bounds, kept: 512 << 10);
     let script = with!(Script, listed, describe: Arc::new(describe), answer);
-    let read = read(script, bounds, &["wordy", "large", "tide"])
-        .await
-        .unwrap();
+    let read = read(script, bounds, &["wordy", "large", "tide"]).await;
+    let read = read.unwrap();
     let large = "with it, what is wanted of the catalog takes more than 524288 bytes";
     assert_eq!(read.broken["large"], large);
     assert!(read.packages.contains_key("tide"));
@@ -306,17 +305,15 @@ async fn served_max_openshift_is_that_of_the_file() {
         "apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
         "metadata": {"name": "tide.v1.3.0", "annotations": {annotation: "4.10"}},
     });
-    let data = STANDARD.encode(csv.to_string());
     let metadata = json!({"type": "olm.csv.metadata", "value": {}});
     let mut keyed = bundle("tide", "1.4.0", std::slice::from_ref(&metadata));
     keyed[annotation] = "4.10".into();
     let number = json!({"type": "olm.maxOpenShiftVersion", "value": "4.10"});
-    let object = json!({"type": "olm.bundle.object", "value": {"data": data}});
     let bundles = [
         bundle("tide", "1.0.0", &[number, metadata]),
         bundle("tide", "1.1.0", &[annotated(annotation, "4.10")]),
         bundle("tide", "1.2.0", &[annotated("olm.properties", &list)]),
-        bundle("tide", "1.3.0", &[object]),
+        bundle("tide", "1.3.0", &[object(&csv.to_string())]),
         keyed,
     ];
     let folder = folder(&[("tide.json", &chained("tide", "stable", &bundles))]);

@@ -6,12 +6,6 @@ use tonic::Code;
 
 use crate::{dynamic::Dynamic, fixture::Served, testing::starts};
 
-async fn served() -> (Served, Dynamic) {
-    let served = Served::both().await;
-    let client = Dynamic::connect(served.address).await;
-    (served, client)
-}
-
 /// `channel bundle replaces`.
 fn edges(answers: &[Value]) -> Vec<String> {
     let edge = |answer: &Value| {
@@ -25,7 +19,8 @@ fn edges(answers: &[Value]) -> Vec<String> {
 // parity: grpc-3
 #[tokio::test]
 async fn answers_have_an_order() {
-    let (_served, client) = served().await;
+    let served = Served::both().await;
+    let client = Dynamic::connect(served.address).await;
     // The plural is ignored.
     let api = json!({"group": "sea.example.com", "version": "v1", "kind": "Anchor", "plural": "whatever"});
     let replaced = |name: &str| json!({"csvName": name});
@@ -47,7 +42,7 @@ async fn answers_have_an_order() {
             "stable buoy.v1.0.0 -",
         ];
     ] {
-        let answers = client.call(&format!("api.Registry/{rpc}"), asked).await;
+        let answers = client.call(rpc, asked).await;
         assert_eq!(edges(&answers.unwrap()), expected, "{rpc}");
     }
 }
@@ -56,18 +51,16 @@ async fn answers_have_an_order() {
 #[tokio::test]
 async fn custom_schemas_are_for_those_who_know_what_they_ask_for() {
     const RPC: &str = "api.ExperimentalRegistry/ExperimentalListPackageCustomSchemas";
-    let (_served, client) = served().await;
+    let served = Served::both().await;
+    let client = Dynamic::connect(served.address).await;
     let asked = json!({"schema": "example.charts", "packageName": "anchor"});
     let key = "x-acknowledge-experimental";
-    for headers in tests::rows![
-        key => "True";
-        key => "1";
-        "x-other" => "true";
-    ]
-    .iter()
-    .map(std::slice::from_ref)
-    .chain([&[][..]])
-    {
+    for headers in [
+        &[(key, "True")][..],
+        &[(key, "1")],
+        &[("x-other", "true")],
+        &[],
+    ] {
         let found = client.call_with(RPC, asked.clone(), headers).await.unwrap();
         assert_eq!(found, [] as [Value; 0]);
     }

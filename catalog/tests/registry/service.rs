@@ -2,24 +2,15 @@
 
 use std::time::Duration;
 
-use catalog::registry::{DESCRIPTORS, client::Error};
 use futures::TryStreamExt;
 use prost::Message;
-use prost_reflect::DescriptorPool;
 use serde_json::json;
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
-    time::timeout,
-};
-use tonic::{Code, Request, transport::Endpoint};
+use tokio::{net::TcpStream, time::timeout};
+use tonic::{Code, transport::Endpoint};
 use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 use tonic_reflection::pb::{v1, v1alpha};
 
-use crate::{
-    dynamic::Dynamic,
-    fixture::{Served, bundle, chained, folder},
-};
+use crate::fixture::{Served, bundle, chained, folder};
 
 async fn channel(served: &Served) -> tonic::transport::Channel {
     let endpoint = Endpoint::from_shared(format!("http://{}", served.address));
@@ -51,12 +42,8 @@ async fn reflection_tells_the_protocol() {
     let channel = channel(&served).await;
     let ask = |request: MessageRequest| {
         let mut client = ServerReflectionClient::new(channel.clone());
-        let (host, message_request) = (String::new(), Some(request));
+        let request = with!(v1::ServerReflectionRequest, message_request: Some(request));
         async move {
-            let request = v1::ServerReflectionRequest {
-                host,
-                message_request,
-            };
             let answers = client.server_reflection_info(futures::stream::iter([request]));
             let answer = answers.await.unwrap().into_inner().message().await;
             answer.unwrap().unwrap().message_response.unwrap()
@@ -66,11 +53,8 @@ async fn reflection_tells_the_protocol() {
     let MessageResponse::ListServicesResponse(list) = list else {
         panic!("no list");
     };
-    let mut names: Vec<String> = list
-        .service
-        .into_iter()
-        .map(|service| service.name)
-        .collect();
+    let names = list.service.into_iter().map(|service| service.name);
+    let mut names: Vec<String> = names.collect();
     names.sort();
     let expected = "api.ExperimentalRegistry api.Registry grpc.health.v1.Health grpc.reflection.v1.ServerReflection";
     assert_eq!(names.join(" "), expected);
@@ -85,49 +69,10 @@ async fn reflection_tells_the_protocol() {
     // Older tools.
     let mut old = v1alpha::server_reflection_client::ServerReflectionClient::new(channel);
     let services = v1alpha::server_reflection_request::MessageRequest::ListServices(String::new());
-    let (host, message_request) = (String::new(), Some(services));
-    let request = v1alpha::ServerReflectionRequest {
-        host,
-        message_request,
-    };
+    let request = with!(v1alpha::ServerReflectionRequest, message_request: Some(services));
     let answers = old.server_reflection_info(futures::stream::iter([request]));
     let mut answers = answers.await.unwrap().into_inner();
     assert!(answers.message().await.unwrap().is_some());
-}
-
-#[tokio::test]
-async fn what_is_not_served_is_unimplemented() {
-    let served = Served::both().await;
-    let channel = channel(&served).await;
-    let pool = DescriptorPool::decode(DESCRIPTORS).unwrap();
-    assert!(pool.get_service_by_name("api.Registry").is_some());
-    for path in [
-        "/api.Registry/Nothing",
-        "/api.ExperimentalRegistry/ListBundles",
-        "/api.Other/ListBundles",
-    ] {
-        let mut grpc = tonic::client::Grpc::new(channel.clone());
-        grpc.ready().await.unwrap();
-        let codec = tonic_prost::ProstCodec::<(), ()>::default();
-        let answer = grpc
-            .unary(Request::new(()), path.parse().unwrap(), codec)
-            .await;
-        assert_eq!(answer.unwrap_err().code(), Code::Unimplemented, "{path}");
-    }
-}
-
-#[tokio::test]
-async fn enormous_requests_are_refused() {
-    let served = Served::both().await;
-    let client = served.client().await;
-    let error = client.get_package(&"x".repeat(1 << 20)).await.unwrap_err();
-    let code = match error {
-        Error::Refused { code, .. } => code,
-        Error::TooLarge { .. } => Code::OutOfRange,
-        error => panic!("{error:?}"),
-    };
-    assert_eq!(code, Code::OutOfRange);
-    assert_eq!(client.list_packages().await.unwrap().len(), 2);
 }
 
 #[tokio::test]
@@ -171,17 +116,4 @@ async fn a_list_that_nobody_takes_ends_with_the_service() {
     assert!(stopped.is_ok());
     let rest: Result<Vec<_>, _> = list.try_collect().await;
     assert!(rest.is_err());
-}
-
-#[tokio::test]
-async fn whoever_speaks_no_http_is_no_harm() {
-    let served = Served::both().await;
-    let mut stream = TcpStream::connect(served.address).await.unwrap();
-    stream.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
-    let mut answer = Vec::new();
-    let read = timeout(Duration::from_secs(10), stream.read_to_end(&mut answer)).await;
-    assert!(read.is_ok());
-    let client = Dynamic::connect(served.address).await;
-    let packages = client.call("api.Registry/ListPackages", json!({})).await;
-    assert_eq!(packages.unwrap().len(), 2);
 }

@@ -13,17 +13,6 @@ fn files(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Puts a folder on the shelf.
-fn put(
-    site: &Site,
-    name: &str,
-    digest: Option<&str>,
-    folder: &Path,
-    limits: &Limits,
-) -> Result<Put, web::Error> {
-    site.shelf.put(name, digest, Source::Folder(folder), limits)
-}
-
 fn written(put: Put) -> web::Written {
     match put {
         Put::Written(written) => written,
@@ -41,7 +30,9 @@ async fn content_is_written_once_for_its_digest_and_gone_when_nobody_shows_it() 
     fs::write(&file, "schema: a\nname: one\n---\nschema: b\n").unwrap();
     let digest = format!("sha256:{}", "ab".repeat(32));
     let put = |name: &str, digest: &str| {
-        put(&site, name, Some(digest), source.path(), &Limits::default())
+        let source = Source::Folder(source.path());
+        site.shelf
+            .put(name, Some(digest), source, &Limits::default())
     };
     let first = written(put("one", &digest).unwrap());
     assert_eq!((first.blobs, first.faults.len()), (2, 0));
@@ -77,16 +68,18 @@ async fn what_cannot_be_read_is_left_out_and_told_and_what_fails_changes_nothing
     let few = with!(Limits, documents: 2);
     let source = tempfile::tempdir().unwrap();
     fs::write(source.path().join("a.json"), catalog()).unwrap();
-    let error = put(&site, "operators", None, source.path(), &few).unwrap_err();
+    let put = |folder: &Path, limits| {
+        let source = Source::Folder(folder);
+        site.shelf.put("operators", None, source, limits)
+    };
+    let error = put(source.path(), &few).unwrap_err();
     assert!(matches!(error, web::Error::Catalog(_)), "{error}");
-    let gone = source.path().join("gone");
-    assert!(put(&site, "operators", None, &gone, &few).is_err());
+    assert!(put(&source.path().join("gone"), &few).is_err());
     assert_eq!(site.all().await.body, before);
 
     let broken = "{\"name\": \"no schema\"}\n{\"schema\": \"x\"}";
     fs::write(source.path().join("b.json"), broken).unwrap();
-    let put = put(&site, "operators", None, source.path(), &Limits::default());
-    let written = written(put.unwrap());
+    let written = written(put(source.path(), &Limits::default()).unwrap());
     let counts = (written.blobs, written.faults.len());
     assert_eq!(counts, (9, 1), "{:?}", written.faults);
     assert_eq!(written.faults[0].file, "b.json");

@@ -80,9 +80,8 @@ impl Site {
         let folder = tempfile::tempdir_in(&self.folder).unwrap();
         fs::write(folder.path().join("catalog.json"), text).unwrap();
         let source = Source::Folder(folder.path());
-        self.shelf
-            .put(name, None, source, &Limits::default())
-            .unwrap()
+        let put = self.shelf.put(name, None, source, &Limits::default());
+        put.unwrap()
     }
 
     fn get(&self, path: &str) -> RequestBuilder {
@@ -111,14 +110,13 @@ impl Answer {
 
     /// The names of all blobs, in their order.
     fn names(&self) -> Vec<String> {
-        let blobs = self
-            .text()
-            .lines()
-            .map(|line| serde_json::from_str::<Value>(line).unwrap());
-        let part = |part: &Value| part.as_str().unwrap_or("-").to_owned();
-        blobs
-            .map(|blob| part(&blob["schema"]) + " " + &part(&blob["name"]))
-            .collect()
+        let name = |line: &str| {
+            let blob: Value = serde_json::from_str(line).unwrap();
+            ["schema", "name"]
+                .map(|key| blob[key].as_str().unwrap_or("-").to_owned())
+                .join(" ")
+        };
+        self.text().lines().map(name).collect()
     }
 }
 

@@ -32,12 +32,9 @@ async fn begun(site: &Site, request: &str) -> (TcpStream, [u8; 1000]) {
 async fn ended((mut stream, first): (TcpStream, [u8; 1000]), length: usize) -> Vec<u8> {
     let mut rest = Vec::new();
     stream.read_to_end(&mut rest).await.unwrap();
-    let head = first
-        .windows(4)
-        .position(|bytes| bytes == b"\r\n\r\n")
-        .unwrap()
-        + 4;
-    assert_eq!(first.len() - head + rest.len(), length);
+    let mut starts = first.windows(4);
+    let head = starts.position(|bytes| bytes == b"\r\n\r\n").unwrap();
+    assert_eq!(first.len() - (head + 4) + rest.len(), length);
     rest
 }
 
@@ -90,10 +87,8 @@ async fn who_stalls_or_goes_away_holds_nobody_up() {
     let mut stalled = Vec::new();
     for number in 0..50 {
         let mut stream = TcpStream::connect(site.address).await.unwrap();
-        stream
-            .write_all(texts[number % 2].as_bytes())
-            .await
-            .unwrap();
+        let text = texts[number % 2].as_bytes();
+        stream.write_all(text).await.unwrap();
         stalled.push(stream);
     }
     stalled.truncate(25);
@@ -107,10 +102,8 @@ async fn who_stalls_or_goes_away_holds_nobody_up() {
 async fn a_head_that_never_ends_is_given_up_on() {
     let site = Site::with(&catalog()).await;
     let mut stream = TcpStream::connect(site.address).await.unwrap();
-    stream
-        .write_all(&GET_ALL.as_bytes()[..GET_ALL.len() - 3])
-        .await
-        .unwrap();
+    let begun = &GET_ALL.as_bytes()[..GET_ALL.len() - 3];
+    stream.write_all(begun).await.unwrap();
     let mut answer = Vec::new();
     let ended = timeout(Duration::from_secs(20), stream.read_to_end(&mut answer)).await;
     assert!(ended.is_ok(), "the connection is still there");
@@ -119,9 +112,8 @@ async fn a_head_that_never_ends_is_given_up_on() {
     // The server may close before it has read all of it.
     let _ = stream.write_all(long.as_bytes()).await;
     let mut answer = Vec::new();
-    let _ = timeout(Duration::from_secs(20), stream.read_to_end(&mut answer))
-        .await
-        .unwrap();
+    let ended = timeout(Duration::from_secs(20), stream.read_to_end(&mut answer)).await;
+    let _ = ended.unwrap();
     assert!(!answer.starts_with(b"HTTP/1.1 200"));
     assert_eq!(site.all().await.status, StatusCode::OK);
 }
@@ -133,8 +125,6 @@ async fn the_end_waits_for_those_who_are_being_answered() {
     let slow = begun(&site, &format!("{GET_ALL}\r\n")).await;
     drop(site.stop.take());
     ended(slow, length).await;
-    timeout(Duration::from_secs(10), site.task)
-        .await
-        .unwrap()
-        .unwrap();
+    let ended = timeout(Duration::from_secs(10), site.task).await;
+    ended.unwrap().unwrap();
 }

@@ -39,21 +39,15 @@ fn an_override_holds_for_its_image_and_its_constraint_and_is_warned_about() {
             (None, "install 1.2.0", "install 1.1.0"),
             (Some(&at), "upgrade 1.2.0", "stay"),
         ] {
-            let request = Request {
-                installed,
-                openshift: Some("4.13.2".parse().unwrap()),
-                kubernetes: Some(&kubernetes),
-                overrides: &overrides,
-                ..Request::default()
-            };
+            let (openshift, kubernetes) = (Some("4.13.2".parse().unwrap()), Some(&kubernetes));
+            let request = with!(Request, installed, openshift, kubernetes, overrides: &overrides);
             let decision = decide(&request, &package);
             let expected = if is_chosen { chosen } else { other };
             assert_eq!(short(&decision), expected, "{overrides:?}");
-            let warned: Vec<String> = warned
-                .iter()
-                .map(|it| format!("bundle 1.2.0 {it}, which an override says does not count"))
-                .collect();
-            assert_eq!(decision.warnings, warned);
+            let warned = warned.iter();
+            let warned = warned
+                .map(|it| format!("bundle 1.2.0 {it}, which an override says does not count"));
+            assert_eq!(decision.warnings, warned.collect::<Vec<_>>());
         }
     }
     // A tag says nothing of what is behind it.

@@ -1,6 +1,7 @@
 //! Bundles of a version that was packed anew.
 
 use super::*;
+use crate::testing::{in_time, list};
 
 // parity: openshift-19
 #[test]
@@ -32,10 +33,8 @@ fn edges_that_name_what_is_installed_lead_to_what_was_packed_anew() {
 
 #[test]
 fn a_release_orders_what_is_of_one_version() {
-    let mut package = package(
-        "stable",
-        &[("stable", "3.6.4+9 3.6.4+10~<=3.6.4 3.6.4+11~<=3.6.4")],
-    );
+    let entries = "3.6.4+9 3.6.4+10~<=3.6.4 3.6.4+11~<=3.6.4";
+    let mut package = package("stable", &[("stable", entries)]);
     for bundle in package.bundles.values_mut() {
         bundle.version.build_is_release();
     }
@@ -59,16 +58,11 @@ fn a_release_orders_what_is_of_one_version() {
 
 #[test]
 fn edges_in_circles_of_one_version_are_looked_at_in_time() {
-    use std::fmt::Write as _;
-    let mut entries = String::new();
-    for at in 0..3000 {
-        write!(entries, " 1.0.0+{at}<1.0.0+{}", (at + 1) % 3000).unwrap();
-        for skip in 1..100 {
-            write!(entries, "-1.0.0+{}", (at + skip) % 3000).unwrap();
-        }
-    }
+    let entries = list(0..3000, |at| {
+        let skips = list(1..100, |skip| format!("-1.0.0+{}", (at + skip) % 3000));
+        format!(" 1.0.0+{at}<1.0.0+{}{skips}", (at + 1) % 3000)
+    });
     let package = package("stable", &[("stable", &entries)]);
-    let start = std::time::Instant::now();
-    assert_eq!(path(&installed("1.0.0+7"), &package), [""; 0]);
-    assert!(start.elapsed().as_secs() < 60);
+    let path = in_time(|| path(&installed("1.0.0+7"), &package));
+    assert_eq!(path, [""; 0]);
 }

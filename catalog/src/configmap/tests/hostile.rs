@@ -1,7 +1,6 @@
 //! ConfigMaps of a mebibyte that would come to gigabytes.
 
 use super::*;
-use crate::testing::{has, list};
 
 /// What a catalog comes to when all of it is read; what cannot be read ends its file.
 fn read_to_the_end(map: &ConfigMap) -> u64 {
@@ -24,10 +23,8 @@ fn channels(package: &str, count: usize, head: &str) -> String {
 #[test]
 fn what_would_come_to_more_than_it_is_worth_is_refused() {
     // A large definition that many bundles own; many channels of the same long chain.
-    let large = CRD.replace(
-        "scope: Namespaced",
-        &format!("scope: {}", "x".repeat(1 << 19)),
-    );
+    let scope = format!("scope: {}", "x".repeat(1 << 19));
+    let large = CRD.replace("scope: Namespaced", &scope);
     let owning = list(0..1000, |at| csv(&format!("a{at}"), "1.0.0", ""));
     let replaces = |at| format!("    replaces: a{at}\n");
     let chain = list(0..999, |at| {
@@ -114,10 +111,8 @@ fn a_mebibyte_of_small_things_is_a_catalog() {
 /// What is counted before is no less than what is read then.
 #[test]
 fn what_is_counted_is_enough() {
-    let quoted = three()
-        .into_iter()
-        .map(|(key, text)| (key, text.replace("stable", "'st\"\\\\able'")))
-        .collect();
+    let quoted = |(key, text): (_, String)| (key, text.replace("stable", "'st\"\\\\able'"));
+    let quoted = three().into_iter().map(quoted).collect();
     for data in [three(), quoted] {
         let size = read_to_the_end(&read(&data).unwrap());
         assert!(size > 1000);

@@ -116,10 +116,10 @@ fn no_type_is_made_again_where_it_is_used() {
         let before = MADE.get();
         assert_eq!(check(&text), Ok(()), "{short}");
         let made = MADE.get() - before;
+        let length = text.len();
         assert!(
             made <= most,
-            "{short}: {made} types for {} characters",
-            text.len()
+            "{short}: {made} types for {length} characters"
         );
     }
 }

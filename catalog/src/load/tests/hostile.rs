@@ -1,53 +1,25 @@
 //! Catalogs made to hurt.
 
-use std::{
-    fmt::Write as _,
-    time::{Duration, Instant},
-};
-
 use super::*;
-use crate::testing::{content, has, list, starts};
-
-/// Generous: others work on the machine, too. What is quadratic takes hours.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-fn in_time<T>(work: impl FnOnce() -> T) -> T {
-    within(PATIENCE, work)
-}
-
-fn within<T>(time: Duration, work: impl FnOnce() -> T) -> T {
-    let start = Instant::now();
-    let done = work();
-    assert!(start.elapsed() < time, "took {:?}", start.elapsed());
-    done
-}
+use crate::testing::{has, in_time, within};
 
 #[test]
 fn long_channels_are_read_in_linear_time() {
     // A step for each pair of entries would take at least a minute, and each entry alone takes a second in all.
     const COUNT: usize = 60_000;
-    const TIME: Duration = Duration::from_secs(15);
     for shape in ["chain", "stranded", "cycle", "heads"] {
-        let mut text = format!(
-            "{}\n{{\"schema\":\"olm.channel\",\"package\":\"foo\",\"name\":\"alpha\",\"entries\":[",
-            package("foo", "alpha")
-        );
-        for at in 0..COUNT {
-            let comma = if at > 0 { "," } else { "" };
+        let entry = |at| {
             let next = match shape {
                 "chain" => format!("b{}", at + 1),
                 "cycle" => format!("b{}", if at + 1 == COUNT { 1 } else { at + 1 }),
                 "stranded" => format!("b{at}"),
                 _ => "outside".to_owned(),
             };
-            write!(
-                text,
-                "{comma}{{\"name\":\"b{at}\",\"replaces\":\"{next}\"}}"
-            )
-            .unwrap();
-        }
-        text.push_str("]}");
-        let catalog = within(TIME, || loaded(&[("c", &text)]));
+            json!({"name": format!("b{at}"), "replaces": next})
+        };
+        let channel = channel("foo", "alpha", &(0..COUNT).map(entry).collect());
+        let text = lines(&[package("foo", "alpha"), channel]);
+        let catalog = within(15, || loaded(&[("c", &text)]));
         assert!(!catalog.is_valid());
         let mut messages = catalog.findings.iter().map(|finding| finding.message.len());
         assert!(messages.all(|length| length < 40_000), "{shape}");
@@ -122,18 +94,10 @@ fn deep_and_wide_documents_are_read_or_refused() {
 
 #[test]
 fn a_package_that_is_too_large_is_given_up_where_that_is_asked_for() {
-    let entries: Vec<Value> = (0..60)
-        .map(|at| json!({"name": format!("foo.v{at}.0.0"), "replaces": (at > 0).then(|| format!("foo.v{}.0.0", at - 1))}))
-        .collect();
-    let mut documents = vec![package("foo", "alpha"), channel("alpha", entries.into())];
-    documents.extend((0..60).map(|at| bundle(&format!("{at}.0.0"))));
-    let bar = json!([
-        package("foo", "alpha"),
-        channel("alpha", json!([{"name": "foo.v1.0.0"}])),
-        bundle("1.0.0")
-    ]);
-    let bar = lines(bar.as_array().unwrap()).replace("foo", "bar");
-    let content = content(&[("c.json", lines(&documents) + &bar)]);
+    let bundles: Vec<_> = (0..60).map(|at| bundle(&format!("{at}.0.0"))).collect();
+    let foo = lines(&chained("foo", "alpha", &bundles));
+    let bar = lines(&sound()).replace("foo", "bar");
+    let content = content(&[("c.json", foo + &bar)]);
     let no = Limits::default();
     let bundles = |most| with!(Limits, package_bundles: most; ..no);
     let size = |most| with!(Limits, package_size: most; ..no);

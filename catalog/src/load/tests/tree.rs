@@ -1,7 +1,6 @@
 //! The tree of findings. Its messages are in `tests/opm/validation`.
 
 use super::*;
-use crate::testing::starts;
 
 // parity: validate-10
 #[test]
@@ -10,7 +9,7 @@ fn findings_are_drawn_as_opm_draws_them() {
     documents[0]["defaultChannel"] = "".into();
     documents[1]["entries"][1]["replaces"] = "x".into();
     documents[4]["image"] = "".into();
-    documents.push(channel("beta", json!([{"name": "foo.v0.3.0"}])));
+    documents.push(beta(&json!([{"name": "foo.v0.3.0"}])));
     documents.push(package("bar", "x"));
     let catalog = of(&documents);
     assert_eq!(

@@ -44,9 +44,8 @@ fn drawn(lists: [&str; 3], wanted: Channels) -> (String, Vec<String>) {
 
 #[test]
 fn channels_follow_versions() {
-    type Row<'a> = ([&'a str; 3], Channels, &'a str, &'a [&'a str]);
-    let rows: &[Row<'_>] = &::tests::rows![
-        ["", "", "1.0.0"], MINOR, "stable-v1.0" => &["stable-v1.0: 1.0.0"];
+    for (lists, wanted, default, channels) in ::tests::rows![
+        ["", "", "1.0.0"], MINOR, "stable-v1.0" => &["stable-v1.0: 1.0.0"][..];
         ["1.0.0", "", ""], MAJOR, "candidate-v1" => &["candidate-v1: 1.0.0"];
         // Within a minor version the last one skips the others, in the order of their names.
         ["", "1.0.10 1.0.2 1.0.9", ""], MINOR, "fast-v1.0" => &["fast-v1.0: 1.0.2 | 1.0.9 | 1.0.10 - 1.0.2 1.0.9"];
@@ -74,11 +73,10 @@ fn channels_follow_versions() {
         // Build metadata is a part of the name alone.
         ["", "", "1.0.0+a 1.1.0+b"], MINOR, "stable-v1.1" => &["stable-v1.0: 1.0.0+a", "stable-v1.1: 1.1.0+b > 1.0.0+a"];
         ["", "", ""], BOTH, "" => &[];
-    ];
-    for (lists, wanted, default, channels) in rows {
-        let (found, lines) = drawn(*lists, *wanted);
-        assert_eq!(lines, *channels, "{lists:?}");
-        assert_eq!(found, *default, "{lists:?}");
+    ] {
+        let (found, lines) = drawn(lists, wanted);
+        assert_eq!(lines, channels, "{lists:?}");
+        assert_eq!(found, default, "{lists:?}");
     }
 }
 
@@ -101,40 +99,6 @@ fn the_default_channel_is_the_most_stable_one_that_begins_latest() {
     ] {
         assert_eq!(drawn(lists, wanted).0, expected, "{lists:?} {wanted:?}");
     }
-}
-
-#[test]
-fn what_is_generated_and_preferred_goes_together() {
-    for (major, minor, text, expected) in ::tests::rows![
-        false, false, "" => Ok(MINOR);
-        false, true, "" => Ok(MINOR);
-        true, false, "" => Ok(MAJOR);
-        true, true, "" => Ok(BOTH);
-        true, true, "minor" => Ok(BOTH);
-        true, true, "major" => Ok(Channels { preferred: Stream::Major, ..BOTH });
-        false, false, "minor" => Ok(MINOR);
-        true, false, "major" => Ok(MAJOR);
-        false, false, "major" => Err("set GenerateMajorChannels");
-        true, false, "minor" => Err("set GenerateMinorChannels");
-        true, true, "Major" => Err("unknown DefaultChannelTypePreference \"Major\"");
-    ] {
-        match (Channels::new(major, minor, text), expected) {
-            (Ok(found), Ok(expected)) => assert_eq!(found, expected, "{major} {minor} {text}"),
-            (Err(found), Err(part)) => assert!(found.contains(part), "{found}"),
-            (found, _) => panic!("{major} {minor} {text}: {found:?}"),
-        }
-    }
-}
-
-#[test]
-fn versions_without_an_order_are_all_told() {
-    let told = |versions| conflicts(&listed(versions)).collect::<Vec<_>>();
-    assert!(told("1.0.0 1.0.1+a 1.0.2-rc.1 1.0.2").is_empty());
-    let told = told("1.0.0+a 1.0.0+b 1.1.0 2.0.0 2.0.0");
-    assert_eq!(told.len(), 3, "{told:#?}");
-    assert!(told[0].contains("1.0.0+a and 1.0.0+b, which cannot be ordered"));
-    assert!(told[1].contains("2.0.0 and 2.0.0"));
-    assert_eq!(told[2], "duplicate bundle name \"2.0.0\"");
 }
 
 #[test]

@@ -5,10 +5,9 @@ use super::*;
 // parity: validate-1
 #[test]
 fn conversion() {
+    let added = |blob: Value| changed(|c| c.push(blob));
     let deprecated = |entries: Value| {
-        changed(|c| {
-            c.push(json!({"schema": "olm.deprecations", "package": "foo", "entries": entries}));
-        })
+        added(json!({"schema": "olm.deprecations", "package": "foo", "entries": entries}))
     };
     let about = |schema: &str, name: &str| json!([{"reference": {"schema": schema, "name": name}, "message": "m"}]);
     let package = |value: Value| changed(|c| c[3]["properties"][0]["value"] = value);
@@ -18,25 +17,22 @@ fn conversion() {
     let one = &about("olm.bundle", "foo.v0.1.0")[0];
     let twice = json!([one, one]);
     check(&tests::rows![
-        "E.2 message 1", changed(|c| c.push(json!({"schema": "olm.package"}))) => "5: config contains package with no name";
+        "E.2 message 1", added(json!({"schema": "olm.package"})) => "5: config contains package with no name";
         "E.2 message 2", changed(|c| c.push(c[0].clone())) => "5: duplicate package \"foo\"";
-        "E.2 message 3 a dot", changed(|c| c.push(json!({"schema": "olm.package", "name": "f.oo"})))
+        "E.2 message 3 a dot", added(json!({"schema": "olm.package", "name": "f.oo"}))
             => "5: invalid package name \"f.oo\": [must not contain dots]\n5: default channel must be set\n\
                 5: package must contain at least one channel";
-        "E.2 message 3 capitals", text(&sound()).replace("\"foo\"", "\"Foo\"") => "1: invalid package name \"Foo\": [*";
-        "E.2 message 3 length", text(&sound()).replace("\"foo\"", &format!("{:?}", "f".repeat(64))) => "1: *no more than 63*";
+        "E.2 message 3 capitals", lines(&sound()).replace("\"foo\"", "\"Foo\"") => "1: invalid package name \"Foo\": [*";
+        "E.2 message 3 length", lines(&sound()).replace("\"foo\"", &format!("{:?}", "f".repeat(64))) => "1: *no more than 63*";
         "E.2 message 4", changed(|c| { c[1]["package"] = json!("bar"); c.truncate(2); })
             => "2: unknown package \"bar\" for channel \"alpha\"\n1: channel must contain at least one bundle";
-        "E.2 message 5", changed(|c| c.push(json!({"schema": "olm.channel", "package": "foo", "entries": []})))
+        "E.2 message 5", added(channel("foo", "", &json!([])))
             => "5: package \"foo\" contains channel with no name";
-        "E.2 message 6", changed(|c| c.push(json!({"schema": "olm.channel", "package": "foo", "name": "alpha", "entries": []})))
-            => "5: package \"foo\" has duplicate channel \"alpha\"";
+        "E.2 message 6", added(channel("foo", "alpha", &json!([]))) => "5: package \"foo\" has duplicate channel \"alpha\"";
         "E.2 message 7", changed(|c| c[1]["entries"].as_array_mut().unwrap().push(json!({"name": "foo.v0.1.0"})))
             => "2: invalid package \"foo\", channel \"alpha\": duplicate entry \"foo.v0.1.0\"";
-        "E.2 message 8", changed(|c| c.push(json!({"schema": "olm.bundle", "name": "x"})))
-            => "5: package name must be set for bundle \"x\"";
-        "E.2 message 9", changed(|c| c.push(json!({"schema": "olm.bundle", "name": "x", "package": "bar"})))
-            => "5: unknown package \"bar\" for bundle \"x\"";
+        "E.2 message 8", added(json!({"schema": "olm.bundle", "name": "x"})) => "5: package name must be set for bundle \"x\"";
+        "E.2 message 9", added(bundle("bar", "x", "0.9.0")) => "5: unknown package \"bar\" for bundle \"x\"";
         "E.2 message 10", changed(|c| c.push(c[3].clone())) => "5: package \"foo\" has duplicate bundle \"foo.v0.2.0\"";
         "E.2 message 11", of("olm.gvk", &json!("x"))
             => "4: parse properties for bundle \"foo.v0.2.0\": parse property[1] of type \"olm.gvk\": \
@@ -75,14 +71,13 @@ fn conversion() {
         "E.2 message 16 a letter", release("a_b") => "4: *release version \"a_b\": invalid release \"a_b\": segment 0: *";
         "E.2 message 16 long", release("123456789012345678901")
             => "4: *: invalid release \"123456789012345678901\": exceeds maximum length of 20 characters*";
-        "E.2 message 17", changed(|c| c.push(bundle("x", "0.9.0")))
+        "E.2 message 17", added(bundle("foo", "x", "0.9.0"))
             => "5: package \"foo\", bundle \"x\" not found in any channel entries";
         "E.2 message 18", changed(|c| drop(c.pop()))
             => "2: no olm.bundle blobs found in package \"foo\" for olm.channel entries [foo.v0.2.0]";
         "E.2 message 19", changed(|c| c[0]["defaultChannel"] = json!("beta")) => "1: channel must contain at least one bundle";
-        "E.2 message 20", changed(|c| c.push(json!({"schema": "olm.deprecations"})))
-            => "5: package name must be set for deprecation item 0";
-        "E.2 message 21", changed(|c| c.push(json!({"schema": "olm.deprecations", "package": "bar"})))
+        "E.2 message 20", added(json!({"schema": "olm.deprecations"})) => "5: package name must be set for deprecation item 0";
+        "E.2 message 21", added(json!({"schema": "olm.deprecations", "package": "bar"}))
             => "5: cannot apply deprecations to an unknown package \"bar\"";
         "E.2 message 22", changed(|c| { c.extend(vec![json!({"schema": "olm.deprecations", "package": "foo"}); 2]); })
             => "6: expected a maximum of one deprecation per package: \"foo\"";

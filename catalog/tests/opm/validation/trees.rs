@@ -6,31 +6,42 @@ use crate::testing::has;
 // parity: validate-3, validate-4, validate-5, validate-6, validate-7
 #[test]
 fn trees() {
-    let entries = |entries: Value, names: &[&str]| {
+    // A channel with these entries, `name<replaces-skip-skip~skipRange` each, and their bundles.
+    let graph = |text: &str| {
         let mut documents = sound();
         documents.truncate(2);
-        documents[1]["entries"] = entries;
+        let mut names = Vec::new();
+        let entries = text.split_whitespace().map(|entry| {
+            let (edges, range) = entry.split_once('~').unwrap_or((entry, ""));
+            let mut skips = edges.split('-');
+            let mut edge = skips.next().unwrap().split('<');
+            let name = edge.next().unwrap();
+            names.push(name);
+            let skips: Vec<_> = skips.collect();
+            json!({"name": name, "replaces": edge.next(), "skips": skips, "skipRange": range})
+        });
+        documents[1]["entries"] = entries.collect();
+        names.sort_unstable();
         let bundles = names.iter().enumerate();
-        documents.extend(bundles.map(|(at, name)| bundle(name, &format!("0.{at}.0"))));
-        text(&documents)
+        documents.extend(bundles.map(|(at, name)| bundle("foo", name, &format!("0.{at}.0"))));
+        lines(&documents)
     };
     let deprecated = |schema: &str, name: &str| {
         let entry = json!({"reference": {"schema": schema, "name": name}});
-        changed(|c| {
-            c.push(json!({"schema": "olm.deprecations", "package": "foo", "entries": [entry]}));
-        })
+        let entries = json!({"schema": "olm.deprecations", "package": "foo", "entries": [entry]});
+        changed(|c| c.push(entries))
     };
-    let beta = |name: &str| json!({"schema": "olm.channel", "package": "foo", "name": "beta", "entries": [{"name": name}]});
+    let beta = |name: &str| channel("foo", "beta", &json!([{"name": name}]));
     let released = |name: &str, version: &str| {
-        let mut bundle = bundle(name, version);
+        let mut bundle = bundle("foo", name, version);
         bundle["properties"][0]["value"]["release"] = json!("1");
         bundle
     };
     check(&tests::rows![
         "E.2 tree default channel", changed(|c| c[0]["defaultChannel"] = json!("")) => "1: default channel must be set";
-        "E.2 tree no channel", text(&sound()[..1]).replace("alpha", "")
+        "E.2 tree no channel", lines(&sound()[..1]).replace("alpha", "")
             => "1: default channel must be set\n1: package must contain at least one channel";
-        "E.2 tree an empty channel", entries(json!([]), &[]) => "2: channel must contain at least one bundle";
+        "E.2 tree an empty channel", graph("") => "2: channel must contain at least one bundle";
         "E.2 tree deprecation of a package", deprecated("olm.package", "") => "1: invalid deprecation: message must be set";
         "E.2 tree deprecation of a channel", deprecated("olm.channel", "alpha") => "2: invalid deprecation: message must be set";
         "E.2 tree deprecation of a bundle", deprecated("olm.bundle", "foo.v0.1.0")
@@ -38,36 +49,19 @@ fn trees() {
         "E.2 tree no image", changed(|c| c[3]["image"] = json!("")) => "4: bundle image must be set";
         "E.2 tree an empty skip", changed(|c| c[1]["entries"][1]["skips"] = json!(["x", "", ""]))
             => "2: skip[1] is empty\n2: skip[2] is empty";
-        "E.2 graph no head", entries(json!([{"name": "a", "replaces": "b"}, {"name": "b", "replaces": "a"}]), &["a", "b"])
-            => "2: no channel head found in graph";
-        "E.2 graph a self-cycle", entries(json!([{"name": "a", "replaces": "a"}]), &["a"]) => "2: no channel head found in graph";
-        "E.2 graph a self-cycle below",
-            entries(json!([{"name": "b", "replaces": "a"}, {"name": "a", "replaces": "a"}]), &["a", "b"])
-            => "2: detected cycle in replaces chain of upgrade graph: a -> a";
-        "E.2 graph several heads",
-            entries(json!([{"name": "c"}, {"name": "a"}, {"name": "b", "skipRange": "<1.0.0"}]), &["a", "b", "c"])
-            => "2: multiple channel heads found in graph: a, b, c";
-        "E.2 graph a cycle of skips",
-            entries(json!([{"name": "a", "skips": ["b"]}, {"name": "b", "skips": ["a"]}]), &["a", "b"])
-            => "2: no channel head found in graph";
-        "E.2 graph skipped and beside the chain",
-            entries(json!([{"name": "c", "replaces": "a", "skips": ["b"]}, {"name": "b", "replaces": "a"}, {"name": "a"}]),
-                &["a", "b", "c"]) => "";
-        "E.2 graph a cycle", entries(
-            json!([{"name": "d", "replaces": "c"}, {"name": "c", "replaces": "b"}, {"name": "b", "replaces": "a"}, {"name": "a", "replaces": "c"}]),
-            &["a", "b", "c", "d"],
-        ) => "2: detected cycle in replaces chain of upgrade graph: c -> b -> a -> c";
-        "E.2 graph stranded",
-            entries(json!([{"name": "c"}, {"name": "b", "replaces": "a"}, {"name": "a", "replaces": "b"}]), &["a", "b", "c"])
-            => "2: channel contains one or more stranded bundles: a, b";
-        "E.2 graph stranded behind what is skipped", entries(
-            json!([{"name": "c", "replaces": "b", "skips": ["b"]}, {"name": "b", "replaces": "a"}, {"name": "a"}]),
-            &["a", "b", "c"],
-        ) => "2: channel contains one or more stranded bundles: a";
-        "E.2 graph skipped and not stranded",
-            entries(json!([{"name": "c", "skips": ["a", "b"]}, {"name": "b"}, {"name": "a"}]), &["a", "b", "c"]) => "";
-        "E.2 happy a tail outside", entries(json!([{"name": "a", "replaces": "gone"}]), &["a"]) => "";
-        "E.2 happy skips outside", entries(json!([{"name": "a", "skips": ["gone"]}]), &["a"]) => "";
+        "E.2 graph no head", graph("a<b b<a") => "2: no channel head found in graph";
+        "E.2 graph a self-cycle", graph("a<a") => "2: no channel head found in graph";
+        "E.2 graph a self-cycle below", graph("b<a a<a") => "2: detected cycle in replaces chain of upgrade graph: a -> a";
+        "E.2 graph several heads", graph("c a b~<1.0.0") => "2: multiple channel heads found in graph: a, b, c";
+        "E.2 graph a cycle of skips", graph("a-b b-a") => "2: no channel head found in graph";
+        "E.2 graph skipped and beside the chain", graph("c<a-b b<a a") => "";
+        "E.2 graph a cycle", graph("d<c c<b b<a a<c") => "2: detected cycle in replaces chain of upgrade graph: c -> b -> a -> c";
+        "E.2 graph stranded", graph("c b<a a<b") => "2: channel contains one or more stranded bundles: a, b";
+        "E.2 graph stranded behind what is skipped", graph("c<b-b b<a a")
+            => "2: channel contains one or more stranded bundles: a";
+        "E.2 graph skipped and not stranded", graph("c-a-b b a") => "";
+        "E.2 happy a tail outside", graph("a<gone") => "";
+        "E.2 happy skips outside", graph("a-gone") => "";
         "E.2 happy a bundle in two channels", changed(|c| c.push(beta("foo.v0.2.0"))) => "";
         "E.2 happy manifests and no image", with(object("kind: A")).replace("quay.io/foo/bundle:v1", "")
             => "3: bundle image must be set";
@@ -76,14 +70,14 @@ fn trees() {
             c[3]["properties"].as_array_mut().unwrap().push(object("{}"));
         }) => "";
         "E.2 happy a type that nobody knows", of("x", &json!([null])) => "";
-        "E.2 versions twice in a channel",
-            entries(json!([{"name": "b", "skips": ["a"]}, {"name": "a"}]), &["a", "b"]).replace("0.1.0", "0.0.0")
+        "E.2 versions twice in a channel", graph("b-a a").replace("0.1.0", "0.0.0")
             => "1: duplicate versions found in bundles: [{0.0.0: [a, b]}]";
-        "E.2 versions twice across channels", changed(|c| c.extend([beta("x"), bundle("x", "0.2.0")]))
+        "E.2 versions twice across channels", changed(|c| c.extend([beta("x"), bundle("foo", "x", "0.2.0")]))
             => "1: duplicate versions found in bundles: [{0.2.0: [foo.v0.2.0, x]}]";
         "E.2 versions another release", changed(|c| c.extend([beta("foo-v0.2.0-1"), released("foo-v0.2.0-1", "0.2.0")])) => "";
         "E.2 versions the same release", changed(|c| {
-            c.push(json!({"schema": "olm.channel", "package": "foo", "name": "beta", "entries": [{"name": "foo-v0.2.0-1", "skips": ["x"]}, {"name": "x"}]}));
+            let entries = json!([{"name": "foo-v0.2.0-1", "skips": ["x"]}, {"name": "x"}]);
+            c.push(channel("foo", "beta", &entries));
             c.extend([released("foo-v0.2.0-1", "0.2.0"), released("x", "0.2.0")]);
         }) => "1: duplicate versions found in bundles: [{0.2.0-1: [foo-v0.2.0-1, x]}]\n\
             7: name \"x\" does not match normalized name \"foo-v0.2.0-1\"";
@@ -127,9 +121,10 @@ fn an_entry_without_a_bundle_is_told_of_every_channel() {
             c.extend(channels);
         })
     };
-    let alpha = json!({"schema": "olm.channel", "package": "foo", "name": "alpha", "entries": [
-        {"name": "foo.v0.1.0"}, {"name": "gone", "replaces": "foo.v0.1.0"}]});
-    let beta = json!({"schema": "olm.channel", "package": "foo", "name": "beta", "entries": [{"name": "foo.v0.1.0"}, {"name": "foo.v0.2.0", "replaces": "foo.v0.1.0"}]});
+    let [alpha, beta] = [("alpha", "gone"), ("beta", "foo.v0.2.0")].map(|(name, last)| {
+        let entries = json!([{"name": "foo.v0.1.0"}, {"name": last, "replaces": "foo.v0.1.0"}]);
+        channel("foo", name, &entries)
+    });
     let said = "no olm.bundle blobs found in package \"foo\" for olm.channel entries [gone]";
     let last = missing(vec![beta.clone(), alpha.clone()]);
     let told_last = same("E.2 message 18 the last channel", &[("catalog", &last)]);
@@ -137,10 +132,7 @@ fn an_entry_without_a_bundle_is_told_of_every_channel() {
     // Of two channels, each is named.
     let both = changed(|c| {
         let entries = json!([{"name": "b", "skips": ["a"]}, {"name": "a"}]);
-        c.insert(
-            1,
-            json!({"schema": "olm.channel", "package": "foo", "name": "beta", "entries": entries}),
-        );
+        c.insert(1, channel("foo", "beta", &entries));
         c.truncate(4);
     });
     let catalog = load(
