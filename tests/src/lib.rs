@@ -125,6 +125,11 @@ pub fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
+/// The pairs of a text such as `key value, another value`.
+pub fn pairs(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    text.split(", ").map(|pair| pair.split_once(' ').unwrap())
+}
+
 /// Asserts that a text has a part. The message shows the beginning of the text, and the part.
 #[track_caller]
 pub fn assert_has(text: impl Display, part: &str) {

@@ -301,6 +301,35 @@ macro_rules! rows {
     };
 }
 
+/// Compares what an expression of a row is with what its last value says, or with a part that a text then `has`. Failures show
+/// the row.
+///
+/// ```
+/// tests::assert_each!(|text, expected| text.parse().ok() => expected;
+///     "12" => Some(12);
+///     "x" => None;
+/// );
+/// tests::assert_each!(|text, problem| text.parse::<u8>().unwrap_err() => has problem;
+///     "x" => "invalid digit";
+/// );
+/// ```
+#[macro_export]
+macro_rules! assert_each {
+    (|$($name:ident),+| $found:expr => has $part:expr; $($rows:tt)+) => {
+        for ($($name),+) in $crate::rows![$($rows)+] {
+            let row = format!("{:?}", ($(&$name),+));
+            let found = $found.to_string();
+            assert!(found.contains($part), "{row:.2000}: {found:.2000}");
+        }
+    };
+    (|$($name:ident),+| $found:expr => $expected:expr; $($rows:tt)+) => {
+        for ($($name),+) in $crate::rows![$($rows)+] {
+            let row = format!("{:?}", ($(&$name),+));
+            assert_eq!($found, $expected, "{row:.2000}");
+        }
+    };
+}
+
 /// Compares what is left of each arrow with what is right of it. As in [`rows!`], rustfmt leaves the rows as they are.
 ///
 /// ```
