@@ -334,13 +334,7 @@ mod tests {
 
     #[test]
     fn limits_are_named_when_they_are_reached() {
-        let limits = Limits {
-            total: 20,
-            file: 6,
-            entries: 3,
-            path: 8,
-            depth: 2,
-        };
+        let limits = with!(Limits::default() => total: 20, file: 6, entries: 3, path: 8, depth: 2);
         let cases = ::tests::rows![
             "a", "1234567", 20 => "larger than the limit of 6 bytes";
             "123456789", "", 20 => "limit of 8 bytes";
@@ -357,8 +351,7 @@ mod tests {
         for path in ["a", "b", "c"] {
             files.skip(path).unwrap();
         }
-        let refused = add(&mut files, "d", "");
-        assert!(matches!(refused, Err(Error::TooManyEntries { limit: 3 })));
+        assert_rows!(matches!(add(&mut files, "d", ""), Err(Error::TooManyEntries { limit: 3 })) => true);
     }
 
     #[test]
@@ -378,12 +371,9 @@ mod tests {
             add(&mut files, path, path).unwrap();
         }
         let content = files.finish();
-        let names: Vec<_> = content.folder("manifests").map(|(name, _)| name).collect();
-        assert_eq!(names, ["a/c", "b"]);
+        assert_rows!(content.folder("manifests").map(|(name, _)| name).collect::<Vec<_>>() => ["a/c", "b"]);
         assert_eq!(content.folder("").count(), 5);
         assert!(content.has_folder("manifests2") && !content.has_folder("z"));
-        let below = content.into_folder("manifests");
-        let names: Vec<_> = below.files().map(|(name, _)| name).collect();
-        assert_eq!(names, ["a/c", "b"]);
+        assert_rows!(content.into_folder("manifests").files().map(|(name, _)| name).collect::<Vec<_>>() => ["a/c", "b"]);
     }
 }

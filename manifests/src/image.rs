@@ -230,14 +230,11 @@ mod tests {
         ] {
             for &text in texts {
                 let found = text.parse::<Reference>().ok();
-                let found = found.map(|reference| reference.to_string());
-                assert_eq!(found.as_deref(), normal, "{text:?}");
+                assert_rows!(found.map(|reference| reference.to_string()).as_deref() => normal, "{text:?}");
             }
         }
         let pinned: Reference = format!("quay.io/org/app:v1@{digest}").parse().unwrap();
-        assert!(
-            pinned.is_pinned() && pinned.tag() == Some("v1") && pinned.digest() == Some(&*digest)
-        );
+        assert_rows!(pinned.is_pinned() && pinned.tag() == Some("v1") && pinned.digest() == Some(&*digest) => true);
         let untagged: Reference = format!("quay.io/org/app@{digest}").parse().unwrap();
         assert_eq!(untagged.tag(), None);
     }

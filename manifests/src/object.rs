@@ -284,15 +284,13 @@ mod tests {
 
     #[test]
     fn an_object_needs_api_version_and_kind() {
-        for (value, message) in ::tests::rows![
+        assert_each!(|value, message| Object::try_from(value).unwrap_err().to_string() => message;
             json!("x") => "is a text, not an object with apiVersion and kind";
             json!(null) => "is empty, not an object with apiVersion and kind";
             json!({"kind": "Pod"}) => "has no apiVersion";
             json!({"apiVersion": "v1", "kind": ""}) => "has no kind";
             json!({"apiVersion": "v1", "kind": 1}) => "has no kind";
-        ] {
-            assert_eq!(Object::try_from(value).unwrap_err().to_string(), message);
-        }
+        );
     }
 
     #[test]
@@ -302,14 +300,13 @@ mod tests {
             let budget =
                 json!({"apiVersion": api, "kind": "PodDisruptionBudget", "metadata": metadata});
             let identity = object(budget).identity();
-            let expected = ("policy", "PodDisruptionBudget n/a");
-            assert_eq!((&*identity.group, &*identity.to_string()), expected);
+            assert_rows!((&*identity.group, &*identity.to_string()) => ("policy", "PodDisruptionBudget n/a"));
         }
     }
 
     #[test]
     fn lists_are_told_from_kinds_that_end_in_list() {
-        for (value, list) in ::tests::rows![
+        assert_each!(|value, list| is_list(&value) => list;
             json!({"apiVersion": "v1", "kind": "List", "items": [7]}) => true;
             json!({"apiVersion": "v1", "kind": "List", "items": null}) => true;
             json!({"apiVersion": "v1", "kind": "List"}) => true;
@@ -317,9 +314,7 @@ mod tests {
             json!({"kind": "AllowList", "items": ["a"]}) => false;
             json!({"kind": "AllowList", "spec": {}}) => false;
             json!({"kind": "ConfigMap", "items": []}) => false;
-        ] {
-            assert_eq!(is_list(&value), list, "{value}");
-        }
+        );
     }
 
     #[test]
@@ -347,7 +342,6 @@ mod tests {
             ordered.map(|(api, kind)| object(json!({"apiVersion": api, "kind": kind})));
         objects.reverse();
         objects.sort_by_cached_key(Object::order);
-        let expected = ordered.map(|(_, kind)| kind);
-        assert_eq!(objects.map(|object| object.kind().to_owned()), expected);
+        assert_rows!(objects.map(|object| object.kind().to_owned()) => ordered.map(|(_, kind)| kind));
     }
 }

@@ -33,23 +33,21 @@ mod tests {
 
     #[test]
     fn sizes_are_read_as_kubernetes_writes_them() {
-        for (text, expected) in [
-            ("0", Some(0)),
-            ("512", Some(512)),
-            ("5k", Some(5000)),
-            ("64Ki", Some(65536)),
-            ("64Mi", Some(64 << 20)),
-            ("2Gi", Some(2 << 30)),
-            ("1M", Some(1_000_000)),
-            ("", None),
-            ("Mi", None),
-            ("1.5Mi", None),
-            ("-1", None),
-            ("1mi", None),
-            ("1 Mi", None),
-            ("18446744073709551615Gi", None),
-        ] {
-            assert_eq!(bytes(text).ok(), expected, "{text:?}");
-        }
+        assert_each!(|text, expected| bytes(text).ok() => expected;
+            "0" => Some(0);
+            "512" => Some(512);
+            "5k" => Some(5000);
+            "64Ki" => Some(65536);
+            "64Mi" => Some(64 << 20);
+            "2Gi" => Some(2 << 30);
+            "1M" => Some(1_000_000);
+            "" => None;
+            "Mi" => None;
+            "1.5Mi" => None;
+            "-1" => None;
+            "1mi" => None;
+            "1 Mi" => None;
+            "18446744073709551615Gi" => None;
+        );
     }
 }

@@ -159,44 +159,38 @@ mod tests {
                 => None;
         ] {
             for &text in texts {
-                let found = tolerant(text).ok().map(|found| found.to_string());
-                assert_eq!(found.as_deref(), version, "{text:?}");
+                assert_rows!(tolerant(text).ok().map(|found| found.to_string()).as_deref() => version, "{text:?}");
             }
         }
     }
 
     #[test]
     fn strict_refuses_what_parse_refuses() {
-        for (text, fine) in [
-            ("1.2.3", true),
-            ("1.2.3-rc.1+b.7", true),
-            ("1.2", false),
-            ("v1.2.3", false),
-            ("01.2.3", false),
-            ("1.2.3-01", false),
-            ("", false),
-        ] {
-            assert_eq!(strict(text).is_ok(), fine, "{text:?}");
-        }
+        assert_each!(|text, fine| strict(text).is_ok() => fine;
+            "1.2.3" => true;
+            "1.2.3-rc.1+b.7" => true;
+            "1.2" => false;
+            "v1.2.3" => false;
+            "01.2.3" => false;
+            "1.2.3-01" => false;
+            "" => false;
+        );
     }
 
     #[test]
     fn kubernetes_versions_are_read_as_servers_write_them() {
-        for (text, version) in [
-            ("1.36", Some((1, 36))),
-            ("v1.36.3", Some((1, 36))),
-            ("1.27+", Some((1, 27))),
-            ("1.30.4-gke.1348000", Some((1, 30))),
-            ("v1.31.2+k3s1", Some((1, 31))),
-            ("1", None),
-            ("1.x", None),
-            ("", None),
-            ("latest", None),
-            ("1.2.beta", None),
-        ] {
-            let parsed = text.parse::<KubeVersion>().ok().map(|v| (v.major, v.minor));
-            assert_eq!(parsed, version, "{text:?}");
-        }
+        assert_each!(|text, version| text.parse::<KubeVersion>().ok().map(|v| (v.major, v.minor)) => version;
+            "1.36" => Some((1, 36));
+            "v1.36.3" => Some((1, 36));
+            "1.27+" => Some((1, 27));
+            "1.30.4-gke.1348000" => Some((1, 30));
+            "v1.31.2+k3s1" => Some((1, 31));
+            "1" => None;
+            "1.x" => None;
+            "" => None;
+            "latest" => None;
+            "1.2.beta" => None;
+        );
         assert!(KubeVersion::new(1, 9) < KubeVersion::new(1, 22));
     }
 }

@@ -186,7 +186,6 @@ mod tests {
         }))
         .unwrap();
         let status = operator.status.unwrap();
-        let reason = status.conditions[0].reason.as_ref();
-        assert_eq!((reason, status.extension), (None, None));
+        assert_rows!((status.conditions[0].reason.as_ref(), status.extension) => (None, None));
     }
 }

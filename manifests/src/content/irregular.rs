@@ -312,11 +312,7 @@ mod tests {
         ] {
             let content = content(&[("metadata/annotations.yaml", named)], &[link]);
             let rejected: Vec<_> = content.assess().rejected;
-            let rejected: Vec<_> = rejected
-                .iter()
-                .map(|entry| (entry.path, entry.needed))
-                .collect();
-            assert_eq!(rejected, [(link, needed)]);
+            assert_rows!(rejected.iter().map(|entry| (entry.path, entry.needed)).collect::<Vec<_>>() => [(link, needed)]);
         }
     }
 
@@ -329,8 +325,7 @@ mod tests {
         assert_eq!(content.assess().rejected, []);
         let content = content.into_folder("b");
         let found = content.assess();
-        let rejected: Vec<_> = found.rejected.iter().map(|entry| entry.path).collect();
-        assert_eq!(rejected, ["manifests/link"]);
+        assert_rows!(found.rejected.iter().map(|entry| entry.path).collect::<Vec<_>>() => ["manifests/link"]);
         assert_eq!(found.skipped.paths, ["../latest", "docs"]);
     }
 
@@ -338,8 +333,7 @@ mod tests {
     fn summaries_count_all_and_show_the_first_paths() {
         let paths: Vec<String> = (0..12).map(|at| format!("docs/{at:02}")).collect();
         let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
-        let content = content(&[], &paths);
-        let skipped = content.assess().skipped;
+        let skipped = content(&[], &paths).assess().skipped;
         assert_eq!((skipped.symlinks, skipped.paths.len()), (12, MAX_SHOWN));
         let text = skipped.to_string();
         let holds = text.starts_with("12 symbolic links (docs/00, docs/01, ")

@@ -184,8 +184,7 @@ mod tests {
         ] {
             let value = json!({"status": {"history": history, "desired": {"version": "4.13.0"}}});
             let cluster = Cluster::of_cluster_version(&value);
-            let found = (cluster.is_installed, cluster.is_updating);
-            assert_eq!(found, (is_installed, is_updating), "{value}");
+            assert_rows!((cluster.is_installed, cluster.is_updating) => (is_installed, is_updating), "{value}");
         }
     }
 
@@ -218,8 +217,7 @@ mod tests {
             let value = json!({"status": {"history": history, "desired": {"version": "4.13.0"}}});
             let cluster = Cluster::of_cluster_version(&value);
             assert_eq!(cluster.running, None, "{value}");
-            let said = cluster.completed().unwrap_err();
-            assert_eq!(said, "the ClusterVersion names no version", "{value}");
+            assert_rows!(cluster.completed().unwrap_err() => "the ClusterVersion names no version", "{value}");
             // It is an update all the same, and what cannot run on its target is not installed.
             assert!(cluster.is_installed && cluster.is_updating, "{value}");
             assert_eq!(cluster.highest(), Some(release("4.13")), "{value}");
@@ -228,15 +226,13 @@ mod tests {
 
     #[test]
     fn placeholders_of_a_release_payload_do_not_count() {
-        for (text, placeholder) in [
-            ("0.0.1-snapshot", true),
-            (" 0.0.1-snapshot\n", true),
-            ("", true),
-            ("4.12.0", false),
-            ("4.12.0-snapshot", false),
-        ] {
-            assert_eq!(is_placeholder(text), placeholder, "{text}");
-        }
+        assert_each!(|text, placeholder| is_placeholder(text) => placeholder;
+            "0.0.1-snapshot" => true;
+            " 0.0.1-snapshot\n" => true;
+            "" => true;
+            "4.12.0" => false;
+            "4.12.0-snapshot" => false;
+        );
     }
 
     // parity: max-olm-7
@@ -255,8 +251,7 @@ mod tests {
             ("garbage", None),
             ("4", Some("4.0")),
         ] {
-            let cluster = Cluster::of_release(version);
-            assert_eq!(cluster.running, expected.map(release), "{version}");
+            assert_rows!(Cluster::of_release(version).running => expected.map(release), "{version}");
         }
     }
 }

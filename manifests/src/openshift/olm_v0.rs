@@ -230,8 +230,7 @@ mod tests {
             let shown: String = text.chars().take(80).collect();
             match (read_annotation(&text), expected) {
                 (Ok(found), Ok(expected)) => {
-                    let expected = expected.map(|(major, minor)| Release::new(major, minor));
-                    assert_eq!(found, expected, "{shown}");
+                    assert_rows!(found => expected.map(|(major, minor)| Release::new(major, minor)), "{shown}");
                 }
                 (Err(found), Err(expected)) => {
                     assert!(found.to_string().starts_with(expected), "{shown}: {found}");
@@ -256,7 +255,7 @@ mod tests {
 
     #[test]
     fn olm_v0_says_what_it_blocks() {
-        for (values, expected) in ::tests::rows![
+        assert_each!(|values, expected| OlmV0::read(values.iter().copied()).to_string() => expected;
             &[][..] => "OLM v0 ignores the value";
             &["\"4.8.0\""] => "OLM v0 reads 4.8 and blocks upgrades of the cluster beyond 4.8";
             &["\"4\""] => "OLM v0 reads 4.0 and blocks upgrades of the cluster beyond 4.0";
@@ -266,9 +265,7 @@ mod tests {
             &["\"4.8\"", "4.8"]
                 => "OLM v0 rejects the value and blocks every minor upgrade of the cluster (defining more than one \
                  \"olm.maxOpenShiftVersion\" property is not allowed)";
-        ] {
-            assert_eq!(OlmV0::read(values.iter().copied()).to_string(), expected);
-        }
+        );
         let long = format!("\"{}\"", "x".repeat(10_000));
         assert!(OlmV0::read([&*long]).to_string().len() < 400);
     }

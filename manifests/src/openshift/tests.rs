@@ -41,8 +41,7 @@ fn maximum_is_major_dot_minor_only() {
 fn undeterminable_value_is_quoted_in_part() {
     let expected = "max OpenShift version cannot be determined: \"4.8.1\" is not <major>.<minor>";
     assert_eq!(maximum("\"4.8.1\"").unwrap_err().to_string(), expected);
-    let expected = "max OpenShift version cannot be determined: the value is empty";
-    assert_eq!(maximum("\" \"").unwrap_err().to_string(), expected);
+    assert_rows!(maximum("\" \"").unwrap_err().to_string() => "max OpenShift version cannot be determined: the value is empty");
     let long = maximum(&"x".repeat(10_000)).unwrap_err().to_string();
     assert!(long.len() < 200, "{long}");
     let hostile = maximum("4.8\n\u{202e}").unwrap_err().to_string();
@@ -99,27 +98,23 @@ fn a_maximum_outlasts_a_cluster_when_the_next_release_is_within_it() {
                 'B'
             }
         };
-        let found: String = maxima.split(' ').map(letter).collect();
-        assert_eq!(found, expected, "{cluster}");
+        assert_rows!(maxima.split(' ').map(letter).collect::<String>() => expected, "{cluster}");
     }
 }
 
 // parity: max-13, max-olm-17
 #[test]
 fn what_is_as_new_as_the_cluster_can_be_installed() {
-    for (max, cluster, admitted) in [
-        ("4.12", "4.12", true),
-        ("4.13", "4.12", true),
-        ("4.12", "4.13", false),
-        ("4.9", "4.10", false),
-        ("4.10", "4.9", true),
-        ("4.23", "5.0", true),
-        ("5.0", "4.23", true),
-        ("4.22", "4.23", false),
-        ("4.22", "5.0", false),
-        ("5.0", "5.1", false),
-    ] {
-        let found = release(max).admits(release(cluster));
-        assert_eq!(found, admitted, "{max} {cluster}");
-    }
+    assert_each!(|max, cluster, admitted| release(max).admits(release(cluster)) => admitted;
+        "4.12", "4.12" => true;
+        "4.13", "4.12" => true;
+        "4.12", "4.13" => false;
+        "4.9", "4.10" => false;
+        "4.10", "4.9" => true;
+        "4.23", "5.0" => true;
+        "5.0", "4.23" => true;
+        "4.22", "4.23" => false;
+        "4.22", "5.0" => false;
+        "5.0", "5.1" => false;
+    );
 }

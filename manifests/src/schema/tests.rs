@@ -37,10 +37,8 @@ fn told(value: Value, ty: impl Into<Type>) -> Vec<String> {
 fn tables_are_sorted_and_complete() {
     assert!(kinds().is_sorted_by(|a, b| (a.api_version, a.kind) < (b.api_version, b.kind)));
     for kind in kinds() {
-        let holds = kind.ty.fields.is_sorted_by(|a, b| a.name < b.name);
-        assert!(holds, "{}", kind.kind);
-        let expected = Some(Type::Map(&Type::String));
-        assert_eq!(kind.ty.at(&["metadata", "annotations"]), expected);
+        assert_rows!(kind.ty.fields.is_sorted_by(|a, b| a.name < b.name) => true, "{}", kind.kind);
+        assert_rows!(kind.ty.at(&["metadata", "annotations"]) => Some(Type::Map(&Type::String)));
     }
     assert!(csv().fields.is_sorted_by(|a, b| a.name < b.name));
 }
@@ -63,8 +61,7 @@ fn kinds_know_where_their_objects_live() {
     ] {
         for name in kinds {
             let (api_version, name) = name.split_once(' ').unwrap();
-            let found = kind(api_version, name).map(|kind| kind.namespaced);
-            assert_eq!(found, namespaced, "{api_version} {name}");
+            assert_rows!(kind(api_version, name).map(|kind| kind.namespaced) => namespaced, "{api_version} {name}");
         }
     }
 }
@@ -78,7 +75,7 @@ fn values_become_what_go_prints_silently() {
         "port": {"x-kubernetes-int-or-string": true, "anyOf": [{"type": "integer"}], "maximum": 1e9},
         "any": {"default": {"a": [null, {"items": 1}]}, "enum": [1, "2", null], "example": false},
     }}));
-    for (ty, value, expected) in ::tests::rows![
+    assert_each!(|ty, value, expected| conformed(value, ty) => (expected, vec![]);
         // What Go leaves out goes.
         deployment(), container(json!({"env": [{"name": "A", "value": ""}, {"name": "", "value": "b"}]}))
             => container(json!({"env": [{"name": "A"}, {"name": "", "value": "b"}]}));
@@ -113,9 +110,7 @@ fn values_become_what_go_prints_silently() {
                 "resources": {"limits": {"cpu": "1", "memory": "500m"}, "requests": {"cpu": "1", "memory": "1536Mi"}},
             }));
         crd(), fine.clone() => fine;
-    ] {
-        assert_eq!(conformed(value, ty), (expected, vec![]));
-    }
+    );
 }
 
 #[test]
@@ -160,8 +155,7 @@ fn problems_of_values_name_their_paths_and_remedies() {
             "tolerations[0].key: expected a string, found an integer (1)".to_owned(),
         ];
     ] {
-        let found: Vec<_> = check(&value, ty).iter().map(ToString::to_string).collect();
-        assert_eq!(found, expected);
+        assert_rows!(check(&value, ty).iter().map(ToString::to_string).collect::<Vec<_>>() => expected);
         assert_eq!(told(value, ty), expected);
     }
     let probe = json!({"periodSeconds": 5, "securityContext": {"runAsNonRoot": true}});
@@ -171,10 +165,7 @@ fn problems_of_values_name_their_paths_and_remedies() {
         })),
         deployment(),
     );
-    assert_eq!(
-        value,
-        container(json!({"name": "manager", "livenessProbe": {"periodSeconds": 5}}))
-    );
+    assert_rows!(value => container(json!({"name": "manager", "livenessProbe": {"periodSeconds": 5}})));
 }
 
 #[test]
@@ -209,8 +200,7 @@ fn wrong_types_are_told_and_stay() {
 #[test]
 fn depth_is_no_danger() {
     let deep = (0..512).fold(json!({"type": true}), |inner, _| json!({"items": inner}));
-    let problems = told(schema(deep), crd());
-    assert!(problems[0].ends_with(".items.type: expected a string, found a boolean (true)"));
+    assert_rows!(told(schema(deep), crd())[0].ends_with(".items.type: expected a string, found a boolean (true)") => true);
 }
 
 #[test]
@@ -234,8 +224,7 @@ fn a_cluster_service_version_is_checked_down_to_its_pods() {
     ];
     assert_eq!(problems, expected);
     assert_eq!(value["spec"]["version"], "1.2.3");
-    let expected = json!([{"type": "ValidatingAdmissionWebhook", "targetPort": "https"}]);
-    assert_eq!(value["spec"]["webhookdefinitions"], expected);
+    assert_rows!(value["spec"]["webhookdefinitions"] => json!([{"type": "ValidatingAdmissionWebhook", "targetPort": "https"}]));
 }
 
 #[test]
@@ -252,8 +241,7 @@ fn a_part_of_a_type_can_be_checked_alone() {
     let mut value = json!({"containers": [{"image": 1}]});
     assert_eq!(conform(&mut value, pod), [Problem { path, what }]);
     assert_eq!(deployment().at(&["spec", "templates"]), None);
-    let labels = ["spec", "template", "metadata", "labels", "*"];
-    assert_eq!(deployment().at(&labels), Some(Type::String));
+    assert_rows!(deployment().at(&["spec", "template", "metadata", "labels", "*"]) => Some(Type::String));
 }
 
 #[test]

@@ -15,46 +15,37 @@ fn values() -> Values {
 // parity: switch-4, switch-5, switch-8
 #[test]
 fn each_variable_has_the_value_of_the_document() {
-    for (name, value) in [
-        ("kube_major_version", "1"),
-        ("kube_minor_version", "19"),
-        ("kube_patch_version", "0"),
-        ("olm_major_version", "0"),
-        ("olm_minor_version", "18"),
-        ("olm_patch_version", "1"),
-        ("platform_architecture", "x86_64"),
-        ("ocp_major_version", "4"),
-        ("ocp_minor_version", "8"),
-        ("ocp_patch_version", "12"),
-        ("ocp_update_channels", "fast"),
-    ] {
-        let image = resolve(&format!("example.com/catalog:{{{name}}}"), &values());
-        assert_eq!(image.unwrap(), format!("example.com/catalog:{value}"));
-    }
+    assert_each!(|name, value| resolve(&format!("a/c:{{{name}}}"), &values()).unwrap() => format!("a/c:{value}");
+        "kube_major_version" => "1";
+        "kube_minor_version" => "19";
+        "kube_patch_version" => "0";
+        "olm_major_version" => "0";
+        "olm_minor_version" => "18";
+        "olm_patch_version" => "1";
+        "platform_architecture" => "x86_64";
+        "ocp_major_version" => "4";
+        "ocp_minor_version" => "8";
+        "ocp_patch_version" => "12";
+        "ocp_update_channels" => "fast";
+    );
 }
 
 // parity: switch-3
 #[test]
 fn variables_stand_anywhere_and_as_often_as_wanted() {
-    for (text, image) in ::tests::rows![
+    assert_each!(|text, image| resolve(text, &values()).unwrap() => image;
         "example.com/catalog:latest" => "example.com/catalog:latest";
         "example.com/kube-v{kube_major_version}/catalog:v{kube_major_version}.{kube_minor_version}"
             => "example.com/kube-v1/catalog:v1.19";
         "{ocp_update_channels}.example.com/{platform_architecture}/c:{ocp_major_version}{ocp_minor_version}"
             => "fast.example.com/x86_64/c:48";
-    ] {
-        assert_eq!(resolve(text, &values()).unwrap(), image);
-    }
+    );
 }
 
 // parity: switch-11
 #[test]
 fn what_has_no_value_is_named_in_the_words_of_the_document() {
-    let kubernetes = Values {
-        openshift: None,
-        update_channel: None,
-        ..values()
-    };
+    let kubernetes = with!(Values, openshift: None, update_channel: None; ..values());
     for (text, is_for_good, names) in ::tests::rows![
         "a/c:v{ocp_major_version}", false => "variable \"ocp_major_version\"";
         "a/c:{ocp_update_channels}-{ocp_minor_version}-{ocp_minor_version}", false
@@ -71,26 +62,18 @@ fn what_has_no_value_is_named_in_the_words_of_the_document() {
         assert!(matches!(error, Error::Unresolved(_)), "{error}");
         let expected =
             format!("Cannot construct catalog image reference, {names} couldn't be resolved");
-        let found = (error.is_for_good(), error.to_string());
-        assert_eq!(found, (is_for_good, expected));
+        assert_rows!((error.is_for_good(), error.to_string()) => (is_for_good, expected));
         let start = "the variables are kube_major_version, ";
-        let has_hint = error.hint().is_some_and(|hint| hint.starts_with(start));
-        assert_eq!(has_hint, is_for_good, "{text}");
+        assert_rows!(error.hint().is_some_and(|hint| hint.starts_with(start)) => is_for_good, "{text}");
     }
-    let error = resolve("a/c:{ocp_minor_version}", &kubernetes).unwrap_err();
-    assert_eq!(error.hint(), None);
+    assert_rows!(resolve("a/c:{ocp_minor_version}", &kubernetes).unwrap_err().hint() => None);
 }
 
 #[test]
 fn what_is_known_stays_beside_what_is_not() {
-    let values = Values {
-        openshift: None,
-        ..values()
-    };
-    let Err(Error::Unresolved(unresolved)) = resolve(
-        "a/v{kube_minor_version}/c:v{ocp_minor_version}.{odd}",
-        &values,
-    ) else {
+    let values = with!(Values, openshift: None; ..values());
+    let text = "a/v{kube_minor_version}/c:v{ocp_minor_version}.{odd}";
+    let Err(Error::Unresolved(unresolved)) = resolve(text, &values) else {
         panic!("it was resolved");
     };
     assert_eq!(unresolved.partial, "a/v19/c:v{ocp_minor_version}.{odd}");
@@ -111,10 +94,7 @@ fn braces_that_belong_to_nothing_are_told() {
 // parity: switch-19
 #[test]
 fn values_are_not_read_for_variables_again_and_must_make_an_image() {
-    let odd = |channel: &str| Values {
-        update_channel: update_channel(channel),
-        ..values()
-    };
+    let odd = |channel: &str| with!(Values, update_channel: update_channel(channel); ..values());
     for channel in ["{kube_major_version}", "a b", "😀", &"x".repeat(200)] {
         let error = resolve("a/c:{ocp_update_channels}", &odd(channel)).unwrap_err();
         let Error::Illegal { text, .. } = &error else {
@@ -166,10 +146,8 @@ fn annotations_have_the_words_that_olm_shipped() {
             => format!("{missing} \"{{kube_major_version}}\" could not be resolved and {improper}");
     ] {
         let annotated = annotated(text, kube.as_ref());
-        let expected = (image, message.as_str());
-        assert_eq!((annotated.image.as_str(), annotated.message()), expected);
-        let is_resolved = annotated.problem.is_none();
-        assert_eq!(annotated.reason() == "AllTemplatesResolved", is_resolved);
+        assert_rows!((annotated.image.as_str(), annotated.message()) => (image, message.as_str()));
+        assert_rows!(annotated.reason() == "AllTemplatesResolved" => annotated.problem.is_none());
         assert_eq!(annotated.is_for_good, message.contains(improper), "{text}");
     }
 }
@@ -178,8 +156,7 @@ fn annotations_have_the_words_that_olm_shipped() {
 fn the_variables_of_a_text_are_those_that_there_are() {
     let text = "a/{kube_minor_version}/c:{odd}{-{ocp_update_channels}-{kube_minor_version}";
     let minor = Variable::Kube(Part::Minor);
-    let found: Vec<Variable> = variables(text).collect();
-    assert_eq!(found, [minor, Variable::UpdateChannel, minor]);
+    assert_rows!(variables(text).collect::<Vec<Variable>>() => [minor, Variable::UpdateChannel, minor]);
     assert_eq!(variables("a/c:v1").count(), 0);
 }
 
@@ -214,8 +191,7 @@ fn an_annotation_counts_before_the_image_and_olms_before_ours() {
             Rukpak => "o",
             Olm => "l",
         };
-        let found = (choice.holder, choice.text);
-        assert_eq!(found, (counts, text), "{image} {ours:?} {olms:?}");
+        assert_rows!((choice.holder, choice.text) => (counts, text), "{image} {ours:?} {olms:?}");
         assert_eq!(choice.ignored, ignored, "{image} {ours:?} {olms:?}");
     }
 }

@@ -346,31 +346,11 @@ mod tests {
     use crate::api::{catalog_source::convert::Version, definitions};
 
     /// Keywords that only describe, that prune() and check() read, and that kube-cel reads.
-    const KNOWN: [&str; 23] = [
-        "additionalProperties",
-        "default",
-        "description",
-        "enum",
-        "format",
-        "items",
-        "maxItems",
-        "maxLength",
-        "maxProperties",
-        "maximum",
-        "minItems",
-        "minLength",
-        "minimum",
-        "oneOf",
-        "pattern",
-        "properties",
-        "required",
-        "type",
-        "x-kubernetes-int-or-string",
-        "x-kubernetes-list-type",
-        "x-kubernetes-map-type",
-        "x-kubernetes-preserve-unknown-fields",
-        "x-kubernetes-validations",
-    ];
+    const KNOWN: &str = "
+        additionalProperties default description enum format items maxItems maxLength maxProperties maximum minItems minLength
+        minimum oneOf pattern properties required type x-kubernetes-int-or-string x-kubernetes-list-type x-kubernetes-map-type
+        x-kubernetes-preserve-unknown-fields x-kubernetes-validations
+    ";
 
     #[test]
     fn definitions_use_only_keywords_that_are_checked() {
@@ -398,7 +378,7 @@ mod tests {
             // The validator has no objects with a status.
             let mut all = Vec::new();
             keywords(&schema["properties"]["spec"], &mut all);
-            all.retain(|keyword| !KNOWN.contains(&keyword.as_str()));
+            all.retain(|keyword| !KNOWN.split_whitespace().any(|known| known == keyword));
             assert_eq!(all, [""; 0], "{}", schema["description"]);
         }
     }

@@ -197,13 +197,10 @@ mod tests {
 
     #[test]
     fn aliases_have_no_estimate() {
-        for (input, is_bounded) in [
-            ("a: &b [1]\nc: *b\n", false),
-            ("[&b 1]", false),
-            ("a: b & c, d&e=f, \"&g\"", true),
-        ] {
-            let expected = is_bounded;
-            assert_eq!(estimate(input.as_bytes()) < usize::MAX, expected, "{input}");
-        }
+        assert_each!(|input, is_bounded| estimate(input.as_bytes()) < usize::MAX => is_bounded;
+            "a: &b [1]\nc: *b\n" => false;
+            "[&b 1]" => false;
+            "a: b & c, d&e=f, \"&g\"" => true;
+        );
     }
 }

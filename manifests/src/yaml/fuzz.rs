@@ -1,14 +1,10 @@
-//! Deterministic mutations of YAML, and what must hold for each of them.
+//! Mutations of YAML, and what must hold for each of them.
 //!
-//! A short run is part of every test run; `RUKPAK_FUZZ_SECONDS=n` makes it as long as wanted, from another seed.
 //! `RUKPAK_CORPUS=folder` checks all YAML files below a folder as well.
 
-use std::{
-    env, fs,
-    path::Path as FilePath,
-    time::{Duration, Instant},
-};
+use std::{env, fs, path::Path as FilePath};
 
+use ::tests::fuzz::{Random, fuzz};
 use serde_json::Map;
 
 use super::{scalar::Scalar, tests::vectors, *};
@@ -25,26 +21,6 @@ const PIECES: [&str; 64] = [
     "~", "yes", "null", "0x1F", "1.50", "1_0", ".inf", "-0", "é", "\u{85}", "\u{2028}", "\u{feff}",
     "\u{7f}", "\r", "\r\n", "---", "...", "a",
 ];
-
-/// xorshift64*
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16
-    }
-
-    fn below(&mut self, end: usize) -> usize {
-        usize::try_from(self.next()).unwrap() % end.max(1)
-    }
-
-    fn pick<'a, T: AsRef<str>>(&mut self, from: &'a [T]) -> &'a str {
-        from[self.below(from.len())].as_ref()
-    }
-}
 
 /// One to four changes to a seed.
 fn mutate(random: &mut Random, seeds: &[String]) -> Vec<u8> {
@@ -75,10 +51,8 @@ fn mutate(random: &mut Random, seeds: &[String]) -> Vec<u8> {
             }
             _ => {
                 let other = random.pick(seeds);
-                let cut = other
-                    .char_indices()
-                    .nth(random.below(other.len()))
-                    .map_or(0, |(at, _)| at);
+                let mut cut = other.char_indices();
+                let cut = cut.nth(random.below(other.len())).map_or(0, |(at, _)| at);
                 text.splice(at..at, other[cut..].bytes());
             }
         }
@@ -97,10 +71,7 @@ fn check(input: &[u8], random: &mut Random) -> (usize, usize) {
         let Ok(text) = chunk::utf8(&chunk.text) else {
             continue;
         };
-        let small = Limits {
-            memory: 2000,
-            ..limits
-        };
+        let small = with!(Limits, memory: 2000; ..limits);
         if fast::value(text, &small).is_err() {
             assert!(chunk::complete(text, &small).is_err(), "{text:?}");
         }
@@ -118,11 +89,7 @@ fn check(input: &[u8], random: &mut Random) -> (usize, usize) {
         accepted += 1;
         let written = to_string(&value).unwrap();
         let again: Vec<_> = documents(written.as_bytes()).collect();
-        assert_eq!(
-            again,
-            [Ok(value.clone())],
-            "{shown:?} was written as {written:?}"
-        );
+        assert_rows!(again => [Ok(value.clone())], "{shown:?} was written as {written:?}");
         check_location(input, document, &value, random);
     }
     (accepted, fast)
@@ -161,12 +128,7 @@ fn check_location(input: &[u8], document: usize, value: &Value, random: &mut Ran
             Style::Plain => Scalar::plain(&written.text).value().unwrap(),
             Style::Quoted => Value::String(written.text),
         };
-        assert_eq!(
-            &meant,
-            value,
-            "{path} in {:?}",
-            String::from_utf8_lossy(input)
-        );
+        assert_rows!(&meant => value, "{path} in {:?}", String::from_utf8_lossy(input));
     }
 }
 
@@ -177,32 +139,22 @@ fn seeds() -> Vec<String> {
 
 #[test]
 fn any_input_is_read_without_panic_and_survives_a_round_trip() {
-    let seconds = env::var("RUKPAK_FUZZ_SECONDS")
-        .ok()
-        .and_then(|n| n.parse().ok());
-    let start = Instant::now();
-    let mut random = Random(match seconds {
-        Some(_) => u64::try_from(start_seed()).unwrap() | 1,
-        None => 0x5eed,
-    });
     let seeds = seeds();
     for seed in &seeds {
-        check(seed.as_bytes(), &mut random);
+        check(seed.as_bytes(), &mut Random::new(1));
     }
-    let (mut runs, mut accepted, mut fast) = (0_u64, 0, 0);
-    let time = seconds.map(Duration::from_secs);
-    while time.map_or(runs < 20_000, |time| start.elapsed() < time) {
-        let input = mutate(&mut random, &seeds);
-        let (read, by_fast) = check(&input, &mut random);
-        (runs, accepted, fast) = (runs + 1, accepted + read, fast + by_fast);
-    }
-    println!("{runs} inputs, {accepted} documents accepted, {fast} by the fast reader");
-    assert!(fast * 10 > accepted, "the fast reader is hardly tested");
-}
-
-/// Long runs should not repeat each other.
-fn start_seed() -> u128 {
-    std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() & 0xffff_ffff
+    let (mut accepted, mut fast) = (0, 0);
+    fuzz(20_000, 10, |random| {
+        let (read, by_fast) = check(&mutate(random, &seeds), random);
+        (accepted, fast) = (accepted + read, fast + by_fast);
+        read
+    });
+    println!("{accepted} documents accepted, {fast} by the fast reader");
+    // A single round that is repeated proves nothing of that.
+    assert!(
+        accepted < 100 || fast * 10 > accepted,
+        "the fast reader is hardly tested"
+    );
 }
 
 #[test]
@@ -211,10 +163,9 @@ fn the_corpus_is_read_alike_by_both_readers() {
         return;
     };
     let (mut total, mut fast) = (0, 0);
-    let mut random = Random(1);
+    let mut random = Random::new(1);
     walk(FilePath::new(&corpus), &mut |path| {
-        let input = fs::read(path).unwrap();
-        let (accepted, by_fast) = check(&input, &mut random);
+        let (accepted, by_fast) = check(&fs::read(path).unwrap(), &mut random);
         if accepted > by_fast {
             println!("left to the complete reader: {}", path.display());
         }

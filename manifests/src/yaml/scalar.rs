@@ -239,23 +239,21 @@ mod tests {
 
     #[test]
     fn floats_become_the_numbers_go_reads_back() {
-        for (float, text) in [
-            (1.0, "1"),
-            (-3.0, "-3"),
-            (0.5, "0.5"),
-            (1e3, "1000"),
-            (9.3e18, "9300000000000000000"),
-            (1_234_567_890_123_456_789.0, "1234567890123456800"),
-            (-0.0, "-0.0"),
-        ] {
-            assert_eq!(json_number(float).unwrap().to_string(), text);
-        }
+        assert_each!(|float, text| json_number(float).unwrap().to_string() => text;
+            1.0 => "1";
+            -3.0 => "-3";
+            0.5 => "0.5";
+            1e3 => "1000";
+            9.3e18 => "9300000000000000000";
+            1_234_567_890_123_456_789.0 => "1234567890123456800";
+            -0.0 => "-0.0";
+        );
         assert_eq!(json_number(f64::INFINITY), None);
     }
 
     #[test]
     fn words_and_numbers_keep_to_go_yaml() {
-        for (text, scalar) in ::tests::rows![
+        assert_each!(|text, scalar| Scalar::plain(text) => scalar;
             "" => Scalar::Null;
             "0b-1" => Scalar::Int(-1);
             "0b+1" => Scalar::Int(1);
@@ -272,8 +270,6 @@ mod tests {
             "999999999999999999" => Scalar::Int(999_999_999_999_999_999);
             "9999999999999999999" => Scalar::Uint(9_999_999_999_999_999_999);
             "1.2.3" => Scalar::Text("1.2.3".into());
-        ] {
-            assert_eq!(Scalar::plain(text), scalar, "{text:?}");
-        }
+        );
     }
 }

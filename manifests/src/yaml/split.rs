@@ -143,10 +143,8 @@ mod tests {
                     Err(junk) => stopped = Some(junk.line),
                 }
             }
-            let chunks: Vec<_> = chunks
-                .iter()
-                .map(|&(text, line)| (text.to_owned(), line))
-                .collect();
+            let chunks = chunks.iter().map(|&(text, line)| (text.to_owned(), line));
+            let chunks: Vec<_> = chunks.collect();
             assert_eq!((got, stopped), (chunks, junk), "{input:?}");
         }
     }

@@ -150,20 +150,17 @@ mod tests {
 
     #[test]
     fn base64_is_gos_standard_encoding() {
-        for (text, bytes) in [
-            ("", Some("")),
-            ("aGVsbG8=", Some("hello")),
-            ("aGVs\nbG8=", Some("hello")),
-            ("aA==", Some("h")),
-            ("aGVs", Some("hel")),
-            ("aGVsbG8", None),
-            ("aA==aGVs", None),
-            ("a===", None),
-            ("aG s", None),
-        ] {
-            let expected = bytes.map(str::as_bytes);
-            assert_eq!(base64(text).as_deref(), expected, "{text:?}");
-        }
+        assert_each!(|text, bytes| base64(text).as_deref() => bytes.map(str::as_bytes);
+            "" => Some("");
+            "aGVsbG8=" => Some("hello");
+            "aGVs\nbG8=" => Some("hello");
+            "aA==" => Some("h");
+            "aGVs" => Some("hel");
+            "aGVsbG8" => None;
+            "aA==aGVs" => None;
+            "a===" => None;
+            "aG s" => None;
+        );
     }
 
     #[test]

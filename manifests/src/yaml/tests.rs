@@ -72,8 +72,7 @@ fn streams_are_cut_and_sniffed_as_in_apimachinery() {
         "{a: 1}\n---\nb: 2\n" => vec![json!({"a": 1}), json!({"b": 2})];
     ];
     for (input, values) in cases {
-        let expected = values.into_iter().map(Ok).collect::<Vec<_>>();
-        assert_eq!(all(input), expected, "{input:?}");
+        assert_rows!(all(input) => values.into_iter().map(Ok).collect::<Vec<_>>(), "{input:?}");
     }
 }
 
@@ -92,8 +91,7 @@ fn errors_name_the_document_and_the_line_of_the_file() {
     for (input, message) in cases {
         let error = all(input).into_iter().find_map(Result::err);
         let error = error.unwrap_or_default();
-        let is_reported = error.contains(message) && error.starts_with(&message[..5]);
-        assert!(is_reported, "{input:?}: {error}");
+        assert_rows!(error.contains(message) && error.starts_with(&message[..5]) => true, "{input:?}: {error}");
     }
 }
 
@@ -147,16 +145,9 @@ fn values_are_located_in_the_file() {
 #[test]
 fn missing_values_are_located_by_their_parents() {
     let input = "a: 1\nspec:\n  list:\n  - x: {z: 1}\n";
-    let paths = [
-        "spec.list.0.x.z",
-        "spec.list.0.x.missing.more",
-        "spec.list.7",
-        "other",
-        "",
-    ]
-    .map(path);
-    let places = [(4, 12), (4, 8), (3, 3), (1, 1), (1, 1)].map(Some);
-    assert_eq!(locate_nearest(input.as_bytes(), 0, &paths), places);
+    let paths = "spec.list.0.x.z spec.list.0.x.missing.more spec.list.7 other ".split(' ');
+    let paths: Vec<_> = paths.map(path).collect();
+    assert_rows!(locate_nearest(input.as_bytes(), 0, &paths) => [(4, 12), (4, 8), (3, 3), (1, 1), (1, 1)].map(Some));
     assert_eq!(locate_nearest(input.as_bytes(), 1, &paths), [None; 5]);
 }
 
@@ -177,20 +168,12 @@ fn many_values_are_located_at_the_price_of_one() {
         writeln!(merges, "m{at}: &m{at} {{<<: [*m{below}, *m{below}]}}").unwrap();
     }
     let paths = [path("m0.x"), path("m40.x"), path("m40.y"), path("m40.x")];
-    let places = locate_all(merges.as_bytes(), 0, &paths);
-    assert_eq!(places, [Some((1, 13)), Some((1, 13)), None, None]);
+    assert_rows!(locate_all(merges.as_bytes(), 0, &paths) => [Some((1, 13)), Some((1, 13)), None, None]);
 }
 
 #[test]
 fn limits_hold() {
-    let small = Limits {
-        bytes: 40,
-        depth: 3,
-        documents: 2,
-        values: 40,
-        memory: 1 << 20,
-        text: 40,
-    };
+    let small = with!(Limits::default() => bytes: 40, depth: 3, documents: 2, values: 40, memory: 1 << 20, text: 40);
     let cases = ::tests::rows![
         "a: 1\n---\nb: 1\n---\nc: 1\n" => Some("document 3, more documents than the limit of 2");
         "a: 1\n---\nb: 1\n---\n" => None;
@@ -204,34 +187,22 @@ fn limits_hold() {
     ];
     for (input, expected) in cases {
         let error = documents_with(input.as_bytes(), small).find_map(Result::err);
-        let found = error.map(|error| error.to_string());
-        assert_eq!(found.as_deref(), expected, "{input:?}");
+        assert_rows!(error.map(|error| error.to_string()).as_deref() => expected, "{input:?}");
     }
 }
 
 fn limited(values: usize, memory: usize, text: usize) -> Limits {
-    Limits {
-        values,
-        memory,
-        text,
-        ..Limits::default()
-    }
+    with!(Limits, values, memory, text)
 }
 
 /// Values, memory and the text that aliases repeat: one of them is limited, and what is left of it after all documents.
 #[test]
 fn values_memory_and_repeated_text_are_counted_over_all_documents() {
-    let Limits {
-        values: v,
-        memory: m,
-        text: t,
-        ..
-    } = Limits::default();
+    let usual = Limits::default();
+    let (v, m, t) = (usual.values, usual.memory, usual.text);
     let once = "a: &a 12345\nb: *a\n";
-    let (twice, third) = (
-        format!("{once}---\n{once}"),
-        format!("{once}---\n{once}---\na: &a 1\nb: *a\n"),
-    );
+    let twice = format!("{once}---\n{once}");
+    let third = format!("{once}---\n{once}---\na: &a 1\nb: *a\n");
     for (input, limits, left) in ::tests::rows![
         "a: 1\nb: 2\nc: 3\n", limited(3, m, t) => Some(0);
         "[1,2,3,4]\n", limited(3, m, t) => None;
@@ -271,25 +242,15 @@ fn values_memory_and_repeated_text_are_counted_over_all_documents() {
             (_, false) => rest.memory,
             _ => rest.text,
         };
-        let found = error.is_none().then_some(rest);
-        assert_eq!(found, left, "{input:?}: {error:?}");
+        assert_rows!(error.is_none().then_some(rest) => left, "{input:?}: {error:?}");
         let is_of_values = |error: &Error| error.message().starts_with("too many values");
-        assert!(
-            error
-                .as_ref()
-                .is_none_or(|error| limits.values == v || is_of_values(error))
-        );
-        let holds = error.is_none_or(|error| limits.memory == m || error.is_limit());
-        assert!(holds, "{input:?}");
+        assert_rows!(error.as_ref().is_none_or(|error| limits.values == v || is_of_values(error)) => true);
+        assert_rows!(error.is_none_or(|error| limits.memory == m || error.is_limit()) => true, "{input:?}");
     }
     // After the failed document, the others are counted on.
-    for (input, left) in [
-        (third.as_str(), 0),
-        ("- &a 123456\n- *a\n- *a\n---\n1\n", 4),
-    ] {
+    for (input, left) in [(&*third, 0), ("- &a 123456\n- *a\n- *a\n---\n1\n", 4)] {
         let mut documents = documents_with(input.as_bytes(), limited(v, m, 10));
-        let failed = documents.by_ref().filter(Result::is_err).count();
-        assert_eq!((failed, documents.left().text), (1, left), "{input:?}");
+        assert_rows!((documents.by_ref().filter(Result::is_err).count(), documents.left().text) => (1, left), "{input:?}");
     }
 }
 
@@ -298,34 +259,26 @@ fn the_complete_reader_reads_characters_across_pieces() {
     for before in 0..4 {
         let text = format!("{}{}", "x".repeat(before), "é🌊".repeat(20_000));
         // The fast reader knows no tags.
-        let input = format!("!!str a: {text}\n");
-        let read: Vec<_> = documents(input.as_bytes()).collect();
+        let read: Vec<_> = documents(format!("!!str a: {text}\n").as_bytes()).collect();
         assert!(read == [Ok(json!({"a": text}))], "{before}");
     }
 }
 
 #[test]
 fn reading_ends_at_the_first_limit() {
-    let small = Limits {
-        values: 3,
-        ..Limits::default()
-    };
+    let small = with!(Limits, values: 3);
     let mut documents = documents_with(b"a: 1\n---\n[1,2,3]\n---\nb: 1\n---\n*x\n", small);
-    let outcomes: Vec<bool> = documents.by_ref().map(|read| read.is_ok()).collect();
-    assert_eq!(outcomes, [true, false]);
+    assert_rows!(documents.by_ref().map(|read| read.is_ok()).collect::<Vec<bool>>() => [true, false]);
     assert!(documents.next().is_none());
     assert!(documents.reserve(1) && !documents.reserve(usize::MAX));
 }
 
 #[test]
 fn a_writer_gets_the_bytes_of_the_text() {
-    let deep = (0..200).fold(
-        json!(["a", "b: c\n", {}]),
-        |value, at| json!({(at.to_string()): value, "x": "y"}),
-    );
-    let wide: Value = (0..20_000)
-        .map(|at| (at.to_string(), json!([at, "text"])))
-        .collect();
+    let within = |value, at: u8| json!({(at.to_string()): value, "x": "y"});
+    let deep = (0..200).fold(json!(["a", "b: c\n", {}]), within);
+    let wide = (0..20_000).map(|at| (at.to_string(), json!([at, "text"])));
+    let wide: Value = wide.collect();
     for value in [json!("a\nb"), json!(null), deep, wide] {
         let mut written = Vec::new();
         write_to(&mut written, &value).unwrap();
@@ -353,8 +306,7 @@ fn bombs_and_traps_are_refused() {
         "a: 1\n\u{feff}b: 2".to_owned(),
         "[a?, b]".to_owned(),
     ] {
-        let holds = all(&input).iter().all(Result::is_err);
-        assert!(holds, "{}", input.get(..20).unwrap_or(&input));
+        assert_rows!(all(&input).iter().all(Result::is_err) => true, "{}", input.get(..20).unwrap_or(&input));
     }
 }
 
@@ -400,14 +352,12 @@ fn all_repeated_keys_are_found_with_their_paths() {
     // Escapes and spaces that YAML does not have, and strings with the punctuation of JSON.
     let json = "{\"a\":[0,{\"b\\/c\":\"}],{\\\\\",\n\t\"\\u0062/c\":\"\\ud83c\\udf0a\\\"\"}],\"a\":{\"x\":1}}{\"a\":[{\"a\":1},{\"a\":1}]}\n\
                 {\"a\":1,\n\"a\":1}";
-    for (input, documents, expected) in ::tests::rows![
+    assert_each!(|input, documents, expected| list_repeated(input, documents) => expected;
         yaml, &[0, 1, 2, 7][..] => &["0:", "1: b[0].c.d:4 b[0].c:5 b:6 b:7", "2: unreadable"][..];
         yaml, &[3] => &["3: a:12"];
         yaml, &[] => &[];
         json, &[0, 1, 2] => &["0: a[1][\"b/c\"]:2 a:2", "1:", "2: a:4"];
-    ] {
-        assert_eq!(list_repeated(input, documents), expected, "{input:?}");
-    }
+    );
     for input in [
         "a: 1\n".repeat(1000),
         format!("{{{}}}", ["\"a\":1"; 1000].join(",\n")),

@@ -315,12 +315,8 @@ mod tests {
         let said: Vec<String> = rules().iter().map(|rule| rule.message.to_owned()).collect();
         let begins = |with: &str| said.iter().any(|message| message.starts_with(with));
         assert!(begins(&Invalid::NoPlace.to_string()));
-        assert!(begins(
-            &Invalid::NoConfigMap("configmap".into()).to_string()
-        ));
-        assert!(begins(
-            &Invalid::Type(String::new()).to_string().replace(": :", ":")
-        ));
+        assert_rows!(begins(&Invalid::NoConfigMap("configmap".into()).to_string()) => true);
+        assert_rows!(begins(&Invalid::Type(String::new()).to_string().replace(": :", ":")) => true);
     }
 
     /// A rule is of the old object, too, and never of half an object.

@@ -46,11 +46,7 @@ fn of_release() -> Vec<(String, Vec<Value>)> {
 #[test]
 fn a_disruption_budget_needs_something_to_keep() {
     let kinds = |replicas| {
-        let options = Options {
-            replicas,
-            ..Options::default()
-        };
-        let objects = objects(&options).into_iter();
+        let objects = objects(&with!(Options, replicas)).into_iter();
         objects
             .map(|object| text(&object, "kind").to_owned())
             .collect::<Vec<_>>()
@@ -63,10 +59,7 @@ fn a_disruption_budget_needs_something_to_keep() {
 
 #[test]
 fn another_namespace_leaves_nothing_of_the_usual_one() {
-    let options = Options {
-        namespace: "elsewhere".to_owned(),
-        ..Options::default()
-    };
+    let options = with!(Options, namespace: "elsewhere".to_owned());
     let text =
         file(&options) + &openshift(&options) + &monitoring(&options) + &conversion(&options);
     assert!(!text.contains("rukpak-system"), "{text}");
@@ -98,17 +91,14 @@ fn deployments_differ_in_nothing_but_what_their_cluster_asks_for() {
     let template = &mut expected["spec"]["template"];
     template["metadata"]["annotations"] = json!({"openshift.io/required-scc": "restricted-v2"});
     for field in ["runAsUser", "runAsGroup", "fsGroup"] {
-        let security = template["spec"]["securityContext"].as_object_mut().unwrap();
-        assert_eq!(security.remove(field), Some(65532.into()));
+        assert_rows!(template["spec"]["securityContext"].as_object_mut().unwrap().remove(field) => Some(65532.into()));
     }
     assert_eq!(deployment(Target::OpenShift), expected);
 
     let payload = deployment(Target::Payload);
     let template = &mut expected["spec"]["template"];
-    let (management, pod) = (
-        "target.workload.openshift.io/management",
-        &payload["spec"]["template"]["spec"],
-    );
+    let management = "target.workload.openshift.io/management";
+    let pod = &payload["spec"]["template"]["spec"];
     template["metadata"]["annotations"][management] =
         payload["spec"]["template"]["metadata"]["annotations"][management].clone();
     for field in ["priorityClassName", "nodeSelector", "tolerations"] {
@@ -116,8 +106,7 @@ fn deployments_differ_in_nothing_but_what_their_cluster_asks_for() {
         template["spec"][field] = pod[field].clone();
     }
     let container = &mut template["spec"]["containers"][0];
-    let resources = container["resources"].as_object_mut().unwrap();
-    assert!(resources.remove("limits").is_some());
+    assert_rows!(container["resources"].as_object_mut().unwrap().remove("limits").is_some() => true);
     let args = container["args"].as_array_mut().unwrap();
     args.push("--release-payload".into());
     let env = container["env"].as_array_mut().unwrap();
@@ -133,8 +122,7 @@ fn the_pod_has_limits_of_memory_and_storage() {
             "memory": "512Mi", "ephemeral-storage": "9Gi",
         }});
         assert_eq!(pod["containers"][0]["resources"], resources, "{target:?}");
-        let sizes = [0, 1].map(|at| &pod["volumes"][at]["emptyDir"]["sizeLimit"]);
-        assert_eq!(sizes, ["6Gi", "2Gi"], "{target:?}");
+        assert_rows!([0, 1].map(|at| &pod["volumes"][at]["emptyDir"]["sizeLimit"]) => ["6Gi", "2Gi"], "{target:?}");
     }
 }
 
@@ -151,8 +139,7 @@ fn pods_ask_for_no_more_than_is_given_to_everybody() {
             "/containers/0/securityContext"
                 => json!({"allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "capabilities": {"drop": ["ALL"]}});
         ] {
-            let found = pod.pointer(pointer).unwrap_or(&Value::Null);
-            assert_eq!(*found, expected, "{target:?} {pointer}");
+            assert_rows!(*pod.pointer(pointer).unwrap_or(&Value::Null) => expected, "{target:?} {pointer}");
         }
         for volume in pod["volumes"].as_array().unwrap() {
             assert!(volume["emptyDir"].is_object(), "{target:?} {volume}");
@@ -189,12 +176,8 @@ fn a_payload_is_for_the_clusters_that_it_says_and_comes_in_order() {
     }
     // Whatever needs another comes after it.
     let order = "Namespace CustomResourceDefinition ServiceAccount ClusterRoleBinding Deployment ClusterOperator ServiceMonitor";
-    let holds = order
-        .split(' ')
-        .is_sorted_by(|one, two| applied[*one] < applied[*two]);
-    assert!(holds, "{applied:?}");
-    let holds = applied["ValidatingAdmissionPolicy"] < applied["Deployment"];
-    assert!(holds, "{applied:?}");
+    assert_rows!(order.split(' ').is_sorted_by(|one, two| applied[*one] < applied[*two]) => true, "{applied:?}");
+    assert_rows!(applied["ValidatingAdmissionPolicy"] < applied["Deployment"] => true, "{applied:?}");
     // Every place of the image is one that a payload's builder finds.
     let objects = || files.iter().flat_map(|(_, objects)| objects);
     let image = tag["from"]["name"].as_str().unwrap();
@@ -209,20 +192,17 @@ fn a_payload_is_for_the_clusters_that_it_says_and_comes_in_order() {
 fn definitions_of_others_are_made_but_not_replaced_by_a_payload() {
     let objects: Vec<Value> = of_release().into_iter().flat_map(|(_, it)| it).collect();
     let name = "platformoperators.platform.openshift.io";
-    let definition = only(&objects, "CustomResourceDefinition", name);
-    let annotations = &definition["metadata"]["annotations"];
+    let annotations = &only(&objects, "CustomResourceDefinition", name)["metadata"]["annotations"];
     assert_eq!(annotations["release.openshift.io/create-only"], "true");
     // Theirs has this one, too.
-    let approved = "https://github.com/openshift/api/pull/1234";
-    assert_eq!(annotations["api-approved.openshift.io"], approved);
+    assert_rows!(annotations["api-approved.openshift.io"] => "https://github.com/openshift/api/pull/1234");
     let created_only = objects.iter().filter(|object| {
         let annotations = &object["metadata"]["annotations"];
         !annotations["release.openshift.io/create-only"].is_null()
     });
     assert_eq!(created_only.count(), 1);
-    let mut kinds = objects
-        .iter()
-        .map(|object| &object["spec"]["names"]["kind"]);
+    let kinds = objects.iter();
+    let mut kinds = kinds.map(|object| &object["spec"]["names"]["kind"]);
     assert!(kinds.all(|kind| kind != "CatalogSource"));
 }
 
@@ -234,9 +214,8 @@ fn every_binding_is_of_a_role_and_an_account_that_are_there() {
             let mut objects = objects.iter();
             objects.any(|object| object["kind"] == kind && object["metadata"]["name"] == *named)
         };
-        let bindings = objects
-            .iter()
-            .filter(|object| text(object, "kind").ends_with("Binding"));
+        let bindings = objects.iter();
+        let bindings = bindings.filter(|object| text(object, "kind").ends_with("Binding"));
         // Those without a role are of a policy.
         for binding in bindings.filter(|binding| !binding["roleRef"].is_null()) {
             let role = &binding["roleRef"];
@@ -261,11 +240,7 @@ fn whoever_may_write_platform_operators_is_said_by_an_admin() {
             // In no role that a cluster has anyway, and bound to nobody.
             let labels = role["metadata"]["labels"].as_object().unwrap();
             assert!(labels.keys().all(|key| !key.contains("aggregate-to")));
-            assert!(
-                objects
-                    .iter()
-                    .all(|object| object["roleRef"]["name"] != name)
-            );
+            assert_rows!(objects.iter().all(|object| object["roleRef"]["name"] != name) => true);
             let mut rules = role["rules"].as_array().unwrap().iter();
             assert!(rules.any(|rule| {
                 let verbs = rule["verbs"].as_array().unwrap();
@@ -278,20 +253,17 @@ fn whoever_may_write_platform_operators_is_said_by_an_admin() {
 #[test]
 fn the_oldest_kubernetes_serves_everything_that_is_applied() {
     // ValidatingAdmissionPolicies are what came last.
-    let policies = crate::version::KubeVersion::new(1, 30);
-    assert_eq!(OLDEST, policies);
+    assert_eq!(OLDEST, crate::version::KubeVersion::new(1, 30));
     for object in TARGETS.into_iter().flat_map(usual) {
         let api = text(&object, "apiVersion");
-        let is_stable = api == "v1" || api.ends_with("/v1");
-        assert!(is_stable, "{api} {}", object["kind"]);
+        assert_rows!(api == "v1" || api.ends_with("/v1") => true, "{api} {}", object["kind"]);
     }
     // The pages that say from where on.
     let pages = "README.md docs/operations.md docs/openshift.md docs/platform-operators.md";
     for page in pages.split(' ') {
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let text = std::fs::read_to_string(root.join(page)).unwrap();
-        let is_said = text.contains("Kubernetes 1.30") && text.contains("OpenShift 4.17");
-        assert!(is_said, "{page}");
+        assert_rows!(text.contains("Kubernetes 1.30") && text.contains("OpenShift 4.17") => true, "{page}");
     }
 }
 
@@ -303,8 +275,7 @@ fn the_provisioner_reads_exactly_the_policies_of_its_file() {
         let objects = usual(target);
         for kind in "ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding".split(' ') {
             let of_kind = objects.iter().filter(|object| object["kind"] == kind);
-            let found = of_kind.map(name).collect::<BTreeSet<_>>();
-            assert_eq!(found, names, "{target:?} {kind}");
+            assert_rows!(of_kind.map(name).collect::<BTreeSet<_>>() => names, "{target:?} {kind}");
         }
         let role = only(&objects, "ClusterRole", "provisioner");
         let rules = role["rules"].as_array().unwrap().iter();

@@ -51,14 +51,12 @@ fn what_was_kept_is_found_where_the_status_drops_it() {
         kept.map(|kept| kept.to_string())
     };
     let status = json!({"clusterMinor": "4.12", "packageMinor": "2.5"});
-    for (status, annotation, expected) in ::tests::rows![
+    assert_each!(|status, annotation, expected| kept(status, annotation).as_deref() => expected;
         status.clone(), None => Some("4.12 2.5");
         status, Some("4.11 2.4") => Some("4.12 2.5");
         json!({}), Some("4.10 1.20") => Some("4.10 1.20");
         json!({"clusterMinor": "4.12"}), None => None;
-    ] {
-        assert_eq!(kept(status, annotation).as_deref(), expected);
-    }
+    );
     for nonsense in ["", "4.10", "4.10 ", "a b", "4.10 1.20 3", "04.1 1.0"] {
         assert_eq!(kept(json!({}), Some(nonsense)), None, "{nonsense}");
     }
@@ -68,16 +66,13 @@ fn what_was_kept_is_found_where_the_status_drops_it() {
 #[test]
 fn the_instance_is_found_under_either_name() {
     let package = json!({"package": {"name": "etcd"}});
-    for (status, expected) in ::tests::rows![
+    assert_each!(|status, expected| operator("etcd", &package, &status, None).active_instance() => expected;
         json!({}) => None;
         json!({"activeBundleDeployment": {"name": ""}}) => None;
         json!({"activeBundleDeployment": {"name": "a"}}) => Some("a");
         json!({"activeBundleInstance": {"name": "b"}}) => Some("b");
         json!({"activeBundleInstance": {"name": ""}, "activeBundleDeployment": {"name": "a"}}) => Some("a");
-    ] {
-        let operator = operator("etcd", &package, &status, None);
-        assert_eq!(operator.active_instance(), expected, "{status}");
-    }
+    );
 }
 
 #[test]

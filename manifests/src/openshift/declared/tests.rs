@@ -58,14 +58,7 @@ fn every_spelling_declares_a_version() {
         &[], vec![(LISTED, r#"[{"type": "x", "Type": "olm.maxOpenShiftVersion", "VALUE": 4.10}]"#.into())], "4.10"
             => "annotation olm.properties";
         // Another property without a value hides nothing, and equal texts count once.
-        &[],
-            vec![(
-                LISTED,
-                r#"[{"type": "x"}, {"type": "olm.maxOpenShiftVersion", "value": "4.8"},
-                    {"type": "olm.maxOpenShiftVersion", "value": "4.8"}]"#
-                    .into(),
-            )],
-            "4.8"
+        &[], vec![(LISTED, list(&["\"4.8\"", "\"4.8\""]).replacen('{', r#"{"type": "x"}, {"#, 1))], "4.8"
             => "annotation olm.properties";
     ] {
         let annotations: Vec<_> = annotations.iter().map(|(key, it)| (*key, &**it)).collect();
@@ -84,8 +77,7 @@ fn every_spelling_declares_a_version() {
         ],
         vec![(INSTALLED, "{}"), (LISTED, "[]")],
     ] {
-        let decision = declarations(&[], &nothing).decide();
-        assert_eq!(decision, Decision::default(), "{nothing:?}");
+        assert_rows!(declarations(&[], &nothing).decide() => Decision::default(), "{nothing:?}");
     }
 }
 
@@ -127,13 +119,11 @@ fn valid_and_lower_values_count() {
     ] {
         let texts = [installed_.as_deref(), listed.as_deref(), annotation];
         let there = [INSTALLED, LISTED, PLAIN].into_iter().zip(texts);
-        let there = there.filter_map(|(key, text)| Some((key, text?)));
-        let there: Vec<_> = there.collect();
+        let there: Vec<_> = there.filter_map(|(key, text)| Some((key, text?))).collect();
         let decision = declarations(properties, &there).decide();
         let declared = decision.declared.as_ref();
         let release = declared.and_then(MaxOpenShiftVersion::release);
-        let release = release.map(|release| release.to_string());
-        assert_eq!(release.as_deref(), expected, "{properties:?} {there:?}");
+        assert_rows!(release.map(|release| release.to_string()).as_deref() => expected, "{properties:?} {there:?}");
         assert!(decision.declared.is_some(), "{properties:?} {there:?}");
         let found: Vec<_> = decision.problems.iter().map(ToString::to_string).collect();
         assert_parts(&found, problems);
@@ -170,8 +160,7 @@ fn problems_explain_olm_v0_and_have_a_remedy() {
              when OLM v0 installs from a catalog; otherwise OLM v0 reads 4.8 and blocks upgrades of the cluster beyond 4.8"
             => "remove the annotation; OLM writes it";
     ] {
-        let decision = declarations(properties, annotations).decide();
-        let problem = &decision.problems[0];
+        let problem = &declarations(properties, annotations).decide().problems[0];
         let expected = format!("max OpenShift version cannot be determined: {expected}");
         assert_eq!(problem.explained(), expected);
         assert_eq!(problem.remedy(), remedy, "{expected}");
@@ -182,12 +171,10 @@ fn problems_explain_olm_v0_and_have_a_remedy() {
 fn white_space_that_olm_v0_rejects_is_reported() {
     for (value, is_rejected) in [("\" 4.20 \"", false), ("\"4.20\\n\"", true)] {
         let decision = declarations(&[value], &[]).decide();
-        let release = decision.declared.and_then(|declared| declared.release());
-        assert_eq!(release, Some(Release::new(4, 20)), "{value}");
+        assert_rows!(decision.declared.and_then(|declared| declared.release()) => Some(Release::new(4, 20)), "{value}");
         let problems = decision.problems.iter();
-        let problems: Vec<_> = problems
-            .map(|problem| (problem.to_string(), problem.remedy().into_owned()))
-            .collect();
+        let problems = problems.map(|problem| (problem.to_string(), problem.remedy().into_owned()));
+        let problems: Vec<_> = problems.collect();
         assert_eq!(problems.len(), usize::from(is_rejected), "{problems:?}");
         if let [(message, remedy)] = problems.as_slice() {
             let start =
@@ -240,8 +227,7 @@ fn lower_of_properties_and_key_counts() {
         declarations.add(key, text);
         let decision = declarations.decide();
         let declared = decision.declared.unwrap();
-        let release = declared.release().map(|release| release.to_string());
-        assert_eq!(release.as_deref(), expected, "{values:?} {text}");
+        assert_rows!(declared.release().map(|release| release.to_string()).as_deref() => expected, "{values:?} {text}");
         assert_eq!(declared.source, source, "{values:?} {text}");
         let found: Vec<_> = (decision.problems.iter())
             .map(|problem| format!("{}; {}", problem.explained(), problem.remedy()))
@@ -263,28 +249,16 @@ fn annotation_of_another_kind_shows_its_spelling() {
     let expected = "max OpenShift version cannot be determined: 4.10 is not a string, and annotations must be strings (annotation \
          operators.coreos.com/maxOpenShiftVersion); OLM v0 rejects the ClusterServiceVersion";
     assert_eq!(decision.problems[0].explained(), expected);
-    for (spelling, remedy) in [
-        ("4.10", "write \"4.10\""),
-        ("yes", "write a string such as \"4.16\""),
-        ("4", "write a string such as \"4.16\""),
-    ] {
-        assert_eq!(Problem::not_a_string(spelling).remedy(), remedy);
-    }
+    assert_each!(|spelling, remedy| Problem::not_a_string(spelling).remedy() => remedy;
+        "4.10" => "write \"4.10\"";
+        "yes" => "write a string such as \"4.16\"";
+        "4" => "write a string such as \"4.16\"";
+    );
 }
 
 #[test]
 fn status_text_has_the_same_verdict() {
-    for json in [
-        "\"4.8\"",
-        "4.10",
-        "\" 4.8 \"",
-        "\"v4.8\"",
-        "\"\"",
-        "null",
-        "\"\\\"4.8\\\"\"",
-        "[\"4.8\"]",
-        "\"4\\u002e8\"",
-    ] {
+    for json in r#""4.8"|4.10|" 4.8 "|"v4.8"|""|null|"\"4.8\""|["4.8"]|"4\u002e8""#.split('|') {
         let declared = MaxOpenShiftVersion::new(json, Spelling::BundleProperties);
         let text = declared.text();
         assert_eq!(maximum(&text).ok(), declared.release(), "{json}: {text}");
@@ -299,9 +273,7 @@ fn declared_version_serializes_version_or_problem() {
     let json = |text: &str| {
         serde_json::to_value(MaxOpenShiftVersion::new(text, Spelling::BundleProperties)).unwrap()
     };
-    let expected =
-        json!({"raw": "4.10", "source": "bundle properties", "version": {"major": 4, "minor": 10}});
-    assert_eq!(json("4.10"), expected);
+    assert_rows!(json("4.10") => json!({"raw": "4.10", "source": "bundle properties", "version": {"major": 4, "minor": 10}}));
     let expected = json!({
         "raw": "4.8.0", "source": "bundle properties",
         "problem": "max OpenShift version cannot be determined: \"4.8.0\" is not <major>.<minor>",
@@ -317,11 +289,9 @@ fn hostile_declarations_are_bounded() {
         declarations.add(Spelling::CatalogProperties, &text);
     }
     let decision = declarations.decide();
-    let declared = decision.declared.unwrap();
-    assert!(declared.raw.chars().count() <= MAX_VALUE + 1);
+    assert_rows!(decision.declared.unwrap().raw.chars().count() <= MAX_VALUE + 1 => true);
     let message = decision.problems[0].explained();
-    let holds = message.len() < 1000 && !message.contains('\u{202e}');
-    assert!(holds, "{message}");
+    assert_rows!(message.len() < 1000 && !message.contains('\u{202e}') => true, "{message}");
     let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
     let mut declarations = Declarations::default();
     declarations.add_annotations(|_| Some(Annotation::String(Cow::Borrowed(&deep))));

@@ -120,10 +120,9 @@ fn values() -> Values {
 }
 
 pub(crate) async fn sources(test: impl AsyncFn(Offer) -> String) {
-    for (kind, path) in [
-        ("Bundle", "/spec/source"),
-        ("BundleInstance", "/spec/template/spec/source"),
-    ] {
+    for (kind, path) in
+        ::tests::pairs("Bundle /spec/source, BundleInstance /spec/template/spec/source")
+    {
         check(tables::SOURCES, &values(), async |[source]| {
             let object = replaced(kind, "source", path, parsed(source));
             let found = test(Offer::Create(object)).await;

@@ -104,7 +104,6 @@ mod tests {
             }
         }
         let count = keys.iter().collect::<std::collections::BTreeSet<_>>().len();
-        let sorted = sorted_keys(keys.iter().map(String::as_str));
-        assert_eq!(sorted.len(), count);
+        assert_eq!(sorted_keys(keys.iter().map(String::as_str)).len(), count);
     }
 }

@@ -36,81 +36,72 @@ c:
 
 #[test]
 fn texts_are_quoted_where_they_have_to_be() {
-    for (text, written) in [
-        ("a b", "a b"),
-        ("", "\"\""),
-        ("yes", "\"yes\""),
-        ("1.0", "\"1.0\""),
-        ("1.0.0", "1.0.0"),
-        ("1:30", "\"1:30\""),
-        ("1:60", "1:60"),
-        ("2020-01-02", "\"2020-01-02\""),
-        ("a: b", "'a: b'"),
-        ("it's #1", "'it''s #1'"),
-        ("it's", "it's"),
-        ("-", "'-'"),
-        ("-a", "-a"),
-        ("--- a", "'--- a'"),
-        ("? a", "'? a'"),
-        ("?a", "?a"),
-        ("[a", "'[a'"),
-        ("a ", "'a '"),
-        ("<<", "<<"),
-        ("a\tb", "\"a\\tb\""),
-        ("\u{7f}\u{85}\u{a0}", "\"\\x7F\\N\u{a0}\""),
-        ("é\u{1f600}", "\"é\\U0001F600\""),
-        ("\u{feff}a", "\"\\uFEFF\\x61\""),
-        ("a\n", "|\n    a"),
-        ("a\nb", "|-\n    a\n    b"),
-        ("a\n\n", "|+\n    a\n"),
-        (" a\n", "|2\n     a"),
-        ("\n", "|2+\n"),
-        ("a \nb", "\"a \\nb\""),
-        ("a\nb ", "\"a\\nb \""),
-    ] {
-        let expected = format!("m:\n  k: {written}\n");
-        assert_eq!(printed(&json!({"m": {"k": text}})), expected, "{text:?}");
-    }
+    assert_each!(|text, written| printed(&json!({"m": {"k": text}})) => format!("m:\n  k: {written}\n");
+        "a b" => "a b";
+        "" => "\"\"";
+        "yes" => "\"yes\"";
+        "1.0" => "\"1.0\"";
+        "1.0.0" => "1.0.0";
+        "1:30" => "\"1:30\"";
+        "1:60" => "1:60";
+        "2020-01-02" => "\"2020-01-02\"";
+        "a: b" => "'a: b'";
+        "it's #1" => "'it''s #1'";
+        "it's" => "it's";
+        "-" => "'-'";
+        "-a" => "-a";
+        "--- a" => "'--- a'";
+        "? a" => "'? a'";
+        "?a" => "?a";
+        "[a" => "'[a'";
+        "a " => "'a '";
+        "<<" => "<<";
+        "a\tb" => "\"a\\tb\"";
+        "\u{7f}\u{85}\u{a0}" => "\"\\x7F\\N\u{a0}\"";
+        "é\u{1f600}" => "\"é\\U0001F600\"";
+        "\u{feff}a" => "\"\\uFEFF\\x61\"";
+        "a\n" => "|\n    a";
+        "a\nb" => "|-\n    a\n    b";
+        "a\n\n" => "|+\n    a\n";
+        " a\n" => "|2\n     a";
+        "\n" => "|2+\n";
+        "a \nb" => "\"a \\nb\"";
+        "a\nb " => "\"a\\nb \"";
+    );
 }
 
 #[test]
 fn long_lines_are_folded() {
     let words = ["word"; 20].join(" ");
     let (first, rest) = (["word"; 16].join(" "), ["word"; 4].join(" "));
-    for (text, expected) in ::tests::rows![
+    assert_each!(|text, expected| printed(&json!({"k": text})) => expected;
         words.clone() => format!("k: {first}\n  {rest}\n");
         format!("'{words}") => format!("k: '''{first}\n  {rest}'\n");
         format!("\t{words}") => format!("k: \"\\t{first}\n  {rest}\"\n");
         format!("{}  b c", "x".repeat(90)) => format!("k: {}  b\n  c\n", "x".repeat(90));
-    ] {
-        assert_eq!(printed(&json!({"k": text})), expected, "{text:?}");
-    }
+    );
     // A key is never folded.
     let key = words.replace(' ', "-");
-    let expected = format!("{key}: word\n  {first}\n  word word word\n");
-    assert_eq!(printed(&json!({&key: words})), expected);
+    assert_rows!(printed(&json!({&key: words})) => format!("{key}: word\n  {first}\n  word word word\n"));
 }
 
 #[test]
 fn long_keys_and_those_of_several_lines_stand_behind_a_mark() {
     let long = "k".repeat(129);
     assert_eq!(printed(&json!({&long: [1]})), format!("? {long}\n: - 1\n"));
-    let expected = "? |-\n  a\n  b\n: c: 1\n";
-    assert_eq!(printed(&json!({"a\nb": {"c": 1}})), expected);
+    assert_rows!(printed(&json!({"a\nb": {"c": 1}})) => "? |-\n  a\n  b\n: c: 1\n");
 }
 
 #[test]
 fn numbers_have_the_shortest_form() {
-    for (number, written) in [
-        (json!(1), "1"),
-        (json!(1.0), "1"),
-        (json!(1e6), "1e+06"),
-        (json!(123_456.5), "123456.5"),
-        (json!(1e-5), "1e-05"),
-        (json!(0.000_1), "0.0001"),
-        (json!(-0.0), "0"),
-        (json!(u64::MAX), "18446744073709551615"),
-    ] {
-        assert_eq!(printed(&json!([number])), format!("- {written}\n"));
-    }
+    assert_each!(|number, written| printed(&json!([number])) => format!("- {written}\n");
+        json!(1) => "1";
+        json!(1.0) => "1";
+        json!(1e6) => "1e+06";
+        json!(123_456.5) => "123456.5";
+        json!(1e-5) => "1e-05";
+        json!(0.000_1) => "0.0001";
+        json!(-0.0) => "0";
+        json!(u64::MAX) => "18446744073709551615";
+    );
 }

@@ -156,10 +156,8 @@ fn no_annotation_stores_another_image_than_the_one_that_is_shown() {
         object["metadata"]["annotations"] =
             json!({labels::CATALOG_SOURCE: record.to_string(), "a": "b"});
         let stored = back(&object);
-        let expected = json!({"sourceType": "grpc", "image": "good:1"});
-        assert_eq!(stored["spec"], expected);
-        let expected = json!({"name": "a", "namespace": "b", "annotations": {"a": "b"}});
-        assert_eq!(stored["metadata"], expected);
+        assert_rows!(stored["spec"] => json!({"sourceType": "grpc", "image": "good:1"}));
+        assert_rows!(stored["metadata"] => json!({"name": "a", "namespace": "b", "annotations": {"a": "b"}}));
     }
     // A true one is taken, whoever wrote it: it changes nothing of what is shown.
     let mut object = shown;
@@ -191,8 +189,7 @@ fn what_nobody_reads_is_taken_out_of_what_is_stored() {
     ] {
         let done = mend(stored(&spec)).unwrap();
         assert_eq!(done.object, stored(&mended));
-        let fields: Vec<&str> = done.dropped.iter().map(|it| it.field.as_str()).collect();
-        assert_eq!(fields, dropped);
+        assert_rows!(done.dropped.iter().map(|it| it.field.as_str()).collect::<Vec<&str>>() => dropped);
         // With that, there is nothing left to do.
         assert_eq!(mend(done.object).unwrap().dropped, []);
     }
@@ -216,11 +213,9 @@ fn null_is_not_there() {
     }
     let within = json!({"configMapSource": {"configMap": "m", "later": null}, "secrets": null});
     let done = rewrite(stored(&within), Form::Legacy).unwrap();
-    let expected = json!({"sourceType": "configmap", "configMap": "m"});
-    assert_eq!(done.object["spec"], expected);
+    assert_rows!(done.object["spec"] => json!({"sourceType": "configmap", "configMap": "m"}));
     let mended = mend(stored(&nulls)).unwrap();
-    let expected = json!({"sourceType": "grpc", "image": "a:1", "updateStrategy": {}});
-    assert_eq!(mended.object["spec"], expected);
+    assert_rows!(mended.object["spec"] => json!({"sourceType": "grpc", "image": "a:1", "updateStrategy": {}}));
 }
 
 /// OLM's form lets stand what the new form takes for images alone.
@@ -261,18 +256,15 @@ fn legacy_address_has_its_port() {
         json!({"sourceType": "grpc", "address": "host:"}) => "host:50051";
     ] {
         let done = rewrite(stored(&spec), Form::Legacy).unwrap();
-        let expected = json!({"sourceType": "grpc", "address": address});
-        assert_eq!(done.object["spec"], expected, "{spec}");
+        assert_rows!(done.object["spec"] => json!({"sourceType": "grpc", "address": address}), "{spec}");
         // The new form keeps the address as it is written, and so does the conversion between versions.
         let kept = rewrite(stored(&spec), Form::New).unwrap().object;
         let service = kept["spec"]["catalogServiceSource"].clone();
-        let written = spec.get("catalogServiceSource").unwrap_or(&spec);
-        assert_eq!(service["address"], written["address"], "{spec}");
+        assert_rows!(service["address"] => spec.get("catalogServiceSource").unwrap_or(&spec)["address"], "{spec}");
         assert_eq!(back(&v1(&stored(&spec))), stored(&spec));
     }
     let beside = json!({"sourceType": "grpc", "image": "a:1", "address": "host"});
-    let done = rewrite(stored(&beside), Form::Legacy).unwrap();
-    assert_eq!(done.object["spec"], beside);
+    assert_rows!(rewrite(stored(&beside), Form::Legacy).unwrap().object["spec"] => beside);
 }
 
 /// The apiserver fails the list of all for one that has more annotations than it takes.
@@ -296,8 +288,7 @@ fn no_object_gets_more_annotations_than_an_apiserver_takes() {
     let large = full(record - 1);
     let shown = v1(&large);
     assert_eq!(shown["metadata"], large["metadata"]);
-    let expected = json!({"catalogImageSource": {"catalogImage": "a:1"}});
-    assert_eq!(shown["spec"], expected);
+    assert_rows!(shown["spec"] => json!({"catalogImageSource": {"catalogImage": "a:1"}}));
     // What counts is there again, and what nobody reads is not.
     let again = back(&shown);
     assert_eq!(again["spec"], json!({"sourceType": "grpc", "image": "a:1"}));

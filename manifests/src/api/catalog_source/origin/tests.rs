@@ -66,7 +66,7 @@ fn either_form_says_where_a_catalog_is() {
         })
     };
     let map = Ok(Origin::ConfigMap { name: "m" });
-    for (spec, expected) in ::tests::rows![
+    assert_each!(|spec, expected| catalog(&spec).origin() => expected;
         json!({"sourceType": "grpc", "image": "a:1"}) => image(None);
         json!({"sourceType": "grpc", "image": "a:1", "grpcPodConfig": pod}) => image(Some(&pod));
         json!({"sourceType": "grpc", "image": "a:1", "address": "b:2", "configMap": "m"}) => image(None);
@@ -79,9 +79,7 @@ fn either_form_says_where_a_catalog_is() {
         json!({"catalogImageSource": {"catalogImage": "a:1"}, "sourceType": "", "image": ""}) => image(None);
         json!({"catalogServiceSource": {"address": "b:2"}}) => service("b:2");
         json!({"configMapSource": {"configMap": "m"}}) => map;
-    ] {
-        assert_eq!(catalog(&spec).origin(), expected, "{spec}");
-    }
+    );
     for (written, address) in [
         ("some.namespace.svc", "some.namespace.svc:50051"),
         ("10.0.0.1", "10.0.0.1:50051"),
@@ -132,8 +130,7 @@ fn what_says_no_place_or_several_is_refused_in_words() {
             => "more than one source: keep one of spec.catalogImageSource, spec.sourceType, spec.grpcPodConfig, and remove \
              the others";
     ] {
-        let problem = catalog(&spec).origin().unwrap_err().to_string();
-        assert_eq!(problem, said, "{spec}");
+        assert_rows!(catalog(&spec).origin().unwrap_err().to_string() => said, "{spec}");
         assert_eq!(catalog(&spec).place(true).unwrap_err().to_string(), said);
     }
     let long = catalog(&json!({"sourceType": "x".repeat(500)}));

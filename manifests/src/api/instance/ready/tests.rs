@@ -8,30 +8,16 @@ const READY: Facts = Facts {
     objects: Objects::Healthy,
     is_rolled_back: false,
 };
-const SLOW: Facts = Facts {
-    objects: Objects::Progressing,
-    ..READY
-};
-const BLOCKED: Facts = Facts {
-    is_applied: false,
-    remedy: Some(Remedy::World),
-    ..READY
-};
-const NOT_OBSERVED: Facts = Facts {
-    objects: Objects::NotObserved,
-    ..READY
-};
+const SLOW: Facts = with!(Facts, objects: Objects::Progressing; ..READY);
+const BLOCKED: Facts = with!(Facts, is_applied: false, remedy: Some(Remedy::World); ..READY);
+const NOT_OBSERVED: Facts = with!(Facts, objects: Objects::NotObserved; ..READY);
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
 
 fn declaration(generation: i64, deadline: u64) -> Declaration {
-    Declaration {
-        generation: Some(generation),
-        deadline: (deadline > 0).then(|| Duration::from_secs(deadline)),
-        ..Declaration::default()
-    }
+    with!(Declaration, generation: Some(generation), deadline: (deadline > 0).then(|| Duration::from_secs(deadline)))
 }
 
 /// A status whose condition Progressing has this reason.
@@ -112,15 +98,13 @@ fn deadline_runs_until_a_generation_is_ready_for_the_first_time() {
         3660, 8, "Blocked", BLOCKED => format!("{STALLED} 3600");
     ] {
         progress(&mut before, activity);
-        let declared = declaration(generation, 60);
-        update(&mut before, &declared, facts, at(second));
+        update(&mut before, &declaration(generation, 60), facts, at(second));
         assert_eq!(short(&before), expected, "at {second}");
     }
     let mut unlimited = status("Blocked");
     for second in [0, 1_000_000] {
         update(&mut unlimited, &declaration(1, 0), BLOCKED, at(second));
-        let expected = "Unknown Reconciling/ProgressingWithRetry 0";
-        assert_eq!(short(&unlimited), expected);
+        assert_rows!(short(&unlimited) => "Unknown Reconciling/ProgressingWithRetry 0");
     }
     update(&mut unlimited, &declaration(1, 60), BLOCKED, at(1_000_001));
     assert!(short(&unlimited).starts_with(STALLED));
@@ -130,10 +114,7 @@ fn deadline_runs_until_a_generation_is_ready_for_the_first_time() {
 fn another_attempt_on_request_starts_the_deadline_again() {
     let mut status = status("Blocked");
     let declared = declaration(1, 60);
-    let retried = Declaration {
-        is_retried: true,
-        ..declared
-    };
+    let retried = with!(Declaration, is_retried: true; ..declared);
     for (second, declared, expected) in ::tests::rows![
         0, &declared => "Unknown Reconciling/ProgressingWithRetry 0";
         60, &declared => "False Stalled/ProgressDeadlineExceeded 0";
@@ -149,14 +130,8 @@ fn another_attempt_on_request_starts_the_deadline_again() {
 // A restart of the provisioner loses what the informers have observed.
 #[test]
 fn lost_observation_changes_nothing() {
-    let own = Facts {
-        remedy: Some(Remedy::Own),
-        ..BLOCKED
-    };
-    let failed = Facts {
-        objects: Objects::Failed,
-        ..READY
-    };
+    let own = with!(Facts, remedy: Some(Remedy::Own); ..BLOCKED);
+    let failed = with!(Facts, objects: Objects::Failed; ..READY);
     let declared = declaration(1, 60);
     for (activity, facts, expected) in ::tests::rows![
         "UpToDate", READY => "True";
@@ -185,8 +160,7 @@ fn lost_observation_changes_nothing() {
     update(&mut slow, &declared, SLOW, at(0));
     for second in [60, 61] {
         update(&mut slow, &declared, NOT_OBSERVED, at(second));
-        let expected = "False Stalled/ProgressDeadlineExceeded 0";
-        assert_eq!(short(&slow), expected);
+        assert_eq!(short(&slow), "False Stalled/ProgressDeadlineExceeded 0");
     }
 }
 
@@ -199,8 +173,7 @@ fn time_left_counts_down_to_zero() {
     assert_eq!(time_left(&since, None, at(0)), None);
     // The clocks may differ, but more than the limit is never left.
     for (second, expected) in [(40, 60), (100, 60), (159, 1), (160, 0), (9999, 0)] {
-        let found = time_left(&since, limit, at(second));
-        assert_eq!(found, Some(Duration::from_secs(expected)), "{second}");
+        assert_rows!(time_left(&since, limit, at(second)) => Some(Duration::from_secs(expected)), "{second}");
     }
 }
 
@@ -210,12 +183,8 @@ fn message_is_that_of_the_condition_that_decides() {
     update(&mut status, &declaration(1, 60), BLOCKED, at(0));
     let of = |status: &BundleInstanceStatus, type_| find(&status.conditions, type_).cloned();
     let ready = of(&status, condition::READY).unwrap();
-    assert_eq!(
-        (&*ready.reason, &*ready.message, ready.observed_generation),
-        ("Blocked", "message of Blocked", Some(1))
-    );
-    let reconciling = of(&status, condition::RECONCILING).unwrap();
-    assert_eq!(reconciling.message, ready.message);
+    assert_rows!((&*ready.reason, &*ready.message, ready.observed_generation) => ("Blocked", "message of Blocked", Some(1)));
+    assert_rows!(of(&status, condition::RECONCILING).unwrap().message => ready.message);
 
     status.conditions.clear();
     progress(&mut status, "Blocked");
@@ -223,15 +192,11 @@ fn message_is_that_of_the_condition_that_decides() {
         condition.message = "ü".repeat(5000);
     }
     update(&mut status, &declaration(1, 60), BLOCKED, at(0));
-    let ready = of(&status, condition::READY).unwrap();
-    assert_eq!(ready.message, format!("{}…", "ü".repeat(1000)));
+    assert_rows!(of(&status, condition::READY).unwrap().message => format!("{}…", "ü".repeat(1000)));
 }
 
 fn instance(metadata: &Value, paused: bool, conditions: &[(&str, &str, &str)]) -> BundleInstance {
-    let mut status = BundleInstanceStatus {
-        observed_generation: Some(2),
-        ..BundleInstanceStatus::default()
-    };
+    let mut status = with!(BundleInstanceStatus, observed_generation: Some(2));
     for (type_, state, reason) in conditions {
         let condition = condition(type_, state, reason, String::new());
         status.conditions.push(condition);
@@ -277,11 +242,9 @@ fn phase_is_one_word() {
         &none, false, vec![] => "Reconciling";
     ] {
         let instance = instance(metadata, paused, &conditions);
-        let found = phase(&instance, at(0)).to_string();
-        assert_eq!(found, expected, "{metadata} {paused} {conditions:?}");
+        assert_rows!(phase(&instance, at(0)).to_string() => expected, "{metadata} {paused} {conditions:?}");
     }
-    let mut new = instance(&none, false, &[]);
-    new.status = None;
+    let mut new = with!(instance(&none, false, &[]) => status: None);
     assert_eq!(phase(&new, at(0)), Phase::Reconciling);
     let status = new.status.insert(BundleInstanceStatus::default());
     status.observed_generation = Some(BundleInstanceStatus::NOT_OBSERVED);

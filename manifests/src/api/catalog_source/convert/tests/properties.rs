@@ -57,14 +57,9 @@ fn built(fields: Vec<(&'static str, BoxedStrategy<Option<Value>>)>) -> BoxedStra
 }
 
 fn member(named: &'static str) -> BoxedStrategy<Option<Value>> {
-    let fields = built(vec![
-        (named, maybe(text())),
-        ("podSpecOverrides", maybe(pod())),
-        (
-            "later",
-            prop_oneof![4 => Just(None), 1 => anything().prop_map(Some)].boxed(),
-        ),
-    ]);
+    let later = prop_oneof![4 => Just(None), 1 => anything().prop_map(Some)].boxed();
+    let pod = ("podSpecOverrides", maybe(pod()));
+    let fields = built(vec![(named, maybe(text())), pod, ("later", later)]);
     maybe(prop_oneof![6 => fields, 1 => anything()])
 }
 
@@ -92,8 +87,7 @@ fn spec(is_stored: bool) -> BoxedStrategy<Value> {
 /// What an annotation may say, from nothing to what ours do.
 fn record() -> BoxedStrategy<Value> {
     let real = spec(true).prop_map(|spec| {
-        let made = v1(&stored(&spec));
-        made["metadata"]["annotations"][labels::CATALOG_SOURCE].clone()
+        v1(&stored(&spec))["metadata"]["annotations"][labels::CATALOG_SOURCE].clone()
     });
     prop_oneof![
         real,
@@ -104,8 +98,7 @@ fn record() -> BoxedStrategy<Value> {
 }
 
 fn metadata(own: BoxedStrategy<Option<Value>>) -> BoxedStrategy<Value> {
-    let annotations = built(vec![("mine", maybe(text())), (labels::CATALOG_SOURCE, own)]);
-    let annotations = prop_oneof![5 => annotations, 1 => anything()];
+    let annotations = prop_oneof![5 => built(vec![("mine", maybe(text())), (labels::CATALOG_SOURCE, own)]), 1 => anything()];
     let metadata = built(vec![
         ("name", maybe(text())),
         ("annotations", maybe(annotations)),
@@ -118,11 +111,9 @@ fn whole(
     own: BoxedStrategy<Option<Value>>,
     spec: BoxedStrategy<Value>,
 ) -> BoxedStrategy<Value> {
+    let version = Value::from(format!("operators.coreos.com/{version}"));
     built(vec![
-        (
-            "apiVersion",
-            Just(Some(format!("operators.coreos.com/{version}").into())).boxed(),
-        ),
+        ("apiVersion", Just(Some(version)).boxed()),
         ("kind", maybe(text())),
         ("metadata", maybe(metadata(own))),
         ("spec", maybe(spec)),
@@ -198,8 +189,7 @@ proptest! {
         }
         prop_assert_eq!(there.get("status"), object.get("status"));
         let mut before = object["spec"].as_object().unwrap().clone();
-        let shown = v1(&there);
-        prop_assert_eq!(&shown["spec"], &object["spec"]);
+        prop_assert_eq!(&v1(&there)["spec"], &object["spec"]);
         let mut after = there["spec"].as_object().unwrap().clone();
         for field in DEPRECATED.iter().chain(&MEMBERS) {
             before.remove(*field);
@@ -322,8 +312,7 @@ fn what_is_tried_is_of_every_kind() {
     }
     let stored = "v1 says all|same|set|annotations|metadata|catalogImageSource|catalogServiceSource|configMapSource|pod";
     let stored = stored.split('|').map(|kind| format!("stored: {kind}"));
-    let damaged = [true, false].map(|is_true| format!("damaged: true {is_true}"));
-    for kind in stored.chain(damaged) {
+    for kind in stored.chain([true, false].map(|is_true| format!("damaged: true {is_true}"))) {
         let seen = seen.get(&kind).copied().unwrap_or_default();
         assert!(seen >= 20, "{kind}: {seen} of 2000");
     }
