@@ -49,8 +49,7 @@ mod tests {
             let status = Box::new(status);
             wait(&watcher::Error::WatchStartFailed(kube::Error::Api(status)))
         };
-        let busy = json!({"code": 429, "details": {"retryAfterSeconds": 7}});
-        assert_eq!(of(busy), Some(Duration::from_secs(7)));
+        assert_rows!(of(json!({"code": 429, "details": {"retryAfterSeconds": 7}})) => Some(Duration::from_secs(7)));
         assert_eq!(of(json!({"code": 429})), None);
         assert_eq!(wait(&watcher::Error::NoResourceVersion), None);
     }

@@ -357,8 +357,7 @@ mod tests {
             version: version.to_owned(),
         };
         let learn = |known: &mut Slots, group: &str, name: &str, is_served: bool| {
-            let served = Served::new(is_served.then(HashMap::new));
-            let slot = Slot::new_with(Some(served));
+            let slot = Slot::new_with(Some(Served::new(is_served.then(HashMap::new))));
             known.slots.insert(version(group, name), Arc::new(slot));
         };
         for (group, name) in [
@@ -370,15 +369,10 @@ mod tests {
         ] {
             learn(&mut known, group, name, true);
         }
-        let found: Vec<_> = known
-            .versions("a.b")
-            .map(|found| found.version.clone())
-            .collect();
-        assert_eq!(found, ["v1", "v2"]);
+        assert_rows!(known.versions("a.b").map(|found| found.version.clone()).collect::<Vec<_>>() => ["v1", "v2"]);
         assert_eq!(known.versions("a.c").next(), None);
         known.forget("a.b");
-        let left: Vec<_> = known.slots.keys().map(|left| left.group.as_str()).collect();
-        assert_eq!(left, ["", "a", "a.b.c"]);
+        assert_rows!(known.slots.keys().map(|left| left.group.as_str()).collect::<Vec<_>>() => ["", "a", "a.b.c"]);
         for number in 0..MOST_ABSENT {
             learn(&mut known, &format!("absent-{number}"), "v1", false);
             learn(&mut known, &format!("served-{number}"), "v1", true);

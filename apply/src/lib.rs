@@ -32,6 +32,9 @@ pub mod revision;
 pub mod ssa;
 pub mod status;
 #[cfg(test)]
+#[macro_use(assert_each, assert_rows, with)]
+extern crate tests as _;
+#[cfg(test)]
 mod tests;
 
 /// Returns the first few of many, and how many more there are: `a, b and 3 more`.

@@ -31,20 +31,26 @@ pub(crate) fn owner() -> Owner {
 
 /// Returns an object; one in a namespace is in `operators`.
 pub(crate) fn step(wave: Wave, api_version: &str, kind: &str, name: &str) -> Step {
-    let (group, version) = group_version(api_version);
     let namespaced = !matches!(kind, "Namespace" | "CustomResourceDefinition");
     let namespace = namespaced.then_some("operators");
     let metadata = json!({"name": name, "namespace": namespace});
     let object = json!({"apiVersion": api_version, "kind": kind, "metadata": metadata});
     let object = Object::try_from(object).unwrap();
-    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
     Step {
         wave,
         hash: ObjectHash::new(&object),
         object,
-        kind: Arc::new(Kind {
-            resource,
-            namespaced,
-        }),
+        kind: self::kind(api_version, kind, namespaced).1,
     }
+}
+
+/// A kind whose resource has its usual name.
+pub(crate) fn kind(api: &str, kind: &str, namespaced: bool) -> (GroupVersionKind, Arc<Kind>) {
+    let (group, version) = group_version(api);
+    let gvk = GroupVersionKind::gvk(group, version, kind);
+    let kind = Kind {
+        resource: ApiResource::from_gvk(&gvk),
+        namespaced,
+    };
+    (gvk, Arc::new(kind))
 }

@@ -7,11 +7,7 @@ fn identity(name: &str) -> Identity {
 }
 
 fn remembered(fields: Option<Fingerprint>) -> Entry {
-    Entry {
-        version: "v1".to_owned(),
-        fields,
-        recreating: false,
-    }
+    with!(Entry, version: "v1".to_owned(), fields)
 }
 
 fn entry(manager: &str, operation: &str, subresource: &str, fields: &Value) -> Value {
@@ -89,8 +85,7 @@ fn fingerprints_are_written_and_read_as_twelve_digits() {
     let fingerprint = Fingerprint::of_fields(&json!({"f:data": {"f:key": {}}})).unwrap();
     assert_eq!(fingerprint.to_string(), "30921c65d9cd");
     assert_eq!(fingerprint.to_string().parse(), Ok(fingerprint));
-    let expected = "000000000001";
-    assert_eq!(self::fingerprint("000000000001").to_string(), expected);
+    assert_rows!(self::fingerprint("000000000001").to_string() => "000000000001");
     let wrong = "1 00000000000g 00000000000A +00000000001 0000000000001 ääääää";
     for text in wrong.split(' ').chain([""]) {
         assert_eq!(text.parse::<Fingerprint>(), Err(InvalidHash), "{text}");
@@ -100,12 +95,7 @@ fn fingerprints_are_written_and_read_as_twelve_digits() {
 #[test]
 fn drift_is_what_is_gone_or_no_longer_ours() {
     let (ours, theirs) = (fingerprint("00000000000a"), fingerprint("00000000000b"));
-    let seen = |fields, deleting| Seen {
-        hash: None,
-        fields,
-        deleting,
-        ..Seen::default()
-    };
+    let seen = |fields, deleting| with!(Seen, hash: None, fields, deleting);
     // What is remembered, what is seen, whether the watch can tell, whether it is drift.
     let cases = ::tests::rows![
         "as applied", Some(ours), Some(seen(Some(ours), false)), true => false;
@@ -121,17 +111,13 @@ fn drift_is_what_is_gone_or_no_longer_ours() {
     ];
     for (name, fields, object, told, expected) in cases {
         let inventory = Inventory::from([(identity(name), remembered(fields))]);
-        let mut view = View {
-            synced: told,
-            ..View::default()
-        };
+        let mut view = with!(View, synced: told);
         match object {
             Some(seen) => drop(view.objects.insert(identity(name), seen)),
             None if told => drop(view.absent.insert(identity(name))),
             None => drop(view.unknown.insert(identity(name))),
         }
-        let expected: Vec<_> = expected.then(|| identity(name)).into_iter().collect();
-        assert_eq!(drifted(&inventory, &view), expected, "{name}");
+        assert_rows!(drifted(&inventory, &view) => expected.then(|| identity(name)).into_iter().collect::<Vec<_>>(), "{name}");
     }
 }
 
@@ -140,12 +126,7 @@ fn a_watch_that_does_not_work_hides_no_drift_of_other_kinds() {
     let ours = Some(fingerprint("00000000000a"));
     let inventory = ["gone", "hidden"].map(|name| (identity(name), remembered(ours)));
     let inventory = Inventory::from(inventory);
-    let view = View {
-        synced: false,
-        absent: [identity("gone")].into(),
-        unknown: [identity("hidden")].into(),
-        ..View::default()
-    };
+    let view = with!(View, synced: false, absent: [identity("gone")].into(), unknown: [identity("hidden")].into());
     assert_eq!(drifted(&inventory, &view), [identity("gone")]);
     // Of an instance that has told nothing yet nothing is known at all.
     assert_eq!(drifted(&inventory, &View::default()), [] as [Identity; 0]);

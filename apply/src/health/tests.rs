@@ -127,8 +127,7 @@ fn definitions_and_api_services() {
 
 #[test]
 fn custom_resources_by_the_standard_conditions() {
-    let kind = GroupVersionKind::gvk("example.com", "v1", "Till");
-    assert!(!has_rules(&kind));
+    assert_rows!(has_rules(&GroupVersionKind::gvk("example.com", "v1", "Till")) => false);
     let with = |type_, status| json!({"conditions": [condition(type_, status, "", "why")]});
     let cases = ::tests::rows![
         json!(null) => Current;
@@ -159,11 +158,7 @@ fn custom_resources_by_the_standard_conditions() {
 
 #[test]
 fn kinds_of_other_groups_have_other_rules() {
-    assert!(!has_rules(&GroupVersionKind::gvk(
-        "example.com",
-        "v1",
-        "Deployment"
-    )));
+    assert_rows!(has_rules(&GroupVersionKind::gvk("example.com", "v1", "Deployment")) => false);
     assert!(!has_rules(&GroupVersionKind::gvk("", "v1", "ConfigMap")));
     let knative = json!({"apiVersion": "serving.knative.dev/v1", "kind": "Service", "spec": {"type": "LoadBalancer"}});
     assert_eq!(of(&knative), Health::Current);

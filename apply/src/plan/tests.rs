@@ -30,34 +30,21 @@ fn definition(group: &str, kind: &str, plural: &str) -> Object {
 
 /// The kinds of an API server without custom resources.
 fn built_in() -> Found {
-    ::tests::rows![
-        "v1", "Namespace", "namespaces" => false;
-        "v1", "ConfigMap", "configmaps" => true;
-        "v1", "ServiceAccount", "serviceaccounts" => true;
-        "v1", "Secret", "secrets" => true;
-        "apps/v1", "Deployment", "deployments" => true;
-        "rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles" => false;
-        "apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions" => false;
-        "admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", "validatingwebhookconfigurations" => false;
-    ]
-    .into_iter()
-    .map(|(api_version, kind, plural, namespaced)| {
-        let (group, version) = group_version(api_version);
-        let gvk = GroupVersionKind::gvk(group, version, kind);
-        let resource = kube::core::ApiResource {
-            group: group.to_owned(),
-            version: version.to_owned(),
-            api_version: api_version.to_owned(),
-            kind: kind.to_owned(),
-            plural: plural.to_owned(),
-        };
-        let kind = Kind {
-            resource,
-            namespaced,
-        };
-        (gvk, Some(Arc::new(kind)))
-    })
-    .collect()
+    let kinds = ::tests::rows![
+        "v1", "Namespace" => false;
+        "v1", "ConfigMap" => true;
+        "v1", "ServiceAccount" => true;
+        "v1", "Secret" => true;
+        "apps/v1", "Deployment" => true;
+        "rbac.authorization.k8s.io/v1", "ClusterRole" => false;
+        "apiextensions.k8s.io/v1", "CustomResourceDefinition" => false;
+        "admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration" => false;
+    ];
+    let kinds = kinds.into_iter().map(|(api_version, kind, namespaced)| {
+        let (gvk, kind) = crate::tests::kind(api_version, kind, namespaced);
+        (gvk, Some(kind))
+    });
+    kinds.collect()
 }
 
 fn plan_with(objects: Vec<Object>, inventory: &Inventory, optional: &[&str]) -> Plan {
@@ -68,10 +55,8 @@ fn plan_with(objects: Vec<Object>, inventory: &Inventory, optional: &[&str]) -> 
 
 /// The identities of what leaves.
 fn leaving(plan: &Plan) -> Vec<String> {
-    let leaving = plan.leaving.iter();
-    leaving
-        .map(|leaving| leaving.identity.to_string())
-        .collect()
+    let identities = plan.leaving.iter().map(|leaving| &leaving.identity);
+    identities.map(ToString::to_string).collect()
 }
 
 fn plan(objects: Vec<Object>) -> Plan {
@@ -88,34 +73,22 @@ fn lines(plan: &Plan) -> String {
     let other = |action, what| line(action, String::new(), what);
     let leaving = leaving(plan).into_iter().map(|what| other("delete", what));
     let absent = |action, all: &[Absent]| -> String {
-        let lines = all.iter().flat_map(
-            |Absent {
-                 api_version,
-                 needed_by,
-                 ..
-             }| {
-                let line = move |id| other(action, format!("{id} ({api_version} is not served)"));
-                needed_by.iter().map(line)
-            },
-        );
+        let lines = all.iter().flat_map(|absent| {
+            let api = &absent.api_version;
+            let line = move |id| other(action, format!("{id} ({api} is not served)"));
+            absent.needed_by.iter().map(line)
+        });
         lines.collect()
     };
-    let (waits, missing) = (
-        absent("waits", &plan.waiting),
-        absent("missing", &plan.missing),
-    );
+    let waits = absent("waits", &plan.waiting);
+    let missing = absent("missing", &plan.missing);
     steps.chain(leaving).chain([waits, missing]).collect()
 }
 
 fn inventory(identities: impl IntoIterator<Item = Identity>) -> Inventory {
-    let entry = Entry {
-        version: "v1".to_owned(),
-        ..Entry::default()
-    };
-    let identities = identities.into_iter();
-    identities
-        .map(|identity| (identity, entry.clone()))
-        .collect()
+    let entry = with!(Entry, version: "v1".to_owned());
+    let entries = identities.into_iter().map(|it| (it, entry.clone()));
+    entries.collect()
 }
 
 // parity: rukpak-9
@@ -157,8 +130,7 @@ fn a_version_that_the_own_definition_does_not_serve_is_missing_even_if_it_is_ser
     ];
     let (known, optional) = (Inventory::new(), BTreeSet::new());
     let plan = new(objects, &kinds, &known, &owner(), NAMESPACE, &optional);
-    let missing = plan.missing.iter().map(|absent| &*absent.api_version);
-    assert_eq!(missing.collect::<Vec<_>>(), ["etcd.io/v1alpha1"]);
+    assert_rows!(plan.missing.iter().map(|absent| &*absent.api_version).collect::<Vec<_>>() => ["etcd.io/v1alpha1"]);
 }
 
 #[test]
@@ -208,8 +180,7 @@ fn the_garbage_collector_never_gets_definitions_namespaces_and_what_is_kept() {
     ] {
         let plan = plan(vec![object]);
         let metadata = &plan.steps[0].object.value()["metadata"];
-        let found = metadata.get("ownerReferences").is_some();
-        assert_eq!(found, owned, "{metadata}");
+        assert_rows!(metadata.get("ownerReferences").is_some() => owned, "{metadata}");
         assert_eq!(metadata["labels"][labels::OWNER_NAME], "etcd");
     }
 }
@@ -222,12 +193,8 @@ fn namespaces_are_for_namespaced_kinds_only() {
     let mut broken = object("v1", "ConfigMap", "c");
     broken.value_mut()["metadata"]["labels"] = "nonsense".into();
     let plan = plan(vec![role, broken]);
-    let placed: Vec<_> = plan
-        .steps
-        .iter()
-        .map(|step| step.object.identity().to_string())
-        .collect();
-    assert_eq!(placed, ["ConfigMap operators/c", "ClusterRole r"]);
+    let placed = plan.steps.iter().map(|step| step.object.identity());
+    assert_rows!(placed.map(|it| it.to_string()).collect::<Vec<_>>() => ["ConfigMap operators/c", "ClusterRole r"]);
 }
 
 #[test]
@@ -251,17 +218,12 @@ fn kinds_that_are_not_served_wait_or_are_missing_with_all_that_need_them() {
     let known = [
         // Applied when it was served; neither is leaving now that it is not.
         identity("monitoring.coreos.com", "ServiceMonitor", NAMESPACE, "a"),
-        identity(
-            "operators.coreos.com",
-            "CatalogSource",
-            "elsewhere",
-            "leaves",
-        ),
+        identity("operators.coreos.com", "CatalogSource", "other", "leaves"),
     ];
     let optional = "ServiceMonitor.monitoring.coreos.com";
     let plan = plan_with(objects, &inventory(known), &[optional]);
     let expected = "apply   Configuration  ConfigMap operators/d (v1)\n\
-     delete                 CatalogSource elsewhere/leaves\n\
+     delete                 CatalogSource other/leaves\n\
      waits                  ServiceMonitor a (monitoring.coreos.com/v1 is not served)\n\
      waits                  ServiceMonitor b (monitoring.coreos.com/v1 is not served)\n\
      missing                CatalogSource c (operators.coreos.com/v1alpha1 is not served)\n";
@@ -286,8 +248,7 @@ fn cluster_scoped_object_remains_while_its_api_is_not_served() {
         monitor("", "bare"),
         monitor(NAMESPACE, "placed"),
     ]);
-    let plan = plan_with(objects, &known, &[]);
-    assert_eq!(leaving(&plan), ["ServiceMonitor operators/placed"]);
+    assert_rows!(leaving(&plan_with(objects, &known, &[])) => ["ServiceMonitor operators/placed"]);
 }
 
 #[test]
@@ -303,8 +264,7 @@ fn hostile_definitions_bring_nothing() {
         let resource = object(&format!("{group}/{version}"), "A", "a");
         let plan = plan(vec![hostile, resource]);
         let are_resources = |step: &Step| step.wave == Wave::Resources;
-        let brought = (plan.steps.iter().any(are_resources), plan.missing.len());
-        assert_eq!(brought, (false, 1), "{group} {plural} {version}");
+        assert_rows!((plan.steps.iter().any(are_resources), plan.missing.len()) => (false, 1), "{group} {plural} {version}");
     }
 }
 
@@ -323,28 +283,20 @@ fn what_leaves_goes_the_other_way_round_and_custom_resources_first() {
     let known = known.map(|(group, kind, namespace, name)| identity(group, kind, namespace, name));
     let stays = object("v1", "ConfigMap", "stays");
     let plan = plan_with(vec![stays], &inventory(known), &[]);
-    let expected = [
-        "EtcdCluster operators/example",
-        "CustomResourceDefinition etcdclusters.etcd.io",
-        "ValidatingWebhookConfiguration hooks",
-        "Deployment operators/operator",
-        "ClusterRole operator",
-        "ServiceAccount operators/operator",
-        "Namespace n",
-    ];
-    assert_eq!(leaving(&plan), expected);
+    let expected = "EtcdCluster operators/example, CustomResourceDefinition etcdclusters.etcd.io, \
+                    ValidatingWebhookConfiguration hooks, Deployment operators/operator, ClusterRole operator, \
+                    ServiceAccount operators/operator, Namespace n";
+    assert_eq!(leaving(&plan).join(", "), expected);
 }
 
 #[test]
 fn ten_thousand_objects_are_planned_in_no_time() {
-    let objects: Vec<_> = (0..10_000)
-        .map(|n| object("v1", "ConfigMap", &format!("c{n}")))
-        .collect();
+    let objects = (0..10_000).map(|n| object("v1", "ConfigMap", &format!("c{n}")));
+    let objects: Vec<_> = objects.collect();
     let known = (5_000..15_000).map(|n| identity("", "ConfigMap", NAMESPACE, &format!("c{n}")));
     let known = inventory(known);
     let start = Instant::now();
     let plan = plan_with(objects, &known, &[]);
     assert_eq!((plan.steps.len(), plan.leaving.len()), (10_000, 5_000));
-    let holds = start.elapsed() < Duration::from_secs(5);
-    assert!(holds, "{:?}", start.elapsed());
+    assert_rows!(start.elapsed() < Duration::from_secs(5) => true, "{:?}", start.elapsed());
 }

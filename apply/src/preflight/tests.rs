@@ -16,8 +16,7 @@ fn problems_are_sorted_and_told_once() {
         Check::Rights => "b";
     ];
     let sorted = sorted.map(|(check, message)| problem(check, message));
-    let twice = sorted.iter().rev().chain(&sorted);
-    assert_eq!(few(twice.cloned().collect()), sorted);
+    assert_rows!(few(sorted.iter().rev().chain(&sorted).cloned().collect()) => sorted);
 }
 
 // parity: complaint-14

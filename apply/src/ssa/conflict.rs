@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn managers_and_subresources_are_read_from_what_the_apiserver_says() {
-        for (message, manager, subresource) in ::tests::rows![
+        assert_each!(|message, manager, subresource| who(message) => (manager.to_owned(), subresource.to_owned());
             r#"conflict with "kubectl-edit" using apps/v1 at 2026-11-21T10:00:00Z"#, "kubectl-edit" => "";
             r#"conflict with "kube-controller-manager" with subresource "scale" using autoscaling/v1"#, "kube-controller-manager"
                 => "scale";
@@ -89,34 +89,22 @@ mod tests {
             r#"conflict with "a \"b\" with subresource \"scale\"""#, r#"a "b" with subresource "scale""# => "";
             "something new", "something new" => "";
             r#"conflict with "broken"#, r#"conflict with "broken"# => "";
-        ] {
-            let expected = (manager.to_owned(), subresource.to_owned());
-            assert_eq!(who(message), expected, "{message}");
-        }
+        );
     }
 
     #[test]
     fn fields_are_removed_by_their_paths() {
         let object = json!({"spec": {"replicas": 3, "size.of": {"it": 1, "all": 2}, "list": [{"name": "a"}]}});
-        for (path, removed) in [
-            (".spec.replicas", "/spec/replicas"),
-            (".spec.size.of.it", "/spec/size.of/it"),
-            (".spec", "/spec"),
-        ] {
+        let paths = ".spec.replicas /spec/replicas, .spec.size.of.it /spec/size.of/it, .spec /spec";
+        for (path, removed) in ::tests::pairs(paths) {
             let mut changed = object.clone();
             assert!(object.pointer(removed).is_some());
             assert!(remove(&mut changed, path), "{path}");
             assert_eq!(changed.pointer(removed), None, "{path}");
         }
-        for path in [
-            "",
-            ".",
-            "spec",
-            ".spec.none",
-            ".spec.replicas.x",
-            ".spec.list[name=\"a\"].name",
-            "..spec",
-        ] {
+        for path in
+            r#"|.|spec|.spec.none|.spec.replicas.x|.spec.list[name="a"].name|..spec"#.split('|')
+        {
             let mut changed = object.clone();
             assert!(!remove(&mut changed, path), "{path}");
             assert_eq!(changed, object, "{path}");

@@ -34,7 +34,7 @@ fn fought(opponent: &Opponent, times: impl IntoIterator<Item = i64>) -> Fights {
 
 #[test]
 fn three_repairs_in_ten_minutes_are_a_fight() {
-    for (times, expected) in ::tests::rows![
+    assert_each!(|times, expected| waits(times.iter().copied()) => expected;
         &[0, 1, 2][..] => &[None, None, Some(20)][..];
         &[0, 300, 600] => &[None, None, Some(20)];
         &[0, 300, 601] => &[None, None, None];
@@ -45,9 +45,7 @@ fn three_repairs_in_ten_minutes_are_a_fight() {
         // The wait doubles up to ten minutes.
         &[0, 1, 600, 1200, 1800, 2400, 3000, 3600, 4200, 4800]
             => &[None, None, Some(20), Some(40), Some(80), Some(160), Some(320), Some(600), Some(600), Some(600)];
-    ] {
-        assert_eq!(waits(times.iter().copied()), expected, "{times:?}");
-    }
+    );
 }
 
 #[test]
@@ -59,8 +57,7 @@ fn a_fight_is_over_after_ten_quiet_minutes() {
     assert_eq!(fights.verdicts(at(quiet + 1)), []);
     // The next repair is the first of its kind again.
     for (second, fights_on) in [(1, 0), (2, 0), (3, 1)] {
-        let verdicts = fights.repaired([other.clone()], at(quiet + second));
-        assert_eq!(verdicts.len(), fights_on, "{second}");
+        assert_rows!(fights.repaired([other.clone()], at(quiet + second)).len() => fights_on, "{second}");
     }
 }
 
@@ -73,8 +70,7 @@ fn an_object_is_held_until_the_latest_of_its_fights_allows() {
     assert_eq!((held.opponent, held.until, held.repairs), (two, at(32), 3));
     assert_eq!(fights.held(&one.object, at(32)), None);
     assert_eq!(fights.verdicts(at(32)).len(), 2, "they are not over");
-    let other = identity("apps", "Deployment", "shop", "other");
-    assert_eq!(fights.held(&other, at(13)), None);
+    assert_rows!(fights.held(&identity("apps", "Deployment", "shop", "other"), at(13)) => None);
 }
 
 #[test]
@@ -123,8 +119,7 @@ fn a_verdict_names_object_field_and_manager() {
                    back every 20 seconds at most until somebody stops, or the bundle agrees";
     ] {
         let mut fights = fought(&opponent(field, manager), 0..2);
-        let verdicts = fights.repaired([opponent(field, manager)], at(2));
-        assert_eq!(verdicts[0].to_string(), expected);
+        assert_rows!(fights.repaired([opponent(field, manager)], at(2))[0].to_string() => expected);
     }
 }
 
@@ -150,22 +145,18 @@ fn the_alert_is_tried_with_what_a_fight_is() {
         };
     }
     let counts: Vec<String> = counts.iter().map(u32::to_string).collect();
-    let series = include_str!("../../../../tests/tests/acceptance/fight.txt");
-    assert_eq!(series.trim_end(), counts.join(" "));
+    assert_rows!(include_str!("../../../../tests/tests/acceptance/fight.txt").trim_end() => counts.join(" "));
 }
 
 #[test]
 fn clock_that_is_set_back_holds_no_object() {
     let fights = fought(&opponent(".data", "other"), 1000..1003);
     let object = opponent("", "").object;
-    for (second, expected) in [
-        (1002, true),
-        (1021, true),
-        (1022, false),
-        (1001, false),
-        (0, false),
-    ] {
-        let held = fights.held(&object, at(second));
-        assert_eq!(held.is_some(), expected, "{second}");
-    }
+    assert_each!(|second, expected| fights.held(&object, at(second)).is_some() => expected;
+        1002 => true;
+        1021 => true;
+        1022 => false;
+        1001 => false;
+        0 => false;
+    );
 }

@@ -13,9 +13,8 @@ fn live(metadata: Value) -> ObjectMeta {
 }
 
 fn labeled(instance: &str) -> ObjectMeta {
-    live(
-        json!({"labels": {"core.rukpak.io/owner-kind": "BundleInstance", "core.rukpak.io/owner-name": instance}}),
-    )
+    let labels = json!({"core.rukpak.io/owner-kind": "BundleInstance", "core.rukpak.io/owner-name": instance});
+    live(json!({"labels": labels}))
 }
 
 fn controlled(kind: &str, name: &str, uid: &str) -> Value {
@@ -75,8 +74,7 @@ fn the_holder_is_read_off_the_metadata() {
         applied("kubectl", "Apply") => Holder::Nobody;
     ];
     for (metadata, expected) in cases {
-        let found = Holder::of(&live(metadata.clone()), &owner());
-        assert_eq!(found, expected, "{metadata}");
+        assert_rows!(Holder::of(&live(metadata.clone()), &owner()) => expected, "{metadata}");
     }
 }
 
@@ -125,8 +123,7 @@ fn what_is_going_is_waited_for() {
     let mut going = live(json!({"annotations": {"core.rukpak.io/adopt": "etcd"}}));
     going.deletion_timestamp = Some(Time(jiff::Timestamp::UNIX_EPOCH));
     assert_refused(&config, &going, &["is being deleted"]);
-    let owners = controlled("BundleInstance", "etcd", "another");
-    let earlier = live(json!({"ownerReferences": owners}));
+    let earlier = live(json!({"ownerReferences": controlled("BundleInstance", "etcd", "another")}));
     let part = "an earlier BundleInstance of the same name";
     assert_refused(&config, &earlier, &[part]);
 }

@@ -18,7 +18,20 @@ fn rules(rules: Value) -> Vec<PolicyRule> {
     serde_json::from_value(rules).unwrap()
 }
 
-fn right<'a>(group: &'a str, resource: &'a str, name: Option<&'a str>, verb: &'a str) -> Right<'a> {
+/// Reads `RESOURCE VERB`, `GROUP:RESOURCE VERB`, `RESOURCE#NAME VERB` and `url:URL VERB`.
+fn right(text: &str) -> Right<'_> {
+    let (what, verb) = text.split_once(' ').unwrap();
+    let (group, resource) = what.split_once(':').unwrap_or(("", what));
+    if group == "url" {
+        return Right::Url {
+            url: resource,
+            verb,
+        };
+    }
+    let (resource, name) = match resource.split_once('#') {
+        Some((resource, name)) => (resource, Some(name)),
+        None => (resource, None),
+    };
     Right::Resource {
         group,
         resource,
@@ -27,8 +40,8 @@ fn right<'a>(group: &'a str, resource: &'a str, name: Option<&'a str>, verb: &'a
     }
 }
 
-fn url<'a>(url: &'a str, verb: &'a str) -> Right<'a> {
-    Right::Url { url, verb }
+fn rights(text: &str) -> BTreeSet<Right<'_>> {
+    text.split(", ").map(right).collect()
 }
 
 #[test]
@@ -43,35 +56,16 @@ fn rules_allow_what_authorizers_say_they_do() {
         ]),
         &json!([{"nonResourceURLs": ["/metrics", "/logs/*"], "verbs": ["get"]}]),
     );
-    let allowed = [
-        right("", "pods", None, "get"),
-        right("", "pods", Some("a"), "list"),
-        right("apps", "deployments", None, "get"),
-        right("apps", "deployments/status", None, "get"),
-        right("apps", "deployments/scale", None, "update"),
-        right("", "secrets", Some("a"), "get"),
-        right("batch", "jobs", None, "delete"),
-        right("batch", "jobs", None, "*"),
-        right("apps", "*", None, "get"),
-        url("/metrics", "get"),
-        url("/logs/a/b", "get"),
-        url("/logs/*", "get"),
-    ];
-    let missing = [
-        right("", "pods", None, "create"),
-        right("", "pods/log", None, "get"),
-        right("", "pods", None, "*"),
-        right("", "*", None, "get"),
-        right("*", "pods", None, "get"),
-        right("apps", "scale", None, "update"),
-        right("", "secrets", None, "get"),
-        right("", "secrets", Some("b"), "get"),
-        url("/metrics/a", "get"),
-        url("*", "get"),
-        url("/metrics", "post"),
-    ];
+    let allowed = rights(
+        "pods get, pods#a list, apps:deployments get, apps:deployments/status get, apps:deployments/scale update, secrets#a get, \
+         batch:jobs delete, batch:jobs *, apps:* get, url:/metrics get, url:/logs/a/b get, url:/logs/* get",
+    );
+    let missing = rights(
+        "pods create, pods/log get, pods *, * get, *:pods get, apps:scale update, secrets get, secrets#b get, \
+         url:/metrics/a get, url:* get, url:/metrics post",
+    );
     assert_eq!(not_covered(allowed, &held), BTreeSet::new());
-    assert_eq!(not_covered(missing, &held), BTreeSet::from(missing));
+    assert_eq!(not_covered(missing.clone(), &held), missing);
 }
 
 #[test]
@@ -82,14 +76,8 @@ fn rules_are_taken_apart_within_bounds() {
         {"nonResourceURLs": ["/u"], "verbs": ["get"]}, {"verbs": ["get"]},
     ]));
     let mut left = 6;
-    let expected = Some(BTreeSet::from([
-        right("", "a", None, "get"),
-        right("apps", "a", None, "get"),
-        right("", "b", Some("x"), "get"),
-        right("", "b", Some("y"), "get"),
-        url("/u", "get"),
-    ]));
-    assert_eq!(expand(&rules, &mut left), expected);
+    let expected = rights("a get, apps:a get, b#x get, b#y get, url:/u get");
+    assert_eq!(expand(&rules, &mut left), Some(expected));
     assert_eq!(left, 0);
     assert_eq!(expand(&rules, &mut 5), None);
     let list: Vec<String> = (0..100_000).map(|n| n.to_string()).collect();
@@ -110,19 +98,12 @@ fn what_is_missing_is_listed_as_objects_that_can_be_created() {
         namespace: "tenant".to_owned(),
     };
     let missing = BTreeMap::from(::tests::rows![
-        None => BTreeSet::from([
-            right("", "nodes", None, "get"), right("", "nodes", None, "list"), right("apps", "nodes", None, "list"),
-            right("rbac.authorization.k8s.io", "clusterroles", Some("a"), "patch"),
-        ]);
-        Some("tenant") => BTreeSet::from([
-            right("", "configmaps", Some("b"), "get"), right("", "configmaps", None, "get"), right("", "nodes", None, "get"),
-            right("", "secrets", None, "get"), url("/metrics", "get"),
-        ]);
+        None => rights("nodes get, nodes list, apps:nodes list, rbac.authorization.k8s.io:clusterroles#a patch");
+        Some("tenant") => rights("configmaps#b get, configmaps get, nodes get, secrets get, url:/metrics get");
     ]);
     let text = text::of(&missing, Some(&account), "etcd", "rukpak-system");
     let (words, yaml) = text.split_once("\n---\n").unwrap();
-    let holds = words.starts_with("ServiceAccount tenant/installer lacks rights");
-    assert!(holds, "{words}");
+    assert_rows!(words.starts_with("ServiceAccount tenant/installer lacks rights") => true, "{words}");
     let objects = manifests::yaml::documents(yaml.as_bytes());
     let objects: Vec<Value> = objects.map(Result::unwrap).collect();
     let rules = objects.iter().filter_map(|object| object.get("rules"));
@@ -139,29 +120,25 @@ fn what_is_missing_is_listed_as_objects_that_can_be_created() {
     assert_eq!(rules, expected);
     let kinds = objects.iter();
     let kinds: Vec<&str> = kinds.filter_map(|object| object["kind"].as_str()).collect();
-    let expected = ["ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"];
-    assert_eq!(kinds, expected);
+    assert_rows!(kinds => ["ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"]);
     let role = &objects[0]["metadata"]["name"];
     assert_eq!(*role, objects[1]["roleRef"]["name"]);
     assert_eq!(objects[2]["metadata"]["namespace"], "tenant");
-    let subject = json!([{"kind": "ServiceAccount", "name": "installer", "namespace": "tenant"}]);
-    assert_eq!(objects[3]["subjects"], subject);
+    assert_rows!(objects[3]["subjects"] => json!([{"kind": "ServiceAccount", "name": "installer", "namespace": "tenant"}]));
 }
 
 #[test]
 fn many_names_become_a_rule_for_all_and_much_text_is_bounded() {
     let names: Vec<String> = (0..2_000).map(|n| format!("namespace-{n}")).collect();
-    let one = |name| right("", "configmaps", Some(name), "get");
-    let rights: BTreeSet<Right<'_>> = names.iter().map(|name| one(name)).collect();
-    let missing = BTreeMap::from([(None, rights)]);
+    let texts = names.iter();
+    let texts: Vec<String> = texts.map(|name| format!("configmaps#{name} get")).collect();
+    let missing = BTreeMap::from([(None, texts.iter().map(|text| right(text)).collect())]);
     let text = text::of(&missing, None, "etcd", "rukpak-system");
-    let holds = text.contains(r#"- {apiGroups: [""], resources: ["configmaps"], verbs: ["get"]}"#);
-    assert!(holds, "{text}");
+    assert_rows!(text.contains(r#"- {apiGroups: [""], resources: ["configmaps"], verbs: ["get"]}"#) => true, "{text}");
     assert!(text.contains("provisioner-install-anything"), "{text}");
 
-    let missing = names
-        .iter()
-        .map(|name| (Some(name.as_str()), [one("a")].into()));
+    let missing = names.iter();
+    let missing = missing.map(|name| (Some(name.as_str()), rights("configmaps#a get")));
     let text = text::of(&missing.collect(), None, "etcd", "rukpak-system");
     assert!(text.len() < 17 << 10, "{}", text.len());
     assert!(text.ends_with("is listed when this is granted"), "{text}");

@@ -47,8 +47,7 @@ fn causes_are_told_by_what_the_apiserver_says() {
     ] {
         let failure = failure("ConfigMap", status(code, reason, message));
         assert_eq!(failure.cause, cause, "{message}");
-        let holds = failure.message.starts_with("ConfigMap n/a: ");
-        assert!(holds, "{failure:?}");
+        assert_rows!(failure.message.starts_with("ConfigMap n/a: ") => true, "{failure:?}");
         assert!(failure.message.contains(message), "{failure:?}");
         let (_, remedy) = failure.message.rsplit_once("; ").unwrap();
         assert!(!remedy.is_empty());
@@ -88,8 +87,7 @@ fn what_secrets_hold_is_not_told() {
 
 #[test]
 fn messages_are_bounded_and_never_empty() {
-    let long = failure("ConfigMap", status(422, "Invalid", &"ä".repeat(100_000)));
-    assert!(long.message.len() < 8192);
+    assert_rows!(failure("ConfigMap", status(422, "Invalid", &"ä".repeat(100_000))).message.len() < 8192 => true);
     let silent = failure("ConfigMap", status(500, "", ""));
     assert!(silent.message.contains("answers 500"), "{silent:?}");
 }

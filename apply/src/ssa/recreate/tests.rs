@@ -88,17 +88,14 @@ fn only_jobs_with_a_final_condition_are_finished() {
         job(&identity(group, kind, "n", "a"), &live)
     };
     let complete = json!([{"type": "Complete", "status": "True"}]);
-    for (conditions, expected) in ::tests::rows![
+    assert_each!(|conditions, expected| state("Job", "batch", conditions.clone()) => Some(expected);
         json!(null) => JobState::Unfinished;
         json!([{"type": "Suspended", "status": "True"}]) => JobState::Unfinished;
         json!([{"type": "FailureTarget", "status": "True"}]) => JobState::Unfinished;
         json!([{"type": "Failed", "status": "False"}]) => JobState::Unfinished;
         json!([{"type": "FailureTarget", "status": "True"}, {"type": "Failed", "status": "True"}]) => JobState::Finished;
         complete.clone() => JobState::Finished;
-    ] {
-        let found = state("Job", "batch", conditions.clone());
-        assert_eq!(found, Some(expected), "{conditions}");
-    }
+    );
     assert_eq!(state("CronJob", "batch", complete.clone()), None);
     assert_eq!(state("Job", "example.com", complete), None);
 }
@@ -112,7 +109,7 @@ fn permissions_cover_what_they_say() {
         obstacle: None,
     };
     let (finished, unfinished) = (Some(JobState::Finished), Some(JobState::Unfinished));
-    for (permission, job, expected) in ::tests::rows![
+    assert_each!(|permission, job, expected| permission.covers(&immutable(job)) => expected;
         Permission::Delete, None => true;
         Permission::Delete, unfinished => true;
         Permission::Delete, finished => true;
@@ -121,10 +118,7 @@ fn permissions_cover_what_they_say() {
         Permission::DeleteFinished, finished => true;
         Permission::Await, None => false;
         Permission::Await, finished => false;
-    ] {
-        let found = permission.covers(&immutable(job));
-        assert_eq!(found, expected, "{permission:?} {job:?}");
-    }
+    );
 }
 
 #[test]
@@ -161,21 +155,17 @@ fn what_only_one_service_can_have_is_not_created_twice() {
     let live = json!({"spec": {
         "clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1"], "healthCheckNodePort": 30001, "ports": ports(&[30002, 30003]),
     }});
-    for (desired, expected) in ::tests::rows![
+    let service = |spec: &Value| json!({"apiVersion": "v1", "kind": "Service", "spec": spec});
+    assert_each!(|desired, expected| without_allocations(service(&desired), &live)["spec"] => expected;
         json!({"clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1"]}) => json!({});
         json!({"clusterIP": "10.0.0.2"}) => json!({"clusterIP": "10.0.0.2"});
         json!({"clusterIP": "None"}) => json!({"clusterIP": "None"});
         json!({"healthCheckNodePort": 30001}) => json!({});
         json!({"healthCheckNodePort": 30009}) => json!({"healthCheckNodePort": 30009});
         json!({"ports": ports(&[30003, 30004])}) => json!({"ports": [{"port": 80}, {"port": 80, "nodePort": 30004}]});
-    ] {
-        let service = json!({"apiVersion": "v1", "kind": "Service", "spec": desired});
-        let found = without_allocations(service, &live);
-        assert_eq!(found["spec"], expected, "{desired}");
-    }
-    let headless = json!({"spec": {"clusterIP": "None"}});
-    let service = json!({"apiVersion": "v1", "kind": "Service", "spec": {"clusterIP": "None"}});
-    assert_eq!(without_allocations(service.clone(), &headless), service);
+    );
+    let headless = service(&json!({"clusterIP": "None"}));
+    assert_eq!(without_allocations(headless.clone(), &headless), headless);
     let other = json!({"apiVersion": "example.com/v1", "kind": "Service", "spec": {"clusterIP": "10.0.0.1"}});
     assert_eq!(without_allocations(other.clone(), &live), other);
 }

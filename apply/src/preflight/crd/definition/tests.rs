@@ -80,8 +80,7 @@ fn a_webhook_makes_of_a_new_version_what_it_likes() {
     let narrow = json!({"type": "integer", "maximum": 5});
     let old = crd(&[version("v1", true, &any)], &["v1"]);
     let versions = ["v1", "v2"].map(|name| version(name, true, &narrow));
-    let mut new = crd(&versions, &[]);
-    new.webhook = true;
+    let mut new = with!(crd(&versions, &[]) => webhook: true);
     assert_eq!(targets(&judge(&old, &new)), ["v1: v1"]);
     new.webhook = false;
     assert_eq!(targets(&judge(&old, &new)), ["v1: v1 v2"]);
@@ -109,9 +108,7 @@ fn a_definition_that_kept_everything_may_begin_to_prune_if_nothing_is_lost() {
 fn scope_and_kind_stay() {
     let any = json!({"type": "integer"});
     let old = crd(&[version("v1", true, &any)], &["v1"]);
-    let mut new = crd(&[version("v1", true, &any)], &[]);
-    new.scope = "Cluster".into();
-    new.kind = "Etcdy".into();
+    let new = with!(crd(&[version("v1", true, &any)], &[]) => scope: "Cluster".into(), kind: "Etcdy".into());
     let expected = [
         "scope changed from \"Namespaced\" to \"Cluster\"",
         "kind changed from \"Etcd\" to \"Etcdy\"",

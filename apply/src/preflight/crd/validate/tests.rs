@@ -23,7 +23,7 @@ fn errors_speak_as_the_apiserver_does() {
         json!({"type": "array", "x-kubernetes-list-type": type_, "x-kubernetes-list-map-keys": ["x"],
                "items": {"type": if type_ == "set" { "string" } else { "object" }, "x-kubernetes-preserve-unknown-fields": true}})
     };
-    for (schema, value, error) in ::tests::rows![
+    assert_each!(|schema, value, error| check(&schema, &value) => [error];
         json!({"type": "string"}), json!(5) => "spec.a: Invalid value: 5: must be of type string: \"integer\"";
         json!({"type": "string", "maxLength": 2}), json!("abc") => "spec.a: Too long: may not be more than 2 characters";
         json!({"type": "string", "pattern": "^b"}), json!("abc") => "spec.a: Invalid value: \"abc\": should match '^b'";
@@ -37,16 +37,13 @@ fn errors_speak_as_the_apiserver_does() {
         list("map"), json!([{"x": 1}, {"x": 1, "y": 2}]) => "spec.a[1]: Duplicate value: \"object\"";
         json!({"type": "string", "oneOf": [{"minLength": 1}, {"maxLength": 3}]}), json!("ab")
             => "spec.a: Invalid value: \"spec.a\" must validate one and only one schema (oneOf). Found 2 valid alternatives";
-    ] {
-        assert_eq!(check(&schema, &value), [error]);
-    }
+    );
 }
 
 #[test]
 fn errors_of_one_custom_resource_are_bounded() {
     let schema = json!({"type": "array", "items": {"type": "string"}});
-    let errors = check(&schema, &json!((0..1000).collect::<Vec<_>>()));
-    assert_eq!(errors.len(), MAX_ERRORS);
+    assert_rows!(check(&schema, &json!((0..1000).collect::<Vec<_>>())).len() => MAX_ERRORS);
     let long = "x".repeat(100_000);
     let errors = check(&json!({"type": "string", "pattern": "^y"}), &json!(long));
     assert!(errors[0].len() < 200, "{}", errors[0].len());
