@@ -326,25 +326,15 @@ pub(crate) fn folder(
 
 #[cfg(test)]
 mod tests {
-    use manifests::content::{Builder, Limits};
-
     use super::*;
+    use crate::testing::content;
 
     #[test]
     fn values_and_repeated_text_are_counted_over_all_files() {
-        let mut files = Builder::new(Limits::default());
-        for name in ["a", "b", "c"] {
-            let text = "kind: &a ConfigMap\ndata: [*a]\n";
-            let path = format!("manifests/{name}.yaml");
-            files.add(&path, 0o644, &mut text.as_bytes()).unwrap();
-        }
-        let content = files.finish();
+        let paths = ["manifests/a.yaml", "manifests/b.yaml", "manifests/c.yaml"];
+        let content = content(paths.map(|path| (path, "kind: &a ConfigMap\ndata: [*a]\n")));
         for (values, text, expected) in [(9, 27, 3), (8, 27, 2), (9, 26, 2)] {
-            let limits = yaml::Limits {
-                values,
-                text,
-                ..yaml::Limits::default()
-            };
+            let limits = with!(yaml::Limits, values, text);
             let objects = objects(&content, "manifests", limits, &mut Findings::default());
             assert_eq!(objects.items.len(), expected, "{values} {text}");
         }

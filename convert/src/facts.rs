@@ -337,8 +337,7 @@ mod tests {
             ..Facts::default()
         };
         require(&mut facts);
-        let expected = BTreeSet::from([api("Star", true), api("Sun", false)]);
-        assert_eq!(facts.required_apis, expected);
+        assert_rows!(facts.required_apis => BTreeSet::from([api("Star", true), api("Sun", false)]));
         let expected = ::tests::rows![
             "moon".into() => ">=1.0.0 <2.0.0 (1.2.0 || 1.4.0)".into();
             "tide".into() => "1.0.0 || 2.0.0".into();
@@ -363,9 +362,8 @@ mod tests {
             item(json!({"kind": "Etcd", "spec": pods(&["g"])})),
         ];
         let images = images(Csv::new(&csv), &others).into_iter();
-        let told: Vec<_> = images
-            .map(|image| image.image + "=" + &image.name)
-            .collect();
+        let told = images.map(|image| image.image + "=" + &image.name);
+        let told: Vec<_> = told.collect();
         assert_eq!(told, ["a=a", "a=b", "c=", "d=", "e=", "f="]);
     }
 }

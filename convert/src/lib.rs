@@ -23,6 +23,10 @@
 //! One rule, one place: what is refused stands in `refuse`, what the output looks like in `render`, what old APIs
 //! become in [`upgrade`], what an admin may change in [`overlay`], what is only worth a warning in `lint`.
 
+#[cfg(test)]
+#[macro_use(assert_each, assert_rows, with)]
+extern crate tests;
+
 mod budget;
 mod bundle;
 pub mod code;
@@ -43,7 +47,7 @@ pub mod report;
 pub mod rights;
 mod scope;
 #[cfg(test)]
-mod tests;
+mod testing;
 pub mod upgrade;
 
 use std::collections::BTreeSet;

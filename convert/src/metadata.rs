@@ -333,9 +333,8 @@ fn texts(content: &Content, found: Found, findings: &mut Findings) -> BTreeMap<S
 mod tests {
     use std::fmt::Write;
 
-    use manifests::content::{Builder, Limits};
-
     use super::*;
+    use crate::testing::{ANNOTATIONS, content};
 
     #[test]
     fn annotations_without_quotes_are_looked_up_together() {
@@ -343,21 +342,21 @@ mod tests {
         for at in 0..4000 {
             writeln!(text, "  k{at}: {at}.10\n  t{at}: \"1.10\"").unwrap();
         }
-        let mut files = Builder::new(Limits::default());
-        let file = "metadata/annotations.yaml";
-        files.add(file, 0o644, &mut text.as_bytes()).unwrap();
         let mut findings = Findings::default();
-        let metadata = read(&files.finish(), yaml::Limits::default(), &mut findings);
+        let metadata = read(
+            &content([(ANNOTATIONS, &*text)]),
+            yaml::Limits::default(),
+            &mut findings,
+        );
         assert_eq!(metadata.annotation("k7"), Some("7.1"));
         let mut unquoted = findings.finish();
         unquoted.retain(|finding| finding.code == Code::UnquotedNumber);
         assert_eq!(unquoted.len(), 4001);
         for (key, written, read) in [("a", "yes", "true"), ("k3999", "3999.10", "3999.1")] {
-            let message = format!(
+            let text = format!(
                 "annotation {key:?} is written {written} and read as {read:?} by Kubernetes tools"
             );
-            let holds = unquoted.iter().any(|finding| finding.message == message);
-            assert!(holds, "{message}");
+            assert_rows!(unquoted.iter().any(|finding| finding.message == text) => true, "{text}");
         }
     }
 }

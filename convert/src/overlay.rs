@@ -281,7 +281,7 @@ mod tests {
         let affinity =
             json!({"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "k"}]});
         let annotations = json!({"annotations": {"kept": "new", "more": "new"}});
-        for (config, pointer, expected) in ::tests::rows![
+        assert_each!(|config, pointer, expected| *applied(config.clone()).pointer(pointer).unwrap_or(&Value::Null) => expected;
             json!({"env": env}), "/spec/template/spec/containers/0/env" => json!([own[0], env[0], env[1]]);
             json!({"env": env}), "/spec/template/spec/initContainers" => json!([{"name": "i"}]);
             json!({"tolerations": [{"key": "k"}, {"key": "l"}]}), "/spec/template/spec/tolerations"
@@ -305,26 +305,19 @@ mod tests {
             // Existing annotations win.
             annotations.clone(), "/metadata/annotations" => json!({"kept": "new", "more": "new"});
             annotations, "/spec/template/metadata/annotations" => json!({"kept": "own", "more": "new"});
-        ] {
-            let found = applied(config.clone());
-            let found = found.pointer(pointer).unwrap_or(&Value::Null);
-            assert_eq!(*found, expected, "{config}");
-        }
+        );
     }
 
     #[test]
     fn a_wrong_configuration_names_every_problem() {
-        for (config, message) in ::tests::rows![
+        assert_each!(|config, message| DeploymentConfig::try_from(config).unwrap_err() => has message;
             json!([]) => "is a list, not a mapping";
             json!({"envs": []}) => "envs is not known; did you mean env?";
             json!({"selector": {}}) => "selector has no effect";
             json!({"proxy": {"http": "x"}}) => "proxy.http is not known";
             json!({"proxy": {"noProxy": 1}}) => "proxy.noProxy must be a string";
             json!({"env": [{"name": "A", "value": 1}]}) => "env[0].value must be";
-        ] {
-            let error = DeploymentConfig::try_from(config).unwrap_err().to_string();
-            assert!(error.contains(message), "{error}");
-        }
+        );
         for fine in [
             json!({"deploymentConfig": {"nodeSelector": {"a": "b"}}}),
             Value::Null,

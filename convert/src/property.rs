@@ -363,9 +363,8 @@ fn compact(json: &str, out: &mut String) {
 mod tests {
     use std::fmt::Write;
 
-    use manifests::content::{Builder, Limits};
-
     use super::*;
+    use crate::testing::content;
 
     #[test]
     fn each_number_of_a_long_list_keeps_its_own_spelling() {
@@ -395,8 +394,7 @@ mod tests {
             for key in ["properties", "dependencies"] {
                 let (listed, remedies) = read(key, &format!("{{type: a, value: {value}}}"));
                 assert_eq!(listed.entries.len(), usize::from(is_accepted), "{key}");
-                let is_refused = remedies == ["put the numbers in quotes"];
-                assert_eq!(is_refused, !is_accepted, "{key}");
+                assert_rows!(remedies == ["put the numbers in quotes"] => !is_accepted, "{key}");
             }
         }
     }
@@ -407,24 +405,16 @@ mod tests {
     }
 
     /// The properties of a file, and the remedies of the findings.
-    fn read_text(key: &str, text: &str) -> (Listed, Vec<String>) {
-        let mut files = Builder::new(Limits::default());
+    fn read_text(name: &str, text: &str) -> (Listed, Vec<String>) {
         let file = "metadata/a.yaml".to_owned();
-        files.add(&file, 0o644, &mut text.as_bytes()).unwrap();
+        let content = content([(&*file, text)]);
         let mut document = yaml::documents(text.as_bytes()).next().unwrap().unwrap();
-        let (key, value) = (key.to_owned(), document[key].take());
-        let mut findings = Findings::default();
-        let found = Found {
-            file,
-            key: key.clone(),
-            value,
-        };
-        let listed = read_file(&files.finish(), &key, &found, &mut findings);
+        let (key, value) = (name.to_owned(), document[name].take());
+        let (found, mut findings) = (Found { file, key, value }, Findings::default());
+        let listed = read_file(&content, name, &found, &mut findings);
         let findings = findings.finish().into_iter();
-        (
-            listed,
-            findings.filter_map(|finding| finding.remedy).collect(),
-        )
+        let remedies = findings.filter_map(|finding| finding.remedy);
+        (listed, remedies.collect())
     }
 
     #[test]
@@ -432,7 +422,7 @@ mod tests {
         let max = "write a string such as \"4.16\"";
         let version = "write a version such as \"1.0.0\"";
         let range = "write a range such as \">=1.0.0 <2.0.0\"";
-        for (key, entry, remedy) in ::tests::rows![
+        assert_each!(|key, entry, remedy| read(key, entry).1 => [remedy];
             "properties", "{type: olm.maxOpenShiftVersion, value: 4.10}" => "write \"4.10\"";
             "properties", "{type: olm.maxOpenShiftVersion, value: 4}" => max;
             "properties", "{type: olm.maxOpenShiftVersion, value: +4.8}" => max;
@@ -443,9 +433,7 @@ mod tests {
             "properties", "{type: olm.package.required, value: {versionRange: 1.0}}" => range;
             "properties", "{type: olm.gvk, value: {version: 1}}" => "write \"1\"";
             "properties", "{type: other, value: 1.0}" => "write \"1.0\"";
-        ] {
-            assert_eq!(read(key, entry).1, [remedy], "{entry}");
-        }
+        );
     }
 
     #[test]

@@ -6,8 +6,15 @@
     clippy::panic,
     clippy::indexing_slicing,
     clippy::too_many_lines,
+    clippy::wildcard_imports,
     reason = "helpers of tests fail by panicking; tables are long"
 )]
+
+#[macro_use(assert_each, assert_rows, with)]
+extern crate tests;
+
+#[path = "../src/testing.rs"]
+mod testing;
 
 mod bundles {
     mod conversion;
@@ -18,4 +25,16 @@ mod bundles {
     mod memory;
     mod others;
     mod refusals;
+
+    use std::{collections::BTreeSet, fmt::Display, fmt::Write as _};
+
+    use convert::overlay::DeploymentConfig;
+    use convert::{Class, Code, Conversion, Finding, KEEP, Level, NamespaceObject, Options};
+    use manifests::content::{Builder, Content, Irregular, Kind, Limits};
+    use manifests::{object::Object, yaml};
+    use serde_json::{Value, json};
+    use tests::fuzz::{Random, fuzz};
+
+    use crate::testing::{ANNOTATIONS, Bundle, CRD, CSV, content, pointers};
+    use fixture::{DEPLOYMENTS, extra, findings, names, names_of, object, objects, template};
 }

@@ -9,26 +9,11 @@ mod objects;
 mod owned;
 mod properties;
 
-use std::collections::BTreeMap;
-
-use manifests::content::{Builder, Content, Limits};
 use serde_json::{Value, json};
 
-use crate::{Code, Finding, Level, Options, plain, tests::pointers, validate};
+use crate::testing::{ANNOTATIONS, Bundle, CRD, CSV, pointers};
+use crate::{Code, Finding, Level, Options, plain, validate};
 
-/// A bundle in the making: its files by path.
-#[derive(Clone)]
-struct Bundle(BTreeMap<String, File>);
-
-#[derive(Clone)]
-enum File {
-    Json(Value),
-    Text(String),
-}
-
-const CSV: &str = "manifests/csv.yaml";
-const CRD: &str = "manifests/crd.yaml";
-const ANNOTATIONS: &str = "metadata/annotations.yaml";
 const UNSERVED: &str = "manifests/csv.yaml (spec.customresourcedefinitions.owned[0].version)";
 
 impl Bundle {
@@ -79,67 +64,15 @@ impl Bundle {
             "operators.operatorframework.io.bundle.channels.v1": "stable",
             "operators.operatorframework.io.bundle.channel.default.v1": "stable",
         }});
-        Self(BTreeMap::new())
+        Self::default()
             .file(CSV, csv)
             .file(CRD, crd("etcds", "Etcd"))
             .file(ANNOTATIONS, annotations)
     }
 
-    fn file(mut self, name: &str, value: Value) -> Self {
-        self.0.insert(name.into(), File::Json(value));
-        self
-    }
-
-    fn text(mut self, name: &str, text: impl Into<String>) -> Self {
-        self.0.insert(name.into(), File::Text(text.into()));
-        self
-    }
-
-    /// Sets a value below one that exists. The position `-` is behind the last one of a list.
-    fn set(mut self, file: &str, pointer: &str, new: Value) -> Self {
-        let (parent, key) = pointer.rsplit_once('/').unwrap();
-        match self.json(file).pointer_mut(parent).unwrap() {
-            Value::Array(list) if key == "-" => list.push(new),
-            Value::Array(list) => list[key.parse::<usize>().unwrap()] = new,
-            parent => parent[key.replace("~1", "/")] = new,
-        }
-        self
-    }
-
-    fn remove(mut self, file: &str, pointer: &str) -> Self {
-        let (parent, key) = pointer.rsplit_once('/').unwrap();
-        let parent = self.json(file).pointer_mut(parent).unwrap();
-        parent.as_object_mut().unwrap().remove(key).unwrap();
-        self
-    }
-
-    /// Sets a value of the CSV.
-    fn csv(self, pointer: &str, new: Value) -> Self {
-        self.set(CSV, pointer, new)
-    }
-
     /// Sets an annotation of the CSV.
     fn annotation(self, key: &str, value: &str) -> Self {
         self.csv(&format!("/metadata/annotations/{key}"), value.into())
-    }
-
-    fn json(&mut self, file: &str) -> &mut Value {
-        match self.0.get_mut(file) {
-            Some(File::Json(value)) => value,
-            _ => panic!("{file} is not JSON"),
-        }
-    }
-
-    fn content(&self) -> Content {
-        let mut files = Builder::new(Limits::default());
-        for (name, file) in &self.0 {
-            let text = match file {
-                File::Json(value) => value.to_string(),
-                File::Text(text) => text.clone(),
-            };
-            files.add(name, 0o644, &mut text.as_bytes()).unwrap();
-        }
-        files.finish()
     }
 
     /// What is said beyond the conversion's own findings: codes and places.
@@ -153,11 +86,7 @@ impl Bundle {
         }
         let brief = |finding: Finding| {
             assert_eq!(finding.level, Level::Warning, "{finding}");
-            let has_remedy = finding
-                .remedy
-                .as_ref()
-                .is_some_and(|remedy| !remedy.is_empty());
-            assert!(has_remedy, "{finding}");
+            assert_rows!(finding.remedy.as_ref().is_some_and(|remedy| !remedy.is_empty()) => true, "{finding}");
             let place = finding.place.map(|place| place.to_string());
             (finding.code, place.unwrap_or_default())
         };
@@ -187,11 +116,7 @@ type Case = (Bundle, &'static [(Code, &'static str)]);
 fn check(cases: impl IntoIterator<Item = Case>) {
     for (at, (bundle, expected)) in cases.into_iter().enumerate() {
         let found = bundle.advice(&Options::default());
-        let found: Vec<_> = found
-            .iter()
-            .map(|(code, place)| (*code, &**place))
-            .collect();
-        assert_eq!(found, expected, "case {at}");
+        assert_rows!(found.iter().map(|(code, place)| (*code, &**place)).collect::<Vec<_>>() => expected, "case {at}");
     }
 }
 
@@ -216,15 +141,12 @@ fn advice_does_not_keep_a_bundle_from_being_converted() {
 #[test]
 fn advice_knows_its_line() {
     let text = "kind: PodDisruptionBudget\napiVersion: policy/v1\nmetadata: {name: a}\nspec:\n  maxUnavailable: 0\n";
-    let content = Bundle::good().text("manifests/pdb.yaml", text).content();
+    let content = Bundle::good().file("manifests/pdb.yaml", text).content();
     let mut report = validate(&content, &Options::default());
     report.locate(&content);
-    let places = report
-        .findings
-        .iter()
-        .filter_map(|finding| finding.place.as_ref());
-    let expected = [Some(5)];
-    assert_eq!(places.map(|place| place.line).collect::<Vec<_>>(), expected);
+    let places = report.findings;
+    let places = places.iter().filter_map(|finding| finding.place.as_ref());
+    assert_rows!(places.map(|place| place.line).collect::<Vec<_>>() => [Some(5)]);
 }
 
 /// Every value of every file becomes something else once; nothing may panic.
@@ -250,13 +172,11 @@ fn hostile_shapes_are_survived() {
         bundle = bundle.file(file, value);
     }
     let hostile = json!([null, true, -1, "", "é.x", [null, {}], {"": [1]}]);
-    for file in bundle.0.clone().keys() {
-        let original = bundle.json(file).clone();
-        for pointer in pointers(&original) {
+    for file in bundle.0.keys() {
+        for pointer in pointers(&bundle.json(file)) {
             for value in hostile.as_array().unwrap() {
-                *bundle.json(file).pointer_mut(&pointer).unwrap() = value.clone();
-                validate(&bundle.content(), &Options::default());
-                *bundle.json(file) = original.clone();
+                let hostile = bundle.clone().set(file, &pointer, value.clone());
+                validate(&hostile.content(), &Options::default());
             }
         }
     }

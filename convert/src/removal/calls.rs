@@ -176,8 +176,7 @@ mod tests {
 
     fn count(removed: &str, users: &[(&str, i64)]) -> RequestCount {
         let user = |&(name, count): &(&str, i64)| json!({"username": name, "requestCount": count, "byVerb": null});
-        let users: Vec<Value> = users.iter().map(user).collect();
-        let node = json!({"nodeName": "a", "requestCount": 1, "byUser": users});
+        let node = json!({"nodeName": "a", "requestCount": 1, "byUser": users.iter().map(user).collect::<Vec<Value>>()});
         let hour = json!({"byNode": [node], "requestCount": 1});
         let status = json!({
             "removedInRelease": removed, "requestCount": 5, "conditions": [],
@@ -192,11 +191,8 @@ mod tests {
         let mut calls = Calls::default();
         let etcd = "system:serviceaccount:etcd:operator";
         let flow_schemas = "flowschemas.v1beta3.flowcontrol.apiserver.k8s.io";
-        let users = [
-            (etcd, 3),
-            ("system:admin", 9),
-            ("system:serviceaccount:a:b", 1),
-        ];
+        let (admin, other) = ("system:admin", "system:serviceaccount:a:b");
+        let users = [(etcd, 3), (admin, 9), (other, 1)];
         calls.add(flow_schemas, &count("1.32", &users));
         calls.add("cronjobs.v1beta1.batch", &count("1.25", &[(etcd, 1)]));
         calls.add("pods.v1", &count("", &[(etcd, 100)]));
@@ -210,8 +206,7 @@ mod tests {
         ] {
             let found = calls.of([account], kube(from), kube(to));
             let found = found.iter().map(|call| (call.api.as_str(), call.count));
-            let found: Vec<_> = found.collect();
-            assert_eq!(found, expected, "{account} {from} {to}");
+            assert_eq!(found.collect::<Vec<_>>(), expected, "{account} {from} {to}");
         }
         let said = calls.of(["etcd:operator"], kube(24), kube(25)).pop_first();
         assert_eq!(
@@ -230,8 +225,7 @@ mod tests {
         }
         let users = [(name, i64::MIN), ("system:serviceaccount:", 1)];
         calls.add("x.v1", &count("1.30", &users));
-        let found = calls.of(["a:b"], kube(29), kube(30));
-        assert_eq!(found.first().unwrap().count, 0);
+        assert_rows!(calls.of(["a:b"], kube(29), kube(30)).first().unwrap().count => 0);
         for status in [
             json!({}),
             json!({"last24h": null}),
@@ -248,8 +242,7 @@ mod tests {
         }
         assert!(calls.is_incomplete());
         let found = calls.of(["a:b7"], kube(29), kube(30));
-        let longest = found.iter().map(|call| call.api.chars().count()).max();
-        assert!(longest <= Some(LONGEST + 1));
+        assert!(found.iter().map(|call| call.api.chars().count()).max() <= Some(LONGEST + 1));
         assert!(found.len() < 300);
     }
 }

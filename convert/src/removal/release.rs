@@ -45,8 +45,7 @@ mod tests {
         ] {
             for release in releases {
                 let release = Release::new(release.0, release.1);
-                let expected = minor.map(|minor| KubeVersion::new(1, minor));
-                assert_eq!(kubernetes_of(release), expected, "{release}");
+                assert_rows!(kubernetes_of(release) => minor.map(|minor| KubeVersion::new(1, minor)), "{release}");
             }
         }
     }

@@ -9,8 +9,7 @@ fn object(api_version: &str, kind: &str) -> Object {
 }
 
 fn role(rules: &Value) -> Object {
-    let api_version = "rbac.authorization.k8s.io/v1";
-    json!({"apiVersion": api_version, "kind": "ClusterRole", "metadata": {"name": "etcd"}, "rules": rules})
+    json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "etcd"}, "rules": rules})
         .try_into()
         .unwrap()
 }
@@ -77,8 +76,7 @@ fn objects_in_apis_that_go_are_found_between_the_releases() {
             .collect();
         assert_eq!(brief(&found), expected, "{api} {kind} {from} {to}");
         assert!(!found.is_incomplete);
-        let gone = of_api(api, kind, kube(from), kube(to));
-        assert_eq!(gone.is_some(), !expected.is_empty(), "{api} {kind}");
+        assert_rows!(of_api(api, kind, kube(from), kube(to)).is_some() => !expected.is_empty(), "{api} {kind}");
     }
 }
 
@@ -92,12 +90,8 @@ fn roles_tell_what_may_be_used() {
     ] {
         let rules = json!([{"apiGroups": ["policy"], "resources": [resource], "verbs": ["use"]}]);
         let found = between([&role(&rules)], kube(24), kube(25)).found;
-        assert_eq!(
-            (found.len(), found[0].to_string()),
-            (1, expected.to_owned())
-        );
-        let expected = ("policy/v1beta1", 25);
-        assert_eq!((found[0].gone.api_version, found[0].gone.until), expected);
+        assert_rows!((found.len(), found[0].to_string()) => (1, expected.to_owned()));
+        assert_rows!((found[0].gone.api_version, found[0].gone.until) => ("policy/v1beta1", 25));
     }
     for rules in [
         json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]),
@@ -107,8 +101,7 @@ fn roles_tell_what_may_be_used() {
         json!("rules"),
         json!(null),
     ] {
-        let found = between([&role(&rules)], kube(24), kube(25));
-        assert_eq!(found, Removals::default(), "{rules}");
+        assert_rows!(between([&role(&rules)], kube(24), kube(25)) => Removals::default(), "{rules}");
     }
 }
 
@@ -126,21 +119,19 @@ fn what_happens_to_objects_is_said() {
 
 #[test]
 fn names_of_resources_are_kubernetes_own() {
-    for (kind, resource) in [
-        ("Ingress", "ingresses"),
-        ("IngressClass", "ingressclasses"),
-        ("NetworkPolicy", "networkpolicies"),
-        ("PodSecurityPolicy", "podsecuritypolicies"),
-        ("EndpointSlice", "endpointslices"),
-        ("CSIStorageCapacity", "csistoragecapacities"),
-        ("IPAddress", "ipaddresses"),
-        ("ServiceCIDR", "servicecidrs"),
-        ("VolumeAttributesClass", "volumeattributesclasses"),
-        ("FlowSchema", "flowschemas"),
-        ("DeviceClass", "deviceclasses"),
-    ] {
-        assert_eq!(plural(kind), resource);
-    }
+    assert_each!(|kind, resource| plural(kind) => resource;
+        "Ingress" => "ingresses";
+        "IngressClass" => "ingressclasses";
+        "NetworkPolicy" => "networkpolicies";
+        "PodSecurityPolicy" => "podsecuritypolicies";
+        "EndpointSlice" => "endpointslices";
+        "CSIStorageCapacity" => "csistoragecapacities";
+        "IPAddress" => "ipaddresses";
+        "ServiceCIDR" => "servicecidrs";
+        "VolumeAttributesClass" => "volumeattributesclasses";
+        "FlowSchema" => "flowschemas";
+        "DeviceClass" => "deviceclasses";
+    );
 }
 
 #[test]
@@ -148,8 +139,7 @@ fn everything_that_is_announced_is_still_served_now() {
     for announced in ANNOUNCED {
         assert!(announced.until > KubeVersion::NEWEST.minor);
         for kind in announced.kinds {
-            let found = unserved(announced.api_version, kind, KubeVersion::NEWEST);
-            assert_eq!(found, None);
+            assert_rows!(unserved(announced.api_version, kind, KubeVersion::NEWEST) => None);
         }
     }
 }

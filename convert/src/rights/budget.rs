@@ -69,30 +69,19 @@ mod tests {
 
     #[test]
     fn roles_that_are_selected_twice_count_once() {
-        let budget = Budget {
-            steps: 2 * (20 * 2 * 2 + 10),
-            ..Budget::default()
-        };
-        let expected = [(10, false), (10, false)];
-        assert_eq!(brief(&listed(&rules(10), budget)), expected);
+        let budget = with!(Budget, steps: 2 * (20 * 2 * 2 + 10));
+        assert_rows!(brief(&listed(&rules(10), budget)) => [(10, false), (10, false)]);
     }
 
     #[test]
     fn what_is_too_much_to_list_is_told() {
-        let few = Budget {
-            memory: 16 << 10,
-            ..Budget::default()
-        };
+        let few = with!(Budget, memory: 16 << 10);
         let [first, second] = brief(&listed(&rules(20), few))[..] else {
             panic!("two holders")
         };
         assert!((1..20).contains(&first.0) && first.1, "{first:?}");
         assert_eq!(second, (0, true));
-        let idle = Budget {
-            steps: 0,
-            ..Budget::default()
-        };
-        assert_eq!(brief(&listed(&rules(1), idle)), [(0, true), (0, true)]);
+        assert_rows!(brief(&listed(&rules(1), Budget { steps: 0, ..Budget::default() })) => [(0, true), (0, true)]);
     }
 
     #[test]
@@ -100,12 +89,7 @@ mod tests {
         let rule = |verb| json!({"apiGroups": [""], "resources": ["pods"], "verbs": [verb]});
         let rules = json!([rule("get"), rule("list")]);
         for (comparisons, grants) in [(1000, 1), (0, 2)] {
-            let budget = Budget {
-                comparisons,
-                ..Budget::default()
-            };
-            let expected = [(grants, false), (grants, false)];
-            assert_eq!(brief(&listed(&rules, budget)), expected);
+            assert_rows!(brief(&listed(&rules, with!(Budget, comparisons))) => [(grants, false), (grants, false)]);
         }
     }
 
@@ -122,11 +106,7 @@ mod tests {
         });
         let objects = bindings.chain([role]);
         let objects: Vec<_> = objects.map(|object| object.try_into().unwrap()).collect();
-        let mut budget = Budget {
-            memory: 1 << 20,
-            comparisons: 0,
-            ..Budget::default()
-        };
+        let mut budget = with!(Budget, memory: 1 << 20, comparisons: 0);
         let rights = rights::within(&objects, &mut budget);
         assert_eq!(rights.len(), 3000);
         assert!(rights.iter().all(|rights| rights.is_incomplete));

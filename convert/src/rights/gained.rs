@@ -206,7 +206,7 @@ mod tests {
         let line = |resources: &str, verbs: &str| {
             format!(r#"{place}: {{"apiGroups":[""],"resources":[{resources}],"verbs":[{verbs}]}}"#)
         };
-        for (before, after, expected) in ::tests::rows![
+        assert_each!(|before, after, expected| lines(&before, &after) => expected;
             // The name of the role does not matter.
             cluster("a", &read), cluster("b", &read) => vec![];
             cluster("a", &read), vec![] => vec![];
@@ -224,19 +224,14 @@ mod tests {
             // A namespace less than the cluster is nothing gained, and the cluster more than a namespace is.
             cluster("a", &read), objects("a", Some("etcd"), &read) => vec![];
             objects("a", Some("etcd"), &read), cluster("a", &read) => vec![line("\"pods\"", "\"get\",\"list\"")];
-        ] {
-            assert_eq!(lines(&before, &after), expected);
-        }
+        );
     }
 
     #[test]
     fn urls_and_roles_of_others_count() {
         let urls = |list: &[&str]| {
-            objects(
-                "a",
-                None,
-                &json!([{"nonResourceURLs": list, "verbs": ["get"]}]),
-            )
+            let rules = json!([{"nonResourceURLs": list, "verbs": ["get"]}]);
+            objects("a", None, &rules)
         };
         let bound = || objects("view", None, &json!([])).split_off(1);
         for (before, after, expected) in ::tests::rows![
@@ -246,8 +241,7 @@ mod tests {
             vec![], bound() => Some("whatever ClusterRole view allows");
         ] {
             let place = "ServiceAccount etcd/etcd, in the whole cluster";
-            let expected = expected.map(|expected| format!("{place}: {expected}"));
-            assert_eq!(lines(&before, &after), Vec::from_iter(expected));
+            assert_rows!(lines(&before, &after) => Vec::from_iter(expected.map(|expected| format!("{place}: {expected}"))));
         }
     }
 
@@ -258,8 +252,7 @@ mod tests {
         let other = objects("c", None, &rule("", &["secrets"], &["get"]));
         let digest = |before: &[Object], after: &[Object]| gained(before, after).unwrap().digest;
         // Somebody has approved it: a change here asks for all approvals anew.
-        let expected = "sha256:7c60bbd5af8d98019b41b416b14eafc9ad1c13b1f3f2d081bea8226a05cbd2fb";
-        assert_eq!(digest(&before, &after), expected);
+        assert_rows!(digest(&before, &after) => "sha256:7c60bbd5af8d98019b41b416b14eafc9ad1c13b1f3f2d081bea8226a05cbd2fb");
         assert_eq!(digest(&before, &after), digest(&[], &other));
         assert_ne!(digest(&before, &after), digest(&[], &after));
         assert_eq!(gained(&after, &before), None);
@@ -274,8 +267,7 @@ mod tests {
         let after = objects("a", None, &rules);
         assert_eq!(lines(&some, &after).len(), 1);
         // What is covered as a whole needs no taking apart.
-        let all = objects("a", None, &rule("*", &["*"], &["*"]));
-        assert_eq!(lines(&all, &after), [""; 0]);
+        assert_rows!(lines(&objects("a", None, &rule("*", &["*"], &["*"])), &after) => [""; 0]);
         assert_eq!(lines(&after, &after), [""; 0]);
     }
 }

@@ -64,7 +64,7 @@ fn rights_hold_where_the_binding_says() {
     let mut whole = role("ClusterRole", "whole", json!([]));
     whole["aggregationRule"] =
         json!({"clusterRoleSelectors": [{"matchLabels": {"acme.io/part": "true"}}]});
-    for (objects, expected) in ::tests::rows![
+    assert_each!(|objects, expected| described(&objects) => expected;
         vec![role("ClusterRole", "r", rules.clone()), binding("ClusterRoleBinding", "ClusterRole", "r")]
             => &[r#"ServiceAccount ops/operator Cluster ["get :/metrics", "get :pods"] {}"#][..];
         vec![role("ClusterRole", "r", rules.clone()), within("a", binding("RoleBinding", "ClusterRole", "r"))]
@@ -85,9 +85,7 @@ fn rights_hold_where_the_binding_says() {
             r#"ClusterRole view Cluster ["get acme.io:tides"] {}"#,
             r#"ServiceAccount ops/operator Cluster ["get acme.io:tides"] {}"#,
         ];
-    ] {
-        assert_eq!(described(&objects), expected);
-    }
+    );
 }
 
 #[test]
@@ -118,7 +116,7 @@ fn dangers_are_told() {
     let rbac = "rbac.authorization.k8s.io";
     let (group, constraints) = ("security.openshift.io", "securitycontextconstraints");
     let scc = rule(&[group], &[constraints], &["use"]);
-    for (rule, dangers) in ::tests::rows![
+    assert_each!(|rule, dangers| danger::of(&Rule::read(&rule)) => dangers.iter().copied().collect();
         rule(&[""], &["pods", "configmaps"], &["get", "list", "watch"]) => &[][..];
         rule(&[""], &["secrets"], &["create", "delete"]) => &[];
         rule(&[""], &["secrets"], &["list"]) => &[Secrets];
@@ -150,10 +148,7 @@ fn dangers_are_told() {
         named(scc.clone(), "restricted") => &[];
         named(scc, "anyuid") => &[PrivilegedPods];
         json!({"nonResourceURLs": ["*"], "verbs": ["get"]}) => &[Wildcard];
-    ] {
-        let found = danger::of(&Rule::read(&rule));
-        assert_eq!(found, dangers.iter().copied().collect(), "{rule}");
-    }
+    );
     let everything = danger::of(&Rule::read(&rule(&["*"], &["*"], &["*"])));
     assert_eq!(everything.len(), 14, "{everything:?}");
 }
@@ -169,7 +164,7 @@ fn dangers_of_known_roles_are_known() {
 #[test]
 fn selectors_choose_as_the_apiserver_does() {
     let labeled = json!({"metadata": {"labels": {"a": "1"}}});
-    for (selector, is_chosen) in ::tests::rows![
+    assert_each!(|selector, is_chosen| roles::selects(&selector, &labeled) => is_chosen;
         json!({}) => true;
         json!({"matchLabels": {"a": "1"}}) => true;
         json!({"matchLabels": {"a": "1", "b": "1"}}) => false;
@@ -179,7 +174,5 @@ fn selectors_choose_as_the_apiserver_does() {
         json!({"matchExpressions": [{"key": "a", "operator": "Exists"}]}) => true;
         json!({"matchExpressions": [{"key": "a", "operator": "DoesNotExist"}]}) => false;
         json!({"matchExpressions": [{"key": "a", "operator": "Near"}]}) => false;
-    ] {
-        assert_eq!(roles::selects(&selector, &labeled), is_chosen, "{selector}");
-    }
+    );
 }

@@ -82,16 +82,14 @@ mod tests {
 
     #[test]
     fn paths_become_simple_ones() {
-        for (old, new) in [
-            (".status.phase", None),
-            ("status.phase", Some(".status.phase")),
-            ("{.status.phase}", Some(".status.phase")),
-            ("$.status", Some(".status")),
-            (" .a ", Some(".a")),
-            ("{$.a}", Some(".a")),
-        ] {
-            assert_eq!(simple(old).as_deref(), new, "{old}");
-        }
+        assert_each!(|old, new| simple(old).as_deref() => new;
+            ".status.phase" => None;
+            "status.phase" => Some(".status.phase");
+            "{.status.phase}" => Some(".status.phase");
+            "$.status" => Some(".status");
+            " .a " => Some(".a");
+            "{$.a}" => Some(".a");
+        );
     }
 
     #[test]
@@ -102,12 +100,7 @@ mod tests {
             {"name": "c", "type": "object", "jsonPath": ".c", "priority": 1}, {"name": "d", "type": "date"},
             {"name": "e", "type": "date", "JSONPath": ""}, {"name": "f", "type": "date", "JSONPath": 5}, "odd",
         ]);
-        let repaired = reshape(&mut columns);
-        let expected = Repaired {
-            mended: 3,
-            dropped: 2,
-        };
-        assert_eq!(repaired, expected);
+        assert_rows!(reshape(&mut columns) => Repaired { mended: 3, dropped: 2 });
         let expected = json!([
             {"name": "a", "type": "string", "jsonPath": ".a"}, {"name": "b", "type": "integer", "jsonPath": ".b"},
             {"name": "c", "type": "string", "jsonPath": ".c", "priority": 1},

@@ -205,17 +205,14 @@ mod tests {
                 continue;
             };
             let next = find(successor, kind);
-            let is_in_time = until.is_none_or(|until| next.is_some_and(|next| next.since <= until));
-            assert!(is_in_time, "{name}: {successor}");
+            assert_rows!(until.is_none_or(|until| next.is_some_and(|next| next.since <= until)) => true, "{name}: {successor}");
             if *kind != "PodSecurityPolicy" {
                 let Some(Unserved::Gone { successor, .. }) =
                     unserved(api.version, kind, KubeVersion::NEWEST)
                 else {
                     panic!("{name} is still served");
                 };
-                let served =
-                    successor.map(|successor| unserved(successor, kind, KubeVersion::NEWEST));
-                assert_eq!(served, Some(None), "{name}");
+                assert_rows!(successor.map(|successor| unserved(successor, kind, KubeVersion::NEWEST)) => Some(None), "{name}");
             }
         }
     }
@@ -243,8 +240,7 @@ mod tests {
             "", "", (1, 36) => None;
         ] {
             let target = KubeVersion::new(target.0, target.1);
-            let found = unserved(api, kind, target);
-            assert_eq!(found, expected, "{api} {kind} {target}");
+            assert_rows!(unserved(api, kind, target) => expected, "{api} {kind} {target}");
         }
     }
 }

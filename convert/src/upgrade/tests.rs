@@ -3,7 +3,7 @@ mod kinds;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::tests::pointers;
+use crate::testing::pointers;
 
 /// The object an upgrade to the newest release makes, and the changes as `Level Code path`.
 fn upgraded(object: Value) -> (Value, Vec<String>) {
@@ -12,8 +12,7 @@ fn upgraded(object: Value) -> (Value, Vec<String>) {
 
 fn upgraded_to(target: KubeVersion, mut object: Value) -> (Value, Vec<String>) {
     let mut changes = Vec::new();
-    let fate = upgrade(&mut object, target, &mut changes);
-    assert_eq!(fate, Fate::Keep, "{object}");
+    assert_rows!(upgrade(&mut object, target, &mut changes) => Fate::Keep, "{object}");
     (object, brief(&changes))
 }
 
@@ -107,8 +106,7 @@ fn most_kinds_only_change_their_version() {
         "apps/v1beta2", "DaemonSet" => "apps/v1";
     ] {
         let object = |api: &str| json!({"apiVersion": api, "kind": kind, "metadata": {"name": "a"}, "spec": {"x": null}});
-        let expected = (object(to), vec![MOVED.to_owned()]);
-        assert_eq!(upgraded(object(from)), expected, "{from} {kind}");
+        assert_rows!(upgraded(object(from)) => (object(to), vec![MOVED.to_owned()]), "{from} {kind}");
     }
 }
 
@@ -117,8 +115,7 @@ fn what_has_no_successor_is_dropped_or_told() {
     let mut changes = Vec::new();
     for api in ["policy/v1beta1", "extensions/v1beta1"] {
         let mut policy = json!({"apiVersion": api, "kind": "PodSecurityPolicy"});
-        let found = upgrade(&mut policy, KubeVersion::NEWEST, &mut changes);
-        assert_eq!(found, Fate::Drop);
+        assert_rows!(upgrade(&mut policy, KubeVersion::NEWEST, &mut changes) => Fate::Drop);
     }
     assert_eq!(brief(&changes), ["Warning DroppedAPI apiVersion"; 2]);
     let event = json!({"apiVersion": "events.k8s.io/v1beta1", "kind": "Event"});
@@ -152,10 +149,8 @@ fn community_definitions_get_the_annotation() {
         }));
         let told = changes.contains(&"Change UpgradedAPI spec.group".to_owned());
         let annotation = object["metadata"]["annotations"]["api-approved.kubernetes.io"].as_str();
-        let expected = (changed, true);
-        assert_eq!((told, annotation.is_some()), expected, "{annotations}");
-        let is_new = annotation.is_some_and(|text| text.starts_with("unapproved, "));
-        assert_eq!(is_new, changed, "{annotations}");
+        assert_rows!((told, annotation.is_some()) => (changed, true), "{annotations}");
+        assert_rows!(annotation.is_some_and(|text| text.starts_with("unapproved, ")) => changed, "{annotations}");
     }
 }
 

@@ -1,13 +1,6 @@
 //! What a good bundle becomes.
 
-use convert::{Level, Options, overlay::DeploymentConfig};
-use manifests::yaml;
-use serde_json::{Value, json};
-
-use super::fixture::{
-    ANNOTATIONS, Bundle, CRD, CSV, DEPLOYMENTS, REMOVED, extra, findings, names, names_of, object,
-    objects, template,
-};
+use super::*;
 
 /// These names are in clusters: a change here orphans what was installed.
 #[test]
@@ -33,8 +26,8 @@ fn the_same_bundle_gives_the_same_bytes_whatever_its_files_are_called() {
         let texts = objects(&conversion).iter().map(yaml::to_string);
         texts.map(Result::unwrap).collect::<String>()
     };
-    let Bundle { csv, crd, .. } = Bundle::good();
-    let removed = || Bundle::good().file(CSV, REMOVED).file(CRD, REMOVED);
+    let [csv, crd] = [CSV, CRD].map(|path| Bundle::good().json(path));
+    let removed = || Bundle::good().without(CSV).without(CRD);
     let list = json!({"apiVersion": "v1", "kind": "List", "items": [csv, crd]});
     for other in [
         removed()
@@ -115,17 +108,15 @@ fn permissions_become_cluster_wide_and_may_look_at_namespaces() {
     let are_there = rules.contains(&&promoted) && rules.contains(&&native);
     assert!(are_there && rules.len() == 2, "{rules:?}");
     let changes = findings(&conversion, Level::Change).into_iter();
-    let changes = changes.filter(|change| change.starts_with("Permissions "));
-    assert_eq!(changes.count(), 1, "only the promoted one changed");
+    assert_rows!(changes.filter(|change| change.starts_with("Permissions ")).count() => 1, "only the promoted one changed");
 }
 
 // parity: convert-11
 #[test]
 fn identical_permissions_become_one() {
-    let entry = Bundle::good().csv["spec"]["install"]["spec"]["clusterPermissions"][0].clone();
     let pointer = "/spec/install/spec/clusterPermissions";
-    let bundle = Bundle::good().csv(pointer, json!([entry, entry]));
-    assert_eq!(names(&bundle.convert()), names(&Bundle::good().convert()));
+    let entry = &Bundle::good().json(CSV)["spec"]["install"]["spec"]["clusterPermissions"][0];
+    assert_rows!(names(&Bundle::good().csv(pointer, json!([entry, entry])).convert()) => names(&Bundle::good().convert()));
 }
 
 // parity: convert-10
@@ -153,8 +144,7 @@ fn accounts_are_made_for_whoever_uses_one_and_shipped_ones_stay() {
     let expected =
         ["tide-system/runner", "tide-system/tide"].map(|name| format!("ServiceAccount {name}"));
     assert_eq!(names_of(&conversion, "ServiceAccount"), expected);
-    let kept = object(&conversion, "ServiceAccount", "tide");
-    assert_eq!(kept["imagePullSecrets"], shipped["imagePullSecrets"]);
+    assert_rows!(object(&conversion, "ServiceAccount", "tide")["imagePullSecrets"] => shipped["imagePullSecrets"]);
     let bindings = objects(&conversion).iter();
     let mut bindings = bindings.filter(|object| object.kind() == "ClusterRoleBinding");
     // An empty name is the default account.
@@ -166,12 +156,12 @@ fn accounts_are_made_for_whoever_uses_one_and_shipped_ones_stay() {
 fn the_manifests_folder_is_the_annotated_one() {
     let good = Bundle::good();
     let moved = Bundle::good()
-        .file(CSV, REMOVED)
-        .file(CRD, REMOVED)
-        .file("deploy/olm/csv.yaml", &good.csv)
-        .file("deploy/olm/crd.yaml", &good.crd);
+        .without(CSV)
+        .without(CRD)
+        .file("deploy/olm/csv.yaml", good.json(CSV))
+        .file("deploy/olm/crd.yaml", good.json(CRD));
     let named = |bundle: &Bundle, folder: &str| {
-        let annotations = &good.files[ANNOTATIONS];
+        let annotations = &good.0[ANNOTATIONS];
         let text = annotations.replace("v1: manifests/", &format!("v1: {folder}"));
         bundle.clone().file(ANNOTATIONS, text).convert()
     };
@@ -181,16 +171,12 @@ fn the_manifests_folder_is_the_annotated_one() {
         &good => &["nowhere/", ".", "/", "./"];
     ] {
         for folder in folders {
-            let found = names(&named(bundle, folder));
-            assert_eq!(found, names(&good.convert()), "{folder}");
+            assert_rows!(names(&named(bundle, folder)) => names(&good.convert()), "{folder}");
         }
     }
     for outside in ["../deploy", "deploy/../../x"] {
         let errors = findings(&named(&moved, outside), Level::Error);
-        let is_reported = errors
-            .iter()
-            .any(|error| error.starts_with("BundleAnnotation "));
-        assert!(is_reported, "{outside}: {errors:?}");
+        assert_rows!(errors.iter().any(|error| error.starts_with("BundleAnnotation ")) => true, "{outside}: {errors:?}");
     }
 }
 
@@ -201,10 +187,8 @@ fn config(config: Value) -> DeploymentConfig {
 // parity: convert-20
 #[test]
 fn a_deployment_config_changes_every_deployment() {
-    let options = Options {
-        deployment_config: Some(config(json!({"nodeSelector": {"disk": "ssd"}}))),
-        ..Options::default()
-    };
+    let options =
+        with!(Options, deployment_config: Some(config(json!({"nodeSelector": {"disk": "ssd"}}))));
     let conversion = Bundle::good().convert_with(&options);
     let selector = &template(&conversion)["spec"]["nodeSelector"];
     assert_eq!(*selector, json!({"disk": "ssd"}));
@@ -227,11 +211,7 @@ fn an_operator_is_given_its_condition_where_there_are_such_objects() {
     assert_eq!(of(Bundle::good(), &Options::default()), [None, None, None]);
     // The name that is not the operator's would be written to in vain.
     let env = json!({"env": [{"name": "OPERATOR_CONDITION_NAME", "value": "other"}]});
-    let options = Options {
-        operator_condition: true,
-        deployment_config: Some(config(env)),
-        ..Options::default()
-    };
+    let options = with!(Options, operator_condition: true, deployment_config: Some(config(env)));
     let [condition, role, binding] = of(Bundle::good(), &options).map(Option::unwrap);
     let namespace = &condition["metadata"]["namespace"];
     assert_eq!(condition["metadata"]["name"], "tide.v1.4.0");
@@ -239,16 +219,12 @@ fn an_operator_is_given_its_condition_where_there_are_such_objects() {
     assert_eq!(role["rules"][0]["resourceNames"], json!(["tide.v1.4.0"]));
     assert_eq!(&role["metadata"]["namespace"], namespace);
     assert_eq!(binding["roleRef"]["name"], role["metadata"]["name"]);
-    let expected = json!([{"kind": "ServiceAccount", "name": "tide", "namespace": namespace}]);
-    assert_eq!(binding["subjects"], expected);
+    assert_rows!(binding["subjects"] => json!([{"kind": "ServiceAccount", "name": "tide", "namespace": namespace}]));
     let conversion = Bundle::good().convert_with(&options);
     let env = &template(&conversion)["spec"]["containers"][0]["env"];
-    let expected =
-        json!([{"name": "EMPTY"}, {"name": "OPERATOR_CONDITION_NAME", "value": "tide.v1.4.0"}]);
-    assert_eq!(*env, expected);
+    assert_rows!(*env => json!([{"name": "EMPTY"}, {"name": "OPERATOR_CONDITION_NAME", "value": "tide.v1.4.0"}]));
     // Without a Deployment, no operator would write the condition.
-    let idle = Bundle::good().csv(DEPLOYMENTS, json!([]));
-    assert_eq!(of(idle, &options), [None, None, None]);
+    assert_rows!(of(Bundle::good().csv(DEPLOYMENTS, json!([])), &options) => [None, None, None]);
 }
 
 #[test]
@@ -293,7 +269,6 @@ fn what_others_refuse_is_converted_with_warnings() {
         let bundle = good().csv("/metadata/annotations/olm.properties", json!(text));
         let conversion = bundle.convert();
         assert!(conversion.objects.is_some());
-        let found = findings(&conversion, Level::Warning);
-        assert_eq!(found.len(), warnings, "{text:?}");
+        assert_rows!(findings(&conversion, Level::Warning).len() => warnings, "{text:?}");
     }
 }

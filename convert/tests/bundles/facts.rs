@@ -1,9 +1,6 @@
 //! What a bundle says of itself.
 
-use convert::{Code, Level};
-use serde_json::json;
-
-use super::fixture::{Bundle, CSV, findings, template};
+use super::*;
 
 #[test]
 fn facts_tell_what_others_need() {
@@ -28,8 +25,7 @@ fn facts_tell_what_others_need() {
             {"type": "olm.gvk", "value": {"group": "sun.example.com", "kind": "Sun", "version": "v1"}},
         ],
     });
-    let found = serde_json::to_value(bundle.convert().report.facts).unwrap();
-    assert_eq!(found, expected);
+    assert_rows!(serde_json::to_value(bundle.convert().report.facts).unwrap() => expected);
 }
 
 /// The rows of the decision between spellings are those of `manifests::openshift`.
@@ -47,7 +43,7 @@ fn max_openshift_is_read_from_every_spelling() {
     let fine = |version: &str| (version.to_owned(), Some(version.to_owned()), None);
     let list = r#"[{"type": "olm.maxOpenShiftVersion", "value": 4.10}]"#;
     let installed = r#"{"properties": [{"type": "olm.maxOpenShiftVersion", "value": "4.20"}]}"#;
-    for (bundle, version) in tests::rows![
+    assert_each!(|bundle, version| max(&bundle) => fine(version);
         file("4.10") => "4.10";
         file("\"4.10\"") => "4.10";
         file("4.1") => "4.1";
@@ -58,14 +54,11 @@ fn max_openshift_is_read_from_every_spelling() {
         file("\"4.12\"").csv(&metadata(ANNOTATION), json!("4.9")) => "4.9";
         // The same text twice is one property.
         file("\"4.8\"").csv(&metadata("olm.properties"), json!(list.replace("4.10", "\"4.8\""))) => "4.8";
-    ] {
-        assert_eq!(max(&bundle), fine(version));
-    }
+    );
     // Two spellings are two properties.
     let two = file("\"4.10\"").csv(&metadata("olm.properties"), json!(list));
     let problem = "max OpenShift version cannot be determined: more than one olm.maxOpenShiftVersion property: \"4.10, 4.10\"";
-    let expected = ("4.10, 4.10".to_owned(), None, Some(problem.to_owned()));
-    assert_eq!(max(&two), expected);
+    assert_rows!(max(&two) => ("4.10, 4.10".to_owned(), None, Some(problem.to_owned())));
     let expected = ["UnquotedNumber metadata/properties.yaml properties[0].value"];
     assert_eq!(findings(&file("4.10").convert(), Level::Warning), expected);
 }
@@ -112,8 +105,7 @@ fn invalid_max_openshift_is_an_error_of_validate_only() {
             assert_eq!(declared.release(), None);
             assert_eq!(declared.version.as_ref().unwrap_err().to_string(), error);
             let warning = report.of(Level::Warning).next().unwrap();
-            let expected = (Code::MaxOpenShiftVersion, format!("{error} ({source})"));
-            assert_eq!((warning.code, warning.message.clone()), expected);
+            assert_rows!((warning.code, warning.message.clone()) => (Code::MaxOpenShiftVersion, format!("{error} ({source})")));
             let content = bundle.content();
             let mut report = convert::validate(&content, &convert::Options::default());
             report.locate(&content);
@@ -121,11 +113,9 @@ fn invalid_max_openshift_is_an_error_of_validate_only() {
                 panic!("{value} {source}: {:?}", report.findings);
             };
             assert_eq!(found.code, Code::MaxOpenShiftVersion);
-            let start = format!("{error} ({source}); {olm_v0}");
-            assert!(found.message.starts_with(&start), "{found}");
+            assert_rows!(found.message.starts_with(&format!("{error} ({source}); {olm_v0}")) => true, "{found}");
             let found = found.place.as_ref().unwrap();
-            let found = (&*found.file, found.line.is_some());
-            assert_eq!(found, (place, true), "{value} {source}");
+            assert_rows!((&*found.file, found.line.is_some()) => (place, true), "{value} {source}");
         }
     }
 }

@@ -1,26 +1,9 @@
 //! A small good bundle to start from: each test changes one thing.
 
-use std::{collections::BTreeMap, fmt::Display};
+use super::*;
 
-use convert::{Conversion, Finding, Level, Options};
-use manifests::{
-    content::{Builder, Content, Limits},
-    object::Object,
-};
-use serde_json::{Value, json};
-
-pub(crate) const CSV: &str = "manifests/tide.clusterserviceversion.yaml";
-pub(crate) const CRD: &str = "manifests/tides.crd.yaml";
-pub(crate) const ANNOTATIONS: &str = "metadata/annotations.yaml";
 pub(crate) const EXTRA: &str = "manifests/x.yaml";
 pub(crate) const DEPLOYMENTS: &str = "/spec/install/spec/deployments";
-
-#[derive(Debug, Clone)]
-pub(crate) struct Bundle {
-    pub(crate) csv: Value,
-    pub(crate) crd: Value,
-    pub(crate) files: BTreeMap<String, String>,
-}
 
 impl Bundle {
     /// A bundle without a single finding that is not a change.
@@ -78,44 +61,8 @@ impl Bundle {
             operators.operatorframework.io.bundle.package.v1: tide\n  \
             operators.operatorframework.io.bundle.channels.v1: stable,fast\n  \
             operators.operatorframework.io.bundle.channel.default.v1: stable\n";
-        Self {
-            csv,
-            crd,
-            files: BTreeMap::from([(ANNOTATIONS.to_owned(), annotations.to_owned())]),
-        }
-    }
-
-    pub(crate) fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
-        change(&mut self);
-        self
-    }
-
-    #[allow(clippy::needless_pass_by_value, reason = "the cases read better")]
-    pub(crate) fn file(mut self, path: &str, text: impl Display) -> Self {
-        self.files.insert(path.to_owned(), text.to_string());
-        self
-    }
-
-    /// Replaces a value of the CSV by its JSON pointer; the way to it is made when it is missing.
-    pub(crate) fn csv(mut self, pointer: &str, value: Value) -> Self {
-        let mut at = &mut self.csv;
-        for key in pointer.split('/').skip(1) {
-            at = match key.parse::<usize>() {
-                Ok(index) => &mut at[index],
-                Err(_) => &mut at[key.replace("~1", "/")],
-            };
-        }
-        *at = value;
-        self
-    }
-
-    pub(crate) fn content(&self) -> Content {
-        let (csv, crd) = (self.csv.to_string(), self.crd.to_string());
-        let mut all = BTreeMap::from([(CSV, &csv), (CRD, &crd)]);
-        all.extend(self.files.iter().map(|(path, text)| (path.as_str(), text)));
-        all.retain(|_, text| *text != REMOVED);
-        let files = all.iter().map(|(path, text)| (*path, text.as_str()));
-        content(&files.collect::<Vec<_>>())
+        let files = Self::default().file(CSV, csv).file(CRD, crd);
+        files.file(ANNOTATIONS, annotations)
     }
 
     pub(crate) fn convert(&self) -> Conversion {
@@ -126,9 +73,6 @@ impl Bundle {
         convert::plain(&self.content(), options)
     }
 }
-
-/// As a file's text: the file is not there.
-pub(crate) const REMOVED: &str = "\0removed";
 
 /// A good bundle with one more file, [`EXTRA`].
 pub(crate) fn extra(text: impl Display) -> Bundle {
@@ -156,8 +100,7 @@ pub(crate) fn objects(conversion: &Conversion) -> &[Object] {
 pub(crate) fn object<'a>(conversion: &'a Conversion, kind: &str, name: &str) -> &'a Value {
     let mut objects = objects(conversion).iter();
     let found = objects.find(|object| object.kind() == kind && object.name() == name);
-    let found = found.unwrap_or_else(|| panic!("no {kind} {name}"));
-    found.value()
+    found.unwrap_or_else(|| panic!("no {kind} {name}")).value()
 }
 
 /// The template of the pods of the only Deployment.
@@ -177,12 +120,4 @@ pub(crate) fn names(conversion: &Conversion) -> Vec<String> {
 pub(crate) fn names_of(conversion: &Conversion, kind: &str) -> Vec<String> {
     let names = names(conversion).into_iter();
     names.filter(|name| name.starts_with(kind)).collect()
-}
-
-pub(crate) fn content(files: &[(&str, &str)]) -> Content {
-    let mut builder = Builder::new(Limits::default());
-    for (path, text) in files {
-        builder.add(path, 0o644, &mut text.as_bytes()).unwrap();
-    }
-    builder.finish()
 }

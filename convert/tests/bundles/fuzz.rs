@@ -1,21 +1,11 @@
 //! Bundles of strangers: changed at random, each gets an answer, the same one twice.
 
-use convert::{Level, Options};
-use manifests::{
-    content::{Builder, Limits},
-    object::Object,
-    yaml,
-};
-use serde_json::{Value, json};
-use tests::fuzz::{Random, fuzz};
-
-use super::fixture::{ANNOTATIONS, Bundle, CRD, CSV};
+use super::*;
 
 /// Values that have hurt somebody.
 fn odd(random: &mut Random) -> Value {
-    let texts: Vec<&str> = "|..|a/b|A|-|\0|é|4.10|{{ .X }}|plural.group|v1|*"
-        .split('|')
-        .collect();
+    let texts = "|..|a/b|A|-|\0|é|4.10|{{ .X }}|plural.group|v1|*".split('|');
+    let texts: Vec<&str> = texts.collect();
     match random.below(12) {
         0 => Value::Null,
         1 => json!(random.below(2) == 0),
@@ -31,7 +21,7 @@ fn odd(random: &mut Random) -> Value {
     }
 }
 
-fn extra(random: &mut Random) -> Value {
+fn strange(random: &mut Random) -> Value {
     let apis = tests::rows![
         "v1" => "Service";
         "v1" => "ServiceAccount";
@@ -56,25 +46,25 @@ fn extra(random: &mut Random) -> Value {
 }
 
 fn run(random: &mut Random) {
-    let mut good = Bundle::good();
+    let good = Bundle::good();
+    let [mut csv, mut crd] = [CSV, CRD].map(|path| good.json(path));
     if random.below(2) == 0 {
-        let spec = good.crd["spec"].clone();
-        good.crd["apiVersion"] = "apiextensions.k8s.io/v1beta1".into();
-        good.crd["spec"]["validation"] = spec["versions"][0]["schema"].clone();
-        good.crd["spec"]["version"] = "v1".into();
+        crd["apiVersion"] = "apiextensions.k8s.io/v1beta1".into();
+        crd["spec"]["validation"] = crd["spec"]["versions"][0]["schema"].clone();
+        crd["spec"]["version"] = "v1".into();
     }
     for _ in 0..=random.below(4) {
         match random.below(4) {
-            0 => random.mutate(&mut good.crd, &mut odd),
-            _ => random.mutate(&mut good.csv, &mut odd),
+            0 => random.mutate(&mut crd, &mut odd),
+            _ => random.mutate(&mut csv, &mut odd),
         }
     }
     let properties = "properties:\n- type: olm.maxOpenShiftVersion\n  value: 4.10\n";
     let mut texts = [
-        (CSV, good.csv.to_string()),
-        (CRD, good.crd.to_string()),
-        (ANNOTATIONS, good.files[ANNOTATIONS].clone()),
-        ("manifests/x.yaml", extra(random).to_string()),
+        (CSV, csv.to_string()),
+        (CRD, crd.to_string()),
+        (ANNOTATIONS, good.0[ANNOTATIONS].clone()),
+        ("manifests/x.yaml", strange(random).to_string()),
         ("metadata/properties.yaml", properties.to_owned()),
     ]
     .map(|(path, text)| (path, text.into_bytes()));
@@ -92,17 +82,13 @@ fn run(random: &mut Random) {
     }
     let content = files.finish();
     let conversion = convert::plain(&content, &Options::default());
-    let expected = conversion.report.refusals().next().is_some();
-    assert_eq!(conversion.objects.is_none(), expected);
+    assert_rows!(conversion.objects.is_none() => conversion.report.refusals().next().is_some());
     assert_eq!(conversion, convert::plain(&content, &Options::default()));
     let mut report = convert::validate(&content, &Options::default());
     // An invalid max OpenShift version is an error of the validation alone.
-    let is_error = |f: &&convert::Finding| {
-        f.level == Level::Error && f.code != convert::Code::MaxOpenShiftVersion
-    };
-    let errors = |findings: &[convert::Finding]| findings.iter().filter(is_error).count();
-    let expected = errors(&conversion.report.findings);
-    assert_eq!(errors(&report.findings), expected);
+    let is_error = |f: &&Finding| f.level == Level::Error && f.code != Code::MaxOpenShiftVersion;
+    let errors = |findings: &[Finding]| findings.iter().filter(is_error).count();
+    assert_rows!(errors(&report.findings) => errors(&conversion.report.findings));
     report.locate(&content);
     serde_json::to_string(&report).unwrap();
     let objects = || conversion.objects.iter().flatten();
@@ -112,9 +98,7 @@ fn run(random: &mut Random) {
     identities.dedup();
     assert_eq!(identities.len(), count, "an identity twice");
     for object in objects() {
-        let text = yaml::to_string(object).unwrap();
-        let read = yaml::documents(text.as_bytes()).next().unwrap().unwrap();
-        assert_eq!(&read, object.value());
+        assert_rows!(&yaml::documents(yaml::to_string(object).unwrap().as_bytes()).next().unwrap().unwrap() => object.value());
     }
 }
 

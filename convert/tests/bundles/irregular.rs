@@ -1,27 +1,18 @@
 //! Links and special files of a bundle: refused in its directories, counted elsewhere.
 
-use std::collections::BTreeSet;
-
-use convert::{Class, Code, Options};
-use manifests::content::{Builder, Content, Irregular, Kind, Limits};
-use serde_json::json;
-
-use super::fixture::{ANNOTATIONS, Bundle, CRD, CSV};
+use super::*;
 
 fn of(class: Class) -> Options {
-    Options {
-        class: Some(class),
-        ..Options::default()
-    }
+    with!(Options, class: Some(class))
 }
 
-fn with_irregular(files: &[(&str, &str)], irregular: &[(&str, Irregular)]) -> Content {
+fn with<'a>(bundle: &Bundle, irregular: impl IntoIterator<Item = (&'a str, Irregular)>) -> Content {
     let mut builder = Builder::new(Limits::default());
-    for (path, text) in files {
+    for (path, text) in &bundle.0 {
         builder.add(path, 0o644, &mut text.as_bytes()).unwrap();
     }
     for (path, entry) in irregular {
-        builder.record(path, entry.clone()).unwrap();
+        builder.record(path, entry).unwrap();
     }
     builder.finish()
 }
@@ -42,19 +33,15 @@ fn irregular_entries_are_refused_or_counted() {
         Class::Registry, Some(named("deploy/")), "deploy/b.yaml" => true;
         Class::Registry, Some(named("deploy/")), "manifests/b.yaml" => false;
     ] {
-        let annotations = annotations.unwrap_or_default();
-        let files = [
-            ("manifests/a.yaml", MAP),
-            ("deploy/a.yaml", MAP),
-            (ANNOTATIONS, &annotations),
-        ];
+        let bundle = Bundle::default()
+            .file("manifests/a.yaml", MAP)
+            .file("deploy/a.yaml", MAP)
+            .file(ANNOTATIONS, annotations.unwrap_or_default());
         let entry = Irregular::link(Kind::Symlink, "../x");
-        let conversion = convert::plain(&with_irregular(&files, &[(link, entry)]), &of(class));
+        let conversion = convert::plain(&with(&bundle, [(link, entry)]), &of(class));
         let found = conversion.report.refusals();
-        let found: Vec<_> = found
-            .filter(|finding| finding.code == Code::EntryRefused)
-            .map(ToString::to_string)
-            .collect();
+        let found = found.filter(|finding| finding.code == Code::EntryRefused);
+        let found: Vec<_> = found.map(ToString::to_string).collect();
         let skipped = conversion.report.skipped;
         if refused {
             let expected = format!(
@@ -76,10 +63,15 @@ fn the_directory_that_is_converted_needs_regular_files() {
         let text = format!(
             "annotations: {{operators.operatorframework.io.bundle.manifests.v1: \"{named}\"}}"
         );
-        let [one, two] = ["manifests", "deploy"].map(|folder| format!("{folder}/broken.yaml"));
-        let files = [(&*one, "a: ["), (&*two, "a: ["), (ANNOTATIONS, &text)];
-        let fifo = |path| (path, Irregular::new(Kind::Special));
-        let content = with_irregular(&files, &[fifo("manifests/fifo"), fifo("deploy/fifo")]);
+        let bundle = Bundle::default()
+            .file("manifests/broken.yaml", "a: [")
+            .file("deploy/broken.yaml", "a: [")
+            .file(ANNOTATIONS, text);
+        let fifos = ["manifests/fifo", "deploy/fifo"];
+        let content = with(
+            &bundle,
+            fifos.map(|path| (path, Irregular::new(Kind::Special))),
+        );
         let report = convert::plain(&content, &Options::default()).report;
         let places = |code| -> Vec<_> {
             let found = report.refusals().filter(|finding| finding.code == code);
@@ -87,10 +79,8 @@ fn the_directory_that_is_converted_needs_regular_files() {
                 .filter_map(|finding| Some(finding.place.as_ref()?.file.clone()))
                 .collect()
         };
-        let expected = [format!("{converted}/broken.yaml")];
-        assert_eq!(places(Code::Unreadable), expected, "{named:?}");
-        let expected = [format!("{converted}/fifo")];
-        assert_eq!(places(Code::EntryRefused), expected, "{named:?}");
+        assert_rows!(places(Code::Unreadable) => [format!("{converted}/broken.yaml")], "{named:?}");
+        assert_rows!(places(Code::EntryRefused) => [format!("{converted}/fifo")], "{named:?}");
     }
 }
 
@@ -108,9 +98,8 @@ fn files_behind_links_are_not_reported_as_missing() {
         "metadata": {"name": "tide"}, "roleRef": {"kind": "Role", "name": "tide"},
     });
     let good = Bundle::good()
-        .file("manifests/a.yaml", binding.to_string())
-        .file("manifests/b.yaml", definition.to_string())
-        .content();
+        .file("manifests/a.yaml", binding)
+        .file("manifests/b.yaml", definition);
     let (crd, role) = (Code::CRDConversion, Code::MissingRole);
     let codes = [Code::CSVCount, Code::Missing, Code::MissingCRD, crd, role];
     for (removed, class, absent) in tests::rows![
@@ -122,22 +111,15 @@ fn files_behind_links_are_not_reported_as_missing() {
         &["metadata"], Class::Registry => &[Code::Missing, crd, role];
     ] {
         for is_linked in [false, true] {
-            let mut files = Builder::new(Limits::default());
-            let is_removed = |path: &str| removed.iter().any(|removed| path.starts_with(removed));
-            for (path, file) in good.files().filter(|(path, _)| !is_removed(path)) {
-                files
-                    .add(path, file.mode, &mut file.bytes.as_ref())
-                    .unwrap();
-            }
-            for link in removed.iter().filter(|_| is_linked) {
-                files.record(link, Irregular::new(Kind::Symlink)).unwrap();
-            }
-            let report = convert::validate(&files.finish(), &of(class));
+            let mut left = good.clone();
+            left.0
+                .retain(|path, _| !removed.iter().any(|removed| path.starts_with(removed)));
+            let links = removed.iter().filter(|_| is_linked);
+            let links = links.map(|link| (*link, Irregular::new(Kind::Symlink)));
+            let report = convert::validate(&with(&left, links), &of(class));
             let found = report.findings.iter().map(|finding| finding.code);
             let found: BTreeSet<_> = found.filter(|code| codes.contains(code)).collect();
-            let expected = if is_linked { &[] } else { absent };
-            let expected = expected.iter().copied().collect();
-            assert_eq!(found, expected, "{removed:?} {is_linked}");
+            assert_rows!(found => if is_linked { &[] } else { absent }.iter().copied().collect(), "{removed:?} {is_linked}");
             let refused = report.refusals();
             let refused = refused.filter(|finding| finding.code == Code::EntryRefused);
             let links = if is_linked { removed.len() } else { 0 };

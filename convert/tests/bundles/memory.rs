@@ -1,10 +1,6 @@
 //! Limits of memory: values, objects that are made of them, findings.
 
-use convert::{Code, Level, Options};
-use manifests::yaml;
-use serde_json::{Value, json};
-
-use super::fixture::{Bundle, DEPLOYMENTS, extra, findings};
+use super::*;
 
 // parity: convert-8
 #[test]
@@ -37,10 +33,7 @@ fn conversions_have_a_limit_of_memory() {
     ] {
         let options = |memory| Options {
             operator_condition: true,
-            limits: yaml::Limits {
-                memory,
-                ..yaml::Limits::default()
-            },
+            limits: with!(yaml::Limits, memory),
             ..Options::default()
         };
         let refusals_within = |memory| -> Vec<String> {
@@ -63,10 +56,7 @@ fn reading_ends_at_the_first_limit() {
     let bundle = Bundle::good()
         .file("manifests/a.yaml", format!("{map}---\n").repeat(500))
         .file("manifests/b.yaml", "no: [yaml");
-    let options = Options {
-        limits: yaml::Limits::with_values(100),
-        ..Options::default()
-    };
+    let options = with!(Options, limits: yaml::Limits::with_values(100));
     let report = bundle.convert_with(&options).report;
     let refusals: Vec<String> = report.refusals().map(ToString::to_string).collect();
     assert_eq!(refusals.len(), 1, "{refusals:?}");
@@ -92,8 +82,7 @@ fn findings_have_a_limit_of_memory() {
     let paths = findings.iter().filter_map(|finding| finding.place.as_ref());
     let bytes: usize = paths.map(|place| place.path.to_string().len()).sum();
     let count = findings.len();
-    let holds = count > 500 && bytes < 12 << 20;
-    assert!(holds, "{count} findings, {bytes} bytes");
+    assert_rows!(count > 500 && bytes < 12 << 20 => true, "{count} findings, {bytes} bytes");
     let mut last = findings.iter();
     let last = last.find(|finding| finding.code == Code::TooMany);
     assert!(last.is_some_and(|finding| finding.message.ends_with("more findings are left out")));
@@ -116,9 +105,8 @@ fn malformed_dependencies_are_a_warning() {
         assert_eq!(findings(&conversion, Level::Error), [""; 0]);
         assert!(conversion.objects.is_some());
         let warnings = findings(&conversion, Level::Warning);
-        let is_reported = warnings
-            .iter()
-            .any(|warning| warning.split(' ').nth(1) == Some(file));
+        let mut places = warnings.iter();
+        let is_reported = places.any(|warning| warning.split(' ').nth(1) == Some(file));
         assert!(is_reported && warnings[0].starts_with(code), "{warnings:?}");
     }
     let broken = Bundle::good().file("metadata/properties.yaml", "properties: [");

@@ -1,17 +1,9 @@
 //! Where namespaces and the objects beside the CSV go.
 
-use convert::{Class, KEEP, Level, NamespaceObject, Options};
-use serde_json::json;
-
-use super::fixture::{
-    Bundle, DEPLOYMENTS, content, extra, findings, names, names_of, object, objects,
-};
+use super::*;
 
 fn omit() -> Options {
-    Options {
-        namespace_object: NamespaceObject::Omit,
-        ..Options::default()
-    }
+    with!(Options, namespace_object: NamespaceObject::Omit)
 }
 
 // parity: platform-20
@@ -19,10 +11,7 @@ fn omit() -> Options {
 fn the_namespace_is_the_callers_else_the_suggested_one_else_the_packages() {
     let suggestion = "/metadata/annotations/operatorframework.io~1suggested-namespace";
     let suggested = Bundle::good().csv(suggestion, json!("sea"));
-    let caller = Options {
-        install_namespace: Some("mine".into()),
-        ..Options::default()
-    };
+    let caller = with!(Options, install_namespace: Some("mine".into()));
     for (bundle, options, namespace) in [
         (&Bundle::good(), &Options::default(), "tide-system"),
         (&suggested, &Options::default(), "sea"),
@@ -33,12 +22,10 @@ fn the_namespace_is_the_callers_else_the_suggested_one_else_the_packages() {
         let metadata = &object(&conversion, "Namespace", namespace)["metadata"];
         assert_eq!(metadata["annotations"], json!({KEEP: "true"}));
         for object in objects(&conversion) {
-            let is_there = ["", namespace].contains(&object.namespace());
-            assert!(is_there, "{}", object.identity());
+            assert_rows!(["", namespace].contains(&object.namespace()) => true, "{}", object.identity());
         }
     }
-    let omitted = Bundle::good().convert_with(&omit());
-    assert_eq!(names_of(&omitted, "Namespace"), [""; 0]);
+    assert_rows!(names_of(&Bundle::good().convert_with(&omit()), "Namespace") => [""; 0]);
 }
 
 #[test]
@@ -52,9 +39,7 @@ fn the_suggested_template_gives_the_namespace_its_labels() {
     let expected = json!({"name": "tide-system", "annotations": {"note": "n", KEEP: "true"}, "labels": {
         "pod-security.kubernetes.io/enforce": "restricted", "monitored": "true",
     }});
-    let conversion = by(template.to_string());
-    let namespace = object(&conversion, "Namespace", "tide-system");
-    assert_eq!(namespace["metadata"], expected);
+    assert_rows!(object(&by(template.to_string()), "Namespace", "tide-system")["metadata"] => expected);
     let broken = by("{".to_owned());
     assert_eq!(findings(&broken, Level::Warning).len(), 1);
     assert!(broken.objects.is_some());
@@ -86,19 +71,16 @@ fn other_objects_go_where_their_kind_lives() {
         let conversion =
             extra(json!({"apiVersion": api, "kind": kind, "metadata": metadata})).convert();
         let found = &object(&conversion, kind, "x")["metadata"]["namespace"];
-        let found = found.as_str().unwrap_or_default();
-        assert_eq!(found, expected, "{kind} in {stated:?}");
+        assert_rows!(found.as_str().unwrap_or_default() => expected, "{kind} in {stated:?}");
         let mut warnings = findings(&conversion, Level::Warning).into_iter();
-        let is_unknown = warnings.any(|warning| warning.starts_with("UnknownScope "));
-        assert_eq!(is_unknown, kind == "Thing", "{kind}");
+        assert_rows!(warnings.any(|warning| warning.starts_with("UnknownScope ")) => kind == "Thing", "{kind}");
     }
 }
 
 #[test]
 fn objects_without_api_version_have_no_scope_to_warn_of() {
     let conversion = extra(json!({"kind": "Thing", "metadata": {"name": "x"}})).convert();
-    let expected = ["Unidentified manifests/x.yaml"];
-    assert_eq!(findings(&conversion, Level::Error), expected);
+    assert_rows!(findings(&conversion, Level::Error) => ["Unidentified manifests/x.yaml"]);
     let warnings = findings(&conversion, Level::Warning).concat();
     assert!(!warnings.contains("UnknownScope"), "{warnings}");
 }
@@ -129,8 +111,7 @@ fn what_a_cluster_writes_itself_and_what_no_api_knows_goes() {
     let metadata = json!({"name": "x", "namespace": "tide-system"});
     let expected = json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {}});
     assert_eq!(*object(&conversion, "Service", "x"), expected);
-    let expected = ["UnknownField manifests/x.yaml spec.port"];
-    assert_eq!(findings(&conversion, Level::Warning), expected);
+    assert_rows!(findings(&conversion, Level::Warning) => ["UnknownField manifests/x.yaml spec.port"]);
 }
 
 #[test]
@@ -138,10 +119,9 @@ fn plain_content_is_applied_as_it_is() {
     let map = |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "own"}});
     let list = json!({"apiVersion": "v1", "kind": "List", "items": [map("b")]});
     let text = format!("# comment\n---\n---\n{}\n---\n{list}\n", map("a"));
-    let content = content(&[("manifests/all.yaml", &text)]);
+    let content = content([("manifests/all.yaml", &*text)]);
     assert_eq!(convert::class(&content), Class::Plain);
-    let conversion = convert::plain(&content, &Options::default());
-    assert_eq!(names(&conversion), ["ConfigMap own/a", "ConfigMap own/b"]);
+    assert_rows!(names(&convert::plain(&content, &Options::default())) => ["ConfigMap own/a", "ConfigMap own/b"]);
 }
 
 // parity: convert-13
@@ -158,16 +138,12 @@ fn a_shipped_namespace_is_merged_and_every_namespace_is_kept() {
             json!({"name": name, "labels": {"shipped": "yes"}, "annotations": {KEEP: "true"}});
         assert_eq!(object(&conversion, "Namespace", name)["metadata"], expected);
     }
-    let omitted = bundle.convert_with(&omit());
-    assert_eq!(names_of(&omitted, "Namespace"), ["Namespace other"]);
+    assert_rows!(names_of(&bundle.convert_with(&omit()), "Namespace") => ["Namespace other"]);
 }
 
 #[test]
 fn an_old_target_keeps_old_apis_and_their_scope() {
-    let options = Options {
-        kube_version: "1.15".parse().unwrap(),
-        ..Options::default()
-    };
+    let options = with!(Options, kube_version: "1.15".parse().unwrap());
     for (api, kind) in [
         ("policy/v1beta1", "PodDisruptionBudget"),
         ("batch/v1beta1", "CronJob"),
@@ -184,24 +160,18 @@ fn an_old_target_keeps_old_apis_and_their_scope() {
 
 #[test]
 fn a_bundle_that_only_mentions_the_csv_kind_is_plain() {
-    for (text, class) in tests::rows![
+    assert_each!(|text, class| convert::class(&content([("manifests/x.yaml", text)])) => class;
         "kind: CustomResourceDefinition\nspec: {names: {kind: ClusterServiceVersion}}\n" => Class::Plain;
         "kind: ClusterServiceVersion\n" => Class::Registry;
         "kind: List\nitems:\n- kind: ClusterServiceVersion\n" => Class::Registry;
-    ] {
-        let found = convert::class(&content(&[("manifests/x.yaml", text)]));
-        assert_eq!(found, class, "{text}");
-    }
+    );
 }
 
 #[test]
 fn lists_of_every_form_become_their_items() {
-    for (list, expected) in tests::rows![
+    assert_each!(|list, expected| names_of(&extra(list).convert(), "ConfigMap").len() => expected;
         "{apiVersion: v1, kind: List}" => 0;
         "{apiVersion: v1, kind: List, items: null}" => 0;
         "{apiVersion: v1, kind: ConfigMapList, items: [{metadata: {name: a}}, {metadata: {name: b}}]}" => 2;
-    ] {
-        let maps = names_of(&extra(list).convert(), "ConfigMap");
-        assert_eq!(maps.len(), expected, "{list}");
-    }
+    );
 }

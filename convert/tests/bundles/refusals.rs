@@ -1,12 +1,6 @@
 //! What a bad bundle is told: every reason, with its place.
 
-use super::fixture::{
-    ANNOTATIONS, Bundle, CRD, CSV, DEPLOYMENTS, REMOVED, content, extra, findings,
-};
-use std::fmt::Write;
-
-use convert::{Class, Code, Level, Options};
-use serde_json::{Value, json};
+use super::*;
 
 /// The errors of a bundle; having one and having objects exclude each other.
 fn errors(bundle: &Bundle) -> Vec<String> {
@@ -25,7 +19,7 @@ fn webhook(name: &str) -> Value {
 #[test]
 fn each_reason_names_its_code_and_place() {
     let object = |api: &str, kind: &str, name: &str| json!({"apiVersion": api, "kind": kind, "metadata": {"name": name}});
-    let deployment = Bundle::good().csv["spec"]["install"]["spec"]["deployments"][0].clone();
+    let deployment = &Bundle::good().json(CSV)["spec"]["install"]["spec"]["deployments"][0];
     let in_csv = |code: Code, path: &str| format!("{code} {CSV} {path}");
     let in_extra = |code: Code, path: &str| format!("{code} manifests/x.yaml {path}");
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "v"}});
@@ -45,8 +39,8 @@ fn each_reason_names_its_code_and_place() {
         Bundle::good().csv("/spec/install/spec/permissions/0/serviceAccountName", json!("Not Legal"))
             => in_csv(Code::IllegalName, "spec.install.spec.permissions[0].serviceAccountName");
         Bundle::good().csv("/metadata/name", json!("")) => in_csv(Code::Unidentified, "metadata.name");
-        Bundle::good().file(CRD, REMOVED) => in_csv(Code::MissingCRD, "spec.customresourcedefinitions.owned[0]");
-        extra(Bundle::good().crd) => in_extra(Code::DuplicateCRD, "");
+        Bundle::good().without(CRD) => in_csv(Code::MissingCRD, "spec.customresourcedefinitions.owned[0]");
+        extra(Bundle::good().json(CRD)) => in_extra(Code::DuplicateCRD, "");
         extra(format!("{}\n---\n{}", object("v1", "ConfigMap", "a"), map.clone())) => in_extra(Code::DuplicateObject, "");
         extra(object("apps/v1", "Deployment", "tide-operator")) => in_extra(Code::DuplicateObject, "");
         extra(object("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", "w"))
@@ -60,9 +54,9 @@ fn each_reason_names_its_code_and_place() {
         extra("just a text") => in_extra(Code::WrongShape, "");
         extra("a: [") => in_extra(Code::Unreadable, "");
         Bundle::good().file("manifests/sub/x.yaml", "a: 1") => "Subdirectory manifests/sub".to_owned();
-        Bundle::good().file(CSV, REMOVED) => "CSVCount".to_owned();
-        Bundle::good().file("manifests/second.yaml", Bundle::good().csv) => in_csv(Code::CSVCount, "");
-        Bundle::good().file(ANNOTATIONS, REMOVED) => "Missing".to_owned();
+        Bundle::good().without(CSV) => "CSVCount".to_owned();
+        Bundle::good().file("manifests/a.yaml", Bundle::good().json(CSV)) => in_csv(Code::CSVCount, "");
+        Bundle::good().without(ANNOTATIONS) => "Missing".to_owned();
         Bundle::good().file(ANNOTATIONS, "annotations: [") => format!("Unreadable {ANNOTATIONS}");
         Bundle::good().file(ANNOTATIONS, "annotations: {operators.operatorframework.io.bundle.package.v1: \"\"}")
             => format!("PackageName {ANNOTATIONS} annotations");
@@ -78,8 +72,7 @@ fn each_reason_names_its_code_and_place() {
             => "Property metadata/properties.yaml properties[0]".to_owned();
     ] {
         let errors = errors(&bundle);
-        let is_reported = errors.iter().any(|error| error == expected.trim_end());
-        assert!(is_reported, "expected {expected}, found {errors:?}");
+        assert_rows!(errors.iter().any(|error| error == expected.trim_end()) => true, "expected {expected}, found {errors:?}");
     }
 }
 
@@ -92,22 +85,21 @@ fn every_reason_is_told_at_once() {
         .csv("/spec/installModes", json!([]))
         .csv("/spec/webhookdefinitions", webhooks)
         .csv("/spec/install/strategy", json!("helm"))
-        .file(CRD, REMOVED)
+        .without(CRD)
         .file("manifests/y.yaml", service);
     let errors = errors(&bundle);
-    for (code, count) in tests::rows![
+    let codes: Vec<&str> = errors
+        .iter()
+        .map(|error| error.split(' ').next().unwrap())
+        .collect();
+    assert_each!(|code, count| codes.iter().filter(|found| **found == code).count() => count;
         "InstallMode" => 1;
         "Webhooks" => 2;
         "InstallStrategy" => 1;
         "MissingCRD" => 1;
         "Unreadable" => 1;
         "IllegalName" => 1;
-    ] {
-        let of_code = errors
-            .iter()
-            .filter(|error| error.split(' ').next() == Some(code));
-        assert_eq!(of_code.count(), count, "{code}: {errors:?}");
-    }
+    );
 }
 
 // parity: check-1
@@ -121,48 +113,25 @@ fn every_refusal_has_a_remedy_and_a_line() {
     let mut refusals = report.refusals();
     let refusal = refusals.find(|finding| finding.code == Code::InstallStrategy);
     let expected = "install strategy \"helm\" is not supported; write `strategy: deployment`";
-    let expected = format!("{CSV}:8:15 (spec.install.strategy): {expected}");
-    assert_eq!(refusal.unwrap().to_string(), expected);
+    assert_rows!(refusal.unwrap().to_string() => format!("{CSV}:8:15 (spec.install.strategy): {expected}"));
 }
 
 /// Every value of the CSV replaced by every wrong type: a clear answer, never a panic, and an error names its file.
 #[test]
 fn a_csv_of_any_shape_gets_an_answer() {
-    fn pointers(value: &Value, at: &str, out: &mut Vec<String>) {
-        let children: Vec<(String, &Value)> = match value {
-            Value::Object(map) => map
-                .iter()
-                .map(|(key, value)| (key.replace('/', "~1"), value))
-                .collect(),
-            Value::Array(list) => (0..).map(|at: usize| at.to_string()).zip(list).collect(),
-            _ => vec![],
-        };
-        for (key, value) in children {
-            let pointer = format!("{at}/{key}");
-            pointers(value, &pointer, out);
-            out.push(pointer);
-        }
-    }
-    let mut all = Vec::new();
-    pointers(&Bundle::good().csv, "", &mut all);
     let wrong = json!([null, true, 7, -1.5, "text", [], [1, null], {}, {"a": {}}]);
     let mut refused = 0;
-    for pointer in &all {
+    for pointer in pointers(&Bundle::good().json(CSV)) {
         for value in wrong.as_array().unwrap() {
-            let bundle = Bundle::good()
-                .with(|bundle| *bundle.csv.pointer_mut(pointer).unwrap() = value.clone());
+            let bundle = Bundle::good().csv(&pointer, value.clone());
             for finding in bundle.convert().report.of(Level::Error) {
                 refused += 1;
                 let file = finding.place.as_ref().map(|place| place.file.as_str());
-                let is_placed = file.is_some() || finding.code == Code::CSVCount;
-                assert!(is_placed, "{pointer} = {value}: {finding}");
+                assert_rows!(file.is_some() || finding.code == Code::CSVCount => true, "{pointer} = {value}: {finding}");
             }
         }
     }
-    assert!(
-        refused > 200,
-        "only {refused} refusals: the test has lost its subject"
-    );
+    assert_rows!(refused > 200 => true, "only {refused} refusals: the test has lost its subject");
 }
 
 #[test]
@@ -181,15 +150,11 @@ fn plain_content_is_refused_in_rukpaks_words() {
         vec![("manifests/x.yaml", "{apiVersion: v1, kind: ConfigMap}")] => "a ConfigMap has no metadata.name";
         vec![("manifests/x.yaml", "{kind: ConfigMap, metadata: {name: a}}")] => "the object has no apiVersion";
     ] {
-        let options = Options {
-            class: Some(Class::Plain),
-            ..Options::default()
-        };
-        let conversion = convert::plain(&content(&files), &options);
+        let options = with!(Options, class: Some(Class::Plain));
+        let conversion = convert::plain(&content(files), &options);
         let mut errors = conversion.report.refusals().map(ToString::to_string);
         let is_reported = errors.any(|error| error.contains(message));
-        let holds = is_reported && conversion.objects.is_none();
-        assert!(holds, "{message}: {:?}", conversion.report.findings);
+        assert_rows!(is_reported && conversion.objects.is_none() => true, "{message}: {:?}", conversion.report.findings);
     }
 }
 
@@ -197,12 +162,14 @@ fn plain_content_is_refused_in_rukpaks_words() {
 #[test]
 fn duplicates_are_found_across_apis() {
     let ingress = |api: &str, spec: Value| json!({"apiVersion": api, "kind": "Ingress", "metadata": {"name": "x"}, "spec": spec});
+    let [old, new] = tests::rows![
+        "extensions/v1beta1" => json!({});
+        "networking.k8s.io/v1" => json!({"ingressClassName": "c"});
+    ]
+    .map(|(api, spec)| ingress(api, spec));
     let bundle = Bundle::good()
-        .file("manifests/a.yaml", ingress("extensions/v1beta1", json!({})))
-        .file(
-            "manifests/b.yaml",
-            ingress("networking.k8s.io/v1", json!({"ingressClassName": "c"})),
-        );
+        .file("manifests/a.yaml", old)
+        .file("manifests/b.yaml", new);
     assert_eq!(errors(&bundle), ["DuplicateObject manifests/b.yaml"]);
 }
 
@@ -210,36 +177,28 @@ fn duplicates_are_found_across_apis() {
 fn no_number_of_other_problems_hides_why_a_bundle_is_refused() {
     let many: serde_json::Map<_, _> = (0..1100).map(|n| (format!("x{n}"), json!(n))).collect();
     let unknown = Bundle::good()
-        .with(|bundle| bundle.csv["metadata"].as_object_mut().unwrap().extend(many))
+        .changed(CSV, |csv| {
+            csv["metadata"].as_object_mut().unwrap().extend(many);
+        })
         .csv(DEPLOYMENTS, json!({"a": "b"}));
-    let expected = format!("WrongShape {CSV} spec.install.spec.deployments");
-    assert!(errors(&unknown).contains(&expected));
+    assert!(errors(&unknown).contains(&format!("WrongShape {CSV} spec.install.spec.deployments")));
+    let mut annotations = Bundle::good().0[ANNOTATIONS].clone();
+    (0..6000).for_each(|n| writeln!(annotations, "  x{n}: {n}.0").unwrap());
     let warned = Bundle::good()
         .csv("/spec/installModes", json!([]))
-        .with(|bundle| {
-            let annotations = bundle.files.get_mut(ANNOTATIONS).unwrap();
-            (0..6000).for_each(|n| writeln!(annotations, "  x{n}: {n}.0").unwrap());
-        });
+        .file(ANNOTATIONS, annotations);
     let errors = errors(&warned).join("\n");
-    let holds = errors.contains("InstallMode ") && errors.contains("TooMany");
-    assert!(holds, "{errors}");
+    assert_rows!(errors.contains("InstallMode ") && errors.contains("TooMany") => true, "{errors}");
 }
 
 // parity: convert-17
 #[test]
 fn annotations_that_no_deployment_can_carry_are_refused() {
-    let example = |size| {
-        Bundle::good().csv(
-            "/metadata/annotations/alm-examples",
-            json!("x".repeat(size)),
-        )
-    };
-    let expected = [format!("TooMany {CSV} metadata.annotations")];
-    assert_eq!(errors(&example(300 << 10)), expected);
-    let many = (0..1000)
-        .map(|n| json!({"name": format!("d{n}")}))
-        .collect();
-    let errors = errors(&example(100 << 10).csv(DEPLOYMENTS, many));
+    let examples = "/metadata/annotations/alm-examples";
+    let example = |size| Bundle::good().csv(examples, json!("x".repeat(size)));
+    assert_rows!(errors(&example(300 << 10)) => [format!("TooMany {CSV} metadata.annotations")]);
+    let deployments = (0..1000).map(|n| json!({"name": format!("d{n}")}));
+    let errors = errors(&example(100 << 10).csv(DEPLOYMENTS, deployments.collect()));
     assert!(errors.iter().any(|error| error.starts_with("TooMany")));
 }
 
@@ -248,14 +207,10 @@ fn messages_stay_short_however_long_names_are() {
     let name = "x".repeat(500_000);
     let spec: Value = (0..50).map(|n| (format!("unknown{n}"), json!(1))).collect();
     let metadata = json!({"name": name});
-    let findings = extra(json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec, name: {}}))
-        .convert()
-        .report
-        .findings;
+    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec, name: {}});
+    let findings = extra(service).convert().report.findings;
     assert!(findings.len() > 50);
-    let longest = findings
-        .iter()
-        .map(|finding| finding.to_string().len())
-        .max();
+    let lengths = findings.iter().map(|finding| finding.to_string().len());
+    let longest = lengths.max();
     assert!(longest < Some(6000), "{longest:?} bytes");
 }

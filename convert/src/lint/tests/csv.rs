@@ -1,7 +1,4 @@
-use serde_json::json;
-
-use super::{ANNOTATIONS, Bundle, CSV, check};
-use crate::{Code, Options};
+use super::*;
 
 const NAME: &str = "manifests/csv.yaml (metadata.name)";
 
@@ -76,12 +73,8 @@ fn min_kube_versions() {
         Bundle::good().csv("/spec/minKubeVersion", "1.99.0".into()) => &[(Code::MinKubeVersion, AT)];
         Bundle::good().remove(CSV, "/spec/minKubeVersion") => &[(Code::MinKubeVersion, "manifests/csv.yaml (spec)")];
     ]);
-    let older = Options {
-        kube_version: "1.24".parse().unwrap(),
-        ..Options::default()
-    };
-    let expected = [(Code::MinKubeVersion, AT.to_owned())];
-    assert_eq!(Bundle::good().advice(&older), expected);
+    let older = with!(Options, kube_version: "1.24".parse().unwrap());
+    assert_rows!(Bundle::good().advice(&older) => [(Code::MinKubeVersion, AT.to_owned())]);
 }
 
 // parity: check-10

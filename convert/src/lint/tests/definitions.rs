@@ -1,7 +1,4 @@
-use serde_json::{Value, json};
-
-use super::{Bundle, CRD, CSV, UNSERVED, check};
-use crate::{Code, Options};
+use super::*;
 
 const VERSIONS: &str = "manifests/crd.yaml (spec.versions)";
 
@@ -119,14 +116,7 @@ fn old_definitions() {
         old().set("metadata/properties.yaml", "/properties/0/value", "4.9".into())
             => &[(Code::OpenShiftRange, "manifests/crd.yaml (apiVersion)")];
     ]);
-    let target = Options {
-        kube_version: "1.21".parse().unwrap(),
-        ..Options::default()
-    };
+    let target = with!(Options, kube_version: "1.21".parse().unwrap());
     let bundle = old().set(CSV, "/spec/minKubeVersion", "1.20.0".into());
-    let expected = [(
-        Code::RemovedAPI,
-        "manifests/crd.yaml (apiVersion)".to_owned(),
-    )];
-    assert_eq!(bundle.advice(&target), expected);
+    assert_rows!(bundle.advice(&target) => [(Code::RemovedAPI, "manifests/crd.yaml (apiVersion)".to_owned())]);
 }

@@ -1,7 +1,4 @@
-use serde_json::json;
-
-use super::{Bundle, CSV, UNSERVED, check, crd};
-use crate::Code;
+use super::*;
 
 const EXAMPLES: &str = "manifests/csv.yaml (metadata.annotations.alm-examples)";
 const OWNED: &str = "manifests/csv.yaml (spec.customresourcedefinitions.owned[0])";

@@ -1,7 +1,4 @@
-use serde_json::{Value, json};
-
-use super::{Bundle, check};
-use crate::Code;
+use super::*;
 
 const DEPENDENCY: &str = "metadata/dependencies.yaml (dependencies[0].value)";
 const LISTED: &str = r#"manifests/csv.yaml (metadata.annotations["olm.properties"])"#;
@@ -68,8 +65,7 @@ fn constraints() {
 #[test]
 fn constraints_have_a_size_limit() {
     let sized = |size: usize| {
-        let frame = json!({"cel": {"rule": ""}}).to_string().len();
-        let rule = "x".repeat(size - frame);
+        let rule = "x".repeat(size - json!({"cel": {"rule": ""}}).to_string().len());
         dependency("olm.constraint", json!({"cel": {"rule": rule}}))
     };
     check(::tests::rows![

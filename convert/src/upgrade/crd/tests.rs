@@ -19,8 +19,7 @@ fn upgraded(spec: Value) -> (Value, Vec<Change>) {
         object["spec"].as_object_mut().unwrap().extend(more.clone());
     }
     let mut changes = Vec::new();
-    let found = upgrade(&mut object, KubeVersion::NEWEST, &mut changes);
-    assert_eq!(found, Fate::Keep);
+    assert_rows!(upgrade(&mut object, KubeVersion::NEWEST, &mut changes) => Fate::Keep);
     (object, changes)
 }
 
@@ -61,7 +60,7 @@ fn versions_are_listed_named_or_both() {
     let listed =
         |name: &str, storage: bool| json!({"name": name, "served": true, "storage": storage});
     let is_open = "Change Schema spec";
-    for (spec, expected, told) in ::tests::rows![
+    assert_each!(|spec, expected, told| versions(spec.clone()) => (expected, told.iter().map(ToString::to_string).collect());
         json!({"version": "v1"}), json!([version("v1", true)]) => vec![is_open];
         json!({"version": "v1", "versions": []}), json!([version("v1", true)]) => vec![is_open];
         json!({"version": null, "versions": [listed("v1", true)]}), json!([version("v1", true)]) => vec![is_open];
@@ -75,10 +74,7 @@ fn versions_are_listed_named_or_both() {
             {"name": "v1", "served": false, "storage": true, "schema": open()},
             {"name": "v2", "served": true, "storage": false, "schema": open()},
         ]) => vec![is_open];
-    ] {
-        let expected = (expected, told.iter().map(ToString::to_string).collect());
-        assert_eq!(versions(spec.clone()), expected, "{spec}");
-    }
+    );
 }
 
 #[test]
@@ -94,9 +90,7 @@ fn what_names_no_single_stored_version_is_refused() {
         json!({"version": "v1", "preserveUnknownFields": "no"}),
     ] {
         let (_, changes) = upgraded(spec.clone());
-        let errors = changes.iter();
-        let errors = errors.filter(|change| change.level == Level::Error).count();
-        assert_eq!(errors, 1, "{spec}: {changes:?}");
+        assert_rows!(changes.iter().filter(|change| change.level == Level::Error).count() => 1, "{spec}: {changes:?}");
     }
 }
 
@@ -140,8 +134,7 @@ fn a_definition_without_a_schema_accepts_anything() {
         json!({"type": "object"}) => vec!["Warning Schema spec.validation", "Change Schema spec"];
     ] {
         let (versions, changes) = versions(json!({"version": "v1", "validation": validation}));
-        let expected = (&open(), told.iter().map(ToString::to_string).collect());
-        assert_eq!((&versions[0]["schema"], changes), expected);
+        assert_rows!((&versions[0]["schema"], changes) => (&open(), told.iter().map(ToString::to_string).collect()));
     }
 }
 
@@ -150,11 +143,9 @@ fn broken_columns_are_told() {
     let (versions, told) = versions(json!({"version": "v1", "additionalPrinterColumns": [
         {"name": "a", "type": "string", "JSONPath": "status.a"}, {"name": "b", "type": "string"},
     ]}));
-    let expected = json!([{"name": "a", "type": "string", "jsonPath": ".status.a"}]);
-    assert_eq!(versions[0]["additionalPrinterColumns"], expected);
+    assert_rows!(versions[0]["additionalPrinterColumns"] => json!([{"name": "a", "type": "string", "jsonPath": ".status.a"}]));
     let columns = "Warning UpgradedAPI spec.additionalPrinterColumns".to_owned();
-    let expected = [columns.clone(), columns, "Change Schema spec".to_owned()];
-    assert_eq!(told, expected);
+    assert_rows!(told => [columns.clone(), columns, "Change Schema spec".to_owned()]);
 }
 
 #[test]
@@ -177,13 +168,11 @@ fn conversion_webhooks_move() {
 #[test]
 fn a_placeholder_for_a_certificate_is_removed() {
     for (bundle, kept) in [("Cg==", false), ("", false), (&*"LS0t".repeat(100), true)] {
-        let client = json!({"url": "https://a", "caBundle": bundle});
-        let conversion = json!({"strategy": "Webhook", "webhookClientConfig": client});
+        let conversion = json!({"strategy": "Webhook", "webhookClientConfig": json!({"url": "https://a", "caBundle": bundle})});
         let (object, changes) = upgraded(json!({"version": "v1", "conversion": conversion}));
         let client = &object["spec"]["conversion"]["webhook"]["clientConfig"];
         assert_eq!(client.get("caBundle").is_some(), kept, "{bundle}");
-        let told = changes.iter().any(|change| change.level == Level::Warning);
-        assert_eq!(told, !kept, "{bundle}");
+        assert_rows!(changes.iter().any(|change| change.level == Level::Warning) => !kept, "{bundle}");
     }
 }
 
@@ -198,8 +187,7 @@ fn the_default_scope_is_written_out() {
         let (object, changes) = upgraded(json!({"version": "v1", "scope": scope}));
         let mut says = changes.iter();
         let says = says.any(|change| change.message.contains("Namespaced"));
-        let found = (&object["spec"]["scope"], says);
-        assert_eq!(found, (&expected, told), "{scope}");
+        assert_rows!((&object["spec"]["scope"], says) => (&expected, told), "{scope}");
     }
 }
 
@@ -230,7 +218,6 @@ fn versions_share_what_an_apiserver_takes() {
         let (_, changes) = upgraded(json!({"versions": versions, key: shared}));
         let errors = changes.iter().filter(|change| change.level == Level::Error);
         let errors: Vec<_> = errors.map(|change| change.path.to_string()).collect();
-        let expected = is_refused.then(|| format!("spec.{key}"));
-        assert_eq!(errors, Vec::from_iter(expected), "{key} {number}");
+        assert_rows!(errors => Vec::from_iter(is_refused.then(|| format!("spec.{key}"))), "{key} {number}");
     }
 }

@@ -28,8 +28,7 @@ fn pruned(schema: Value) -> Value {
 }
 
 fn made_field(schema: Value, preserve: bool) -> Value {
-    let mut root = json!({"type": "object", "properties": {}});
-    root["properties"]["f"] = schema;
+    let root = with!(json!({"type": "object", "properties": {}}) => |root| root["properties"]["f"] = schema);
     let (mut root, _) = made(root, preserve, false);
     root["properties"]["f"].take()
 }
@@ -155,9 +154,8 @@ fn types_that_do_not_exist_are_replaced() {
         json!({"type": ["string", "integer"]}) => json!({INT_OR_STRING: true});
         json!({"type": ["string", "boolean"]}) => anything();
     ]);
-    let (_, changes) = structural(
-        json!({"type": "object", "properties": {"a": {"type": "int"}, "b": {"type": "any"}}}),
-    );
+    let properties = json!({"a": {"type": "int"}, "b": {"type": "any"}});
+    let (_, changes) = structural(json!({"type": "object", "properties": properties}));
     let warning = changes
         .iter()
         .find(|change| change.level == crate::report::Level::Warning)
@@ -182,9 +180,7 @@ fn what_the_apiserver_forbids_is_removed() {
         PRESERVE, json!(false) => false;
         "pattern", json!(null) => false;
     ] {
-        let mut node = text();
-        node[keyword] = value;
-        let root = json!({"type": "object", "properties": {"a": node}});
+        let root = json!({"type": "object", "properties": {"a": with!(text() => |node| node[keyword] = value)}});
         let (new, changes) = made(root, false, false);
         assert_eq!(new["properties"]["a"], text(), "{keyword}");
         assert_eq!(!changes.is_empty(), told, "{keyword}");
@@ -194,11 +190,8 @@ fn what_the_apiserver_forbids_is_removed() {
 #[test]
 fn fields_and_maps_exclude_each_other() {
     let fields = || json!({"type": "object", "properties": {"a": {"type": "string"}}});
-    let with = |additional: Value| {
-        let mut node = fields();
-        node["additionalProperties"] = additional;
-        node
-    };
+    let with =
+        |additional: Value| with!(fields() => |node| node["additionalProperties"] = additional);
     Made(field).check(::tests::rows![
         with(json!(true)) => kept(fields());
         with(json!(false)) => kept(fields());
@@ -230,9 +223,8 @@ fn deep_and_wide_schemas_take_no_time() {
     for _ in 0..120 {
         deep = json!({"allOf": [{"properties": {"a": deep}, "anyOf": [{"items": {"not": {}}}]}]});
     }
-    let wide: Object = (0..50_000)
-        .map(|n| (format!("f{n}"), json!({"oneOf": [{"required": ["a"]}]})))
-        .collect();
+    let wide = (0..50_000).map(|n| (format!("f{n}"), json!({"oneOf": [{"required": ["a"]}]})));
+    let wide: Object = wide.collect();
     let (new, changes) =
         structural(json!({"properties": {"deep": deep, "wide": {"properties": wide}}}));
     assert!(new["properties"]["wide"]["properties"]["f49999"].is_object());

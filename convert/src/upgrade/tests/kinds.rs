@@ -36,10 +36,7 @@ fn ingress_backends_name_a_service() {
         },
         "status": {"loadBalancer": {}},
     }));
-    assert_eq!(
-        object["metadata"]["annotations"]["kubernetes.io/ingress.class"],
-        "nginx"
-    );
+    assert_rows!(object["metadata"]["annotations"]["kubernetes.io/ingress.class"] => "nginx");
     assert_eq!(object.get("status"), None);
     let expected = json!({
         "defaultBackend": {"service": {"name": "fallback", "port": {"number": 80}}},
@@ -51,11 +48,7 @@ fn ingress_backends_name_a_service() {
         ]}}, {"host": "b"}],
     });
     assert_eq!(object["spec"], expected);
-    let expected = [
-        MOVED,
-        "Change UpgradedAPI spec.rules[0].http.paths[1].backend.servicePort",
-    ];
-    assert_eq!(changes, expected);
+    assert_rows!(changes => [MOVED, "Change UpgradedAPI spec.rules[0].http.paths[1].backend.servicePort"]);
 }
 
 #[test]
@@ -83,15 +76,13 @@ fn workloads_keep_the_defaults_they_had() {
         "strategy": {"type": "Recreate"}, "revisionHistoryLimit": 5, "progressDeadlineSeconds": 60,
         "selector": {"matchLabels": {"other": "b"}}, "template": template,
     });
-    let (object, changes) = upgraded(
-        json!({"apiVersion": "extensions/v1beta1", "kind": "Deployment", "spec": complete}),
-    );
-    let expected = (&complete, vec![MOVED.to_owned()]);
-    assert_eq!((&object["spec"], changes), expected);
+    let deployment =
+        json!({"apiVersion": "extensions/v1beta1", "kind": "Deployment", "spec": complete});
+    let (object, changes) = upgraded(deployment);
+    assert_rows!((&object["spec"], changes) => (&complete, vec![MOVED.to_owned()]));
     let (_, changes) =
         upgraded(json!({"apiVersion": "apps/v1beta1", "kind": "StatefulSet", "spec": {}}));
-    let holds = changes.contains(&"Warning UpgradedAPI spec".to_owned());
-    assert!(holds, "{changes:?}");
+    assert_rows!(changes.contains(&"Warning UpgradedAPI spec".to_owned()) => true, "{changes:?}");
 }
 
 #[test]
@@ -111,12 +102,7 @@ fn webhooks_keep_the_defaults_they_had() {
          "timeoutSeconds": 5, "admissionReviewVersions": ["v1"]},
     ]);
     assert_eq!(object["webhooks"], expected);
-    let expected = [
-        MOVED,
-        "Change UpgradedAPI webhooks[0]",
-        "Warning UpgradedAPI webhooks[1].sideEffects",
-    ];
-    assert_eq!(changes, expected);
+    assert_rows!(changes => [MOVED, "Change UpgradedAPI webhooks[0]", "Warning UpgradedAPI webhooks[1].sideEffects"]);
 }
 
 #[test]
@@ -178,12 +164,10 @@ fn endpoints_and_priority_levels_follow() {
     let slice = json!({"apiVersion": "discovery.k8s.io/v1beta1", "kind": "EndpointSlice", "endpoints": [{"topology": {
         "kubernetes.io/hostname": "n", "topology.kubernetes.io/zone": "z", "a": "b",
     }}]});
-    let spread = json!([{"nodeName": "n", "zone": "z", "deprecatedTopology": {"a": "b"}}]);
-    assert_eq!(upgraded(slice).0["endpoints"], spread);
+    assert_rows!(upgraded(slice).0["endpoints"] => json!([{"nodeName": "n", "zone": "z", "deprecatedTopology": {"a": "b"}}]));
     let level = json!({
         "apiVersion": "flowcontrol.apiserver.k8s.io/v1beta1", "kind": "PriorityLevelConfiguration",
         "spec": {"type": "Limited", "limited": {"assuredConcurrencyShares": 5}},
     });
-    let expected = json!({"nominalConcurrencyShares": 5});
-    assert_eq!(upgraded(level).0["spec"]["limited"], expected);
+    assert_rows!(upgraded(level).0["spec"]["limited"] => json!({"nominalConcurrencyShares": 5}));
 }
