@@ -197,12 +197,11 @@ mod tests {
     use crate::{Limits, Selection};
 
     fn configmap(name: &str, path: Option<&str>, files: &[(&str, &str)]) -> ConfigMap {
-        let files = files.iter();
+        let data = files.iter();
+        let data = data.map(|&(key, text)| (key.to_owned(), text.to_owned()));
         ConfigMap {
             name: name.to_owned(),
-            data: files
-                .map(|(key, text)| ((*key).to_owned(), (*text).to_owned()))
-                .collect(),
+            data: data.collect(),
             binary_data: BTreeMap::new(),
             path: path.map(str::to_owned),
         }
@@ -210,8 +209,8 @@ mod tests {
 
     /// The paths and sizes, or the message.
     fn outcome(configmaps: &[ConfigMap], options: &Options) -> String {
-        let tree = match read(configmaps, options) {
-            Ok((tree, _)) => tree,
+        let (tree, _) = match read(configmaps, options) {
+            Ok(read) => read,
             Err(error) => return error.to_string(),
         };
         let files = tree.files();
@@ -230,14 +229,10 @@ mod tests {
             configmap("here", Some("."), &[("b", "")]),
             configmap("empty", Some(""), &[("c", "")]),
         ];
-        assert_eq!(
-            outcome(&configmaps, &Options::default()),
-            "README.md 0, b 0, c 0, manifests/crds/a.yaml 2, manifests/crds/logo.png 2, manifests/csv.yaml 1"
-        );
+        let paths = "README.md 0, b 0, c 0, manifests/crds/a.yaml 2, manifests/crds/logo.png 2, manifests/csv.yaml 1";
+        assert_eq!(outcome(&configmaps, &Options::default()), paths);
         let (tree, _) = read(&configmaps, &Options::default()).unwrap();
-        let content = tree.into_content().unwrap();
-        let logo = content.read("manifests/crds/logo.png").unwrap();
-        assert_eq!(logo.as_ref(), [0, 255]);
+        assert_rows!(tree.into_content().unwrap().read("manifests/crds/logo.png").unwrap().as_ref() => [0, 255]);
     }
 
     #[test]
@@ -246,39 +241,30 @@ mod tests {
         let mut both = configmap("both", None, &file);
         both.binary_data.insert("x".to_owned(), vec![1]);
         for (configmaps, path, names) in ::tests::rows![
-            vec![
-                configmap("b", Some("manifests"), &file),
-                configmap("c", None, &file),
-                configmap("a", Some("manifests/."), &file),
-            ], "manifests/x" => "b, a";
+            vec![configmap("b", Some("manifests"), &file), configmap("c", None, &file), configmap("a", Some("manifests/."), &file)],
+                "manifests/x" => "b, a";
             vec![configmap("a", None, &file), configmap("a", None, &file)], "x" => "a, a";
             vec![both], "x" => "both, both";
         ] {
-            assert_eq!(
-                outcome(&configmaps, &Options::default()),
-                format!("duplicate path {path:?} found in configmaps [{names}]; keep one of them")
-            );
+            let found = outcome(&configmaps, &Options::default());
+            assert_rows!(found => format!("duplicate path {path:?} found in configmaps [{names}]; keep one of them"));
         }
     }
 
     #[test]
     fn missing_files_and_conflicts_are_rejected() {
         let map = configmap;
-        for (configmaps, problem) in ::tests::rows![
+        assert_each!(|configmaps, problem| outcome(&configmaps, &Options::default()) => has problem;
             vec![] => "no configmap is named";
             vec![map("a", None, &[("x", "")]), map("b", None, &[])] => "configmap \"b\" is empty";
             vec![map("a", None, &[("manifests", "")]), map("b", Some("manifests"), &[("x", "")])] => "requires one";
-        ] {
-            ::tests::assert_has(outcome(&configmaps, &Options::default()), problem);
-        }
+        );
     }
 
     #[test]
     fn keys_and_paths_stay_in_the_bundle() {
         let long = "x".repeat(254);
-        for key in [
-            "", ".", "..", "..x", "a/b", "/a", "a\\b", "a b", "ä", "a\0", &long,
-        ] {
+        for key in "|.|..|..x|a/b|/a|a\\b|a b|ä|a\0".split('|').chain([&*long]) {
             let text = outcome(&[configmap("a", None, &[(key, "")])], &Options::default());
             ::tests::assert_has(&text, "is no file name");
         }
@@ -292,33 +278,18 @@ mod tests {
 
     #[test]
     fn limits_hold_for_configmaps_too() {
-        let limits = Limits {
-            total: 5,
-            file: 4,
-            entries: 2,
-            path: 9,
-            depth: 2,
-        };
-        let options = Options {
-            limits,
-            ..Options::default()
-        };
-        for (path, files, problem) in [
-            ("", &[("x", "1234")][..], "x 4"),
-            ("", &[("x", "12345")], "--max-file-size"),
-            ("", &[("x", "123"), ("y", "123")], "--max-size"),
-            ("", &[("x", ""), ("y", ""), ("z", "")], "--max-entries"),
-            ("", &[("1234567890", "")], "--max-path-length"),
-            ("a/b", &[("c", "")], "--max-path-depth"),
-        ] {
-            let text = outcome(&[configmap("a", Some(path), files)], &options);
-            ::tests::assert_has(&text, problem);
-        }
+        let limits = with!(Limits::default() => total: 5, file: 4, entries: 2, path: 9, depth: 2);
+        let options = with!(Options, limits);
+        assert_each!(|path, files, problem| outcome(&[configmap("a", Some(path), files)], &options) => has problem;
+            "", &[("x", "1234")][..] => "x 4";
+            "", &[("x", "12345")] => "--max-file-size";
+            "", &[("x", "123"), ("y", "123")] => "--max-size";
+            "", &[("x", ""), ("y", ""), ("z", "")] => "--max-entries";
+            "", &[("1234567890", "")] => "--max-path-length";
+            "a/b", &[("c", "")] => "--max-path-depth";
+        );
         // Files outside of the selection are counted.
-        let options = Options {
-            select: Selection::Only(vec!["manifests".to_owned()]),
-            ..Options::default()
-        };
+        let options = with!(Options, select: Selection::Only(vec!["manifests".to_owned()]));
         let selected = configmap("a", Some("manifests"), &[("x", "")]);
         let configmaps = [selected, configmap("b", None, &[("y", "")])];
         let (tree, unselected) = read(&configmaps, &options).unwrap();

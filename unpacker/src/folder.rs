@@ -273,8 +273,7 @@ mod tests {
     fn a_followed_link_is_read_as_its_target() {
         let (_folder, survey) = linked();
         survey.check().unwrap();
-        let paths: Vec<_> = survey.files.iter().map(|(path, _)| path).collect();
-        assert_eq!(paths, ["manifests/a", "shared/a"]);
+        assert_rows!(survey.files.iter().map(|(path, _)| path).collect::<Vec<_>>() => ["manifests/a", "shared/a"]);
     }
 
     #[test]
@@ -294,8 +293,7 @@ mod tests {
         let (folder, survey) = linked();
         let file = folder.path().join("bundle/shared/a");
         fs::remove_file(&file).unwrap();
-        let mode = Mode::from_raw_mode(0o600);
-        rustix::fs::mkfifoat(CWD, &file, mode).unwrap();
+        rustix::fs::mkfifoat(CWD, &file, Mode::from_raw_mode(0o600)).unwrap();
         assert!(survey.check().is_err());
     }
 }

@@ -45,6 +45,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+#[cfg(test)]
+#[macro_use(assert_each, assert_rows, with)]
+extern crate tests;
+
 #[cfg(feature = "sources")]
 pub mod access;
 mod archive;

@@ -162,21 +162,19 @@ mod tests {
 
     #[test]
     fn a_name_is_the_whole_or_its_end() {
-        for (full, names, others) in [
-            ("v1", "v1", "v"),
-            (
-                "quay.io/org/app:v1",
-                "quay.io/org/app:v1 app:v1 v1",
-                "org/app:v1 v",
-            ),
-            ("docker.io/library/app:v1", "app:v1", "library"),
-            ("localhost/app:latest", "app", "latest:"),
-            ("app:latest", "app", "app:"),
-            ("quay.io:5000/org/app", "app", "5000/org/app"),
+        for (full, names, others) in ::tests::rows![
+            "v1", "v1" => "v";
+            "quay.io/org/app:v1", "quay.io/org/app:v1 app:v1 v1" => "org/app:v1 v";
+            "docker.io/library/app:v1", "app:v1" => "library";
+            "localhost/app:latest", "app" => "latest:";
+            "app:latest", "app" => "app:";
+            "quay.io:5000/org/app", "app" => "5000/org/app";
         ] {
             assert!(names.split(' ').all(|name| is_named(full, name)), "{full}");
-            let mut others = others.split(' ');
-            assert!(!others.any(|name| is_named(full, name)), "{full}");
+            assert!(
+                !others.split(' ').any(|name| is_named(full, name)),
+                "{full}"
+            );
         }
         assert!(!is_named("quay.io/org/app:v1", ""));
     }

@@ -111,12 +111,7 @@ mod tests {
 
     #[test]
     fn records_are_read_by_their_lengths_and_anything_else_is_refused() {
-        let record = |path: Option<&str>, size, sparse| Extended {
-            path: path.map(Into::into),
-            size,
-            sparse,
-            ..Extended::default()
-        };
+        let record = |path: Option<&str>, size, sparse| with!(Extended, path: path.map(Into::into), size, sparse);
         let (nothing, path) = (record(None, None, false), |path| {
             record(Some(path), None, false)
         });
@@ -137,8 +132,7 @@ mod tests {
             b"21 SUN.holesdata= 0 \n" => &sparse;
         ];
         for (body, extended) in cases {
-            let found = parse(body);
-            assert_eq!(found.as_ref(), Some(extended), "{}", body.escape_ascii());
+            assert_rows!(parse(body).as_ref() => Some(extended), "{}", body.escape_ascii());
         }
         let odd = "11 path=a,8 path=a,10path=a,+10 path=a,0 path=a,99999999999999999999 path=a,11 size=-7";
         for body in odd.split(',') {

@@ -52,23 +52,17 @@ mod tests {
     fn folders_above_and_below_a_wanted_one_are_entered_and_neighbours_are_not() {
         let select = |paths: &[&str]| {
             let paths = paths.iter().map(|&path| path.to_owned()).collect();
-            Select::new(&Options {
-                select: Selection::Only(paths),
-                ..Options::default()
-            })
+            Select::new(&with!(Options, select: Selection::Only(paths)))
         };
         let wanted = select(&["./a/b/", "c.yaml"]).unwrap();
-        for (path, takes, enters) in [
-            ("a", false, true),
-            ("a/b", true, true),
-            ("a/b/c", true, true),
-            ("a/bc", false, false),
-            ("c.yaml", true, true),
-            ("d", false, false),
-        ] {
-            let found = (wanted.takes(path), wanted.enters(path));
-            assert_eq!(found, (takes, enters), "{path}");
-        }
+        assert_each!(|path, takes, enters| (wanted.takes(path), wanted.enters(path)) => (takes, enters);
+            "a", false => true;
+            "a/b", true => true;
+            "a/b/c", true => true;
+            "a/bc", false => false;
+            "c.yaml", true => true;
+            "d", false => false;
+        );
         assert!(select(&["../up"]).is_err());
     }
 }

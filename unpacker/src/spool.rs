@@ -234,7 +234,6 @@ mod tests {
         // Writing to this file fails as on a full disk.
         let mut spool = Spool::new(Room::Disk("/".into()));
         spool.file = Some(File::options().write(true).open("/dev/full").unwrap());
-        let kept = spool.keep(&mut large.as_slice());
-        assert!(matches!(kept, Err(Failure::Write(_))));
+        assert_rows!(matches!(spool.keep(&mut large.as_slice()), Err(Failure::Write(_))) => true);
     }
 }

@@ -194,10 +194,8 @@ fn remote_texts_leave_errors_and_nothing_else_does() {
 
 #[test]
 fn errors_without_remote_texts_stay_whole() {
-    let (path, what) = (
-        "manifests/\u{fffd}".to_owned(),
-        "example.com/a:v1".to_owned(),
-    );
+    let path = "manifests/\u{fffd}".to_owned();
+    let what = "example.com/a:v1".to_owned();
     let refused = Problem::Connect {
         host: "example.com".to_owned(),
         source: io::Error::other("connection refused"),

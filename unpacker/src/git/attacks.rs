@@ -24,7 +24,7 @@ const BOUNDS: Bounds = Bounds {
 };
 
 /// Writes packs, right or wrong.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Writer {
     bytes: Vec<u8>,
     starts: Vec<usize>,
@@ -84,9 +84,18 @@ impl Writer {
 /// Writes the checksum, over as many bytes as are not to be replaced by it.
 fn seal(pack: &mut Vec<u8>, replaced: usize) {
     pack.truncate(pack.len() - replaced);
+    pack.extend(sha1(pack));
+}
+
+fn sha1(bytes: &[u8]) -> [u8; 20] {
     let mut hasher = sha1dc::Hasher::new();
-    hasher.update(pack);
-    pack.extend(hasher.finalize().unwrap().as_ref());
+    hasher.update(bytes);
+    hasher.finalize().unwrap().into()
+}
+
+/// The bytes of what [`id`] returns.
+fn raw(bytes: &[u8]) -> [u8; 20] {
+    sha1(&[format!("blob {}\0", bytes.len()).as_bytes(), bytes].concat())
 }
 
 /// A delta: the two sizes and the orders.
@@ -112,16 +121,6 @@ fn copy(count: u16) -> [u8; 3] {
 
 fn id(bytes: &[u8]) -> Id {
     Id::of(Kind::Blob, bytes).unwrap()
-}
-
-fn raw(bytes: &[u8]) -> [u8; 20] {
-    let hasher = {
-        let mut hasher = sha1dc::Hasher::new();
-        hasher.update(format!("blob {}\0", bytes.len()).as_bytes());
-        hasher.update(bytes);
-        hasher
-    };
-    hasher.finalize().unwrap().into()
 }
 
 fn resolved(pack: &[u8], bounds: Bounds) -> Result<Pack> {
@@ -152,14 +151,8 @@ fn whole_objects_and_both_kinds_of_deltas_are_found_by_their_hashes() {
     for bytes in [&b"abc"[..], b"abcabc", b"abcabc!", b"ab"] {
         assert_eq!(pack.read(id(bytes), Kind::Blob).unwrap(), bytes);
     }
-    assert!(matches!(
-        pack.read(id(b"abc"), Kind::Tree),
-        Err(Problem::Missing { .. })
-    ));
-    assert!(matches!(
-        pack.read(id(b"other"), Kind::Blob),
-        Err(Problem::Missing { .. })
-    ));
+    assert_rows!(matches!(pack.read(id(b"abc"), Kind::Tree), Err(Problem::Missing { .. })) => true);
+    assert_rows!(matches!(pack.read(id(b"other"), Kind::Blob), Err(Problem::Missing { .. })) => true);
 }
 
 #[test]
@@ -172,17 +165,13 @@ fn a_bomb_of_deltas_makes_no_more_than_is_allowed() {
         writer = writer.on(base, &delta(size, size * 16, &copy(count).repeat(16)));
         size *= 16;
     }
-    let pack = resolved(&writer.end(), BOUNDS).unwrap();
-    assert!(pack.has_oversized());
+    assert!(resolved(&writer.end(), BOUNDS).unwrap().has_oversized());
     // Many at once, each as large as may be.
     let mut writer = Writer::default().blob(&vec![b'x'; 1 << 8]);
     for _ in 0..50 {
         writer = writer.on(0, &delta(1 << 8, 1 << 12, &copy(1 << 8).repeat(16)));
     }
-    assert!(
-        message(resolved(&writer.end(), BOUNDS))
-            .contains("its unpacked bytes exceed the limit of 65536")
-    );
+    assert_rows!(message(resolved(&writer.end(), BOUNDS)).contains("its unpacked bytes exceed the limit of 65536") => true);
 }
 
 #[test]
@@ -200,12 +189,7 @@ fn bases_that_are_let_go_are_made_again() {
             expected.push([&large[..3999], &[mark]].concat());
         }
     }
-    let bounds = Bounds {
-        object: 4000,
-        work: 1 << 20,
-        depth: 10,
-        ..BOUNDS
-    };
+    let bounds = with!(Bounds, object: 4000, work: 1 << 20, depth: 10; ..BOUNDS);
     let mut pack = resolved(&writer.end(), bounds).unwrap();
     for bytes in expected {
         assert_eq!(pack.read(id(&bytes), Kind::Blob).unwrap(), bytes);
@@ -215,7 +199,7 @@ fn bases_that_are_let_go_are_made_again() {
 #[test]
 fn sizes_that_lie_are_found_before_anything_is_made() {
     let huge = 1 << 55;
-    for (writer, expected) in ::tests::rows![
+    assert_each!(|writer, expected| message(resolved(&writer.end(), BOUNDS)) => has expected;
         Writer::default().entry(3, 2, &[], b"abc") => "larger than it says";
         Writer::default().entry(3, 4, &[], b"abc") => "smaller than it says";
         Writer::default().entry(3, huge, &[], b"abc") => "its unpacked bytes exceed";
@@ -235,16 +219,12 @@ fn sizes_that_lie_are_found_before_anything_is_made() {
         Writer::default().blob(b"a").entry(6, 3, &[3], b"abc") => "base of a delta is nowhere";
         Writer::default().entry(6, 3, &[0xff; 12], b"abc") => "base of a delta is nowhere";
         Writer::default().entry(6, 3, &[0], b"abc") => "base of a delta is nowhere";
-    ] {
-        let found = message(resolved(&writer.end(), BOUNDS));
-        assert!(found.contains(expected), "{expected}: {found}");
-    }
+    );
     // One that would make more than may be held is not made, and what rests on it is not known.
-    let pack = Writer::default()
+    let large = Writer::default()
         .blob(b"abc")
-        .on(0, &delta(3, huge, &copy(3)))
-        .end();
-    assert!(resolved(&pack, BOUNDS).unwrap().has_oversized());
+        .on(0, &delta(3, huge, &copy(3)));
+    assert!(resolved(&large.end(), BOUNDS).unwrap().has_oversized());
 }
 
 #[test]
@@ -255,17 +235,10 @@ fn deltas_that_rest_upon_each_other_in_a_circle_or_too_deeply_end() {
         .on_id(raw(b"two"), &same)
         .end();
     let mut pack = resolved(&circle, BOUNDS).unwrap();
-    assert!(matches!(
-        pack.read(id(b"one"), Kind::Blob),
-        Err(Problem::Missing { .. })
-    ));
+    assert_rows!(matches!(pack.read(id(b"one"), Kind::Blob), Err(Problem::Missing { .. })) => true);
     // One that makes its own base.
-    let own = Writer::default()
-        .blob(b"abc")
-        .on_id(raw(b"abc"), &same)
-        .end();
-    let mut pack = resolved(&own, BOUNDS).unwrap();
-    assert_eq!(pack.read(id(b"abc"), Kind::Blob).unwrap(), b"abc");
+    let own = Writer::default().blob(b"abc").on_id(raw(b"abc"), &same);
+    assert_rows!(resolved(&own.end(), BOUNDS).unwrap().read(id(b"abc"), Kind::Blob).unwrap() => b"abc");
 
     let chain = |count: usize| {
         let mut writer = Writer::default().blob(b"abc");
@@ -289,23 +262,16 @@ fn a_pack_is_taken_whole_and_unchanged_or_not_at_all() {
     assert_eq!(message(resolved(&good, BOUNDS)), "taken");
     for end in 0..good.len() {
         let found = resolved(&good[..end], BOUNDS);
-        assert!(
-            matches!(found, Err(Problem::CutShort { .. })),
-            "{end}: {}",
-            message(found)
-        );
+        assert_rows!(matches!(found, Err(Problem::CutShort { .. })) => true, "{end}: {}", message(found));
     }
     for at in 0..good.len() {
         let mut changed = good.clone();
         changed[at] ^= 0x10;
         assert!(resolved(&changed, BOUNDS).is_err(), "{at}");
     }
-    let followed = [&good[..], b"x"].concat();
-    assert!(message(resolved(&followed, BOUNDS)).contains("bytes follow the end"));
-    let fewer = Writer::default().blob(b"abc").end_with(0);
-    assert!(resolved(&fewer, BOUNDS).is_err());
-    let more = Writer::default().blob(b"abc").end_with(2);
-    assert!(resolved(&more, BOUNDS).is_err());
+    assert_rows!(message(resolved(&[&good[..], b"x"].concat(), BOUNDS)).contains("bytes follow the end") => true);
+    assert_rows!(resolved(&Writer::default().blob(b"abc").end_with(0), BOUNDS).is_err() => true);
+    assert_rows!(resolved(&Writer::default().blob(b"abc").end_with(2), BOUNDS).is_err() => true);
     let millions = Writer::default().end_with(u32::MAX);
     assert!(message(resolved(&millions, BOUNDS)).contains("its objects exceed the limit of 100"));
 }
@@ -316,11 +282,9 @@ fn a_pack_that_never_ends_is_left_at_the_limit() {
     // Empty blocks of a zlib stream: they make nothing, for ever.
     let head = [b"PACK\0\0\0\x02\0\0\0\x01\x33\x78\x01"];
     let blocks = io::repeat(0).take(u64::MAX);
-    let stored = Stored(0);
-    let found = message(receive(head[0].chain(stored), BOUNDS));
+    let found = message(receive(head[0].chain(Stored(0)), BOUNDS));
     ::tests::assert_has(&found, "the bytes to transfer exceed the limit of 1048576");
-    let found = message(receive(head[0].chain(blocks), BOUNDS));
-    assert!(found.contains("damaged"), "{found}");
+    ::tests::assert_has(message(receive(head[0].chain(blocks), BOUNDS)), "damaged");
 }
 
 /// Stored blocks without content.
@@ -337,10 +301,8 @@ impl Read for Stored {
 }
 
 fn lines(parts: &[&[u8]]) -> Lines {
-    let parts: Vec<_> = parts
-        .iter()
-        .map(|part| Ok(Bytes::copy_from_slice(part)))
-        .collect();
+    let part = |part: &&[u8]| Ok(Bytes::copy_from_slice(part));
+    let parts: Vec<_> = parts.iter().map(part).collect();
     let mut lines = Lines::new(Input::Http(stream::iter(parts).boxed()));
     lines.allow(1000, "the lines");
     lines
@@ -349,31 +311,22 @@ fn lines(parts: &[&[u8]]) -> Lines {
 #[tokio::test]
 async fn frames_are_read_whatever_they_are_cut_into_and_lies_about_their_length_are_refused() {
     let mut good = lines(&[b"00", b"06a", b"b0001", b"0000000200", b"04"]);
-    for expected in [
-        Line::Data(Bytes::from_static(b"ab")),
-        Line::Delimiter,
-        Line::Flush,
-        Line::End,
-        Line::Data(Bytes::new()),
-        Line::Eof,
-        Line::Eof,
-    ] {
+    let data = |bytes: &'static [u8]| Line::Data(Bytes::from_static(bytes));
+    let (ab, delimiter, flush, end) = (data(b"ab"), Line::Delimiter, Line::Flush, Line::End);
+    for expected in [ab, delimiter, flush, end, data(b""), Line::Eof, Line::Eof] {
         assert_eq!(good.next().await.unwrap(), expected);
     }
-    for (bytes, expected) in [
-        (&b"0003"[..], "a line has an impossible length"),
-        (b"ffff", "a line has an impossible length"),
-        (b"fff1", "a line has an impossible length"),
-        (b"+005a", "answers with something else than git's lines"),
-        (b"<html>", "answers with something else than git's lines"),
-        (b"000", "ended within a line"),
-        (b"0006a", "ended within a line"),
-        (b"0011ERR bad\x1b[2Jly", "the server refuses: bad [2Jly"),
-        (&[b'a'; 1001], "the lines exceed the limit of 1000"),
-    ] {
-        let found = lines(&[bytes]).next().await.unwrap_err().to_string();
-        assert!(found.contains(expected), "{expected}: {found}");
-    }
+    assert_each!(|bytes, expected| lines(&[bytes]).next().await.unwrap_err() => has expected;
+        &b"0003"[..] => "a line has an impossible length";
+        b"ffff" => "a line has an impossible length";
+        b"fff1" => "a line has an impossible length";
+        b"+005a" => "answers with something else than git's lines";
+        b"<html>" => "answers with something else than git's lines";
+        b"000" => "ended within a line";
+        b"0006a" => "ended within a line";
+        b"0011ERR bad\x1b[2Jly" => "the server refuses: bad [2Jly";
+        &[b'a'; 1001] => "the lines exceed the limit of 1000";
+    );
 }
 
 #[tokio::test]

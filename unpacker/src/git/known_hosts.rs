@@ -205,7 +205,7 @@ mod tests {
             let salt = BASE64_STANDARD.encode("01234567890123456789");
             format!("|1|{salt}|{}", BASE64_STANDARD.encode(mac))
         };
-        for (lines, port, verdict) in ::tests::rows![
+        assert_each!(|lines, port, verdict| KnownHosts::new(&lines, "git.example.com", port).check(&key) => verdict;
             format!("git.example.com {KEY}"), 22 => Verdict::Known;
             format!("GIT.example.com {KEY} me@home"), 22 => Verdict::Known;
             format!("other,git.example.com,10.0.0.1 {KEY}"), 22 => Verdict::Known;
@@ -234,32 +234,25 @@ mod tests {
             "|1|x git.example.com x".to_owned(), 22 => Verdict::Unknown;
             format!("git.example.com ssh-ed25519 !!\ngit.example.com\n|1|x git.example.com x\ngit.example.com {KEY}"), 22 => Verdict::Known;
             String::new(), 22 => Verdict::Unknown;
-        ] {
-            let known = KnownHosts::new(&lines, "git.example.com", port);
-            assert_eq!(known.check(&key), verdict, "{lines}");
-        }
+        );
     }
 
     #[test]
     fn the_kinds_of_the_port_outweigh_those_of_the_host() {
         let ecdsa = "ecdsa-sha2-nistp256 AAAA";
-        for (lines, port, ed25519) in [
-            (format!("h {KEY}"), 22, true),
-            (format!("h {KEY}"), 2222, true),
-            (format!("h {KEY}\n[h]:2222 {ecdsa}"), 2222, false),
-            (format!("h {ecdsa}\n[h]:2222 {KEY}"), 2222, true),
-            (format!("h {KEY}\n@revoked [h]:2222 {ecdsa}"), 2222, true),
-            (format!("@revoked h {KEY}"), 22, false),
-        ] {
-            let known = KnownHosts::new(&lines, "h", port);
-            assert_eq!(known.has_kind(&Algorithm::Ed25519), ed25519, "{lines}");
-        }
+        assert_each!(|lines, port, ed25519| KnownHosts::new(&lines, "h", port).has_kind(&Algorithm::Ed25519) => ed25519;
+            format!("h {KEY}"), 22 => true;
+            format!("h {KEY}"), 2222 => true;
+            format!("h {KEY}\n[h]:2222 {ecdsa}"), 2222 => false;
+            format!("h {ecdsa}\n[h]:2222 {KEY}"), 2222 => true;
+            format!("h {KEY}\n@revoked [h]:2222 {ecdsa}"), 2222 => true;
+            format!("@revoked h {KEY}"), 22 => false;
+        );
     }
 
     #[test]
     fn hmac_is_the_one_that_everybody_computes() {
         let mac = hmac(b"key", b"The quick brown fox jumps over the lazy dog").unwrap();
-        let mac = crate::git::id::Id::from_bytes(&mac).unwrap();
-        assert_eq!(mac.to_string(), "de7c9b85b8b78aa6bc8a7a36f70a90701c9db4d9");
+        assert_rows!(crate::git::id::Id::from_bytes(&mac).unwrap().to_string() => "de7c9b85b8b78aa6bc8a7a36f70a90701c9db4d9");
     }
 }

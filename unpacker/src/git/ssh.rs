@@ -330,8 +330,7 @@ mod tests {
             "--upload-pack=x" => "'/--upload-pack=x'";
             "!x" => "'/'\\!'x'";
         ] {
-            let found = address(&format!("ssh://h/{path}")).unwrap().command;
-            assert_eq!(found, format!("git-upload-pack {command}"));
+            assert_rows!(address(&format!("ssh://h/{path}")).unwrap().command => format!("git-upload-pack {command}"));
         }
         for url in
             "ssh://h/a%0aid ssh://h/a%00 ssh://h/%ff ssh://h/ ssh://h ssh://a%0ab@h/r".split(' ')

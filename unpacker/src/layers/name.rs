@@ -87,27 +87,25 @@ mod tests {
         let read = |name: &str| Name::read(name.as_bytes()).and_then(|name| name.change());
         let kinds: [fn(String) -> Change; 3] = [Change::Add, Change::Hide, Change::Opaque];
         let [add, hide, opaque] = kinds;
-        for (name, kind, path) in [
-            ("a/b", add, "a/b"),
-            ("./a//b/", add, "a/b"),
-            ("/a/./b", add, "a/b"),
-            ("//a", add, "a"),
-            ("/", add, ""),
-            ("./", add, ""),
-            ("", add, ""),
-            ("a/.wha", add, "a/.wha"),
-            ("a/x.wh.b", add, "a/x.wh.b"),
-            (".wh.a", hide, "a"),
-            ("./.wh.a", hide, "a"),
-            ("/a/.wh.b", hide, "a/b"),
-            ("a/.wh.b/", hide, "a/b"),
-            ("a/.wh..b", hide, "a/.b"),
-            ("a/.wh.....", hide, "a/...."),
-            ("a/.wh..wh..opq", opaque, "a"),
-            (".wh..wh..opq", opaque, ""),
-        ] {
-            assert_eq!(read(name).ok(), Some(kind(path.to_owned())), "{name:?}");
-        }
+        assert_each!(|name, kind, path| read(name).ok() => Some(kind(path.to_owned()));
+            "a/b", add => "a/b";
+            "./a//b/", add => "a/b";
+            "/a/./b", add => "a/b";
+            "//a", add => "a";
+            "/", add => "";
+            "./", add => "";
+            "", add => "";
+            "a/.wha", add => "a/.wha";
+            "a/x.wh.b", add => "a/x.wh.b";
+            ".wh.a", hide => "a";
+            "./.wh.a", hide => "a";
+            "/a/.wh.b", hide => "a/b";
+            "a/.wh.b/", hide => "a/b";
+            "a/.wh..b", hide => "a/.b";
+            "a/.wh.....", hide => "a/....";
+            "a/.wh..wh..opq", opaque => "a";
+            ".wh..wh..opq", opaque => "";
+        );
         for name in "a/.wh..wh.plnk .wh..wh.plnk/3.4 .wh..wh.aufs a/.wh..wh.b".split(' ') {
             assert_eq!(read(name).ok(), Some(Change::Nothing), "{name:?}");
         }

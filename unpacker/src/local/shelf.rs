@@ -284,15 +284,13 @@ mod tests {
 
     #[test]
     fn links_lead_to_another_entry_or_nowhere() {
-        for (path, target, found) in [
-            ("a/layer.tar", "../b/layer.tar", Some("b/layer.tar")),
-            ("a/layer.tar", "other", Some("a/other")),
-            ("layer.tar", "./b", Some("b")),
-            ("a/layer.tar", "../../b", None),
-            ("layer.tar", "../layer.tar", None),
-            ("a/layer.tar", "/etc/passwd", None),
-        ] {
-            assert_eq!(behind(path, target).as_deref(), found, "{path} -> {target}");
-        }
+        assert_each!(|path, target, found| behind(path, target).as_deref() => found;
+            "a/layer.tar", "../b/layer.tar" => Some("b/layer.tar");
+            "a/layer.tar", "other" => Some("a/other");
+            "layer.tar", "./b" => Some("b");
+            "a/layer.tar", "../../b" => None;
+            "layer.tar", "../layer.tar" => None;
+            "a/layer.tar", "/etc/passwd" => None;
+        );
     }
 }

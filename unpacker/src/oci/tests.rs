@@ -71,11 +71,8 @@ fn assert_outcomes(cases: &[(Value, Option<&str>, &str)]) {
 fn images_that_cannot_be_unpacked_are_refused_with_a_remedy() {
     let plain = image(&[blob(GZIP)]);
     let titled = |unpack: &str| {
-        let (title, key) = (
-            "org.opencontainers.image.title",
-            "io.deis.oras.content.unpack",
-        );
-        let notes = json!({title: "x", key: unpack});
+        let notes =
+            json!({"org.opencontainers.image.title": "x", "io.deis.oras.content.unpack": unpack});
         let image = image(&[with(blob(GZIP), "annotations", notes)]);
         with(image, "artifactType", "application/x".into())
     };
@@ -105,21 +102,18 @@ fn images_that_cannot_be_unpacked_are_refused_with_a_remedy() {
         image(&[with(blob(GZIP), "size", json!(-1))]), None => "not well formed";
         image(&[with(blob(GZIP), "size", json!("\u{7}secret"))]), None => "not well formed";
     ]);
-    let large = vec![b' '; 4 << 20 | 1];
-    assert_eq!(Document::read(&large, None), Err(Error::TooLarge));
+    assert_rows!(Document::read(&vec![b' '; 4 << 20 | 1], None) => Err(Error::TooLarge));
     // No stack is deep enough for that.
-    let deep = "[".repeat(1 << 20);
-    assert!(Document::read(deep.as_bytes(), None).is_err());
+    assert_rows!(Document::read("[".repeat(1 << 20).as_bytes(), None).is_err() => true);
 }
 
 fn on(platform: &str) -> Value {
-    let mut entry = blob(MANIFEST);
-    entry["digest"] = Digest::of(platform.as_bytes()).to_string().into();
+    let digest = Digest::of(platform.as_bytes()).to_string();
+    let mut entry = with(blob(MANIFEST), "digest", digest.into());
     if !platform.is_empty() {
         let mut parts = platform.split('/');
         let mut next = || parts.next();
-        let value = json!({"os": next(), "architecture": next(), "variant": next()});
-        entry["platform"] = value;
+        entry["platform"] = json!({"os": next(), "architecture": next(), "variant": next()});
     }
     entry
 }
@@ -155,8 +149,7 @@ fn an_index_gives_one_image_for_a_platform_and_never_an_attestation() {
         let entries: Vec<_> = platforms.iter().map(|platform| on(platform)).collect();
         let found = match index(&entries).choose(wanted) {
             Ok(entry) => {
-                let digest = Digest::of(expected.as_bytes());
-                assert_eq!(entry.digest, digest, "{platforms:?} {wanted:?}");
+                assert_rows!(entry.digest => Digest::of(expected.as_bytes()), "{platforms:?} {wanted:?}");
                 entry.platform.clone().unwrap_or_default()
             }
             Err(error) => error.to_string(),
@@ -165,9 +158,7 @@ fn an_index_gives_one_image_for_a_platform_and_never_an_attestation() {
     }
     let note = json!({"vnd.docker.reference.type": "attestation-manifest"});
     let noted = with(on("linux/amd64"), "annotations", note);
-    let index = index(&[noted, on("linux/arm64")]);
-    let chosen = index.choose(None).unwrap();
-    assert_eq!(chosen.platform.as_deref(), Some("linux/arm64"));
+    assert_rows!(index(&[noted, on("linux/arm64")]).choose(None).unwrap().platform.as_deref() => Some("linux/arm64"));
 }
 
 #[test]
@@ -192,24 +183,18 @@ fn labels_name_the_folders_that_are_read() {
         assert_eq!(select(&labels), Ok(Selection::Only(expected)), "{config}");
     }
     for root in ["/", "./", "."] {
-        let labels = [(BUNDLE.to_owned(), root.to_owned())].into();
-        assert_eq!(select(&labels), Ok(Selection::All));
+        assert_rows!(select(&[(BUNDLE.to_owned(), root.to_owned())].into()) => Ok(Selection::All));
     }
     let out = [(BUNDLE.to_owned(), "../../etc".to_owned())].into();
-    let error = select(&out).unwrap_err();
-    ::tests::assert_has(
-        &error,
-        "manifests.v1 names \"../../etc\", which is not a directory in an image",
-    );
+    let expected = "manifests.v1 names \"../../etc\", which is not a directory in an image";
+    ::tests::assert_has(select(&out).unwrap_err(), expected);
     assert!(labels(b"{\"config\": {\"Labels\": {\"a\": 1}}}").is_err());
 }
 
 #[test]
 fn texts_of_strangers_cannot_change_how_the_rest_is_shown() {
-    for (text, shown) in [
-        ("a\u{1b}[31m\r\nb", "a[31mb"),
-        ("a\u{202e}b\u{2066}c\u{200f}d\u{2028}e", "abcde"),
-    ] {
-        assert_eq!(excerpt(text), shown);
-    }
+    assert_each!(|text, shown| excerpt(text) => shown;
+        "a\u{1b}[31m\r\nb" => "a[31mb";
+        "a\u{202e}b\u{2066}c\u{200f}d\u{2028}e" => "abcde";
+    );
 }

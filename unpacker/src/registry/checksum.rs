@@ -123,13 +123,8 @@ mod tests {
             let error = checksum.check(b"y", "the thing").unwrap_err().to_string();
             assert!(error.starts_with("the thing is not what"), "{error}");
         }
-        let others = [
-            ("sha256", "sha384"),
-            ("sha256", "sha512"),
-            ("sha256:", "md5:"),
-            ("e", "é"),
-        ];
-        let others = others.map(|(from, to)| sha256.replace(from, to));
+        let others = ::tests::pairs("sha256 sha384, sha256 sha512, sha256: md5:, e é");
+        let others: Vec<_> = others.map(|(from, to)| sha256.replace(from, to)).collect();
         let bad = ["", "sha256:", "sha256:abc", &sha256.to_uppercase()];
         for text in bad.into_iter().chain(others.iter().map(String::as_str)) {
             assert!(Checksum::parse(text, "x").is_err(), "{text}");

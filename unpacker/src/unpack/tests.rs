@@ -64,14 +64,8 @@ fn wanted(text: &str, password: Option<&str>, limits: Limits) -> Arc<Wanted> {
     });
     Arc::new(Wanted {
         source: Source::parse(text, |_| false).unwrap(),
-        access: Access {
-            basic,
-            ..Access::default()
-        },
-        options: Options {
-            limits,
-            ..Options::default()
-        },
+        access: with!(Access, basic),
+        options: with!(Options, limits),
         progress: Progress::default(),
     })
 }
@@ -125,13 +119,11 @@ async fn a_bundle_with_a_link_is_rejected_or_known_with_it() {
         })
     };
     let error = ask(Some("manifests/link")).await.unwrap_err();
-    let kind = (error.reason(), error.is_terminal());
-    assert_eq!(kind, ("EntryRefused", true));
+    assert_rows!((error.reason(), error.is_terminal()) => ("EntryRefused", true));
     assert_eq!(store.digests().unwrap(), []);
     // The second time, the source is not asked.
     for link in [Some("docs/link"), None] {
-        let found = ask(link).await.unwrap();
-        assert_eq!(found.skipped.paths, ["docs/link"]);
+        assert_eq!(ask(link).await.unwrap().skipped.paths, ["docs/link"]);
     }
 }
 
@@ -144,10 +136,8 @@ async fn all_who_want_the_same_share_one_fetch_and_find_it_afterwards() {
     until(|| store.fetches().waiting() == 8).await;
     origin.gate.add_permits(1);
     for (outcome, wanted) in asked {
-        let outcome = outcome.await.unwrap().unwrap();
-        assert!(outcome.skipped.is_empty());
-        let progress = (wanted.progress.done(), wanted.progress.total());
-        assert_eq!(progress, (1000, 1000));
+        assert!(outcome.await.unwrap().unwrap().skipped.is_empty());
+        assert_rows!((wanted.progress.done(), wanted.progress.total()) => (1000, 1000));
     }
     assert_eq!(origin.counts(), (1, 1));
     let found = origin.ask(&store, &pinned(None), 1000).await;
@@ -183,8 +173,7 @@ async fn others_credentials_and_limits_and_sources_that_change_are_fetched_for_t
         store.get(&digest, &Limits::default()).unwrap();
     }
     // All of it was the same content.
-    let kept = count(&folder.path().join("content"));
-    assert_eq!((store.stats().written, kept), (1, 1));
+    assert_rows!((store.stats().written, count(&folder.path().join("content"))) => (1, 1));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -197,10 +186,7 @@ async fn only_who_asks_on_the_same_terms_shares_a_fetch() {
         access.mirrors = Mirrors::from_registries_conf(text).unwrap();
     };
     let known = |access: &mut Access, _: &mut Options| {
-        access.ssh = Some(Ssh {
-            known_hosts: "h KEY".to_owned(),
-            ..Ssh::default()
-        });
+        access.ssh = Some(with!(Ssh, known_hosts: "h KEY".to_owned()));
     };
     let layers = |_: &mut Access, options: &mut Options| options.image.layers = 1;
     let spool = |_: &mut Access, options: &mut Options| options.spool = Some("elsewhere".into());
@@ -233,10 +219,7 @@ async fn only_who_asks_on_the_same_terms_shares_a_fetch() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failure_is_told_to_all_who_wait_and_not_remembered() {
     let (_folder, store, origin) = open();
-    let small = Limits {
-        total: 10,
-        ..Limits::default()
-    };
+    let small = with!(Limits, total: 10);
     let text = format!("https://example.com/b.tgz#{}", Digest::of(b""));
     let asked = [0, 1].map(|_| origin.ask(&store, &wanted(&text, None, small), 1000));
     let roomy = origin.ask(&store, &pinned(None), 1000);
@@ -244,8 +227,7 @@ async fn a_failure_is_told_to_all_who_wait_and_not_remembered() {
     origin.gate.add_permits(2);
     for outcome in asked {
         let error = outcome.await.unwrap().unwrap_err();
-        let kind = (error.reason(), error.is_terminal());
-        assert_eq!(kind, ("LimitExceeded", true));
+        assert_rows!((error.reason(), error.is_terminal()) => ("LimitExceeded", true));
     }
     roomy.await.unwrap().unwrap();
     assert_eq!((origin.counts(), store.fetches().waiting()), ((2, 2), 0));
@@ -288,7 +270,6 @@ async fn who_leaves_while_it_is_written_leaves_nothing_behind() {
     assert!(asked.await.unwrap_err().is_cancelled());
     state.unlock().unwrap();
     until(|| count(&folder.path().join("tmp")) == 0 && store.stats().disk == 0).await;
-    let kept = count(&folder.path().join("content"));
-    assert_eq!((kept, store.stats().written), (0, 0));
+    assert_rows!((count(&folder.path().join("content")), store.stats().written) => (0, 0));
     origin.fetched(&store, &wanted, 8 << 20).await;
 }

@@ -243,8 +243,7 @@ mod tests {
             &[("ALL_PROXY", "socks5://s"), ("HTTP_PROXY", "a"), ("HTTPS_PROXY", "b")] => (Some("a"), Some("b"));
         ] {
             for (url, host) in [("http://h/x", http), ("https://h/x", https)] {
-                let found = chosen(variables, url);
-                assert_eq!(found.as_deref(), host, "{variables:?}");
+                assert_eq!(chosen(variables, url).as_deref(), host, "{variables:?}");
             }
         }
     }
@@ -333,8 +332,7 @@ mod tests {
                 assert_eq!(outcome.is_err(), fails, "{variable} {url}");
                 let Err(error) = outcome else { continue };
                 let text = error.to_string();
-                let variable = variable.to_ascii_uppercase();
-                assert!(text.contains(&variable) && !text.contains("word"), "{text}");
+                assert_rows!(text.contains(&variable.to_ascii_uppercase()) && !text.contains("word") => true, "{text}");
                 assert!(error.is_terminal());
             }
         }

@@ -103,13 +103,9 @@ mod tests {
 
     #[test]
     fn servers_are_told_apart_by_scheme_host_and_port() {
-        for (url, same, others) in [
-            (
-                "https://h/",
-                "https://h:443/b?c https://H/",
-                "https://h:444/ http://h/ https://h.evil/ http://h:443/",
-            ),
-            ("http://127.0.0.1/", "http://0x7f.1/", "http://127.0.0.2/"),
+        for (url, same, others) in ::tests::rows![
+            "https://h/", "https://h:443/b?c https://H/" => "https://h:444/ http://h/ https://h.evil/ http://h:443/";
+            "http://127.0.0.1/", "http://0x7f.1/" => "http://127.0.0.2/";
         ] {
             let url = Url::parse(url).unwrap();
             let is_same = |other| is_same_server(&url, &Url::parse(other).unwrap());
@@ -119,12 +115,10 @@ mod tests {
 
     #[test]
     fn urls_lose_credentials_and_fragments_and_nothing_else() {
-        for (url, left) in [
-            ("https://h/p?q=1", "https://h/p?q=1"),
-            ("https://name:word@h:1/p?q#f", "https://h:1/p?q"),
-            ("https://:word@[::1]:1/", "https://[::1]:1/"),
-        ] {
-            assert_eq!(bare(Url::parse(url).unwrap()).as_str(), left);
-        }
+        assert_each!(|url, left| bare(Url::parse(url).unwrap()).as_str() => left;
+            "https://h/p?q=1" => "https://h/p?q=1";
+            "https://name:word@h:1/p?q#f" => "https://h:1/p?q";
+            "https://:word@[::1]:1/" => "https://[::1]:1/";
+        );
     }
 }

@@ -75,8 +75,8 @@ async fn broken_ssh_connection_is_opened_again() {
     let url = url.replace(&server.host(), &broken.host());
     let known_hosts = server.known_hosts();
     let (_, key) = known_hosts.split_once(' ').unwrap();
-    let mut access = with_key(server.key(), format!("127.0.0.1 {key}"));
-    access.patience = brisk().patience;
+    let access =
+        with!(with_key(server.key(), format!("127.0.0.1 {key}")) => patience: brisk().patience);
     let found = outcome(&url, "main", &access).await;
     assert!(found.starts_with("a="), "{found}");
     assert_eq!(broken.connections(), 3);

@@ -3,70 +3,50 @@
 use crate::*;
 
 /// Fetches a directory, and returns the bytes that were transferred, too.
-async fn fetched(
-    server: &GitServer,
-    directory: &str,
-    options: &Options,
-) -> (Result<Fetched, Error>, u64) {
-    let git = source(&server.url("repo.git"), directory);
+async fn fetched(url: &str, part: &str, options: &Options) -> (Result<Fetched, Error>, u64) {
+    let git = source(url, part);
     let progress = Progress::default();
     let fetched = unpacker::git::fetch(&git, &Access::default(), options, &progress).await;
     (fetched, progress.done())
 }
 
 fn limited(total: u64, file: u64, entries: usize) -> Options {
-    let mut options = Options::default();
-    let limits = &mut options.limits;
-    (limits.total, limits.file, limits.entries) = (total, file, entries);
-    options
+    with!(Options::default() => limits.total: total, limits.file: file, limits.entries: entries)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn modes_links_and_selections_are_those_of_a_directory() {
     let server = GitServer::start(None, None);
     let folder = tempfile::tempdir().unwrap();
+    let url = server.url("repo.git");
     let irregular = |tree: &Tree| {
         let entries = tree.irregular().map(|(path, _)| path.to_owned());
         entries.collect::<Vec<_>>()
     };
-    for (path, text) in [
-        ("manifests/a.yaml", "a"),
-        ("manifests/A.yaml", "A"),
-        ("run", "#!"),
-        ("docs/b", "b"),
-    ] {
+    for (path, text) in pairs("manifests/a.yaml a, manifests/A.yaml A, run #!, docs/b b") {
         write(folder.path(), path, text);
     }
     fs::set_permissions(folder.path().join("run"), fs::Permissions::from_mode(0o755)).unwrap();
-    for (target, link) in [
-        ("/etc/passwd", "manifests/link"),
-        ("docs", "linked"),
-        ("b", "docs/c"),
-    ] {
+    for (target, link) in pairs("/etc/passwd manifests/link, docs linked, b docs/c") {
         symlink(target, folder.path().join(link)).unwrap();
     }
     server.repository("repo.git").commit("main", folder.path());
-    let all = fetched(&server, "", &Options::default()).await.0.unwrap();
+    let all = fetched(&url, "", &Options::default()).await.0.unwrap();
     assert_eq!(irregular(&all.tree), ["docs/c", "linked", "manifests/link"]);
     let error = all.tree.ensure_regular().unwrap_err().to_string();
-    let expected = "entry \"manifests/link\" is a symbolic link, not a regular file; ";
-    assert!(error.starts_with(expected), "{error}");
-    let expected = "docs/b=b manifests/A.yaml=A manifests/a.yaml=a run*=#!";
-    assert_eq!(show(Ok(all)), expected);
+    assert_rows!(error.starts_with("entry \"manifests/link\" is a symbolic link, not a regular file; ") => true, "{error}");
+    assert_rows!(show(Ok(all)) => "docs/b=b manifests/A.yaml=A manifests/a.yaml=a run*=#!");
 
     let select = Selection::Only(vec!["manifests".to_owned()]);
-    let options = Options {
-        select,
-        ..Options::default()
-    };
-    let (selected, done) = fetched(&server, "", &options).await;
+    let options = with!(Options, select);
+    let (selected, done) = fetched(&url, "", &options).await;
     let selected = selected.unwrap();
     assert_eq!(irregular(&selected.tree), ["manifests/link"]);
     assert_eq!(selected.unselected, 3);
     assert_eq!(show(Ok(selected)), "manifests/A.yaml=A manifests/a.yaml=a");
     assert!(done > 100, "{done}");
 
-    let found = outcome(&server.url("repo.git"), ":linked", &Access::default()).await;
+    let found = outcome(&url, ":linked", &Access::default()).await;
     assert_has(&found, "it is a symbolic link, and those are not followed");
 }
 
@@ -84,9 +64,9 @@ async fn large_files_are_deltas_and_count_only_within_the_directory() {
     write(folder.path(), "small/a", "a");
     repository.commit("main", folder.path());
     repository.git(&["repack", "-adf", "--depth=50", "--window=50"]);
-    let limits = Limits::default();
+    let (url, limits) = (server.url("repo.git"), Limits::default());
     let wide = limited(100 << 20, limits.file, limits.entries);
-    let (large, done) = fetched(&server, ":large", &wide).await;
+    let (large, done) = fetched(&url, ":large", &wide).await;
     let large = large.unwrap();
     assert!(done < 6 << 20, "whole files instead of deltas: {done}");
     assert_eq!(large.tree.len(), 20);
@@ -95,13 +75,10 @@ async fn large_files_are_deltas_and_count_only_within_the_directory() {
     assert_ne!(*content.read("18").unwrap(), noise);
 
     let tiny = limited(10, 10, 2);
-    let found = async |directory: &str, options: &Options| {
-        show(fetched(&server, directory, options).await.0)
-    };
+    let found =
+        async |directory: &str, options: &Options| show(fetched(&url, directory, options).await.0);
     assert_eq!(found(":small", &tiny).await, "a=a");
-    let expected = "content has more than 2 entries; remove some or raise --max-entries";
-    assert_eq!(found("", &tiny).await, expected);
+    assert_rows!(found("", &tiny).await => "content has more than 2 entries; remove some or raise --max-entries");
     let flat = found(":large", &limited(limits.total, 1 << 20, limits.entries)).await;
-    let expected = "file \"0\" is larger than the limit of 1048576 bytes";
-    assert!(flat.starts_with(expected), "{flat}");
+    assert_rows!(flat.starts_with("file \"0\" is larger than the limit of 1048576 bytes") => true, "{flat}");
 }

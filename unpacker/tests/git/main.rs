@@ -1,12 +1,11 @@
 //! Directories of commits, from git's own servers and from hostile ones.
 
 // clippy.toml allows the first ones in functions marked as tests, and not in what the tests share.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::wildcard_imports
-)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
+#![allow(clippy::wildcard_imports)]
+
+#[macro_use(assert_each, assert_rows, with)]
+extern crate tests;
 
 mod broken;
 mod content;
@@ -20,7 +19,7 @@ use std::{fs, io::Write as _, net::TcpListener, path::Path, time::Duration};
 
 use tests::{
     Authority, Cell, FileServer, GitServer, OWNER, Port, Received, Repository, Script,
-    ScriptedServer, Sshd, TENANT, User, Values, assert_has, chain, noise, table, write,
+    ScriptedServer, Sshd, TENANT, User, Values, assert_has, chain, noise, pairs, table, write,
 };
 use unpacker::access::{Basic, Ssh, Trust, Verify};
 use unpacker::source::{Git, Revision};
@@ -67,38 +66,20 @@ fn commit<T: AsRef<[u8]>>(repository: &Repository, branch: &str, files: &[(&str,
 }
 
 fn as_user(user: User) -> Access {
-    Access {
-        basic: Some(Basic {
-            username: user.name.to_owned(),
-            password: user.password.to_owned().into(),
-        }),
-        ..Access::default()
-    }
+    with!(Access, basic: Some(Basic { username: user.name.to_owned(), password: user.password.to_owned().into() }))
 }
 
 fn trusting(authority: &Authority) -> Trust {
-    Trust {
-        roots: authority.pem(),
-        ..Trust::default()
-    }
+    with!(Trust, roots: authority.pem())
 }
 
 /// As many tries as by default, without the waits between them.
 fn brisk() -> Access {
-    let mut access = Access::default();
-    access.patience.pause = Duration::from_millis(1);
-    access
+    with!(Access::default() => patience.pause: Duration::from_millis(1))
 }
 
 fn with_key(key: String, known_hosts: String) -> Access {
-    Access {
-        ssh: Some(Ssh {
-            key: key.into(),
-            passphrase: None,
-            known_hosts,
-        }),
-        ..Access::default()
-    }
+    with!(Access, ssh: Some(Ssh { key: key.into(), passphrase: None, known_hosts }))
 }
 
 /// A server in front of another one, which follows a script.
@@ -131,8 +112,7 @@ fn commit_of(repository: &Repository, listed: &str) -> String {
 /// A commit of a folder in the bytes of its object: as no git would make it.
 fn commit_raw(repository: &Repository, tree: &[u8]) -> String {
     let args = ["hash-object", "-t", "tree", "-w", "--literally", "--stdin"];
-    let tree = pipe(repository, &args, tree);
-    commit_tree(repository, &tree)
+    commit_tree(repository, &pipe(repository, &args, tree))
 }
 
 fn commit_tree(repository: &Repository, tree: &str) -> String {

@@ -66,20 +66,11 @@ fn repositories(repository: impl Fn(&str) -> Repository) -> Values {
     let files = [("my folder/a", "one"), ("größe/100%/a", "two")];
     let names = commit(&named, "main", &files);
     named.git(&["branch", "übung#1", &names]);
-    let values = [
-        ("digits", "0123456789".to_owned()),
-        ("hex", "0123".to_owned()),
-    ];
-    let commits = [
-        ("first", first),
-        ("second", second),
-        ("module", module),
-        ("names", names),
-    ];
-    let all = values.into_iter().chain(commits);
-    all.fold(Values::default(), |values, (name, value)| {
-        values.with(name, value)
-    })
+    let values = Values::default()
+        .with("digits", "0123456789")
+        .with("hex", "0123");
+    let values = values.with("first", first).with("second", second);
+    values.with("module", module).with("names", names)
 }
 
 /// Fetches what a table names from the repositories at a URL.
@@ -95,8 +86,7 @@ async fn check(rows: &str, url: &str, access: &Access, commits: &Values) {
         };
         // Each connection starts an sshd.
         if access.ssh.is_none() || fragment.raw() == "dev" {
-            let again = unpacker::git::resolve(&git, access).await;
-            assert_eq!(again.unwrap(), resolved);
+            assert_rows!(unpacker::git::resolve(&git, access).await.unwrap() => resolved);
         }
         match resolved.revision {
             Revision::Commit(commit) => format!("{commit} {}", show(Ok(fetched))),
@@ -163,10 +153,7 @@ async fn https_needs_a_trusted_certificate_and_credentials() {
     let authority = Authority::default();
     let server = GitServer::start(Some(OWNER), Some(&authority));
     fill(&server.repository("repo.git"));
-    let unchecked = Trust {
-        verify: Verify::Never,
-        ..Trust::default()
-    };
+    let unchecked = with!(Trust, verify: Verify::Never);
     for (user, trust, expected) in tests::rows![
         Some(OWNER), trusting(&authority) => "manifests/a.yaml=two";
         Some(OWNER), unchecked => "manifests/a.yaml=two";
@@ -174,11 +161,9 @@ async fn https_needs_a_trusted_certificate_and_credentials() {
         None, trusting(&authority) => "it needs credentials";
         Some(OWNER), Trust::default() => "is signed by an authority that is not known here";
     ] {
-        let mut access = user.map_or_else(Access::default, as_user);
-        access.trust = trust;
+        let access = with!(user.map_or_else(Access::default, as_user) => trust: trust);
         let found = outcome(&server.url("repo.git"), ":bundle", &access).await;
         assert_has(&found, expected);
-        let leaks = [OWNER, TENANT].map(|user| found.contains(user.password));
-        assert_eq!(leaks, [false, false], "{found}");
+        assert_rows!([OWNER, TENANT].map(|user| found.contains(user.password)) => [false, false], "{found}");
     }
 }

@@ -69,11 +69,8 @@ impl Store {
 
     /// Writes an image in all forms that are read.
     pub(crate) fn save(&self, image: &str) {
-        for (file, form) in [
-            ("layout", "oci:layout:v1"),
-            ("oci.tar", "oci-archive:oci.tar:v1"),
-            ("docker.tar", "docker-archive:docker.tar"),
-        ] {
+        let forms = "layout oci:layout:v1, oci.tar oci-archive:oci.tar:v1, docker.tar docker-archive:docker.tar";
+        for (file, form) in pairs(forms) {
             let file = self.path(file);
             let _ = fs::remove_dir_all(&file).or_else(|_| fs::remove_file(&file));
             self.buildah(&["push", "-q", image, form]);

@@ -86,8 +86,7 @@ fn what_upper_layers_delete_replace_and_add_is_what_a_container_sees() {
         : >tests/new
     ";
     store.layer("middle", "upper", change);
-    let expected = format!("manifests/deleted.yaml {kept} tests/new");
-    assert_eq!(seen("upper"), expected);
+    assert_rows!(seen("upper") => format!("manifests/deleted.yaml {kept} tests/new"));
 }
 
 // parity: rukpak-20
@@ -147,7 +146,6 @@ fn every_compression_gives_the_same() {
         Local::DockerArchive(path("docker.tar.gzip"), None),
         Local::DockerArchive(path("docker.tar.zstd"), None),
     ] {
-        let found = listed(&read(&form, Selection::Natural).tree);
-        assert_eq!(found, same, "{form}");
+        assert_rows!(listed(&read(&form, Selection::Natural).tree) => same, "{form}");
     }
 }

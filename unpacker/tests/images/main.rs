@@ -3,6 +3,9 @@
 // clippy.toml allows the first ones in functions marked as tests, and not in what the tests share.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::wildcard_imports)]
 
+#[macro_use(assert_rows, with)]
+extern crate tests;
+
 mod buildah;
 mod choice;
 mod contents;
@@ -11,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::{fs, process::Command};
 
 use tempfile::TempDir;
-use tests::{Buildah, Cell, Values, chain, table, write};
+use tests::{Buildah, Cell, Values, chain, pairs, table, write};
 use unpacker::{
     Digest, Options, Selection, Source, Tree, fetch::Fetched, local, open_tree, source::Local,
 };
@@ -28,10 +31,7 @@ fn forms(folder: &Path) -> Vec<Local> {
 }
 
 fn read(local: &Local, select: Selection) -> Fetched {
-    let options = Options {
-        select,
-        ..Options::default()
-    };
+    let options = with!(Options, select);
     local::image(local, None, &options).unwrap_or_else(|error| panic!("{local}: {error:?}"))
 }
 

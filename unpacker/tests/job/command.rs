@@ -92,8 +92,7 @@ impl Ran {
 
     /// Checks a success, which prints one line at the start and one at the end.
     pub(crate) fn succeeded(&self) {
-        let result = (self.code, &*self.message, self.stderr.lines().count());
-        assert_eq!(result, (Some(0), "", 2), "{self:?}");
+        assert_rows!((self.code, &*self.message, self.stderr.lines().count()) => (Some(0), "", 2), "{self:?}");
     }
 }
 

@@ -111,8 +111,7 @@ async fn unreadable_files_are_reported_before_anything_is_sent() {
     // For another user to get at both.
     set(root, 0o755).unwrap();
     set(bin.path(), 0o755).unwrap();
-    let install = Run::new().args(["--install"]).args([bin.path()]);
-    assert_eq!(install.run().await.code, Some(0));
+    assert_rows!(Run::new().args(["--install"]).args([bin.path()]).run().await.code => Some(0));
     let own = fs::metadata("/proc/self").unwrap().uid();
     let user = if own == 0 { 65534 } else { own };
     for (path, mode) in [
@@ -168,8 +167,7 @@ async fn memory_is_bounded_and_changed_files_break_the_archive() {
         &stderr,
         "failed to read \"tests/noise5\"; check that it is still there and may be read: its size changed while it was read",
     );
-    let mut options = Options::default();
-    options.limits.total = 1 << 30;
+    let options = with!(Options::default() => limits.total: 1 << 30);
     let error = unpacker::stream(archive.as_slice(), &options).unwrap_err();
     assert_eq!(error.reason(), "ArchiveTruncated", "{error}");
 }
@@ -190,16 +188,13 @@ async fn binary_installs_itself_whole_and_over_an_older_one() {
     let folder = tempfile::tempdir().unwrap();
     let installed = folder.path().join("unpack");
     for _ in 0..2 {
-        let install = Run::new().args(["--install"]).args([folder.path()]);
-        assert_eq!(install.run().await.code, Some(0));
+        assert_rows!(Run::new().args(["--install"]).args([folder.path()]).run().await.code => Some(0));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
-        let mode = fs::metadata(&installed).unwrap().mode();
-        assert_eq!(mode & 0o777, 0o755);
+        assert_eq!(fs::metadata(&installed).unwrap().mode() & 0o777, 0o755);
         assert!(fs::read(&installed).unwrap() == fs::read(BINARY).unwrap());
     }
     let printed = process::Command::new(installed).arg("--version").output();
-    let version = format!("unpack {}\n", env!("CARGO_PKG_VERSION"));
-    assert_eq!(printed.await.unwrap().stdout, version.into_bytes());
+    assert_rows!(printed.await.unwrap().stdout => format!("unpack {}\n", env!("CARGO_PKG_VERSION")).into_bytes());
     let ran = Run::new().args(["--install", "/none"]).run().await;
     let message = "failed to install into \"/none\"; check that it is a folder";
     assert_eq!(ran.code, Some(1), "{ran:?}");
@@ -213,12 +208,7 @@ async fn wrong_arguments_exit_with_2() {
         let output = command.args(args.split_whitespace()).output();
         printed(output.await.unwrap())
     };
-    for args in [
-        "--nonsense",
-        "",
-        "--bundle-dir /",
-        "--bundle-dir / --to ftp://h",
-    ] {
+    for args in "--nonsense||--bundle-dir /|--bundle-dir / --to ftp://h".split('|') {
         let (code, _, log) = run(args).await;
         assert_eq!(code, Some(2), "{log}");
         assert!(log.starts_with("unpack: failed: InvalidArguments: "));

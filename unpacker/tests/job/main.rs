@@ -1,13 +1,11 @@
 //! The binary of unpack Jobs against good and bad receivers, and the receiver against good and bad senders.
 
 // clippy.toml allows the first ones in functions marked as tests, and not in what the tests share.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::wildcard_imports
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+#![allow(clippy::panic, clippy::wildcard_imports)]
+
+#[macro_use(assert_each, assert_rows, with)]
+extern crate tests;
 
 mod command;
 mod folders;
@@ -32,7 +30,7 @@ use hyper_util::rt::TokioIo;
 use rustls::ServerConfig;
 use tests::{
     Authority, Cell, Port, Received, Script, ScriptedServer, Values, assert_has, gzip, noise,
-    table, write,
+    pairs, table, write,
 };
 use tokio::io::{
     AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _,
@@ -53,14 +51,10 @@ use senders::{End, Sender};
 /// A small bundle, and a file beside it that does not belong to it.
 fn bundle() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
-    for (path, text) in [
-        ("manifests/csv.yaml", "kind: ClusterServiceVersion\n"),
-        ("manifests/deep/er.yaml", "kind: Role\n"),
-        ("manifests/deep.yaml", "kind: RoleBinding\n"),
-        ("metadata/annotations.yaml", "annotations: {}\n"),
-        ("etc/shadow", "root:x\n"),
-    ] {
-        write(folder.path(), path, text);
+    let files = "manifests/csv.yaml kind: ClusterServiceVersion, manifests/deep/er.yaml kind: Role, \
+                 manifests/deep.yaml kind: RoleBinding, metadata/annotations.yaml annotations: {}, etc/shadow root:x";
+    for (path, text) in pairs(files) {
+        write(folder.path(), path, format!("{text}\n"));
     }
     folder
 }
@@ -77,10 +71,7 @@ fn large(mebibytes: usize) -> tempfile::TempDir {
 /// The content of a bundle as it should arrive.
 fn content(folder: &Path) -> Content {
     let select = ["manifests", "metadata", "tests"].map(str::to_owned);
-    let options = Options {
-        select: unpacker::Selection::Only(select.to_vec()),
-        ..Options::default()
-    };
+    let options = with!(Options, select: unpacker::Selection::Only(select.to_vec()));
     unpacker::open(folder, &options).unwrap().content
 }
 

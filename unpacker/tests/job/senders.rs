@@ -38,11 +38,8 @@ impl Sender {
 
     /// A body with true claims.
     pub(crate) fn claiming(body: Vec<u8>, tar: &[u8]) -> Self {
-        let claims = Claims {
-            body: Some(Digest::of(&body)),
-            content: Some(Digest::of(tar)),
-            size: Some(tar.len() as u64),
-        };
+        let (body_digest, content, size) = (Digest::of(&body), Digest::of(tar), tar.len() as u64);
+        let claims = with!(Claims::default() => body: Some(body_digest), content: Some(content), size: Some(size));
         let mut sender = Self::new(body);
         for (name, value) in &claims.to_headers() {
             let value = value.to_str().unwrap();

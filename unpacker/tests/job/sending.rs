@@ -100,20 +100,17 @@ async fn bundles_arrive_as_they_are_and_are_stored_once() {
         ran.succeeded();
         let line = format!("{how}: {digest}, {} bytes of tar", tar.len());
         assert_has(&ran.stderr, &line);
-        let stored = receiver.store.get(&digest, &Limits::default()).unwrap();
-        assert_eq!(*stored, wanted);
+        assert_rows!(*receiver.store.get(&digest, &Limits::default()).unwrap() => wanted);
         assert_eq!(receiver.kept(), (1, 0));
     }
     let head = &server.seen()[0];
     let trailer = "Content-Digest, Rukpak-Content-Digest, Rukpak-Content-Size";
-    for (name, value) in tests::rows![
+    assert_each!(|name, value| head.header(name) => value;
         "content-type" => Some("application/gzip");
         "transfer-encoding" => Some("chunked");
         "trailer" => Some(trailer);
         "authorization" => None;
-    ] {
-        assert_eq!(head.header(name), value);
-    }
+    );
 }
 
 // parity: rukpak-23
@@ -135,8 +132,7 @@ async fn token_is_sent_and_read_again_for_each_try() {
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert!(ran.took >= Duration::from_secs(2), "{ran:?}");
     let token = |request: &Received| request.header("authorization").unwrap().to_owned();
-    let tokens: Vec<_> = server.seen().iter().map(token).collect();
-    assert_eq!(tokens, ["Bearer first", "Bearer second"]);
+    assert_rows!(server.seen().iter().map(token).collect::<Vec<_>>() => ["Bearer first", "Bearer second"]);
 }
 
 #[tokio::test]
@@ -152,8 +148,7 @@ async fn malformed_tokens_are_reported_and_good_ones_are_not() {
     assert_eq!(server.connections(), 0);
 
     let ran = once().file("--token-file", "word").run().await;
-    let sent = server.seen().pop().unwrap();
-    assert_eq!(sent.header("authorization"), Some("Bearer word"));
+    assert_rows!(server.seen().pop().unwrap().header("authorization") => Some("Bearer word"));
     assert!(!ran.stderr.contains("word"), "{}", ran.stderr);
     ran.failed("UploadRefused", "401");
 }
@@ -172,13 +167,9 @@ async fn sigterm_ends_a_delivery_at_once_with_a_message() {
         .unwrap();
     let mut lines = tokio::io::BufReader::new(child.stderr.take().unwrap()).lines();
     let started = lines.next_line().await.unwrap().unwrap();
-    let start = "unpack: sending 4 files of ";
-    assert!(started.starts_with(start), "{started}");
+    assert_rows!(started.starts_with("unpack: sending 4 files of ") => true, "{started}");
     let pid = child.id().unwrap().to_string();
-    let killed = Command::new("kill").args(["-TERM", &pid]).status();
-    assert!(killed.await.unwrap().success());
-    let ended = tokio::time::timeout(Duration::from_secs(5), child.wait()).await;
-    assert_eq!(ended.unwrap().unwrap().code(), Some(143));
-    let text = fs::read_to_string(message).unwrap();
-    assert_eq!(text, "Stopped: stopped by SIGTERM");
+    assert_rows!(Command::new("kill").args(["-TERM", &pid]).status().await.unwrap().success() => true);
+    assert_rows!(tokio::time::timeout(Duration::from_secs(5), child.wait()).await.unwrap().unwrap().code() => Some(143));
+    assert_rows!(fs::read_to_string(message).unwrap() => "Stopped: stopped by SIGTERM");
 }

@@ -45,11 +45,7 @@ async fn outcome([settings, body, changes]: &[Cell; 3]) -> String {
     let terms = terms(settings);
     let answer = upload(terms.clone(), settings, body, changes).await;
     if settings.has("both") {
-        let optional = Terms {
-            demand: Demand::Nothing,
-            ..terms
-        };
-        assert_eq!(upload(optional, settings, body, changes).await, answer);
+        assert_rows!(upload(Terms { demand: Demand::Nothing, ..terms }, settings, body, changes).await => answer);
     }
     answer
 }
@@ -58,8 +54,7 @@ async fn upload(terms: Terms, settings: &Cell, body: &Cell, changes: &Cell) -> S
     let receiver = Receiver::new(terms, None).await;
     let tar = body.values().get("tar");
     if settings.has("stored") {
-        let sent = Sender::claiming(gzip(tar), tar).send(&receiver).await;
-        assert_eq!(sent.unwrap().0, 201);
+        assert_rows!(Sender::claiming(gzip(tar), tar).send(&receiver).await.unwrap().0 => 201);
     }
     let before = receiver.kept();
     let mut sender = Sender::claiming(body.bytes(), tar);
@@ -97,10 +92,7 @@ fn values() -> Values {
     let tar = small();
     let gz = gzip(&tar);
     let other = gzip(&[&tar[..1024], &[0; 1024]].concat());
-    let claims = Claims {
-        body: Some(Digest::of(&other)),
-        ..Claims::default()
-    };
+    let claims = with!(Claims, body: Some(Digest::of(&other)));
     let other_digest = claims.to_headers()["content-digest"].clone();
     let link = |kind, path| gzip(&[entry(kind, path, 0), vec![0; 1024]].concat());
     let accepted = format!("{} {}", Digest::of(&tar), tar.len());
@@ -255,13 +247,10 @@ async fn hanging_uploads_do_not_block_others() {
     (terms.idle, terms.total) = (Duration::from_secs(30), Duration::from_secs(20));
     let receiver = Receiver::new(terms, None).await;
     let whole = Sender::claiming(body, &tar);
-    let mut stopped = whole.clone();
-    stopped.end = End::Stop;
-    stopped.body.truncate(whole.body.len() / 2);
-    let hanging = async {
-        let many = (0..16).map(|_| stopped.clone().send(&receiver));
-        futures::future::join_all(many).await
-    };
+    let half = whole.body[..whole.body.len() / 2].to_vec();
+    let stopped = with!(whole.clone() => end: End::Stop, body: half);
+    let hanging =
+        async { futures::future::join_all((0..16).map(|_| stopped.clone().send(&receiver))).await };
     tokio::select! {
         _ = hanging => panic!("they hang for longer than the other upload takes"),
         answer = whole.send(&receiver) => assert_eq!(answer.unwrap().0, 201),
@@ -276,11 +265,7 @@ async fn damaged_content_is_replaced_by_the_next_upload() {
         (Demand::Claims, Sender::claiming(gzip(&tar), &tar)),
         (Demand::Nothing, Sender::new(gzip(&tar))),
     ] {
-        let terms = Terms {
-            demand,
-            ..Terms::default()
-        };
-        let receiver = Receiver::new(terms, None).await;
+        let receiver = Receiver::new(with!(Terms, demand), None).await;
         assert_eq!(sender.clone().send(&receiver).await.unwrap().0, 201);
         let digest = Digest::of(&tar);
         let mut bytes = tar.clone();
@@ -296,11 +281,7 @@ async fn damaged_content_is_replaced_by_the_next_upload() {
 /// A request of `curl -T`.
 #[tokio::test]
 async fn uploads_may_have_a_length_and_a_top_directory() {
-    let terms = Terms {
-        demand: Demand::Nothing,
-        ..Terms::default()
-    };
-    let receiver = Receiver::new(terms, None).await;
+    let receiver = Receiver::new(with!(Terms, demand: Demand::Nothing), None).await;
     let bundle = bundle();
     let command = "tar czf - --exclude=etc --transform='s,^\\.,bundle,' .";
     let mut shell = Command::new("sh");

@@ -27,9 +27,7 @@ fn change(store: &mut Store, edit: &Cell) {
         "wrap" => {
             for _ in 0..place.parse().unwrap() {
                 let (kind, bytes) = &store.manifests["v1"];
-                let inner = descriptor(kind, bytes);
-                let index = json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": [inner]});
-                store.manifest("v1", &index);
+                store.manifest("v1", &json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": [descriptor(kind, bytes)]}));
             }
             return;
         }
@@ -99,7 +97,6 @@ async fn images_are_taken_only_if_they_are_what_their_digests_say() {
         nine indexes     | small | wrap 9 | | LimitExceeded*
         size in an index | small | wrap 1 | set /manifests/0/size 7 | ContentMismatch*more than the 7 bytes*
         many in an index | small | wrap 1 | repeat /manifests 1001 | LimitExceeded*1001 entries*
-        many layers      | small | repeat /layers 257 | | LimitExceeded*257 layers*
         large layers     | small | set /layers/0/size 9663676416 | repeat /layers 3 | LimitExceeded*layers of*
         huge layers      | small | set /layers/0/size 9223372036854775807 | repeat /layers 3 | LimitExceeded*layers of*
         no archive       | noise | | | UnknownFormat*{noise}*
@@ -161,11 +158,7 @@ async fn manifests_are_what_was_pinned_or_stated() {
 async fn platforms_are_chosen_and_attestations_are_not() {
     let mut store = Store::default();
     let mut entries = Vec::new();
-    for (platform, text) in [
-        ("linux/arm64", "arm"),
-        ("linux/amd64", "amd"),
-        ("unknown/unknown", "none"),
-    ] {
+    for (platform, text) in pairs("linux/arm64 arm, linux/amd64 amd, unknown/unknown none") {
         let one = Store::image(&[layer(&[("manifests/a.yaml", text.as_bytes())])]);
         let mut entry = descriptor(MANIFEST, &one.manifests["v1"].1);
         let (os, architecture) = platform.split_once('/').unwrap();
@@ -174,25 +167,22 @@ async fn platforms_are_chosen_and_attestations_are_not() {
         store.blobs.extend(one.blobs);
         store.manifests.extend(one.manifests);
     }
-    let named = store.manifest(
-        "v1",
-        &json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": entries}),
-    );
+    let index = json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": entries});
+    let named = store.manifest("v1", &index);
     let registry = Registry::honest(store);
     for (platform, expected) in [
         (None, "manifests/a.yaml=amd"),
         (Some("linux/arm64"), "manifests/a.yaml=arm"),
         (Some("windows/amd64"), "PlatformMissing, "),
     ] {
-        let mut image = source(&registry.image("app:v1"));
-        image.platform = platform.map(str::to_owned);
+        let image =
+            with!(source(&registry.image("app:v1")) => platform: platform.map(str::to_owned));
         let (options, progress) = (Options::default(), Progress::default());
         let fetched = image::fetch(&image, &Registry::access(), &options, &progress).await;
         if let Ok(fetched) = &fetched {
             // What the tag named, and not what was chosen.
             let named = named["digest"].as_str().unwrap();
-            let pinned = registry.image(&format!("app@{named}"));
-            assert_eq!(fetched.resolved.to_string(), pinned);
+            assert_rows!(fetched.resolved.to_string() => registry.image(&format!("app@{named}")));
             assert_eq!(fetched.digest.unwrap().to_string(), named);
         }
         let found = outcome(fetched);

@@ -45,10 +45,9 @@ impl Store {
         let config = store.blob(config.to_string().into_bytes(), CONFIG);
         let layers = layers.iter().map(|bytes| store.blob(bytes.clone(), LAYER));
         let layers: Vec<_> = layers.collect();
-        store.manifest(
-            "v1",
-            &json!({"schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": layers}),
-        );
+        let manifest =
+            json!({"schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": layers});
+        store.manifest("v1", &manifest);
         store
     }
 

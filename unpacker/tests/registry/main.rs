@@ -1,12 +1,11 @@
 //! Registries: real ones, hostile ones, and ones on bad days.
 
 // clippy.toml allows the first ones in functions marked as tests, and not in what the tests share.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::wildcard_imports
-)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
+#![allow(clippy::wildcard_imports)]
+
+#[macro_use(assert_rows, with)]
+extern crate tests;
 
 mod attacks;
 mod images;
@@ -24,7 +23,7 @@ use manifests::content::{Builder, Content, Limits};
 use serde_json::{Value, json};
 use tests::{
     Answer, Auth, Authority, Cell, OWNER, Port, Received, Script, ScriptedServer, TENANT,
-    TokenServer, Values, assert_has, chain, counted, docker_config, noise, table,
+    TokenServer, Values, assert_has, chain, counted, docker_config, noise, pairs, table,
 };
 use unpacker::fetch::{Fetched, Progress};
 use unpacker::registry::{BundleImage, Credentials, Mirrors, push};
@@ -37,37 +36,22 @@ use real::{bundle, pushed};
 
 /// As many tries as by default, without the waits between them.
 fn brisk() -> Patience {
-    Patience {
-        connect: Duration::from_secs(10),
-        idle: Duration::from_secs(10),
-        total: Duration::from_secs(30),
-        tries: 4,
-        pause: Duration::from_millis(1),
-    }
+    let [ten, thirty] = [10, 30].map(Duration::from_secs);
+    with!(Patience::default() => connect: ten, idle: ten, total: thirty, tries: 4, pause: Duration::from_millis(1))
 }
 
 /// For a registry that speaks plain HTTP.
 fn plain() -> Access {
-    let mut access = trusting(String::new());
-    access.trust.verify = Verify::Never;
-    access
+    with!(trusting(String::new()) => trust.verify: Verify::Never)
 }
 
 /// For a registry with a certificate of these authorities.
 fn trusting(roots: String) -> Access {
-    let mut access = Access {
-        patience: brisk(),
-        ..Access::default()
-    };
-    access.trust.roots = roots;
-    access
+    with!(Access::default() => patience: brisk(), trust.roots: roots)
 }
 
 fn with(access: Access, docker_config: &str) -> Access {
-    Access {
-        registries: Credentials::from_docker_config(docker_config.as_bytes()).unwrap(),
-        ..access
-    }
+    with!(Access, registries: Credentials::from_docker_config(docker_config.as_bytes()).unwrap(); ..access)
 }
 
 fn source(reference: &str) -> Image {

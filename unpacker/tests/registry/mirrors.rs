@@ -6,10 +6,7 @@ use tests::Registry;
 /// Access without authorities, and with a rule for `source.example/org`.
 fn ruled(settings: &str) -> Access {
     let conf = format!("[[registry]]\nprefix = \"source.example/org\"\n{settings}");
-    let mut access = trusting(String::new());
-    access.mirrors = Mirrors::from_registries_conf(&conf).unwrap();
-    access.patience.tries = 1;
-    access
+    with!(trusting(String::new()) => mirrors: Mirrors::from_registries_conf(&conf).unwrap(), patience.tries: 1)
 }
 
 #[tokio::test]
@@ -70,7 +67,6 @@ async fn images_are_pushed_to_the_location_of_the_rule() {
     let image = real.image(&format!("real/app@{digest}"));
     pull(&image, &plain()).await.unwrap();
 
-    let blocked = ruled("blocked = true\n");
-    let error = pushed("source.example/org/app:v1", &blocked).await;
+    let error = pushed("source.example/org/app:v1", &ruled("blocked = true\n")).await;
     assert_has(error.unwrap_err(), "may not be pushed");
 }

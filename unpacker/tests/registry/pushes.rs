@@ -10,8 +10,7 @@ async fn blobs_are_pushed_once_and_the_manifest_last() {
     let registry = Registry::start(EMPTY);
     let image = registry.image("org/bundle:v1");
     let digest = pushed(&image, &Registry::access()).await.unwrap();
-    let built = BundleImage::new(&bundle()).unwrap();
-    assert_eq!(built.digest().to_string(), digest);
+    assert_rows!(BundleImage::new(&bundle()).unwrap().digest().to_string() => digest);
     let mut puts = registry.0.seen();
     puts.retain(|request| request.method == "PUT");
     let [layer, config, manifest] = &puts[..] else {
@@ -51,8 +50,7 @@ async fn uploads_are_encrypted_retried_and_explained() {
     let values = Values::default().with("zero", "0");
     table::check(rows, &values, async |[rules, image]: &[Cell; 2]| {
         let registry = Registry::start(rules.raw());
-        let image = registry.image(&image.text());
-        let pushed = pushed(&image, &Registry::access()).await;
+        let pushed = pushed(&registry.image(&image.text()), &Registry::access()).await;
         let (posts, all) = (registry.asked("POST", ""), registry.0.seen().len());
         format!("{posts} of {all}: {}", pushed.unwrap_or_else(|error| error))
     })

@@ -28,8 +28,7 @@ pub(crate) async fn pushed(image: &str, access: &Access) -> Result<String, Strin
 
 /// Pushes as the owner, and pulls as others: repository, user, outcome.
 async fn check(rows: &str, registry: &Registry, access: &Access) {
-    let mut wrong = OWNER;
-    wrong.password = "hunter2";
+    let wrong = with!(OWNER => password: "hunter2");
     let login = |user| with(access.clone(), &registry.docker_config(user));
     let run = async |[repository, user]: &[Cell; 2]| {
         let image = registry.image(&format!("{}:v1", repository.raw()));
@@ -41,8 +40,7 @@ async fn check(rows: &str, registry: &Registry, access: &Access) {
             _ => access.clone(),
         };
         let found = outcome(pull(&image, &access).await);
-        let leaks = [OWNER, TENANT, wrong].map(|user| found.contains(user.password));
-        assert_eq!(leaks, [false; 3], "{found}");
+        assert_rows!([OWNER, TENANT, wrong].map(|user| found.contains(user.password)) => [false; 3], "{found}");
         found
     };
     table::check(rows, &Values::default(), run).await;
@@ -70,8 +68,7 @@ async fn pushed_images_are_pulled_by_tag_and_by_digest() {
     let resolved = image::resolve(&source(&image), &plain()).await.unwrap();
     assert_eq!(resolved.reference.to_string(), pinned);
     // The registry is not asked again.
-    let again = image::resolve(&resolved, &Access::default()).await;
-    assert_eq!(again.unwrap(), resolved);
+    assert_rows!(image::resolve(&resolved, &Access::default()).await.unwrap() => resolved);
 }
 
 #[tokio::test]
@@ -127,8 +124,7 @@ async fn tokens_are_granted_for_single_repositories() {
     assert_has(&denied, "does not let user \"tenant\" push to tenant/a");
     for grant in tokens.granted() {
         let (repository, _) = grant.scope.rsplit_once(':').unwrap();
-        let is_single = repository.starts_with("repository:") && !repository.contains('*');
-        assert!(is_single, "{grant:?}");
+        assert_rows!(repository.starts_with("repository:") && !repository.contains('*') => true, "{grant:?}");
     }
 }
 
@@ -145,8 +141,7 @@ async fn credentials_of_the_longest_prefix_are_used() {
         pushed(&image, &owner).await.unwrap();
         pull(&image, &access).await.unwrap();
         let last = tokens.granted().pop().unwrap();
-        let scope = format!("repository:{user}/a:pull");
-        assert_eq!((&*last.user, last.scope), (user, scope));
+        assert_rows!((&*last.user, last.scope) => (user, format!("repository:{user}/a:pull")));
     }
 }
 

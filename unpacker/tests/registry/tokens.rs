@@ -82,8 +82,6 @@ async fn tokens_are_requested_once_and_checked() {
         basic, anonymous | GET => 401; WWW-Authenticate: Basic realm=x | 404 | | ; none -> *needs credentials*
         basic          | GET => 401; WWW-Authenticate: Basic realm=x | 404 | owner
           | ; none, Basic * -> *does not accept the credentials of user "owner"*
-        no realm       | GET => 401; WWW-Authenticate: Bearer | 404 | owner | ; none -> *a way that is not known here*
-        malformed      | GET => 401; WWW-Authenticate: " | 404 | owner | ; none -> *a way that is not known here*
     "#;
     table::check(rows, &values, pulled).await;
     assert_eq!(plain.connections(), 0);
@@ -105,7 +103,6 @@ async fn tokens_are_not_shared_between_users() {
         assert_eq!(pull(&image, access).await.is_ok(), allowed);
     }
     let together = [&tenant, &owner, &anonymous].map(|access| pull(&image, access));
-    let together = futures::future::join_all(together).await;
-    assert!(matches!(together[..], [Err(_), Ok(_), Err(_)]));
+    assert_rows!(matches!(futures::future::join_all(together).await[..], [Err(_), Ok(_), Err(_)]) => true);
     assert_eq!(service.0.seen().len(), 7, "each user requests a token");
 }

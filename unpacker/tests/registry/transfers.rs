@@ -20,8 +20,7 @@ async fn a_registry_that_answers_a_handshake_in_http_is_asked_over_http() {
         let script = Script::before(&rules, &Values::default(), move |seen| store.answer(seen));
         let server = ScriptedServer::start(script);
         let image = format!("{}/app:v1", server.host());
-        let found = outcome(pull(&image, &plain()).await);
-        assert_eq!(found, "manifests/a.yaml=kind: A", "{handshake}");
+        assert_rows!(outcome(pull(&image, &plain()).await) => "manifests/a.yaml=kind: A", "{handshake}");
     }
 }
 
@@ -81,8 +80,7 @@ async fn transfers_are_resumed_retried_and_bounded() {
         let image = source(&registry.image("app:v1"));
         let result = match image::fetch(&image, &access, &options, &progress).await {
             Ok(fetched) => {
-                let found = fetched.tree.into_content().unwrap();
-                assert_eq!(found.read("manifests/a.bin").unwrap(), &content);
+                assert_rows!(fetched.tree.into_content().unwrap().read("manifests/a.bin").unwrap() => &content);
                 format!("the file, {}/{}", progress.done(), progress.total())
             }
             Err(error) => outcome(Err(error)),
@@ -129,8 +127,7 @@ async fn many_layers_are_fetched_together_and_read_from_the_top() {
     assert_eq!(content.len(), 13);
     assert_eq!(content.read("manifests/shared.yaml").unwrap(), "11");
     for number in 0..12 {
-        let bytes = content.read(&format!("manifests/{number:02}.bin")).unwrap();
-        assert_eq!(bytes, &noise(number + 1, 400_000));
+        assert_rows!(content.read(&format!("manifests/{number:02}.bin")).unwrap() => &noise(number + 1, 400_000));
     }
 }
 
@@ -149,8 +146,7 @@ async fn timeout_is_that_of_all_layers_together() {
     let registry = Registry::on(Port::take(), script);
     let image = Source::Image(source(&registry.image("app:v1")));
     let fetch = async |seconds| {
-        let mut access = Registry::access();
-        access.patience.total = Duration::from_secs(seconds);
+        let access = with!(Registry::access() => patience.total: Duration::from_secs(seconds));
         unpacker::fetch(&image, &access, &Options::default(), &Progress::default()).await
     };
     let error = fetch(1).await.unwrap_err();

@@ -104,18 +104,15 @@ fn an_archive_that_was_cut_anywhere_is_never_taken_for_a_whole_one() {
             error,
             Error::Empty | Error::Truncated { .. } | Error::NotArchive { .. }
         );
-        let is_cut = is_cut && (end < 512 || !error.is_terminal());
-        assert!(is_cut, "{end}: {}", chain(&error));
+        assert_rows!(is_cut && (end < 512 || !error.is_terminal()) => true, "{end}: {}", chain(&error));
     }
     let packed = gzip(whole);
     for end in 1..packed.len() {
         let error = stream(&packed[..end], &Options::default()).unwrap_err();
-        let is_cut = matches!(error, Error::Truncated { .. } | Error::NotArchive { .. });
-        assert!(is_cut, "{end}: {}", chain(&error));
+        assert_rows!(matches!(error, Error::Truncated { .. } | Error::NotArchive { .. }) => true, "{end}: {}", chain(&error));
     }
     let error = stream(&whole[..900], &Options::default()).unwrap_err();
-    let expected = "the archive is cut short in \"a\"; fetch it again or pack it again";
-    assert_eq!(chain(&error), expected);
+    assert_rows!(chain(&error) => "the archive is cut short in \"a\"; fetch it again or pack it again");
 }
 
 #[test]
@@ -169,16 +166,12 @@ fn only_the_selected_part_is_read_and_the_rest_is_counted() {
         .file("tests/big", &"1".repeat(5000))
         .with(b'2', "tests/link", b"")
         .file("metadata/annotations.yaml", "a");
-    let options = changed(|options| {
-        options.limits.file = 10;
-        options.select = only(&["manifests/", "./metadata"]);
-    });
+    let options =
+        with!(Options::default() => limits.file: 10, select: only(&["manifests/", "./metadata"]));
     let unpacked = stream(archive.clone().end().as_slice(), &options).unwrap();
     let csv = ("manifests/csv.yaml", "csv");
-    let expected = [csv, ("metadata/annotations.yaml", "a")];
-    assert_eq!(listed(&unpacked.content), expected);
-    let irregular = unpacked.content.irregular().count();
-    assert_eq!((unpacked.unselected, irregular), (3, 0));
+    assert_rows!(listed(&unpacked.content) => [csv, ("metadata/annotations.yaml", "a")]);
+    assert_rows!((unpacked.unselected, unpacked.content.irregular().count()) => (3, 0));
     // Names of entries that are not read are checked all the same.
     let error = stream(archive.file("../tests", "").end().as_slice(), &options).unwrap_err();
     assert_has(chain(&error), "leaves the root");

@@ -43,7 +43,7 @@ fn assert_rejected(reader: impl Read, options: &Options, expected: &str, most: u
 
 /// Limits of a total and a number of entries.
 fn limited(total: u64, entries: usize) -> Options {
-    changed(|options| (options.limits.total, options.limits.entries) = (total, entries))
+    with!(Options::default() => limits.total: total, limits.entries: entries)
 }
 
 #[test]
@@ -71,13 +71,11 @@ fn many_files_are_rejected_at_the_limit_of_all_files() {
 
 #[test]
 fn bombs_outside_the_selection_and_behind_the_end_are_rejected_at_the_stream_limit() {
-    let mut options = limited(1 << 20, 1000);
-    options.select = only(&["manifests"]);
+    let options = with!(limited(1 << 20, 1000) => select: only(&["manifests"]));
     let limit = options.stream_limit();
     let text = format!("more than {limit} bytes");
     let bomb = tar().entry(b'0', b"bomb", 10 << 30, b"").open();
-    let end = tar().file("a", "").end();
-    for start in [bomb, end] {
+    for start in [bomb, tar().file("a", "").end()] {
         let plain = start.as_slice().chain(io::repeat(0));
         assert_rejected(plain, &options, &text, limit + (64 << 10));
         let (compressed, zeros) = (gzip(&start), Endless::of(gzip(&vec![0; 1 << 20])));

@@ -17,8 +17,7 @@ fn links_fifos_and_sockets_are_recorded_and_never_opened() {
     ] {
         symlink(target, root.join(path)).unwrap();
     }
-    let mkfifo = Command::new("mkfifo").arg(root.join("fifo")).status();
-    assert!(mkfifo.unwrap().success());
+    assert_rows!(Command::new("mkfifo").arg(root.join("fifo")).status().unwrap().success() => true);
     let _socket = UnixListener::bind(root.join("socket")).unwrap();
 
     let content = open(root, &Options::default()).unwrap().content;
@@ -29,8 +28,7 @@ fn links_fifos_and_sockets_are_recorded_and_never_opened() {
     assert_has(&found, "neither a folder nor a file");
     let linked = tempfile::tempdir().unwrap().path().with_extension("link");
     symlink(root, &linked).unwrap();
-    let root = open(&linked, &Options::default()).unwrap().content;
-    assert_eq!(root, content, "the root may be a link");
+    assert_rows!(open(&linked, &Options::default()).unwrap().content => content, "the root may be a link");
     fs::remove_file(linked).unwrap();
 }
 
@@ -43,11 +41,9 @@ fn names_that_are_no_text_are_refused_unless_they_are_not_selected() {
         return; // some file systems refuse such names themselves
     }
     let found = outcome(open(folder.path(), &Options::default()));
-    let expected = "name \"bad\u{fffd}\" is not UTF-8; rename the file";
-    assert!(found.contains(expected), "{found}");
-    let options = changed(|options| options.select = only(&["manifests"]));
-    let found = outcome(open(folder.path(), &options));
-    assert_eq!(found, "manifests/a +0 links");
+    assert_rows!(found.contains("name \"bad\u{fffd}\" is not UTF-8; rename the file") => true, "{found}");
+    let options = with!(Options::default() => select: only(&["manifests"]));
+    assert_rows!(outcome(open(folder.path(), &options)) => "manifests/a +0 links");
 }
 
 #[test]
@@ -57,10 +53,9 @@ fn only_the_selected_part_of_a_checkout_is_looked_into() {
     for path in paths.split(' ') {
         write(folder.path(), path, path);
     }
-    let options = changed(|options| {
-        options.limits.entries = 8; // five at the root and in bundle, three in manifests
-        options.select = only(&["bundle/manifests"]);
-    });
+    // Five entries at the root and in bundle, three in manifests.
+    let options =
+        with!(Options::default() => limits.entries: 8, select: only(&["bundle/manifests"]));
     let found = open(folder.path(), &options).unwrap();
     let paths: Vec<_> = found.content.files().map(|(path, _)| path).collect();
     assert_eq!(paths, ["bundle/manifests/a", "bundle/manifests/b/c"]);
@@ -85,8 +80,7 @@ fn limits_hold_in_folders() {
         |limits| limits.total = 52 => "limit of 52 bytes (reached in \"many/10\")";
     ];
     for (change, expected) in changes {
-        let mut options = Options::default();
-        options.limits.depth = 50;
+        let mut options = with!(Options::default() => limits.depth: 50);
         change(&mut options.limits);
         assert_has(outcome(open(root, &options)), expected);
     }

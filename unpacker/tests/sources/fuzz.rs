@@ -6,13 +6,9 @@ use tests::fuzz::fuzz;
 /// Bytes that mean something in archives and documents.
 const ODD: &[u8] = b"\0\x01\x1f\x8b\xff 01257LKxgSV/.=\n9";
 
-const LIMITS: Limits = Limits {
-    total: 1500,
-    file: 1000,
-    entries: 6,
-    path: 64,
-    depth: 4,
-};
+fn limits() -> Limits {
+    with!(Limits::default() => total: 1500, file: 1000, entries: 6, path: 64, depth: 4)
+}
 
 /// Changes a byte, or copies or removes a block.
 fn change(bytes: &mut Vec<u8>, random: &mut Random) {
@@ -57,7 +53,7 @@ fn seeds() -> Vec<Vec<u8>> {
 
 #[test]
 fn changed_archives_never_exceed_the_limits() {
-    let (seeds, limits) = (seeds(), LIMITS);
+    let (seeds, limits) = (seeds(), limits());
     fuzz(30_000, 1, |random| {
         let mut bytes = random.pick(&seeds).clone();
         for _ in 0..=random.below(6) {
@@ -72,12 +68,8 @@ fn changed_archives_never_exceed_the_limits() {
                 change(&mut bytes, random);
             }
         }
-        let options = changed(|options| {
-            options.limits = limits;
-            if random.below(4) == 0 {
-                options.select = only(&["a"]);
-            }
-        });
+        let select = [only(&["a"]), Selection::default()][usize::from(random.below(4) > 0)].clone();
+        let options = with!(Options, limits, select);
         let Ok(unpacked) = stream(bytes.as_slice(), &options) else {
             return 0;
         };
@@ -119,19 +111,9 @@ fn layer_seeds() -> Vec<Vec<u8>> {
 
 #[test]
 fn changed_layers_never_give_what_is_not_selected() {
-    let options = Options {
-        limits: Limits {
-            entries: 12,
-            ..LIMITS
-        },
-        select: only(&["a"]),
-        image: ImageLimits {
-            bytes: 64 << 10,
-            entries: 30,
-            layers: 3,
-        },
-        ..Options::default()
-    };
+    let image = with!(ImageLimits::default() => bytes: 64 << 10, entries: 30, layers: 3);
+    let options =
+        with!(Options, limits: with!(limits() => entries: 12), select: only(&["a"]), image);
     let seeds = layer_seeds();
     fuzz(20_000, 1, |random| {
         let mut read = || -> Result<(Tree, usize), Error> {

@@ -28,7 +28,7 @@ fn entries_of_archives_are_rejected_where_a_bundle_needs_them() {
     let bundle = || tar().file("manifests/a", "1");
     let sparse =
         |name: &str, key: &str, value: &str| bundle().pax(b'x', &[(key, value)]).file(name, "1");
-    for (tar, expected) in tests::rows![
+    assert_each!(|tar, expected| outcome(&read(tar)) => expected;
         bundle() => "manifests/a: complete";
         link(bundle(), b'2', "manifests/b", "a")
             => "manifests/a: entry \"manifests/b\" is a symbolic link to \"a\", not a regular file; replace the link with a \
@@ -64,28 +64,24 @@ fn entries_of_archives_are_rejected_where_a_bundle_needs_them() {
             => "manifests/a: entry \"metadata\" is a symbolic link to \"x\", not a directory; replace the link with a copy of \
              the directory";
         tar().file("b/manifests/a", "1").with(b'2', "latest", b"") => "manifests/a: 1 symbolic link (../latest)";
-    ] {
-        assert_eq!(outcome(&read(tar)), expected);
-    }
+    );
 }
 
 #[test]
 fn hard_links_to_files_of_the_archive_are_read() {
     let file = || tar().file("manifests/a", "1");
-    for (tar, expected) in tests::rows![
+    assert_each!(|tar, expected| outcome(&read(tar)) => expected;
         link(file(), b'1', "manifests/b", "manifests/a") => "manifests/a manifests/b: complete";
         link(file(), b'1', "manifests/b", "./manifests//a") => "manifests/a manifests/b: complete";
         link(file(), b'1', "x/b", "manifests/later").file("manifests/later", "")
             => "manifests/a manifests/later: 1 hard link (x/b)";
         link(file(), b'1', "x/b", "/manifests/a") => "manifests/a: 1 hard link (x/b)";
         link(file().with(b'2', "l", b""), b'1', "x/b", "l") => "manifests/a: 1 symbolic link, 1 hard link (l, x/b)";
-    ] {
-        assert_eq!(outcome(&read(tar)), expected);
-    }
+    );
     let many = (0..100).fold(tar().file("0", &"x".repeat(1000)), |tar, number| {
         link(tar, b'1', &format!("more/{number}"), "0")
     });
-    let options = changed(|options| options.limits.total = 50_000);
+    let options = with!(Options::default() => limits.total: 50_000);
     let error = stream_tree(many.end().as_slice(), &options).unwrap_err();
     assert_eq!(error.reason(), "LimitExceeded", "{error}");
 }
@@ -119,8 +115,7 @@ fn a_path_is_a_file_or_a_link_and_nothing_is_below_it() {
         }
     }
     let beside = linked("x").file("data.yaml", "").file("data2/file", "");
-    let expected = "data.yaml data2/file manifests/a: 1 symbolic link (data)";
-    assert_eq!(outcome(&read(beside)), expected);
+    assert_rows!(outcome(&read(beside)) => "data.yaml data2/file manifests/a: 1 symbolic link (data)");
 }
 
 #[test]
@@ -150,10 +145,9 @@ fn links_of_a_local_bundle_to_its_own_files_are_followed() {
         "deploy/crd.yaml deploy/csv.yaml metadata/annotations.yaml shared/annotations.yaml shared/crd.yaml: \
          1 symbolic link (latest)"
     );
-    let content = tree.into_content().unwrap();
-    assert_eq!(content.read("deploy/crd.yaml").unwrap(), "crd");
+    assert_rows!(tree.into_content().unwrap().read("deploy/crd.yaml").unwrap() => "crd");
     // The content of followed links counts.
-    let options = changed(|options| options.limits.total = named.len() as u64 + 8);
+    let options = with!(Options::default() => limits.total: named.len() as u64 + 8);
     let error = open_tree(root, &options).unwrap_err();
     assert_eq!(error.reason(), "LimitExceeded", "{error}");
 }
@@ -195,8 +189,7 @@ fn a_delivered_archive_keeps_the_digest_of_the_files() {
         .with(b'2', "latest", b"");
     let tree = read(linked);
     let mut archive = Vec::new();
-    let digest = tree.deliver(&mut archive).unwrap();
-    assert_eq!(digest, tree.write_tar(std::io::sink()).unwrap());
+    assert_rows!(tree.deliver(&mut archive).unwrap() => tree.write_tar(std::io::sink()).unwrap());
     let (received, _) = stream_tree(archive.as_slice(), &Options::default()).unwrap();
     let kinds = |tree: &Tree| -> Vec<(String, Kind)> {
         let entries = tree.irregular();

@@ -149,12 +149,9 @@ fn documents_that_are_too_large_or_none_are_refused() {
         fs::write(&path, bytes.bytes()).unwrap();
         layout.read()
     });
-    let large = layout.blob(MANIFEST, &vec![b' '; 5 << 20]);
-    layout.index(&[large]);
+    layout.index(&[layout.blob(MANIFEST, &vec![b' '; 5 << 20])]);
     assert_has(layout.read(), "larger than 4194304 bytes");
-    let mut image = layout.image(&layer());
-    image["mediaType"] = INDEX.into();
-    layout.index(&[image]);
+    layout.index(&[with!(layout.image(&layer()) => |image| image["mediaType"] = INDEX.into())]);
     assert_has(layout.read(), "the manifest says to be");
 }
 
@@ -264,7 +261,7 @@ fn archives_of_images_are_bounded_and_leave_nothing_behind() {
     let spool = tempfile::tempdir().unwrap();
     let path = folder.path().join("docker.tar");
     fs::write(&path, gzip(&Saved::new().bytes())).unwrap();
-    let options = changed(|options| options.spool = Some(spool.path().to_owned()));
+    let options = with!(Options::default() => spool: Some(spool.path().to_owned()));
     let archive = Local::DockerArchive(path.clone(), None);
     assert_eq!(outcome(&archive, &options), "manifests/a");
 

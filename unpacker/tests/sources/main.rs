@@ -1,11 +1,11 @@
 //! Folders and archives as strangers make them.
 
 // clippy.toml allows the first ones in functions marked as tests, and not in what the tests share.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::wildcard_imports
-)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+#![allow(clippy::wildcard_imports)]
+
+#[macro_use(assert_each, assert_rows, with)]
+extern crate tests;
 
 mod archives;
 mod bombs;
@@ -55,13 +55,6 @@ fn outcome(result: Result<Unpacked, Error>) -> String {
         }
         Err(error) => chain(&error),
     }
-}
-
-/// The default options, changed.
-fn changed(change: impl FnOnce(&mut Options)) -> Options {
-    let mut options = Options::default();
-    change(&mut options);
-    options
 }
 
 fn only(paths: &[&str]) -> Selection {

@@ -38,19 +38,16 @@ fn damaged_content_is_told_removed_and_can_be_stored_again() {
             damage(&file(folder, &stored.digest), change);
             let error = read(&store, &stored.digest).unwrap();
             assert!(matches!(error, Error::Damaged { digest } if digest == stored.digest));
-            let kind = (error.reason(), error.is_terminal());
-            assert_eq!(kind, ("ContentDamaged", false));
+            assert_rows!((error.reason(), error.is_terminal()) => ("ContentDamaged", false));
             assert!(store.find(&key).is_none());
             assert!(listed(folder, "content").is_empty() && listed(folder, "sources").is_empty());
-            let missing = read(&store, &stored.digest).unwrap();
-            assert!(matches!(missing, Error::Missing { .. }));
+            assert_rows!(matches!(read(&store, &stored.digest).unwrap(), Error::Missing { .. }) => true);
             assert_eq!((store.stats().damaged, store.stats().disk), (1, 0));
 
             // Although the damaged file is still held.
             let again = put(&store, 1, 20_000);
             assert_eq!(again.digest, stored.digest);
-            let found = store.get(&again.digest, &Limits::default()).unwrap();
-            assert_eq!(*found, content(1, 20_000));
+            assert_rows!(*store.get(&again.digest, &Limits::default()).unwrap() => content(1, 20_000));
             let held = store.remove(&again.digest);
             assert!(matches!(held, Err(Error::Held { .. })), "{held:?}");
             assert_whole(&store, folder);
@@ -86,8 +83,7 @@ fn what_is_served_is_what_was_stored() {
     reader.read_to_end(&mut bytes).unwrap();
     assert!(bytes == tar);
     assert_eq!(reader.seek(SeekFrom::End(-600)).unwrap(), stored.size - 600);
-    let at = reader.seek(SeekFrom::Current(88)).unwrap();
-    assert_eq!(at, stored.size - 512);
+    assert_rows!(reader.seek(SeekFrom::Current(88)).unwrap() => stored.size - 512);
     let mut end = Vec::new();
     reader.read_to_end(&mut end).unwrap();
     assert_eq!(end, [0; 512]);
@@ -101,10 +97,8 @@ fn what_is_served_is_what_was_stored() {
             served.read_to_end(&mut sent).unwrap();
             sent
         };
-        let again = unpacker::stream(sent().as_slice(), &Options::default()).unwrap();
-        assert_eq!(again.content, content(1, 200_000));
+        assert_rows!(unpacker::stream(sent().as_slice(), &Options::default()).unwrap().content => content(1, 200_000));
         assert_eq!(sent(), sent());
     }
-    let served = store.served(&digest, Format::Tar).unwrap();
-    assert_eq!(served.size(), Some(stored.size));
+    assert_rows!(store.served(&digest, Format::Tar).unwrap().size() => Some(stored.size));
 }

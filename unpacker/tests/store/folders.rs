@@ -2,27 +2,19 @@
 
 use crate::*;
 
-const BUDGET: Budget = Budget {
-    disk: 1 << 20,
-    memory: 0,
-};
-
 #[test]
 fn only_its_owner_may_look_into_a_store() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().join("a/store");
     let stored = put(&open(&root, 1 << 20, 0), 1, 10);
-    for (path, mode) in [
-        (root.clone(), 0o700),
-        (root.join("content"), 0o700),
-        (root.join("sources"), 0o700),
-        (root.join("tmp"), 0o700),
-        (root.join("state"), 0o600),
-        (crate::file(&root, &stored.digest), 0o600),
-    ] {
-        let found = fs::metadata(&path).unwrap().mode() & 0o777;
-        assert_eq!(found, mode, "{path:?}");
-    }
+    assert_each!(|path, mode| fs::metadata(&path).unwrap().mode() & 0o777 => mode;
+        root.clone() => 0o700;
+        root.join("content") => 0o700;
+        root.join("sources") => 0o700;
+        root.join("tmp") => 0o700;
+        root.join("state") => 0o600;
+        crate::file(&root, &stored.digest) => 0o600;
+    );
 }
 
 #[test]
@@ -47,13 +39,12 @@ fn what_is_no_folder_or_belongs_to_others_is_refused_and_not_touched() {
         ("dangling", "is not a folder"),
         ("/proc/store", "failed to open the content store"),
     ] {
-        let error = Store::open(&at(name), BUDGET).unwrap_err();
+        let (disk, memory) = (1 << 20, 0);
+        let error = Store::open(&at(name), Budget { disk, memory }).unwrap_err();
         assert_has(&error, problem);
-        let kind = (error.reason(), error.is_terminal());
-        assert_eq!(kind, ("StoreUnavailable", false));
+        assert_rows!((error.reason(), error.is_terminal()) => ("StoreUnavailable", false));
     }
-    let mine = fs::read_to_string(at("theirs/content/mine.txt")).unwrap();
-    assert_eq!(mine, "mine");
+    assert_rows!(fs::read_to_string(at("theirs/content/mine.txt")).unwrap() => "mine");
 }
 
 #[test]
@@ -110,8 +101,7 @@ fn a_count_that_is_wrong_or_no_number_is_found_out_when_it_matters() {
         let wrong = [&state[..state.len() - 20], digits.as_bytes()].concat();
         fs::write(root.join("state"), wrong).unwrap();
         put(&store, 2, 50_000);
-        let sum = listed(root, "content").values().sum::<u64>();
-        assert_eq!((store.stats().evicted, store.stats().disk), (0, sum));
+        assert_rows!((store.stats().evicted, store.stats().disk) => (0, listed(root, "content").values().sum::<u64>()));
     }
 }
 
@@ -139,7 +129,6 @@ fn content_of_any_shape_takes_exactly_the_space_that_was_made_for_it() {
         assert_eq!(tight.put(&tree).unwrap().size, size);
         assert_whole(&tight, exact.path());
         let stored = store.put(&tree).unwrap();
-        let found = store.get(&stored.digest, &Limits::default()).unwrap();
-        assert_eq!(*found, tree.into_content().unwrap());
+        assert_rows!(*store.get(&stored.digest, &Limits::default()).unwrap() => tree.into_content().unwrap());
     }
 }

@@ -32,8 +32,7 @@ fn full_disk_is_reported_and_leaves_nothing_half_written() {
     let digest = gone.digest;
     drop(gone);
     let stored = put(&store, 9, 550_000);
-    let found = store.get(&stored.digest, &Limits::default()).unwrap();
-    assert_eq!(*found, content(9, 550_000));
+    assert_rows!(*store.get(&stored.digest, &Limits::default()).unwrap() => content(9, 550_000));
     assert!(is_missing(&store, &digest));
     assert_eq!(store.stats().evicted, 1);
     assert_whole(&open(&folder, 1 << 30, 0), &folder);
@@ -47,8 +46,7 @@ fn disks_that_cannot_be_written_are_reported_when_opened() {
         on_a_small_disk(name, fill);
         return on_a_small_disk(name, "&& mount -o remount,ro tmpfs \"$0\"");
     };
-    let budget = Budget { disk: 1, memory: 1 };
-    let error = Store::open(&folder.join("store"), budget).unwrap_err();
+    let error = Store::open(&folder.join("store"), Budget { disk: 1, memory: 1 }).unwrap_err();
     assert!(matches!(error, Error::Open { .. }), "{error:?}");
     assert_has(&error, "give it a folder that can be written");
     if fs::remove_file(folder.join("other")).is_ok() {

@@ -1,12 +1,11 @@
 //! The content store on real disks, among real processes, and with whatever may happen to either.
 
 // clippy.toml allows the first ones in functions marked as tests, and not in what the tests share.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::wildcard_imports
-)]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
+#![allow(clippy::wildcard_imports)]
+
+#[macro_use(assert_each, assert_rows, with)]
+extern crate tests;
 
 mod damage;
 mod eviction;
@@ -76,12 +75,8 @@ fn put(store: &Store, seed: u64, size: usize) -> Stored {
 fn key(store: &Store, path: impl Display) -> Key {
     let text = format!("https://h/{path}#{}", Digest::of(b""));
     let source = Source::parse(&text, |_| false).unwrap();
-    let access = Access {
-        basic: Some(basic("tenant", "hunter2")),
-        ..Access::default()
-    };
-    let key = store.key(&source, &Options::default(), &access);
-    key.unwrap()
+    let access = with!(Access, basic: Some(basic("tenant", "hunter2")));
+    store.key(&source, &Options::default(), &access).unwrap()
 }
 
 fn basic(name: &str, password: &str) -> Basic {
@@ -92,10 +87,7 @@ fn basic(name: &str, password: &str) -> Basic {
 }
 
 fn skipped(symlinks: usize) -> SkippedEntries {
-    SkippedEntries {
-        symlinks,
-        ..SkippedEntries::default()
-    }
+    with!(SkippedEntries, symlinks)
 }
 
 fn is_missing(store: &Store, digest: &Digest) -> bool {
@@ -130,8 +122,7 @@ fn assert_whole(store: &Store, folder: &Path) {
     for digest in digests(folder) {
         store.reader(&digest).unwrap();
     }
-    let content = listed(folder, "content");
-    assert_eq!(store.stats().disk, content.values().sum::<u64>());
+    assert_rows!(store.stats().disk => listed(folder, "content").values().sum::<u64>());
     for link in listed(folder, "sources").keys() {
         assert!(folder.join("sources").join(link).exists(), "{link} dangles");
     }

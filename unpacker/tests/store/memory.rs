@@ -30,8 +30,7 @@ fn memory_gives_what_was_read_last_and_keeps_to_its_budget() {
     fs::remove_file(file(folder.path(), &first)).unwrap();
     store.get(&first, &limits).unwrap();
     store.remove(&first).unwrap();
-    let missing = store.get(&first, &limits);
-    assert!(matches!(missing, Err(Error::Missing { .. })));
+    assert_rows!(matches!(store.get(&first, &limits), Err(Error::Missing { .. })) => true);
 }
 
 #[test]
@@ -40,13 +39,7 @@ fn limits_hold_for_content_in_memory_as_for_content_on_disk() {
     let [cold, warm] = [0, 1 << 20].map(|memory| open(folder.path(), 1 << 30, memory));
     let digest = put(&cold, 1, 30_000).digest;
     let wide = Limits::default();
-    let exact = Limits {
-        total: 30_000,
-        file: 20_000,
-        entries: 2,
-        path: 135,
-        depth: 2,
-    };
+    let exact = with!(wide => total: 30_000, file: 20_000, entries: 2, path: 135, depth: 2);
     warm.get(&digest, &wide).unwrap();
     warm.get(&digest, &exact).unwrap();
     cold.get(&digest, &exact).unwrap();

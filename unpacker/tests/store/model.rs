@@ -114,8 +114,7 @@ fn any_order_of_operations_leaves_what_a_simple_list_would() {
                 counts[3] += 1;
             }
         }
-        let there: BTreeSet<_> = model.0.iter().map(|entry| entry.0).collect();
-        assert!(digests(folder).into_iter().eq(there));
+        assert_rows!(digests(folder).into_iter().eq(model.0.iter().map(|entry| entry.0).collect::<BTreeSet<_>>()) => true);
         assert_eq!(store.stats().disk, model.used());
     }
     assert!(counts.iter().all(|count| *count > 10), "{counts:?}");

@@ -30,8 +30,7 @@ fn share(folder: &Path, seed: u64) {
         if held.len() > 2 {
             // What was held all the time is still there.
             let (hold, what, size) = held.remove(0);
-            let found = store.get(&hold.digest(), &Limits::default()).unwrap();
-            assert_eq!(*found, content(what, size));
+            assert_rows!(*store.get(&hold.digest(), &Limits::default()).unwrap() => content(what, size));
         }
         let Some((digest, what, size)) = known.get(random.below(40)) else {
             continue;
@@ -45,8 +44,7 @@ fn share(folder: &Path, seed: u64) {
             Err(error) => panic!("{error}"),
         }
         if random.below(10) == 0 {
-            let removed = store.remove(digest);
-            assert!(matches!(removed, Ok(()) | Err(Error::Held { .. })));
+            assert_rows!(matches!(store.remove(digest), Ok(()) | Err(Error::Held { .. })) => true);
         }
         if random.below(20) == 0 {
             open(folder, DISK, 0); // which sweeps

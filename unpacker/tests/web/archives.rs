@@ -18,21 +18,12 @@ fn archive(top: &str, format: Format) -> Vec<u8> {
 }
 
 fn access(patience: Patience) -> Access {
-    Access {
-        basic: Some(Basic {
-            username: "name".to_owned(),
-            password: SECRET.to_owned().into(),
-        }),
-        patience,
-        ..Access::default()
-    }
+    with!(Access, basic: Some(Basic { username: "name".to_owned(), password: SECRET.to_owned().into() }), patience)
 }
 
 /// Small limits, so that small archives exceed them.
 fn small(entries: usize) -> Options {
-    let mut options = Options::default();
-    (options.limits.total, options.limits.entries) = (1 << 18, entries);
-    options
+    with!(Options::default() => limits.total: 1 << 18, limits.entries: entries)
 }
 
 /// Fetches an archive: the number of requests, and the content with its digest and progress, or the error.
@@ -63,8 +54,7 @@ async fn outcome([script, pin, settings]: &[Cell; 3]) -> String {
         Err(error) => failure(error.reason(), error.is_terminal(), &error),
     };
     let seen = server.seen();
-    let sent = |request: &Received| request.header("authorization") == Some(BASIC);
-    assert!(seen.iter().all(sent));
+    assert_rows!(seen.iter().all(|request: &Received| request.header("authorization") == Some(BASIC)) => true);
     format!("{}: {}", seen.len(), result.replace(&server.host(), "h"))
 }
 

@@ -1,12 +1,11 @@
 //! Servers, proxies and networks on bad days, and as attackers set them up.
 
 // clippy.toml allows the first ones in functions marked as tests, and not in what the tests share.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::wildcard_imports
-)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
+#![allow(clippy::wildcard_imports)]
+
+#[macro_use(assert_rows, with)]
+extern crate tests;
 
 mod archives;
 mod proxies;
@@ -40,13 +39,8 @@ const BASIC: &str = "Basic bmFtZTpzZXNhbWU=";
 
 /// As many tries as by default, without the waits between them.
 fn brisk() -> Patience {
-    Patience {
-        connect: Duration::from_secs(5),
-        idle: Duration::from_secs(5),
-        total: Duration::from_secs(20),
-        tries: 5,
-        pause: Duration::from_millis(1),
-    }
+    let [five, twenty] = [5, 20].map(Duration::from_secs);
+    with!(Patience::default() => connect: five, idle: five, total: twenty, tries: 5, pause: Duration::from_millis(1))
 }
 
 /// Reads `idle=MS`, `total=MS`, `tries=COUNT` and `endless`.
@@ -84,18 +78,14 @@ fn client(trust: &Trust, patience: &Patience) -> Client {
 }
 
 fn trust(authority: &Authority) -> Trust {
-    Trust {
-        roots: authority.pem(),
-        ..Trust::default()
-    }
+    with!(Trust, roots: authority.pem())
 }
 
 /// One line about an error of the unpacker, which must not repeat the password.
 fn failure(reason: &str, is_terminal: bool, error: &impl StdError) -> String {
     let text = chain(error);
     for secret in [SECRET, BASIC.trim_start_matches("Basic "), "signature"] {
-        let leaks = text.contains(secret) || format!("{error:?}").contains(secret);
-        assert!(!leaks, "{secret} in {text} {error:?}");
+        assert_rows!(text.contains(secret) || format!("{error:?}").contains(secret) => false, "{secret} in {text} {error:?}");
     }
     let kind = if is_terminal { "terminal" } else { "transient" };
     format!("{reason}, {kind}: {text}")

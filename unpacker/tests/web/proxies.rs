@@ -74,8 +74,7 @@ async fn client_reads_proxies_from_the_environment() {
     if std::env::var_os("ASK_THROUGH_THE_ENVIRONMENT").is_some() {
         let client = Client::new(&Trust::default(), &brisk()).unwrap();
         let request = Request::get("http://bundles.example/".parse().unwrap());
-        let response = client.send(&request).await.unwrap();
-        assert_eq!(response.bytes(10).await.unwrap(), "content");
+        assert_rows!(client.send(&request).await.unwrap().bytes(10).await.unwrap() => "content");
         return;
     }
     let proxy = ScriptedServer::follow("200 << content");

@@ -46,6 +46,5 @@ async fn dropped_reader_ends_the_transfer() {
     });
     drop(reader(Box::pin(body)));
     // Closed as soon as the body, which holds the other end, is dropped.
-    let closed = tokio::time::timeout(Duration::from_secs(10), ended.recv());
-    assert_eq!(closed.await.unwrap(), None);
+    assert_rows!(tokio::time::timeout(Duration::from_secs(10), ended.recv()).await.unwrap() => None);
 }

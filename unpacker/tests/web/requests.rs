@@ -185,13 +185,9 @@ async fn redirects_get_credentials_on_the_same_server_alone() {
 
 #[tokio::test]
 async fn a_slow_upload_is_not_silence() {
-    let patience = Patience {
-        idle: Duration::from_millis(800),
-        ..brisk()
-    };
+    let patience = with!(Patience, idle: Duration::from_millis(800); ..brisk());
     let server = ScriptedServer::follow("200 ~ slowly");
-    let mut request = Request::new(Method::PUT, server.url("/").parse().unwrap());
-    request.body = Some(vec![7; 96 << 20].into());
+    let request = with!(Request::new(Method::PUT, server.url("/").parse().unwrap()) => body: Some(vec![7; 96 << 20].into()));
     let start = Instant::now();
     let client = client(&Trust::default(), &patience);
     let response = client.send(&request).await.unwrap();

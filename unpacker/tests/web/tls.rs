@@ -94,10 +94,7 @@ fn malformed_certificates_are_rejected() {
         no base64  | {begin}!{end}          | {problem}
     ";
     table::compare(rows, &values.with("problem", problem), |[roots]| {
-        let trust = Trust {
-            roots: roots.text(),
-            ..Trust::default()
-        };
+        let trust = with!(Trust, roots: roots.text());
         described(&Client::with_proxies(&trust, &brisk(), &Proxies::default()).unwrap_err())
     });
 }

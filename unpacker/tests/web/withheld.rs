@@ -4,12 +4,8 @@ use crate::*;
 
 /// The error for a source at this server.
 async fn failed(source: &str, quotes: Quotes) -> String {
-    let mut access = Access {
-        patience: brisk(),
-        quotes,
-        ..Access::default()
-    };
-    access.trust.verify = Verify::Never;
+    let access =
+        with!(Access::default() => patience: brisk(), quotes: quotes, trust.verify: Verify::Never);
     let source = Source::parse(source, |_| false).unwrap();
     let (options, progress) = (Options::default(), Progress::default());
     let fetched = unpacker::fetch(&source, &access, &options, &progress).await;

@@ -98,14 +98,11 @@ mod tests {
         let key = |kind: &str| format!("-----BEGIN {kind}-----\nAAAA\n-----END {kind}-----");
         let (one, two) = (key("OPENSSH PRIVATE KEY"), key("PRIVATE KEY"));
         let curve = format!("{}\n{}", key("EC PARAMETERS"), key("EC PRIVATE KEY"));
-        for (text, expected) in [
-            (one.clone(), vec![&one]),
-            (format!("{one}\n{two}"), vec![&one, &two]),
-            (format!("\n{one}\r\n\n{curve}\n"), vec![&one, &curve]),
-            ("no key".to_owned(), vec![&"no key".to_owned()]),
-        ] {
-            let found: Vec<&str> = apart(&text).into_iter().map(str::trim).collect();
-            assert_eq!(found, expected, "{text}");
-        }
+        assert_each!(|text, expected| apart(&text).into_iter().map(str::trim).collect::<Vec<&str>>() => expected;
+            one.clone() => vec![&one];
+            format!("{one}\n{two}") => vec![&one, &two];
+            format!("\n{one}\r\n\n{curve}\n") => vec![&one, &curve];
+            "no key".to_owned() => vec![&"no key".to_owned()];
+        );
     }
 }

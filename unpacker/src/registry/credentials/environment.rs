@@ -118,9 +118,8 @@ mod tests {
                 found.map(|(_, rest)| at(rest))
             };
             let credentials = Credentials::from_variables(lookup).unwrap();
-            let found = all
-                .into_iter()
-                .filter(|name| credentials.names(&format!("{name}.example"), "app"));
+            let found = all.into_iter();
+            let found = found.filter(|name| credentials.names(&format!("{name}.example"), "app"));
             assert_eq!(found.collect::<Vec<_>>(), known, "{variables:?}");
         }
     }

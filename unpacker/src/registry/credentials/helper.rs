@@ -168,27 +168,21 @@ mod tests {
         };
         assert_eq!(answer(script).await, Ok(Some(Credential::Basic(basic))));
         let token = r#"echo '{"Username": "<token>", "Secret": "t"}'"#;
-        let identity = Credential::Identity("t".to_owned().into());
-        assert_eq!(answer(token).await, Ok(Some(identity)));
-        let unknown = "echo credentials not found in native keychain; exit 1";
-        assert_eq!(answer(unknown).await, Ok(None));
+        assert_rows!(answer(token).await => Ok(Some(Credential::Identity("t".to_owned().into()))));
+        assert_rows!(answer("echo credentials not found in native keychain; exit 1").await => Ok(None));
     }
 
     #[tokio::test]
     async fn helpers_that_fail_stall_or_babble_are_ended_and_explained() {
-        for (script, problem) in ::tests::rows![
+        assert_each!(|script, problem| answer(script).await.unwrap_err() => has problem;
             "printf 'the keychain is\\nlocked'; exit 3" => "failed with exit status: 3 (the keychain is";
             "exit 3" => "failed with exit status: 3";
             "echo no" => "something else";
             "exec sleep 30" => "took longer";
             "exec cat /dev/zero" => "more than 65536 bytes";
             r#"printf '{"Username": "a", "Secret": "b\\n"}'"# => "control characters";
-        ] {
-            let error = answer(script).await.unwrap_err();
-            assert!(error.contains(problem), "{script}: {error}");
-        }
-        let answered = answer(r#"echo '{"Secret": "hunter2"}'; exit 3"#).await;
-        assert_eq!(answered.unwrap_err(), "failed with exit status: 3");
+        );
+        assert_rows!(answer(r#"echo '{"Secret": "hunter2"}'; exit 3"#).await.unwrap_err() => "failed with exit status: 3");
         let Ok(Asked::Missing(error)) = get("of-nobody", "h").await else {
             panic!("no program has this name")
         };

@@ -20,17 +20,9 @@ fn auths(keys: &[&str]) -> Credentials {
 
 #[tokio::test]
 async fn the_longest_matching_key_wins() {
-    let keys = [
-        "quay.io",
-        "quay.io/org",
-        "https://quay.io/org/team/",
-        "*.example.com",
-        "eu.example.com",
-        "host:5000",
-        "https://index.docker.io/v1/",
-        "http://old.example/v2/",
-    ];
-    let credentials = auths(&keys);
+    let keys = "quay.io quay.io/org https://quay.io/org/team/ *.example.com eu.example.com host:5000 \
+                https://index.docker.io/v1/ http://old.example/v2/";
+    let credentials = auths(&keys.split(' ').collect::<Vec<_>>());
     for (registry, repository, key) in ::tests::rows![
         "quay.io", "else/app" => Some("quay.io");
         "quay.io", "org/app" => Some("quay.io/org");
@@ -45,12 +37,10 @@ async fn the_longest_matching_key_wins() {
         "QUAY.IO", "app" => Some("quay.io");
     ] {
         let found = credentials.find(registry, repository).await.unwrap();
-        let expected = key.map(|key| basic("u", key));
-        assert_eq!(found, expected, "{registry}/{repository}");
+        assert_rows!(found => key.map(|key| basic("u", key)), "{registry}/{repository}");
     }
     for registry in ["a.b.example.com", "example.com", "host", "host:5001", ""] {
-        let found = credentials.find(registry, "app").await.unwrap();
-        assert_eq!(found, None, "{registry}");
+        assert_rows!(credentials.find(registry, "app").await.unwrap() => None, "{registry}");
     }
 }
 
@@ -71,8 +61,7 @@ async fn every_way_to_write_an_entry_is_read() {
             format!(r#"{{"h": {entry}, "detachKeys": "x"}}"#),
             format!("\u{feff}{{\"auths\": {{\"h\": {entry}}}}}"),
         ] {
-            let found = config(&json).find("h", "app").await.unwrap();
-            assert_eq!(found, credential, "{json}");
+            assert_rows!(config(&json).find("h", "app").await.unwrap() => credential, "{json}");
         }
     }
 }
@@ -94,8 +83,7 @@ fn what_is_no_config_is_refused() {
         let error = Credentials::from_docker_config(json.as_bytes()).unwrap_err();
         assert_problem(&error, problem);
     }
-    let huge = Credentials::from_docker_config(&vec![b' '; MAX_CONFIG + 1]);
-    assert!(matches!(huge, Err(Error::TooLarge)));
+    assert_rows!(matches!(Credentials::from_docker_config(&vec![b' '; MAX_CONFIG + 1]), Err(Error::TooLarge)) => true);
     let shown = format!("{:?}", auths(&["h"])).replace("host: \"h\"", "");
     assert!(!shown.contains("\"h\""), "{shown}");
 }
@@ -113,10 +101,8 @@ async fn bad_entries_are_named_to_those_whom_they_are_for_and_what_is_secret_is_
     ] {
         let json = format!(r#"{{"auths": {{"h": {entry}, "other": {{"auth": "dTpw"}}}}}}"#);
         let credentials = config(&json);
-        let error = credentials.find("h", "app").await.unwrap_err();
-        assert_problem(&error, problem);
-        let other = credentials.find("other", "app").await.unwrap();
-        assert_eq!(other, Some(basic("u", "p")), "{json}");
+        assert_problem(&credentials.find("h", "app").await.unwrap_err(), problem);
+        assert_rows!(credentials.find("other", "app").await.unwrap() => Some(basic("u", "p")), "{json}");
         assert_eq!(credentials.find("third", "app").await.unwrap(), None);
     }
 }
@@ -129,12 +115,10 @@ async fn entries_with_nothing_in_them_and_keys_for_nobody_are_passed_over() {
         r#""": {"auth": "dTpw"}"#,
         r#""u:hunter2@h": {"auth": "dTpw"}"#,
     ] {
-        let credentials = config(&format!(
-            r#"{{"auths": {{{entry}, "other": {{"auth": "dTpw"}}}}}}"#
-        ));
+        let json = format!(r#"{{"auths": {{{entry}, "other": {{"auth": "dTpw"}}}}}}"#);
+        let credentials = config(&json);
         assert_eq!(credentials.find("h", "app").await.unwrap(), None, "{entry}");
-        let other = credentials.find("other", "app").await.unwrap();
-        assert_eq!(other, Some(basic("u", "p")), "{entry}");
+        assert_rows!(credentials.find("other", "app").await.unwrap() => Some(basic("u", "p")), "{entry}");
     }
 }
 

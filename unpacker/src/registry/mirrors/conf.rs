@@ -164,10 +164,8 @@ mod tests {
             insecure,
             ..Rule::default()
         };
-        let (one, two) = (
-            ("a.example/x", Pull::Digests, false),
-            ("b.example", Pull::Tags, true),
-        );
+        let one = ("a.example/x", Pull::Digests, false);
+        let two = ("b.example", Pull::Tags, true);
         let mirrors = [one, two].map(|(location, pull, insecure)| mirror(location, pull, insecure));
         let rules = [
             rule("quay.io/org", mirrors.to_vec(), false, false),
@@ -199,8 +197,7 @@ mod tests {
             let places = mirrors.places(&image.parse().unwrap())?;
             Ok::<_, Error>(places.iter().map(ToString::to_string).collect::<Vec<_>>())
         };
-        let expected = ["mirror/copies/app", "quay.io/org/app"];
-        assert_eq!(places("quay.io/org/app").unwrap(), expected);
+        assert_rows!(places("quay.io/org/app").unwrap() => ["mirror/copies/app", "quay.io/org/app"]);
         assert_eq!(places("ghcr.io/app").unwrap(), ["ghcr.io/app"]);
         let error = places("bad.example/app").unwrap_err().to_string();
         assert!(error.contains("\"No Place\" is no registry"), "{error}");
@@ -208,7 +205,7 @@ mod tests {
 
     #[test]
     fn what_is_no_registries_conf_is_explained() {
-        for (text, problem) in ::tests::rows![
+        assert_each!(|text, problem| Mirrors::from_registries_conf(text).unwrap_err() => has problem;
             "\n[[registry]" => "line 2";
             "registry = 1" => "line 1";
             "[[registry]]\nblocked = true" => "neither prefix nor location";
@@ -217,9 +214,6 @@ mod tests {
             "[[registry]]\nprefix = \"https://a.b\"" => "has a scheme";
             &"[".repeat(5000) => "line 1";
             &" ".repeat(MAX_FILE + 1) => "larger";
-        ] {
-            let error = Mirrors::from_registries_conf(text).unwrap_err().to_string();
-            assert!(error.contains(problem), "{error}");
-        }
+        );
     }
 }

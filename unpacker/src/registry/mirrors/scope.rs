@@ -71,43 +71,20 @@ mod tests {
     fn a_scope_covers_what_stands_below_it_and_nothing_beside() {
         let pinned = format!("quay.io/org/app@sha256:{}", "a".repeat(64));
         // A scope, an image that it covers, the length of what it covers, and other images.
-        for (scope, image, length, others) in [
-            ("quay.io", "quay.io/org/app:v1", 7, "quay.io:5000/org/app"),
-            (
-                "quay.io/org",
-                "quay.io/org/app",
-                11,
-                "quay.io/organization/app",
-            ),
-            (
-                "quay.io/org/app",
-                "quay.io/org/app:v1",
-                15,
-                "quay.io/org/apps",
-            ),
-            (
-                "quay.io/org/app:v1",
-                "quay.io/org/app:v1",
-                18,
-                "quay.io/org/app:v2 quay.io/org/app/more:v1",
-            ),
-            ("quay.io/org/app:v1", "quay.io/org/app:v1", 18, &pinned),
-            (&pinned, &pinned, pinned.len(), "quay.io/org/app:v1"),
-            (
-                "*.example",
-                "a.example/app",
-                9,
-                "example/app quay.io/a.example/app",
-            ),
-            ("*.example", "a.b.example:5000/app", 16, "example/app"),
-            ("docker.io/library", "busybox", 17, "docker.io/org/busybox"),
+        for (scope, image, length, others) in ::tests::rows![
+            "quay.io", "quay.io/org/app:v1", 7 => "quay.io:5000/org/app";
+            "quay.io/org", "quay.io/org/app", 11 => "quay.io/organization/app";
+            "quay.io/org/app", "quay.io/org/app:v1", 15 => "quay.io/org/apps";
+            "quay.io/org/app:v1", "quay.io/org/app:v1", 18 => "quay.io/org/app:v2 quay.io/org/app/more:v1";
+            "quay.io/org/app:v1", "quay.io/org/app:v1", 18 => &pinned;
+            &pinned, &pinned, pinned.len() => "quay.io/org/app:v1";
+            "*.example", "a.example/app", 9 => "example/app quay.io/a.example/app";
+            "*.example", "a.b.example:5000/app", 16 => "example/app";
+            "docker.io/library", "busybox", 17 => "docker.io/org/busybox";
         ] {
             let found = |image: &str| matched(scope, &Name::of(&image.parse().unwrap(), None));
             assert_eq!(found(image), Some(length), "{scope} {image}");
-            assert!(
-                others.split(' ').all(|other| found(other).is_none()),
-                "{scope}"
-            );
+            assert_rows!(others.split(' ').all(|other| found(other).is_none()) => true, "{scope}");
         }
     }
 }

@@ -9,14 +9,9 @@ fn mirror(location: &str, pull: Pull) -> Mirror {
 }
 
 fn rule(source: &str, mirrors: &[(&str, Pull)]) -> Rule {
-    let mirrors = mirrors
-        .iter()
-        .map(|(location, pull)| mirror(location, *pull));
-    Rule {
-        source: source.to_owned(),
-        mirrors: mirrors.collect(),
-        ..Rule::default()
-    }
+    let mirrors = mirrors.iter();
+    let mirrors = mirrors.map(|(location, pull)| mirror(location, *pull));
+    with!(Rule, source: source.to_owned(), mirrors: mirrors.collect())
 }
 
 /// The places of an image in their order.
@@ -33,20 +28,14 @@ fn the_longest_source_decides_where_to_ask_and_in_which_order() {
         ("c.example:5000/y/z", Pull::Tags),
         ("d.example", Pull::All),
     ];
-    let blocked = |rule| Rule {
-        blocked: true,
-        ..rule
-    };
+    let blocked = |rule| with!(Rule, blocked: true; ..rule);
     let mirrors = Mirrors::new([
         rule("quay.io", &[("a.example", Pull::All)]),
         rule("quay.io/org", &org),
         rule("quay.io/org", &[("second.example", Pull::All)]),
         rule("*.internal", &[("e.example/all", Pull::All)]),
         blocked(rule("docker.io", &[("f.example", Pull::Digests)])),
-        Rule {
-            location: Some("real.example/else".to_owned()),
-            ..rule("alias.example", &[])
-        },
+        with!(Rule, location: Some("real.example/else".to_owned()); ..rule("alias.example", &[])),
         // A rule for one image takes precedence over the rule for its repository.
         rule("one.example/app:v1", &[("a.example/one", Pull::All)]),
         rule("one.example/app", &[("b.example/all", Pull::All)]),
@@ -58,7 +47,7 @@ fn the_longest_source_decides_where_to_ask_and_in_which_order() {
         blocked(rule("g.example", &[])),
     ])
     .unwrap();
-    for (image, expected) in ::tests::rows![
+    assert_each!(|image, expected| places(&mirrors, image).unwrap_or_default().join(" ") => expected;
         "ghcr.io/app:v1" => "ghcr.io/app";
         "quay.io/app:v1" => "a.example/app quay.io/app";
         "quay.io/organization/app" => "a.example/organization/app quay.io/organization/app";
@@ -71,10 +60,7 @@ fn the_longest_source_decides_where_to_ask_and_in_which_order() {
         "one.example/app:v1" => "a.example/one one.example/app";
         "one.example/app:v2" => "b.example/all one.example/app";
         "two.example/app" => "b.example/app two.example/app";
-    ] {
-        let found = places(&mirrors, image).unwrap_or_default();
-        assert_eq!(found.join(" "), expected, "{image}");
-    }
+    );
     assert!(places(&mirrors, "busybox").is_err());
 }
 
@@ -98,11 +84,8 @@ fn places_that_are_none_are_refused() {
 
 #[test]
 fn an_image_is_had_if_it_is_admitted_whatever_mirrors_there_are() {
-    let admission = |allowed: Option<&[&str]>, blocked: &[&str]| Admission {
-        by: "the cluster".to_owned(),
-        allowed: allowed.map(|list| list.iter().map(ToString::to_string).collect()),
-        blocked: blocked.iter().map(ToString::to_string).collect(),
-    };
+    let list = |list: &[&str]| list.iter().map(ToString::to_string).collect();
+    let admission = |allowed: Option<&[&str]>, blocked: &[&str]| with!(Admission::default() => by: "the cluster".to_owned(), allowed: allowed.map(list), blocked: list(blocked));
     for (allowed, blocked, image, problem) in ::tests::rows![
         None, &[][..], "quay.io/app" => None;
         Some(&["quay.io"][..]), &[], "quay.io/app" => None;
@@ -118,8 +101,7 @@ fn an_image_is_had_if_it_is_admitted_whatever_mirrors_there_are() {
         let mirrors = mirrors.unwrap().admitting(admission(allowed, blocked));
         let mirrors: Mirrors = [Mirrors::default(), mirrors.unwrap()].into_iter().collect();
         let image: Reference = image.parse().unwrap();
-        let refusals = [mirrors.places(&image).err(), mirrors.target(&image).err()];
-        for refusal in refusals {
+        for refusal in [mirrors.places(&image).err(), mirrors.target(&image).err()] {
             let refusal = refusal.map(|error| error.to_string());
             assert_eq!(refusal.is_some(), problem.is_some(), "{image} {refusal:?}");
             let (refusal, problem) = (refusal.unwrap_or_default(), problem.unwrap_or_default());
@@ -128,8 +110,7 @@ fn an_image_is_had_if_it_is_admitted_whatever_mirrors_there_are() {
         }
     }
     for bad in "|org|https://quay.io|quay.io/app:|*.io/x|quay.io/app@sha256:x".split('|') {
-        let admission = admission(None, &[bad]);
-        assert!(Mirrors::default().admitting(admission).is_err(), "{bad}");
+        assert_rows!(Mirrors::default().admitting(admission(None, &[bad])).is_err() => true, "{bad}");
     }
 }
 
@@ -141,18 +122,13 @@ fn what_a_tag_stood_for_is_asked_of_mirrors_for_tags_too() {
     let [pinned, tagged, untagged, other] =
         [&*text, "quay.io/app:v1", "quay.io/app", "ghcr.io/app"]
             .map(|image| image.parse().unwrap());
-    let direct = ["d.example/app", "quay.io/app"];
-    assert_eq!(places(&mirrors, &text).unwrap(), direct);
+    assert_rows!(places(&mirrors, &text).unwrap() => ["d.example/app", "quay.io/app"]);
     assert!(mirrors.has_mirrors_for_tags(&untagged) && !mirrors.has_mirrors_for_tags(&other));
     let all = [mirrors.of_tag(&tagged), Mirrors::default()];
     let mirrors: Mirrors = all.into_iter().collect();
-    let expected = ["t.example/app", "d.example/app", "quay.io/app"];
-    assert_eq!(places(&mirrors, &text).unwrap(), expected);
+    assert_rows!(places(&mirrors, &text).unwrap() => ["t.example/app", "d.example/app", "quay.io/app"]);
     let admits = |scope: &str| {
-        let admission = Admission {
-            allowed: Some(vec![scope.to_owned()]),
-            ..Admission::default()
-        };
+        let admission = with!(Admission, allowed: Some(vec![scope.to_owned()]));
         mirrors
             .clone()
             .admitting(admission)

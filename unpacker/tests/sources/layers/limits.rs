@@ -4,12 +4,7 @@ use super::*;
 
 #[test]
 fn bombs_end_at_the_limits_of_images() {
-    let mut options = options();
-    options.image = ImageLimits {
-        bytes: 8 << 20,
-        entries: 1000,
-        layers: 3,
-    };
+    let options = with!(options() => image.bytes: 8 << 20, image.entries: 1000, image.layers: 3);
     let zstd = |bytes: &[u8]| zstd::encode_all(bytes, 1).unwrap();
     let bomb = || tar().entry(b'0', b"etc/bomb", 10 << 30, b"").open();
     let zeros = vec![0; 1 << 20];
@@ -39,24 +34,20 @@ fn bombs_end_at_the_limits_of_images() {
     // The limits are those of all layers together.
     let large = tar().file("etc/a", &"x".repeat(3 << 20)).end();
     let many = (0..400).fold(tar(), |tar, _| tar.file("etc/a", "")).end();
-    for (layers, expected) in tests::rows![
+    assert_each!(|layers, expected| outcome(read(&layers, &options)) => has expected;
         vec![large.clone(), gzip(&large), large] => "8388608 uncompressed bytes";
         vec![many; 3] => "1000 entries";
         vec![end(); 4] => "more than 3 layers";
-    ] {
-        assert_has(outcome(read(&layers, &options)), expected);
-    }
+    );
 }
 
 #[test]
 fn limits_of_content_hold_for_what_is_selected_alone() {
-    let mut options = options();
-    let limits = &mut options.limits;
-    (limits.total, limits.file, limits.entries) = (20, 15, 3);
+    let options = with!(options() => limits.total: 20, limits.file: 15, limits.entries: 3);
     let outside = (0..100).fold(tar(), |tar, number| {
         tar.file(&format!("etc/{number}"), &"x".repeat(100))
     });
-    for (layer, expected) in tests::rows![
+    assert_each!(|layer, expected| outcome(read(&[layer.end()], &options)) => has expected;
         outside.clone().file("manifests/a", "1") => "manifests/a=1";
         tar().file("manifests/a", &"x".repeat(16)) => "larger than the limit of 15 bytes";
         tar().file("manifests/a", &"x".repeat(11)).file("manifests/b", &"x".repeat(11)) => "limit of 20 bytes";
@@ -65,9 +56,6 @@ fn limits_of_content_hold_for_what_is_selected_alone() {
             .with(b'5', "manifests/b/", b"")
             .file("manifests/.wh.x", "")
             .file("manifests/c", "") => "more than 3 entries";
-    ] {
-        assert_has(outcome(read(&[layer.end()], &options)), expected);
-    }
-    let bad = changed(|options| options.select = only(&["../etc"]));
-    assert!(matches!(Layers::new(&bad), Err(Error::Content(_))));
+    );
+    assert_rows!(matches!(Layers::new(&with!(Options::default() => select: only(&["../etc"]))), Err(Error::Content(_))) => true);
 }

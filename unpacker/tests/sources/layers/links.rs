@@ -41,8 +41,7 @@ fn hard_links_keep_files_that_upper_layers_remove() {
         layer = link(layer, &format!("manifests/{number}"), "manifests/0");
     }
     // A link costs what its file does.
-    let mut options = options();
-    options.limits.total = 50_000;
+    let options = with!(options() => limits.total: 50_000);
     let found = outcome(read(&[layer.end()], &options));
     assert_has(&found, "limit of 50000 bytes");
 }

@@ -73,7 +73,7 @@ fn a_link_that_an_upper_layer_replaces_is_hidden() {
 /// Layers may repeat directories, and paths outside of the selection cost nothing.
 #[test]
 fn directories_are_bounded_and_counted_once() {
-    let options = changed(|options| options.select = only(&["manifests"]));
+    let options = with!(Options::default() => select: only(&["manifests"]));
     let deep = format!("usr/{}x", "d/".repeat(200_000));
     let name = |at: usize| {
         let [d, e, f] = ["d", "e", "f"].map(|letter| letter.repeat(240));
@@ -81,8 +81,8 @@ fn directories_are_bounded_and_counted_once() {
     };
     let file = |tar: Tar, path: &str| tar.pax(b'x', &[("path", path)]).file("a", "");
     let layer = |count| (0..count).fold(tar(), |tar, at| file(tar, &name(at)));
-    let mut layers = vec![layer(300).end(); 29];
-    layers[0] = file(layer(300), &deep).end();
+    let layers =
+        with!(vec![layer(300).end(); 29] => |layers| layers[0] = file(layer(300), &deep).end());
     let found = outcome(read(&layers, &options));
     assert!(found.starts_with("manifests/"), "{found}");
     let found = outcome(read(&[layer(9000).end()], &options));
