@@ -115,15 +115,15 @@ pub(crate) async fn listens(run: &Run, etcd: SocketAddr) -> Result<()> {
 /// Waits until the API server says that it is ready.
 pub(crate) async fn ready(run: &Run, config: &Config) -> Result<()> {
     let client = client(config)?;
-    until("the API server's readiness", run, || async {
-        let request = kube::core::Request::new("").get("readyz", &kube::api::GetParams::default());
-        let Ok(request) = request else {
-            return Err(String::new());
-        };
-        let answer = client.request_text(request).await;
-        answer.map(drop).map_err(|error| error.to_string())
-    })
-    .await
+    until("the API server's readiness", run, || readyz(&client)).await
+}
+
+/// Asks the API server whether it is ready.
+pub(crate) async fn readyz(client: &Client) -> Result<(), String> {
+    let request = kube::core::Request::new("").get("readyz", &kube::api::GetParams::default());
+    let request = request.map_err(|error| error.to_string())?;
+    let answer = client.request_text(request).await;
+    answer.map(drop).map_err(|error| error.to_string())
 }
 
 /// Reads the configuration of a client from a kubeconfig file's current context.

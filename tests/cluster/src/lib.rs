@@ -41,6 +41,7 @@ mod objects;
 mod pool;
 mod run;
 mod tools;
+pub mod wait;
 pub mod worker;
 
 use std::env;

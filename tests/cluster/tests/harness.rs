@@ -18,15 +18,16 @@ use tokio::time::timeout;
 
 const SECONDS_30: Duration = Duration::from_secs(30);
 
+/// A ConfigMap without data.
+fn map(namespace: &str, name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": namespace}})
+}
+
 #[tokio::test]
 async fn dry_run_stores_nothing() -> Result<()> {
     let cluster = Cluster::shared().await?;
     let namespace = cluster.temp_namespace("dry").await?;
-    let config_map = json!({
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": "one", "namespace": namespace.name()},
-    });
+    let config_map = map(namespace.name(), "one");
     let api = Api::<ConfigMap>::namespaced(cluster.client()?, namespace.name());
 
     cluster.apply(&config_map, DryRun::Yes).await?;
@@ -86,12 +87,11 @@ fn shelves(scope: &str) -> Value {
 #[tokio::test]
 async fn pooled_control_plane_is_as_new_for_each_test() -> Result<()> {
     static POOL: Pool = Pool::new(Options::new(Controllers::On, None), 1);
-    let prepared = json!({
-        "apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": {"name": "prepared", "namespace": "default"}, "data": {"by": "the pool"},
-    });
-    let map = |namespace: &str, name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": namespace}});
-    let space = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "prepared"}});
+    let mut prepared = map("default", "prepared");
+    prepared["data"] = json!({"by": "the pool"});
+    let namespace =
+        |name: &str| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+    let space = namespace("prepared");
     let (mut folders, mut accounts_of_space) = (Vec::new(), Vec::new());
     for scope in ["Namespaced", "Cluster", "Namespaced"] {
         let prepare = async |cluster: &Cluster| {
@@ -119,9 +119,7 @@ async fn pooled_control_plane_is_as_new_for_each_test() -> Result<()> {
 
         cluster.apply(&shelves(scope), DryRun::No).await?;
         cluster.wait_established("shelves.pool.example.com").await?;
-        let namespace =
-            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "mine"}});
-        cluster.apply(&namespace, DryRun::No).await?;
+        cluster.apply(&namespace("mine"), DryRun::No).await?;
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "mine"}});
         cluster.apply(&node, DryRun::No).await?;
         let shelf = json!({
@@ -171,8 +169,8 @@ async fn stopped_programs_come_back_where_they_were_with_what_they_had() -> Resu
     })
     .await?;
     let folder = cluster.folder().context("started elsewhere")?.to_owned();
-    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kept", "namespace": "default"}});
-    cluster.apply(&map, DryRun::No).await?;
+    let kept = map("default", "kept");
+    cluster.apply(&kept, DryRun::No).await?;
     let maps = Api::<ConfigMap>::namespaced(cluster.client()?, "default");
 
     cluster.stop(Program::Apiserver).await?;

@@ -2,17 +2,12 @@
 
 use std::{
     fs,
-    path::{Path, PathBuf},
     process::{Command, Output},
 };
 
 use manifests::yaml;
 use serde_json::{Value, json};
-
-/// A file of the project.
-fn project(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
-}
+use tests::{assert_has, root};
 
 fn promtool(args: &[&str]) -> Output {
     Command::new("promtool").args(args).output().unwrap()
@@ -28,7 +23,7 @@ fn told(output: &Output) -> String {
 
 /// The groups of the one PrometheusRule in a file, as Prometheus itself reads them.
 fn groups(file: &str) -> Value {
-    let text = fs::read(project(file)).unwrap();
+    let text = fs::read(root().join(file)).unwrap();
     let documents = yaml::documents(&text).map(|document| document.unwrap());
     let mut rules: Vec<Value> = documents
         .filter(|document: &Value| document["kind"] == "PrometheusRule")
@@ -41,13 +36,10 @@ fn rules(groups: &Value) -> &Vec<Value> {
     groups["groups"][0]["rules"].as_array().unwrap()
 }
 
-const FILES: [(&str, &str); 3] = [
-    ("manifests/install/monitoring.yaml", "rukpak-system"),
-    ("manifests/install/openshift.yaml", "rukpak-system"),
-    (
-        "manifests/release/0000_90_cluster-platform-operator-manager_01-monitoring.yaml",
-        "openshift-platform-operators",
-    ),
+const FILES: [(&str, &str); 3] = tests::rows![
+    "manifests/install/monitoring.yaml" => "rukpak-system";
+    "manifests/install/openshift.yaml" => "rukpak-system";
+    "manifests/release/0000_90_cluster-platform-operator-manager_01-monitoring.yaml" => "openshift-platform-operators";
 ];
 
 #[test]
@@ -64,17 +56,10 @@ fn promtool_finds_nothing_wrong_and_would_have_found_it() {
         let found = check(&groups);
         assert!(found.status.success(), "{path}: {}", told(&found));
         let count = rules(&groups).len();
-        assert!(
-            told(&found).contains(&format!("{count} rules found")),
-            "{}",
-            told(&found)
-        );
+        assert_has(told(&found), &format!("{count} rules found"));
         for rule in rules(&groups) {
             let expression = rule["expr"].as_str().unwrap();
-            assert!(
-                expression.contains(&format!("namespace=\"{namespace}\"")),
-                "{expression}"
-            );
+            assert_has(expression, &format!("namespace=\"{namespace}\""));
         }
         for (field, wrong) in [("expr", "rukpak_leader =="), ("for", "long"), ("alert", "")] {
             let right = groups["groups"][0]["rules"][1][field].take();
@@ -262,7 +247,7 @@ fn every_alert_fires_when_it_should_and_not_before() {
 
 #[test]
 fn every_alert_is_explained_where_it_says() {
-    let page = fs::read_to_string(project("docs/operations.md")).unwrap();
+    let page = fs::read_to_string(root().join("docs/operations.md")).unwrap();
     let anchors: Vec<String> = page
         .lines()
         .filter_map(|line| line.strip_prefix("### "))

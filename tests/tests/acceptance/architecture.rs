@@ -8,6 +8,7 @@ use std::{
 };
 
 use serde_json::Value;
+use tests::root;
 
 /// Crates of the workspace that tests use, and that are not in the picture.
 const FOR_TESTS: &[&str] = &["tests", "cluster"];
@@ -18,27 +19,23 @@ const NO_IO: &[(&str, &[&str])] = &tests::rows![
     "convert" => &["tokio", "hyper", "rustls", "reqwest", "kube-client", "tar"];
 ];
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .unwrap()
-        .to_owned()
+/// Runs Cargo without the network, and returns what it prints.
+fn cargo(args: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO"));
+    command
+        .args(args)
+        .args(["--locked", "--offline"])
+        .current_dir(root());
+    let output = command.output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {error}");
+    String::from_utf8(output.stdout).unwrap()
 }
 
 fn metadata() -> Value {
-    let output = Command::new(env!("CARGO"))
-        // The crates of the workspace are enough, and those of other platforms need not be downloaded.
-        .args(["metadata", "--no-deps", "--format-version", "1"])
-        .args(["--locked", "--offline"])
-        .current_dir(root())
-        .output()
-        .unwrap();
-    assert!(
-        output.status.success(),
-        "cargo metadata: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    serde_json::from_slice(&output.stdout).unwrap()
+    // The crates of the workspace are enough, and those of other platforms need not be downloaded.
+    let printed = cargo(&["metadata", "--no-deps", "--format-version", "1"]);
+    serde_json::from_str(&printed).unwrap()
 }
 
 fn texts<'a>(value: &'a Value, field: &str) -> &'a str {
@@ -104,19 +101,9 @@ fn each_crate_uses_all_crates_above_its_row_of_the_picture() {
 fn crates_that_compute_link_nothing_that_does_io() {
     for (name, banned) in NO_IO {
         // Of the one crate: what other members want of a dependency of both does not count.
-        let output = Command::new(env!("CARGO"))
-            .args(["tree", "--locked", "--offline", "--all-features"])
-            .args(["--edges", "normal", "--prefix", "none", "--format", "{p}"])
-            .args(["--package", name])
-            .current_dir(root())
-            .output()
-            .unwrap();
-        assert!(
-            output.status.success(),
-            "cargo tree: {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        let tree = String::from_utf8(output.stdout).unwrap();
+        let args = "tree --all-features --edges normal --prefix none --format {p} --package";
+        let args: Vec<&str> = args.split(' ').chain([*name]).collect();
+        let tree = cargo(&args);
         let linked: BTreeSet<&str> = tree
             .lines()
             .filter_map(|line| line.split(' ').next())
@@ -176,7 +163,7 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
 fn every_test_file_is_compiled() {
     let mut sources = Vec::new();
     let mut roots = BTreeSet::new();
-    let mut open = vec![root()];
+    let mut open = vec![root().to_owned()];
     while let Some(folder) = open.pop() {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();

@@ -9,9 +9,12 @@ use kube::{
     core::{ApiResource, GroupVersionKind},
     runtime::wait::{await_condition, conditions},
 };
-use manifests::object::Object;
+use manifests::{
+    content::{Builder, Content, Limits},
+    object::Object,
+};
 use serde_json::{Value, json};
-use tests::corpus;
+use tests::{chain, corpus};
 
 /// Objects of real bundles that no apiserver accepts, by the bundle's own error: docs/exceptions.md tells each.
 const EXCEPTIONS: &[(&str, &str, &str)] = &[];
@@ -62,9 +65,7 @@ async fn judge(
         match cluster.apply(object.value(), dry_run).await {
             Ok(_) if is_crd => match cluster.wait_established(object.name()).await {
                 Ok(()) => verdict.established += 1,
-                Err(error) => verdict
-                    .refused
-                    .push((object.identity().to_string(), chain(&error))),
+                Err(error) => verdict.refuse(object, &error),
             },
             Ok(_) => verdict.accepted += 1,
             Err(Error::UnknownKind(kind)) => {
@@ -72,22 +73,27 @@ async fn judge(
                     .unknown
                     .insert(format!("{}/{} {}", kind.group, kind.version, kind.kind));
             }
-            Err(error) => verdict
-                .refused
-                .push((object.identity().to_string(), chain(&error))),
+            Err(error) => verdict.refuse(object, &error),
         }
     }
     verdict
 }
 
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        text = format!("{text}: {error}");
-        source = error.source();
+impl Verdict {
+    fn refuse(&mut self, object: &Object, error: &Error) {
+        let refused = (object.identity().to_string(), chain(error));
+        self.refused.push(refused);
     }
-    text
+}
+
+/// A bundle of these objects.
+fn bundle(objects: &[Value]) -> Content {
+    let mut bundle = Builder::new(Limits::default());
+    for (number, object) in objects.iter().enumerate() {
+        let (path, text) = (format!("manifests/{number}.json"), object.to_string());
+        bundle.add(&path, 0o644, &mut text.as_bytes()).unwrap();
+    }
+    bundle.finish()
 }
 
 async fn delete_crd(cluster: &Cluster, name: &str) {
@@ -190,18 +196,11 @@ fn old_objects() -> Vec<Value> {
 async fn a_real_apiserver_takes_what_old_apis_become() {
     let cluster = Cluster::shared().await.unwrap();
     let namespace = cluster.temp_namespace("old").await.unwrap();
-    let mut bundle = manifests::content::Builder::new(manifests::content::Limits::default());
-    for (number, mut object) in old_objects().into_iter().enumerate() {
+    let mut objects = old_objects();
+    for object in &mut objects {
         object["metadata"]["namespace"] = namespace.name().into();
-        bundle
-            .add(
-                &format!("manifests/{number}.json"),
-                0o644,
-                &mut object.to_string().as_bytes(),
-            )
-            .unwrap();
     }
-    let conversion = convert::plain(&bundle.finish(), &Options::default());
+    let conversion = convert::plain(&bundle(&objects), &Options::default());
     let reasons: Vec<_> = conversion
         .report
         .refusals()
@@ -233,17 +232,8 @@ async fn custom_resources_of_an_upgraded_definition_lose_no_data() {
             }}}}},
         },
     });
-    let mut bundle = manifests::content::Builder::new(manifests::content::Limits::default());
-    bundle
-        .add(
-            "manifests/crd.json",
-            0o644,
-            &mut definition.to_string().as_bytes(),
-        )
-        .unwrap();
-    let objects = convert::plain(&bundle.finish(), &Options::default())
-        .objects
-        .unwrap();
+    let converted = convert::plain(&bundle(&[definition]), &Options::default());
+    let objects = converted.objects.unwrap();
     cluster.apply(objects[0].value(), DryRun::No).await.unwrap();
     cluster
         .wait_established("keepers.data.example.com")

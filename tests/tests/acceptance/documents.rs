@@ -1,18 +1,8 @@
 //! What the documentation names exists, reasons of conditions, and its tables are whole.
 
-use std::{
-    collections::BTreeSet,
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeSet, fs, path::PathBuf};
 
-/// The folder of the project.
-pub(super) fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .unwrap()
-        .to_owned()
-}
+pub(super) use tests::root;
 
 /// A page or a source, by its path below the project's folder.
 pub(super) fn read(path: &str) -> String {

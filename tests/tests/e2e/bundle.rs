@@ -1,6 +1,6 @@
 //! Bundles with operators that run.
 
-use std::{fs, path::Path, process::Command};
+use std::{path::Path, process::Command};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -39,9 +39,7 @@ impl<'a> Operator<'a> {
     pub(crate) fn folder(&self) -> TempDir {
         let folder = tempfile::tempdir().unwrap();
         let write = |path: &str, content: Value| {
-            let path = folder.path().join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, content.to_string()).unwrap();
+            tests::write(folder.path(), path, content.to_string());
         };
         write("manifests/csv.yaml", self.csv());
         write("manifests/crd.yaml", self.definition());
@@ -137,20 +135,19 @@ impl<'a> Operator<'a> {
 
 /// Pushes a bundle's folder with `rukpak push`; what the image is called by its digest.
 pub(crate) fn push(folder: &Path, image: &str, flags: &[&str]) -> String {
+    let place = [folder.to_str().unwrap(), image];
+    let args = [&["push", "--quiet", "--tls-verify=false"], flags, &place].concat();
+    rukpak(&args).trim_end().to_owned()
+}
+
+/// Runs the command and tells what it prints.
+pub(crate) fn rukpak(args: &[&str]) -> String {
     let mut command = Command::new("rukpak");
-    command
-        .args(["push", "--quiet", "--tls-verify=false"])
-        .args(flags)
-        .arg(folder)
-        .arg(image);
+    command.args(args);
     let output = command
         .output()
         .unwrap_or_else(|error| panic!("{command:?}: {error}; tests/e2e.sh has it in PATH"));
-    assert!(
-        output.status.success(),
-        "{command:?}: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    let told = String::from_utf8(output.stdout).unwrap();
-    told.trim_end().to_owned()
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {error}");
+    String::from_utf8(output.stdout).unwrap()
 }

@@ -16,9 +16,9 @@ use manifests::api::catalog_source::{CatalogSource, CatalogSourceStatus};
 use serde_json::{Value, json};
 
 use super::{
-    day_0::{self, Listed},
+    day_0::{self, Listed, MARKETPLACE},
     wait::{self, LONG, eventually},
-    world::World,
+    world::{World, kubectl},
 };
 
 /// Publishes an image of a catalog that has these versions of a package. Nobody installs any of them.
@@ -34,6 +34,13 @@ fn version(package: &'static str, version: &'static str) -> Listed {
         newest: "4.20",
         image: format!("quay.io/example/{package}:v{version}"),
     }
+}
+
+/// Gives the provisioner a role in the marketplace, as the documents say.
+pub(crate) fn permit(world: &World, binding: &str, role: &str) {
+    let account = "rukpak-system:provisioner";
+    let binding = format!("rolebinding {binding} --clusterrole={role} --serviceaccount={account}");
+    kubectl(world.cluster, &format!("create {binding} -n {MARKETPLACE}"));
 }
 
 /// A CatalogSource, in any form.

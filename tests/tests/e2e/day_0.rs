@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tests::Buildah;
 
-use super::{bundle, bundle::Operator};
+use super::{bundle, bundle::Operator, catalogs};
 
 /// The folder of the Go module that has OpenShift's definitions; tests/e2e.sh sets it, for here is no network.
 const DEFINITIONS: &str = "RUKPAK_E2E_DEFINITIONS";
@@ -126,10 +126,7 @@ pub(crate) fn source(name: &str, more: &Value) -> Value {
     spec.as_object_mut()
         .unwrap()
         .extend(more.as_object().unwrap().clone());
-    json!({
-        "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
-        "metadata": {"name": name, "namespace": MARKETPLACE}, "spec": spec,
-    })
+    catalogs::source(MARKETPLACE, name, &spec)
 }
 
 /// Has the cluster be on its way to a version, or there: its history, the newest first.
@@ -233,33 +230,52 @@ pub(crate) fn push_catalog(image: &str, flags: &[&str], bundles: &[&Listed]) {
     buildah.push(&built, &format!("docker://{image}"), &flags);
 }
 
+/// `rukpak catalog serve` on this machine, where pods reach it.
+pub(crate) struct Server {
+    child: Child,
+    _folder: TempDir,
+}
+
+impl Server {
+    /// Serves the catalog in the directory `configs` of a folder.
+    pub(crate) fn start(port: u16, folder: TempDir) -> Self {
+        let mut command = Command::new("rukpak");
+        command
+            .args(["catalog", "serve", "--port", &port.to_string()])
+            .arg(folder.path().join("configs"))
+            // Whoever waits for the end of what the tests print does not wait for this.
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        let mut child = command
+            .spawn()
+            .unwrap_or_else(|error| panic!("{command:?}: {error}; tests/e2e.sh has it in PATH"));
+        let mut log = BufReader::new(child.stderr.take().unwrap());
+        let mut seen = String::new();
+        while !seen.contains("serving registry") {
+            assert_ne!(log.read_line(&mut seen).unwrap(), 0, "{command:?}: {seen}");
+        }
+        // Whoever closes the pipe ends a server that has something to say.
+        std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
+        Self {
+            child,
+            _folder: folder,
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
 /// Serves a catalog in place of the one that was served before, as whoever updates a catalog's pod does.
 pub(crate) fn serve(bundles: &[&Listed]) {
     // It ends with this machine, if not before.
-    static SERVER: Mutex<Option<(Child, TempDir)>> = Mutex::new(None);
+    static SERVER: Mutex<Option<Server>> = Mutex::new(None);
     let mut server = SERVER.lock().unwrap();
-    if let Some((mut before, _)) = server.take() {
-        before.kill().unwrap();
-        before.wait().unwrap();
-    }
-    let folder = write(bundles);
-    let mut command = Command::new("rukpak");
-    command
-        .args(["catalog", "serve", "--port", &PORT.to_string()])
-        .arg(folder.path().join("configs"))
-        // Whoever waits for the end of what the tests print does not wait for this.
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped());
-    let mut child = command
-        .spawn()
-        .unwrap_or_else(|error| panic!("{command:?}: {error}; tests/e2e.sh has it in PATH"));
-    let mut log = BufReader::new(child.stderr.take().unwrap());
-    let mut seen = String::new();
-    while !seen.contains("serving registry") {
-        assert_ne!(log.read_line(&mut seen).unwrap(), 0, "{command:?}: {seen}");
-    }
-    // Whoever closes the pipe ends a server that has something to say.
-    std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
-    *server = Some((child, folder));
+    drop(server.take());
+    *server = Some(Server::start(PORT, write(bundles)));
 }

@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::{
-    wait::{self, ready},
+    wait::{self, container, ready},
     world::{CORE_LABELS, CORE_POD, world},
 };
 
@@ -13,30 +13,18 @@ async fn the_provisioner_runs_from_its_image_without_root_or_shell() {
     let world = world().await;
     let _untouched = CORE_POD.read().await;
     let pod = wait::pod(world.pods(), CORE_LABELS, "Ready", ready).await;
-    let status = &pod
-        .status
-        .as_ref()
-        .unwrap()
-        .container_statuses
-        .as_ref()
-        .unwrap()[0];
-    assert!(
-        status.image.starts_with("quay.io/rukpak/provisioner:"),
-        "{}",
-        status.image
-    );
+    let status = container(&pod);
+    let image = &status.image;
+    assert!(image.starts_with("quay.io/rukpak/provisioner:"), "{image}");
     assert_eq!(status.restart_count, 0);
 
-    let process = super::restart::process(status.container_id.as_deref().unwrap());
+    let process = super::restart::process(status);
     let about = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let value = |key: &str| {
         let found = about.lines().find_map(|line| line.strip_prefix(key));
         found.unwrap().split_whitespace().next().unwrap().to_owned()
     };
-    assert_eq!(
-        (value("Uid:"), value("Gid:")),
-        ("65532".to_owned(), "65532".to_owned())
-    );
+    assert_eq!([value("Uid:"), value("Gid:")], ["65532", "65532"]);
     assert_eq!(u64::from_str_radix(&value("CapEff:"), 16), Ok(0));
     assert_eq!(value("NoNewPrivs:"), "1");
     // Two programs and the authorities; what else lies there the runtime has brought.
@@ -45,19 +33,8 @@ async fn the_provisioner_runs_from_its_image_without_root_or_shell() {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     found.sort();
-    assert_eq!(
-        found,
-        [
-            "dev",
-            "etc",
-            "proc",
-            "provisioner",
-            "sys",
-            "tmp",
-            "unpack",
-            "var"
-        ]
-    );
+    let expected = "dev etc proc provisioner sys tmp unpack var";
+    assert_eq!(found.join(" "), expected);
     let authorities = format!("/proc/{process}/root/etc/ssl/certs/ca-certificates.crt");
     let authorities = fs::read_to_string(authorities).unwrap();
     assert!(authorities.matches("BEGIN CERTIFICATE").count() > 50);

@@ -106,17 +106,10 @@ async fn a_node_hands_over_what_the_provisioner_would_have_pulled() {
     let volumes = pod.volumes.iter().flatten();
     let mounted = volumes.filter_map(|volume| volume.image.as_ref()?.reference.as_deref());
     assert_eq!(mounted.collect::<Vec<_>>(), [reference(&by_node)]);
-    assert_eq!(
-        pod.containers.len() + pod.init_containers.unwrap_or_default().len(),
-        1
-    );
-    assert!(
-        !pod.containers[0]
-            .image
-            .as_ref()
-            .unwrap()
-            .contains("by-node")
-    );
+    let init_containers = pod.init_containers.unwrap_or_default();
+    assert_eq!(pod.containers.len() + init_containers.len(), 1);
+    let run = pod.containers[0].image.as_ref().unwrap();
+    assert!(!run.contains("by-node"), "{run}");
     world.delete("by-registry").await;
     delete(world, "by-node").await;
 }

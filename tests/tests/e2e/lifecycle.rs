@@ -17,15 +17,9 @@ use super::{
 };
 
 fn image_of(deployment: &Deployment) -> &str {
-    let spec = deployment
-        .spec
-        .as_ref()
-        .unwrap()
-        .template
-        .spec
-        .as_ref()
-        .unwrap();
-    spec.containers[0].image.as_deref().unwrap()
+    let spec = deployment.spec.as_ref().unwrap();
+    let pod = spec.template.spec.as_ref().unwrap();
+    pod.containers[0].image.as_deref().unwrap()
 }
 
 // parity: r1
@@ -43,10 +37,8 @@ async fn r1_h2_h3_an_operator_runs_is_kept_as_declared_and_goes_without_a_trace(
     let pod = wait::pod(world.of(namespace), "app=kept-operator", "Ready", ready).await;
 
     let deployment = deployments().get(operator).await.unwrap();
-    deployments()
-        .delete(operator, &DeleteParams::background())
-        .await
-        .unwrap();
+    let params = DeleteParams::background();
+    deployments().delete(operator, &params).await.unwrap();
     wait::until(deployments(), operator, "back, and Available", |it| {
         it.uid() != deployment.uid() && available(it)
     })
@@ -54,11 +46,9 @@ async fn r1_h2_h3_an_operator_runs_is_kept_as_declared_and_goes_without_a_trace(
     wait::gone(world.of::<Pod>(namespace), &pod.name_any()).await;
 
     let wrong = json!({"spec": {"template": {"spec": {"containers": [{"name": "operator", "image": "example.com/no:v1"}]}}}});
-    let wrong = Patch::Strategic(wrong);
-    deployments()
-        .patch(operator, &PatchParams::default(), &wrong)
-        .await
-        .unwrap();
+    let (wrong, params) = (Patch::Strategic(wrong), PatchParams::default());
+    let patched = deployments().patch(operator, &params, &wrong).await;
+    patched.unwrap();
     wait::until(deployments(), operator, "repaired, and Available", |it| {
         image_of(it) == IMAGE && available(it)
     })

@@ -77,18 +77,10 @@ async fn platform_operators_of_a_day_0_are_installed_and_upgraded_with_the_clust
     world.healthy("tide", "1.0.0").await;
 
     // The cluster moves; only when it is there does anything follow.
-    day_0::run(
-        world.cluster,
-        "4.13.0",
-        &[("Partial", "4.13.0"), ("Completed", "4.12.7")],
-    )
-    .await;
-    day_0::run(
-        world.cluster,
-        "4.13.0",
-        &[("Completed", "4.13.0"), ("Completed", "4.12.7")],
-    )
-    .await;
+    for state in ["Partial", "Completed"] {
+        let history = [(state, "4.13.0"), ("Completed", "4.12.7")];
+        day_0::run(world.cluster, "4.13.0", &history).await;
+    }
     world.healthy("tide", "1.1.0").await;
     world.healthy("lagoon", "1.0.0").await;
 
@@ -103,10 +95,9 @@ async fn platform_operators_of_a_day_0_are_installed_and_upgraded_with_the_clust
     // What is below the cluster is refused, whoever wants it; that is no reason to take the others for broken.
     let below = day_0::publish("shoal", "1.0.0", "4.12");
     let too_old = "requires OpenShift <= 4.12 but the cluster is 4.13";
-    world
-        .install("shoal-by-hand", &below.image, json!({}))
-        .await;
-    wait::until(world.instances(), "shoal-by-hand", too_old, |it| {
+    let by_hand = "shoal-by-hand";
+    world.install(by_hand, &below.image, json!({})).await;
+    wait::until(world.instances(), by_hand, too_old, |it| {
         let all = conditions(it).iter();
         all.map(|it| it.message.as_str())
             .any(|message| message.contains(too_old))

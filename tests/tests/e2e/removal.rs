@@ -29,13 +29,8 @@ async fn serve_elsewhere(world: &World) {
     for (name, spec) in [("wreck", shared), ("wreck.own", own)] {
         world.apply(day_0::source(name, &spec)).await;
     }
-    world
-        .served_at(
-            MARKETPLACE,
-            "wreck",
-            "wreck.openshift-marketplace.svc:50051",
-        )
-        .await;
+    let address = "wreck.openshift-marketplace.svc:50051";
+    world.served_at(MARKETPLACE, "wreck", address).await;
     world.serving_pod(MARKETPLACE, "wreck.own", None).await;
 }
 
@@ -73,17 +68,10 @@ async fn what_the_documents_say_of_removal_leaves_nothing() {
         })
         .collect();
     assert!(names.is_empty(), "{names:?}");
-    let marked = kubectl(
-        cluster,
-        &[
-            "get",
-            "deployments,serviceaccounts,clusterroles,clusterrolebindings",
-            "--all-namespaces",
-            "--output=name",
-            "--selector",
-            &format!("{} in ({})", labels::OWNER_NAME, WANTED.join(",")),
-        ],
-    );
+    let kinds = "deployments,serviceaccounts,clusterroles,clusterrolebindings";
+    let selector = format!("{} in ({})", labels::OWNER_NAME, WANTED.join(","));
+    let all = ["--all-namespaces", "--output=name", "--selector", &selector];
+    let marked = kubectl(cluster, &[&["get", kinds], &all[..]].concat());
     assert_eq!(marked, "");
     // CatalogSources stay, and nothing that they were served by.
     let sources = world.sources(MARKETPLACE);
@@ -91,7 +79,7 @@ async fn what_the_documents_say_of_removal_leaves_nothing() {
     wait::eventually("nothing that served", PATIENCE, async || {
         let left = kubectl(
             cluster,
-            &["-n", MARKETPLACE, "get", SERVED, "--output=name"],
+            &format!("-n {MARKETPLACE} get {SERVED} --output=name"),
         );
         (left.trim() == "serviceaccount/default")
             .then_some(())

@@ -3,21 +3,22 @@
 use std::process::Command;
 
 use cluster::worker;
-use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
-use kube::{
-    ResourceExt as _,
-    api::{DeleteParams, Patch, PatchParams},
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::{ContainerStatus, Pod},
 };
+use kube::{ResourceExt as _, api::DeleteParams};
 use serde_json::json;
 
 use super::{
     bundle::Operator,
-    wait::{self, ready},
-    world::{CORE, CORE_LABELS, CORE_POD, LEADER_LABELS, SYSTEM, World, world},
+    wait::{self, container, ready},
+    world::{CORE, CORE_LABELS, CORE_POD, LEADER_LABELS, SYSTEM, World, merge, world},
 };
 
-/// The first process of a container, by the id that its pod tells.
-pub(crate) fn process(container: &str) -> u32 {
+/// The first process of a container.
+pub(crate) fn process(container: &ContainerStatus) -> u32 {
+    let container = container.container_id.as_deref().unwrap();
     let container = container.trim_start_matches("containerd://");
     let mut command = Command::new("ctr");
     command
@@ -36,15 +37,12 @@ pub(crate) fn process(container: &str) -> u32 {
     task.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-fn container(pod: &Pod) -> &str {
-    let statuses = pod
-        .status
-        .as_ref()
-        .unwrap()
-        .container_statuses
-        .as_ref()
-        .unwrap();
-    statuses[0].container_id.as_deref().unwrap()
+/// Kills the first process of a container.
+pub(crate) fn kill(container: &ContainerStatus) {
+    let process = process(container).to_string();
+    let mut command = Command::new("kill");
+    command.args(["-KILL", &process]);
+    assert!(command.status().unwrap().success(), "{command:?}");
 }
 
 /// Begins to install an operator, and waits until the provisioner has taken it up.
@@ -66,15 +64,12 @@ async fn what_was_begun_is_finished_whatever_becomes_of_the_provisioner() {
 
     let _alone = CORE_POD.write().await;
     let pod = wait::pod(world.pods(), CORE_LABELS, "Ready", ready).await;
-    let process = process(container(&pod)).to_string();
+    let status = container(&pod);
     begin(world, "killed").await;
-    let killed = Command::new("kill")
-        .args(["-KILL", &process])
-        .status()
-        .unwrap();
-    assert!(killed.success());
+    kill(status);
+    let id = |pod: &Pod| container(pod).container_id.clone();
     let pod = wait::pod(world.pods(), CORE_LABELS, "restarted", |it| {
-        ready(it) && container(it) != container(&pod)
+        ready(it) && id(it) != id(&pod)
     })
     .await;
     world.healthy("killed", "1.0.0").await;
@@ -95,10 +90,8 @@ async fn what_was_begun_is_finished_whatever_becomes_of_the_provisioner() {
 
 /// Lets so many provisioners run.
 async fn scale(world: &World, replicas: u32) {
-    let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
-    let deployments = world.of::<Deployment>(SYSTEM);
-    let params = PatchParams::default();
-    deployments.patch(CORE, &params, &patch).await.unwrap();
+    let patch = json!({"spec": {"replicas": replicas}});
+    merge(&world.of::<Deployment>(SYSTEM), CORE, &patch).await;
     world.provisioner().await;
 }
 
@@ -116,12 +109,8 @@ async fn of_two_provisioners_the_service_leads_to_the_one_that_works() {
     world.bundle("led-by-one", source.clone()).await;
     world.unpacked("led-by-one").await;
 
-    let params = DeleteParams::default();
-    world
-        .pods()
-        .delete(&first.name_any(), &params)
-        .await
-        .unwrap();
+    let (leader, params) = (first.name_any(), DeleteParams::default());
+    world.pods().delete(&leader, &params).await.unwrap();
     wait::pod(world.pods(), LEADER_LABELS, "leading, and another", |it| {
         ready(it) && it.uid() != first.uid()
     })

@@ -75,34 +75,21 @@ async fn b21_a_job_downloads_the_content_with_the_token_of_its_account() {
     world
         .bundle("b21", json!({"type": "image", "image": reference}))
         .await;
-    let url = world
-        .unpacked("b21")
-        .await
-        .status
-        .unwrap()
-        .content_url
-        .unwrap();
+    let status = world.unpacked("b21").await.status.unwrap();
+    let url = status.content_url.unwrap();
     assert_eq!(url, "https://core.rukpak-system.svc/bundles/b21.tgz");
 
     let namespace = world.cluster.temp_namespace("download").await.unwrap();
     let namespace = namespace.name();
     let binding = format!("download-{namespace}");
-    let account = format!("--serviceaccount={namespace}:default");
+    let account = format!("{namespace}:default");
+    let binding_of = format!("{binding} --clusterrole=bundle-reader --serviceaccount={account}");
     kubectl(
         world.cluster,
-        &[
-            "create",
-            "clusterrolebinding",
-            &binding,
-            "--clusterrole=bundle-reader",
-            &account,
-        ],
+        &format!("create clusterrolebinding {binding_of}"),
     );
-    let authority = world
-        .of::<ConfigMap>(SYSTEM)
-        .get("rukpak-ca")
-        .await
-        .unwrap();
+    let maps = world.of::<ConfigMap>(SYSTEM);
+    let authority = maps.get("rukpak-ca").await.unwrap();
     world
         .apply(json!({
             "apiVersion": "v1", "kind": "ConfigMap", "data": authority.data,
@@ -126,20 +113,13 @@ async fn b21_a_job_downloads_the_content_with_the_token_of_its_account() {
         }))
         .await;
     wait::until(world.of::<Job>(namespace), "fetch", "complete", |it| {
-        it.status
-            .as_ref()
-            .is_some_and(|status| status.succeeded == Some(1))
+        let status = it.status.as_ref();
+        status.is_some_and(|status| status.succeeded == Some(1))
     })
     .await;
     // Of all its pods: one that came too early may have failed.
-    let pods = [
-        "-n",
-        namespace,
-        "logs",
-        "--selector=batch.kubernetes.io/job-name=fetch",
-        "--tail=-1",
-    ];
-    let names = kubectl(world.cluster, &pods);
+    let selector = "--selector=batch.kubernetes.io/job-name=fetch --tail=-1";
+    let names = kubectl(world.cluster, &format!("-n {namespace} logs {selector}"));
     let names: Vec<&str> = names.lines().collect();
     assert!(
         names.iter().any(|name| name.starts_with("manifests/")),

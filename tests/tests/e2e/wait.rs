@@ -1,70 +1,48 @@
 //! Waiting for what is to come, with a message when it does not.
 
-use std::{fmt::Debug, time::Duration};
+use std::time::Duration;
 
+use cluster::wait::{self, Watched};
 use futures::StreamExt as _;
 use k8s_openapi::{
-    api::{apps::v1::Deployment, core::v1::Pod},
+    api::{
+        apps::v1::Deployment,
+        core::v1::{ContainerStatus, Pod},
+    },
     apimachinery::pkg::apis::meta::v1::Condition,
 };
 use kube::{
-    Api, Resource,
+    Api,
     api::ListParams,
     runtime::{WatchStreamExt as _, watcher},
 };
-use serde::{Serialize, de::DeserializeOwned};
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 /// How long anything may take on a machine with a lot to do.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
 /// How long what is only looked at once a minute may take, or what waits for the provisioner to be started anew.
 pub(crate) const LONG: Duration = Duration::from_secs(480);
-const POLL: Duration = Duration::from_millis(250);
 
 /// Waits until an object is as wanted, and returns it. `what` is said when that does not happen.
-pub(crate) async fn until<K>(api: Api<K>, name: &str, what: &str, wanted: impl Fn(&K) -> bool) -> K
-where
-    K: Resource<DynamicType: Default>
-        + Clone
-        + Debug
-        + Serialize
-        + DeserializeOwned
-        + Send
-        + 'static,
-{
+pub(crate) async fn until<K: Watched>(
+    api: Api<K>,
+    name: &str,
+    what: &str,
+    wanted: impl Fn(&K) -> bool,
+) -> K {
     until_within(api, name, what, PATIENCE, wanted).await
 }
 
 /// The same, for what takes its time.
-pub(crate) async fn until_within<K>(
+pub(crate) async fn until_within<K: Watched>(
     api: Api<K>,
     name: &str,
     what: &str,
     patience: Duration,
     wanted: impl Fn(&K) -> bool,
-) -> K
-where
-    K: Resource<DynamicType: Default>
-        + Clone
-        + Debug
-        + Serialize
-        + DeserializeOwned
-        + Send
-        + 'static,
-{
-    let end = Instant::now() + patience;
-    let mut seen = None;
-    let mut changes = std::pin::pin!(watcher::watch_object(api, name));
-    while let Ok(Some(change)) = timeout_at(end, changes.next()).await {
-        match change {
-            Ok(Some(object)) if wanted(&object) => return object,
-            Ok(object) => seen = object,
-            Err(_) => {}
-        }
-    }
-    let seen = seen.map(|object| serde_json::to_string_pretty(&object).unwrap());
-    let seen = seen.unwrap_or_else(|| "there is no such object".to_owned());
-    panic!("{name}: not {what} after {patience:?}: {seen}");
+) -> K {
+    let found = wait::object(api, name, patience, wanted).await;
+    found.unwrap_or_else(|seen| panic!("{name}: not {what} after {patience:?}: {seen}"))
 }
 
 /// Waits until this succeeds, and tells what comes of it.
@@ -73,40 +51,20 @@ pub(crate) async fn eventually<T>(
     patience: Duration,
     attempt: impl AsyncFn() -> Result<T, String>,
 ) -> T {
-    let end = Instant::now() + patience;
-    loop {
-        let seen = match attempt().await {
-            Ok(done) => return done,
-            Err(seen) => seen,
-        };
-        assert!(
-            Instant::now() < end,
-            "not {what} after {patience:?}: {seen}"
-        );
-        sleep(POLL).await;
-    }
+    let done = wait::eventually(patience, attempt).await;
+    done.unwrap_or_else(|seen| panic!("not {what} after {patience:?}: {seen}"))
 }
 
 /// Waits until an object does not exist.
-pub(crate) async fn gone<K>(api: Api<K>, name: &str)
-where
-    K: Resource<DynamicType: Default>
-        + Clone
-        + Debug
-        + Serialize
-        + DeserializeOwned
-        + Send
-        + 'static,
-{
-    let end = Instant::now() + PATIENCE;
-    let mut changes = std::pin::pin!(watcher::watch_object(api, name));
-    loop {
-        match timeout_at(end, changes.next()).await {
-            Ok(Some(Ok(None))) => return,
-            Ok(Some(_)) => {}
-            Ok(None) | Err(_) => panic!("{name} is still there after {PATIENCE:?}"),
+pub(crate) async fn gone<K: Watched>(api: Api<K>, name: &str) {
+    eventually(&format!("{name} is gone"), PATIENCE, async || {
+        match api.get_opt(name).await {
+            Ok(None) => Ok(()),
+            Ok(Some(_)) => Err("it is still there".to_owned()),
+            Err(error) => Err(error.to_string()),
         }
-    }
+    })
+    .await;
 }
 
 /// Waits until a pod that can be found by these labels is as wanted, and returns it.
@@ -140,6 +98,12 @@ pub(crate) fn available(deployment: &Deployment) -> bool {
             && status.available_replicas == replicas
             && status.replicas == replicas
     })
+}
+
+/// The status of a pod's first container.
+pub(crate) fn container(pod: &Pod) -> &ContainerStatus {
+    let status = pod.status.as_ref().unwrap();
+    &status.container_statuses.as_ref().unwrap()[0]
 }
 
 /// Whether a pod is Ready, and stays.

@@ -1,6 +1,6 @@
 //! The cluster of all tests, with the provisioner installed as an admin does it.
 
-use std::process::Command;
+use std::{fmt::Debug, process::Command};
 
 use cluster::{Cluster, DryRun, KUBECONFIG, machine, worker};
 use k8s_openapi::{
@@ -12,7 +12,9 @@ use kube::{
     api::{DeleteParams, Patch, PatchParams},
 };
 use manifests::api::{bundle::Bundle, instance::BundleInstance};
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tests::Args;
 use tokio::sync::{OnceCell, RwLock};
 
 use super::{
@@ -70,10 +72,10 @@ pub(crate) async fn world() -> &'static World {
 }
 
 /// Runs kubectl as the administrator and tells what it prints.
-pub(crate) fn kubectl(cluster: &Cluster, args: &[&str]) -> String {
+pub(crate) fn kubectl(cluster: &Cluster, args: &(impl Args + ?Sized)) -> String {
     let mut command = Command::new("kubectl");
     command
-        .args(args)
+        .args(args.words())
         .env("KUBECONFIG", cluster.kubeconfig_path());
     let output = command
         .output()
@@ -81,6 +83,22 @@ pub(crate) fn kubectl(cluster: &Cluster, args: &[&str]) -> String {
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{command:?}: {error}");
     String::from_utf8(output.stdout).unwrap()
+}
+
+/// Changes an object by a merge patch.
+pub(crate) async fn merge<K: Clone + DeserializeOwned + Debug>(
+    api: &Api<K>,
+    name: &str,
+    patch: &Value,
+) {
+    let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
+    api.patch(name, &params, &patch).await.unwrap();
+}
+
+/// Changes the status of an object by a merge patch.
+pub(crate) async fn merge_status<K: DeserializeOwned>(api: &Api<K>, name: &str, patch: &Value) {
+    let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
+    api.patch_status(name, &params, &patch).await.unwrap();
 }
 
 impl World {
@@ -167,11 +185,7 @@ impl World {
     /// Lets a BundleInstance have the bundle of another image.
     pub(crate) async fn upgrade(&self, name: &str, image: &str) {
         let patch = json!({"spec": {"template": template(image)}});
-        let params = PatchParams::default();
-        self.instances()
-            .patch(name, &params, &Patch::Merge(patch))
-            .await
-            .unwrap();
+        merge(&self.instances(), name, &patch).await;
     }
 
     /// Waits for `status reason` of a condition.
@@ -184,17 +198,13 @@ impl World {
 
     /// Waits until a version is installed and healthy.
     pub(crate) async fn healthy(&self, name: &str, version: &str) -> BundleInstance {
-        wait::until(
-            self.instances(),
-            name,
-            &format!("healthy as {version}"),
-            |it| {
-                let status = it.status.as_ref();
-                status.and_then(|status| status.facts.version.as_deref()) == Some(version)
-                    && line(conditions(it), "Installed").starts_with("True ")
-                    && line(conditions(it), "Healthy") == "True Healthy"
-            },
-        )
+        let what = format!("healthy as {version}");
+        wait::until(self.instances(), name, &what, |it| {
+            let status = it.status.as_ref();
+            status.and_then(|status| status.facts.version.as_deref()) == Some(version)
+                && line(conditions(it), "Installed").starts_with("True ")
+                && line(conditions(it), "Healthy") == "True Healthy"
+        })
         .await
     }
 
@@ -205,39 +215,18 @@ impl World {
 
     /// Deletes a BundleInstance and waits until nothing in the cluster is marked as its own.
     pub(crate) async fn remove(&self, name: &str) {
-        self.instances()
-            .delete(name, &DeleteParams::default())
-            .await
-            .unwrap();
+        let params = DeleteParams::default();
+        self.instances().delete(name, &params).await.unwrap();
         wait::gone(self.instances(), name).await;
-        let kinds = kubectl(
-            self.cluster,
-            &["api-resources", "--verbs", "list", "-o", "name"],
-        );
-        let passing = [
-            "events",
-            "events.events.k8s.io",
-            "endpoints",
-            "componentstatuses",
-        ];
-        let kinds: Vec<&str> = kinds
-            .lines()
-            .filter(|kind| !passing.contains(kind))
-            .collect();
-        let (kinds, label) = (kinds.join(","), format!("core.rukpak.io/owner-name={name}"));
+        let kinds = kubectl(self.cluster, "api-resources --verbs list -o name");
+        let passing = "events events.events.k8s.io endpoints componentstatuses";
+        let is_passing = |kind: &str| passing.split(' ').any(|passing| passing == kind);
+        let kinds: Vec<&str> = kinds.lines().filter(|kind| !is_passing(kind)).collect();
+        let kinds = kinds.join(",");
         // The Bundle, and what Kubernetes has made from ours, go a moment later.
-        kubectl(
-            self.cluster,
-            &[
-                "wait",
-                "--for=delete",
-                "--timeout=180s",
-                "--all-namespaces",
-                "-l",
-                &label,
-                &kinds,
-            ],
-        );
+        let of_instance = format!("--all-namespaces -l core.rukpak.io/owner-name={name} {kinds}");
+        let wait = format!("wait --for=delete --timeout=180s {of_instance}");
+        kubectl(self.cluster, &wait);
     }
 }
 

@@ -11,14 +11,13 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use kube::Client;
-use tokio::time::{Instant, sleep};
+use tokio::time::timeout;
 
-use crate::{Error, Result};
+use crate::{Error, Result, control_plane, wait};
 
 const NAME: &str = "kube-apiserver";
 /// How long it may take to end, and to be ready.
 const PATIENCE: Duration = Duration::from_secs(90);
-const POLL: Duration = Duration::from_millis(50);
 
 /// A process of somebody else.
 #[derive(Debug)]
@@ -66,7 +65,7 @@ impl Stranger {
         }
         // It has really ended when another one could listen.
         let address = self.address().ok_or(Error::NotStarted(NAME))?;
-        self.until("the API server's end", || async {
+        self.until("the API server's end", async || {
             TcpListener::bind(address)
                 .map(drop)
                 .map_err(|error| error.to_string())
@@ -84,14 +83,8 @@ impl Stranger {
             .process_group(0)
             .spawn()
             .map_err(doing())?;
-        self.until("the API server's readiness", || async {
-            let request = kube::core::Request::new("")
-                .get("readyz", &kube::api::GetParams::default())
-                .map_err(|error| error.to_string())?;
-            let answer = client.request_text(request).await;
-            answer.map(drop).map_err(|error| error.to_string())
-        })
-        .await
+        let readyz = async || control_plane::readyz(client).await;
+        self.until("the API server's readiness", readyz).await
     }
 
     /// Where it listens.
@@ -107,26 +100,20 @@ impl Stranger {
         ))
     }
 
-    async fn until<F>(&self, what: &str, ready: impl Fn() -> F) -> Result<()>
-    where
-        F: Future<Output = std::result::Result<(), String>>,
-    {
-        let end = Instant::now() + PATIENCE;
-        loop {
-            let answer = tokio::time::timeout(Duration::from_secs(5), ready()).await;
-            let seen = match answer {
-                Ok(Ok(())) => return Ok(()),
-                Ok(Err(seen)) => seen,
-                Err(elapsed) => elapsed.to_string(),
-            };
-            if Instant::now() > end {
-                return Err(Error::Timeout {
-                    what: what.to_owned(),
-                    after: PATIENCE,
-                    detail: format!(" ({seen}; its log is in {})", self.folder.display()),
-                });
-            }
-            sleep(POLL).await;
-        }
+    async fn until(
+        &self,
+        what: &str,
+        ready: impl AsyncFn() -> std::result::Result<(), String>,
+    ) -> Result<()> {
+        let is_ready = async || {
+            let answer = timeout(Duration::from_secs(5), ready()).await;
+            answer.unwrap_or_else(|elapsed| Err(elapsed.to_string()))
+        };
+        let done = wait::eventually(PATIENCE, is_ready).await;
+        done.map_err(|seen| Error::Timeout {
+            what: what.to_owned(),
+            after: PATIENCE,
+            detail: format!(" ({seen}; its log is in {})", self.folder.display()),
+        })
     }
 }

@@ -2,10 +2,7 @@
 //! from them.
 
 use k8s_openapi::api::apps::v1::Deployment;
-use kube::{
-    Api,
-    api::{DeleteParams, Patch, PatchParams},
-};
+use kube::{Api, api::DeleteParams};
 use manifests::api::{
     catalog_source::CatalogSourceStatus,
     config::{CLUSTER_VERSION, ClusterVersion},
@@ -15,10 +12,10 @@ use serde_json::json;
 
 use super::ALONE;
 use crate::e2e::{
-    catalogs::{publish, source},
+    catalogs::{permit, publish, source},
     day_0::{self, MARKETPLACE},
     wait::{self, available},
-    world::{World, kubectl, world},
+    world::{World, merge, world},
 };
 
 /// The condition that names the image in use.
@@ -120,11 +117,7 @@ async fn as_a_third_party_catalog_creator_i_provide_catalogs_that_conform_to_the
     let minor = world.openshift().await;
     let channel = json!({"spec": {"channel": format!("fast-4.{minor}")}});
     let versions: Api<ClusterVersion> = Api::all(world.client());
-    let params = PatchParams::default();
-    versions
-        .patch(CLUSTER_VERSION, &params, &Patch::Merge(channel))
-        .await
-        .unwrap();
+    merge(&versions, CLUSTER_VERSION, &channel).await;
     let tag = |minor: u64| format!("current:v4.{minor}-fast-x86_64");
     let before = publish(&tag(minor), "current", &["1.0.0"]);
     let after = publish(&tag(minor + 1), "current", &["1.0.0", "1.1.0"]);
@@ -132,20 +125,7 @@ async fn as_a_third_party_catalog_creator_i_provide_catalogs_that_conform_to_the
         "v{ocp_major_version}.{ocp_minor_version}-{ocp_update_channels}-{platform_architecture}";
     let template = before.replace(&format!("v4.{minor}-fast-x86_64"), variables);
     // Whoever reads it is led there by its Service.
-    let account = "--serviceaccount=rukpak-system:provisioner";
-    let role = "--clusterrole=catalog-server";
-    kubectl(
-        world.cluster,
-        &[
-            "create",
-            "rolebinding",
-            "current",
-            "-n",
-            MARKETPLACE,
-            role,
-            account,
-        ],
-    );
+    permit(world, "current", "catalog-server");
     let spec = json!({"catalogImageSource": {"catalogImage": template}, "priority": -10});
     world.apply(source(MARKETPLACE, "current", &spec)).await;
     world.resolves("current", &before).await;

@@ -1,7 +1,5 @@
 //! CatalogSources of the version v1, with the webhook that an admin installs for it, and the way back.
 
-use std::process::Command;
-
 use k8s_openapi::api::{
     apps::v1::Deployment,
     core::v1::{Namespace, Pod},
@@ -16,8 +14,8 @@ use super::ALONE;
 use crate::e2e::{
     catalogs::{publish, source},
     documents::{commands, run},
-    restart,
-    wait::{self, LONG, PATIENCE, available, eventually, ready},
+    restart::kill,
+    wait::{self, LONG, PATIENCE, available, container, eventually, ready},
     world::{SYSTEM, World, kubectl, world},
 };
 
@@ -144,14 +142,7 @@ async fn one_of_two_is_enough(world: &World) {
     wait::until(deployments(), WEBHOOK, "Available again", available).await;
 
     let pods = webhooks(world).await;
-    let status = pods[0].status.as_ref().unwrap();
-    let container = &status.container_statuses.as_ref().unwrap()[0];
-    let process = restart::process(container.container_id.as_deref().unwrap()).to_string();
-    let killed = Command::new("kill")
-        .args(["-KILL", &process])
-        .status()
-        .unwrap();
-    assert!(killed.success());
+    kill(container(&pods[0]));
     eventually("v1 after a kill", LONG, async || asks(world).await).await;
     wait::until(deployments(), WEBHOOK, "Available once more", available).await;
 }

@@ -6,15 +6,15 @@ use k8s_openapi::api::{
 };
 use kube::{
     ResourceExt as _,
-    api::{DeleteParams, ListParams, Patch, PatchParams},
+    api::{DeleteParams, ListParams},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::{publish, source};
+use super::{permit, publish, source};
 use crate::e2e::{
     day_0::MARKETPLACE,
-    wait::{self, LONG, eventually, ready},
-    world::{SYSTEM, World, kubectl, world},
+    wait::{self, LONG, container, eventually, ready},
+    world::{SYSTEM, World, merge, world},
 };
 
 impl World {
@@ -55,10 +55,9 @@ impl World {
         .await;
     }
 
-    async fn patch_source(&self, namespace: &str, name: &str, spec: serde_json::Value) {
-        let patch = Patch::Merge(json!({"spec": spec}));
-        let (sources, params) = (self.sources(namespace), PatchParams::default());
-        sources.patch(name, &params, &patch).await.unwrap();
+    async fn patch_source(&self, namespace: &str, name: &str, spec: Value) {
+        let patch = json!({"spec": spec});
+        merge(&self.sources(namespace), name, &patch).await;
     }
 }
 
@@ -91,16 +90,15 @@ async fn a_catalog_with_options_has_a_pod_that_is_kept_and_follows_its_tag() {
     assert!(first.name_any().starts_with("my.shelf-"), "{first:?}");
     assert_eq!(first.annotations()["example.com/shelf"], "tall");
     let spec = first.spec.as_ref().unwrap();
-    assert_eq!(
-        spec.priority_class_name.as_deref(),
-        Some("system-cluster-critical")
-    );
+    let class = spec.priority_class_name.as_deref();
+    assert_eq!(class, Some("system-cluster-critical"));
     assert_eq!(spec.service_account_name.as_deref(), Some("my.shelf"));
     // The namespace takes nothing but restricted pods.
     let security = spec.security_context.as_ref().unwrap();
     assert_eq!(security.run_as_non_root, Some(true));
-    let container = &spec.containers[0];
-    let requests = container.resources.as_ref().unwrap().requests.as_ref();
+    let first_container = &spec.containers[0];
+    let container_resources = first_container.resources.as_ref();
+    let requests = container_resources.unwrap().requests.as_ref();
     assert_eq!(requests.unwrap()["memory"].0, "40Mi");
 
     // Whatever is taken away comes back.
@@ -121,11 +119,7 @@ async fn a_catalog_with_options_has_a_pod_that_is_kept_and_follows_its_tag() {
     let third = world
         .serving_pod(SYSTEM, "my.shelf", second.uid().as_deref())
         .await;
-    let digest = |pod: &Pod| {
-        let status = pod.status.as_ref().unwrap();
-        let containers = status.container_statuses.as_ref().unwrap();
-        containers[0].image_id.clone()
-    };
+    let digest = |pod: &Pod| container(pod).image_id.clone();
     assert_ne!(digest(&second), digest(&third));
     world
         .told_of(SYSTEM, "my.shelf", "polled", |it| {
@@ -147,22 +141,8 @@ async fn a_catalog_with_options_has_a_pod_that_is_kept_and_follows_its_tag() {
 async fn a_catalog_of_another_namespace_is_extracted_and_its_pod_goes_with_it() {
     let world = world().await;
     let image = publish("drawer:v1", "drawer", &["2.0.0"]);
-    // As the documents say.
     for role in ["catalog-server", "catalog-pods"] {
-        let account = "--serviceaccount=rukpak-system:provisioner";
-        let (name, role) = (format!("drawer-{role}"), format!("--clusterrole={role}"));
-        kubectl(
-            world.cluster,
-            &[
-                "create",
-                "rolebinding",
-                &name,
-                "-n",
-                MARKETPLACE,
-                &role,
-                account,
-            ],
-        );
+        permit(world, &format!("drawer-{role}"), role);
     }
     let spec = json!({
         "priority": -10,

@@ -62,22 +62,13 @@ async fn with_flags(world: &World, flags: &[String], image: &str, missing: &str)
     let bundle = world.unpacked("by-copy").await;
     assert!(reference(&bundle).contains("@sha256:"));
     let pod = succeeded(world, "by-copy").await;
-    assert!(
-        pod.volumes
-            .iter()
-            .flatten()
-            .all(|volume| volume.image.is_none())
-    );
+    let mut volumes = pod.volumes.iter().flatten();
+    assert!(volumes.all(|volume| volume.image.is_none()));
     assert_eq!(pod.init_containers.unwrap().len(), 1);
     assert_eq!(pod.containers[0].image, Some(reference(&bundle)));
 
-    let late = told(
-        world,
-        "by-copy-missing",
-        "False UnpackFailed",
-        "not done within 40 s",
-    )
-    .await;
+    let (failed, words) = ("False UnpackFailed", "not done within 40 s");
+    let late = told(world, "by-copy-missing", failed, words).await;
     // It was about to try again, or had just done so.
     let conditions = late.status.unwrap().conditions;
     let told = message(&conditions, "Unpacked");

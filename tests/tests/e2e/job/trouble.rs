@@ -1,10 +1,6 @@
 //! What is in the way of a Job, in the words of the kubelet, the scheduler and the program.
 
-use std::{
-    fs,
-    os::unix::fs::PermissionsExt as _,
-    time::{Duration, Instant},
-};
+use std::{fs, os::unix::fs::PermissionsExt as _};
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
@@ -14,12 +10,11 @@ use kube::{
 use manifests::api::bundle::Phase;
 use serde_json::json;
 use tests::Buildah;
-use tokio::time::sleep;
 
 use super::{delete, job_of, labels, pulled, told};
 use crate::e2e::{
     bundle::Operator,
-    wait::{self, PATIENCE, message},
+    wait::{self, PATIENCE, eventually, message},
     world::{CORE_POD, World, kubectl, world},
 };
 
@@ -122,15 +117,8 @@ async fn a_pod_that_no_node_takes_is_told_in_the_words_of_the_scheduler() {
     assert_eq!(bundle.status.unwrap().phase, Some(Phase::Pending));
     delete(world, name).await;
     let kinds = "mutatingadmissionpolicies,mutatingadmissionpolicybindings";
-    kubectl(
-        world.cluster,
-        &[
-            "delete",
-            kinds,
-            "--field-selector",
-            "metadata.name=by-no-node",
-        ],
-    );
+    let deletion = format!("delete {kinds} --field-selector metadata.name={name}");
+    kubectl(world.cluster, &deletion);
 }
 
 /// Lets a policy send all pods of a Bundle to a node that is not there. It is in force as soon as this returns.
@@ -171,22 +159,12 @@ async fn no_node(world: &World, bundle: &str) {
         dry_run: true,
         ..PostParams::default()
     };
-    let end = Instant::now() + PATIENCE;
     // The apiserver's own watch brings the policy, and nothing tells when.
-    while world
-        .of::<Pod>("default")
-        .create(&dry, &pod)
-        .await
-        .unwrap()
-        .spec
-        .unwrap()
-        .node_selector
-        .is_none()
-    {
-        assert!(
-            Instant::now() < end,
-            "the policy is not in force after {PATIENCE:?}"
-        );
-        sleep(Duration::from_millis(100)).await;
-    }
+    let pods = world.of::<Pod>("default");
+    eventually("the policy in force", PATIENCE, async || {
+        let made = pods.create(&dry, &pod).await.unwrap();
+        let selector = made.spec.unwrap().node_selector;
+        selector.map(drop).ok_or_else(|| "it is not".to_owned())
+    })
+    .await;
 }

@@ -1,54 +1,33 @@
 //! The command, with OLM, and what its users do beside it.
 
-use std::{
-    path::Path,
-    process::{Command, Output},
-};
+use std::{path::Path, process::Command};
 
 use cluster::KUBECONFIG;
 use serde_json::{Value, json};
+use tests::Run;
 
-use super::{index::Version, world::World};
+use super::{super::catalogs, index::Version, world::World};
 
-/// What a run left behind.
-#[derive(Debug)]
-pub(crate) struct Run {
-    pub(crate) code: Option<i32>,
-    pub(crate) out: String,
-    pub(crate) err: String,
+/// Checks that a run has printed this, and nothing else, at its end.
+#[track_caller]
+pub(crate) fn succeeds(run: Run, last: &str) -> Run {
+    assert_eq!((run.code, run.out.as_str()), (Some(0), last), "{run:#?}");
+    run
 }
 
-impl From<Output> for Run {
-    fn from(output: Output) -> Self {
-        Self {
-            code: output.status.code(),
-            out: String::from_utf8(output.stdout).unwrap(),
-            err: String::from_utf8(output.stderr).unwrap(),
-        }
-    }
+/// The same of what OLM has to do something for, with what OLM says if it has not.
+#[track_caller]
+fn is_done(world: &World, namespace: &str, run: Run, last: &str) -> Run {
+    let is_done = (run.code, run.out.as_str()) == (Some(0), last);
+    assert!(is_done, "{last:?}: {run:#?}\n{}", world.why(namespace));
+    run
 }
 
-impl Run {
-    #[track_caller]
-    pub(crate) fn succeeds(self, last: &str) -> Self {
-        assert_eq!((self.code, self.out.as_str()), (Some(0), last), "{self:#?}");
-        self
-    }
-
-    /// The same of what OLM has to do something for, with what OLM says if it has not.
-    #[track_caller]
-    fn done(self, world: &World, namespace: &str, last: &str) -> Self {
-        let is_done = (self.code, self.out.as_str()) == (Some(0), last);
-        assert!(is_done, "{last:?}: {self:#?}\n{}", world.why(namespace));
-        self
-    }
-
-    #[track_caller]
-    pub(crate) fn fails(self, told: &str) -> Self {
-        assert_eq!((self.code, self.out.as_str()), (Some(1), ""), "{self:#?}");
-        assert!(self.err.contains(told), "{told:?}: {self:#?}");
-        self
-    }
+/// Checks that a run has failed with this message.
+#[track_caller]
+pub(crate) fn fails(run: Run, told: &str) -> Run {
+    assert_eq!((run.code, run.out.as_str()), (Some(1), ""), "{run:#?}");
+    run.says(told)
 }
 
 /// The command by a kubeconfig, with the registry that speaks no TLS.
@@ -85,27 +64,23 @@ pub(crate) fn upgraded(version: &Version) -> String {
 pub(crate) fn install(world: &World, namespace: &str, version: &Version, more: &[&str]) {
     let args = [&["run", "bundle", &version.image], more].concat();
     let run = rukpak(world, namespace, &args);
-    run.done(world, namespace, &installed(version));
+    is_done(world, namespace, run, &installed(version));
     world.succeeded(namespace, &version.csv());
 }
 
 #[track_caller]
 pub(crate) fn upgrade(world: &World, namespace: &str, version: &Version, more: &[&str]) -> Run {
     let args = [&["run", "bundle-upgrade", &version.image], more].concat();
-    let run = rukpak(world, namespace, &args).done(world, namespace, &upgraded(version));
+    let run = rukpak(world, namespace, &args);
+    let run = is_done(world, namespace, run, &upgraded(version));
     world.succeeded(namespace, &version.csv());
     run
 }
 
 /// A CatalogSource that somebody makes by hand, of an image that serves itself.
 pub(crate) async fn source(world: &World, namespace: &str, name: &str, image: &str) {
-    world
-        .apply(json!({
-            "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
-            "metadata": {"name": name, "namespace": namespace},
-            "spec": {"sourceType": "grpc", "image": image},
-        }))
-        .await;
+    let spec = json!({"sourceType": "grpc", "image": image});
+    world.apply(catalogs::source(namespace, name, &spec)).await;
 }
 
 /// Lets OLM install a package from a CatalogSource; `more` is of its channel, and of how plans are approved.
@@ -137,16 +112,9 @@ pub(crate) fn approve(world: &World, namespace: &str, subscription: &str) {
     let path = "jsonpath={.status.installPlanRef.name}";
     let plan = world.kubectl(&["-n", namespace, "get", &subscription, "-o", path]);
     let patch = r#"{"spec":{"approved":true}}"#;
-    world.kubectl(&[
-        "-n",
-        namespace,
-        "patch",
-        "installplan",
-        &plan,
-        "--type=merge",
-        "-p",
-        patch,
-    ]);
+    world.kubectl(&format!(
+        "-n {namespace} patch installplan {plan} --type=merge -p {patch}"
+    ));
 }
 
 /// Every name of a kind in a namespace.

@@ -4,10 +4,10 @@ use std::{process::Command, time::Duration};
 
 use cluster::{DryRun, worker};
 use serde_json::{Value, json};
-use tests::Registry;
+use tests::{Registry, Run};
 
 use super::{
-    command::{Run, annotation, install, names, rukpak, upgrade},
+    command::{annotation, fails, install, names, rukpak, upgrade},
     index::Version,
     world::{World, world},
 };
@@ -29,17 +29,12 @@ async fn a_bundle_that_olm_cannot_unpack_is_left_out_of_the_next_upgrade() {
     let timeout = "operatorframework.io/bundle-unpack-timeout=40s";
     world.kubectl(&["-n", space, "annotate", "operatorgroup", "--all", timeout]);
     let args = ["run", "bundle-upgrade", &second.image];
-    let run = rukpak(world, space, &args).fails(
-        "error: Failed to run bundle upgrade: error waiting for CSV to install: OLM cannot unpack a bundle: ",
-    );
+    let why = "error: Failed to run bundle upgrade: error waiting for CSV to install: OLM cannot unpack a bundle: ";
+    let run = fails(rukpak(world, space, &args), why);
     assert!(run.err.contains("run bundle-upgrade IMAGE"), "{run:#?}");
     world.succeeded(space, &first.csv());
     let run = upgrade(world, space, &third, &[]);
-    assert!(
-        run.err
-            .contains("Leaving out what OLM has given up after \"conch.v0.0.1\""),
-        "{run:#?}"
-    );
+    run.err_has("Leaving out what OLM has given up after \"conch.v0.0.1\"");
 }
 
 /// The second version has a Service with a port that another one has, and nobody may create the third one at first. When that is
@@ -76,11 +71,7 @@ async fn a_plan_that_has_failed_is_told_with_what_has_olm_go_on() {
     is_refused(world, space, &third.csv(), true).await;
     let said = told_twice(world, space, &third, "nobody creates it");
     world.succeeded(space, &second.csv());
-    world.kubectl(&[
-        "delete",
-        "validatingadmissionpolicybinding",
-        "nobody-creates",
-    ]);
+    world.kubectl("delete validatingadmissionpolicybinding nobody-creates");
     is_refused(world, space, &third.csv(), false).await;
     go_on(world, &said);
     upgrade(world, space, &third, &[]);
@@ -96,19 +87,15 @@ async fn a_version_that_has_failed_is_left_behind_when_its_owner_wants_it() {
     world.bare_namespace(space).await;
     let first = Version::publish_broken("argonaut", "0.0.1");
     let second = Version::publish("argonaut", "0.0.2");
-    let run = rukpak(world, space, &["run", "bundle", &first.image])
-        .fails("error: Failed to run bundle: error waiting for CSV to install: csv failed: ");
+    let why = "error: Failed to run bundle: error waiting for CSV to install: csv failed: ";
+    let run = fails(rukpak(world, space, &["run", "bundle", &first.image]), why);
     assert!(run.err.contains("run the same command again"), "{run:#?}");
 
     let told = |key| annotation(world, space, "argonaut-catalog", key);
     let history = || ["injected-bundles", "registry-pod-name"].map(told);
     let before = history();
-    let said = told_twice(
-        world,
-        space,
-        &second,
-        "argonaut.v0.0.1, which is to be replaced, has failed, and is in phase ",
-    );
+    let why = "argonaut.v0.0.1, which is to be replaced, has failed, and is in phase ";
+    let said = told_twice(world, space, &second, why);
     assert_eq!(history(), before);
     let versions = names(world, space, "clusterserviceversions");
     assert_eq!(versions.len(), 1, "{versions:?}");
@@ -120,7 +107,7 @@ async fn a_version_that_has_failed_is_left_behind_when_its_owner_wants_it() {
 /// What the command says that has OLM go on from where an upgrade cannot. Whoever tries again is told the same.
 fn told_twice(world: &World, namespace: &str, version: &Version, why: &str) -> String {
     let args = ["run", "bundle-upgrade", &version.image];
-    let [run, again] = [(); 2].map(|()| rukpak(world, namespace, &args).fails(why));
+    let [run, again] = [(); 2].map(|()| fails(rukpak(world, namespace, &args), why));
     let told = |run: &Run| {
         let start = "error: Failed to run bundle upgrade: ";
         assert!(run.err.contains(start), "{run:#?}");

@@ -27,12 +27,10 @@ use hyper::{
 use hyper_util::rt::TokioIo;
 use kube::{Client, client::Body};
 use serde_json::{Value, json};
+use tests::Run;
 use tokio::sync::{Mutex, Notify, oneshot};
 
-use super::{
-    command::{Run, command},
-    world::World,
-};
+use super::{command::command, world::World};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 

@@ -1,6 +1,6 @@
 //! Catalogs for OLM, of bundles as `rukpak catalog render` tells them.
 
-use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, process::Command};
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
 use cluster::worker;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use tests::{Buildah, opm_command};
 
 use super::{
-    super::bundle::{self, Operator},
+    super::bundle::{self, Operator, rukpak},
     world::built,
 };
 
@@ -110,9 +110,14 @@ pub(crate) fn publish(tag: &str, bundles: &[&Version]) -> String {
 
 /// The same for a folder in which `configs` is the catalog.
 pub(crate) fn publish_folder(tag: &str, folder: &Path) -> String {
-    let image = format!("{}/catalogs/{tag}", worker::REGISTRY);
     let file = format!("FROM scratch\nLABEL {FILES}\nCOPY . /\n");
-    Buildah::new().publish(&file, folder, &image, &[]);
+    publish_file(tag, &file, folder)
+}
+
+/// Publishes a folder as the image that a Dockerfile describes.
+fn publish_file(tag: &str, file: &str, folder: &Path) -> String {
+    let image = format!("{}/catalogs/{tag}", worker::REGISTRY);
+    Buildah::new().publish(file, folder, &image, &[]);
     image
 }
 
@@ -120,23 +125,19 @@ pub(crate) fn publish_folder(tag: &str, folder: &Path) -> String {
 pub(crate) fn publish_serving(tag: &str, bundles: &[&Version]) -> String {
     let folder = write(bundles);
     make_servable(folder.path());
-    let image = format!("{}/catalogs/{tag}", worker::REGISTRY);
     let (registry, version) = (worker::REGISTRY, env!("CARGO_PKG_VERSION"));
     let file = format!(
         "FROM {registry}/rukpak/provisioner:v{version}\nLABEL {FILES}\nCOPY . /\n\
          ENTRYPOINT [\"/provisioner\", \"serve\", \"/configs\"]\n"
     );
-    Buildah::new().publish(&file, folder.path(), &image, &[]);
-    image
+    publish_file(tag, &file, folder.path())
 }
 
 /// Bundles in a database as opm made them, in an image that cannot serve it.
 pub(crate) fn publish_database(tag: &str, bundles: &[&Version]) -> String {
     let folder = database(bundles);
-    let image = format!("{}/catalogs/{tag}", worker::REGISTRY);
     let file = format!("FROM scratch\nLABEL {DATABASE}\nCOPY . /\n");
-    Buildah::new().publish(&file, folder.path(), &image, &[]);
-    image
+    publish_file(tag, &file, folder.path())
 }
 
 /// The same in an image that serves it, with opm, as they did in their time.
@@ -190,16 +191,4 @@ fn make_servable(folder: &Path) {
     fs::create_dir(&tmp).unwrap();
     fs::set_permissions(&tmp, fs::Permissions::from_mode(0o1777)).unwrap();
     fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
-}
-
-/// Runs the command and tells what it prints.
-fn rukpak(args: &[&str]) -> String {
-    let mut command = Command::new("rukpak");
-    command.args(args);
-    let output = command
-        .output()
-        .unwrap_or_else(|error| panic!("{command:?}: {error}; tests/e2e.sh has it in PATH"));
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {error}");
-    String::from_utf8(output.stdout).unwrap()
 }

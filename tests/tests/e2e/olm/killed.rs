@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{
-    command::{installed, names, rukpak, upgrade, upgraded},
+    command::{fails, installed, names, rukpak, succeeds, upgrade, upgraded},
     gate::{Interruption, interrupted},
     guard::Guard,
     index::Version,
@@ -27,14 +27,14 @@ fn step_by_step(world: &World, namespace: &str, args: &[&str], how: Interruption
         let writes = usize::from(how == Interruption::Kill && runs > 0);
         let again = interrupted(world, namespace, args, (writes, how), &mut done);
         if !again.is_interrupted {
-            again.run.succeeds(last);
+            succeeds(again.run, last);
             break;
         }
         match how {
             Interruption::Kill => assert_eq!(done.len(), before + writes, "{again:#?}"),
             Interruption::Cut => {
                 assert_eq!(done.len(), before + 1, "{again:#?}");
-                again.run.fails("run the same command again");
+                fails(again.run, "run the same command again");
             }
         }
         runs += 1;
@@ -64,7 +64,7 @@ async fn a_command_that_is_killed_at_any_write_is_gone_on_with() {
         let args = ["run", "bundle-upgrade", &version.image];
         let killed = interrupted(world, space, &args, (writes, kill), &mut BTreeSet::new());
         if !killed.is_interrupted {
-            killed.run.succeeds(&upgraded(&version));
+            succeeds(killed.run, &upgraded(&version));
             break;
         }
         assert_eq!((killed.run.code, killed.run.out.as_str()), (None, ""));
@@ -96,8 +96,9 @@ async fn a_command_that_loses_its_connection_at_any_write_is_gone_on_with() {
     let cut = Interruption::Cut;
     let args = ["run", "bundle", &versions[0].image];
     let begun = interrupted(world, space, &args, (FEWEST - 1, cut), &mut BTreeSet::new());
-    begun.run.fails("rukpak cleanup lobster");
-    rukpak(world, space, &["cleanup", "lobster"]).succeeds("Operator \"lobster\" uninstalled\n");
+    fails(begun.run, "rukpak cleanup lobster");
+    let cleaned = rukpak(world, space, &["cleanup", "lobster"]);
+    succeeds(cleaned, "Operator \"lobster\" uninstalled\n");
     for kind in ["catalogsource", "operatorgroup"] {
         assert_eq!(names(world, space, kind), [""; 0], "{kind}");
     }

@@ -4,10 +4,10 @@
 //! that OLM and the command make up are not compared.
 
 use cluster::worker;
-use tests::{Names, Page, Step};
+use tests::{Names, Page, Run, Step};
 
 use super::{
-    command::{Run, rukpak},
+    command::rukpak,
     world::{OPM, World},
 };
 

@@ -3,9 +3,10 @@
 use std::{fs, process::Command, time::Duration};
 
 use serde_json::{Value, json};
+use tests::Run;
 
 use super::{
-    command::{Run, command, install, names},
+    command::{command, install, names, succeeds},
     index::Version,
     world::{World, world},
 };
@@ -53,13 +54,14 @@ async fn admin_of(world: &World, namespace: &str) -> tempfile::NamedTempFile {
 
     let may = || {
         let mut command = Command::new("kubectl");
+        let can = [
+            "auth",
+            "can-i",
+            "delete",
+            "catalogsources.operators.coreos.com",
+        ];
         command
-            .args([
-                "auth",
-                "can-i",
-                "delete",
-                "catalogsources.operators.coreos.com",
-            ])
+            .args(can)
             .args(["--quiet", "-n", namespace])
             .env("KUBECONFIG", file.path());
         command.status().unwrap().success()
@@ -86,7 +88,8 @@ async fn an_admin_of_one_namespace_removes_an_operator() {
     let kubeconfig = admin_of(world, space).await;
     let args = ["cleanup", "nautilus"];
     let output = command(kubeconfig.path(), space, &args).output();
-    let run = Run::from(output.unwrap()).succeeds("Operator \"nautilus\" uninstalled\n");
+    let last = "Operator \"nautilus\" uninstalled\n";
+    let run = succeeds(Run::from(output.unwrap()), last);
     for what in ["customresourcedefinition", "operatorgroup"] {
         let told = format!("warning: {what} ");
         let is_told =

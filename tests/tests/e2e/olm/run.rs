@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{
-    command::{annotation, approve, names, parts, rukpak, source, subscribe, upgrade},
+    command::{annotation, approve, names, parts, rukpak, source, subscribe, succeeds, upgrade},
     index::{self, Version},
     page::story,
     world::{World, world},
@@ -13,15 +13,7 @@ use super::{
 fn alone(world: &World, namespace: &str, version: &Version, before: &[Version]) {
     world.succeeded(namespace, &version.csv());
     for version in before {
-        let csv = format!("clusterserviceversions/{}", version.csv());
-        world.kubectl(&[
-            "-n",
-            namespace,
-            "wait",
-            "--for=delete",
-            "--timeout=6m",
-            &csv,
-        ]);
+        world.replaced(namespace, &version.csv());
     }
 }
 
@@ -59,8 +51,8 @@ async fn story_1_a_bundle_is_run_and_upgraded_without_an_index() {
     for kind in left {
         assert_eq!(names(world, space, kind), [""; 0], "{kind}");
     }
-    let run = rukpak(world, space, &["cleanup", "coral"]).succeeds("");
-    assert!(run.err.contains("package \"coral\" not found"), "{run:?}");
+    let run = succeeds(rukpak(world, space, &["cleanup", "coral"]), "");
+    run.err_has("package \"coral\" not found");
 }
 
 /// Story 1, with an index of files that has other packages, which can be installed before and after the upgrades.

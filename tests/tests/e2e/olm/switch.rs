@@ -11,18 +11,16 @@ use k8s_openapi::{
     api::{apps::v1::Deployment, core::v1::Pod},
     apimachinery::pkg::apis::meta::v1::Time,
 };
-use kube::{
-    Api, ResourceExt as _,
-    api::{ListParams, Patch, PatchParams},
-};
+use kube::{Api, ResourceExt as _, api::ListParams};
 use manifests::api::{catalog_source::CatalogSource, labels::CATALOG_IMAGE_TEMPLATE};
 use serde_json::json;
 
 use super::{
     super::{
         wait::{self, LONG, available, eventually},
-        world::{CORE, SYSTEM},
+        world::{CORE, SYSTEM, merge, merge_status},
     },
+    command::subscribe,
     index::{self, Version},
     world::{World, world},
 };
@@ -63,10 +61,8 @@ impl World {
         let pods: Api<Pod> = Api::namespaced(self.cluster.client().unwrap(), MARKETPLACE);
         let params = ListParams::default().labels(&format!("olm.catalogSource={NAME}"));
         eventually(&format!("served from {image}"), LONG, async || {
-            let pods = pods
-                .list(&params)
-                .await
-                .map_err(|error| error.to_string())?;
+            let pods = pods.list(&params).await;
+            let pods = pods.map_err(|error| error.to_string())?;
             let images = pods.iter().filter_map(|pod| {
                 let container = pod.spec.as_ref()?.containers.first()?;
                 container.image.clone()
@@ -124,10 +120,7 @@ async fn assert_at_rest(world: &World) {
     assert!(at_rest.is_some());
     for round in 0..ROUNDS {
         let note = json!({"metadata": {"annotations": {"example.com/note": round.to_string()}}});
-        sources
-            .patch(NAME, &PatchParams::default(), &Patch::Merge(note))
-            .await
-            .unwrap();
+        merge(&sources, NAME, &note).await;
     }
     rests(world).await;
     assert_eq!(written(&sources.get(NAME).await.unwrap()), at_rest);
@@ -174,41 +167,22 @@ async fn template_resolves_and_olm_rolls_its_pod_after_an_upgrade() {
     // A client that drops our conditions.
     let none = json!({"status": {"conditions": null}});
     let sources = world.sources();
-    let params = PatchParams::default();
-    sources
-        .patch_status(NAME, &params, &Patch::Merge(none))
-        .await
-        .unwrap();
+    merge_status(&sources, NAME, &none).await;
     world.becomes("unresolved again", is_unresolved).await;
 
     let label = json!({"metadata": {"labels": {"olm.version": "0.38.0"}}});
     let deployments: Api<Deployment> = Api::namespaced(world.cluster.client().unwrap(), "olm");
-    deployments
-        .patch("catalog-operator", &params, &Patch::Merge(label))
-        .await
-        .unwrap();
+    merge(&deployments, "catalog-operator", &label).await;
     let is_resolved = |it: &CatalogSource| reported(it).is_some_and(|(status, _)| status == "True");
     world.becomes("resolved", is_resolved).await;
-    world
-        .apply(json!({
-            "apiVersion": "operators.coreos.com/v1alpha1", "kind": "Subscription",
-            "metadata": {"name": "sponge", "namespace": MARKETPLACE},
-            "spec": {"name": "sponge", "channel": "stable", "source": NAME, "sourceNamespace": MARKETPLACE},
-        }))
-        .await;
+    subscribe(world, MARKETPLACE, &first, NAME, json!({})).await;
     world.succeeded(MARKETPLACE, &first.csv());
 
     assert_at_rest(world).await;
-    world
-        .cluster
-        .upgrade_apiserver(&format!("v1.{}.0", minor + 1))
-        .await
-        .unwrap();
-    let source = world
-        .becomes("written", |source| {
-            source.spec.image.as_ref() == Some(&after)
-        })
-        .await;
+    let version = format!("v1.{}.0", minor + 1);
+    world.cluster.upgrade_apiserver(&version).await.unwrap();
+    let is_written = |source: &CatalogSource| source.spec.image.as_ref() == Some(&after);
+    let source = world.becomes("written", is_written).await;
     assert!(is_resolved(&source), "{source:?}");
     world.served_from(&after).await;
     world.succeeded(MARKETPLACE, &second.csv());

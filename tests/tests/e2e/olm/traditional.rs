@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{
-    command::{annotation, install, names, rukpak, source, subscribe, upgrade},
+    command::{annotation, fails, install, names, rukpak, source, subscribe, upgrade},
     index::{self, Version},
     world::{World, world},
 };
@@ -71,32 +71,22 @@ async fn a_history_that_is_wrong_is_told_before_anything_is_changed() {
         write(world, space, &wrong);
         let before = story(world, space);
         let args = ["run", "bundle-upgrade", &versions[2].image];
-        let run = rukpak(world, space, &args).fails(told);
-        assert!(run.err.contains("injected-bundles"), "{run:#?}");
+        let run = fails(rukpak(world, space, &args), told);
+        run.err_has("injected-bundles");
         assert_eq!(story(world, space), before, "{run:#?}");
     }
     // By tags, as somebody would write it.
-    write(
-        world,
-        space,
-        &list(&[&versions[0].image, &versions[1].image]),
-    );
+    let both = list(&[&versions[0].image, &versions[1].image]);
+    write(world, space, &both);
     upgrade(world, space, &versions[2], &[]);
 }
 
 fn write(world: &World, namespace: &str, history: &str) {
     let key = "operators.operatorframework.io/injected-bundles";
     let patch = json!({"metadata": {"annotations": {key: history}}}).to_string();
-    world.kubectl(&[
-        "-n",
-        namespace,
-        "patch",
-        "catalogsource",
-        "winkle-catalog",
-        "--type=merge",
-        "-p",
-        &patch,
-    ]);
+    let object = ["-n", namespace, "patch", "catalogsource", "winkle-catalog"];
+    let patch = ["--type=merge", "-p", &patch];
+    world.kubectl(&[&object[..], &patch].concat());
 }
 
 /// What a command could have changed.

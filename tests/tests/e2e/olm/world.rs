@@ -7,6 +7,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use kube::Api;
 use manifests::yaml;
 use serde_json::{Value, json};
+use tests::Args;
 use tokio::sync::OnceCell;
 
 use super::super::{
@@ -69,7 +70,7 @@ impl World {
         self.cluster.apply(&object, DryRun::No).await.unwrap();
     }
 
-    pub(crate) fn kubectl(&self, args: &[&str]) -> String {
+    pub(crate) fn kubectl(&self, args: &(impl Args + ?Sized)) -> String {
         kubectl(self.cluster, args)
     }
 
@@ -160,32 +161,21 @@ impl World {
 
     /// Waits until OLM has deleted an operator that another one replaces.
     pub(crate) fn replaced(&self, namespace: &str, csv: &str) {
-        self.wait_for(
-            namespace,
-            &format!("clusterserviceversions/{csv}"),
-            "delete",
-        );
+        let csv = format!("clusterserviceversions/{csv}");
+        self.wait_for(namespace, &csv, "delete");
     }
 
     /// Waits until an operator is installed.
     pub(crate) fn succeeded(&self, namespace: &str, csv: &str) {
-        self.wait(
-            namespace,
-            &format!("clusterserviceversions/{csv}"),
-            ".status.phase",
-            "Succeeded",
-        );
+        let csv = format!("clusterserviceversions/{csv}");
+        self.wait(namespace, &csv, ".status.phase", "Succeeded");
     }
 
     /// Waits until a Deployment is Available.
     pub(crate) fn available(&self, namespace: &str, deployment: &str) {
         let path = r#".status.conditions[?(@.type=="Available")].status"#;
-        self.wait(
-            namespace,
-            &format!("deployments/{deployment}"),
-            path,
-            "True",
-        );
+        let deployment = format!("deployments/{deployment}");
+        self.wait(namespace, &deployment, path, "True");
     }
 
     /// What OLM says of the Subscriptions of a namespace, and what its catalog-operator has written about it at last. What
@@ -195,14 +185,9 @@ impl World {
                           {.status.currentCSV}{range .status.conditions[*]}\n  {.type}={.status} {.reason}: {.message}{end}\n{end}";
         let subscriptions = "subscriptions.operators.coreos.com";
         let conditions = ["-n", namespace, "get", subscriptions, "-o", conditions];
-        let log = [
-            "-n",
-            NAMESPACE,
-            "logs",
-            "--tail=2000",
-            "deployment/catalog-operator",
-        ];
-        let (conditions, log) = (self.tried(&conditions), self.tried(&log));
+        let conditions = self.tried(&conditions);
+        let log = format!("-n {NAMESPACE} logs --tail=2000 deployment/catalog-operator");
+        let log = self.tried(&log);
         let log: Vec<&str> = log.lines().filter(|it| it.contains(namespace)).collect();
         let told = conditions.lines().take(TOLD / 2);
         let left = TOLD - told.clone().count();
@@ -212,10 +197,10 @@ impl World {
     }
 
     /// What kubectl says, and be it an error.
-    fn tried(&self, args: &[&str]) -> String {
+    fn tried(&self, args: &(impl Args + ?Sized)) -> String {
         let mut command = Command::new("kubectl");
         command
-            .args(args)
+            .args(args.words())
             .env("KUBECONFIG", self.cluster.kubeconfig_path());
         let output = command.output().unwrap();
         let [told, error] = [&output.stdout, &output.stderr].map(|it| String::from_utf8_lossy(it));
