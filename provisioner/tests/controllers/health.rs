@@ -13,7 +13,7 @@ use k8s_openapi::{
 };
 use kube::{
     Api, ResourceExt,
-    api::{DynamicObject, ListParams, Patch, PatchParams},
+    api::{DynamicObject, ListParams},
     core::{ApiResource, GroupVersionKind},
 };
 use serde_json::{Value, json};
@@ -56,11 +56,7 @@ async fn run_pods(observer: &Observer, count: usize) {
     })
     .await;
     for pod in pods {
-        let params = PatchParams::default();
-        let patch = Patch::Merge(&running);
-        api.patch_status(&pod.name_any(), &params, &patch)
-            .await
-            .unwrap();
+        merge_status(&api, &pod.name_any(), &running).await;
     }
 }
 
@@ -69,22 +65,15 @@ async fn run_pods(observer: &Observer, count: usize) {
 async fn workloads_are_on_their_way_until_their_pods_are_ready() {
     let mut observer = Observer::new("workloads").await;
     let ours = unique("till");
-    let deployment = observer
-        .apply(&ours, workload("Deployment", &json!({"replicas": 2})))
-        .await;
-    let stateful = workload(
-        "StatefulSet",
-        &json!({"replicas": 1, "serviceName": "none"}),
-    );
-    let stateful = observer.apply(&ours, stateful).await;
+    let of = |kind: &str, extra: Value| workload(kind, &extra);
+    let deployment = of("Deployment", json!({"replicas": 2}));
+    let deployment = observer.apply(&ours, deployment).await;
+    let stateful = json!({"replicas": 1, "serviceName": "none"});
+    let stateful = observer.apply(&ours, of("StatefulSet", stateful)).await;
     // No nodes, no pods: that is all a DaemonSet wants.
-    let daemons = observer
-        .apply(&ours, workload("DaemonSet", &json!({})))
-        .await;
-    let mut late = workload(
-        "Deployment",
-        &json!({"replicas": 1, "progressDeadlineSeconds": 1}),
-    );
+    let daemons = observer.apply(&ours, of("DaemonSet", json!({}))).await;
+    let late = json!({"replicas": 1, "progressDeadlineSeconds": 1});
+    let mut late = of("Deployment", late);
     late["metadata"]["name"] = "late".into();
     for pointer in [
         "/spec/selector/matchLabels/app",
@@ -133,50 +122,37 @@ async fn workloads_are_on_their_way_until_their_pods_are_ready() {
 async fn what_needs_no_pod_is_judged_as_its_controllers_say() {
     let mut observer = Observer::new("others").await;
     let ours = unique("till");
-    let service = observer
-        .apply(
-            &ours,
-            json!({
-                "apiVersion": "v1", "kind": "Service", "metadata": {"name": "balanced"},
-                "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]},
-            }),
-        )
-        .await;
-    let claim = observer
-        .apply(
-            &ours,
-            json!({
-                "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "claim"},
-                "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "none",
-                    "resources": {"requests": {"storage": "1Gi"}}},
-            }),
-        )
-        .await;
-    let job = observer
-        .apply(&ours, json!({
-            "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "later"},
-            "spec": {"suspend": true, "template": {"spec": {
-                "restartPolicy": "Never", "containers": [{"name": "main", "image": "example.com/none"}]}}},
-        }))
-        .await;
+    let service = json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "balanced"},
+        "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]},
+    });
+    let service = observer.apply(&ours, service).await;
+    let claim = json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "claim"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "none",
+            "resources": {"requests": {"storage": "1Gi"}}},
+    });
+    let claim = observer.apply(&ours, claim).await;
+    let job = json!({
+        "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "later"},
+        "spec": {"suspend": true, "template": {"spec": {
+            "restartPolicy": "Never", "containers": [{"name": "main", "image": "example.com/none"}]}}},
+    });
+    let job = observer.apply(&ours, job).await;
     let group = format!("{}.example.com", unique("health"));
     let definition = observer
         .apply_cluster_wide(&ours, observer::definition(&group))
         .await;
-    let api_service = observer
-        .apply_cluster_wide(
-            &ours,
-            json!({
-                "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
-                "metadata": {"name": format!("v1.api.{group}")},
-                "spec": {
-                    "group": format!("api.{group}"), "version": "v1", "groupPriorityMinimum": 100,
-                    "versionPriority": 100, "insecureSkipTLSVerify": true,
-                    "service": {"name": "nobody", "namespace": observer.namespace.name()},
-                },
-            }),
-        )
-        .await;
+    let api_service = json!({
+        "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+        "metadata": {"name": format!("v1.api.{group}")},
+        "spec": {
+            "group": format!("api.{group}"), "version": "v1", "groupPriorityMinimum": 100,
+            "versionPriority": 100, "insecureSkipTLSVerify": true,
+            "service": {"name": "nobody", "namespace": observer.namespace.name()},
+        },
+    });
+    let api_service = observer.apply_cluster_wide(&ours, api_service).await;
     let kinds = [
         (&service, kind_of::<Service>()),
         (&claim, kind_of::<PersistentVolumeClaim>()),

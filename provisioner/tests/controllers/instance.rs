@@ -18,24 +18,38 @@ mod rollback;
 mod squatting;
 mod terminating;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt::Debug};
 
-use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap};
-use kube::{Api, ResourceExt as _, api::ListParams};
+use cluster::TempNamespace;
+use k8s_openapi::{
+    api::{apps::v1::Deployment, core::v1::ConfigMap},
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
+use kube::{Api, ResourceExt as _, api::ListParams, core::DynamicObject};
 use manifests::api::{
     bundle::{Bundle, BundleSource},
-    instance::BundleInstance,
+    instance::{BundleInstance, BundleInstanceSpec, BundleInstanceStatus},
     labels,
 };
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tests::assert_has;
 
-use crate::support::{self, World, condition, image, plain, unique, world};
+use crate::support::{
+    self, World, condition, custom_resources, image, message, plain, running, unique,
+};
 
-/// A world with a provisioner.
-async fn running() -> &'static World {
-    let world = world().await;
-    world.provisioner().await;
-    world
+/// The world with a provisioner, the name of a new instance, and a namespace for its objects.
+async fn start(prefix: &str) -> (&'static World, String, TempNamespace) {
+    let world = running().await;
+    let (name, space) = fresh(world, prefix).await;
+    (world, name, space)
+}
+
+/// The name of a new instance, and a namespace for its objects.
+async fn fresh(world: &World, prefix: &str) -> (String, TempNamespace) {
+    let space = world.cluster.temp_namespace(prefix).await.unwrap();
+    (unique(prefix), space)
 }
 
 /// `type status reason` of a condition.
@@ -45,20 +59,47 @@ fn line(instance: &BundleInstance, type_: &str) -> String {
     format!("{} {}", found.status, found.reason)
 }
 
-fn message<'a>(instance: &'a BundleInstance, type_: &str) -> &'a str {
-    &condition(&instance.status.as_ref().unwrap().conditions, type_)
-        .unwrap()
-        .message
+/// Checks that the message of a condition has these parts, and returns the message.
+#[track_caller]
+fn tells<'a>(instance: &'a BundleInstance, type_: &str, parts: &[&str]) -> &'a str {
+    let message = message(instance, type_);
+    has_parts(message, parts);
+    message
+}
+
+#[track_caller]
+fn has_parts(text: &str, parts: &[&str]) {
+    for part in parts {
+        assert_has(text, part);
+    }
+}
+
+/// What has the labels of an instance.
+fn owned_by(instance: &str) -> ListParams {
+    let selector = format!("{}={instance}", labels::OWNER_NAME);
+    ListParams::default().labels(&selector)
 }
 
 /// The Bundles of an instance.
 async fn bundles(world: &World, instance: &str) -> Vec<Bundle> {
-    let selector = format!("{}={instance}", labels::OWNER_NAME);
     let api: Api<Bundle> = world.api();
-    api.list(&ListParams::default().labels(&selector))
-        .await
-        .unwrap()
-        .items
+    api.list(&owned_by(instance)).await.unwrap().items
+}
+
+/// Waits until the Bundles of an instance are as wanted.
+async fn bundles_become(
+    world: &World,
+    instance: &str,
+    what: &str,
+    is_wanted: impl Fn(&Vec<Bundle>) -> bool,
+) {
+    let what = format!("Bundles of {instance}: {what}");
+    support::until(&what, async || bundles(world, instance).await, is_wanted).await;
+}
+
+/// Waits until no Bundle of an instance is left.
+async fn no_bundles(world: &World, instance: &str) {
+    bundles_become(world, instance, "none", Vec::is_empty).await;
 }
 
 fn map(namespace: &str, name: &str, data: &[(&str, &str)]) -> Value {
@@ -67,6 +108,42 @@ fn map(namespace: &str, name: &str, data: &[(&str, &str)]) -> Value {
         "apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"name": name, "namespace": namespace}, "data": data,
     })
+}
+
+fn cluster_role(name: &str) -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+        "metadata": {"name": name}, "rules": [],
+    })
+}
+
+/// A custom resource of the definition that [`support::crd`] makes.
+fn widget(group: &str, namespace: &str, name: &str, size: impl Into<Value>) -> Value {
+    json!({
+        "apiVersion": format!("{group}/v1"), "kind": "Widget",
+        "metadata": {"name": name, "namespace": namespace}, "spec": {"size": size.into()},
+    })
+}
+
+/// A definition with `v1`, and with `v2` as well, which objects are then stored in.
+fn definition(group: &str, two: bool) -> Value {
+    let mut definition = support::crd(group, "Widget");
+    if two {
+        let versions = definition["spec"]["versions"].as_array_mut().unwrap();
+        let mut second = versions[0].clone();
+        second["name"] = json!("v2");
+        versions[0]["storage"] = json!(false);
+        versions.push(second);
+    }
+    definition
+}
+
+/// The versions of such a definition in the cluster.
+async fn served(world: &World, group: &str) -> Vec<String> {
+    let definitions: Api<CustomResourceDefinition> = world.api();
+    let found = definitions.get(&format!("widgets.{group}")).await.unwrap();
+    let versions = found.spec.versions.into_iter();
+    versions.map(|version| version.name).collect()
 }
 
 fn maps(world: &World, namespace: &str) -> Api<ConfigMap> {
@@ -82,16 +159,47 @@ async fn publish(world: &World, name: &str, objects: &[Value]) -> BundleSource {
     image(&world.push(name, &plain(objects)).await)
 }
 
+/// Publishes a plain bundle, and declares its installation.
+async fn declare(world: &World, name: &str, objects: &[Value]) -> BundleSource {
+    declare_with(world, name, objects, |_| {}).await
+}
+
+/// The same with a changed spec.
+async fn declare_with(
+    world: &World,
+    name: &str,
+    objects: &[Value],
+    change: impl FnOnce(&mut BundleInstanceSpec),
+) -> BundleSource {
+    let source = publish(world, &format!("{name}:v1"), objects).await;
+    let mut instance = support::instance(name, "plain", source.clone());
+    change(&mut instance.spec);
+    world.create(&instance).await;
+    source
+}
+
+/// Installs a plain bundle, and waits until it is healthy.
+async fn install(world: &World, name: &str, objects: &[Value]) -> BundleInstance {
+    declare(world, name, objects).await;
+    world.wait_instance(name, "Healthy", "True").await
+}
+
 /// Changes fields of an instance.
 async fn change(world: &World, name: &str, patch: Value) {
     let api: Api<BundleInstance> = world.api();
-    api.patch(
-        name,
-        &kube::api::PatchParams::default(),
-        &kube::api::Patch::Merge(patch),
-    )
-    .await
-    .unwrap();
+    support::merge(&api, name, &patch).await;
+}
+
+/// Points an instance at a source of any type.
+async fn point_at(world: &World, name: &str, source: &BundleSource) {
+    let mut source = serde_json::to_value(source).unwrap();
+    for member in ["image", "git", "configMaps"] {
+        if source.get(member).is_none() {
+            source[member] = Value::Null;
+        }
+    }
+    let patch = json!({"spec": {"template": {"spec": {"source": source}}}});
+    change(world, name, patch).await;
 }
 
 async fn read(world: &World, name: &str) -> BundleInstance {
@@ -100,11 +208,7 @@ async fn read(world: &World, name: &str) -> BundleInstance {
 }
 
 async fn delete(world: &World, name: &str) {
-    let api: Api<BundleInstance> = world.api();
-    api.delete(name, &kube::api::DeleteParams::default())
-        .await
-        .unwrap();
-    support::gone(api, name).await;
+    world.uninstall(name).await;
 }
 
 /// Waits until a ConfigMap has a value.
@@ -117,17 +221,8 @@ async fn has_value(world: &World, namespace: &str, name: &str, key: &str, value:
 }
 
 /// Changes an object as somebody else.
-async fn meddle<K>(api: &Api<K>, name: &str, patch: Value)
-where
-    K: kube::Resource + Clone + std::fmt::Debug + serde::de::DeserializeOwned,
-{
-    let params = kube::api::PatchParams {
-        field_manager: Some("rival".to_owned()),
-        ..kube::api::PatchParams::default()
-    };
-    api.patch(name, &params, &kube::api::Patch::Merge(patch))
-        .await
-        .unwrap();
+async fn meddle<K: Clone + DeserializeOwned + Debug>(api: &Api<K>, name: &str, patch: Value) {
+    support::patch_as(api, name, "rival", &patch).await;
 }
 
 /// A Deployment whose pods may be told to fail.
@@ -151,16 +246,34 @@ fn deployment(namespace: &str, name: &str, replicas: u32, version: &str, fate: &
 /// Points an instance at another plain bundle.
 async fn upgrade(world: &World, name: &str, tag: &str, objects: &[Value]) {
     let source = publish(world, &format!("{name}:{tag}"), objects).await;
-    let patch = json!({"spec": {"template": {"spec": {"source": source}}}});
-    change(world, name, patch).await;
+    point_at(world, name, &source).await;
+}
+
+/// Waits until the status of an instance is as wanted.
+async fn becomes(
+    world: &World,
+    name: &str,
+    what: &str,
+    wanted: impl Fn(&BundleInstanceStatus) -> Option<()>,
+) -> BundleInstance {
+    let is_wanted = |it: &BundleInstance| wanted(it.status.as_ref()?);
+    support::wait_for(world.api(), name, what, is_wanted).await
 }
 
 /// Waits until a condition has this reason.
 async fn wait_reason(world: &World, name: &str, type_: &str, reason: &str) -> BundleInstance {
-    let what = format!("{type_} {reason}");
-    support::wait_for(world.api(), name, &what, |it: &BundleInstance| {
-        let found = condition(&it.status.as_ref()?.conditions, type_)?;
-        (found.reason == reason).then_some(())
+    says(world, name, &format!("{type_} {reason}"), &[]).await
+}
+
+/// See [`World::says`].
+async fn says(world: &World, name: &str, kind: &str, parts: &[&str]) -> BundleInstance {
+    world.says(name, kind, parts).await
+}
+
+/// Waits until the controller has looked at the spec of an instance.
+async fn observed(world: &World, name: &str) -> BundleInstance {
+    support::wait_for(world.api(), name, "observed", |it: &BundleInstance| {
+        (it.status.as_ref()?.observed_generation == it.metadata.generation).then_some(())
     })
     .await
 }

@@ -10,44 +10,27 @@ use crate::support::{crd, delete, unique, world};
 #[tokio::test]
 async fn kinds_are_found_with_their_scope_and_absent_ones_are_none() {
     let kinds = Kinds::new(world().await.client());
-    let wanted = [
-        ("", "v1", "Namespace"),
-        ("", "v1", "Secret"),
-        ("apps", "v1", "Deployment"),
-        ("apps", "v1", "Scale"),
-        ("apps", "v1beta1", "Deployment"),
-        ("", "v1", "Nothing"),
-        ("none.example.com", "v1", "Nothing"),
-        ("../api", "v1", "Secret"),
-        ("apps", "v1/deployments", "Deployment"),
-        ("", "", ""),
-    ]
-    .map(|(group, version, kind)| GroupVersionKind::gvk(group, version, kind));
+    let rows = tests::rows![
+        "", "v1", "Namespace" => Some(("namespaces", false));
+        "", "v1", "Secret" => Some(("secrets", true));
+        "apps", "v1", "Deployment" => Some(("deployments", true));
+        "apps", "v1", "Scale" => None;
+        "apps", "v1beta1", "Deployment" => None;
+        "", "v1", "Nothing" => None;
+        "none.example.com", "v1", "Nothing" => None;
+        "../api", "v1", "Secret" => None;
+        "apps", "v1/deployments", "Deployment" => None;
+        "", "", "" => None;
+    ];
+    let wanted = rows.map(|(group, version, kind, _)| GroupVersionKind::gvk(group, version, kind));
     // Twice: the second time nothing has to be asked.
     for _ in 0..2 {
         let found = kinds.find(wanted.clone()).await.unwrap();
-        let told: Vec<_> = wanted
-            .iter()
-            .map(|kind| {
-                let kind = found[kind].as_ref();
-                kind.map(|kind| (kind.resource.plural.as_str(), kind.namespaced))
-            })
-            .collect();
-        assert_eq!(
-            told,
-            [
-                Some(("namespaces", false)),
-                Some(("secrets", true)),
-                Some(("deployments", true)),
-                None,
-                None,
-                None,
-                None,
-                None,
-                None,
-                None,
-            ]
-        );
+        for (kind, (.., expected)) in wanted.iter().zip(rows) {
+            let told = found[kind].as_ref();
+            let told = told.map(|kind| (kind.resource.plural.as_str(), kind.namespaced));
+            assert_eq!(told, expected, "{kind:?}");
+        }
     }
 
     // Groups that are not served are looked up at once.

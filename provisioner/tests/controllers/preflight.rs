@@ -17,11 +17,15 @@ use kube::{
     core::GroupVersionKind,
 };
 use manifests::{
-    api::instance::{BundleInstance, ServiceAccountRef},
+    api::{
+        instance::{BundleInstance, ServiceAccountRef},
+        labels,
+    },
     object::{Identity, Object},
 };
 use provisioner::{account::Accounts, instance::policy};
 use serde_json::{Value, json};
+use tests::assert_has;
 
 use super::support::{self, SYSTEM, World, unique, world};
 use crate::support::{delete, merge};
@@ -99,7 +103,7 @@ impl Case {
             parent: policy::parent(&self.instance),
             policy: &policy::policy(&self.instance),
             plan: &plan,
-            existing: &std::collections::BTreeSet::new(),
+            existing: &BTreeSet::new(),
             inventory: &self.inventory,
             client: &self.client,
             own: &own,
@@ -122,11 +126,7 @@ fn messages(findings: &Findings, check: Check) -> Vec<&str> {
 }
 
 fn config(namespace: &str, name: &str, metadata: &Value) -> Value {
-    let mut object = json!({
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": name, "namespace": namespace},
-    });
+    let mut object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": namespace}});
     let fields = metadata.as_object().cloned().unwrap_or_default();
     object["metadata"].as_object_mut().unwrap().extend(fields);
     object
@@ -172,9 +172,8 @@ async fn whatever_belongs_to_others_is_told_at_once() {
     let_go["data"] = json!({"a": "b"}); // who applies nothing owns nothing
     let api = Api::<ConfigMap>::namespaced(world.client(), namespace);
     let params = PatchParams::apply("rukpak");
-    api.patch("let-go", &params, &Patch::Apply(&let_go))
-        .await
-        .unwrap();
+    let let_go = Patch::Apply(&let_go);
+    api.patch("let-go", &params, &let_go).await.unwrap();
 
     let found = case.run(world).await;
     let adopt = |name: &str| {
@@ -207,29 +206,22 @@ async fn whatever_belongs_to_others_is_told_at_once() {
 
     // What the instance has applied is its own business; what it only meant to apply is not.
     for name in names {
-        let identity = Object::try_from(config(namespace, name, &json!({})))
-            .unwrap()
-            .identity();
-        let fields = (name != "free").then(|| "0123456789ab".parse().unwrap());
+        let object = Object::try_from(config(namespace, name, &json!({}))).unwrap();
         let entry = Entry {
             version: "v1".to_owned(),
-            fields,
+            fields: (name != "free").then(|| "0123456789ab".parse().unwrap()),
             recreating: false,
         };
-        case.inventory.insert(identity, entry);
+        case.inventory.insert(object.identity(), entry);
     }
     let found = case.run(world).await;
     assert_eq!(messages(&found, Check::Ownership), expected[..1]);
 
     let kinds = Kinds::new(world.client());
     let steps = case.plan(&kinds).await.steps;
-    let taken = ownership::taken(&world.client(), &steps, &case.owner(), 4)
-        .await
-        .unwrap();
-    let taken: Vec<&str> = taken
-        .keys()
-        .map(|identity| identity.name.as_str())
-        .collect();
+    let (client, owner) = (world.client(), case.owner());
+    let taken = ownership::taken(&client, &steps, &owner, 4).await.unwrap();
+    let taken: Vec<&str> = taken.keys().map(|it| it.name.as_str()).collect();
     assert_eq!(taken, ["free", "gone", "helm", "other"]);
     let instances = world.api::<BundleInstance>();
     delete(&instances, &other).await;
@@ -248,7 +240,7 @@ async fn own_objects_and_missing_apis_are_all_named() {
         ours("BundleInstance", &unique("child")),
         ours("Bundle", &unique("bundle")),
         config(SYSTEM, "rukpak-upload", &json!({})),
-        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM}}),
+        support::namespace_object(SYSTEM),
     ];
     let found = case.run(world).await;
     let messages = messages(&found, Check::Ownership);
@@ -261,6 +253,7 @@ async fn own_objects_and_missing_apis_are_all_named() {
         "Namespace rukpak-system is where the provisioner itself lives",
     ]) {
         assert!(message.contains(part), "{part}: {messages:#?}");
+        assert!(!message.contains(labels::ADOPT), "{message}");
     }
     apis_that_are_missing_are_named(world).await;
 }
@@ -303,30 +296,25 @@ async fn namespaces_are_there_or_come_with_the_bundle_and_may_be_shared() {
     let ending = world.cluster.temp_namespace("ending").await.unwrap();
     let shared = world.cluster.temp_namespace("shared").await.unwrap();
     let other = other_instance(world).await;
-    let namespace =
-        |name: &str| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+    let namespace = support::namespace_object;
     let mut taken = namespace(shared.name());
     taken["metadata"]["labels"] = owned_by(&other)["labels"].clone();
     world.apply(&taken).await;
     let finalizer = json!({"finalizers": ["tests.rukpak.io/hold"]});
-    world
-        .apply(&config(ending.name(), "held", &finalizer))
-        .await;
+    let held = config(ending.name(), "held", &finalizer);
+    world.apply(&held).await;
     let namespaces = world.api::<Namespace>();
     delete(&namespaces, ending.name()).await;
 
-    let case = Case::new(
-        world,
-        &missing,
-        &[
-            config(&missing, "a", &json!({})),
-            namespace(&brought),
-            config(&brought, "a", &json!({})),
-            config(ending.name(), "a", &json!({})),
-            namespace(shared.name()),
-            config(shared.name(), "a", &json!({})),
-        ],
-    );
+    let objects = [
+        config(&missing, "a", &json!({})),
+        namespace(&brought),
+        config(&brought, "a", &json!({})),
+        config(ending.name(), "a", &json!({})),
+        namespace(shared.name()),
+        config(shared.name(), "a", &json!({})),
+    ];
+    let case = Case::new(world, &missing, &objects);
     let found = case.run(world).await;
     let mut expected = [
         format!(
@@ -349,15 +337,10 @@ async fn namespaces_are_there_or_come_with_the_bundle_and_may_be_shared() {
         name: shared.name().to_owned(),
     };
     assert_eq!(found.shared, BTreeSet::from([identity]));
-    let warnings: Vec<_> = found
-        .warnings
-        .iter()
-        .map(|warning| &warning.message)
-        .collect();
-    assert!(
-        matches!(warnings[..], [warning] if warning.contains(&format!("belongs to BundleInstance {other}"))),
-        "{warnings:?}"
-    );
+    let warnings = found.warnings.iter();
+    let warnings: Vec<_> = warnings.map(|warning| &warning.message).collect();
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert_has(warnings[0], &format!("belongs to BundleInstance {other}"));
 
     let held = Api::<ConfigMap>::namespaced(world.client(), ending.name());
     let free = json!({"metadata": {"finalizers": null}});

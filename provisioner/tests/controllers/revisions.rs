@@ -16,13 +16,17 @@ mod upgrade;
 use std::{fmt::Debug, time::Duration};
 
 use k8s_openapi::{
-    api::core::v1::ConfigMap,
+    api::{
+        admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding},
+        core::v1::ConfigMap,
+    },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+    apimachinery::pkg::apis::meta::v1::Condition,
 };
 use kube::{
     Api, ResourceExt as _,
     api::{Patch, PatchParams},
-    core::{ApiResource, DynamicObject, GroupVersionKind},
+    core::DynamicObject,
 };
 use manifests::api::{MANAGER, instance::BundleInstance};
 use serde::de::DeserializeOwned;
@@ -30,10 +34,10 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::support::{
-    World, condition, config_map, delete, gone, image, instance, merge, merge_status,
-    namespace_object, plain, unique, within, world,
+    Line, World, condition, config_map, custom_resources, delete, gone, image, instance, merge,
+    merge_status, namespace_object, operator, patch_as, plain, running, unique, until_within,
+    within,
 };
-
 /// The limit of a repair. A repair that waits for a back-off after a denied write takes longer.
 const REPAIR_TIMEOUT: Duration = Duration::from_secs(10);
 /// The limit of a rollout of a few objects.
@@ -42,13 +46,8 @@ const ROLLOUT_TIMEOUT: Duration = Duration::from_secs(20);
 const OBSERVATION: Duration = Duration::from_secs(5);
 /// The message of every [`Policy`].
 const DENIED: &str = "denied by the policy of this test";
-
-/// The shared world with a provisioner.
-async fn running() -> &'static World {
-    let world = world().await;
-    world.provisioner().await;
-    world
-}
+/// The finalizer of a client that is slow to remove it.
+const FINALIZER: &str = "example.com/held";
 
 /// A BundleInstance and the namespace of its objects, which have the same name.
 struct Fixture<'w> {
@@ -90,9 +89,8 @@ impl<'w> Fixture<'w> {
     }
 
     fn widgets(&self) -> Api<DynamicObject> {
-        let kind = GroupVersionKind::gvk(&self.group(), "v1", "Widget");
-        let resource = ApiResource::from_gvk(&kind);
-        Api::namespaced_with(self.world.client(), self.namespace(), &resource)
+        let group = self.group();
+        custom_resources(self.world, self.namespace(), [&group, "v1", "Widget"])
     }
 
     /// The definition of Widgets.
@@ -102,11 +100,44 @@ impl<'w> Fixture<'w> {
         definitions.get(&name).await.unwrap()
     }
 
+    /// A Deployment without pods.
+    fn web(&self, app: &str) -> Value {
+        json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": "web", "namespace": self.namespace(), "labels": {"version": "1"}},
+            "spec": {
+                "replicas": 0,
+                "selector": {"matchLabels": {"app": app}},
+                "template": {
+                    "metadata": {"labels": {"app": app}},
+                    "spec": {"containers": [{"name": "main", "image": "example.com/web:1"}]},
+                },
+            },
+        })
+    }
+
     /// Publishes a plain bundle, and returns the BundleInstance that installs the bundle.
     async fn declare(&self, objects: &[Value]) -> BundleInstance {
         let tag = format!("{}:v1", self.name);
         let pushed = self.world.push(&tag, &plain(objects)).await;
         instance(&self.name, "plain", image(&pushed))
+    }
+
+    /// Publishes an operator with more files, and returns the BundleInstance that installs the operator here.
+    async fn declare_operator(&self, more: &[(&str, Value)]) -> BundleInstance {
+        let bundle = operator(&self.name, "1.0.0", more);
+        let tag = format!("{}:v1", self.name);
+        let pushed = self.world.push(&tag, &bundle).await;
+        let mut declared = instance(&self.name, "registry", image(&pushed));
+        declared.spec.install_namespace = Some(self.name.clone());
+        declared
+    }
+
+    /// Lets a bundle be fetched through a line to the registry.
+    fn through(&self, line: &Line, declared: &mut BundleInstance) {
+        let image = declared.spec.template.spec.source.image.as_mut().unwrap();
+        let registry = self.world.registry.host();
+        image.reference = image.reference.replace(registry, &line.host());
     }
 
     /// Installs a plain bundle, and waits until the installation is healthy.
@@ -117,9 +148,12 @@ impl<'w> Fixture<'w> {
     /// Creates a BundleInstance, and waits until the installation is healthy.
     async fn create(&self, declared: BundleInstance) -> BundleInstance {
         self.world.create(&declared).await;
-        self.world
-            .wait_instance(&self.name, "Healthy", "True")
-            .await
+        self.wait("Healthy", "True").await
+    }
+
+    /// Waits until a condition has this status.
+    async fn wait(&self, type_: &str, status: &str) -> BundleInstance {
+        self.world.wait_instance(&self.name, type_, status).await
     }
 
     /// Changes the template to a plain bundle.
@@ -141,41 +175,38 @@ impl<'w> Fixture<'w> {
         instances.get(&self.name).await.unwrap()
     }
 
+    async fn conditions(&self) -> Vec<Condition> {
+        self.read().await.status.unwrap_or_default().conditions
+    }
+
     /// The reason and message of a condition.
     async fn condition(&self, type_: &str) -> (String, String) {
-        let status = self.read().await.status.unwrap_or_default();
-        condition(&status.conditions, type_)
+        condition(&self.conditions().await, type_)
             .map(|condition| (condition.reason.clone(), condition.message.clone()))
             .unwrap_or_default()
     }
 
     /// Waits until the message of a condition of any type has this part.
     async fn reports(&self, part: &str) {
-        within(
-            ROLLOUT_TIMEOUT,
-            &format!("condition with {part:?}"),
-            async || {
-                let conditions = self.read().await.status.unwrap_or_default().conditions;
-                conditions
-                    .iter()
-                    .any(|condition| condition.message.contains(part))
-                    .then_some(())
-                    .ok_or(format!("{conditions:?}"))
-            },
-        )
+        let conditions = async || self.conditions().await;
+        becomes(&format!("condition with {part:?}"), conditions, |all| {
+            all.iter().any(|condition| condition.message.contains(part))
+        })
         .await;
     }
 
     /// Waits until a condition has this reason.
     async fn has_reason(&self, type_: &str, reason: &str) {
-        within(ROLLOUT_TIMEOUT, &format!("{type_} {reason}"), async || {
-            let conditions = self.read().await.status.unwrap_or_default().conditions;
-            condition(&conditions, type_)
-                .filter(|found| found.reason == reason)
-                .map(drop)
-                .ok_or(format!("{conditions:?}"))
+        let conditions = async || self.conditions().await;
+        becomes(&format!("{type_} {reason}"), conditions, |all| {
+            condition(all, type_).is_some_and(|found| found.reason == reason)
         })
         .await;
+    }
+
+    /// Waits until the newest revision is installed.
+    async fn is_installed(&self) {
+        self.has_reason("Installed", "InstallationSucceeded").await;
     }
 
     /// The text of a ConfigMap, `None` if the ConfigMap does not exist.
@@ -186,25 +217,35 @@ impl<'w> Fixture<'w> {
 
     /// Waits until a ConfigMap has this text.
     async fn has_text(&self, limit: Duration, name: &str, text: &str) {
-        within(
-            limit,
-            &format!("ConfigMap {name} with {text:?}"),
-            async || {
-                let found = self.text(name).await;
-                let (_, installed) = self.condition("Installed").await;
-                let has_text = found.as_deref() == Some(text);
-                has_text
-                    .then_some(())
-                    .ok_or_else(|| format!("the text is {found:?}; Installed: {installed}"))
-            },
-        )
+        let what = format!("ConfigMap {name} with {text:?}");
+        within(limit, &what, async || {
+            let found = self.text(name).await;
+            let (_, installed) = self.condition("Installed").await;
+            let has_text = found.as_deref() == Some(text);
+            has_text
+                .then_some(())
+                .ok_or_else(|| format!("the text is {found:?}; Installed: {installed}"))
+        })
         .await;
     }
 
     /// Changes the text of a ConfigMap as another client.
     async fn alter(&self, name: &str) {
         let altered = json!({"data": {"text": "altered"}});
-        patch(&self.maps(), name, "another-client", &altered).await;
+        patch_as(&self.maps(), name, "another-client", &altered).await;
+    }
+
+    async fn set_finalizers(&self, name: &str, finalizers: Value) {
+        let patch = json!({"metadata": {"finalizers": finalizers}});
+        merge(&self.maps(), name, &patch).await;
+    }
+
+    async fn is_terminating(&self, name: &str) {
+        let terminating = async || {
+            let found = self.maps().get_opt(name).await.unwrap();
+            found.is_some_and(|found| found.metadata.deletion_timestamp.is_some())
+        };
+        becomes("terminating", terminating, |is_so| *is_so).await;
     }
 
     /// Reports the status of a Widget, as an operator does.
@@ -212,16 +253,17 @@ impl<'w> Fixture<'w> {
         merge_status(&self.widgets(), name, &json!({"status": status})).await;
     }
 
+    /// Reports that the operator has observed a generation of a Widget.
+    async fn observe_generation(&self, name: &str, generation: i64) {
+        let status = json!({"observedGeneration": generation});
+        self.observe(name, status).await;
+    }
+
     /// Waits until a Widget has this generation.
     async fn has_generation(&self, name: &str, generation: i64) {
         let what = format!("Widget {name} of generation {generation}");
-        within(ROLLOUT_TIMEOUT, &what, async || {
-            let found = self.widgets().get(name).await.unwrap().metadata.generation;
-            (found == Some(generation))
-                .then_some(())
-                .ok_or(format!("{found:?}"))
-        })
-        .await;
+        let read = async || self.widgets().get(name).await.unwrap().metadata.generation;
+        becomes(&what, read, |found| *found == Some(generation)).await;
     }
 
     async fn uninstall(&self) {
@@ -284,12 +326,9 @@ impl<'w> Policy<'w> {
     }
 
     async fn remove(self) {
-        let bindings: Api<
-            k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicyBinding,
-        > = self.world.api();
+        let bindings: Api<ValidatingAdmissionPolicyBinding> = self.world.api();
         delete(&bindings, &self.name).await;
-        let policies: Api<k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy> =
-            self.world.api();
+        let policies: Api<ValidatingAdmissionPolicy> = self.world.api();
         delete(&policies, &self.name).await;
     }
 }
@@ -303,16 +342,11 @@ async fn observe(time: Duration, mut look: impl AsyncFnMut()) {
     }
 }
 
-/// Changes an object by a merge patch of a field manager.
-async fn patch<K>(api: &Api<K>, name: &str, manager: &str, patch: &Value) -> K
-where
-    K: Clone + DeserializeOwned + Debug,
-{
-    let params = PatchParams {
-        field_manager: Some(manager.to_owned()),
-        ..PatchParams::default()
-    };
-    api.patch(name, &params, &Patch::Merge(patch))
-        .await
-        .unwrap()
+/// Reads a value until the value is as wanted, for as long as a rollout takes, and returns the value.
+async fn becomes<T: Debug>(
+    what: &str,
+    read: impl AsyncFnMut() -> T,
+    is_wanted: impl Fn(&T) -> bool,
+) -> T {
+    until_within(ROLLOUT_TIMEOUT, what, read, is_wanted).await
 }

@@ -35,7 +35,7 @@ use std::{
 };
 
 use cluster::{Cluster, DryRun};
-use kube::{Api, Client, Resource};
+use kube::{Api, Client, Resource, api::PostParams};
 use manifests::{
     api::{
         bundle::{Bundle, BundleSource, BundleSpec, ImageSource},
@@ -53,19 +53,27 @@ use unpacker::{
     registry::BundleImage,
 };
 
-pub(crate) use bundles::{config_map, content, crd, operator, plain};
+pub(crate) use bundles::{config_map, content, crd, large, operator, operator_conditions, plain};
 pub(crate) use child::{Options, Provisioner, storage};
 pub(crate) use kinds::{account, account_object, bind_role, catalog_source, node_object, user};
 pub(crate) use kubelet::Kubelet;
 pub(crate) use line::Line;
-pub(crate) use objects::{apply, define, delete, merge, merge_status, namespace_object};
+pub(crate) use objects::{
+    apply, custom_resources, define, delete, listable, merge, merge_status, namespace_object,
+    notes, patch_as, quota,
+};
 pub(crate) use planes::{own, with_controllers, with_node, without_controllers};
 pub(crate) use play::{FAILING, Play};
 pub(crate) use relay::{Fault, Relay};
 pub(crate) use requests::{create, list, notes_about};
-pub(crate) use rights::{grant, install_rights, own_kubeconfig};
+pub(crate) use rights::{
+    bind, grant, install_rights, kubeconfig_of, own_kubeconfig, service_account, token,
+};
 pub(crate) use unpacking::{bundle, publish, says, trusting, unpacked, upload};
-pub(crate) use wait::{PATIENCE, condition, eventually, found, gone, has, until, wait_for, within};
+pub(crate) use wait::{
+    PATIENCE, condition, eventually, found, gone, has, message, until, until_within, wait_for,
+    within,
+};
 
 /// Where the provisioner's own objects are.
 pub(crate) const SYSTEM: &str = "rukpak-system";
@@ -83,6 +91,13 @@ pub(crate) struct World {
 pub(crate) async fn world() -> &'static World {
     static WORLD: OnceCell<World> = OnceCell::const_new();
     WORLD.get_or_init(World::new).await
+}
+
+/// The same, with a provisioner.
+pub(crate) async fn running() -> &'static World {
+    let world = world().await;
+    world.provisioner().await;
+    world
 }
 
 /// A name that nobody else in this cluster has.
@@ -138,12 +153,7 @@ impl World {
 
     /// Publishes content as an image, `name:tag`, and tells the image's whole name.
     pub(crate) async fn push(&self, name: &str, content: &Content) -> String {
-        let image = self.registry.image(name);
-        let bundle = BundleImage::new(content).unwrap();
-        unpacker::registry::push(&image.parse().unwrap(), &bundle, &insecure())
-            .await
-            .unwrap();
-        image
+        push(&self.registry, name, content).await
     }
 
     /// Applies any object as the administrator.
@@ -157,10 +167,8 @@ impl World {
             provisioner_class_name: format!("core-rukpak-io-{class}"),
             source,
         };
-        let api = self.api();
-        api.create(&kube::api::PostParams::default(), &Bundle::new(name, spec))
-            .await
-            .unwrap()
+        let (api, params) = (self.api(), PostParams::default());
+        api.create(&params, &Bundle::new(name, spec)).await.unwrap()
     }
 
     /// Creates a BundleInstance of class `plain` or `registry`.
@@ -175,10 +183,35 @@ impl World {
 
     /// Creates a BundleInstance that a test has made ready.
     pub(crate) async fn create(&self, instance: &BundleInstance) -> BundleInstance {
-        let api = self.api();
-        api.create(&kube::api::PostParams::default(), instance)
-            .await
-            .unwrap()
+        let params = PostParams::default();
+        self.api().create(&params, instance).await.unwrap()
+    }
+
+    /// Removes a BundleInstance, and waits until it does not exist.
+    pub(crate) async fn uninstall(&self, name: &str) {
+        let api: Api<BundleInstance> = self.api();
+        delete(&api, name).await;
+        gone(api, name).await;
+    }
+
+    /// Creates a namespace that stays, and returns its name.
+    pub(crate) async fn namespace(&self, prefix: &str) -> String {
+        let name = unique(prefix);
+        self.apply(&namespace_object(&name)).await;
+        name
+    }
+
+    /// Waits until a condition, by `Type` or `Type Reason`, has these parts in its message.
+    pub(crate) async fn says(&self, name: &str, kind: &str, parts: &[&str]) -> BundleInstance {
+        let (type_, reason) = kind.split_once(' ').unwrap_or((kind, ""));
+        let what = format!("{kind}: {parts:?}");
+        wait_for(self.api(), name, &what, |it: &BundleInstance| {
+            let found = condition(&it.status.as_ref()?.conditions, type_)?;
+            let is_it = reason.is_empty() || found.reason == reason;
+            let has_parts = parts.iter().all(|part| found.message.contains(part));
+            (is_it && has_parts).then_some(())
+        })
+        .await
     }
 
     /// Waits until a BundleInstance has a condition with this status, and returns it.
@@ -235,6 +268,15 @@ pub(crate) fn instance(name: &str, class: &str, source: BundleSource) -> BundleI
         paused: false,
     };
     BundleInstance::new(name, spec)
+}
+
+/// Publishes content as an image, `name:tag`, and tells the image's whole name.
+pub(crate) async fn push(registry: &Registry, name: &str, content: &Content) -> String {
+    let image = registry.image(name);
+    let (reference, bundle) = (image.parse().unwrap(), BundleImage::new(content).unwrap());
+    let pushed = unpacker::registry::push(&reference, &bundle, &insecure()).await;
+    pushed.unwrap();
+    image
 }
 
 /// With what the registry of the tests is reached, which has neither TLS nor accounts.

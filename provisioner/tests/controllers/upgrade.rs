@@ -18,7 +18,7 @@ use unpacker::{Store, store::Budget};
 
 use crate::{
     openshift::module,
-    support::{apply, delete, eventually, prepare, without_controllers},
+    support::{apply, define, delete, eventually, prepare, without_controllers},
 };
 
 const COUNTS: &str = "apirequestcounts.apiserver.openshift.io";
@@ -43,8 +43,7 @@ async fn count(cluster: &Cluster, account: &str) {
     let folder = module();
     let bytes = fs::read(Path::new(&folder).join(file)).unwrap();
     let definition = yaml::documents(&bytes).next().unwrap().unwrap();
-    apply(cluster, &definition).await;
-    cluster.wait_established(COUNTS).await.unwrap();
+    define(cluster, &definition).await;
     let resource = ApiResource {
         group: "apiserver.openshift.io".into(),
         version: "v1".into(),
@@ -110,11 +109,9 @@ async fn counted_calls_are_followed() {
         eventually("the messages about removed APIs", async || {
             let removed = ctx.uses.removed(&instance, Some(KubeVersion::new(1, 36)));
             let found = removed.messages;
-            if found == expected {
-                Ok(())
-            } else {
-                Err(format!("{found:?}"))
-            }
+            (found == expected)
+                .then_some(())
+                .ok_or_else(|| format!("{found:?}"))
         })
         .await;
     };

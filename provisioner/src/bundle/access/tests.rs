@@ -96,6 +96,8 @@ fn a_secret_of_the_wrong_kind_says_what_is_needed_and_nothing_it_holds() {
             => "secret ns/s cannot be used to pull images";
         git("https://example.com/r"), secret("kubernetes.io/ssh-auth", KEY)
             => "has type \"kubernetes.io/ssh-auth\", and http and https take \"username\"";
+        git("https://example.com/r"), secret("kubernetes.io/dockerconfigjson", LOGIN)
+            => "has type \"kubernetes.io/dockerconfigjson\", and http and https take \"username\"";
         git("https://example.com/r"), secret("Opaque", &[("username", b"me")]) => "secret ns/s has no \"password\"";
         git("ssh://git@example.com/r"), secret("Opaque", LOGIN) => "has no \"ssh-privatekey\"";
         git("https://example.com/r"), secret("Opaque", &[("username", b"\xff"), ("password", b"hush")]) => "is not UTF-8";

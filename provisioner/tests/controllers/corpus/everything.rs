@@ -3,13 +3,10 @@
 use std::collections::BTreeSet;
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use kube::{
-    Api, Client, ResourceExt as _,
-    api::ListParams,
-    core::DynamicObject,
-    discovery::{Discovery, verbs},
-};
+use kube::{Api, Client, ResourceExt as _, api::ListParams, core::DynamicObject};
 use manifests::object::Object;
+
+use crate::support::listable;
 
 /// Kinds whose objects come and go by themselves: what was observed, and what the apiserver makes up when it is asked.
 const TRANSIENT: &[&str] = &["Event", "ComponentStatus"];
@@ -21,18 +18,8 @@ pub(super) struct Everything(BTreeSet<String>);
 impl Everything {
     /// Asks for every kind that can be listed.
     pub(super) async fn now(client: &Client) -> Result<Self, String> {
-        let discovery = Discovery::new(client.clone())
-            .run_aggregated()
-            .await
-            .map_err(|error| error.to_string())?;
-        let kinds: Vec<_> = discovery
-            .groups()
-            .flat_map(kube::discovery::ApiGroup::recommended_resources)
-            .filter(|(kind, can)| {
-                can.supports_operation(verbs::LIST) && !TRANSIENT.contains(&kind.kind.as_str())
-            })
-            .map(|(kind, _)| kind)
-            .collect();
+        let mut kinds = listable(client.clone()).await?;
+        kinds.retain(|kind| !TRANSIENT.contains(&kind.kind.as_str()));
         let lists = kinds.into_iter().map(async |kind| {
             let api = Api::<DynamicObject>::all_with(client.clone(), &kind);
             let objects = api.list_metadata(&ListParams::default()).await;

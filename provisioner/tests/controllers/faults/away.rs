@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, ResourceExt as _};
 use tokio::time::{Instant, sleep};
 
-use super::stage::{Stage, stage};
+use super::stage::{Stage, stage, took};
 use crate::support::{Options, Play, delete, wait_for};
 
 /// What a provisioner of five instances may ask for while it finds its way back.
@@ -96,10 +96,7 @@ async fn survives(stage: &Stage, away: &[Program]) {
     }
     let back = Instant::now();
     four.is_over(stage).await;
-    eprintln!(
-        "{away:?}: settled {:.1} s later",
-        back.elapsed().as_secs_f64()
-    );
+    took(&format!("{away:?}"), back);
     stage.audit.since(&mark).at_most(MOST, &format!("{away:?}"));
     let provisioner = stage.provisioner().await;
     assert!(!provisioner.has_ended(), "{away:?}");

@@ -29,12 +29,8 @@ pub(super) async fn expired_watch_is_followed_by_a_list(stage: &Stage, line: &mu
     .await;
     play.settled(world, 1).await;
     let provisioner = stage.provisioner().await;
-    until(
-        "watches have expired",
-        async || provisioner.log(),
-        |log| log.contains("Expired"),
-    )
-    .await;
+    let log = async || provisioner.log();
+    until("watches have expired", log, |log| log.contains("Expired")).await;
     stage.audit.since(&mark).at_most(300, "expired watches");
     play.remove(world).await;
     play.gone(world).await;

@@ -10,7 +10,7 @@ use kube::{Api, api::PostParams};
 use serde_json::{Value, json};
 use tests::{Authority, Site};
 
-use crate::support::{World, config_map, delete, eventually};
+use crate::support::{World, config_map, delete, until};
 
 /// What a webhook answers.
 pub(crate) enum Say {
@@ -72,18 +72,15 @@ impl Hook {
             .await
             .unwrap();
         // The apiserver hears of it a moment later.
-        eventually("the webhook is in force", async || {
-            match self.probe(world).await {
-                Ok(map)
-                    if map.data.as_ref().unwrap()["text"] == "probe"
-                        && map.metadata.labels.is_some() =>
-                {
-                    Err("it is not asked".to_owned())
-                }
-                _ => Ok(()),
-            }
-        })
-        .await;
+        let is_ignored = async || self.is_ignored(world).await;
+        until("the webhook is in force", is_ignored, |it| !*it).await;
+    }
+
+    /// Whether an object is stored as it was sent.
+    async fn is_ignored(&self, world: &World) -> bool {
+        let is_as_sent =
+            |map: ConfigMap| map.data.unwrap()["text"] == "probe" && map.metadata.labels.is_some();
+        self.probe(world).await.is_ok_and(is_as_sent)
     }
 
     async fn probe(&self, world: &World) -> Result<ConfigMap, kube::Error> {
@@ -102,18 +99,8 @@ impl Hook {
     pub(crate) async fn remove(self, world: &World) {
         let api: Api<MutatingWebhookConfiguration> = world.api();
         delete(&api, &self.name).await;
-        eventually("the webhook is in force no longer", async || {
-            match self.probe(world).await {
-                Ok(map)
-                    if map.data.as_ref().unwrap()["text"] == "probe"
-                        && map.metadata.labels.is_some() =>
-                {
-                    Ok(())
-                }
-                other => Err(format!("{other:?}")),
-            }
-        })
-        .await;
+        let is_ignored = async || self.is_ignored(world).await;
+        until("the webhook is in force no longer", is_ignored, |it| *it).await;
     }
 }
 

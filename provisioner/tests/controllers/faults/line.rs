@@ -6,7 +6,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{
     expired::expired_watch_is_followed_by_a_list,
-    stage::{Stage, stage_behind_line},
+    stage::{Stage, stage_behind_line, took},
 };
 use crate::support::{Line, Play};
 
@@ -36,10 +36,7 @@ async fn cuts_do_no_harm(stage: &Stage, line: &mut Line) {
     }
     let mended = Instant::now();
     play.settled(world, version).await;
-    eprintln!(
-        "settled {:.1} s after the last cut",
-        mended.elapsed().as_secs_f64()
-    );
+    took("from the last cut to the end", mended);
     play.remove(world).await;
     for _ in 0..4 {
         sleep(Duration::from_millis(random.u64(1..200))).await;

@@ -3,22 +3,19 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use k8s_openapi::api::{
-    authentication::v1::TokenRequest,
-    core::v1::{ConfigMap, ServiceAccount},
-    flowcontrol::v1::FlowSchema,
-};
+use k8s_openapi::api::{core::v1::ConfigMap, flowcontrol::v1::FlowSchema};
 use kube::{
     Api,
-    api::{Patch, PatchParams, PostParams},
+    api::{Patch, PatchParams},
 };
-use manifests::api::instance::BundleInstance;
+use manifests::api::instance::{BundleInstance, ServiceAccountRef};
 use serde_json::json;
 use tokio::time::{Instant, interval, sleep};
 
-use super::stage::{Stage, empty, stage};
+use super::stage::{Stage, empty, stage, took};
 use crate::support::{
-    Options, Play, Provisioner, World, condition, delete, eventually, merge, wait_for,
+    Options, Play, Provisioner, World, bind, delete, eventually, kubeconfig_of, merge, patch_as,
+    service_account, token, until,
 };
 
 /// How long others write.
@@ -70,10 +67,8 @@ async fn written_instance_is_not_written_back(stage: &Stage) {
         play.gone(world).await;
     };
     futures::join!(rival, change);
-    stage
-        .audit
-        .since(&mark)
-        .at_most(2000, "with an upgrade and a removal");
+    let requests = stage.audit.since(&mark);
+    requests.at_most(2000, "with an upgrade and a removal");
 }
 
 /// An object that another client writes all the time is repaired with growing delays.
@@ -83,38 +78,22 @@ async fn contested_object_is_repaired_with_delays(stage: &Stage) {
     play.install(world, 1).await;
     play.settled(world, 1).await;
     let maps: Api<ConfigMap> = Api::namespaced(world.client(), &play.space);
-    let params = PatchParams {
-        field_manager: Some("rival".to_owned()),
-        ..PatchParams::default()
-    };
+    let theirs = json!({"data": {"text": "rival"}});
     let mark = stage.audit.mark();
     let end = Instant::now() + WHILE;
     let mut pace = interval(Duration::from_millis(20));
     while Instant::now() < end {
         pace.tick().await;
-        let patch = Patch::Merge(json!({"data": {"text": "rival"}}));
-        maps.patch("map-05", &params, &patch).await.unwrap();
+        patch_as(&maps, "map-05", "rival", &theirs).await;
     }
-    stage
-        .audit
-        .since(&mark)
-        .at_most(60, "an object that is written all the time");
-    wait_for(world.api(), &play.name, "told", |it: &BundleInstance| {
-        let said = &condition(&it.status.as_ref()?.conditions, "Progressing")?.message;
-        (said.contains("by rival again and again")).then_some(())
-    })
-    .await;
+    let requests = stage.audit.since(&mark);
+    requests.at_most(60, "an object that is written all the time");
+    let parts = ["by rival again and again"];
+    world.says(&play.name, "Progressing", &parts).await;
     let settled = Instant::now();
-    eventually("its own value is back", async || {
-        let map = maps.get("map-05").await.unwrap();
-        let value = map.data.unwrap()["text"].clone();
-        (value == "1").then_some(()).ok_or(value)
-    })
-    .await;
-    eprintln!(
-        "put back {:.1} s after the rival stopped",
-        settled.elapsed().as_secs_f64()
-    );
+    let text = async || maps.get("map-05").await.unwrap().data.unwrap()["text"].clone();
+    until("its own value is back", text, |text| text == "1").await;
+    took("from the rival's end to the repair", settled);
     play.remove(world).await;
     play.gone(world).await;
 }
@@ -131,30 +110,29 @@ async fn other_writers_cause_few_requests() {
 async fn an_apiserver_that_has_had_enough_is_not_pressed() {
     let (cluster, audit, _turn) = empty().await;
     let world = World::bare(cluster);
-    let account = crate::support::unique("throttled");
-    let subject = json!({"kind": "ServiceAccount", "name": account, "namespace": "default"});
-    for object in [
-        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": account, "namespace": "default"}}),
-        json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": account},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
-            "subjects": [subject]}),
-        json!({"apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "PriorityLevelConfiguration",
-            "metadata": {"name": account},
-            "spec": {"type": "Limited", "limited": {"nominalConcurrencyShares": 0, "lendablePercent": 0,
-                "borrowingLimitPercent": 0, "limitResponse": {"type": "Reject"}}}}),
-    ] {
-        world.apply(&object).await;
-    }
-    let provisioner = provisioner_of(&world, &account).await;
+    let name = crate::support::unique("throttled");
+    let account = service_account(cluster, "default", &name).await;
+    bind(cluster, None, &name, "cluster-admin", &account).await;
+    let level = json!({"apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "PriorityLevelConfiguration",
+        "metadata": {"name": name},
+        "spec": {"type": "Limited", "limited": {"nominalConcurrencyShares": 0, "lendablePercent": 0,
+            "borrowingLimitPercent": 0, "limitResponse": {"type": "Reject"}}}});
+    world.apply(&level).await;
+    // Nobody is exempt but administrators: a provisioner with an account like any other.
+    let options = Options {
+        kubeconfig: Some(kubeconfig_of(cluster, &account).await),
+        ..Options::default()
+    };
+    let provisioner = Provisioner::start(cluster, options).await;
     let play = Play::new(&world, "throttled").await;
     play.install(&world, 1).await;
     play.settled(&world, 1).await;
 
     world
         .apply(&json!({"apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "FlowSchema",
-            "metadata": {"name": account},
-            "spec": {"matchingPrecedence": 2, "priorityLevelConfiguration": {"name": account},
-                "rules": [{"subjects": [{"kind": "ServiceAccount", "serviceAccount": {"name": account, "namespace": "default"}}],
+            "metadata": {"name": name},
+            "spec": {"matchingPrecedence": 2, "priorityLevelConfiguration": {"name": name},
+                "rules": [{"subjects": [{"kind": "ServiceAccount", "serviceAccount": account}],
                     "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "clusterScope": true,
                         "namespaces": ["*"]}]}]}}))
         .await;
@@ -180,46 +158,20 @@ async fn an_apiserver_that_has_had_enough_is_not_pressed() {
     audit.since(&mark).at_most(400, "throttled");
 
     let schemas: Api<FlowSchema> = world.api();
-    delete(&schemas, &account).await;
+    delete(&schemas, &name).await;
     let allowed = Instant::now();
     play.settled(&world, 2).await;
-    eprintln!(
-        "upgraded {:.1} s after the throttling ended",
-        allowed.elapsed().as_secs_f64()
-    );
+    took("from the end of the throttling to the upgrade", allowed);
     assert!(!provisioner.has_ended());
     play.remove(&world).await;
     play.gone(&world).await;
 }
 
-/// A token of an account.
-async fn token(world: &World, account: &str) -> String {
-    let accounts: Api<ServiceAccount> = Api::namespaced(world.client(), "default");
-    let request: TokenRequest = serde_json::from_value(json!({"spec": {"audiences": []}})).unwrap();
-    let answer = accounts
-        .create_token_request(account, &PostParams::default(), &request)
-        .await
-        .unwrap();
-    answer.status.unwrap().token.unwrap()
-}
-
-/// Nobody is exempt but administrators: a provisioner with an account like any other.
-async fn provisioner_of(world: &World, account: &str) -> Provisioner {
-    let text = std::fs::read_to_string(world.cluster.kubeconfig_path()).unwrap();
-    let mut kubeconfig: serde_json::Value = serde_json::from_str(&text).unwrap();
-    kubeconfig["users"][0]["user"] = json!({"token": token(world, account).await});
-    let options = Options {
-        kubeconfig: Some(kubeconfig.to_string()),
-        ..Options::default()
-    };
-    Provisioner::start(world.cluster, options).await
-}
-
 /// A client of that account which does not try again by itself.
-async fn client_of(world: &World, account: &str) -> kube::Client {
+async fn client_of(world: &World, account: &ServiceAccountRef) -> kube::Client {
     let mut config = world.cluster.config().clone();
     config.auth_info = kube::config::AuthInfo {
-        token: Some(token(world, account).await.into()),
+        token: Some(token(world.cluster, account).await.into()),
         ..kube::config::AuthInfo::default()
     };
     config.default_retry = false;

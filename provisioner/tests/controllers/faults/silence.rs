@@ -7,7 +7,7 @@ use kube::{Api, ResourceExt as _};
 use manifests::api::instance::BundleInstance;
 use tokio::time::{Instant, sleep};
 
-use super::stage::stage_behind_line;
+use super::stage::{stage_behind_line, took};
 use crate::support::{Play, delete};
 
 /// How long silence is not taken for death, and a little more.
@@ -49,7 +49,7 @@ async fn connections_that_have_died_unnoticed_are_given_up() {
         );
         sleep(Duration::from_millis(500)).await;
     }
-    eprintln!("noticed after {:.0} s", frozen.elapsed().as_secs_f64());
+    took("from the silence to its end", frozen);
     new.settled(world, 1).await;
     old.settled(world, 1).await;
     for play in [&old, &new] {

@@ -2,14 +2,10 @@
 
 use std::{fs, path::Path, time::Duration};
 
-use manifests::api::instance::BundleInstance;
 use tokio::time::{Instant, sleep};
 
-use super::stage::{Stage, stage};
-use crate::support::{
-    Line, Options, Play, condition, config_map, delete, gone, image, plain, storage, unique,
-    wait_for,
-};
+use super::stage::{Stage, stage, took};
+use crate::support::{Line, Options, Play, config_map, image, message, plain, storage, unique};
 
 /// How long is looked how often it is tried again.
 const WHILE: Duration = Duration::from_secs(5);
@@ -34,11 +30,8 @@ async fn registry_is_waited_for(stage: &Stage) {
     line.mend().await;
     let mended = Instant::now();
     world.wait_instance(&name, "Healthy", "True").await;
-    let took = mended.elapsed().as_secs_f64();
-    eprintln!("installed {took:.1} s after the registry was back");
-    let instances = world.api::<BundleInstance>();
-    delete(&instances, &name).await;
-    gone(instances, &name).await;
+    took("from the registry's return to the installation", mended);
+    world.uninstall(&name).await;
 }
 
 /// A directory for content that cannot be written is reported and tried again.
@@ -84,11 +77,7 @@ async fn outages_of_registry_and_storage_are_waited_for() {
 
 /// Waits until an instance says why there is no content, and returns that.
 async fn fails(stage: &Stage, name: &str) -> String {
-    let told = wait_for(stage.world.api(), name, "failing", |it: &BundleInstance| {
-        let found = condition(&it.status.as_ref()?.conditions, "HasValidBundle")?;
-        (found.reason == "UnpackFailed").then_some(())
-    });
-    let conditions = told.await.status.unwrap().conditions;
-    let found = condition(&conditions, "HasValidBundle").unwrap();
-    found.message.clone()
+    let (world, failed) = (&stage.world, "HasValidBundle UnpackFailed");
+    let told = world.says(name, failed, &[]).await;
+    message(&told, "HasValidBundle").to_owned()
 }

@@ -14,7 +14,7 @@ use cluster::{AUDIT_LOG, Cluster, Lease};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::support::{self, Line, Options, Provisioner, World};
+use crate::support::{self, Line, Options, Provisioner, World, config_map, image, plain};
 
 /// What the requests of a provisioner carry.
 const AGENT: &str = "provisioner/";
@@ -54,7 +54,10 @@ pub(crate) struct Request {
 
 /// Sets up the stage for one test.
 pub(crate) async fn stage(options: Options) -> Stage {
-    let (cluster, audit, lease) = empty().await;
+    begin(empty().await, options).await
+}
+
+async fn begin((cluster, audit, lease): Empty, options: Options) -> Stage {
     let provisioner = Provisioner::start(cluster, options).await;
     Stage {
         world: World::of(cluster, provisioner),
@@ -66,27 +69,35 @@ pub(crate) async fn stage(options: Options) -> Stage {
 
 /// The same with a line between the provisioner and the apiserver.
 pub(crate) async fn stage_behind_line() -> (Stage, Line) {
-    let (cluster, audit, lease) = empty().await;
-    let (line, kubeconfig) = Line::of_kubeconfig(cluster).await;
+    let empty = empty().await;
+    let (line, kubeconfig) = Line::of_kubeconfig(empty.0).await;
     let options = Options {
         kubeconfig: Some(kubeconfig),
         ..Options::default()
     };
-    let provisioner = Provisioner::start(cluster, options).await;
-    let stage = Stage {
-        world: World::of(cluster, provisioner),
-        audit,
-        cluster,
-        _lease: lease,
-    };
-    (stage, line)
+    (begin(empty, options).await, line)
 }
 
-/// The same without a provisioner.
-pub(crate) async fn empty() -> (&'static Cluster, Audit, Lease) {
+/// A control plane without a provisioner.
+type Empty = (&'static Cluster, Audit, Lease);
+
+pub(crate) async fn empty() -> Empty {
     let lease = support::with_controllers().await;
     let log = lease.folder().unwrap().join(AUDIT_LOG);
     (lease.cluster(), Audit { log }, lease)
+}
+
+/// Creates an instance of so many ConfigMaps with the text 1, in the namespace of its name.
+pub(crate) async fn install_maps(world: &World, name: &str, count: usize) {
+    let map = |number| config_map(name, &format!("map-{number}"), "1");
+    let objects: Vec<Value> = (0..count).map(map).collect();
+    let pushed = world.push(&format!("{name}:v1"), &plain(&objects)).await;
+    world.instance(name, "plain", image(&pushed)).await;
+}
+
+/// Prints how long something took.
+pub(crate) fn took(what: &str, since: Instant) {
+    eprintln!("{what}: {:.1} s", since.elapsed().as_secs_f64());
 }
 
 impl Stage {

@@ -2,13 +2,8 @@
 //! the binding that lets it install anything: whatever it does here, it does as that account.
 
 use cluster::{Cluster, Options};
-use k8s_openapi::api::{
-    authentication::v1::{TokenRequest, TokenRequestSpec},
-    core::v1::ServiceAccount,
-    rbac::v1::{ClusterRole, ClusterRoleBinding, RoleBinding},
-};
-use kube::api::{DeleteParams, PostParams};
-use manifests::{api::instance::ServiceAccountRef, yaml};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, RoleBinding};
+use manifests::api::instance::ServiceAccountRef;
 use provisioner::account::Accounts;
 use tokio::sync::OnceCell;
 
@@ -18,8 +13,8 @@ mod policies;
 
 use super::*;
 use crate::{
-    api::{kubectl, manifests as file},
-    support::{Provisioner, eventually},
+    api,
+    support::{Provisioner, bind, eventually, service_account},
 };
 
 /// An admin's cluster after the install file and `kubectl delete clusterrolebinding provisioner-install-anything`.
@@ -32,26 +27,18 @@ async fn modest() -> &'static World {
             .get_or_try_init(start)
             .await
             .expect("a control plane");
-        let install = [
-            "apply",
-            "--server-side",
-            "--filename",
-            &file("install/rukpak.yaml"),
-        ];
-        kubectl(cluster, &install, "").await.unwrap();
-        let modesty = [
-            "delete",
-            "clusterrolebinding",
-            "provisioner-install-anything",
-        ];
-        kubectl(cluster, &modesty, "").await.unwrap();
+        let file = api::manifests("install/rukpak.yaml");
+        let install = format!("apply --server-side --filename {file}");
+        kubectl(cluster, &install, "").await;
+        let modesty = "delete clusterrolebinding provisioner-install-anything";
+        kubectl(cluster, modesty, "").await;
         for plural in ["bundles", "bundleinstances"] {
             let name = format!("{plural}.core.rukpak.io");
             cluster.wait_established(&name).await.unwrap();
         }
         mighty::be_open_shift(cluster, "4.13.2").await;
         let options = support::Options {
-            kubeconfig: Some(kubeconfig(cluster).await),
+            kubeconfig: Some(support::own_kubeconfig(cluster).await),
             ..support::Options::default()
         };
         World::of(cluster, Provisioner::start(cluster, options).await)
@@ -59,50 +46,26 @@ async fn modest() -> &'static World {
     WORLD.get_or_init(start).await
 }
 
-/// What the pod of the install file would reach the apiserver with.
-async fn kubeconfig(cluster: &Cluster) -> String {
-    let accounts = Api::<ServiceAccount>::namespaced(cluster.client().unwrap(), support::SYSTEM);
-    let request = TokenRequest {
-        spec: Some(TokenRequestSpec::default()),
-        ..TokenRequest::default()
-    };
-    let token = accounts
-        .create_token_request("provisioner", &PostParams::default(), &request)
-        .await
-        .unwrap();
-    let text = std::fs::read(cluster.kubeconfig_path()).unwrap();
-    let mut config = yaml::documents(&text).next().unwrap().unwrap();
-    config["users"][0]["user"] = json!({"token": token.status.unwrap().token.unwrap()});
-    config.to_string()
-}
-
-/// An account of a namespace without any rights.
-async fn account(world: &World, namespace: &str) -> ServiceAccountRef {
-    let account = json!({
-        "apiVersion": "v1", "kind": "ServiceAccount",
-        "metadata": {"name": "installer", "namespace": namespace},
-    });
-    world.apply(&account).await;
-    nobody(namespace)
-}
-
-/// The same account, which nobody has made.
-fn nobody(namespace: &str) -> ServiceAccountRef {
-    ServiceAccountRef {
-        name: "installer".to_owned(),
-        namespace: namespace.to_owned(),
-    }
+/// Runs kubectl with the words of a line and an input.
+async fn kubectl(cluster: &Cluster, line: &str, input: &str) {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    api::kubectl(cluster, &words, input).await.unwrap();
 }
 
 /// Lets the provisioner act as the accounts of a namespace.
 async fn trust(world: &World, namespace: &str) {
-    let binding = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
-        "metadata": {"name": "bundle-instance-impersonator", "namespace": namespace},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "bundle-instance-impersonator"},
-        "subjects": [{"kind": "ServiceAccount", "name": "provisioner", "namespace": support::SYSTEM}],
-    });
-    world.apply(&binding).await;
+    let provisioner = ServiceAccountRef {
+        name: "provisioner".to_owned(),
+        namespace: support::SYSTEM.to_owned(),
+    };
+    let role = "bundle-instance-impersonator";
+    bind(world.cluster, Some(namespace), role, role, &provisioner).await;
+}
+
+/// An account of a namespace without permissions, as which the provisioner may act.
+async fn installer(world: &World, namespace: &str) -> ServiceAccountRef {
+    trust(world, namespace).await;
+    service_account(world.cluster, namespace, "installer").await
 }
 
 /// Creates an instance that is installed as an account.
@@ -113,26 +76,25 @@ async fn install(world: &World, name: &str, account: &ServiceAccountRef, objects
     world.create(&instance).await;
 }
 
-/// Waits until a condition says something.
-async fn says(world: &World, name: &str, type_: &str, words: &str) -> BundleInstance {
-    let what = format!("{type_} {words:?}");
-    support::wait_for(world.api(), name, &what, |it: &BundleInstance| {
-        let found = condition(&it.status.as_ref()?.conditions, type_)?;
-        found.message.contains(words).then_some(())
-    })
-    .await
+/// Creates an instance of an operator, in the namespace of the account that installs it.
+async fn install_operator(world: &World, name: &str, account: ServiceAccountRef) {
+    let content = support::operator(name, "1.0.0", &[]);
+    let source = image(&world.push(&format!("{name}:v1"), &content).await);
+    let mut instance = support::instance(name, "registry", source);
+    instance.spec.install_namespace = Some(account.namespace.clone());
+    instance.spec.service_account = Some(account);
+    world.create(&instance).await;
 }
 
 /// Waits until an instance tells what its account lacks, and does with it what it says: `kubectl create -f -`.
 async fn grant(world: &World, name: &str) -> String {
-    let instance = says(world, name, "Installed", "kubectl create -f - and this").await;
+    let instance = says(world, name, "Installed", &["kubectl create -f - and this"]).await;
     assert_eq!(line(&instance, "Installed"), "False InstallFailed");
     assert_eq!(line(&instance, "Progressing"), "False Blocked");
     let (_, granted) = message(&instance, "Installed")
         .split_once("\n---\n")
         .unwrap();
-    let create = ["create", "--filename", "-"];
-    kubectl(world.cluster, &create, granted).await.unwrap();
+    kubectl(world.cluster, "create --filename -", granted).await;
     granted.to_owned()
 }
 
@@ -141,9 +103,7 @@ async fn revoke(world: &World, account: &ServiceAccountRef) {
     let api = Api::<RoleBinding>::namespaced(world.client(), &account.namespace);
     for binding in api.list(&ListParams::default()).await.unwrap() {
         if binding.name_any().starts_with("install-") {
-            api.delete(&binding.name_any(), &DeleteParams::default())
-                .await
-                .unwrap();
+            support::delete(&api, &binding.name_any()).await;
         }
     }
     let accounts = Accounts::new(world.cluster.config().clone()).unwrap();
@@ -162,58 +122,35 @@ async fn revoke(world: &World, account: &ServiceAccountRef) {
 #[tokio::test]
 async fn an_operator_lives_with_exactly_the_rights_that_its_account_was_said_to_lack() {
     let world = modest().await;
-    let (name, space) = (
-        unique("tenant"),
-        world.cluster.temp_namespace("tenant").await.unwrap(),
-    );
-    let account = account(world, space.name()).await;
-    trust(world, space.name()).await;
-    let content = support::operator(&name, "1.0.0", &[]);
-    let source = image(&world.push(&format!("{name}:v1"), &content).await);
-    let mut instance = support::instance(&name, "registry", source);
-    instance.spec.service_account = Some(account.clone());
-    instance.spec.install_namespace = Some(space.name().to_owned());
-    world.create(&instance).await;
-    let told = says(world, &name, "Installed", "lacks rights").await;
-    assert!(
-        message(&told, "Installed").starts_with(&format!(
-            "ServiceAccount {space}/installer lacks rights that this bundle takes"
-        )),
-        "{told:?}"
-    );
-    let api = deployments(world, space.name());
-    let begun = api.list(&ListParams::default()).await.unwrap();
+    let (name, space) = fresh(world, "tenant").await;
+    install_operator(world, &name, installer(world, space.name()).await).await;
+    let told = says(world, &name, "Installed", &["lacks rights"]).await;
+    let lacks = format!("ServiceAccount {space}/installer lacks rights that this bundle takes");
+    assert!(message(&told, "Installed").starts_with(&lacks), "{told:?}");
+    let operators = deployments(world, space.name());
+    let begun = operators.list(&ListParams::default()).await.unwrap();
     assert_eq!(begun.items, []);
 
     // Told once: what was granted is all that it takes, to watch included.
     let granted = grant(world, &name).await;
     let instance = world.wait_instance(&name, "Installed", "True").await;
     assert_eq!(line(&instance, "Installed"), "True InstallationSucceeded");
-    let healthy = world.cluster.stand_in_node();
-    healthy.await.unwrap();
+    world.cluster.stand_in_node().await.unwrap();
     world.wait_instance(&name, "Healthy", "True").await;
-    for part in [
-        "kind: ClusterRole\n",
-        "kind: Role\n",
-        "customresourcedefinitions",
-        "deployments",
-    ] {
-        assert!(granted.contains(part), "{part} is not in {granted}");
+    let kinds = ["kind: ClusterRole\n", "kind: Role\n"];
+    for part in kinds
+        .into_iter()
+        .chain(["customresourcedefinitions", "deployments"])
+    {
+        assert_has(&granted, part);
     }
 
     // In a namespace and outside of one, repairs take those rights, too.
     let operator = format!("{name}-operator");
-    let before = deployments(world, space.name()).get(&operator).await;
-    deployments(world, space.name())
-        .delete(&operator, &DeleteParams::default())
-        .await
-        .unwrap();
-    eventually("the deployment is back", async || {
-        let now = deployments(world, space.name()).get(&operator).await;
-        let now = now.map_err(|error| error.to_string())?;
-        (now.uid() != before.as_ref().unwrap().uid())
-            .then_some(())
-            .ok_or_else(|| "the old one is there".to_owned())
+    let before = operators.get(&operator).await.unwrap().uid();
+    support::delete(&operators, &operator).await;
+    support::wait_for(operators.clone(), &operator, "back", |it: &Deployment| {
+        (it.uid() != before).then_some(())
     })
     .await;
     let selector = format!("{}={name}", labels::OWNER_NAME);
@@ -228,7 +165,7 @@ async fn an_operator_lives_with_exactly_the_rights_that_its_account_was_said_to_
     .await;
 
     delete(world, &name).await;
-    support::gone(deployments(world, space.name()), &operator).await;
+    support::gone(operators, &operator).await;
     support::gone(world.api::<ClusterRole>(), &role).await;
     let bindings = world.api::<ClusterRoleBinding>().list(&ours).await.unwrap();
     assert_eq!(bindings.items, []);
@@ -239,19 +176,10 @@ async fn rights_that_are_taken_away_are_told_and_harm_nobody_else() {
     let world = modest().await;
     let mut tenants = Vec::new();
     for prefix in ["revoked", "bystander"] {
-        let (name, space) = (
-            unique(prefix),
-            world.cluster.temp_namespace(prefix).await.unwrap(),
-        );
-        let account = account(world, space.name()).await;
-        trust(world, space.name()).await;
-        install(
-            world,
-            &name,
-            &account,
-            &[map(space.name(), "a", &[("v", "1")])],
-        )
-        .await;
+        let (name, space) = fresh(world, prefix).await;
+        let account = installer(world, space.name()).await;
+        let objects = [map(space.name(), "a", &[("v", "1")])];
+        install(world, &name, &account, &objects).await;
         let granted = grant(world, &name).await;
         world.wait_instance(&name, "Healthy", "True").await;
         tenants.push((name, space, account, granted));
@@ -264,38 +192,34 @@ async fn rights_that_are_taken_away_are_told_and_harm_nobody_else() {
         let patch = json!({"data": {"v": "2"}});
         meddle(&maps(world, namespace), "a", patch).await;
     }
-    let told = says(world, name, "Installed", "cannot patch").await;
+    let told = says(world, name, "Installed", &["cannot patch"]).await;
     assert_eq!(line(&told, "Installed"), "True ReconcileFailed");
-    let said = message(&told, "Installed");
-    for part in [
+    let parts = [
         "is installed, but not all of it",
         &format!("ConfigMap {space}/a"),
         "grant this permission to the account",
-    ] {
-        assert!(said.contains(part), "{part} is not in: {said}");
-    }
+    ];
+    tells(&told, "Installed", &parts);
     has_value(world, other.name(), "a", "v", "1").await;
-    assert_eq!(
-        line(&read(world, bystander).await, "Installed"),
-        "True InstallationSucceeded"
-    );
+    let bystanding = read(world, bystander).await;
+    assert_eq!(line(&bystanding, "Installed"), "True InstallationSucceeded");
     has_value(world, space.name(), "a", "v", "2").await;
 
     // The roles are still there, so that only their bindings are made.
-    let again = ["apply", "--filename", "-"];
-    kubectl(world.cluster, &again, granted).await.unwrap();
+    kubectl(world.cluster, "apply --filename -", granted).await;
     has_value(world, space.name(), "a", "v", "1").await;
     wait_reason(world, name, "Installed", "InstallationSucceeded").await;
 
     // Nor can it be removed without them, and nothing is left behind by that.
     revoke(world, account).await;
     let api: Api<BundleInstance> = world.api();
-    api.delete(name, &DeleteParams::default()).await.unwrap();
-    let told = says(world, name, "Progressing", &format!("ConfigMap {space}/a")).await;
+    support::delete(&api, name).await;
+    let object = format!("ConfigMap {space}/a");
+    let told = says(world, name, "Progressing", &[&object]).await;
     assert_eq!(line(&told, "Progressing"), "True Retrying");
-    assert!(message(&told, "Progressing").contains("grant this permission"));
+    tells(&told, "Progressing", &["grant this permission"]);
     maps(world, space.name()).get("a").await.unwrap();
-    kubectl(world.cluster, &again, granted).await.unwrap();
+    kubectl(world.cluster, "apply --filename -", granted).await;
     support::gone(api, name).await;
     support::gone(maps(world, space.name()), "a").await;
     other::another_account_is_checked_and_used(world, bystander, &tenants[1].2).await;
@@ -304,20 +228,18 @@ async fn rights_that_are_taken_away_are_told_and_harm_nobody_else() {
 
 /// Waits until an instance without an account reports the permissions that the provisioner lacks.
 async fn own_permissions_are_reported(world: &World, name: &str) {
-    let refused = says(world, name, "Installed", "lacks rights").await;
-    let problem = message(&refused, "Installed");
-    for part in [
+    let parts = [
+        "lacks rights",
         "bind ClusterRole provisioner-install-anything",
         "name a spec.serviceAccount",
-    ] {
-        assert!(problem.contains(part), "{part} is not in: {problem}");
-    }
+    ];
+    says(world, name, "Installed", &parts).await;
 }
 
 /// Removes the binding that lets the provisioner impersonate an account, and waits until that is reported.
 async fn revoked_trust_is_reported(world: &World, name: &str, space: &str, binding: &str) {
-    let arguments = ["delete", "rolebinding", binding, "--namespace", space];
-    kubectl(world.cluster, &arguments, "").await.unwrap();
+    let line_of_command = format!("delete rolebinding {binding} --namespace {space}");
+    kubectl(world.cluster, &line_of_command, "").await;
     eventually("the missing binding is reported", async || {
         let altered = json!({"data": {"v": unique("v")}});
         meddle(&maps(world, space), "a", altered).await;
@@ -335,18 +257,16 @@ async fn revoked_trust_is_reported(world: &World, name: &str, space: &str, bindi
 #[tokio::test]
 async fn account_problems_are_reported_with_their_remedies() {
     let world = modest().await;
-    let name = unique("account");
-    let space = world.cluster.temp_namespace("account").await.unwrap();
+    let (name, space) = fresh(world, "account").await;
     let objects = [map(space.name(), "a", &[("v", "1")])];
-    let source = publish(world, &format!("{name}:v1"), &objects).await;
-    world.instance(&name, "plain", source).await;
+    declare(world, &name, &objects).await;
     own_permissions_are_reported(world, &name).await;
 
     // The account does not exist.
     trust(world, space.name()).await;
-    let named = nobody(space.name());
+    let named = json!({"name": "installer", "namespace": space.name()});
     change(world, &name, json!({"spec": {"serviceAccount": named}})).await;
-    let refused = says(world, &name, "Installed", "does not exist").await;
+    let refused = says(world, &name, "Installed", &["does not exist"]).await;
     assert_eq!(
         message(&refused, "Installed"),
         format!(
@@ -355,33 +275,22 @@ async fn account_problems_are_reported_with_their_remedies() {
     );
 
     // The provisioner is not allowed to impersonate the account.
-    let binding = "bundle-instance-impersonator";
-    let arguments = [
-        "delete",
-        "rolebinding",
-        binding,
-        "--namespace",
-        space.name(),
-    ];
-    kubectl(world.cluster, &arguments, "").await.unwrap();
-    account(world, space.name()).await;
-    let refused = says(world, &name, "Installed", "may not act as").await;
+    let deletion = format!("delete rolebinding bundle-instance-impersonator --namespace {space}");
+    kubectl(world.cluster, &deletion, "").await;
+    service_account(world.cluster, space.name(), "installer").await;
+    let denied = format!("the provisioner may not act as ServiceAccount {space}/installer");
+    let parts = [denied.as_str(), "cannot impersonate"];
+    let refused = says(world, &name, "Installed", &parts).await;
     let problem = message(&refused, "Installed");
-    for part in [
-        format!("the provisioner may not act as ServiceAccount {space}/installer"),
-        "cannot impersonate".to_owned(),
-    ] {
-        assert!(problem.contains(&part), "{part} is not in: {problem}");
-    }
     // The command in the message is complete.
     let (_, command) = problem.split_once("with: kubectl ").unwrap();
-    let command: Vec<&str> = command.split_whitespace().collect();
-    kubectl(world.cluster, &command, "").await.unwrap();
+    kubectl(world.cluster, command, "").await;
     grant(world, &name).await;
     world.wait_instance(&name, "Healthy", "True").await;
 
-    revoked_trust_is_reported(world, &name, space.name(), command[2]).await;
-    kubectl(world.cluster, &command, "").await.unwrap();
+    let binding = command.split_whitespace().nth(2).unwrap();
+    revoked_trust_is_reported(world, &name, space.name(), binding).await;
+    kubectl(world.cluster, command, "").await;
     has_value(world, space.name(), "a", "v", "1").await;
     delete(world, &name).await;
     support::gone(maps(world, space.name()), "a").await;

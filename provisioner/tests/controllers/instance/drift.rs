@@ -24,10 +24,7 @@ async fn quickest(mut attempt: impl AsyncFnMut(usize)) -> Duration {
 #[tokio::test]
 async fn drift_is_repaired_within_a_second_unless_contested() {
     let world = running().await;
-    let (name, space) = (
-        unique("drift"),
-        world.cluster.temp_namespace("drift").await.unwrap(),
-    );
+    let (name, space) = fresh(world, "drift").await;
     let names: Vec<String> = ["changed", "removed", "deleted", "labels"]
         .iter()
         .flat_map(|kind| (0..3).map(move |number| format!("{kind}-{number}")))
@@ -37,47 +34,31 @@ async fn drift_is_repaired_within_a_second_unless_contested() {
         .iter()
         .map(|it| map(space.name(), it, &[("v", "1")]))
         .collect();
-    let source = publish(world, &format!("{name}:v1"), &objects).await;
-    world.instance(&name, "plain", source).await;
-    world.wait_instance(&name, "Healthy", "True").await;
+    install(world, &name, &objects).await;
 
     let api = maps(world, space.name());
-    let second = Duration::from_secs(1);
-    let changed = quickest(async |number| {
-        let object = format!("changed-{number}");
-        meddle(&api, &object, json!({"data": {"v": "2"}})).await;
-        has_value(world, space.name(), &object, "v", "1").await;
-    })
-    .await;
-    assert!(changed < second, "a changed field: {changed:?}");
-    let removed = quickest(async |number| {
-        let object = format!("removed-{number}");
-        meddle(&api, &object, json!({"data": {"v": null}})).await;
-        has_value(world, space.name(), &object, "v", "1").await;
-    })
-    .await;
-    assert!(removed < second, "a removed field: {removed:?}");
-    let deleted = quickest(async |number| {
-        let object = format!("deleted-{number}");
-        api.delete(&object, &kube::api::DeleteParams::default())
-            .await
-            .unwrap();
-        has_value(world, space.name(), &object, "v", "1").await;
-    })
-    .await;
-    assert!(deleted < second, "a deleted object: {deleted:?}");
-    let labels = quickest(async |number| {
-        let object = format!("labels-{number}");
-        let gone =
-            json!({"metadata": {"labels": {labels::OWNER_NAME: null, labels::OWNER_KIND: null}}});
-        meddle(&api, &object, gone).await;
-        support::wait_for(maps(world, space.name()), &object, "labeled", |it| {
-            (it.labels().get(labels::OWNER_NAME)? == &name).then_some(())
+    let gone = json!({labels::OWNER_NAME: null, labels::OWNER_KIND: null});
+    for (kind, patch) in tests::rows![
+        "changed" => Some(json!({"data": {"v": "2"}}));
+        "removed" => Some(json!({"data": {"v": null}}));
+        "labels" => Some(json!({"metadata": {"labels": gone}}));
+        "deleted" => None;
+    ] {
+        let took = quickest(async |number| {
+            let object = format!("{kind}-{number}");
+            match &patch {
+                Some(patch) => meddle(&api, &object, patch.clone()).await,
+                None => support::delete(&api, &object).await,
+            }
+            support::wait_for(api.clone(), &object, "repaired", |it: &ConfigMap| {
+                let is_ours = it.labels().get(labels::OWNER_NAME)? == &name;
+                (is_ours && it.data.as_ref()?.get("v")? == "1").then_some(())
+            })
+            .await;
         })
         .await;
-    })
-    .await;
-    assert!(labels < second, "removed labels: {labels:?}");
+        assert!(took < Duration::from_secs(1), "{kind}: {took:?}");
+    }
     contested_field_is_left_alone(world, &name, space.name()).await;
     delete(world, &name).await;
 }
@@ -91,10 +72,8 @@ async fn contested_field_is_left_alone(world: &World, name: &str, namespace: &st
         has_value(world, namespace, "fought", "v", "1").await;
     }
     let instance = wait_reason(world, name, "Progressing", "FieldConflict").await;
-    let reported = message(&instance, "Progressing");
-    for part in ["ConfigMap", "fought", ".data.v", "rival"] {
-        assert!(reported.contains(part), "{part} is missing: {reported}");
-    }
+    let parts = ["ConfigMap", "fought", ".data.v", "rival"];
+    tells(&instance, "Progressing", &parts);
     // Other objects are repaired, the contested one is not.
     meddle(&api, "fought", theirs.clone()).await;
     meddle(&api, "other", theirs).await;
@@ -107,14 +86,9 @@ async fn contested_field_is_left_alone(world: &World, name: &str, namespace: &st
 
 #[tokio::test]
 async fn replicas_that_were_scaled_are_left_to_the_scaler() {
-    let world = running().await;
-    let (name, space) = (
-        unique("scaled"),
-        world.cluster.temp_namespace("scaled").await.unwrap(),
-    );
+    let (world, name, space) = start("scaled").await;
     let of = |version| [deployment(space.name(), "web", 1, version, "works")];
-    let source = publish(world, &format!("{name}:v1"), &of("v1")).await;
-    world.instance(&name, "plain", source).await;
+    declare(world, &name, &of("v1")).await;
     world.wait_instance(&name, "Installed", "True").await;
 
     let api = deployments(world, space.name());
@@ -123,40 +97,19 @@ async fn replicas_that_were_scaled_are_left_to_the_scaler() {
         ..PatchParams::default()
     };
     // The order of these two matters: when the label is back, the scaled replicas were looked at as well.
-    api.patch_scale(
-        "web",
-        &params,
-        &Patch::Merge(json!({"spec": {"replicas": 3}})),
-    )
-    .await
-    .unwrap();
-    meddle(
-        &api,
-        "web",
-        json!({"metadata": {"labels": {"version": "meddled"}}}),
-    )
-    .await;
-    let is_version = |version: &'static str| {
-        move |it: &Deployment| (it.labels().get("version")? == version).then_some(())
+    let scaled = Patch::Merge(json!({"spec": {"replicas": 3}}));
+    api.patch_scale("web", &params, &scaled).await.unwrap();
+    let label = json!({"metadata": {"labels": {"version": "meddled"}}});
+    meddle(&api, "web", label).await;
+    let is_scaled = async |version: &str| {
+        let is_version = |it: &Deployment| (it.labels().get("version")? == version).then_some(());
+        let found = support::wait_for(api.clone(), "web", version, is_version).await;
+        assert_eq!(found.spec.unwrap().replicas, Some(3), "{version}");
     };
-    let found = support::wait_for(
-        deployments(world, space.name()),
-        "web",
-        "v1",
-        is_version("v1"),
-    )
-    .await;
-    assert_eq!(found.spec.unwrap().replicas, Some(3));
+    is_scaled("v1").await;
 
     upgrade(world, &name, "v2", &of("v2")).await;
-    let found = support::wait_for(
-        deployments(world, space.name()),
-        "web",
-        "v2",
-        is_version("v2"),
-    )
-    .await;
-    assert_eq!(found.spec.unwrap().replicas, Some(3));
+    is_scaled("v2").await;
     let progressing = read(world, &name).await;
     assert!(!message(&progressing, "Progressing").contains("again and again"));
     delete(world, &name).await;
@@ -169,9 +122,7 @@ async fn paused_nothing_is_repaired_or_upgraded_and_it_can_be_deleted() {
     let space = world.cluster.temp_namespace("paused").await.unwrap();
     for (name, object) in [(&paused, "a"), (&other, "b")] {
         let objects = [map(space.name(), object, &[("v", "1")])];
-        let source = publish(world, &format!("{name}:v1"), &objects).await;
-        world.instance(name, "plain", source).await;
-        world.wait_instance(name, "Healthy", "True").await;
+        install(world, name, &objects).await;
     }
     change(world, &paused, json!({"spec": {"paused": true}})).await;
     let instance = wait_reason(world, &paused, "Progressing", "Paused").await;
@@ -185,18 +136,9 @@ async fn paused_nothing_is_repaired_or_upgraded_and_it_can_be_deleted() {
     has_value(world, space.name(), "b", "v", "1").await;
     assert_eq!(api.get("a").await.unwrap().data.unwrap()["v"], "2");
 
-    upgrade(
-        world,
-        &paused,
-        "v2",
-        &[map(space.name(), "a", &[("v", "3")])],
-    )
-    .await;
-    let seen = support::wait_for(world.api(), &paused, "seen", |it: &BundleInstance| {
-        let seen = it.status.as_ref()?.observed_generation;
-        (seen == it.metadata.generation).then_some(())
-    })
-    .await;
+    let third = [map(space.name(), "a", &[("v", "3")])];
+    upgrade(world, &paused, "v2", &third).await;
+    let seen = observed(world, &paused).await;
     assert_eq!(line(&seen, "Progressing"), "False Paused");
     assert_eq!(bundles(world, &paused).await.len(), 1);
     assert_eq!(api.get("a").await.unwrap().data.unwrap()["v"], "2");

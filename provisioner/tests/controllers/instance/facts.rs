@@ -42,77 +42,47 @@ async fn r1_the_status_tells_what_the_bundle_says_of_itself() {
         facts.provided_apis,
         [format!("Widget {name}.example.com/v1")]
     );
-    assert!(
-        facts.requires.iter().any(|line| line == "etcd >=0.9.0"),
-        "{:?}",
-        facts.requires
-    );
     let conversion = facts.conversion.as_ref().unwrap();
+    let requires = &facts.requires;
+    let is_etcd = |line: &String| line == "etcd >=0.9.0";
+    assert!(requires.iter().any(is_etcd), "{requires:?}");
     // The namespace is there already, and belongs to nobody.
     let installed = status.inventory.as_ref().unwrap().count;
     assert_eq!(conversion.objects, installed + 1);
     // Where the tag pointed at that time.
-    let resolved = status
-        .resolved_source
-        .as_ref()
-        .unwrap()
-        .image
-        .as_ref()
-        .unwrap();
+    let resolved = status.resolved_source.clone().unwrap().image.unwrap();
     assert!(resolved.reference.contains("@sha256:"), "{resolved:?}");
     assert_eq!(status.install_namespace.as_deref(), Some(space.name()));
 
     let operator = format!("{name}-operator");
-    let deployment = deployments(world, space.name())
-        .get(&operator)
-        .await
-        .unwrap();
+    let operators = deployments(world, space.name());
+    let deployment = operators.get(&operator).await.unwrap();
     let pod = deployment.spec.unwrap().template.spec.unwrap();
     assert_eq!(pod.node_selector.unwrap()["disk"], "fast");
     let env = pod.containers[0].env.clone().unwrap();
-    assert!(
-        env.iter()
-            .any(|env| env.name == "TESTED" && env.value.as_deref() == Some("yes"))
-    );
+    let tested = env.iter().find(|env| env.name == "TESTED").unwrap();
+    assert_eq!(tested.value.as_deref(), Some("yes"));
 
     // Other words of the instance are another installation of the same bundle.
     let bundle = status.installed_bundle_name.clone();
     let other =
         json!({"spec": {"config": {"deploymentConfig": {"nodeSelector": {"disk": "slow"}}}}});
     change(world, &name, other).await;
-    support::wait_for(
-        deployments(world, space.name()),
-        &operator,
-        "slow",
-        |it: &Deployment| {
-            let pod = it.spec.as_ref()?.template.spec.as_ref()?;
-            (pod.node_selector.as_ref()?["disk"] == "slow").then_some(())
-        },
-    )
+    support::wait_for(operators.clone(), &operator, "slow", |it: &Deployment| {
+        let pod = it.spec.as_ref()?.template.spec.as_ref()?;
+        (pod.node_selector.as_ref()?["disk"] == "slow").then_some(())
+    })
     .await;
-    assert_eq!(
-        read(world, &name)
-            .await
-            .status
-            .unwrap()
-            .installed_bundle_name,
-        bundle
-    );
+    let now = read(world, &name).await.status.unwrap();
+    assert_eq!(now.installed_bundle_name, bundle);
 
     // What makes no sense is told, and what runs goes on.
     let nonsense = json!({"spec": {"config": {"deploymentConfig": {"nodeSelector": 3}}}});
     change(world, &name, nonsense).await;
     let told = wait_reason(world, &name, "Installed", "ReconcileFailed").await;
-    let said = message(&told, "Installed");
-    assert!(
-        said.contains(&format!("spec.config of BundleInstance {name}")),
-        "{said}"
-    );
-    assert!(said.contains("nodeSelector"), "{said}");
-    deployments(world, space.name())
-        .get(&operator)
-        .await
-        .unwrap();
+    let config = format!("spec.config of BundleInstance {name}");
+    tells(&told, "Installed", &[&config, "nodeSelector"]);
+    operators.get(&operator).await.unwrap();
     delete(world, &name).await;
 }
 
@@ -121,11 +91,8 @@ async fn r1_the_status_tells_what_the_bundle_says_of_itself() {
 async fn r2_unsuitable_registry_bundles_are_refused_with_the_reason() {
     let world = running().await;
     let name = unique("r2");
-    let good = image(
-        &world
-            .push(&format!("{name}:v1"), &talkative(&name, "1.0.0"))
-            .await,
-    );
+    let good = talkative(&name, "1.0.0");
+    let good = image(&world.push(&format!("{name}:v1"), &good).await);
     world.instance(&name, "registry", good).await;
     let before = world.wait_instance(&name, "Installed", "True").await;
     let csv = json!({
@@ -139,18 +106,10 @@ async fn r2_unsuitable_registry_bundles_are_refused_with_the_reason() {
     });
     let content = support::operator(&name, "2.0.0", &[("manifests/csv.yaml", csv)]);
     let source = image(&world.push(&format!("{name}:v2"), &content).await);
-    change(
-        world,
-        &name,
-        json!({"spec": {"template": {"spec": {"source": source}}}}),
-    )
-    .await;
+    point_at(world, &name, &source).await;
     let told = wait_reason(world, &name, "HasValidBundle", "UnpackFailed").await;
-    let said = message(&told, "HasValidBundle");
-    assert!(
-        said.contains("convert registry+v1 bundle to plain+v0 bundle"),
-        "{said}"
-    );
+    let part = "convert registry+v1 bundle to plain+v0 bundle";
+    tells(&told, "HasValidBundle", &[part]);
     assert_eq!(line(&told, "Installed"), "True InstallationSucceeded");
     let version = |instance: &BundleInstance| instance.status.clone().unwrap().facts.version;
     assert_eq!(version(&told), version(&before));
@@ -167,21 +126,14 @@ async fn newer_kubernetes_takes_an_override(world: &World, before: &BundleInstan
     csv["spec"]["minKubeVersion"] = "1.99.0".into();
     let content = support::operator(&name, "2.0.0", &[("manifests/csv.yaml", csv)]);
     let source = image(&world.push(&format!("{name}:v3"), &content).await);
-    change(
-        world,
-        &name,
-        json!({"spec": {"template": {"spec": {"source": source}}}}),
-    )
-    .await;
+    point_at(world, &name, &source).await;
     let told = wait_reason(world, &name, "Installed", "UpgradeFailed").await;
-    let said = message(&told, "Installed");
-    for part in [
+    let parts = [
         "stays installed",
         "requires Kubernetes >= 1.99.0 but the cluster is",
         "to spec.overrides to install it nevertheless",
-    ] {
-        assert!(said.contains(part), "{part} is not in: {said}");
-    }
+    ];
+    let said = tells(&told, "Installed", &parts);
     let status = |it: &BundleInstance| it.status.clone().unwrap();
     assert_eq!(
         status(&told).installed_bundle_name,
@@ -196,11 +148,7 @@ async fn newer_kubernetes_takes_an_override(world: &World, before: &BundleInstan
     let allow = |digest: &str| json!({"spec": {"overrides": [{"constraint": "minKubeVersion", "digest": digest, "reason": "tried by us"}]}});
     let other = format!("sha256:{}", "1".repeat(64));
     change(world, &name, allow(&other)).await;
-    let is_told = |it: &BundleInstance| {
-        let told = it.status.as_ref()?.observed_generation;
-        (told == it.metadata.generation).then_some(())
-    };
-    let other = support::wait_for(world.api(), &name, "another override", is_told).await;
+    let other = observed(world, &name).await;
     assert_eq!(status(&other).facts.version.as_deref(), Some("1.0.0"));
     assert_eq!(status(&other).overrides, []);
 
@@ -213,13 +161,8 @@ async fn newer_kubernetes_takes_an_override(world: &World, before: &BundleInstan
         (overridden.digest.as_str(), overridden.reason.as_str()),
         (digest, "tried by us")
     );
-    let said = message(&now, "Installed");
-    assert!(
-        said.contains("which spec.overrides allows: \"tried by us\""),
-        "{said}"
-    );
-    assert_eq!(
-        status(&now).facts.min_kube_version.as_deref(),
-        Some("1.99.0")
-    );
+    let allows = "which spec.overrides allows: \"tried by us\"";
+    tells(&now, "Installed", &[allows]);
+    let facts = status(&now).facts;
+    assert_eq!(facts.min_kube_version.as_deref(), Some("1.99.0"));
 }

@@ -11,7 +11,7 @@ const MAX_NAME: usize = 45;
 /// Checks the conditions of a new installation. Returns its only Bundle.
 async fn is_reported(world: &World, instance: &BundleInstance, objects: i64) -> Bundle {
     assert_eq!(line(instance, "Installed"), "True InstallationSucceeded");
-    assert!(message(instance, "Installed").contains("instantiated bundle"));
+    tells(instance, "Installed", &["instantiated bundle"]);
     assert_eq!(line(instance, "HasValidBundle"), "True UnpackSuccessful");
     assert_eq!(line(instance, "Progressing"), "False UpToDate");
     let status = instance.status.as_ref().unwrap();
@@ -21,34 +21,6 @@ async fn is_reported(world: &World, instance: &BundleInstance, objects: i64) -> 
     assert_eq!(bundles.len(), 1);
     assert_eq!(status.installed_bundle_name, Some(bundles[0].name_any()));
     bundles.into_iter().next().unwrap()
-}
-
-/// Checks labels and owners of a Bundle and of an object.
-async fn are_marked(
-    world: &World,
-    instance: &BundleInstance,
-    bundle: &Bundle,
-    space: &cluster::TempNamespace,
-) {
-    let (name, uid) = (instance.name_any(), instance.uid().unwrap());
-    let owner = &bundle.owner_references()[0];
-    assert_eq!(
-        (owner.uid.as_str(), owner.controller),
-        (uid.as_str(), Some(true))
-    );
-    assert_eq!(bundle.labels()[labels::OWNER_KIND], "BundleInstance");
-    assert_eq!(bundle.labels()[labels::OWNER_NAME], name);
-    assert!(bundle.labels().contains_key(labels::TEMPLATE_HASH));
-
-    // Braces are not evaluated.
-    let greeting = maps(world, space.name()).get("greeting").await.unwrap();
-    assert_eq!(greeting.data.unwrap()["text"], "hello {{ .Values.nobody }}");
-    assert_eq!(greeting.metadata.labels.unwrap()[labels::OWNER_NAME], name);
-    let owner = &greeting.metadata.owner_references.unwrap()[0];
-    assert_eq!(
-        (owner.uid.as_str(), owner.block_owner_deletion),
-        (uid.as_str(), None)
-    );
 }
 
 /// Row I5: a changed template leads to a new Bundle, and the old one is removed.
@@ -70,26 +42,17 @@ async fn changed_template_replaces_the_bundle(world: &World, name: &str, old: &B
 async fn deleted_bundle_is_recreated(world: &World, name: &str) {
     let first = bundles(world, name).await.remove(0);
     let api: Api<Bundle> = world.api();
-    api.delete(&first.name_any(), &kube::api::DeleteParams::default())
-        .await
-        .unwrap();
-    support::eventually("another Bundle is unpacked", async || {
-        let bundles = bundles(world, name).await;
+    support::delete(&api, &first.name_any()).await;
+    bundles_become(world, name, "another Bundle is unpacked", |bundles| {
         let is_unpacked = |bundle: &Bundle| {
             let status = bundle.status.as_ref();
             bundle.uid() != first.uid() && status.is_some_and(|status| status.content_url.is_some())
         };
-        bundles
-            .iter()
-            .any(is_unpacked)
-            .then_some(())
-            .ok_or_else(|| format!("{bundles:?}"))
+        bundles.iter().any(is_unpacked)
     })
     .await;
-    assert_eq!(
-        line(&read(world, name).await, "Installed"),
-        "True InstallationSucceeded"
-    );
+    let after = read(world, name).await;
+    assert_eq!(line(&after, "Installed"), "True InstallationSucceeded");
 }
 
 // parity: i1, rukpak-28, rukpak-26, i5, i13, g3
@@ -107,18 +70,18 @@ async fn i1_i5_g3_plain_bundles_are_installed_and_followed() {
     let old = [
         greeting("hello {{ .Values.nobody }}"),
         map(space.name(), "leaves", &[]),
-        json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
-            "metadata": {"name": role}, "rules": [],
-        }),
+        cluster_role(&role),
     ];
-    let source = publish(world, &format!("{name}:v1"), &old).await;
-    world.instance(&name, "plain", source).await;
-    let instance = world.wait_instance(&name, "Healthy", "True").await;
+    let instance = install(world, &name, &old).await;
     let bundle = is_reported(world, &instance, 3).await;
     let length = bundle.name_any().len();
     assert!(length <= template::LONGEST_NAME, "{length}");
-    are_marked(world, &instance, &bundle, &space).await;
+    // Braces are not evaluated.
+    let installed = maps(world, space.name()).get("greeting").await.unwrap();
+    assert_eq!(
+        installed.data.unwrap()["text"],
+        "hello {{ .Values.nobody }}"
+    );
     let roles: Api<ClusterRole> = world.api();
     let has_role = async || {
         let all = roles.list(&ListParams::default()).await.unwrap();
@@ -142,11 +105,7 @@ async fn i1_i5_g3_plain_bundles_are_installed_and_followed() {
         (uid, "bye")
     );
     api.get("comes").await.unwrap();
-    support::eventually("the role is deleted", async || {
-        let has_role = has_role().await;
-        (!has_role).then_some(()).ok_or_else(|| role.clone())
-    })
-    .await;
+    support::until("the role is deleted", has_role, |has_role| !*has_role).await;
 
     delete(world, &name).await;
     support::gone(api, "greeting").await;
@@ -187,62 +146,12 @@ async fn r1_registry_bundles_are_installed_and_become_ready() {
     assert_eq!(status.facts.version.as_deref(), Some("1.0.0"));
     let namespace = status.install_namespace.clone().unwrap();
     assert_eq!(namespace, format!("{name}-system"));
-    let deployment = deployments(world, &namespace)
-        .get(&format!("{name}-operator"))
-        .await
-        .unwrap();
+    let (operators, operator) = (deployments(world, &namespace), format!("{name}-operator"));
+    let deployment = operators.get(&operator).await.unwrap();
     assert_eq!(deployment.status.unwrap().ready_replicas, Some(1));
     are_counted(world).await;
     delete(world, &name).await;
-    support::gone(deployments(world, &namespace), &format!("{name}-operator")).await;
-}
-
-// parity: platform-15
-#[tokio::test]
-async fn the_converter_class_of_document_004_is_the_registry_class() {
-    let world = running().await;
-    let name = unique("converter");
-    let content = support::operator(&name, "1.0.0", &[]);
-    // The document's example, with another image: the one it names holds a catalog.
-    let example = json!({
-        "apiVersion": "core.rukpak.io/v1alpha1",
-        "kind": "BundleInstance",
-        "metadata": {"name": name},
-        "spec": {
-            "provisionerClassName": "core.rukpak.io/plain",
-            "template": {"spec": {
-                "provisionerClassName": "core.rukpak.io/converter",
-                "source": image(&world.push(&format!("{name}:v1"), &content).await),
-            }},
-        },
-    });
-    world.apply(&example).await;
-    let instance = world.wait_instance(&name, "Installed", "True").await;
-    let facts = instance.status.unwrap().facts;
-    assert_eq!(facts.package.as_deref(), Some(name.as_str()));
-    let bundle = bundles(world, &name).await.remove(0);
-    assert_eq!(
-        bundle.spec.provisioner_class_name,
-        "core.rukpak.io/converter"
-    );
-    let conversion = bundle.status.unwrap().facts.conversion.unwrap();
-    assert!(
-        conversion.objects > 0,
-        "the ClusterServiceVersion is converted"
-    );
-
-    // The class of the instance itself is the alias as well.
-    let class = json!({"spec": {"provisionerClassName": "core.rukpak.io/converter"}});
-    change(world, &name, class).await;
-    let generation = read(world, &name).await.metadata.generation;
-    let observed = |instance: &BundleInstance| {
-        let status = instance.status.as_ref()?;
-        (status.observed_generation == generation).then_some(())
-    };
-    support::wait_for(world.api(), &name, "observed", observed).await;
-    let instance = world.wait_instance(&name, "Installed", "True").await;
-    assert_eq!(line(&instance, "HasValidBundle"), "True UnpackSuccessful");
-    delete(world, &name).await;
+    support::gone(operators, &operator).await;
 }
 
 // parity: i6, i15, i7, complaint-11
@@ -253,24 +162,20 @@ async fn i6_i7_i8_missing_apis_are_listed_until_they_are_served() {
     let group = format!("{provider}.example.com");
     let of = |kind: &str, version: &str| json!({"apiVersion": format!("{group}/{version}"), "kind": kind, "metadata": {"name": "a", "namespace": "default"}});
     let objects = [of("Widget", "v1alpha1"), of("Gadget", "v1")];
-    let source = publish(world, &format!("{user}:v1"), &objects).await;
-    world.instance(&user, "plain", source).await;
+    declare(world, &user, &objects).await;
     let refused = wait_reason(world, &user, "Installed", "InstallFailed").await;
-    let listed = message(&refused, "Installed");
-    for part in [
-        "required resource not found: ".to_owned(),
-        format!("no matches for kind \"Widget\" in version \"{group}/v1alpha1\""),
-        format!("no matches for kind \"Gadget\" in version \"{group}/v1\""),
-    ] {
-        assert!(listed.contains(&part), "{part} is missing: {listed}");
-    }
+    let parts = [
+        "required resource not found: ",
+        &format!("no matches for kind \"Widget\" in version \"{group}/v1alpha1\""),
+        &format!("no matches for kind \"Gadget\" in version \"{group}/v1\""),
+    ];
+    tells(&refused, "Installed", &parts);
     assert_eq!(line(&refused, "Healthy"), "False InstallationStatusFalse");
 
     let mut widgets = support::crd(&group, "Widget");
     widgets["spec"]["versions"][0]["name"] = "v1alpha1".into();
     let definitions = [widgets, support::crd(&group, "Gadget")];
-    let source = publish(world, &format!("{provider}:v1"), &definitions).await;
-    world.instance(&provider, "plain", source).await;
+    declare(world, &provider, &definitions).await;
     world.wait_instance(&provider, "Installed", "True").await;
     world.wait_instance(&user, "Installed", "True").await;
     delete(world, &user).await;

@@ -4,32 +4,27 @@ use super::*;
 
 #[tokio::test]
 async fn optional_objects_wait_for_their_definition_and_wait_again_when_it_goes() {
-    let world = running().await;
-    let (name, space) = (
-        unique("optional"),
-        world.cluster.temp_namespace("optional").await.unwrap(),
-    );
+    let (world, name, space) = start("optional").await;
     // No other test has this kind.
     let (group, kind) = ("console.openshift.io", "ConsoleExternalLogLink");
-    let link = json!({
-        "apiVersion": format!("{group}/v1"), "kind": kind,
-        "metadata": {"name": "logs", "namespace": space.name()}, "spec": {"size": 1},
-    });
-    let objects = [link.clone(), map(space.name(), "a", &[])];
-    let source = publish(world, &format!("{name}:v1"), &objects).await;
-    world.instance(&name, "plain", source).await;
-    let waits = vec![format!("{kind} {group}/v1 {}/logs", space.name())];
-    let waiting = world.wait_instance(&name, "Healthy", "True").await;
+    let mut link = widget(group, space.name(), "logs", 1);
+    link["kind"] = kind.into();
+    let waiting = install(world, &name, &[link, map(space.name(), "a", &[])]).await;
+    let waits = vec![format!("{kind} {group}/v1 {space}/logs")];
     assert_eq!(waiting.status.as_ref().unwrap().waiting, waits);
     assert_eq!(line(&waiting, "Installed"), "True InstallationSucceeded");
-    assert!(message(&waiting, "Installed").contains("1 objects wait for APIs"));
+    tells(&waiting, "Installed", &["1 objects wait for APIs"]);
 
     let definition = support::crd(group, kind);
-    let definitions: Api<k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition> = world.api();
-    let resource =
-        kube::core::ApiResource::from_gvk(&kube::core::GroupVersionKind::gvk(group, "v1", kind));
-    let links = || -> Api<kube::core::DynamicObject> {
-        Api::namespaced_with(world.client(), space.name(), &resource)
+    let full = definition["metadata"]["name"].as_str().unwrap();
+    let definitions: Api<CustomResourceDefinition> = world.api();
+    let links = || custom_resources(world, space.name(), [group, "v1", kind]);
+    let waits_for = async |what: &str, expected: &Vec<String>| {
+        becomes(world, &name, what, |status| {
+            let is_healthy = support::has(&status.conditions, "Healthy", "True");
+            (is_healthy && status.waiting == *expected).then_some(())
+        })
+        .await;
     };
     for _ in 0..2 {
         world.apply(&definition).await;
@@ -37,39 +32,12 @@ async fn optional_objects_wait_for_their_definition_and_wait_again_when_it_goes(
             links().get("logs").await.map_err(|error| error.to_string())
         })
         .await;
-        support::wait_for(
-            world.api(),
-            &name,
-            "nothing waits",
-            |it: &BundleInstance| {
-                let status = it.status.as_ref()?;
-                (status.waiting.is_empty() && support::has(&status.conditions, "Healthy", "True"))
-                    .then_some(())
-            },
-        )
-        .await;
-
-        let full = definition["metadata"]["name"].as_str().unwrap();
-        definitions
-            .delete(full, &kube::api::DeleteParams::default())
-            .await
-            .unwrap();
-        support::wait_for(
-            world.api(),
-            &name,
-            "waiting again",
-            |it: &BundleInstance| {
-                let status = it.status.as_ref()?;
-                (status.waiting == waits && support::has(&status.conditions, "Healthy", "True"))
-                    .then_some(())
-            },
-        )
-        .await;
-        support::gone(world.api::<k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition>(), full).await;
+        waits_for("nothing waits", &vec![]).await;
+        support::delete(&definitions, full).await;
+        waits_for("waiting again", &waits).await;
+        support::gone(definitions.clone(), full).await;
     }
-    assert_eq!(
-        line(&read(world, &name).await, "Installed"),
-        "True InstallationSucceeded"
-    );
+    let after = read(world, &name).await;
+    assert_eq!(line(&after, "Installed"), "True InstallationSucceeded");
     delete(world, &name).await;
 }

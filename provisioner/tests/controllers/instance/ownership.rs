@@ -2,6 +2,11 @@
 
 mod retained;
 
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Namespace;
+use tokio::time::Instant;
+
 use super::*;
 
 /// Tells what is in the way of the first installation.
@@ -19,28 +24,23 @@ fn owner_name(map: &ConfigMap) -> Option<&str> {
 // parity: platform-30, i11
 #[tokio::test]
 async fn i11_what_another_instance_has_is_refused_until_that_one_is_gone() {
-    let world = running().await;
-    let (first, second) = (unique("i11-first"), unique("i11-second"));
-    let space = world.cluster.temp_namespace("i11").await.unwrap();
+    let (world, first, space) = start("i11-first").await;
+    let second = unique("i11-second");
     let api = maps(world, space.name());
-    let both = map(space.name(), "both", &[("v", "first")]);
-    let source = publish(world, &format!("{first}:v1"), &[both]).await;
-    world.instance(&first, "plain", source).await;
-    world.wait_instance(&first, "Healthy", "True").await;
+    let both = [map(space.name(), "both", &[("v", "first")])];
+    install(world, &first, &both).await;
     let before = api.get("both").await.unwrap();
     let objects = [
         map(space.name(), "both", &[("v", "second")]),
         map(space.name(), "own", &[("v", "second")]),
     ];
-    let source = publish(world, &format!("{second}:v1"), &objects).await;
-    world.instance(&second, "plain", source).await;
+    declare(world, &second, &objects).await;
 
     let told = refused(world, &second).await;
     let told = message(&told, "Installed");
     let expected = format!(
         "ConfigMap {space}/both exists and belongs to BundleInstance {first}: delete that BundleInstance, or remove the \
-         object from one of the two bundles",
-        space = space.name()
+         object from one of the two bundles"
     );
     assert_eq!(told, expected);
     let after = api.get("both").await.unwrap();
@@ -49,15 +49,12 @@ async fn i11_what_another_instance_has_is_refused_until_that_one_is_gone() {
     assert_eq!(line(&read(world, &first).await, "Healthy"), "True Healthy");
 
     delete(world, &first).await;
-    let gone = tokio::time::Instant::now();
+    let gone = Instant::now();
     has_value(world, space.name(), "both", "v", "second").await;
     world.wait_instance(&second, "Healthy", "True").await;
     // Without waiting for the next try, which is 15 seconds after the last one.
-    assert!(
-        gone.elapsed() < std::time::Duration::from_secs(5),
-        "{:?}",
-        gone.elapsed()
-    );
+    let elapsed = gone.elapsed();
+    assert!(elapsed < Duration::from_secs(5), "{elapsed:?}");
     delete(world, &second).await;
 }
 
@@ -65,11 +62,10 @@ async fn i11_what_another_instance_has_is_refused_until_that_one_is_gone() {
 #[tokio::test]
 async fn i11_of_two_that_begin_at_the_same_moment_exactly_one_has_the_object() {
     const PAIRS: usize = 4;
-    let world = running().await;
-    let space = world.cluster.temp_namespace("race").await.unwrap();
-    let group = format!("{}.example.com", unique("race"));
+    let (world, name, space) = start("race").await;
+    let group = format!("{name}.example.com");
     // All wait for the same API, and begin when it comes.
-    let awaited = |name: &str| json!({"apiVersion": format!("{group}/v1"), "kind": "Widget", "metadata": {"name": name, "namespace": space.name()}});
+    let awaited = |name: &str| widget(&group, space.name(), name, 1);
     let pairs: Vec<[String; 2]> = (0..PAIRS)
         .map(|_| [unique("race-a"), unique("race-b")])
         .collect();
@@ -80,8 +76,7 @@ async fn i11_of_two_that_begin_at_the_same_moment_exactly_one_has_the_object() {
                 map(space.name(), &pair[0], &[("v", name)]),
                 map(space.name(), &format!("{name}-own"), &[]),
             ];
-            let source = publish(world, &format!("{name}:v1"), &objects).await;
-            world.instance(name, "plain", source).await;
+            declare(world, name, &objects).await;
         }
     }
     for name in pairs.iter().flatten() {
@@ -92,22 +87,14 @@ async fn i11_of_two_that_begin_at_the_same_moment_exactly_one_has_the_object() {
     let api = maps(world, space.name());
     for pair in &pairs {
         let object = &pair[0];
-        support::wait_for(api.clone(), object, "applied", |it: &ConfigMap| {
-            owner_name(it).map(|_| ())
-        })
-        .await;
-        let winner = owner_name(&api.get(object).await.unwrap())
-            .unwrap()
-            .to_owned();
+        let applied = |it: &ConfigMap| owner_name(it).map(drop);
+        let found = support::wait_for(api.clone(), object, "applied", applied).await;
+        let winner = owner_name(&found).unwrap().to_owned();
         let loser = pair.iter().find(|name| **name != winner).unwrap();
         let well = world.wait_instance(&winner, "Healthy", "True").await;
         assert_eq!(line(&well, "Installed"), "True InstallationSucceeded");
         let told = format!("belongs to BundleInstance {winner}");
-        let refused = support::wait_for(world.api(), loser, &told, |it: &BundleInstance| {
-            let installed = condition(&it.status.as_ref()?.conditions, "Installed")?;
-            installed.message.contains(&told).then_some(())
-        })
-        .await;
+        let refused = says(world, loser, "Installed", &[&told]).await;
         assert_eq!(line(&refused, "Installed"), "False InstallFailed");
         assert_eq!(refused.status.unwrap().installed_bundle_name, None);
         let found = api.get(object).await.unwrap();
@@ -116,33 +103,20 @@ async fn i11_of_two_that_begin_at_the_same_moment_exactly_one_has_the_object() {
         // It has been applied once, and by nobody else.
         let entries = found.metadata.managed_fields.unwrap();
         assert_eq!(entries.len(), 1, "{entries:?}");
-        assert!(
-            api.get_opt(&format!("{loser}-own"))
-                .await
-                .unwrap()
-                .is_none()
-        );
+        let own = api.get_opt(&format!("{loser}-own")).await.unwrap();
+        assert_eq!(own, None);
 
         delete(world, &winner).await;
         has_value(world, space.name(), object, "v", loser).await;
         world.wait_instance(loser, "Healthy", "True").await;
-    }
-    for pair in &pairs {
-        let api: Api<BundleInstance> = world.api();
-        for name in pair {
-            if api.get_opt(name).await.unwrap().is_some() {
-                delete(world, name).await;
-            }
-        }
+        delete(world, loser).await;
     }
 }
 
 // parity: rukpak-43
 #[tokio::test]
 async fn what_exists_is_taken_only_when_it_is_handed_over() {
-    let world = running().await;
-    let name = unique("adopt");
-    let space = world.cluster.temp_namespace("adopt").await.unwrap();
+    let (world, name, space) = start("adopt").await;
     let api = maps(world, space.name());
     let existing = [
         ("plain", json!({})),
@@ -166,18 +140,15 @@ async fn what_exists_is_taken_only_when_it_is_handed_over() {
     let objects = existing
         .each_ref()
         .map(|(object, _)| map(space.name(), object, &[("v", "ours")]));
-    let source = publish(world, &format!("{name}:v1"), &objects).await;
-    world.instance(&name, "plain", source.clone()).await;
+    declare(world, &name, &objects).await;
     let told = refused(world, &name).await;
-    let told = message(&told, "Installed");
-    for part in [
+    let parts = [
         "/plain exists and belongs to no BundleInstance: ",
         "/olm exists and belongs to OLM, for its ClusterServiceVersion operators/etcd.v1: ",
         "/helm exists and belongs to the Helm release db/etcd: ",
         &format!("core.rukpak.io/adopt={name}"),
-    ] {
-        assert!(told.contains(part), "{part} is missing: {told}");
-    }
+    ];
+    tells(&told, "Installed", &parts);
     for (object, before) in &before {
         let after = api.get(object).await.unwrap();
         assert_eq!(after.resource_version(), before.resource_version());
@@ -189,31 +160,16 @@ async fn what_exists_is_taken_only_when_it_is_handed_over() {
         let to = if *object == "olm" { "somebody" } else { &name };
         meddle(&api, object, hand_over(to)).await;
     }
-    change(
-        world,
-        &name,
-        json!({"spec": {"crdDeletionPolicy": "Delete"}}),
-    )
-    .await;
-    support::wait_for(
-        world.api(),
-        &name,
-        "only one left",
-        |it: &BundleInstance| {
-            let installed = condition(&it.status.as_ref()?.conditions, "Installed")?;
-            let told = &installed.message;
-            (told.contains("/olm exists") && !told.contains("/plain") && !told.contains("/helm"))
-                .then_some(())
-        },
-    )
+    let policy = |policy: &str| json!({"spec": {"crdDeletionPolicy": policy}});
+    change(world, &name, policy("Delete")).await;
+    becomes(world, &name, "only one left", |status| {
+        let told = &condition(&status.conditions, "Installed")?.message;
+        let is_free = !told.contains("/plain") && !told.contains("/helm");
+        (is_free && told.contains("/olm exists")).then_some(())
+    })
     .await;
     meddle(&api, "olm", hand_over(&name)).await;
-    change(
-        world,
-        &name,
-        json!({"spec": {"crdDeletionPolicy": "Retain"}}),
-    )
-    .await;
+    change(world, &name, policy("Retain")).await;
     world.wait_instance(&name, "Healthy", "True").await;
     for (object, before) in &before {
         let after = api.get(object).await.unwrap();
@@ -221,10 +177,7 @@ async fn what_exists_is_taken_only_when_it_is_handed_over() {
         assert_eq!(owner_name(&after), Some(name.as_str()));
         assert_eq!(after.owner_references()[0].name, name);
         let data = after.data.unwrap();
-        assert_eq!(
-            (data["v"].as_str(), data["more"].as_str()),
-            ("ours", "theirs")
-        );
+        assert_eq!([&data["v"], &data["more"]], ["ours", "theirs"]);
     }
     delete(world, &name).await;
     for (object, _) in &existing {
@@ -245,15 +198,10 @@ async fn a_namespace_that_exists_is_used_as_it_is_unless_it_is_handed_over() {
     world.apply(&theirs).await;
     let mut ours = theirs.clone();
     ours["metadata"]["labels"] = json!({"pod-security.kubernetes.io/enforce": "privileged"});
-    let source = publish(world, &format!("{name}:v1"), &[ours, map(&name, "a", &[])]).await;
-    world.instance(&name, "plain", source).await;
+    declare(world, &name, &[ours, map(&name, "a", &[])]).await;
     let installed = world.wait_instance(&name, "Installed", "True").await;
-    assert!(
-        message(&installed, "Installed").contains("used as it is"),
-        "{}",
-        message(&installed, "Installed")
-    );
-    let spaces: Api<k8s_openapi::api::core::v1::Namespace> = world.api();
+    tells(&installed, "Installed", &["used as it is"]);
+    let spaces: Api<Namespace> = world.api();
     let labels = spaces.get(&name).await.unwrap().metadata.labels.unwrap();
     assert_eq!(labels["pod-security.kubernetes.io/enforce"], "restricted");
     assert!(!labels.contains_key(labels::OWNER_NAME));
@@ -261,14 +209,9 @@ async fn a_namespace_that_exists_is_used_as_it_is_unless_it_is_handed_over() {
     let adopt = json!({"metadata": {"annotations": {labels::ADOPT: name}}});
     meddle(&spaces, &name, adopt).await;
     upgrade(world, &name, "v2", &[theirs, map(&name, "b", &[])]).await;
-    support::wait_for(
-        spaces,
-        &name,
-        "handed over",
-        |it: &k8s_openapi::api::core::v1::Namespace| {
-            (it.labels().get(labels::OWNER_NAME) == Some(&name)).then_some(())
-        },
-    )
+    support::wait_for(spaces, &name, "handed over", |it: &Namespace| {
+        (it.labels().get(labels::OWNER_NAME) == Some(&name)).then_some(())
+    })
     .await;
     delete(world, &name).await;
 }

@@ -3,14 +3,7 @@
 mod conversion;
 mod leaving;
 
-use k8s_openapi::{
-    api::events::v1::Event,
-    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
-};
-use kube::{
-    api::{DeleteParams, PostParams},
-    core::{ApiResource, DynamicObject, GroupVersionKind},
-};
+use kube::api::PostParams;
 use manifests::api::instance::CrdDeletionPolicy;
 
 use super::*;
@@ -32,31 +25,26 @@ impl Scene {
     }
 
     async fn prepare(prefix: &str) -> Self {
-        let world = running().await;
-        Self {
-            world,
-            name: unique(prefix),
-            space: world.cluster.temp_namespace(prefix).await.unwrap(),
-        }
+        let (world, name, space) = start(prefix).await;
+        Self { world, name, space }
     }
 
     async fn install(
         &self,
         policy: CrdDeletionPolicy,
         definition: Value,
-        change: impl FnOnce(&mut BundleInstance),
+        change: impl FnOnce(&mut BundleInstanceSpec),
     ) {
         let objects = [definition, self.operator()];
-        let source = publish(self.world, &format!("{}:v1", self.name), &objects).await;
-        let mut instance = support::instance(&self.name, "plain", source);
-        instance.spec.crd_deletion_policy = policy;
-        // The operator does not become healthy here, and definitions are pruned all the same.
-        instance.spec.progress_deadline_seconds = Some(1);
-        change(&mut instance);
-        self.world.create(&instance).await;
-        self.world
-            .wait_instance(&self.name, "Installed", "True")
-            .await;
+        declare_with(self.world, &self.name, &objects, |spec| {
+            spec.crd_deletion_policy = policy;
+            // The operator does not become healthy here, and definitions are pruned all the same.
+            spec.progress_deadline_seconds = Some(1);
+            change(spec);
+        })
+        .await;
+        let world = self.world;
+        world.wait_instance(&self.name, "Installed", "True").await;
     }
 
     fn operator(&self) -> Value {
@@ -76,9 +64,8 @@ impl Scene {
     }
 
     fn widgets(&self, version: &str) -> Api<DynamicObject> {
-        let kind = GroupVersionKind::gvk(&self.group(), version, "Widget");
-        let resource = ApiResource::from_gvk(&kind);
-        Api::namespaced_with(self.world.client(), self.space.name(), &resource)
+        let group = self.group();
+        custom_resources(self.world, self.space.name(), [&group, version, "Widget"])
     }
 
     /// A custom resource of a user's.
@@ -104,28 +91,16 @@ impl Scene {
 
     /// Waits until the instance says something about its removal.
     async fn says(&self, part: &str) -> String {
-        let found = support::wait_for(self.world.api(), &self.name, part, |it: &BundleInstance| {
-            let found = condition(&it.status.as_ref()?.conditions, "Progressing")?;
-            found.message.contains(part).then_some(())
-        })
-        .await;
+        let found = says(self.world, &self.name, "Progressing", &[part]).await;
         message(&found, "Progressing").to_owned()
     }
 
     /// What was said of a definition that stays, by an event, which stays as well.
     async fn released(&self) -> String {
-        let events: Api<Event> = Api::namespaced(self.world.client(), "default");
-        support::eventually("an event tells that it stays", async || {
-            let all = events.list(&ListParams::default()).await.unwrap().items;
-            let found = all.into_iter().find(|event| {
-                let about = event.regarding.as_ref().and_then(|it| it.name.as_ref());
-                about == Some(&self.name) && event.reason.as_deref() == Some("Released")
-            });
-            found
-                .and_then(|event| event.note)
-                .ok_or_else(|| "there is none".to_owned())
-        })
-        .await
+        let notes = async || support::notes(self.world, &self.name, "Released").await;
+        let is_told = |notes: &Vec<String>| !notes.is_empty();
+        let notes = support::until("an event tells that it stays", notes, is_told);
+        notes.await.remove(0)
     }
 
     /// The definition is there, belongs to nobody, and is removed here.
@@ -138,17 +113,11 @@ impl Scene {
     }
 
     async fn delete_definition(&self) {
-        self.definitions()
-            .delete(&self.definition(), &DeleteParams::default())
-            .await
-            .unwrap();
+        support::delete(&self.definitions(), &self.definition()).await;
     }
 
     async fn ask(&self) {
-        let api: Api<BundleInstance> = self.world.api();
-        api.delete(&self.name, &DeleteParams::default())
-            .await
-            .unwrap();
+        support::delete(&self.world.api::<BundleInstance>(), &self.name).await;
     }
 
     async fn set_policy(&self, policy: &str) {
@@ -170,17 +139,12 @@ async fn a_definition_in_use_stays_and_an_instance_of_the_same_name_has_it_again
     let uid = scene.widgets("v1").get("precious").await.unwrap().uid();
     delete(scene.world, &scene.name).await;
     scene.is_gone().await;
-    let told = scene.released().await;
-    for part in [
-        format!("CustomResourceDefinition {}", scene.definition()),
-        format!(
-            "1 custom resource is left ({}/precious)",
-            scene.space.name()
-        ),
-        "delete them and then it".to_owned(),
-    ] {
-        assert!(told.contains(&part), "{part} is missing: {told}");
-    }
+    let parts = [
+        &format!("CustomResourceDefinition {}", scene.definition()),
+        &format!("1 custom resource is left ({}/precious)", scene.space),
+        "delete them and then it",
+    ];
+    has_parts(&scene.released().await, &parts);
     let definition = support::crd(&scene.group(), "Widget");
     scene
         .install(CrdDeletionPolicy::DeleteIfUnused, definition, |_| {})
@@ -189,11 +153,7 @@ async fn a_definition_in_use_stays_and_an_instance_of_the_same_name_has_it_again
     assert_eq!(again.uid(), uid);
 
     // Without custom resources it goes.
-    scene
-        .widgets("v1")
-        .delete("precious", &DeleteParams::default())
-        .await
-        .unwrap();
+    support::delete(&scene.widgets("v1"), "precious").await;
     delete(scene.world, &scene.name).await;
     support::gone(scene.definitions(), &scene.definition()).await;
 }
@@ -225,15 +185,13 @@ async fn what_nobody_finalises_is_named_and_retain_lets_the_instance_go_at_once(
     let scene = Scene::new("stuck", CrdDeletionPolicy::Delete).await;
     scene.widget("v1", "stuck", &["example.com/nobody"]).await;
     scene.ask().await;
-    let told = scene.says("stuck").await;
-    for part in [
+    let parts = [
         &format!("CustomResourceDefinition {}: ", scene.definition()),
-        &format!("{}/stuck", scene.space.name()),
+        &format!("{}/stuck", scene.space),
         "example.com/nobody",
         "set spec.crdDeletionPolicy to Retain",
-    ] {
-        assert!(told.contains(part), "{part} is missing: {told}");
-    }
+    ];
+    has_parts(&scene.says("stuck").await, &parts);
     scene.set_policy("Retain").await;
     scene.is_gone().await;
     let left = scene.widgets("v1").get("stuck").await.unwrap();
@@ -249,7 +207,7 @@ async fn retain_also_lets_go_of_a_definition_that_somebody_else_has_deleted() {
     scene.delete_definition().await;
     scene.ask().await;
     let told = scene.says("customresourcecleanup").await;
-    assert!(told.contains(&scene.definition()), "{told}");
+    assert_has(told, &scene.definition());
     scene.set_policy("Retain").await;
     scene.is_gone().await;
     scene.free("stuck").await;

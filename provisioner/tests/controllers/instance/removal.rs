@@ -4,25 +4,11 @@ mod away;
 
 use std::net::{Ipv4Addr, TcpListener};
 
-use k8s_openapi::{
-    api::{core::v1::Namespace, rbac::v1::ClusterRole},
-    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
-};
+use k8s_openapi::api::{core::v1::Namespace, rbac::v1::ClusterRole};
 use kube::api::DeleteParams;
 use manifests::api::bundle::HttpSource;
 
 use super::*;
-
-/// Waits until no Bundle of an instance is left.
-async fn no_bundles(world: &World, name: &str) {
-    support::eventually("its Bundles are gone", async || {
-        let left = bundles(world, name).await;
-        left.is_empty()
-            .then_some(())
-            .ok_or_else(|| format!("{left:?}"))
-    })
-    .await;
-}
 
 /// Asks for the removal of an instance, and does not wait.
 async fn ask(world: &World, name: &str, params: &DeleteParams) {
@@ -30,28 +16,12 @@ async fn ask(world: &World, name: &str, params: &DeleteParams) {
     api.delete(name, params).await.unwrap();
 }
 
-fn cluster_role(name: &str) -> Value {
-    json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
-        "metadata": {"name": name}, "rules": [],
-    })
-}
-
 // parity: rukpak-41
 #[tokio::test]
 async fn what_is_orphaned_stays_and_is_taken_up_by_an_instance_of_the_same_name() {
-    let world = running().await;
-    let (name, space) = (
-        unique("orphan"),
-        world.cluster.temp_namespace("orphan").await.unwrap(),
-    );
-    let source = publish(
-        world,
-        &format!("{name}:v1"),
-        &[map(space.name(), "a", &[("v", "1")])],
-    )
-    .await;
-    world.instance(&name, "plain", source.clone()).await;
+    let (world, name, space) = start("orphan").await;
+    let objects = [map(space.name(), "a", &[("v", "1")])];
+    let source = declare(world, &name, &objects).await;
     world.wait_instance(&name, "Installed", "True").await;
     let before = maps(world, space.name()).get("a").await.unwrap();
 
@@ -84,15 +54,14 @@ async fn everything_but_namespaces_goes_with_the_instance_in_the_background_and_
         let name = unique("removal");
         let group = format!("{name}.example.com");
         let objects = [
-            json!({"apiVersion": format!("{group}/v1"), "kind": "Widget", "metadata": {"name": "a", "namespace": name}}),
-            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}),
+            widget(&group, &name, "a", 1),
+            support::namespace_object(&name),
             support::crd(&group, "Widget"),
             map(&name, "a", &[]),
             deployment(&name, "operator", 1, "1", "ready"),
             cluster_role(&name),
         ];
-        let source = publish(world, &format!("{name}:v1"), &objects).await;
-        world.instance(&name, "plain", source).await;
+        declare(world, &name, &objects).await;
         let installed = world.wait_instance(&name, "Installed", "True").await;
         assert_eq!(installed.status.unwrap().inventory.unwrap().count, 6);
 
@@ -109,10 +78,7 @@ async fn everything_but_namespaces_goes_with_the_instance_in_the_background_and_
         let kept = namespaces.get(&name).await.unwrap();
         assert_eq!(kept.metadata.deletion_timestamp, None);
         assert!(!kept.labels().contains_key(labels::OWNER_NAME), "{kept:?}");
-        namespaces
-            .delete(&name, &DeleteParams::default())
-            .await
-            .unwrap();
+        support::delete(&namespaces, &name).await;
     }
 }
 
@@ -138,17 +104,13 @@ async fn remove_while_unpacking(world: &World) {
 
 /// No object of the bundle can be applied.
 async fn remove_while_refused(world: &World) {
-    let (name, space) = (
-        unique("refused"),
-        world.cluster.temp_namespace("refused").await.unwrap(),
-    );
+    let (name, space) = fresh(world, "refused").await;
     let absent = json!({
         "apiVersion": "nobody.example.com/v1", "kind": "Thing",
         "metadata": {"name": "a", "namespace": space.name()},
     });
     let objects = [absent, map(space.name(), "a", &[])];
-    let source = publish(world, &format!("{name}:v1"), &objects).await;
-    world.instance(&name, "plain", source).await;
+    declare(world, &name, &objects).await;
     wait_reason(world, &name, "Installed", "InstallFailed").await;
     assert_eq!(maps(world, space.name()).get_opt("a").await.unwrap(), None);
     delete(world, &name).await;
@@ -157,10 +119,7 @@ async fn remove_while_refused(world: &World) {
 
 /// A part of the bundle is applied.
 async fn remove_half_applied(world: &World) {
-    let (name, space) = (
-        unique("half"),
-        world.cluster.temp_namespace("half").await.unwrap(),
-    );
+    let (name, space) = fresh(world, "half").await;
     let mut invalid = deployment(space.name(), "operator", 1, "1", "ready");
     invalid["spec"]["selector"]["matchLabels"]["app"] = "another".into();
     let group = format!("{name}.example.com");
@@ -169,10 +128,9 @@ async fn remove_half_applied(world: &World) {
         support::crd(&group, "Widget"),
         invalid,
     ];
-    let source = publish(world, &format!("{name}:v1"), &objects).await;
-    world.instance(&name, "plain", source).await;
+    declare(world, &name, &objects).await;
     let failed = wait_reason(world, &name, "Installed", "InstallFailed").await;
-    assert!(message(&failed, "Installed").contains("operator"));
+    tells(&failed, "Installed", &["operator"]);
     // In a wave before.
     maps(world, space.name()).get("a").await.unwrap();
     delete(world, &name).await;
@@ -193,42 +151,30 @@ async fn instances_are_removed_in_every_state() {
 // parity: rukpak-32
 #[tokio::test]
 async fn what_is_held_by_somebody_else_is_waited_for_and_nothing_is_made_again() {
-    let world = running().await;
-    let (name, space) = (
-        unique("held"),
-        world.cluster.temp_namespace("held").await.unwrap(),
-    );
+    let (world, name, space) = start("held").await;
     let objects = [
         map(space.name(), "held", &[]),
         map(space.name(), "free", &[]),
     ];
-    let source = publish(world, &format!("{name}:v1"), &objects).await;
-    world.instance(&name, "plain", source).await;
-    world.wait_instance(&name, "Healthy", "True").await;
+    install(world, &name, &objects).await;
     let api = maps(world, space.name());
     let hold = json!({"metadata": {"finalizers": ["example.com/rival"]}});
     meddle(&api, "held", hold).await;
 
     ask(world, &name, &DeleteParams::default()).await;
     let waiting = wait_reason(world, &name, "Progressing", "Uninstalling").await;
-    let told = message(&waiting, "Progressing");
-    for part in [
+    let parts = [
         "waiting for 1 object to go",
-        &format!("ConfigMap {}/held: is being deleted", space.name()),
+        &format!("ConfigMap {space}/held: is being deleted"),
         "example.com/rival",
         "remove them",
-    ] {
-        assert!(told.contains(part), "{part} is missing: {told}");
-    }
+    ];
+    tells(&waiting, "Progressing", &parts);
     assert_eq!(api.get_opt("free").await.unwrap(), None);
 
     // Neither another template nor another object brings anything back.
     upgrade(world, &name, "v2", &[map(space.name(), "comes", &[])]).await;
-    let generation = read(world, &name).await.metadata.generation;
-    support::wait_for(world.api(), &name, "looked at", |it: &BundleInstance| {
-        (it.status.as_ref()?.observed_generation == generation).then_some(())
-    })
-    .await;
+    observed(world, &name).await;
     meddle(&api, "held", json!({"data": {"more": "text"}})).await;
     meddle(&api, "held", json!({"metadata": {"finalizers": null}})).await;
     support::gone(world.api::<BundleInstance>(), &name).await;

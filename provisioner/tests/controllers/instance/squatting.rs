@@ -52,16 +52,10 @@ struct Squatter {
 /// Creates a user with all verbs on Bundles and no other permission, and returns what the user sees.
 pub(super) async fn squatter(world: &World, name: &str) -> Api<Bundle> {
     let user = format!("{name}-squatter");
-    let rbac = "rbac.authorization.k8s.io";
-    for object in [
-        json!({"apiVersion": format!("{rbac}/v1"), "kind": "ClusterRole", "metadata": {"name": user},
-            "rules": [{"apiGroups": ["core.rukpak.io"], "resources": ["bundles"], "verbs": ["*"]}]}),
-        json!({"apiVersion": format!("{rbac}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": user},
-            "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": user},
-            "subjects": [{"apiGroup": rbac, "kind": "User", "name": user}]}),
-    ] {
-        world.apply(&object).await;
-    }
+    let subject = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user});
+    let rules =
+        json!([{"apiGroups": ["core.rukpak.io"], "resources": ["bundles"], "verbs": ["*"]}]);
+    support::grant(world.cluster, &subject, None, &user, &rules).await;
     let mut config: Config = world.cluster.config().clone();
     config.auth_info.impersonate = Some(user);
     let bundles = Api::all(Client::try_from(config).unwrap());
@@ -90,18 +84,13 @@ impl Squatter {
         for bundle in bundles(world, name).await {
             self.replace(&bundle).await;
         }
-        support::eventually("foreign content is unpacked, or deleted", async || {
-            let bundles = bundles(world, name).await;
+        bundles_become(world, name, "without pending foreign content", |bundles| {
             let is_settled = |bundle: &Bundle| {
                 let status = bundle.status.as_ref();
                 bundle.spec.source != self.content
                     || status.is_some_and(|status| status.content_digest.is_some())
             };
-            bundles
-                .iter()
-                .all(is_settled)
-                .then_some(())
-                .ok_or_else(|| format!("{bundles:?}"))
+            bundles.iter().all(is_settled)
         })
         .await;
     }
@@ -195,17 +184,10 @@ impl Observer {
 
     /// Fails if any of the squatter's content has ever been in the cluster. Returns `name` and `name=value` of all that was.
     async fn finish(self) -> BTreeSet<String> {
-        let last = ConfigMap {
-            metadata: ObjectMeta {
-                name: Some(Self::LAST.to_owned()),
-                ..ObjectMeta::default()
-            },
-            ..ConfigMap::default()
-        };
-        self.maps
-            .create(&PostParams::default(), &last)
-            .await
-            .unwrap();
+        let last = json!({"metadata": {"name": Self::LAST}});
+        let last = serde_json::from_value(last).unwrap();
+        let params = PostParams::default();
+        self.maps.create(&params, &last).await.unwrap();
         let seen = self.seen.await.unwrap();
         let foreign: Vec<_> = seen
             .iter()
@@ -216,51 +198,34 @@ impl Observer {
     }
 }
 
-/// An installed instance, and a squatter.
-struct Scene<'a> {
-    world: &'a World,
-    name: String,
-    space: TempNamespace,
-    squatter: Squatter,
-    observer: Observer,
+/// Installs objects in a new namespace, and lets a squatter and an observer in.
+async fn squatted(
+    world: &World,
+    prefix: &str,
+    objects: impl FnOnce(&str) -> Vec<Value>,
+) -> (String, TempNamespace, Squatter, Observer) {
+    let (name, space) = fresh(world, prefix).await;
+    install(world, &name, &objects(space.name())).await;
+    let squatter = Squatter::new(world, &name, space.name()).await;
+    let observer = Observer::new(world, space.name()).await;
+    (name, space, squatter, observer)
 }
 
-impl Scene<'static> {
-    /// Installs a ConfigMap `a` with the value 1.
-    async fn new(prefix: &str) -> Self {
-        let of = |namespace: &str| vec![map(namespace, "a", &[("v", "1")])];
-        Self::with(running().await, prefix, of).await
-    }
+/// The ConfigMap `a`, with a version.
+fn a(namespace: &str, version: &str) -> Value {
+    map(namespace, "a", &[("v", version)])
 }
 
-impl<'a> Scene<'a> {
-    /// Installs these objects of a namespace, and waits until they are healthy.
-    async fn with(
-        world: &'a World,
-        prefix: &str,
-        objects: impl FnOnce(&str) -> Vec<Value>,
-    ) -> Self {
-        let name = unique(prefix);
-        let space = world.cluster.temp_namespace(prefix).await.unwrap();
-        let objects = objects(space.name());
-        let source = publish(world, &format!("{name}:v1"), &objects).await;
-        world.instance(&name, "plain", source).await;
-        world.wait_instance(&name, "Healthy", "True").await;
-        Self {
-            squatter: Squatter::new(world, &name, space.name()).await,
-            observer: Observer::new(world, space.name()).await,
-            world,
-            name,
-            space,
-        }
-    }
+/// Only that.
+fn only_a(namespace: &str) -> Vec<Value> {
+    vec![a(namespace, "1")]
 }
 
 /// A Deployment whose pods work or fail, and a ConfigMap `a` with the version.
 fn web(namespace: &str, version: &str, fate: &str) -> Vec<Value> {
     vec![
         deployment(namespace, "web", 1, version, fate),
-        map(namespace, "a", &[("v", version)]),
+        a(namespace, version),
     ]
 }
 
@@ -295,8 +260,7 @@ fn kept_in(name: &str) -> BundleSource {
 
 /// Removes what [`store`] has stored.
 async fn lose(world: &World, name: &str) {
-    let system = maps(world, support::SYSTEM);
-    system.delete(name, &DeleteParams::default()).await.unwrap();
+    support::delete(&maps(world, support::SYSTEM), name).await;
 }
 
 /// Waits until a Bundle that is recorded as installed exists, by its uid, with the content that was applied.
@@ -305,10 +269,8 @@ async fn installed_is_recorded(world: &World, name: &str) -> InstalledBundle {
         let status = read(world, name).await.status.unwrap();
         let recorded = status.installed.ok_or("nothing is recorded")?;
         let all = bundles(world, name).await;
-        let is_created = status
-            .bundles
-            .iter()
-            .any(|created| created.uid == recorded.uid);
+        let mut created = status.bundles.iter();
+        let is_created = created.any(|created| created.uid == recorded.uid);
         (is_created && all.iter().any(|bundle| recorded.is(bundle)))
             .then_some(recorded)
             .ok_or_else(|| format!("{all:?}"))
@@ -316,27 +278,19 @@ async fn installed_is_recorded(world: &World, name: &str) -> InstalledBundle {
     .await
 }
 
-/// Points an instance at another source, of any type.
-async fn point_at(world: &World, name: &str, source: &BundleSource) {
-    let mut source = serde_json::to_value(source).unwrap();
-    for member in ["image", "configMaps"] {
-        if source.get(member).is_none() {
-            source[member] = Value::Null;
-        }
-    }
-    let patch = json!({"spec": {"template": {"spec": {"source": source}}}});
-    change(world, name, patch).await;
+/// Waits until a Bundle of this uid does not exist.
+async fn is_deleted(world: &World, name: &str, bundle: &Bundle) {
+    bundles_become(world, name, "without the Bundle", |left| {
+        left.iter().all(|left| left.uid() != bundle.uid())
+    })
+    .await;
 }
 
 // parity: rukpak-11
 #[tokio::test]
 async fn a_squatted_bundle_is_reported_and_not_installed() {
-    let world = running().await;
-    let (name, space) = (
-        unique("squat"),
-        world.cluster.temp_namespace("squat").await.unwrap(),
-    );
-    let objects = [map(space.name(), "a", &[("v", "1")])];
+    let (world, name, space) = start("squat").await;
+    let objects = [a(space.name(), "1")];
     let source = store(world, &name, &objects).await;
     world.instance(&name, "plain", source).await;
     world.wait_instance(&name, "Healthy", "True").await;
@@ -350,30 +304,22 @@ async fn a_squatted_bundle_is_reported_and_not_installed() {
     assert_eq!(foreign.metadata.name, installed.metadata.name);
     let replaced = wait_reason(world, &name, "Installed", "InstalledBundleReplaced").await;
     assert_eq!(line(&replaced, "Installed"), "True InstalledBundleReplaced");
-    let reported = message(&replaced, "Installed");
-    for part in [
+    let parts = [
         &format!("Bundle {} was replaced", installed.name_any()),
         "by another client",
         "nothing is applied or repaired from it",
         "delete Bundle",
         "bundles.core.rukpak.io",
-    ] {
-        assert!(reported.contains(part), "{part} is missing: {reported}");
-    }
+    ];
+    tells(&replaced, "Installed", &parts);
     world
         .wait_bundle(&foreign.name_any(), "Unpacked", "True")
         .await;
-    let api = maps(world, space.name());
-    api.delete("a", &DeleteParams::default()).await.unwrap();
+    support::delete(&maps(world, space.name()), "a").await;
     store(world, &name, &objects).await;
     has_value(world, space.name(), "a", "v", "1").await;
     wait_reason(world, &name, "Installed", "InstallationSucceeded").await;
-    support::eventually("the foreign Bundle is deleted", async || {
-        let left = bundles(world, &name).await;
-        let is_left = left.iter().any(|bundle| bundle.uid() == foreign.uid());
-        (!is_left).then_some(()).ok_or_else(|| format!("{left:?}"))
-    })
-    .await;
+    is_deleted(world, &name, &foreign).await;
 
     observer.finish().await;
     delete(world, &name).await;

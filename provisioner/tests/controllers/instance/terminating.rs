@@ -1,7 +1,6 @@
 //! Namespaces and objects that are being deleted when a bundle is installed.
 
 use k8s_openapi::api::core::v1::Namespace;
-use kube::api::DeleteParams;
 
 use super::*;
 
@@ -14,37 +13,31 @@ fn held(namespace: &str, name: &str) -> Value {
 
 #[tokio::test]
 async fn terminating_namespaces_and_objects_are_waited_for() {
-    let world = running().await;
-    let name = unique("terminating");
-    let space = world.cluster.temp_namespace("going").await.unwrap();
-    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+    let (world, name, space) = start("terminating").await;
+    let namespace = support::namespace_object(&name);
     world.apply(&namespace).await;
     world.apply(&held(&name, "held")).await;
     world.apply(&held(space.name(), "a")).await;
     let namespaces: Api<Namespace> = world.api();
-    let params = DeleteParams::default();
-    namespaces.delete(&name, &params).await.unwrap();
+    support::delete(&namespaces, &name).await;
     let api = maps(world, space.name());
-    api.delete("a", &params).await.unwrap();
+    support::delete(&api, "a").await;
 
     let objects = [
         namespace,
         map(&name, "a", &[]),
         map(space.name(), "a", &[("v", "new")]),
     ];
-    let source = publish(world, &format!("{name}:v1"), &objects).await;
-    world.instance(&name, "plain", source).await;
+    declare(world, &name, &objects).await;
     let refused = wait_reason(world, &name, "Installed", "InstallFailed").await;
     assert_eq!(line(&refused, "Installed"), "False InstallFailed");
     assert_eq!(refused.status.as_ref().unwrap().installed_bundle_name, None);
-    let problems = message(&refused, "Installed");
-    for part in [
+    let parts = [
         &format!("namespace {name:?} is being deleted"),
         "once it is gone, the installation goes on by itself",
-        &format!("ConfigMap {}/a exists and is being deleted", space.name()),
-    ] {
-        assert!(problems.contains(part), "{part} is missing: {problems}");
-    }
+        &format!("ConfigMap {space}/a exists and is being deleted"),
+    ];
+    tells(&refused, "Installed", &parts);
     assert_eq!(line(&refused, "Progressing"), "True Retrying");
 
     let released = json!({"metadata": {"finalizers": null}});
@@ -56,5 +49,5 @@ async fn terminating_namespaces_and_objects_are_waited_for() {
     assert!(maps.get_opt("a").await.unwrap().is_some());
     assert_eq!(maps.get_opt("held").await.unwrap(), None);
     delete(world, &name).await;
-    namespaces.delete(&name, &params).await.unwrap();
+    support::delete(&namespaces, &name).await;
 }

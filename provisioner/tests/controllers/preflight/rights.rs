@@ -9,27 +9,15 @@ use apply::{
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::{
     Api,
-    api::{DeleteParams, DynamicObject, Patch, PatchParams},
+    api::{DynamicObject, Patch, PatchParams},
     discovery::Scope,
 };
-use manifests::{api::instance::ServiceAccountRef, object::Object, yaml};
+use manifests::{object::Object, yaml};
 use serde_json::{Value, json};
+use tests::assert_has;
 
 use super::{Case, config, messages};
-use crate::support::{self, World, unique, world};
-
-async fn account(world: &World, namespace: &str) -> ServiceAccountRef {
-    let account = json!({
-        "apiVersion": "v1",
-        "kind": "ServiceAccount",
-        "metadata": {"name": "installer", "namespace": namespace},
-    });
-    world.apply(&account).await;
-    ServiceAccountRef {
-        name: "installer".to_owned(),
-        namespace: namespace.to_owned(),
-    }
-}
+use crate::support::{self, service_account, unique, world};
 
 fn no_problems(findings: &Findings) -> Result<(), String> {
     if findings.problems.is_empty() {
@@ -70,37 +58,22 @@ fn operator(namespace: &str, name: &str) -> Vec<Value> {
         {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["lock"], "verbs": ["update"]},
         {"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["create"]},
     ]});
-    let group = format!("{name}.tests.rukpak.io");
+    let deployment = json!({
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "operator", "namespace": namespace},
+        "spec": {
+            "selector": {"matchLabels": {"app": "operator"}},
+            "template": {
+                "metadata": {"labels": {"app": "operator"}},
+                "spec": {"containers": [{"name": "operator", "image": "operator"}]},
+            },
+        },
+    });
     vec![
         config(namespace, "settings", &json!({})),
-        json!({
-            "apiVersion": "apps/v1",
-            "kind": "Deployment",
-            "metadata": {"name": "operator", "namespace": namespace},
-            "spec": {
-                "selector": {"matchLabels": {"app": "operator"}},
-                "template": {
-                    "metadata": {"labels": {"app": "operator"}},
-                    "spec": {"containers": [{"name": "operator", "image": "operator"}]},
-                },
-            },
-        }),
-        json!({
-            "apiVersion": "apiextensions.k8s.io/v1",
-            "kind": "CustomResourceDefinition",
-            "metadata": {"name": format!("widgets.{group}")},
-            "spec": {
-                "group": group,
-                "scope": "Namespaced",
-                "names": {"kind": "Widget", "plural": "widgets"},
-                "versions": [{
-                    "name": "v1",
-                    "served": true,
-                    "storage": true,
-                    "schema": {"openAPIV3Schema": {"type": "object"}},
-                }],
-            },
-        }),
+        deployment,
+        support::crd(&format!("{name}.tests.rukpak.io"), "Widget"),
         rbac("ClusterRole", name, wide),
         rbac("ClusterRoleBinding", name, binding("ClusterRole", name)),
         rbac("Role", "operator", narrow),
@@ -114,7 +87,7 @@ fn operator(namespace: &str, name: &str) -> Vec<Value> {
 async fn rights_that_an_account_lacks_are_listed_so_that_granting_them_is_enough() {
     let world = world().await;
     let namespace = world.cluster.temp_namespace("tenant").await.unwrap();
-    let account = account(world, namespace.name()).await;
+    let account = service_account(world.cluster, namespace.name(), "installer").await;
     let name = unique("rights");
     let roles = world.api::<ClusterRole>();
     support::eventually("the role view has been put together", async || {
@@ -125,8 +98,8 @@ async fn rights_that_an_account_lacks_are_listed_so_that_granting_them_is_enough
             .ok_or_else(|| "it has no rules".to_owned())
     })
     .await;
-    let mut case =
-        Case::new(world, namespace.name(), &operator(namespace.name(), &name)).by(world, &account);
+    let objects = operator(namespace.name(), &name);
+    let mut case = Case::new(world, namespace.name(), &objects).by(world, &account);
     let leaving = json!({
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
@@ -136,8 +109,8 @@ async fn rights_that_an_account_lacks_are_listed_so_that_granting_them_is_enough
         version: "policy/v1".to_owned(),
         ..Entry::default()
     };
-    case.inventory
-        .insert(Object::try_from(leaving).unwrap().identity(), entry);
+    let leaving = Object::try_from(leaving).unwrap();
+    case.inventory.insert(leaving.identity(), entry);
 
     let found = case.run(world).await;
     let [message] = messages(&found, Check::Rights)[..] else {
@@ -153,7 +126,7 @@ async fn rights_that_an_account_lacks_are_listed_so_that_granting_them_is_enough
         r#"- {apiGroups: [""], resources: ["configmaps"], resourceNames: ["lock"], verbs: ["update"]}"#,
         r#"- {apiGroups: ["policy"], resources: ["poddisruptionbudgets"], resourceNames: ["old"], verbs: ["delete"]}"#,
     ] {
-        assert!(message.contains(part), "{part} is not in:\n{message}");
+        assert_has(message, part);
     }
 
     let (_, granted) = message.split_once("\n---\n").unwrap();
@@ -182,16 +155,12 @@ async fn rights_that_an_account_lacks_are_listed_so_that_granting_them_is_enough
         let metadata = object["metadata"].as_object_mut().unwrap();
         metadata.remove("ownerReferences"); // there is no such instance
         let params = PatchParams::apply("rukpak");
-        let api = api(step);
-        let patch = Patch::Apply(&object);
-        api.patch(step.object.name(), &params, &patch)
-            .await
-            .unwrap();
+        let (api, patch) = (api(step), Patch::Apply(&object));
+        let name = step.object.name();
+        api.patch(name, &params, &patch).await.unwrap();
     }
     for step in steps.iter().rev() {
-        let params = DeleteParams::default();
-        let api = api(step);
-        api.delete(step.object.name(), &params).await.unwrap();
+        support::delete(&api(step), step.object.name()).await;
     }
 }
 
@@ -199,7 +168,7 @@ async fn rights_that_an_account_lacks_are_listed_so_that_granting_them_is_enough
 async fn whoever_may_give_rights_away_need_not_hold_them() {
     let world = world().await;
     let namespace = world.cluster.temp_namespace("tenant").await.unwrap();
-    let account = account(world, namespace.name()).await;
+    let account = service_account(world.cluster, namespace.name(), "installer").await;
     let name = unique("bypass");
     let rbac = "rbac.authorization.k8s.io";
     let all = json!(["get", "list", "watch", "create", "patch", "delete"]);
@@ -209,16 +178,10 @@ async fn whoever_may_give_rights_away_need_not_hold_them() {
         {"apiGroups": [rbac], "resources": ["rolebindings"], "verbs": all},
         {"apiGroups": [rbac], "resources": ["clusterroles"], "resourceNames": [name, "view"], "verbs": ["bind"]},
     ]);
-    let role = json!({"apiVersion": format!("{rbac}/v1"), "kind": "ClusterRole", "metadata": {"name": format!("{name}-installer")}, "rules": rules});
-    let binding = json!({
-        "apiVersion": format!("{rbac}/v1"),
-        "kind": "ClusterRoleBinding",
-        "metadata": {"name": format!("{name}-installer")},
-        "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": format!("{name}-installer")},
-        "subjects": [{"kind": "ServiceAccount", "name": account.name, "namespace": account.namespace}],
-    });
-    world.apply(&role).await;
-    world.apply(&binding).await;
+    let subject =
+        json!({"kind": "ServiceAccount", "name": account.name, "namespace": account.namespace});
+    let installer = format!("{name}-installer");
+    support::grant(world.cluster, &subject, None, &installer, &rules).await;
     let objects: Vec<Value> = operator(namespace.name(), &name)
         .into_iter()
         .filter(|object| object["kind"] == "ClusterRole" || object["metadata"]["name"] == "viewer")

@@ -9,7 +9,7 @@ use tokio::time::sleep;
 use super::*;
 use crate::{
     faults::stage::empty,
-    support::{Fault, Options, Provisioner, Relay, namespace_object},
+    support::{Fault, Provisioner, Relay, namespace_object},
 };
 
 /// As many as the controller works on at once.
@@ -21,11 +21,7 @@ const SLOW: usize = 16;
 async fn slow_rollouts_delay_no_other_instance() {
     let (cluster, _audit, _lease) = empty().await;
     let relay = Relay::new(cluster).await;
-    let options = Options {
-        kubeconfig: Some(relay.kubeconfig()),
-        ..Options::default()
-    };
-    let provisioner = Provisioner::start(cluster, options).await;
+    let provisioner = Provisioner::start(cluster, relay.options()).await;
     let world = World::of(cluster, provisioner);
     let kept = Fixture::new(&world, "kept").await;
     kept.install(&[kept.map("kept", "1")]).await;
@@ -43,22 +39,18 @@ async fn slow_rollouts_delay_no_other_instance() {
         let pushed = world.push(&format!("{name}:v1"), &bundle).await;
         world.instance(&name, "plain", image(&pushed)).await;
     }
-    within(
-        ROLLOUT_TIMEOUT,
-        "content of all slow instances",
-        async || {
-            let bundles: Api<Bundle> = world.api();
-            let bundles = bundles.list(&ListParams::default()).await.unwrap();
-            let unpacked = bundles.iter().filter(|bundle| {
-                let phase = bundle.status.as_ref().and_then(|status| status.phase);
-                bundle.name_any().starts_with(&slow) && phase == Some(Phase::Unpacked)
-            });
-            let unpacked = unpacked.count();
-            (unpacked == SLOW)
-                .then_some(())
-                .ok_or(format!("{unpacked} of {SLOW} Bundles are unpacked"))
-        },
-    )
+    let unpacked = async || {
+        let bundles: Api<Bundle> = world.api();
+        let bundles = bundles.list(&ListParams::default()).await.unwrap();
+        let unpacked = bundles.iter().filter(|bundle| {
+            let phase = bundle.status.as_ref().and_then(|status| status.phase);
+            bundle.name_any().starts_with(&slow) && phase == Some(Phase::Unpacked)
+        });
+        unpacked.count()
+    };
+    becomes("all slow Bundles unpacked", unpacked, |count| {
+        *count == SLOW
+    })
     .await;
     // The rollouts begin.
     sleep(Duration::from_secs(1)).await;

@@ -4,7 +4,9 @@ use k8s_openapi::api::apps::v1::Deployment;
 use manifests::api::instance::{Cause, RevisionState};
 
 use super::*;
-use crate::support::{Options, Provisioner, define, operator, prepare, without_controllers};
+use crate::support::{
+    Options, Provisioner, define, operator_conditions, prepare, without_controllers,
+};
 
 /// More than are rolled out at once.
 const INSTANCES: usize = 7;
@@ -13,10 +15,7 @@ const AT_ONCE: usize = 4;
 
 impl Fixture<'_> {
     async fn create_operator(&self) {
-        let bundle = operator(&self.name, "1.0.0", &[]);
-        let pushed = self.world.push(&format!("{}:v1", self.name), &bundle).await;
-        let mut declared = instance(&self.name, "registry", image(&pushed));
-        declared.spec.install_namespace = Some(self.namespace().to_owned());
+        let declared = self.declare_operator(&[]).await;
         self.world.create(&declared).await;
     }
 
@@ -24,24 +23,20 @@ impl Fixture<'_> {
     async fn report(&self, is_available: bool) {
         let deployments: Api<Deployment> = Api::namespaced(self.world.client(), self.namespace());
         let name = format!("{}-operator", self.name);
-        let deployment = within(ROLLOUT_TIMEOUT, "Deployment", async || {
-            let found = deployments.get_opt(&name).await.unwrap();
-            found.ok_or_else(|| "it does not exist".to_owned())
-        })
-        .await;
+        let read = async || deployments.get_opt(&name).await.unwrap();
+        let deployment = becomes("Deployment", read, Option::is_some).await;
         let ready = i32::from(is_available);
-        let reason = if is_available {
-            "NewReplicaSetAvailable"
+        let (state, reason) = if is_available {
+            ("True", "NewReplicaSetAvailable")
         } else {
-            "ProgressDeadlineExceeded"
+            ("False", "ProgressDeadlineExceeded")
         };
-        let state = if is_available { "True" } else { "False" };
         let conditions = json!([
             {"type": "Available", "status": state, "reason": reason, "message": ""},
             {"type": "Progressing", "status": state, "reason": reason, "message": ""},
         ]);
         let status = json!({
-            "observedGeneration": deployment.metadata.generation, "replicas": 1, "updatedReplicas": 1,
+            "observedGeneration": deployment.unwrap().metadata.generation, "replicas": 1, "updatedReplicas": 1,
             "readyReplicas": ready, "availableReplicas": ready, "conditions": conditions,
         });
         merge_status(&deployments, &name, &json!({"status": status})).await;
@@ -80,35 +75,25 @@ async fn platform_rollouts_are_few_and_stop_when_two_are_unhealthy() {
         let fixture = Fixture::new(&world, "platform").await;
         fixture.create_operator().await;
         fixture.report(true).await;
-        world.wait_instance(&fixture.name, "Healthy", "True").await;
+        fixture.wait("Healthy", "True").await;
         fixtures.push(fixture);
     }
 
     // Where OperatorConditions are served, the Deployment of an operator names its own.
-    let mut definition = crate::support::crd("operators.coreos.com", "OperatorCondition");
-    definition["spec"]["versions"][0]["name"] = json!("v2");
-    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = schema;
-    define(cluster, &definition).await;
-    let first = within(ROLLOUT_TIMEOUT, "four rollouts", async || {
-        let (_, rolling_out) = under_way(&fixtures).await;
-        let is_full = rolling_out.len() == AT_ONCE;
-        is_full
-            .then_some(rolling_out.clone())
-            .ok_or(format!("{rolling_out:?}"))
-    })
-    .await;
-    observe(Duration::from_secs(2), async || {
-        assert_eq!(under_way(&fixtures).await.0, first);
-    })
-    .await;
+    define(cluster, &operator_conditions()).await;
+    let rolling_out = async || under_way(&fixtures).await.1;
+    let first = becomes("four rollouts", &rolling_out, |it| it.len() == AT_ONCE).await;
+    let are_the_first = async || {
+        observe(Duration::from_secs(2), async || {
+            assert_eq!(under_way(&fixtures).await.0, first);
+        })
+        .await;
+    };
+    are_the_first().await;
 
     drop(provisioner);
     let _provisioner = Provisioner::start(cluster, Options::default()).await;
-    observe(Duration::from_secs(2), async || {
-        assert_eq!(under_way(&fixtures).await.0, first);
-    })
-    .await;
+    are_the_first().await;
 
     // Two fail, and the two others become healthy: their turns are not given to others.
     let [failed, other, well @ ..] = &first[..] else {
@@ -119,44 +104,26 @@ async fn platform_rollouts_are_few_and_stop_when_two_are_unhealthy() {
     }
     let waiting = (0..INSTANCES).filter(|number| !first.contains(number));
     for number in waiting.clone() {
-        let fixture = &fixtures[number];
-        within(ROLLOUT_TIMEOUT, "both names", async || {
-            let (reason, message) = fixture.condition("Progressing").await;
+        let progressing = async || fixtures[number].condition("Progressing").await;
+        becomes("both names", progressing, |(reason, message)| {
             let mut failed = [failed, other].into_iter();
             let is_named = failed.all(|number| message.contains(&fixtures[*number].name));
-            (reason == "Blocked" && is_named)
-                .then_some(())
-                .ok_or(format!("{reason}: {message}"))
+            reason == "Blocked" && is_named
         })
         .await;
     }
     for number in well {
         fixtures[*number].report(true).await;
     }
-    within(ROLLOUT_TIMEOUT, "two active revisions", async || {
-        let (_, rolling_out) = under_way(&fixtures).await;
-        let is_less = rolling_out.len() == 2;
-        is_less.then_some(()).ok_or(format!("{rolling_out:?}"))
-    })
-    .await;
-    observe(Duration::from_secs(2), async || {
-        assert_eq!(under_way(&fixtures).await.0, first);
-    })
-    .await;
+    becomes("two active revisions", &rolling_out, |it| it.len() == 2).await;
+    are_the_first().await;
 
     // One recovers: the others follow.
     fixtures[*failed].report(true).await;
-    within(ROLLOUT_TIMEOUT, "all other rollouts", async || {
-        let (all, _) = under_way(&fixtures).await;
-        (all.len() == INSTANCES)
-            .then_some(())
-            .ok_or(format!("{all:?}"))
-    })
-    .await;
+    let all = async || under_way(&fixtures).await.0;
+    becomes("all other rollouts", all, |all| all.len() == INSTANCES).await;
     for number in waiting {
         fixtures[number].report(true).await;
-        world
-            .wait_instance(&fixtures[number].name, "Healthy", "True")
-            .await;
+        fixtures[number].wait("Healthy", "True").await;
     }
 }

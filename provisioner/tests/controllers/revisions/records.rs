@@ -3,10 +3,7 @@
 
 use std::{fmt::Write as _, sync::Arc};
 
-use k8s_openapi::{
-    ByteString,
-    api::core::v1::{ResourceQuota, Secret},
-};
+use k8s_openapi::{ByteString, api::core::v1::Secret};
 use kube::{
     ResourceExt,
     api::{ListParams, PostParams},
@@ -21,7 +18,7 @@ use tokio::{sync::Notify, task::JoinHandle};
 use super::*;
 use crate::{
     faults::stage::stage,
-    support::{Options, SYSTEM, content, crd, until, wait_for},
+    support::{Options, SYSTEM, crd, large, quota, until, wait_for},
 };
 
 /// The number of objects whose record takes several Secrets.
@@ -201,9 +198,7 @@ async fn unusable_record_is_reported_and_written_again() {
         report.await.unwrap();
         fixture.has_text(ROLLOUT_TIMEOUT, &before, "1").await;
         fixture.is_recorded().await;
-        fixture
-            .has_reason("Installed", "InstallationSucceeded")
-            .await;
+        fixture.is_installed().await;
         fixture.alter(&after).await;
         fixture.has_text(REPAIR_TIMEOUT, &after, "1").await;
     }
@@ -211,8 +206,7 @@ async fn unusable_record_is_reported_and_written_again() {
     assert_eq!(found.metadata, other.metadata);
     let inventory = fixture.read().await.status.unwrap().inventory.unwrap();
     assert_eq!(inventory.count, 9, "{inventory:?}");
-    let world = fixture.world;
-    world.wait_instance(&fixture.name, "Healthy", "True").await;
+    fixture.wait("Healthy", "True").await;
     fixture.leaves_nothing().await;
 }
 
@@ -312,14 +306,11 @@ async fn surplus_records_are_ignored() {
     let fixture = Fixture::new(running().await, "surplus").await;
     fixture.install(&[fixture.map("kept", "1")]).await;
     let revision = fixture.is_recorded().await;
-    let part = secrets(fixture.world)
-        .get(&fixture.part(&revision, 1))
-        .await;
-    let mut part = part.unwrap();
+    let api = secrets(fixture.world);
+    let mut part = api.get(&fixture.part(&revision, 1)).await.unwrap();
     part.metadata.resource_version = None;
     for number in 2..=SURPLUS {
         part.metadata.name = Some(format!("{}-r{number}-1", fixture.name));
-        let api = secrets(fixture.world);
         api.create(&PostParams::default(), &part).await.unwrap();
     }
     fixture.alter("kept").await;
@@ -344,29 +335,17 @@ async fn lost_inventory_is_built_from_the_records() {
     fixture.install(&objects).await;
     fixture.is_recorded().await;
     let instances: Api<BundleInstance> = fixture.world.api();
-    merge_status(
-        &instances,
-        &fixture.name,
-        &json!({"status": {"inventory": null}}),
-    )
-    .await;
-    within(ROLLOUT_TIMEOUT, "inventory", async || {
-        let status = fixture.read().await.status.unwrap_or_default();
-        let count = status.inventory.map(|inventory| inventory.count);
-        (count == Some(3)).then_some(()).ok_or(format!("{count:?}"))
-    })
-    .await;
+    let lose = async || {
+        let lost = json!({"status": {"inventory": null}});
+        merge_status(&instances, &fixture.name, &lost).await;
+    };
+    lose().await;
+    let count = async || Some(fixture.read().await.status?.inventory?.count);
+    becomes("inventory", count, |count| *count == Some(3)).await;
     fixture.alter("drifted").await;
     fixture.has_text(REPAIR_TIMEOUT, "drifted", "1").await;
-    fixture
-        .has_reason("Installed", "InstallationSucceeded")
-        .await;
-    merge_status(
-        &instances,
-        &fixture.name,
-        &json!({"status": {"inventory": null}}),
-    )
-    .await;
+    fixture.is_installed().await;
+    lose().await;
     fixture.leaves_nothing().await;
     let definitions: Api<CustomResourceDefinition> = fixture.world.api();
     gone(definitions, &format!("widgets.{}", fixture.group())).await;
@@ -377,28 +356,13 @@ async fn lost_inventory_is_built_from_the_records() {
 async fn record_in_several_parts_is_read_and_written_again() {
     let fixture = Fixture::new(running().await, "parts").await;
     let random = |_: usize| -> String { (0..500).map(|_| fastrand::alphanumeric()).collect() };
-    let objects: Vec<String> = (0..MANY)
-        .map(|number| {
-            let text = random(number);
-            fixture.map(&format!("m{number:05}"), &text).to_string()
-        })
+    let objects: Vec<Value> = (0..MANY)
+        .map(|number| fixture.map(&format!("m{number:05}"), &random(number)))
         .collect();
-    let annotations = plain(&[])
-        .read("metadata/annotations.yaml")
-        .unwrap()
-        .to_vec();
-    let bundle = content(&[
-        ("manifests/all.yaml", objects.join("\n---\n").into()),
-        (
-            "metadata/annotations.yaml",
-            String::from_utf8(annotations).unwrap().into(),
-        ),
-    ]);
     let tag = format!("{}:v1", fixture.name);
-    let pushed = fixture.world.push(&tag, &bundle).await;
-    fixture
-        .create(instance(&fixture.name, "plain", image(&pushed)))
-        .await;
+    let pushed = fixture.world.push(&tag, &large(&objects)).await;
+    let declared = instance(&fixture.name, "plain", image(&pushed));
+    fixture.create(declared).await;
     let revision = fixture.is_recorded().await;
     assert!(revision.parts >= 2, "{revision:?}");
     let text = fixture.text("m02499").await.unwrap();
@@ -423,29 +387,15 @@ async fn unrecorded_revision_is_not_applied() {
     let stage = stage(Options::default()).await;
     let fixture = Fixture::new(&stage.world, "denied").await;
     let removed = Fixture::new(&stage.world, "removed").await;
-    fixture
-        .install(&[fixture.map("a", "1"), fixture.map("b", "1")])
-        .await;
+    let objects = [fixture.map("a", "1"), fixture.map("b", "1")];
+    fixture.install(&objects).await;
     removed.install(&[removed.map("a", "1")]).await;
-    let quotas: Api<ResourceQuota> = Api::namespaced(stage.world.client(), SYSTEM);
-    let quota = json!({
-        "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "full", "namespace": SYSTEM},
-        "spec": {"hard": {"count/secrets": "0"}},
-    });
-    stage.world.apply(&quota).await;
-    wait_for(
-        quotas.clone(),
-        "full",
-        "counted",
-        |quota: &ResourceQuota| quota.status.as_ref()?.used.as_ref().map(drop),
-    )
-    .await;
+    let none = json!({"count/secrets": "0"});
+    let quotas = quota(&stage.world, SYSTEM, "full", &none).await;
 
-    fixture
-        .upgrade("v2", &[fixture.map("a", "2"), fixture.map("c", "2")])
-        .await;
-    let report = ["nothing of it is applied", "exceeded quota"];
-    for part in report {
+    let objects = [fixture.map("a", "2"), fixture.map("c", "2")];
+    fixture.upgrade("v2", &objects).await;
+    for part in ["nothing of it is applied", "exceeded quota"] {
         fixture.reports(part).await;
     }
     observe(OBSERVATION, async || {
@@ -470,13 +420,11 @@ async fn unrecorded_revision_is_not_applied() {
 async fn full_etcd_stops_a_rollout_before_its_first_object() {
     let stage = stage(Options::default()).await;
     let fixture = Fixture::new(&stage.world, "full").await;
-    fixture
-        .install(&[fixture.map("a", "1"), fixture.map("b", "1")])
-        .await;
+    let [first, second] = [["a", "b"], ["a", "c"]];
+    let of = |names: [&str; 2], text: &str| names.map(|name| fixture.map(name, text));
+    fixture.install(&of(first, "1")).await;
     fixture.is_recorded().await;
-    fixture
-        .upgrade("v2", &[fixture.map("a", "2"), fixture.map("c", "2")])
-        .await;
+    fixture.upgrade("v2", &of(second, "2")).await;
     fixture.has_text(ROLLOUT_TIMEOUT, "a", "2").await;
     fixture.is_recorded().await;
     gone(fixture.maps(), "b").await;

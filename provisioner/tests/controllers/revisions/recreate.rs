@@ -2,26 +2,19 @@
 
 use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::{
-    apps::v1::Deployment, batch::v1::Job, core::v1::Service, events::v1::Event,
-    rbac::v1::RoleBinding,
+    apps::v1::Deployment, batch::v1::Job, core::v1::Service, rbac::v1::RoleBinding,
 };
 use kube::{
     api::{ListParams, WatchEvent, WatchParams},
     core::NamespaceResourceScope,
 };
-use manifests::api::{
-    instance::{Recreate, RevisionState, RevisionStatus, Upgrade},
-    labels,
-};
+use manifests::api::instance::{Recreate, RevisionState, RevisionStatus, Upgrade};
 
 use super::*;
 use crate::{
     faults::stage::empty,
-    support::{Line, Options, Provisioner, until},
+    support::{Options, Provisioner, notes, until},
 };
-
-/// The finalizer of a client that is slow to remove it.
-const FINALIZER: &str = "example.com/held";
 
 impl Fixture<'_> {
     fn api<K>(&self) -> Api<K>
@@ -62,11 +55,17 @@ impl Fixture<'_> {
         ]
     }
 
-    /// Installs objects with a policy.
-    async fn install_with(&self, recreate: Recreate, objects: &[Value]) {
+    /// Publishes a plain bundle, and returns the BundleInstance that installs the bundle with a policy.
+    async fn declare_with(&self, recreate: Recreate, objects: &[Value]) -> BundleInstance {
         let mut declared = self.declare(objects).await;
         declared.spec.upgrade = Some(Upgrade { recreate });
-        self.create(declared).await;
+        declared
+    }
+
+    /// Installs objects with a policy.
+    async fn install_with(&self, recreate: Recreate, objects: &[Value]) {
+        self.create(self.declare_with(recreate, objects).await)
+            .await;
     }
 
     async fn uid<K>(&self, name: &str) -> Option<String>
@@ -82,15 +81,12 @@ impl Fixture<'_> {
     /// Waits until the revision of this number is the active one.
     async fn is_active(&self, number: i64) {
         let what = format!("active revision {number}");
-        within(ROLLOUT_TIMEOUT, &what, async || {
-            let status = self.read().await.status.unwrap_or_default();
+        let status = async || self.read().await.status.unwrap_or_default();
+        becomes(&what, status, |status| {
             let is_active = |revision: &RevisionStatus| {
                 revision.number == number && revision.state == RevisionState::Active
             };
-            let found = status.revisions.last().is_some_and(is_active);
-            found
-                .then_some(())
-                .ok_or_else(|| format!("{:?} {:?}", status.revisions, status.conditions))
+            status.revisions.last().is_some_and(is_active)
         })
         .await;
     }
@@ -101,41 +97,9 @@ impl Fixture<'_> {
         self.condition("Installed").await.1
     }
 
-    /// The notes of the Events with this reason, sorted.
-    async fn notes(&self, reason: &str) -> Vec<String> {
-        let events: Api<Event> = Api::namespaced(self.world.client(), "default");
-        let events = events.list(&ListParams::default()).await.unwrap();
-        let is_about = |event: &&Event| {
-            let about = event
-                .regarding
-                .as_ref()
-                .and_then(|about| about.name.as_ref());
-            about == Some(&self.name) && event.reason.as_deref() == Some(reason)
-        };
-        let notes = events
-            .iter()
-            .filter(is_about)
-            .filter_map(|event| event.note.clone());
-        let mut notes: Vec<_> = notes.collect();
-        notes.sort();
-        notes
-    }
-
-    async fn set_finalizers(&self, name: &str, finalizers: Value) {
-        merge(
-            &self.maps(),
-            name,
-            &json!({"metadata": {"finalizers": finalizers}}),
-        )
-        .await;
-    }
-
-    async fn is_terminating(&self, name: &str) {
-        let terminating = async || {
-            let found = self.maps().get_opt(name).await.unwrap();
-            found.is_some_and(|found| found.metadata.deletion_timestamp.is_some())
-        };
-        until("terminating", terminating, |is_so| *is_so).await;
+    /// The notes of the Events about recreated objects, sorted.
+    async fn recreated(&self) -> Vec<String> {
+        notes(self.world, &self.name, "Recreated").await
     }
 }
 
@@ -166,6 +130,7 @@ async fn upgrades_of_immutable_objects_are_refused_without_permission() {
     }
     assert!(message.contains("stays installed"), "{message}");
     assert_eq!(fixture.condition("Progressing").await.0, "Blocked");
+    fixture.has_reason("Stalled", "Blocked").await;
     let untouched = (
         fixture.uid::<ConfigMap>("fixed").await,
         fixture.uid::<RoleBinding>("binding").await,
@@ -182,10 +147,12 @@ async fn upgrades_of_immutable_objects_are_refused_without_permission() {
     assert_eq!(fixture.text("fixed").await, None);
     delete(&fixture.api::<RoleBinding>(), "binding").await;
     fixture.is_active(2).await;
+    fixture.wait("Ready", "True").await;
+    assert_eq!(fixture.condition("Stalled").await.0, "");
     assert_eq!(fixture.text("fixed").await.as_deref(), Some("2"));
     let binding: RoleBinding = fixture.api().get("binding").await.unwrap();
     assert_eq!(binding.role_ref.name, "two");
-    assert_eq!(fixture.notes("Recreated").await, [] as [&str; 0]);
+    assert_eq!(fixture.recreated().await, [] as [&str; 0]);
     fixture.uninstall().await;
 }
 
@@ -208,16 +175,6 @@ async fn a_permission_continues_a_refused_upgrade() {
 #[tokio::test]
 async fn permitted_upgrades_and_rollbacks_recreate_objects() {
     let fixture = Fixture::new(running().await, "when").await;
-    let deployment = |app: &str| {
-        let labels = json!({"app": app});
-        let containers = json!([{"name": "main", "image": "example.com/web:1"}]);
-        let spec = json!({
-            "replicas": 0,
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": {"containers": containers}},
-        });
-        fixture.object("apps/v1", "Deployment", "web", &json!({"spec": spec}))
-    };
     let service = |headless: bool| {
         let mut spec = json!({"ports": [{"port": 80}]});
         if headless {
@@ -229,7 +186,7 @@ async fn permitted_upgrades_and_rollbacks_recreate_objects() {
         let mut objects = vec![
             fixture.fixed(text),
             fixture.map("other", text),
-            deployment(role),
+            fixture.web(role),
             service(role == "two"),
         ];
         objects.extend(fixture.binding(role));
@@ -249,10 +206,7 @@ async fn permitted_upgrades_and_rollbacks_recreate_objects() {
     let (first, other) = (uids().await, fixture.uid::<ConfigMap>("other").await);
     fixture.upgrade("v2", &objects("2", "two")).await;
     fixture.is_active(2).await;
-    fixture
-        .world
-        .wait_instance(&fixture.name, "Healthy", "True")
-        .await;
+    fixture.wait("Healthy", "True").await;
     let second = uids().await;
     for (before, after) in first.iter().zip(&second) {
         assert_ne!(before, after);
@@ -272,14 +226,10 @@ async fn permitted_upgrades_and_rollbacks_recreate_objects() {
         note(&format!("RoleBinding {space}/binding")),
         note(&format!("Service {space}/web")),
     ];
-    assert_eq!(fixture.notes("Recreated").await, notes);
+    assert_eq!(fixture.recreated().await, notes);
     let inventory = fixture.read().await.status.unwrap().inventory.unwrap();
-    assert!(
-        !serde_json::to_string(&inventory)
-            .unwrap()
-            .contains("+recreate"),
-        "{inventory:?}"
-    );
+    let listed = serde_json::to_string(&inventory).unwrap();
+    assert!(!listed.contains("+recreate"), "{listed}");
 
     fixture.change(json!({"rollbackTo": 1})).await;
     fixture.is_active(3).await;
@@ -291,54 +241,6 @@ async fn permitted_upgrades_and_rollbacks_recreate_objects() {
     assert_eq!(second[2], third[2]);
     assert_eq!(fixture.text("fixed").await.as_deref(), Some("1"));
     fixture.uninstall().await;
-}
-
-// The annotation of an object precedes the spec, in both directions; an unknown value counts as Never.
-#[tokio::test]
-async fn annotations_precede_the_spec() {
-    let annotated = |fixture: &Fixture<'_>, text: &str, value: &str| {
-        let mut fixed = fixture.fixed(text);
-        fixed["metadata"]["annotations"] = json!({labels::RECREATE: value});
-        [fixed, fixture.map("other", text)]
-    };
-    let world = running().await;
-    let permitted = Fixture::new(world, "permitted").await;
-    let objects = |text| annotated(&permitted, text, "WhenImmutable");
-    permitted.install(&objects("1")).await;
-    permitted.upgrade("v2", &objects("2")).await;
-    permitted.is_active(2).await;
-    assert_eq!(permitted.text("fixed").await.as_deref(), Some("2"));
-    permitted.uninstall().await;
-
-    for (value, part) in [
-        (
-            "Never",
-            "change its annotation core.rukpak.io/recreate: Never in the bundle",
-        ),
-        (
-            "always",
-            "correct its annotation core.rukpak.io/recreate: \"always\"",
-        ),
-    ] {
-        let forbidden = Fixture::new(world, "forbidden").await;
-        let objects = |text| annotated(&forbidden, text, value);
-        forbidden
-            .install_with(Recreate::WhenImmutable, &objects("1"))
-            .await;
-        let (_, installed) = forbidden.condition("Installed").await;
-        let warning = format!("has the invalid value {value:?}, which counts as Never");
-        assert_eq!(
-            installed.contains(&warning),
-            value == "always",
-            "{installed}"
-        );
-        forbidden.upgrade("v2", &objects("2")).await;
-        let message = forbidden.refused().await;
-        assert!(message.contains(part), "{message}");
-        assert_eq!(forbidden.text("fixed").await.as_deref(), Some("1"));
-        assert_eq!(forbidden.text("other").await.as_deref(), Some("1"));
-        forbidden.uninstall().await;
-    }
 }
 
 // A finished Job is recreated without permission; an unfinished one is awaited.
@@ -355,18 +257,13 @@ async fn finished_jobs_are_recreated_without_permission() {
         fixture.object("batch/v1", "Job", "job", &json!({"spec": spec}))
     };
     let jobs: Api<Job> = fixture.api();
-    let declared = fixture
-        .declare(&[job("example.com/a:1"), fixture.map("other", "1")])
-        .await;
+    let objects = |image: &str, text: &str| [job(image), fixture.map("other", text)];
+    let declared = fixture.declare(&objects("example.com/a:1", "1")).await;
     fixture.world.create(&declared).await;
-    fixture
-        .world
-        .wait_instance(&fixture.name, "Installed", "True")
-        .await;
+    fixture.wait("Installed", "True").await;
     let before = fixture.uid::<Job>("job").await;
-    fixture
-        .upgrade("v2", &[job("example.com/a:2"), fixture.map("other", "2")])
-        .await;
+    let changed = objects("example.com/a:2", "2");
+    fixture.upgrade("v2", &changed).await;
     let message = fixture.refused().await;
     assert!(
         message.contains(
@@ -377,7 +274,7 @@ async fn finished_jobs_are_recreated_without_permission() {
     assert_eq!(fixture.uid::<Job>("job").await, before);
 
     let finish = json!({"spec": {"activeDeadlineSeconds": 1}});
-    patch(&jobs, "job", "another-client", &finish).await;
+    patch_as(&jobs, "job", "another-client", &finish).await;
     within(4 * ROLLOUT_TIMEOUT, "recreated Job", async || {
         let found = jobs.get_opt("job").await.unwrap();
         let found = found.filter(|found| found.uid() != before);
@@ -411,7 +308,7 @@ async fn a_finalizer_delays_the_rollout_and_nothing_else() {
     fixture.set_finalizers("fixed", Value::Null).await;
     fixture.has_text(REPAIR_TIMEOUT, "fixed", "2").await;
     fixture.is_active(2).await;
-    let notes = fixture.notes("Recreated").await;
+    let notes = fixture.recreated().await;
     assert_eq!(notes.len(), 1, "{notes:?}");
     fixture.uninstall().await;
 }
@@ -426,26 +323,18 @@ async fn object_deleted_by_a_killed_provisioner_gets_its_new_form() {
     let fixture = Fixture::new(&world, "killed").await;
     let objects = |text: &str| [fixture.fixed(text), fixture.map("other", text)];
     let mut line = Line::new(world.registry.host()).await;
-    let host = line.host();
-    let publish = async |tag: &str, text: &str| {
-        let tag = format!("{}:{tag}", fixture.name);
-        let pushed = world.push(&tag, &plain(&objects(text))).await;
-        image(&pushed.replace(world.registry.host(), &host))
-    };
-    let mut declared = instance(&fixture.name, "plain", publish("v1", "1").await);
-    declared.spec.upgrade = Some(Upgrade {
-        recreate: Recreate::WhenImmutable,
-    });
+    let permission = Recreate::WhenImmutable;
+    let mut declared = fixture.declare_with(permission, &objects("1")).await;
+    fixture.through(&line, &mut declared);
     fixture.create(declared).await;
     fixture.set_finalizers("fixed", json!([FINALIZER])).await;
-    let source = publish("v2", "2").await;
-    fixture
-        .change(json!({"template": {"spec": {"source": source}}}))
-        .await;
+    let tag = format!("{}:v2", fixture.name);
+    let pushed = world.push(&tag, &plain(&objects("2"))).await;
+    let source = image(&pushed.replace(world.registry.host(), &line.host()));
+    let template = json!({"template": {"spec": {"source": source}}});
+    fixture.change(template).await;
     fixture.is_terminating("fixed").await;
-    provisioner.signal("KILL").await;
-    provisioner.ended().await;
-    drop(provisioner);
+    provisioner.kill().await;
 
     // The content is lost with the store of the killed provisioner, and cannot be fetched again.
     line.cut();
@@ -487,10 +376,9 @@ async fn object_deleted_by_a_killed_provisioner_gets_its_new_form() {
 async fn a_corrected_first_installation_recreates_objects() {
     let fixture = Fixture::new(running().await, "first").await;
     let broken = fixture.object("v1", "Service", "broken", &json!({"spec": {"ports": []}}));
-    let mut declared = fixture.declare(&[fixture.fixed("1"), broken]).await;
-    declared.spec.upgrade = Some(Upgrade {
-        recreate: Recreate::WhenImmutable,
-    });
+    let objects = [fixture.fixed("1"), broken];
+    let permission = Recreate::WhenImmutable;
+    let declared = fixture.declare_with(permission, &objects).await;
     fixture.world.create(&declared).await;
     fixture.has_reason("Installed", "InstallFailed").await;
     assert_eq!(fixture.text("fixed").await.as_deref(), Some("1"));

@@ -3,39 +3,13 @@
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::apps::v1::Deployment;
-use manifests::api::instance::ServiceAccountRef;
 use tokio::time::sleep;
 
 use super::*;
 use crate::{
     faults::stage::{empty, stage},
-    support::{Line, Options, Provisioner, define, operator},
+    support::{Options, Provisioner, bind, define, operator_conditions, service_account},
 };
-
-/// A Deployment without pods.
-fn deployment(fixture: &Fixture<'_>) -> Value {
-    json!({
-        "apiVersion": "apps/v1", "kind": "Deployment",
-        "metadata": {"name": "web", "namespace": fixture.namespace(), "labels": {"version": "1"}},
-        "spec": {
-            "replicas": 0,
-            "selector": {"matchLabels": {"app": "web"}},
-            "template": {
-                "metadata": {"labels": {"app": "web"}},
-                "spec": {"containers": [{"name": "main", "image": "example.com/web:1"}]},
-            },
-        },
-    })
-}
-
-/// The definition of OperatorConditions: where they are served, an operator's Deployment names its own.
-fn operator_conditions() -> Value {
-    let mut definition = crate::support::crd("operators.coreos.com", "OperatorCondition");
-    definition["spec"]["versions"][0]["name"] = json!("v2");
-    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = schema;
-    definition
-}
 
 // The repair of an object continues while another object of the same instance cannot be applied.
 #[tokio::test]
@@ -44,7 +18,7 @@ async fn denied_object_stops_no_repair_of_other_objects() {
     let objects = [
         fixture.map("denied", "1"),
         fixture.map("other", "1"),
-        deployment(&fixture),
+        fixture.web("web"),
     ];
     fixture.install(&objects).await;
     let is_other = "object.metadata.name != 'denied'";
@@ -55,7 +29,7 @@ async fn denied_object_stops_no_repair_of_other_objects() {
     // The provisioner applies workloads after configuration.
     let deployments: Api<Deployment> = Api::namespaced(fixture.world.client(), fixture.namespace());
     let altered = json!({"metadata": {"labels": {"version": "altered"}}});
-    patch(&deployments, "web", "another-client", &altered).await;
+    patch_as(&deployments, "web", "another-client", &altered).await;
     fixture.alter("other").await;
     let mut missing = BTreeSet::from(["ConfigMap other", "Deployment web"]);
     let end = Instant::now() + REPAIR_TIMEOUT;
@@ -86,17 +60,13 @@ async fn lost_content_changes_no_condition_and_stops_no_repair() {
     let provisioner = Provisioner::start(cluster, Options::default()).await;
     let world = World::bare(cluster);
     let fixture = Fixture::new(&world, "lost").await;
-    let bundle = plain(&[fixture.map("before", "1"), fixture.map("after", "1")]);
-    let pushed = world.push(&format!("{}:v1", fixture.name), &bundle).await;
+    let objects = [fixture.map("before", "1"), fixture.map("after", "1")];
+    let mut declared = fixture.declare(&objects).await;
     let mut line = Line::new(world.registry.host()).await;
-    let source = image(&pushed.replace(world.registry.host(), &line.host()));
-    fixture
-        .create(instance(&fixture.name, "plain", source))
-        .await;
+    fixture.through(&line, &mut declared);
+    fixture.create(declared).await;
 
-    provisioner.signal("TERM").await;
-    provisioner.ended().await;
-    drop(provisioner);
+    provisioner.stop().await;
     line.cut();
     fixture.alter("before").await;
     let _provisioner = Provisioner::start(cluster, Options::default()).await;
@@ -140,21 +110,14 @@ async fn lost_content_after_platform_change_changes_no_condition() {
     let provisioner = Provisioner::start(cluster, Options::default()).await;
     let world = World::bare(cluster);
     let fixture = Fixture::new(&world, "unrendered").await;
-    let map = config_map(fixture.namespace(), "kept", "1");
-    let bundle = operator(&fixture.name, "1.0.0", &[("manifests/map.yaml", map)]);
-    let pushed = world.push(&format!("{}:v1", fixture.name), &bundle).await;
+    let map = ("manifests/map.yaml", fixture.map("kept", "1"));
+    let mut declared = fixture.declare_operator(&[map]).await;
     let mut line = Line::new(world.registry.host()).await;
-    let source = image(&pushed.replace(world.registry.host(), &line.host()));
-    let mut declared = instance(&fixture.name, "registry", source);
-    declared.spec.install_namespace = Some(fixture.namespace().to_owned());
+    fixture.through(&line, &mut declared);
     world.create(&declared).await;
-    world
-        .wait_instance(&fixture.name, "Installed", "True")
-        .await;
+    fixture.wait("Installed", "True").await;
 
-    provisioner.signal("TERM").await;
-    provisioner.ended().await;
-    drop(provisioner);
+    provisioner.stop().await;
     line.cut();
     define(cluster, &operator_conditions()).await;
     fixture.alter("kept").await;
@@ -178,19 +141,10 @@ async fn lost_content_after_platform_change_changes_no_condition() {
 async fn refused_platform_change_stops_no_repair() {
     let stage = stage(Options::default()).await;
     let fixture = Fixture::new(&stage.world, "platform").await;
-    let map = config_map(fixture.namespace(), "kept", "1");
-    let bundle = operator(&fixture.name, "1.0.0", &[("manifests/map.yaml", map)]);
-    let pushed = stage
-        .world
-        .push(&format!("{}:v1", fixture.name), &bundle)
-        .await;
-    let mut declared = instance(&fixture.name, "registry", image(&pushed));
-    declared.spec.install_namespace = Some(fixture.namespace().to_owned());
+    let map = ("manifests/map.yaml", fixture.map("kept", "1"));
+    let declared = fixture.declare_operator(&[map]).await;
     stage.world.create(&declared).await;
-    stage
-        .world
-        .wait_instance(&fixture.name, "Installed", "True")
-        .await;
+    fixture.wait("Installed", "True").await;
 
     let deployments: Api<Deployment> = Api::namespaced(stage.world.client(), fixture.namespace());
     let deployment = format!("{}-operator", fixture.name);
@@ -209,28 +163,14 @@ async fn refused_platform_change_stops_no_repair() {
 async fn refused_service_account_repairs_nothing() {
     let fixture = Fixture::new(running().await, "account").await;
     let namespace = fixture.namespace();
-    for name in ["first", "second"] {
-        let account = json!({
-            "apiVersion": "v1", "kind": "ServiceAccount",
-            "metadata": {"name": name, "namespace": namespace},
-        });
-        fixture.world.apply(&account).await;
-    }
-    let binding = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
-        "metadata": {"name": "first", "namespace": namespace},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
-        "subjects": [{"kind": "ServiceAccount", "name": "first", "namespace": namespace}],
-    });
-    fixture.world.apply(&binding).await;
+    let (cluster, space) = (fixture.world.cluster, Some(namespace));
+    let first = service_account(cluster, namespace, "first").await;
+    let second = service_account(cluster, namespace, "second").await;
+    bind(cluster, space, "first", "cluster-admin", &first).await;
     let mut declared = fixture.declare(&[fixture.map("kept", "1")]).await;
-    declared.spec.service_account = Some(ServiceAccountRef {
-        name: "first".to_owned(),
-        namespace: namespace.to_owned(),
-    });
+    declared.spec.service_account = Some(first);
     fixture.create(declared).await;
 
-    let second = json!({"name": "second", "namespace": namespace});
     fixture.change(json!({"serviceAccount": second})).await;
     fixture.reports(&format!("{namespace}/second")).await;
     // The provisioner's own account has permission to write the object, and must not do so.

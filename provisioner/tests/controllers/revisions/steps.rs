@@ -152,16 +152,12 @@ async fn rollout_continues_after_a_restart_between_steps() {
     let messages = Messages::follow(&fixture);
     fixture.upgrade("v2", &fixture.many("2")).await;
     messages.wait("200 are applied").await;
-    provisioner.signal("KILL").await;
-    provisioner.ended().await;
-    drop(provisioner);
+    provisioner.kill().await;
     assert_eq!(fixture.read().await.status.unwrap().applied_digest, None);
 
     let provisioner = Provisioner::start(cluster, Options::default()).await;
     fixture.is_rolled_out(2, "2").await;
-    provisioner.signal("KILL").await;
-    provisioner.ended().await;
-    drop(provisioner);
+    provisioner.kill().await;
     let last = format!("m{:03}", OBJECTS - 1);
     let listed = fixture.read().await.status.unwrap().inventory.unwrap();
     assert_eq!(listed.count, i64::try_from(OBJECTS).unwrap());
@@ -171,11 +167,10 @@ async fn rollout_continues_after_a_restart_between_steps() {
     let _provisioner = Provisioner::start(cluster, Options::default()).await;
     fixture.has_text(LARGE_TIMEOUT, &last, "2").await;
     fixture.uninstall().await;
-    within(LARGE_TIMEOUT, "end of the removal", async || {
+    let left = async || {
         let maps = fixture.maps().list(&ListParams::default()).await.unwrap();
         let left = maps.iter().filter(|map| map.name_any().starts_with('m'));
-        let left = left.count();
-        (left == 0).then_some(()).ok_or(format!("{left} objects"))
-    })
-    .await;
+        left.count()
+    };
+    until_within(LARGE_TIMEOUT, "end of the removal", left, |left| *left == 0).await;
 }

@@ -2,42 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use kube::api::PostParams;
-use manifests::api::instance::CrdDeletionPolicy;
 use tokio::time::sleep;
 
 use super::*;
 use crate::{
     faults::stage::stage,
-    support::{Options, crd, until},
+    support::{Options, crd},
 };
-
-/// The finalizer of a client that never removes the finalizer.
-const FINALIZER: &str = "example.com/held";
-
-// When an admin deletes an object whose upgrade changes an immutable field, the next attempt starts at once and creates
-// the object in its new form.
-#[tokio::test]
-async fn deleted_immutable_object_takes_its_new_form() {
-    let fixture = Fixture::new(running().await, "immutable").await;
-    let objects = |text: &str| {
-        let mut fixed = fixture.map("fixed", text);
-        fixed["immutable"] = json!(true);
-        [fixed, fixture.map("other", text)]
-    };
-    fixture.install(&objects("1")).await;
-    fixture.upgrade("v2", &objects("2")).await;
-    fixture.reports("fixed").await;
-    assert_eq!(fixture.text("other").await.as_deref(), Some("1"));
-
-    delete(&fixture.maps(), "fixed").await;
-    fixture.has_text(ROLLOUT_TIMEOUT, "fixed", "2").await;
-    fixture.has_text(ROLLOUT_TIMEOUT, "other", "2").await;
-    fixture
-        .has_reason("Installed", "InstallationSucceeded")
-        .await;
-    fixture.uninstall().await;
-}
 
 // An object that left the bundle is pruned once the new revision is active, and not before.
 #[tokio::test]
@@ -53,9 +24,7 @@ async fn removed_object_exists_until_the_upgrade_is_healthy() {
     let mut first = objects("1", 1);
     first.push(fixture.map("removed", "1"));
     fixture.install(&first).await;
-    fixture
-        .observe("operand", json!({"observedGeneration": 1}))
-        .await;
+    fixture.observe_generation("operand", 1).await;
     let uid = fixture.maps().get("removed").await.unwrap().uid();
 
     // The operator has not observed the new generation yet.
@@ -74,51 +43,10 @@ async fn removed_object_exists_until_the_upgrade_is_healthy() {
     })
     .await;
 
-    fixture
-        .observe("operand", json!({"observedGeneration": 2}))
-        .await;
-    within(
-        ROLLOUT_TIMEOUT,
-        "deletion of ConfigMap removed",
-        async || match fixture.text("removed").await {
-            Some(text) => Err(text),
-            None => Ok(()),
-        },
-    )
-    .await;
+    fixture.observe_generation("operand", 2).await;
+    let text = async || fixture.text("removed").await;
+    becomes("deletion of ConfigMap removed", text, Option::is_none).await;
     fixture.uninstall().await;
-}
-
-// An upgrade never deletes a definition that still has custom resources: spec.crdDeletionPolicy is for the removal of the
-// instance.
-#[tokio::test]
-async fn upgrade_deletes_no_custom_resource() {
-    let fixture = Fixture::new(running().await, "precious").await;
-    let objects = [crd(&fixture.group(), "Widget"), fixture.map("kept", "1")];
-    let mut declared = fixture.declare(&objects).await;
-    declared.spec.crd_deletion_policy = CrdDeletionPolicy::Delete;
-    fixture.create(declared).await;
-    let precious = fixture.custom_resource("Widget", "precious", 1);
-    let precious = serde_json::from_value(precious).unwrap();
-    let params = PostParams::default();
-    let created = fixture.widgets().create(&params, &precious).await.unwrap();
-
-    fixture.upgrade("v2", &[fixture.map("kept", "2")]).await;
-    fixture.has_text(ROLLOUT_TIMEOUT, "kept", "2").await;
-    observe(OBSERVATION, async || {
-        let found = fixture.widgets().get_opt("precious").await;
-        let found = found.map_err(|error| error.to_string());
-        let is_left_alone = matches!(&found, Ok(Some(found)) if found.uid() == created.uid()
-            && found.metadata.deletion_timestamp.is_none());
-        assert!(is_left_alone, "deleted by an upgrade: {found:?}");
-    })
-    .await;
-    fixture.uninstall().await;
-    let definitions: Api<CustomResourceDefinition> = fixture.world.api();
-    let name = format!("widgets.{}", fixture.group());
-    if definitions.get_opt(&name).await.unwrap().is_some() {
-        delete(&definitions, &name).await;
-    }
 }
 
 // An object that left the bundle and waits for a finalizer is watched: the other objects are not applied again, and
@@ -129,20 +57,12 @@ async fn terminating_object_causes_no_write_of_other_objects() {
     let fixture = Fixture::new(&stage.world, "held").await;
     let objects = [fixture.map("kept", "1"), fixture.map("held", "1")];
     fixture.install(&objects).await;
-    let finalizers = |finalizers: Value| json!({"metadata": {"finalizers": finalizers}});
-    merge(&fixture.maps(), "held", &finalizers(json!([FINALIZER]))).await;
+    fixture.set_finalizers("held", json!([FINALIZER])).await;
     fixture.upgrade("v2", &[fixture.map("kept", "2")]).await;
-    let is_terminating = async || {
-        let held = fixture.maps().get("held").await.unwrap();
-        held.metadata.deletion_timestamp.is_some()
-    };
-    until("terminating", is_terminating, |is_terminating| {
-        *is_terminating
-    })
-    .await;
-    within(ROLLOUT_TIMEOUT, "end of the rollout", async || {
-        let found = fixture.condition("Progressing").await;
-        (found.0 != "Applying").then_some(()).ok_or(found.1)
+    fixture.is_terminating("held").await;
+    let progressing = async || fixture.condition("Progressing").await;
+    becomes("end of the rollout", progressing, |(reason, _)| {
+        reason != "Applying"
     })
     .await;
     // The status follows the deletion.
@@ -166,7 +86,7 @@ async fn terminating_object_causes_no_write_of_other_objects() {
         2 * OBSERVATION
     );
 
-    merge(&fixture.maps(), "held", &finalizers(Value::Null)).await;
+    fixture.set_finalizers("held", Value::Null).await;
     gone(fixture.maps(), "held").await;
     fixture.uninstall().await;
 }

@@ -26,16 +26,25 @@ pub(crate) fn plain(objects: &[Value]) -> Content {
         .map(String::as_str)
         .zip(objects.iter().cloned())
         .collect();
-    // An image needs labels, and they come from here.
-    files.push((
-        "metadata/annotations.yaml",
-        json!({"annotations": {
-            "operators.operatorframework.io.bundle.mediatype.v1": "plain+v0",
-            "operators.operatorframework.io.bundle.manifests.v1": "manifests/",
-            "operators.operatorframework.io.bundle.metadata.v1": "metadata/",
-        }}),
-    ));
+    files.push(plain_annotations());
     content(&files)
+}
+
+/// A plain bundle of many objects, in one file.
+pub(crate) fn large(objects: &[Value]) -> Content {
+    let texts: Vec<String> = objects.iter().map(Value::to_string).collect();
+    let all = texts.join("\n---\n").into();
+    content(&[("manifests/all.yaml", all), plain_annotations()])
+}
+
+/// An image needs labels, and they come from here.
+fn plain_annotations() -> (&'static str, Value) {
+    let annotations = json!({"annotations": {
+        "operators.operatorframework.io.bundle.mediatype.v1": "plain+v0",
+        "operators.operatorframework.io.bundle.manifests.v1": "manifests/",
+        "operators.operatorframework.io.bundle.metadata.v1": "metadata/",
+    }});
+    ("metadata/annotations.yaml", annotations)
 }
 
 /// A registry+v1 bundle: package `name`, one Deployment `<name>-operator`, rights to read and write its own API, and the
@@ -117,6 +126,15 @@ pub(crate) fn crd(group: &str, kind: &str) -> Value {
             }],
         },
     })
+}
+
+/// The definition of OperatorConditions: where they are served, an operator's Deployment names its own.
+pub(crate) fn operator_conditions() -> Value {
+    let mut definition = crd("operators.coreos.com", "OperatorCondition");
+    definition["spec"]["versions"][0]["name"] = json!("v2");
+    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = schema;
+    definition
 }
 
 /// The simplest object there is.

@@ -197,6 +197,18 @@ impl Provisioner {
         .await
     }
 
+    /// Kills it, and waits until it has ended.
+    pub(crate) async fn kill(self) {
+        self.signal("KILL").await;
+        assert_eq!(self.ended().await, 137, "{}", self.log());
+    }
+
+    /// Asks it to end, and waits until it has done so.
+    pub(crate) async fn stop(self) {
+        self.signal("TERM").await;
+        assert_eq!(self.ended().await, 0, "{}", self.log());
+    }
+
     /// Whether it has ended.
     pub(crate) fn has_ended(&self) -> bool {
         self.folder.path().join("exit").exists()
@@ -215,11 +227,10 @@ impl Provisioner {
     /// Waits until its metrics have a line.
     pub(crate) async fn counts(&self, line: &str) {
         let url = format!("{}/metrics", self.url("metrics"));
-        until(
-            line,
-            async || reqwest::get(&url).await.unwrap().text().await.unwrap(),
-            |text| text.lines().any(|other| other == line),
-        )
+        let metrics = async || reqwest::get(&url).await.unwrap().text().await.unwrap();
+        until(line, metrics, |text| {
+            text.lines().any(|other| other == line)
+        })
         .await;
     }
 

@@ -7,7 +7,6 @@ use kube::{
     Api, Client, ResourceExt,
     api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams},
     core::ApiResource,
-    discovery::{ApiGroup, Discovery, verbs},
 };
 use manifests::api::{
     instance::{BundleInstance, BundleInstanceSpec, CrdDeletionPolicy},
@@ -15,9 +14,10 @@ use manifests::api::{
 };
 use serde_json::{Value, json};
 
-use super::objects::namespace_object;
-use super::objects::{delete, merge};
-use super::{World, condition, config_map, crd, eventually, image, instance, plain, unique};
+use super::{
+    World, condition, config_map, crd, delete, eventually, image, instance, listable, merge,
+    namespace_object, plain, unique,
+};
 
 /// How many ConfigMaps both versions have.
 const MAPS: usize = 20;
@@ -217,12 +217,8 @@ impl Play {
                 return Err(format!("{found:#?}; its Deployment: {status:#?}"));
             }
         }
-        let found: BTreeSet<String> = self
-            .owned(client)
-            .await
-            .map_err(said)?
-            .into_keys()
-            .collect();
+        let found = self.owned(client).await.map_err(said)?;
+        let found: BTreeSet<String> = found.into_keys().collect();
         let expected = self.expected(version);
         if found != expected {
             let missing: Vec<_> = expected.difference(&found).collect();
@@ -313,14 +309,8 @@ fn line(kind: &str, namespace: &str, name: &str) -> String {
 
 /// All built-in kinds that can be listed, and ours.
 async fn kinds(client: Client) -> Vec<ApiResource> {
-    let discovery = Discovery::new(client).run_aggregated().await.unwrap();
-    let kinds = discovery.groups().flat_map(ApiGroup::recommended_resources);
+    let mut kinds = listable(client).await.unwrap();
+    let is_other = |group: &str| group.ends_with(".example.com");
+    kinds.retain(|it| !NOT_OURS.contains(&it.kind.as_str()) && !is_other(&it.group));
     kinds
-        .filter(|(kind, can)| {
-            can.supports_operation(verbs::LIST)
-                && !NOT_OURS.contains(&kind.kind.as_str())
-                && !kind.group.ends_with(".example.com")
-        })
-        .map(|(kind, _)| kind)
-        .collect()
 }

@@ -18,6 +18,8 @@ use kube::Client;
 use serde_json::json;
 use tokio::{net::TcpListener, sync::watch, task::AbortHandle};
 
+use super::Options;
+
 /// What becomes of requests that have one of these in their path.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Fault {
@@ -66,6 +68,14 @@ impl Relay {
     /// The text of the kubeconfig that leads through it.
     pub(crate) fn kubeconfig(&self) -> String {
         Self::kubeconfig_of(&self.here.to_string())
+    }
+
+    /// A provisioner that goes through it.
+    pub(crate) fn options(&self) -> Options {
+        Options {
+            kubeconfig: Some(self.kubeconfig()),
+            ..Options::default()
+        }
     }
 
     /// The same, for a line that leads to it.

@@ -1,20 +1,16 @@
 //! The provisioner with its own account's rights alone.
 
-use cluster::{Cluster, DryRun};
+use cluster::Cluster;
 use k8s_openapi::api::{
     authentication::v1::{TokenRequest, TokenRequestSpec},
     core::v1::ServiceAccount,
     rbac::v1::ClusterRoleBinding,
 };
-use kube::{
-    Api,
-    api::{DeleteParams, PostParams},
-};
-use manifests::yaml;
+use kube::{Api, api::PostParams};
+use manifests::{api::instance::ServiceAccountRef, yaml};
 use serde_json::{Value, json};
 
-use super::SYSTEM;
-use super::objects::{apply, delete};
+use super::{SYSTEM, account_object, apply, bind_role, delete, kinds};
 
 /// Gives the account what an install file gives it, save the right to install anything: with that there would be nothing
 /// to see.
@@ -44,36 +40,67 @@ pub(crate) async fn grant(
     name: &str,
     rules: &Value,
 ) {
-    let group = "rbac.authorization.k8s.io";
-    let (version, metadata) = (
-        format!("{group}/v1"),
-        json!({"name": name, "namespace": namespace}),
-    );
     let kind = namespace.map_or("ClusterRole", |_| "Role");
-    let role = json!({"apiVersion": version, "kind": kind, "metadata": metadata, "rules": rules});
-    let binding = json!({
-        "apiVersion": version, "kind": format!("{kind}Binding"), "metadata": metadata,
-        "roleRef": {"apiGroup": group, "kind": kind, "name": name}, "subjects": [subject],
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind,
+        "metadata": {"name": name, "namespace": namespace}, "rules": rules,
     });
-    for object in [role, binding] {
-        apply(cluster, &object).await;
-    }
+    apply(cluster, &role).await;
+    bind_role(cluster, subject, namespace, (kind, name), name).await;
 }
 
-/// A kubeconfig with a token of the account.
-pub(crate) async fn own_kubeconfig(cluster: &Cluster) -> String {
-    let accounts: Api<ServiceAccount> = Api::namespaced(cluster.client().unwrap(), SYSTEM);
+/// Binds a ClusterRole to an account, in a namespace or in the whole cluster.
+pub(crate) async fn bind(
+    cluster: &Cluster,
+    namespace: Option<&str>,
+    name: &str,
+    role: &str,
+    account: &ServiceAccountRef,
+) {
+    let subject = kinds::account(&account.namespace, &account.name);
+    bind_role(cluster, &subject, namespace, ("ClusterRole", role), name).await;
+}
+
+/// Creates an account without permissions.
+pub(crate) async fn service_account(
+    cluster: &Cluster,
+    namespace: &str,
+    name: &str,
+) -> ServiceAccountRef {
+    let account = ServiceAccountRef {
+        name: name.to_owned(),
+        namespace: namespace.to_owned(),
+    };
+    apply(cluster, &account_object(namespace, name)).await;
+    account
+}
+
+/// A token of an account.
+pub(crate) async fn token(cluster: &Cluster, account: &ServiceAccountRef) -> String {
+    let client = cluster.client().unwrap();
+    let accounts: Api<ServiceAccount> = Api::namespaced(client, &account.namespace);
     let request = TokenRequest {
         spec: Some(TokenRequestSpec::default()),
         ..TokenRequest::default()
     };
-    let params = PostParams::default();
-    let answer = accounts
-        .create_token_request("provisioner", &params, &request)
-        .await
-        .unwrap();
+    let (name, params) = (&account.name, PostParams::default());
+    let answer = accounts.create_token_request(name, &params, &request).await;
+    answer.unwrap().status.unwrap().token.unwrap()
+}
+
+/// A kubeconfig with a token of an account.
+pub(crate) async fn kubeconfig_of(cluster: &Cluster, account: &ServiceAccountRef) -> String {
     let text = std::fs::read(cluster.kubeconfig_path()).unwrap();
     let mut kubeconfig: Value = yaml::documents(&text).next().unwrap().unwrap();
-    kubeconfig["users"][0]["user"] = json!({"token": answer.status.unwrap().token});
+    kubeconfig["users"][0]["user"] = json!({"token": token(cluster, account).await});
     kubeconfig.to_string()
+}
+
+/// A kubeconfig with a token of the provisioner's account.
+pub(crate) async fn own_kubeconfig(cluster: &Cluster) -> String {
+    let account = ServiceAccountRef {
+        name: "provisioner".to_owned(),
+        namespace: SYSTEM.to_owned(),
+    };
+    kubeconfig_of(cluster, &account).await
 }

@@ -2,11 +2,10 @@
 
 use std::{fmt::Debug, time::Duration};
 
-use futures::StreamExt as _;
+use cluster::wait::{self, Watched};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use kube::{Api, Resource, runtime::watcher};
-use serde::{Serialize, de::DeserializeOwned};
-use tokio::time::{Instant, sleep, timeout_at};
+use kube::Api;
+use manifests::api::instance::BundleInstance;
 
 use super::child;
 
@@ -15,50 +14,21 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Waits until an object is as wanted, and returns it. `what` is said when that does not happen, with the object as it
 /// was then, and what the provisioners had to say about it.
-pub(crate) async fn wait_for<K>(
+pub(crate) async fn wait_for<K: Watched>(
     api: Api<K>,
     name: &str,
     what: &str,
     wanted: impl Fn(&K) -> Option<()>,
-) -> K
-where
-    K: Resource<DynamicType: Default>
-        + Clone
-        + Debug
-        + Serialize
-        + DeserializeOwned
-        + Send
-        + 'static,
-{
-    let end = Instant::now() + PATIENCE;
-    let mut seen = None;
-    let mut changes = std::pin::pin!(watcher::watch_object(api, name));
-    while let Ok(Some(change)) = timeout_at(end, changes.next()).await {
-        match change {
-            Ok(Some(object)) if wanted(&object).is_some() => return object,
-            Ok(object) => seen = object,
-            Err(_) => {}
-        }
-    }
-    let seen = seen.map(|object| serde_json::to_string_pretty(&object).unwrap());
-    let seen = seen.unwrap_or_else(|| "there is no such object".to_owned());
-    panic!(
-        "{name}: not {what} after {PATIENCE:?}: {seen}\n{}",
-        child::logs(name)
-    );
+) -> K {
+    let found = wait::object(api, name, PATIENCE, |object| wanted(object).is_some()).await;
+    found.unwrap_or_else(|seen| {
+        let logs = child::logs(name);
+        panic!("{name}: not {what} after {PATIENCE:?}: {seen}\n{logs}")
+    })
 }
 
 /// Waits until an object does not exist.
-pub(crate) async fn gone<K>(api: Api<K>, name: &str)
-where
-    K: Resource<DynamicType: Default>
-        + Clone
-        + Debug
-        + Serialize
-        + DeserializeOwned
-        + Send
-        + 'static,
-{
+pub(crate) async fn gone<K: Watched>(api: Api<K>, name: &str) {
     eventually(&format!("{name} is gone"), async || {
         match api.get_opt(name).await.unwrap() {
             Some(object) => Err(serde_json::to_string_pretty(&object).unwrap()),
@@ -76,28 +46,17 @@ pub(crate) async fn eventually<T>(
     within(PATIENCE, what, attempt).await
 }
 
-/// Like [`eventually`], with another limit. Attempts without a pause would delay the requests of the provisioner.
+/// Like [`eventually`], with another limit.
 pub(crate) async fn within<T>(
     limit: Duration,
     what: &str,
-    mut attempt: impl AsyncFnMut() -> Result<T, String>,
+    attempt: impl AsyncFnMut() -> Result<T, String>,
 ) -> T {
-    const MAX_PAUSE: Duration = Duration::from_millis(100);
-    let end = Instant::now() + limit;
-    let mut pause = Duration::from_millis(20);
-    loop {
-        match attempt().await {
-            Ok(result) => return result,
-            Err(reason) if Instant::now() > end => {
-                panic!(
-                    "not {what} after {limit:?}: {reason}\n{}",
-                    child::logs(what)
-                )
-            }
-            Err(_) => sleep(pause).await,
-        }
-        pause = (pause * 3 / 2).min(MAX_PAUSE);
-    }
+    let done = wait::eventually(limit, attempt).await;
+    done.unwrap_or_else(|reason| {
+        let logs = child::logs(what);
+        panic!("not {what} after {limit:?}: {reason}\n{logs}")
+    })
 }
 
 /// Looks for something until it is there, and returns it.
@@ -109,16 +68,32 @@ pub(crate) async fn found<T>(what: &str, mut read: impl AsyncFnMut() -> Option<T
 /// Reads a value until the value is as wanted, and returns it.
 pub(crate) async fn until<T: Debug>(
     what: &str,
+    read: impl AsyncFnMut() -> T,
+    is_wanted: impl Fn(&T) -> bool,
+) -> T {
+    until_within(PATIENCE, what, read, is_wanted).await
+}
+
+/// Like [`until`], with another limit.
+pub(crate) async fn until_within<T: Debug>(
+    limit: Duration,
+    what: &str,
     mut read: impl AsyncFnMut() -> T,
     is_wanted: impl Fn(&T) -> bool,
 ) -> T {
-    eventually(what, async || {
+    within(limit, what, async || {
         let value = read().await;
         let is_wanted = is_wanted(&value);
         is_wanted.then_some(()).ok_or(format!("{value:?}"))?;
         Ok(value)
     })
     .await
+}
+
+/// The message of a condition.
+pub(crate) fn message<'a>(instance: &'a BundleInstance, type_: &str) -> &'a str {
+    let conditions = &instance.status.as_ref().unwrap().conditions;
+    &condition(conditions, type_).unwrap().message
 }
 
 /// A condition.

@@ -13,12 +13,7 @@ pub(super) async fn be_open_shift(cluster: &Cluster, version: &str) {
     definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] =
         json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     definition["spec"]["versions"][0]["subresources"] = json!({});
-    cluster
-        .apply(&definition, cluster::DryRun::No)
-        .await
-        .unwrap();
-    let name = definition["metadata"]["name"].as_str().unwrap();
-    cluster.wait_established(name).await.unwrap();
+    support::define(cluster, &definition).await;
     let object = json!({
         "apiVersion": "config.openshift.io/v1", "kind": "ClusterVersion", "metadata": {"name": "version"},
         "status": {
@@ -26,40 +21,30 @@ pub(super) async fn be_open_shift(cluster: &Cluster, version: &str) {
             "desired": {"version": version},
         },
     });
-    cluster.apply(&object, cluster::DryRun::No).await.unwrap();
+    support::apply(cluster, &object).await;
 }
 
 /// An account that may do everything.
 async fn mighty(world: &World, namespace: &str) -> ServiceAccountRef {
-    let account = account(world, namespace).await;
-    trust(world, namespace).await;
-    let binding = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
-        "metadata": {"name": format!("mighty-{namespace}")},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
-        "subjects": [{"kind": "ServiceAccount", "name": account.name, "namespace": namespace}],
-    });
-    world.apply(&binding).await;
+    let account = installer(world, namespace).await;
+    let name = format!("mighty-{namespace}");
+    bind(world.cluster, None, &name, "cluster-admin", &account).await;
     account
 }
 
 #[tokio::test]
 async fn the_install_file_belongs_to_no_bundle() {
     let world = modest().await;
-    let (name, space) = (
-        unique("mighty"),
-        world.cluster.temp_namespace("mighty").await.unwrap(),
-    );
+    let (name, space) = fresh(world, "mighty").await;
     let account = mighty(world, space.name()).await;
-    let rbac = "rbac.authorization.k8s.io/v1";
+    let group = "rbac.authorization.k8s.io";
     let policy = "bundleinstance-service-account";
     let objects = [
         map(space.name(), "a", &[]),
-        json!({"apiVersion": rbac, "kind": "ClusterRole", "metadata": {"name": "provisioner"}, "rules": []}),
+        cluster_role("provisioner"),
         json!({
-            "apiVersion": rbac, "kind": "ClusterRoleBinding", "metadata": {"name": "provisioner"},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "provisioner"},
-            "subjects": [],
+            "apiVersion": format!("{group}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": "provisioner"},
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "provisioner"}, "subjects": [],
         }),
         json!({
             "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
@@ -70,17 +55,15 @@ async fn the_install_file_belongs_to_no_bundle() {
     let roles = world.api::<ClusterRole>();
     let was = roles.get("provisioner").await.unwrap();
     install(world, &name, &account, &objects).await;
-    let told = says(world, &name, "Installed", "ClusterRole provisioner").await;
+    let told = says(world, &name, "Installed", &["ClusterRole provisioner"]).await;
     assert_eq!(line(&told, "Installed"), "False InstallFailed");
-    let said = message(&told, "Installed");
-    for part in [
+    let parts = [
         "ClusterRole provisioner exists and belongs to",
         "ClusterRoleBinding provisioner exists and belongs to",
         "ValidatingAdmissionPolicyBinding bundleinstance-service-account exists and belongs to",
         "Deployment rukpak-system/core would live among the provisioner's own objects",
-    ] {
-        assert!(said.contains(part), "{part} is not in: {said}");
-    }
+    ];
+    tells(&told, "Installed", &parts);
     delete(world, &name).await;
     let is = roles.get("provisioner").await.unwrap();
     assert_eq!((is.uid(), is.rules), (was.uid(), was.rules));
@@ -92,32 +75,20 @@ async fn the_install_file_belongs_to_no_bundle() {
 #[tokio::test]
 async fn a_bundle_that_does_not_run_on_this_open_shift_takes_an_override_that_stays_in_its_spec() {
     let world = modest().await;
-    let (name, space) = (
-        unique("maxocp"),
-        world.cluster.temp_namespace("maxocp").await.unwrap(),
-    );
-    let account = mighty(world, space.name()).await;
-    let old = support::operator(&name, "1.0.0", &[]);
-    let source = image(&world.push(&format!("{name}:v1"), &old).await);
-    let mut instance = support::instance(&name, "registry", source);
-    instance.spec.service_account = Some(account);
-    instance.spec.install_namespace = Some(space.name().to_owned());
-    world.create(&instance).await;
+    let (name, space) = fresh(world, "maxocp").await;
+    install_operator(world, &name, mighty(world, space.name()).await).await;
     world.wait_instance(&name, "Installed", "True").await;
 
     let new = facts::talkative(&name, "2.0.0");
     let source = image(&world.push(&format!("{name}:v2"), &new).await);
-    let template = json!({"spec": {"template": {"spec": {"source": source}}}});
-    change(world, &name, template).await;
+    point_at(world, &name, &source).await;
     let told = wait_reason(world, &name, "Installed", "UpgradeFailed").await;
-    let said = message(&told, "Installed");
-    for part in [
+    let parts = [
         "stays installed",
         "requires OpenShift <= 4.12 but the cluster is 4.13",
         "to spec.overrides to install it nevertheless",
-    ] {
-        assert!(said.contains(part), "{part} is not in: {said}");
-    }
+    ];
+    tells(&told, "Installed", &parts);
     let version = |it: &BundleInstance| it.status.clone().unwrap().facts.version;
     assert_eq!(version(&told).as_deref(), Some("1.0.0"));
 
@@ -136,16 +107,8 @@ async fn a_bundle_that_does_not_run_on_this_open_shift_takes_an_override_that_st
     let config = json!({"deploymentConfig": {"env": env}});
     let on = json!({"spec": {"preflight": null, "config": config}});
     change(world, &name, on).await;
-    let kept = support::wait_for(world.api(), &name, "kept", |it: &BundleInstance| {
-        let found = condition(&it.status.as_ref()?.conditions, "Installed")?;
-        (found.observed_generation == it.metadata.generation).then_some(())
-    })
-    .await;
-    let said = message(&kept, "Installed");
-    assert!(
-        said.contains("it is installed already, and is kept"),
-        "{said}"
-    );
+    let kept = "it is installed already, and is kept";
+    says(world, &name, "Installed", &[kept]).await;
     let reason = wait_reason(world, &name, "Installed", "InstallationSucceeded").await;
     assert_eq!(version(&reason).as_deref(), Some("2.0.0"));
     delete(world, &name).await;

@@ -5,7 +5,6 @@ use std::{fs, path::Path};
 use cluster::{AUDIT_LOG, Cluster, Options as ClusterOptions};
 use support::{Options, Provisioner};
 use tests::Registry;
-use unpacker::registry::BundleImage;
 
 use super::*;
 
@@ -98,19 +97,13 @@ async fn at_rest_and_after_a_restart_nothing_is_asked_for_and_nothing_applied() 
         support::crd("rest.example.com", "Widget"),
         json!({"apiVersion": "rest.example.com/v1", "kind": "Widget", "metadata": {"name": "small", "namespace": "default"}, "spec": {"size": 1}}),
     ];
-    let image = registry.image("rest:v1");
-    let bundle = BundleImage::new(&plain(&objects)).unwrap();
-    unpacker::registry::push(&image.parse().unwrap(), &bundle, &support::insecure())
-        .await
-        .unwrap();
+    let image = support::push(&registry, "rest:v1", &plain(&objects)).await;
     let client = cluster.client().unwrap();
     let instances: Api<BundleInstance> = Api::all(client.clone());
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), "default");
     let instance = support::instance("rest", "plain", support::image(&image));
-    instances
-        .create(&kube::api::PostParams::default(), &instance)
-        .await
-        .unwrap();
+    let params = kube::api::PostParams::default();
+    instances.create(&params, &instance).await.unwrap();
     let healthy = |it: &BundleInstance| {
         support::has(&it.status.as_ref()?.conditions, "Healthy", "True").then_some(())
     };
@@ -135,9 +128,7 @@ async fn at_rest_and_after_a_restart_nothing_is_asked_for_and_nothing_applied() 
     assert_eq!(odd.data.unwrap()["theirs"], "1");
 
     // A restarted one only looks.
-    provisioner.signal("TERM").await;
-    assert_eq!(provisioner.ended().await, 0, "{}", provisioner.log());
-    drop(provisioner);
+    provisioner.stop().await;
     let before = count();
     let status_before = instances.get("rest").await.unwrap().status;
     let provisioner = Provisioner::start(&cluster, options.clone()).await;
@@ -146,13 +137,9 @@ async fn at_rest_and_after_a_restart_nothing_is_asked_for_and_nothing_applied() 
     assert_eq!(instances.get("rest").await.unwrap().status, status_before);
 
     // And repairs what has changed while it was away.
-    provisioner.signal("KILL").await;
-    provisioner.ended().await;
-    drop(provisioner);
+    provisioner.kill().await;
     meddle(&maps, "plain", json!({"data": {"v": "2"}})).await;
-    maps.delete("away", &kube::api::DeleteParams::default())
-        .await
-        .unwrap();
+    support::delete(&maps, "away").await;
     let before = count();
     let _provisioner = Provisioner::start(&cluster, options).await;
     support::wait_for(maps.clone(), "plain", "repaired", repaired).await;

@@ -1,23 +1,16 @@
 //! What stays when it leaves a bundle, or when its instance goes.
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use manifests::api::instance::CrdDeletionPolicy;
 
 use super::*;
 
 fn widgets(world: &World, group: &str, namespace: &str) -> Api<DynamicObject> {
-    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", "Widget"));
-    Api::namespaced_with(world.client(), namespace, &resource)
+    custom_resources(world, namespace, [group, "v1", "Widget"])
 }
 
 /// A custom resource that somebody has made, and its uid.
 async fn use_definition(world: &World, group: &str, namespace: &str) -> String {
-    let widget = json!({
-        "apiVersion": format!("{group}/v1"), "kind": "Widget",
-        "metadata": {"name": "theirs", "namespace": namespace}, "spec": {"size": 1},
-    });
-    world.apply(&widget).await;
+    world.apply(&widget(group, namespace, "theirs", 1)).await;
     uid_of_widget(world, group, namespace).await
 }
 
@@ -39,11 +32,7 @@ async fn has_definition(world: &World, group: &str, instance: &str) {
 // parity: i12
 #[tokio::test]
 async fn i12_custom_resources_survive_a_pivot_between_bundles_that_share_their_definition() {
-    let world = running().await;
-    let (name, space) = (
-        unique("i12"),
-        world.cluster.temp_namespace("i12").await.unwrap(),
-    );
+    let (world, name, space) = start("i12").await;
     let group = format!("{name}.example.com");
     let of = |object: &str| {
         [
@@ -51,10 +40,10 @@ async fn i12_custom_resources_survive_a_pivot_between_bundles_that_share_their_d
             map(space.name(), object, &[]),
         ]
     };
-    let source = publish(world, &format!("{name}:v1"), &of("old")).await;
-    let mut instance = support::instance(&name, "plain", source);
-    instance.spec.crd_deletion_policy = CrdDeletionPolicy::Delete;
-    world.create(&instance).await;
+    declare_with(world, &name, &of("old"), |spec| {
+        spec.crd_deletion_policy = CrdDeletionPolicy::Delete;
+    })
+    .await;
     world.wait_instance(&name, "Healthy", "True").await;
     let uid = use_definition(world, &group, space.name()).await;
 
@@ -67,44 +56,9 @@ async fn i12_custom_resources_survive_a_pivot_between_bundles_that_share_their_d
 }
 
 #[tokio::test]
-async fn a_definition_that_was_retained_belongs_to_whoever_comes_next() {
-    let world = running().await;
-    let (name, other) = (unique("retain"), unique("retain-other"));
-    let space = world.cluster.temp_namespace("retain").await.unwrap();
-    let group = format!("{name}.example.com");
-    let source = publish(
-        world,
-        &format!("{name}:v1"),
-        &[support::crd(&group, "Widget")],
-    )
-    .await;
-    let api: Api<CustomResourceDefinition> = world.api();
-    let definition = format!("widgets.{group}");
-    let mut uids = None;
-    // The same name twice, then another one.
-    for name in [&name, &name, &other] {
-        let mut instance = support::instance(name, "plain", source.clone());
-        instance.spec.crd_deletion_policy = CrdDeletionPolicy::Retain;
-        world.create(&instance).await;
-        world.wait_instance(name, "Healthy", "True").await;
-        has_definition(world, &group, name).await;
-        if uids.is_none() {
-            let widget = use_definition(world, &group, space.name()).await;
-            uids = Some((api.get(&definition).await.unwrap().uid(), widget));
-        }
-        delete(world, name).await;
-        let left = api.get(&definition).await.unwrap();
-        assert!(!left.labels().contains_key(labels::OWNER_NAME), "{left:?}");
-        let found = (left.uid(), uid_of_widget(world, &group, space.name()).await);
-        assert_eq!(Some(found), uids);
-    }
-}
-
-#[tokio::test]
 async fn what_is_to_be_kept_is_let_go_when_it_leaves_the_bundle_and_when_the_instance_goes() {
-    let world = running().await;
-    let (name, next) = (unique("kept"), unique("kept-next"));
-    let space = world.cluster.temp_namespace("kept").await.unwrap();
+    let (world, name, space) = start("kept").await;
+    let next = unique("kept-next");
     let api = maps(world, space.name());
     let kept = |object: &str| {
         let mut value = map(space.name(), object, &[("v", "1")]);
@@ -116,26 +70,21 @@ async fn what_is_to_be_kept_is_let_go_when_it_leaves_the_bundle_and_when_the_ins
         kept("removed"),
         map(space.name(), "plain", &[]),
     ];
-    let source = publish(world, &format!("{name}:v1"), &v1).await;
-    world.instance(&name, "plain", source).await;
-    world.wait_instance(&name, "Healthy", "True").await;
-    let uids = [
-        api.get("pruned").await.unwrap().uid(),
-        api.get("removed").await.unwrap().uid(),
-    ];
+    install(world, &name, &v1).await;
+    let uids = async || {
+        let [pruned, removed] = [api.get("pruned").await, api.get("removed").await];
+        [pruned.unwrap().uid(), removed.unwrap().uid()]
+    };
+    let before = uids().await;
 
     upgrade(world, &name, "v2", &[kept("removed")]).await;
     support::gone(api.clone(), "plain").await;
-    let told = support::wait_for(world.api(), &name, "released", |it: &BundleInstance| {
-        (!it.status.as_ref()?.released.is_empty()).then_some(())
+    let told = becomes(world, &name, "released", |status| {
+        (!status.released.is_empty()).then_some(())
     })
     .await;
     let status = told.status.unwrap();
-    assert!(
-        status.released[0].contains("/pruned") && status.released[0].contains(labels::KEEP),
-        "{:?}",
-        status.released
-    );
+    has_parts(&status.released[0], &["/pruned", labels::KEEP]);
     assert_eq!(status.inventory.unwrap().count, 1);
     let free = |it: &ConfigMap| {
         assert_eq!(owner_name(it), None, "{it:?}");
@@ -151,25 +100,12 @@ async fn what_is_to_be_kept_is_let_go_when_it_leaves_the_bundle_and_when_the_ins
 
     delete(world, &name).await;
     free(&api.get("removed").await.unwrap());
-    let left = [
-        api.get("pruned").await.unwrap().uid(),
-        api.get("removed").await.unwrap().uid(),
-    ];
-    assert_eq!(left, uids);
+    assert_eq!(uids().await, before);
 
     // Another instance may have both.
-    let source = publish(
-        world,
-        &format!("{next}:v1"),
-        &[kept("pruned"), kept("removed")],
-    )
-    .await;
-    world.instance(&next, "plain", source).await;
-    world.wait_instance(&next, "Healthy", "True").await;
-    assert_eq!(
-        owner_name(&api.get("pruned").await.unwrap()),
-        Some(next.as_str())
-    );
-    assert_eq!(api.get("pruned").await.unwrap().data.unwrap()["v"], "1");
+    install(world, &next, &[kept("pruned"), kept("removed")]).await;
+    let pruned = api.get("pruned").await.unwrap();
+    assert_eq!(owner_name(&pruned), Some(next.as_str()));
+    assert_eq!(pruned.data.unwrap()["v"], "1");
     delete(world, &next).await;
 }

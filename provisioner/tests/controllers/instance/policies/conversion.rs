@@ -4,15 +4,10 @@ use super::*;
 
 /// A definition whose conversion webhook does not exist.
 fn definition(group: &str, stored: &str) -> Value {
-    let mut definition = support::crd(group, "Widget");
-    let version = definition["spec"]["versions"][0].clone();
-    let versions = ["v1", "v2"].map(|name| {
-        let mut version = version.clone();
-        version["name"] = name.into();
-        version["storage"] = (name == stored).into();
-        version
-    });
-    definition["spec"]["versions"] = versions.to_vec().into();
+    let mut definition = super::definition(group, true);
+    for version in definition["spec"]["versions"].as_array_mut().unwrap() {
+        version["storage"] = (version["name"] == stored).into();
+    }
     definition["spec"]["conversion"] = json!({
         "strategy": "Webhook",
         "webhook": {
@@ -29,24 +24,19 @@ impl Scene {
         let scene = Self::prepare(prefix).await;
         let group = scene.group();
         scene
-            .install(policy, definition(&group, "v1"), |instance| {
+            .install(policy, definition(&group, "v1"), |spec| {
                 // Whether the new version is safe cannot be told for the same reason.
                 let off = json!({"crdUpgradeSafety": "Off"});
-                instance.spec.preflight = Some(serde_json::from_value(off).unwrap());
+                spec.preflight = Some(serde_json::from_value(off).unwrap());
             })
             .await;
         scene.widget("v1", "old", &[]).await;
         let objects = [definition(&group, "v2"), scene.operator()];
         upgrade(scene.world, &scene.name, "v2", &objects).await;
-        support::wait_for(
-            scene.definitions(),
-            &scene.definition(),
-            "stored in v2",
-            |it: &CustomResourceDefinition| {
-                let stored = it.spec.versions.iter().find(|version| version.storage)?;
-                (stored.name == "v2").then_some(())
-            },
-        )
+        support::wait_for(scene.definitions(), &scene.definition(), "stored", |it| {
+            let stored = it.spec.versions.iter().find(|version| version.storage)?;
+            (stored.name == "v2").then_some(())
+        })
         .await;
         scene
     }
@@ -67,8 +57,7 @@ async fn what_is_stored_in_the_current_version_needs_no_conversion() {
         .await;
     scene.widget("v2", "new", &[]).await;
     delete(scene.world, &scene.name).await;
-    let told = scene.released().await;
-    assert!(told.contains("1 custom resource is left"), "{told}");
+    assert_has(scene.released().await, "1 custom resource is left");
     scene.repair().await;
     scene.is_kept().await;
 }
@@ -79,14 +68,12 @@ async fn custom_resources_that_cannot_be_read_keep_their_definition() {
     let scene = Scene::old_version("unreadable", policy).await;
     delete(scene.world, &scene.name).await;
     scene.is_gone().await;
-    let told = scene.released().await;
-    for part in [
+    let parts = [
         "custom resources are left, which cannot be read",
         "conversion webhook for ",
         "repair the conversion webhook",
-    ] {
-        assert!(told.contains(part), "{part} is missing: {told}");
-    }
+    ];
+    has_parts(&scene.released().await, &parts);
     scene.repair().await;
     scene.is_kept().await;
 }
@@ -95,14 +82,12 @@ async fn custom_resources_that_cannot_be_read_keep_their_definition() {
 async fn custom_resources_that_cannot_be_deleted_are_waited_for_with_the_remedy() {
     let scene = Scene::old_version("undeletable", CrdDeletionPolicy::Delete).await;
     scene.ask().await;
-    let told = scene.says("conversion webhook").await;
-    for part in [
-        scene.definition().as_str(),
+    let parts = [
+        &scene.definition(),
         "see to it that the conversion webhook of its definition runs",
         "set spec.crdDeletionPolicy to Retain",
-    ] {
-        assert!(told.contains(part), "{part} is missing: {told}");
-    }
+    ];
+    has_parts(&scene.says("conversion webhook").await, &parts);
     // Whoever might convert them is still there.
     let operators = deployments(scene.world, scene.space.name());
     assert!(operators.get_opt("operator").await.unwrap().is_some());

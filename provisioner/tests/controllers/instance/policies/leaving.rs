@@ -17,9 +17,7 @@ impl Scene {
             (owned.labels().get(labels::OWNER_NAME)? == &self.name).then_some(())
         })
         .await;
-        let widgets = self.widgets("v1");
-        let params = DeleteParams::default();
-        widgets.delete("precious", &params).await.unwrap();
+        support::delete(&self.widgets("v1"), "precious").await;
         upgrade(self.world, &self.name, "v4", &[self.operator()]).await;
         support::gone(self.definitions(), &self.definition()).await;
         let settled = self.has_left().await;
@@ -29,44 +27,29 @@ impl Scene {
 
     /// Waits until the instance has nothing but its workload.
     async fn has_left(&self) -> BundleInstance {
-        support::wait_for(
-            self.world.api(),
-            &self.name,
-            "settled without its definition",
-            |it: &BundleInstance| {
-                let status = it.status.as_ref()?;
-                let settled = condition(&status.conditions, "Progressing")?.status == "False";
-                (settled && status.inventory.as_ref()?.count == 1).then_some(())
-            },
-        )
+        becomes(self.world, &self.name, "settled without it", |status| {
+            let settled = condition(&status.conditions, "Progressing")?.status == "False";
+            (settled && status.inventory.as_ref()?.count == 1).then_some(())
+        })
         .await
     }
 }
 
 #[tokio::test]
 async fn definitions_that_leave_a_bundle_are_pruned_if_unused() {
-    for (policy, why) in [
-        (
-            CrdDeletionPolicy::DeleteIfUnused,
-            "1 custom resource is left",
-        ),
+    for (policy, why) in tests::rows![
+        CrdDeletionPolicy::DeleteIfUnused => "1 custom resource is left";
         // The policy is for the removal of the instance: no upgrade deletes custom resources.
-        (CrdDeletionPolicy::Delete, "1 custom resource is left"),
-        (
-            CrdDeletionPolicy::Retain,
-            "is kept by spec.crdDeletionPolicy Retain",
-        ),
+        CrdDeletionPolicy::Delete => "1 custom resource is left";
+        CrdDeletionPolicy::Retain => "is kept by spec.crdDeletionPolicy Retain";
     ] {
         let scene = Scene::new("stays", policy).await;
         scene.widget("v1", "precious", &[]).await;
         scene.leave().await;
         let settled = scene.has_left().await;
         let released = settled.status.unwrap().released;
-        let [told] = released.as_slice() else {
-            panic!("{released:?}");
-        };
-        assert!(told.contains(&scene.definition()), "{told}");
-        assert!(told.contains(why), "{told}");
+        assert_eq!(released.len(), 1, "{released:?}");
+        has_parts(&released[0], &[&scene.definition(), why]);
         scene.widgets("v1").get("precious").await.unwrap();
         if policy == CrdDeletionPolicy::DeleteIfUnused {
             scene.leave_unused().await;

@@ -1,10 +1,7 @@
 //! Removals that began while no provisioner ran.
 
 use cluster::Cluster;
-use kube::{
-    Client, Resource,
-    api::{Patch, PatchParams},
-};
+use kube::api::{Patch, PatchParams};
 
 use super::*;
 use crate::{
@@ -14,10 +11,6 @@ use crate::{
 
 const RESOURCE: (&str, &str) = ("core.rukpak.io", "bundleinstances");
 
-fn api<K: Resource<DynamicType = ()>>(client: &Client) -> Api<K> {
-    Api::all(client.clone())
-}
-
 /// An instance of two ConfigMaps and a definition.
 struct Installed {
     maps: Api<ConfigMap>,
@@ -25,37 +18,21 @@ struct Installed {
     definition: String,
 }
 
-async fn install(client: &Client, instances: &Api<BundleInstance>, prefix: &str) -> Installed {
-    // Only the registry is shared: another provisioner would take part in the removal.
-    let world = world().await;
+async fn installed(world: &World, prefix: &str) -> Installed {
     let name = unique(prefix);
-    let namespace: Namespace = serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();
-    let params = kube::api::PostParams::default();
-    let namespaces: Api<Namespace> = api(client);
-    namespaces.create(&params, &namespace).await.unwrap();
+    world.apply(&support::namespace_object(&name)).await;
     let group = format!("{name}.example.com");
     let objects = [
         map(&name, "held", &[]),
         map(&name, "free", &[]),
         support::crd(&group, "Widget"),
     ];
-    let source = publish(world, &format!("{name}:v1"), &objects).await;
-    let instance = support::instance(&name, "plain", source);
-    instances.create(&params, &instance).await.unwrap();
-    let is_healthy = |instance: &BundleInstance| {
-        support::has(&instance.status.as_ref()?.conditions, "Healthy", "True").then_some(())
-    };
-    support::wait_for(instances.clone(), &name, "Healthy", is_healthy).await;
+    install(world, &name, &objects).await;
     Installed {
-        maps: Api::namespaced(client.clone(), &name),
+        maps: maps(world, &name),
         definition: format!("widgets.{group}"),
         name,
     }
-}
-
-async fn kill(provisioner: Provisioner) {
-    provisioner.signal("KILL").await;
-    provisioner.ended().await;
 }
 
 /// Deletes an instance whose objects are orphaned, and waits until the garbage collector has released the objects.
@@ -67,13 +44,8 @@ async fn orphan(instances: &Api<BundleInstance>, installed: &Installed) {
     instances.delete(&installed.name, &params).await.unwrap();
     let is_released =
         |instance: &BundleInstance| (instance.finalizers() == [labels::UNINSTALL]).then_some(());
-    support::wait_for(
-        instances.clone(),
-        &installed.name,
-        "released by the garbage collector",
-        is_released,
-    )
-    .await;
+    let (api, what) = (instances.clone(), "released by the garbage collector");
+    support::wait_for(api, &installed.name, what, is_released).await;
 }
 
 /// Denies the removal of the finalizer of an instance.
@@ -94,12 +66,12 @@ async fn retain_finalizer(cluster: &Cluster, instances: &Api<BundleInstance>, na
 #[tokio::test]
 async fn instances_deleted_during_an_outage_are_removed_or_orphaned() {
     let cluster = support::with_controllers().await;
-    let client = cluster.client().unwrap();
-    let instances: Api<BundleInstance> = api(&client);
+    let world = World::bare(cluster.cluster());
+    let instances: Api<BundleInstance> = world.api();
     let first = Provisioner::start(&cluster, support::Options::default()).await;
-    let orphaned = install(&client, &instances, "orphaned").await;
-    let deleted = install(&client, &instances, "deleted").await;
-    kill(first).await;
+    let orphaned = installed(&world, "orphaned").await;
+    let deleted = installed(&world, "deleted").await;
+    first.kill().await;
 
     orphan(&instances, &orphaned).await;
     let hold = json!({"metadata": {"finalizers": ["example.com/rival"]}});
@@ -114,26 +86,10 @@ async fn instances_deleted_during_an_outage_are_removed_or_orphaned() {
     // The second process begins with both removals, and is killed before the end.
     retain_finalizer(&cluster, &instances, &orphaned.name).await;
     let second = Provisioner::start(&cluster, support::Options::default()).await;
-    support::wait_for(
-        instances.clone(),
-        &deleted.name,
-        "waiting for the held ConfigMap",
-        |instance: &BundleInstance| {
-            let found = condition(&instance.status.as_ref()?.conditions, "Progressing")?;
-            found.message.contains("example.com/rival").then_some(())
-        },
-    )
-    .await;
+    says(&world, &deleted.name, "Progressing", &["example.com/rival"]).await;
     assert_eq!(deleted.maps.get_opt("free").await.unwrap(), None);
-    let bundles: Api<Bundle> = api(&client);
-    let has_prefix = |bundle: &Bundle| bundle.name_any().starts_with(&orphaned.name);
-    support::eventually("the orphaned instance has no Bundle", async || {
-        let found = bundles.list(&ListParams::default()).await.unwrap().items;
-        let left = found.iter().find(|bundle| has_prefix(bundle));
-        left.map_or(Ok(()), |left| Err(format!("{left:?}")))
-    })
-    .await;
-    kill(second).await;
+    no_bundles(&world, &orphaned.name).await;
+    second.kill().await;
     allow(&cluster, RESOURCE.1).await;
     let released = json!({"metadata": {"finalizers": null}});
     meddle(&deleted.maps, "held", released).await;
@@ -142,7 +98,7 @@ async fn instances_deleted_during_an_outage_are_removed_or_orphaned() {
     support::gone(instances.clone(), &deleted.name).await;
     support::gone(deleted.maps.clone(), "held").await;
     assert_eq!(deleted.maps.get_opt("free").await.unwrap(), None);
-    let definitions = api::<CustomResourceDefinition>(&client);
+    let definitions: Api<CustomResourceDefinition> = world.api();
     support::gone(definitions.clone(), &deleted.definition).await;
 
     support::gone(instances.clone(), &orphaned.name).await;
@@ -153,11 +109,7 @@ async fn instances_deleted_during_an_outage_are_removed_or_orphaned() {
     }
     let left = definitions.get(&orphaned.definition).await.unwrap();
     assert_eq!(left.metadata.deletion_timestamp, None);
-    support::eventually("there are no Bundles", async || {
-        let left = bundles.list(&ListParams::default()).await.unwrap().items;
-        left.is_empty()
-            .then_some(())
-            .ok_or_else(|| format!("{left:?}"))
-    })
-    .await;
+    for name in [&orphaned.name, &deleted.name] {
+        no_bundles(&world, name).await;
+    }
 }

@@ -6,40 +6,25 @@ use super::*;
 async fn a_rollback_does_not_lead_to_a_squatted_bundle() {
     let world = running().await;
     world.cluster.stand_in_node().await.unwrap();
-    let Scene {
-        name,
-        space,
-        squatter,
-        observer,
-        ..
-    } = Scene::with(world, "squatback", |space| web(space, "v1", "works")).await;
+    let working = |space: &str| web(space, "v1", "works");
+    let (name, space, squatter, observer) = squatted(world, "squatback", working).await;
     let version = |version: &str, fate| web(space.name(), version, fate);
 
     upgrade(world, &name, "v2", &version("v2", "fails")).await;
     has_value(world, space.name(), "a", "v", "v2").await;
-    let previous = support::wait_for(world.api(), &name, "previous", |it: &BundleInstance| {
-        let status = it.status.as_ref()?;
-        status.previous.as_ref().map(|_| ())
-    })
-    .await;
-    let previous = previous.status.unwrap().previous.unwrap();
+    let previous = becomes(world, &name, "previous", |status| {
+        status.previous.as_ref().map(drop)
+    });
+    let previous = previous.await.status.unwrap().previous.unwrap();
     let all = bundles(world, &name).await;
     let previous = all.iter().find(|bundle| previous.is(bundle)).unwrap();
     let foreign = squatter.replace(previous).await.unwrap();
     world
         .wait_bundle(&foreign.name_any(), "Unpacked", "True")
         .await;
-    support::wait_for(world.api(), &name, "failed", |it: &BundleInstance| {
-        let healthy = condition(&it.status.as_ref()?.conditions, "Healthy")?;
-        healthy.message.contains("/web)").then_some(())
-    })
-    .await;
+    says(world, &name, "Healthy", &["/web)"]).await;
     change(world, &name, json!({"spec": {"rollback": "OnFailure"}})).await;
-    let generation = read(world, &name).await.metadata.generation;
-    let stays = support::wait_for(world.api(), &name, "looked at", |it: &BundleInstance| {
-        (it.status.as_ref()?.observed_generation == generation).then_some(())
-    })
-    .await;
+    let stays = observed(world, &name).await;
     assert_eq!(line(&stays, "Installed"), "True InstallationSucceeded");
 
     upgrade(world, &name, "v3", &version("v3", "works")).await;
@@ -53,21 +38,13 @@ async fn a_rollback_does_not_lead_to_a_squatted_bundle() {
 pub(super) async fn forget_records(world: &World, name: &str) {
     let patch = json!({"status": {"installed": null, "previous": null, "bundles": null}});
     let api: Api<BundleInstance> = world.api();
-    let params = kube::api::PatchParams::default();
-    let patch = kube::api::Patch::Merge(patch);
-    api.patch_status(name, &params, &patch).await.unwrap();
+    support::merge_status(&api, name, &patch).await;
 }
 
 #[tokio::test]
 async fn an_installation_of_an_older_provisioner_is_adopted() {
-    let Scene {
-        world,
-        name,
-        space,
-        squatter,
-        observer,
-    } = Scene::new("older").await;
-    let a = |version: &str| map(space.name(), "a", &[("v", version)]);
+    let world = running().await;
+    let (name, space, squatter, observer) = squatted(world, "older", only_a).await;
     let before = installed_is_recorded(world, &name).await;
 
     // The Bundle is the one that was installed.
@@ -75,8 +52,7 @@ async fn an_installation_of_an_older_provisioner_is_adopted() {
     let adopted = installed_is_recorded(world, &name).await;
     assert_eq!(adopted, before);
     assert_eq!(bundles(world, &name).await.len(), 1);
-    let api = maps(world, space.name());
-    api.delete("a", &DeleteParams::default()).await.unwrap();
+    support::delete(&maps(world, space.name()), "a").await;
     has_value(world, space.name(), "a", "v", "1").await;
 
     // It was replaced before the provisioner recorded it.
@@ -92,11 +68,11 @@ async fn an_installation_of_an_older_provisioner_is_adopted() {
 
     // An upgrade was in progress, and nothing says who created its Bundle.
     let missing = format!("{name}-later");
-    upgrade(world, &name, "v2", &[a("2"), map(&missing, "b", &[])]).await;
+    let objects = [a(space.name(), "2"), map(&missing, "b", &[])];
+    upgrade(world, &name, "v2", &objects).await;
     wait_reason(world, &name, "Installed", "UpgradeFailed").await;
     forget_records(world, &name).await;
-    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": missing}});
-    world.apply(&namespace).await;
+    world.apply(&support::namespace_object(&missing)).await;
     has_value(world, space.name(), "a", "v", "2").await;
     wait_reason(world, &name, "Installed", "InstallationSucceeded").await;
     installed_is_recorded(world, &name).await;

@@ -8,20 +8,10 @@ use crate::{
     support::{Fault, Options, Provisioner, Relay, eventually},
 };
 
-fn a(namespace: &str, version: &str) -> Value {
-    map(namespace, "a", &[("v", version)])
-}
-
 /// The API server fails to store the status of this instance.
 fn unwritable(name: &str) -> Fault {
     let path: &'static str = format!("/bundleinstances/{name}/status").leak();
     Fault::Failed(vec![path].leak())
-}
-
-/// Kills a provisioner.
-async fn kill(provisioner: Provisioner) {
-    provisioner.signal("KILL").await;
-    assert_eq!(provisioner.ended().await, 137);
 }
 
 /// Waits until the provisioner has created a Bundle that was unpacked and that the status does not record.
@@ -42,31 +32,12 @@ async fn unrecorded(world: &World, name: &str, squatter: &Squatter, known: &[&st
     .await
 }
 
-/// Waits until a Bundle of this uid does not exist.
-async fn is_deleted(world: &World, name: &str, bundle: &Bundle) {
-    eventually("the Bundle is deleted", async || {
-        let left = bundles(world, name).await;
-        let is_left = left.iter().any(|left| left.uid() == bundle.uid());
-        (!is_left).then_some(()).ok_or_else(|| format!("{left:?}"))
-    })
-    .await;
-}
-
 /// A Bundle that is not recorded is not installed after a kill.
 async fn unrecorded_bundles_are_not_installed(cluster: &'static Cluster, relay: &Relay) {
-    let options = Options {
-        kubeconfig: Some(relay.kubeconfig()),
-        ..Options::default()
-    };
+    let options = relay.options();
     let world = World::bare(cluster);
     let mut provisioner = Provisioner::start(cluster, options.clone()).await;
-    let Scene {
-        name,
-        space,
-        squatter,
-        observer,
-        ..
-    } = Scene::with(&world, "unrecorded", |space| vec![a(space, "1")]).await;
+    let (name, space, squatter, observer) = squatted(&world, "unrecorded", only_a).await;
     let installed = installed_is_recorded(&world, &name).await;
 
     let mut known = vec![installed.uid];
@@ -75,7 +46,7 @@ async fn unrecorded_bundles_are_not_installed(cluster: &'static Cluster, relay: 
         upgrade(&world, &name, version, &[a(space.name(), version)]).await;
         let uids: Vec<&str> = known.iter().map(String::as_str).collect();
         let created = unrecorded(&world, &name, &squatter, &uids).await;
-        kill(provisioner).await;
+        provisioner.kill().await;
         let left = if is_squatted {
             squatter.replace(&created).await.unwrap()
         } else {
@@ -99,29 +70,16 @@ async fn unrecorded_bundles_are_not_installed(cluster: &'static Cluster, relay: 
 
 /// An adoption that cannot be recorded trusts no other Bundle.
 async fn unrecorded_adoption_trusts_no_other_bundle(cluster: &'static Cluster, relay: &Relay) {
-    let options = Options {
-        kubeconfig: Some(relay.kubeconfig()),
-        ..Options::default()
-    };
+    let options = relay.options();
     let world = World::bare(cluster);
     let provisioner = Provisioner::start(cluster, options.clone()).await;
-    let Scene {
-        name,
-        space,
-        squatter,
-        observer,
-        ..
-    } = Scene::with(&world, "unadopted", |space| vec![a(space, "1")]).await;
+    let (name, space, squatter, observer) = squatted(&world, "unadopted", only_a).await;
     let before = installed_is_recorded(&world, &name).await;
-    kill(provisioner).await;
+    provisioner.kill().await;
     forget_records(&world, &name).await;
     let has_record = async || {
-        read(&world, &name)
-            .await
-            .status
-            .unwrap()
-            .installed
-            .is_some()
+        let status = read(&world, &name).await.status;
+        status.unwrap().installed.is_some()
     };
     let api = maps(&world, space.name());
 
@@ -131,7 +89,7 @@ async fn unrecorded_adoption_trusts_no_other_bundle(cluster: &'static Cluster, r
     provisioner
         .says("failed to record the installed Bundle; retrying")
         .await;
-    api.delete("a", &DeleteParams::default()).await.unwrap();
+    support::delete(&api, "a").await;
     has_value(&world, space.name(), "a", "v", "1").await;
     assert!(!has_record().await);
 
@@ -143,11 +101,11 @@ async fn unrecorded_adoption_trusts_no_other_bundle(cluster: &'static Cluster, r
     world
         .wait_bundle(&foreign.name_any(), "Unpacked", "True")
         .await;
-    api.delete("a", &DeleteParams::default()).await.unwrap();
+    support::delete(&api, "a").await;
     let created = unrecorded(&world, &name, &squatter, &[&before.uid]).await;
     has_value(&world, space.name(), "a", "v", "1").await;
     assert!(!has_record().await);
-    kill(provisioner).await;
+    provisioner.kill().await;
 
     // The installation continues after a restart, from a Bundle that is recorded.
     relay.mend();
@@ -168,15 +126,9 @@ async fn unrecorded_adoption_trusts_no_other_bundle(cluster: &'static Cluster, r
 async fn bundles_replaced_during_downtime_are_not_installed(cluster: &'static Cluster) {
     let world = World::bare(cluster);
     let mut provisioner = Provisioner::start(cluster, Options::default()).await;
-    let Scene {
-        name,
-        space,
-        squatter,
-        observer,
-        ..
-    } = Scene::with(&world, "down", |space| vec![a(space, "1")]).await;
+    let (name, space, squatter, observer) = squatted(&world, "down", only_a).await;
     let restart = async |provisioner: Provisioner| {
-        kill(provisioner).await;
+        provisioner.kill().await;
         for bundle in bundles(&world, &name).await {
             squatter.replace(&bundle).await.unwrap();
         }
@@ -185,8 +137,7 @@ async fn bundles_replaced_during_downtime_are_not_installed(cluster: &'static Cl
     // Installed.
     let before = installed_is_recorded(&world, &name).await;
     restart(provisioner).await;
-    let api = maps(&world, space.name());
-    api.delete("a", &DeleteParams::default()).await.unwrap();
+    support::delete(&maps(&world, space.name()), "a").await;
     provisioner = Provisioner::start(cluster, Options::default()).await;
     has_value(&world, space.name(), "a", "v", "1").await;
     let after = installed_is_recorded(&world, &name).await;
@@ -209,8 +160,7 @@ async fn bundles_replaced_during_downtime_are_not_installed(cluster: &'static Cl
     point_at(&world, &name, &source).await;
     wait_reason(&world, &name, "Installed", "UpgradeFailed").await;
     restart(provisioner).await;
-    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": missing}});
-    world.apply(&namespace).await;
+    world.apply(&support::namespace_object(&missing)).await;
     let _provisioner = Provisioner::start(cluster, Options::default()).await;
     has_value(&world, space.name(), "a", "v", "3").await;
     wait_reason(&world, &name, "Installed", "InstallationSucceeded").await;

@@ -5,14 +5,9 @@ use super::*;
 // parity: rukpak-11
 #[tokio::test]
 async fn foreign_content_is_never_applied_during_an_upgrade() {
-    let Scene {
-        world,
-        name,
-        space,
-        squatter,
-        observer,
-    } = Scene::new("moments").await;
-    let a = |version: &str| map(space.name(), "a", &[("v", version)]);
+    let world = running().await;
+    let (name, space, squatter, observer) = squatted(world, "moments", only_a).await;
+    let a = |version: &str| a(space.name(), version);
 
     // Before the Bundle of the template is created, its name is taken; a paused instance deletes no Bundles.
     squatter.replace_all(world, &name).await;
@@ -40,50 +35,33 @@ async fn foreign_content_is_never_applied_during_an_upgrade() {
 
     // Unpacked, and not applied: a namespace is missing.
     let missing = format!("{name}-later");
-    let source = publish(
-        world,
-        &format!("{name}:v4"),
-        &[a("4"), map(&missing, "b", &[])],
-    )
-    .await;
+    let objects = [a("4"), map(&missing, "b", &[])];
+    let source = publish(world, &format!("{name}:v4"), &objects).await;
     point_at(world, &name, &source).await;
     wait_reason(world, &name, "Installed", "UpgradeFailed").await;
     squatter.replace_all(world, &name).await;
-    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": missing}});
-    world.apply(&namespace).await;
+    world.apply(&support::namespace_object(&missing)).await;
     has_value(world, space.name(), "a", "v", "4").await;
     wait_reason(world, &name, "Installed", "InstallationSucceeded").await;
     installed_is_recorded(world, &name).await;
 
     // Applied in part: an object of a new kind is refused.
     let group = format!("{name}.example.com");
-    let refused = json!({
-        "apiVersion": format!("{group}/v1"), "kind": "Widget",
-        "metadata": {"name": "bad", "namespace": space.name()}, "spec": {"size": "large"},
-    });
-    upgrade(
-        world,
-        &name,
-        "v5",
-        &[support::crd(&group, "Widget"), a("5"), refused],
-    )
-    .await;
+    let refused = widget(&group, space.name(), "bad", "large");
+    let objects = [support::crd(&group, "Widget"), a("5"), refused];
+    upgrade(world, &name, "v5", &objects).await;
     has_value(world, space.name(), "a", "v", "5").await;
     wait_reason(world, &name, "Installed", "UpgradeFailed").await;
     squatter.replace_all(world, &name).await;
     let retry = json!({"metadata": {"annotations": {"core.rukpak.io/retry": "now"}}});
     change(world, &name, retry).await;
-    support::eventually("the Bundle of the template is unpacked again", async || {
-        let all = bundles(world, &name).await;
+    bundles_become(world, &name, "unpacked for the template again", |all| {
         let is_ours = |bundle: &Bundle| {
             let status = bundle.status.as_ref();
             bundle.spec.source != squatter.content
                 && status.is_some_and(|status| status.content_digest.is_some())
         };
-        all.iter()
-            .any(is_ours)
-            .then_some(())
-            .ok_or_else(|| format!("{all:?}"))
+        all.iter().any(is_ours)
     })
     .await;
 
@@ -96,8 +74,7 @@ async fn foreign_content_is_never_applied_during_an_upgrade() {
     let after = installed_is_recorded(world, &name).await;
     assert_ne!(before.uid, after.uid);
     assert_eq!(before.content_digest, after.content_digest);
-    let api = maps(world, space.name());
-    api.delete("a", &DeleteParams::default()).await.unwrap();
+    support::delete(&maps(world, space.name()), "a").await;
     has_value(world, space.name(), "a", "v", "6").await;
 
     let seen = observer.finish().await;
@@ -135,14 +112,9 @@ async fn replace_restlessly(squatter: &Squatter, world: &World, name: &str) {
 
 #[tokio::test]
 async fn a_restless_squatter_gets_nothing_installed() {
-    let Scene {
-        world,
-        name,
-        space,
-        squatter,
-        observer,
-    } = Scene::new("restless").await;
-    let a = |version: &str| map(space.name(), "a", &[("v", version)]);
+    let world = running().await;
+    let (name, space, squatter, observer) = squatted(world, "restless", only_a).await;
+    let a = |version: &str| a(space.name(), version);
 
     for version in ["2", "3", "4"] {
         let objects = [a(version)];
