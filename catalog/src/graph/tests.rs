@@ -14,7 +14,11 @@ fn package() -> Package {
     let entries = vec![entry("a", Some("gone")), entry("b", Some("a")), last];
     let stable = with!(Channel, name: "stable".into(), entries);
     let (deprecation, entries) = (Some("use stable".into()), vec![entry("a", None)]);
-    let old = with!(Channel, name: "old".into(), deprecation, entries);
+    let old = Channel {
+        name: "old".into(),
+        deprecation,
+        entries,
+    };
     let channels = [old, stable].map(|it| (it.name.clone(), it)).into();
     let (name, default_channel) = ("foo".into(), "stable".into());
     let mut package = with!(Package, name, default_channel, channels);

@@ -270,7 +270,7 @@ mod tests {
     use super::*;
     use crate::process::Ready;
 
-    fn bundle(name: &str, uid: &str, generation: i64, status: Value) -> Arc<Bundle> {
+    fn bundle(name: &str, uid: &str, generation: i64, status: &Value) -> Arc<Bundle> {
         Arc::new(object!({
             "metadata": {"name": name, "uid": uid, "generation": generation}, "spec": {"source": {"type": "upload"}},
             "status": status,
@@ -284,14 +284,14 @@ mod tests {
         let task = ready.task("list Bundles");
         let (sender, changes) = futures::channel::mpsc::unbounded();
         let mut changed = changed(changes, task);
-        let new = |name, uid| bundle(name, uid, 1, Value::Null);
+        let new = |name, uid| bundle(name, uid, 1, &Value::Null);
         let pending = |message: &str| {
             let condition = json!({
                 "type": "Unpacked", "status": "False", "reason": "Unpacking", "message": message,
                 "lastTransitionTime": "2026-01-01T00:00:00Z",
             });
             let status = json!({"phase": "Unpacking", "conditions": [condition]});
-            bundle("b", "1", 1, status)
+            bundle("b", "1", 1, &status)
         };
         assert_eq!(ready.waiting(), ["list Bundles"]);
         for (change, expected) in vec![
@@ -300,8 +300,8 @@ mod tests {
             (Applied(pending("one")), "b"),
             (Applied(pending("two")), ""),
             (Applied(new("b", "1")), "b"),
-            (Applied(bundle("a", "1", 2, Value::Null)), "a"),
-            (Listed(vec![bundle("a", "1", 2, Value::Null)]), ""),
+            (Applied(bundle("a", "1", 2, &Value::Null)), "a"),
+            (Listed(vec![bundle("a", "1", 2, &Value::Null)]), ""),
             (Applied(new("a", "2")), "a"),
             (Deleted(new("a", "2")), ""),
             (Applied(new("a", "2")), "a"),

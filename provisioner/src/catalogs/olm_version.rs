@@ -154,8 +154,15 @@ mod tests {
         ] {
             let text = |text: Option<&str>| text.map(str::to_owned);
             let [label, image_of] = [label, image].map(text);
-            let deployment = with!(DeploymentFacts, label, image: image_of);
-            let facts = with!(OlmFacts, deployment, cluster_operator: text(cluster_operator), packageserver: text(packageserver));
+            let deployment = DeploymentFacts {
+                label,
+                image: image_of,
+            };
+            let facts = OlmFacts {
+                deployment,
+                cluster_operator: text(cluster_operator),
+                packageserver: text(packageserver),
+            };
             assert_rows!(facts.version().map(|version| version.to_string()).as_deref() => expected, "{facts:?}");
             let unknown = facts.describe_unknown();
             assert!(unknown.contains(image.unwrap_or("the image")), "{unknown}");
@@ -175,7 +182,7 @@ mod tests {
         let deployment: Deployment = serde_json::from_value(deployment).unwrap();
         let [label, image] =
             ["0.38.0", "example.com/olm:v0.38.0"].map(|text| Some(text.to_owned()));
-        let expected = with!(DeploymentFacts, label, image);
+        let expected = DeploymentFacts { label, image };
         assert_eq!(DeploymentFacts::from(&deployment), expected);
         assert_rows!(DeploymentFacts::from(&Deployment::default()) => DeploymentFacts::default());
 

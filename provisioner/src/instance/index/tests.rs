@@ -10,7 +10,11 @@ fn sample(objects: usize) -> Inventory {
             let mut names = "n|n |n 0f1e2d3c4b5a |0f1e2d3c4b5a 0f1e2d3c4b+recreate".split('|');
             let name = names.nth(n % 4).unwrap();
             let fields = (n % 3 == 0).then(|| "0f1e2d3c4b5a".parse().unwrap());
-            let entry = with!(Entry, version: "v1".to_owned(), fields, recreating: n % 5 == 0);
+            let entry = Entry {
+                version: "v1".to_owned(),
+                fields,
+                recreating: n % 5 == 0,
+            };
             let identity = identity(group, "Kind", namespace, &format!("{name}{n:02}"));
             (identity, entry)
         })

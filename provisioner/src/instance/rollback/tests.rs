@@ -84,7 +84,10 @@ fn slow_rollout_is_given_up_only_with_an_explicit_deadline() {
         ("nothing applied", Some(60), 60, failure(false, Retry::Soon), slow(), none, none) => None;
     ] {
         let found = with!(Unhealthy::default() => slow: objects(&["a"]));
-        let excused = with!(Unhealthy, failed: objects(failed), slow: objects(slow));
+        let excused = Unhealthy {
+            failed: objects(failed),
+            slow: objects(slow),
+        };
         let evidence = Evidence {
             install: &install,
             health: &health,
