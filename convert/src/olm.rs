@@ -59,6 +59,8 @@ mod tests {
             None, Some(max("\"4.8\"")), None => Some("4.8");
             None, None, Some("4.8") => Some("4.8");
             Some(installed("\"4.9\"")), None, Some("4.8") => Some("4.8");
+            Some(installed("\"4.9\"")), None, Some("garbage") => Some("4.9");
+            Some(installed("\"4.9.1\"")), None, None => Some("4.9.1");
             Some(installed("\"4.9.1\"")), None, Some("4.8") => Some("4.8");
             Some("garbage".into()), None, None => Some("garbage");
             Some(installed("\"4.8\"").replace("}]}", "}, {\"type\": \"olm.maxOpenShiftVersion\", \"value\": \"4.8\"}]}")), None,

@@ -44,7 +44,11 @@ impl Bundle {
             for key in pointer.split('/').skip(1) {
                 at = match at {
                     Value::Array(list) => {
-                        let at = key.parse().unwrap_or(list.len());
+                        let at = if key == "-" {
+                            list.len()
+                        } else {
+                            key.parse().unwrap()
+                        };
                         list.resize(list.len().max(at + 1), Value::Null);
                         &mut list[at]
                     }

@@ -114,6 +114,31 @@ fn the_same_is_found_in_yaml_and_json() {
     assert_eq!(yaml, json);
 }
 
+// parity: load-8
+#[test]
+fn the_same_is_found_however_many_threads_there_are() {
+    let json = lines(&sound());
+    let mut broken = sound();
+    broken[1]["entries"] = json!([]);
+    let broken = lines(&broken).replace("foo", "bar");
+    let files = ["a.json", "b/x", "c", "d"].into_iter();
+    let texts = [&*json, &broken, "junk", "{\"schema\": 1}"];
+    let content = content(&files.zip(texts).collect::<Vec<_>>());
+    let one = load(Source::Content(&content), &with!(Limits, threads: 1)).unwrap();
+    for threads in 2..5 {
+        let several = load(Source::Content(&content), &with!(Limits, threads)).unwrap();
+        assert_eq!(several.packages, one.packages);
+        assert_eq!(several.findings, one.findings);
+    }
+}
+
+// parity: load-3
+#[test]
+fn an_empty_folder_is_an_empty_catalog() {
+    let catalog = loaded::<&str>(&[]);
+    assert!(catalog.is_valid() && catalog.packages.is_empty());
+}
+
 // parity: load-9
 #[test]
 fn one_broken_package_does_not_take_the_others_down() {

@@ -17,6 +17,7 @@ fn files_are_taken_whatever_their_names_but_those_that_are_ignored() {
         "dir/\n", "" => &["README.md", "a.yaml", "b.json", "keep/x"];
         // Only files are asked about, and the last line that matches counts.
         "dir/\n!*.yaml", "" => &["README.md", "a.yaml", "b.json", "dir/c.yaml", "keep/x"];
+        "dir/*\n!dir/c.yaml", "" => &["README.md", "a.yaml", "b.json", "dir/c.yaml", "keep/x"];
         "!*.yaml\ndir/", "" => &["README.md", "a.yaml", "b.json", "keep/x"];
         "", "*.json" => &["README.md", "a.yaml", "b.json", "dir/c.yaml", "dir/d.txt", "keep/x"];
         "*.txt\n*.json", "!*" => &["README.md", "a.yaml", "dir/c.yaml", "dir/d.txt", "dir/sub/e.json", "keep/x"];

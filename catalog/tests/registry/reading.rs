@@ -226,16 +226,29 @@ async fn what_is_here_is_not_asked_for_again() {
     assert_eq!(asked.lock().unwrap().len(), 3);
 }
 
-/// The ways in which lists end are those of `suspicion`.
 // parity: openshift-15
 #[tokio::test]
 async fn a_list_that_does_not_end_well_is_no_catalog() {
-    let listed = [listed("tide", 3), listed("buoy", 1)].concat();
-    let script = with!(Script, listed, end: Arc::new(|| of(Vec::new())));
-    let error = read(script, Bounds::default(), &["tide"]).await;
-    let error = error.unwrap_err();
-    let is_broken = matches!(&error, Error::Broken { rpc, .. } if *rpc == "ListBundles");
-    assert!(is_broken, "{error:?}");
+    type Row = (&'static str, fn() -> Body, fn(&Error) -> bool);
+    let ends: [Row; 5] = tests::rows![
+        "no trailers", || of(Vec::new()) => |error| matches!(error, Error::Broken { .. });
+        "8", || of(vec![trailers("8", "enough")]) => |error| matches!(error, Error::Refused { .. });
+        "14", || of(vec![trailers("14", "later")]) => |error| matches!(error, Error::Refused { .. });
+        "2", || of(vec![trailers("2", "what?")]) => |error| matches!(error, Error::Refused { .. });
+        "a stall", || futures::stream::pending().boxed() => |error| matches!(error, Error::Stalled { .. });
+    ];
+    for (name, end, is_expected) in ends {
+        let listed = [listed("tide", 3), listed("buoy", 1)].concat();
+        let server = serve(with!(Script, listed, end: Arc::new(end))).await;
+        let bounds = with!(Bounds, wait: Duration::from_millis(500));
+        let client = connect(server.address, bounds).await;
+        let error = packages(&client, &set(&["tide"])).await.unwrap_err();
+        assert!(is_expected(&error), "{name}: {error:?}");
+        assert!(error.to_string().contains("ListBundles"), "{error}");
+        // Neither is what was read before touched, nor anything added to it.
+        let read = Packages::default();
+        assert!(read.and(&client, &set(&["buoy"])).await.is_err(), "{name}");
+    }
 }
 
 #[tokio::test]

@@ -426,6 +426,12 @@ mod tests {
             found.registries => Credentials::from_docker_config(login).unwrap();
         }
         assert_eq!(found.patience.total, Duration::from_secs(1));
+        let auth = folder.path().join("auth.json");
+        let login = br#"{"auths": {"quay.io": {"auth": "bWU6d29yZA=="}}}"#;
+        fs::write(&auth, login).unwrap();
+        let found = args(&format!("--authfile {}", auth.display())).read(&[&sources[1]]);
+        let expected = Credentials::from_docker_config(login).unwrap();
+        assert_eq!(found.unwrap().registries, expected);
         let empty = folder.path().join("empty");
         fs::write(&empty, "\n").unwrap();
         let flags = format!("--username me --password-file {}", empty.display());

@@ -47,11 +47,27 @@ async fn objects_and_fields_are_compared() {
     tests::assert_runs! { world;
         "diff {name} {bundle}" => 2, _, "would be refused", "123456";
     }
+    let secret = |word: &str| {
+        write(
+            json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": {"password": word}}),
+        );
+    };
+    secret("hunter2");
+    world.ok(&format!("install {name} {bundle}"));
+    secret("other-one");
+    let run = world.run(&format!("diff {name} {bundle}"));
+    run.out_has("another one");
+    for word in ["hunter2", "other-one", "aHVudGVyMg", "b3RoZXItb25l"] {
+        run.out_lacks(word);
+    }
+    let more = format!("{name}-more");
+    let more = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": more}});
+    tests::write(folder.path(), "manifests/z.yaml", more.to_string());
     write(
         json!({"apiVersion": "no.example.com/v1", "kind": "Strange", "metadata": {"name": name}}),
     );
     tests::assert_runs! { world;
-        "diff {name} {bundle}" => 0, "", "does not serve";
+        "diff {name} {bundle}" => 1, ["1 object new"], "does not serve";
         "diff {name} /no/such/folder" => 2, _;
     }
     world.remove(&name);

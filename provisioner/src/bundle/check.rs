@@ -158,14 +158,16 @@ mod tests {
 
     const MAP: &str = "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}";
 
-    // parity: rukpak-10
+    // parity: b7, rukpak-10
     #[test]
     fn plain_content_is_refused_in_the_words_of_rukpak() {
         for (files, expected) in ::tests::rows![
             &[("README.md", "")][..] => "get objects from bundle manifests: readdir manifests: file does not exist";
             &[("manifests/a.yaml", "")][..] => "found zero objects: plain+v0 bundles are required to contain at least one object";
             &[("manifests/a.yaml", MAP), ("manifests/emptydir/b.yaml", "")][..]
-                => "subdirectories are not allowed within the \"manifests\" directory";
+                => "get objects from bundle manifests: subdirectories are not allowed within the \"manifests\" directory of the \
+                    bundle image";
+            &[("manifests/a.yaml", MAP), ("manifests/emptydir/b.yaml", "")][..] => "manifests/emptydir";
             &[("manifests/a.yaml", "just text")][..] => "the document is a text, not an object";
         ] {
             assert_has(outcome(Class::Plain, files).unwrap_err(), expected);

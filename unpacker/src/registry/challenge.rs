@@ -94,7 +94,7 @@ mod tests {
             vec![r#"Basic realm="x", Bearer realm="unclosed"#] => Some(Challenge::Basic);
             vec![] => None;
         );
-        for header in "Bearer service=x|Negotiate||,,, ,|=|\""
+        for header in "Bearer|Bearer service=x|Negotiate||,,, ,|=|\""
             .split('|')
             .chain([&*long, &many])
         {

@@ -58,6 +58,7 @@ async fn outcome([script, pin, settings]: &[Cell; 3]) -> String {
     format!("{}: {}", seen.len(), result.replace(&server.host(), "h"))
 }
 
+// parity: h4
 #[tokio::test]
 async fn archives_are_fetched_whole_or_rejected() {
     let (tar, tgz) = (archive("", Format::Tar), archive("", Format::TarGz));

@@ -105,6 +105,28 @@ async fn refusals_have_a_cause(scene: &Scene) {
         "{failure:?}"
     );
 
+    // The API server takes the request, and etcd refuses the object.
+    let rule = |n: usize| {
+        json!({
+            "apiGroups": [format!("group-{n}.{}.example.com", "x".repeat(50))],
+            "resources": [format!("resource-{}", "y".repeat(60))], "verbs": ["get"],
+        })
+    };
+    let rules: Vec<_> = (0..12_000).map(rule).collect();
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": unique("large")},
+        "rules": rules,
+    });
+    let report = scene.run(&[role]).await;
+    let failure = only(&report.failed);
+    assert_eq!(failure.cause, Cause::Invalid);
+    assert!(
+        failure
+            .message
+            .contains("larger than the cluster can store"),
+        "{failure:?}"
+    );
+
     let mut unknown = deployment("unknown", None);
     unknown["spec"]["nonsense"] = 1.into();
     let report = scene.run(&[unknown]).await;

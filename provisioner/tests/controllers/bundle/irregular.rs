@@ -51,19 +51,23 @@ fn repository(folder: &Path) -> (BundleSource, GitServer) {
 async fn a_link_among_the_manifests_fails_bundles_and_uploads() {
     let folder = linked("refused", "manifests/link.yaml");
     let (source, _server) = repository(folder.path());
+    let files = FileServer::start(None, None);
+    let url = files.add("linked.tgz", packed(folder.path()));
     let world = world().await;
     world.provisioner().await;
-    let name = unique("refused");
-    world.bundle(&name, "plain", source).await;
-    let bundle = says(&name, "EntryRefused", REFUSED).await;
-    let status = bundle.status.as_ref().unwrap();
-    assert_eq!(status.phase, Some(Phase::Failing));
-    assert_eq!(status.content_digest, None);
-    let message = message(&bundle);
-    assert!(
-        message.ends_with(", not a regular file; replace the link with a copy of the file"),
-        "{message}"
-    );
+    for source in [source, http(&url)] {
+        let name = unique("refused");
+        world.bundle(&name, "plain", source).await;
+        let bundle = says(&name, "EntryRefused", REFUSED).await;
+        let status = bundle.status.as_ref().unwrap();
+        assert_eq!(status.phase, Some(Phase::Failing));
+        assert_eq!(status.content_digest, None);
+        let message = message(&bundle);
+        assert!(
+            message.ends_with(", not a regular file; replace the link with a copy of the file"),
+            "{message}"
+        );
+    }
     // An upload is refused when it arrives.
     let uploader = Reader::new(&["bundle-uploader"]).await;
     let (name, status, body) = uploader.put(packed(folder.path())).await;
@@ -80,10 +84,14 @@ async fn a_link_among_the_manifests_fails_bundles_and_uploads() {
 async fn skipped_entries_are_counted_in_bundles_and_uploads() {
     let folder = linked("skipped", "tests/link");
     let (source, _server) = repository(folder.path());
-    let mut names = vec![unique("skipped"), unique("skipped")];
+    let files = FileServer::start(None, None);
+    let url = files.add("skipped.tgz", packed(folder.path()));
     // The store knows the second one of the same commit.
-    for name in &names {
-        unpacked(name, source.clone()).await;
+    let mut names = Vec::new();
+    for source in [source.clone(), source, http(&url)] {
+        let name = unique("skipped");
+        unpacked(&name, source).await;
+        names.push(name);
     }
     let uploader = Reader::new(&["bundle-uploader"]).await;
     let (name, status, _) = uploader.put(packed(folder.path())).await;

@@ -49,5 +49,6 @@ async fn b07_h04_refused_content_is_explained_without_what_a_server_chose() {
         let status = says(name, "UnpackFailed", problem).await.status;
         let status = serde_json::to_string(&status).unwrap();
         assert!(!status.contains(secret), "{name}: {status}");
+        assert!(!status.contains("neither a tar"), "{name}: {status}");
     }
 }

@@ -131,7 +131,7 @@ async fn are_counted(world: &World) {
     .await;
 }
 
-// parity: platform-14, i14, r1
+// parity: platform-14, platform-15, i14, r1
 #[tokio::test]
 async fn r1_registry_bundles_are_installed_and_become_ready() {
     let world = running().await;
@@ -139,8 +139,15 @@ async fn r1_registry_bundles_are_installed_and_become_ready() {
     let name = unique("r1");
     let content = support::operator(&name, "1.0.0", &[]);
     let source = image(&world.push(&format!("{name}:v1"), &content).await);
-    world.instance(&name, "registry", source).await;
+    // The converter of document 004 is the registry class.
+    let mut declared = support::instance(&name, "plain", source);
+    let class = "core.rukpak.io/converter";
+    declared.spec.template.spec.provisioner_class_name = Some(class.to_owned());
+    world.create(&declared).await;
     let instance = world.wait_instance(&name, "Healthy", "True").await;
+    let bundle = bundles(world, &name).await.remove(0);
+    assert_eq!(bundle.spec.provisioner_class_name, class);
+    assert!(bundle.status.unwrap().facts.conversion.unwrap().objects > 0);
     let status = instance.status.as_ref().unwrap();
     assert_eq!(status.facts.package.as_deref(), Some(name.as_str()));
     assert_eq!(status.facts.version.as_deref(), Some("1.0.0"));

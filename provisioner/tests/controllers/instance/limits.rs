@@ -34,7 +34,7 @@ async fn failing_templates_keep_the_installed_bundle_and_few_others() {
     no_bundles(world, &name).await;
 }
 
-// parity: b1, platform-15
+// parity: b1
 #[tokio::test]
 async fn a_class_that_nobody_serves_is_answered_outside_and_in_the_template() {
     let (world, name, space) = start("class").await;

@@ -80,7 +80,7 @@ impl Observer {
 }
 
 /// Evaluates a BundleInstance as kstatus does.
-fn verdict(instance: &BundleInstance, allowed: i64) -> Event {
+pub(super) fn verdict(instance: &BundleInstance, allowed: i64) -> Event {
     let generation = instance.metadata.generation.unwrap();
     let status = instance.status.clone().unwrap_or_default();
     let (ready, reconciling, stalled) = (

@@ -8,7 +8,10 @@ use kube::{
     api::{ListParams, WatchEvent, WatchParams},
     core::NamespaceResourceScope,
 };
-use manifests::api::instance::{Recreate, RevisionState, RevisionStatus, Upgrade};
+use manifests::api::{
+    instance::{Recreate, RevisionState, RevisionStatus, Upgrade},
+    labels,
+};
 
 use super::*;
 use crate::{
@@ -139,6 +142,8 @@ async fn upgrades_of_immutable_objects_are_refused_without_permission() {
     assert_eq!(fixture.text("other").await.as_deref(), Some("1"));
     assert_eq!(fixture.read().await.status.unwrap().revisions.len(), 1);
 
+    let refused = super::conditions::verdict(&fixture.read().await, 1);
+    assert_eq!(refused.2, "Failed");
     delete(&fixture.maps(), "fixed").await;
     let is_about_the_other =
         |message: &String| !message.contains("/fixed:") && message.contains("/binding:");
@@ -241,6 +246,43 @@ async fn permitted_upgrades_and_rollbacks_recreate_objects() {
     assert_eq!(second[2], third[2]);
     assert_eq!(fixture.text("fixed").await.as_deref(), Some("1"));
     fixture.uninstall().await;
+}
+
+// The annotation of an object precedes the spec, in both directions; an unknown value counts as Never.
+#[tokio::test]
+async fn annotations_precede_the_spec() {
+    let world = running().await;
+    let remedy = "correct its annotation core.rukpak.io/recreate: \"always\"";
+    for (spec, value, refused) in [
+        (Recreate::Never, "WhenImmutable", None),
+        (Recreate::WhenImmutable, "always", Some(remedy)),
+    ] {
+        let fixture = Fixture::new(world, "annotated").await;
+        let objects = |text: &str| {
+            let mut fixed = fixture.fixed(text);
+            fixed["metadata"]["annotations"] = json!({labels::RECREATE: value});
+            [fixed, fixture.map("other", text)]
+        };
+        fixture.install_with(spec, &objects("1")).await;
+        let (_, installed) = fixture.condition("Installed").await;
+        let warning = format!("has the invalid value {value:?}, which counts as Never");
+        assert_eq!(
+            installed.contains(&warning),
+            refused.is_some(),
+            "{installed}"
+        );
+        fixture.upgrade("v2", &objects("2")).await;
+        if let Some(part) = refused {
+            let message = fixture.refused().await;
+            assert!(message.contains(part), "{message}");
+            assert_eq!(fixture.text("other").await.as_deref(), Some("1"));
+        } else {
+            fixture.is_active(2).await;
+        }
+        let text = if refused.is_some() { "1" } else { "2" };
+        assert_eq!(fixture.text("fixed").await.as_deref(), Some(text));
+        fixture.uninstall().await;
+    }
 }
 
 // A finished Job is recreated without permission; an unfinished one is awaited.

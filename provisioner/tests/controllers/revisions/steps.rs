@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use futures::TryStreamExt as _;
 use kube::{
-    api::ListParams,
+    api::{DeleteParams, ListParams},
     runtime::{WatchStreamExt as _, watcher},
 };
 use manifests::api::instance::RevisionState;
@@ -13,7 +13,7 @@ use tokio::task::AbortHandle;
 use super::*;
 use crate::{
     faults::stage::{empty, stage},
-    support::{Options, Provisioner},
+    support::{Options, Provisioner, gone},
 };
 
 /// Two whole steps and a part of another. The status lists 500 objects.
@@ -166,7 +166,10 @@ async fn rollout_continues_after_a_restart_between_steps() {
 
     let _provisioner = Provisioner::start(cluster, Options::default()).await;
     fixture.has_text(LARGE_TIMEOUT, &last, "2").await;
-    fixture.uninstall().await;
+    let instances: Api<BundleInstance> = world.api();
+    let params = DeleteParams::foreground();
+    instances.delete(&fixture.name, &params).await.unwrap();
+    gone(instances, &fixture.name).await;
     let left = async || {
         let maps = fixture.maps().list(&ListParams::default()).await.unwrap();
         let left = maps.iter().filter(|map| map.name_any().starts_with('m'));

@@ -27,7 +27,8 @@ fn is_done(world: &World, namespace: &str, run: Run, last: &str) -> Run {
 #[track_caller]
 pub(crate) fn fails(run: Run, told: &str) -> Run {
     assert_eq!((run.code, run.out.as_str()), (Some(1), ""), "{run:#?}");
-    run.says(told)
+    run.err_has(told);
+    run
 }
 
 /// The command by a kubeconfig, with the registry that speaks no TLS.

@@ -47,6 +47,7 @@ fn a_closed_gate_holds_the_next_version_and_nothing_else() {
     for (gate, opens) in [(&closed(), false), (&*OPEN, true)] {
         let status = written(None, &with!(input(&[], 0) => gate: gate));
         assert_rows! {
+            status_of(&status, "Upgradeable") => Some(if opens { "True" } else { "False" });
             allows(&status, true, false) => opens;
             allows(&status, false, false) => true;
             allows(&status, true, true) => true;

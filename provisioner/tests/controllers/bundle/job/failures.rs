@@ -133,6 +133,21 @@ async fn content_of_jobs_is_checked_like_any_other() {
     let bundle = told(world, &name, "EntryRefused", refused).await;
     assert_eq!(bundle.status.unwrap().phase, Some(Phase::Failing));
 
+    // The program finds no bundle.
+    let (name, none) = (unique("content"), storage());
+    std::fs::write(none.path().join("os-release"), "ID=none").unwrap();
+    world.bundle(&name, "plain", nowhere(&name)).await;
+    let pod = node.pod(&name).await;
+    node.run_folder(&pod, none.path()).await.unwrap_err();
+    let bundle = told(
+        world,
+        &name,
+        "UnpackFailed",
+        "check that the image is a bundle",
+    )
+    .await;
+    assert_eq!(bundle.status.unwrap().phase, Some(Phase::Failing));
+
     // The controller refuses this content, which does not change: no other Job is created.
     let name = unique("refused");
     world.bundle(&name, "plain", nowhere(&name)).await;

@@ -1,5 +1,6 @@
 //! An account that may do everything: what is out of reach even for it, and what the cluster's version forbids it.
 
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use manifests::api::instance::{Enforcement, Preflight};
 
 use super::*;
@@ -39,7 +40,11 @@ async fn the_install_file_belongs_to_no_bundle() {
     let account = mighty(world, space.name()).await;
     let group = "rbac.authorization.k8s.io";
     let policy = "bundleinstance-service-account";
+    let mut definition = support::crd("core.rukpak.io", "Bundle");
+    definition["spec"]["scope"] = "Cluster".into();
+    definition["spec"]["versions"][0]["name"] = "v1alpha1".into();
     let objects = [
+        definition,
         map(space.name(), "a", &[]),
         cluster_role("provisioner"),
         json!({
@@ -54,6 +59,12 @@ async fn the_install_file_belongs_to_no_bundle() {
     ];
     let roles = world.api::<ClusterRole>();
     let was = roles.get("provisioner").await.unwrap();
+    let generation = async || {
+        let definitions: Api<CustomResourceDefinition> = world.api();
+        let found = definitions.get("bundles.core.rukpak.io").await.unwrap();
+        found.metadata.generation
+    };
+    let before = generation().await;
     install(world, &name, &account, &objects).await;
     let told = says(world, &name, "Installed", &["ClusterRole provisioner"]).await;
     assert_eq!(line(&told, "Installed"), "False InstallFailed");
@@ -62,11 +73,13 @@ async fn the_install_file_belongs_to_no_bundle() {
         "ClusterRoleBinding provisioner exists and belongs to",
         "ValidatingAdmissionPolicyBinding bundleinstance-service-account exists and belongs to",
         "Deployment rukpak-system/core would live among the provisioner's own objects",
+        "CustomResourceDefinition bundles.core.rukpak.io is the provisioner's own",
     ];
     tells(&told, "Installed", &parts);
     delete(world, &name).await;
     let is = roles.get("provisioner").await.unwrap();
     assert_eq!((is.uid(), is.rules), (was.uid(), was.rules));
+    assert_eq!(generation().await, before);
     let begun = maps(world, space.name()).get_opt("a").await.unwrap();
     assert!(begun.is_none());
 }

@@ -50,7 +50,10 @@ async fn definitions_that_leave_a_bundle_are_pruned_if_unused() {
         let released = settled.status.unwrap().released;
         assert_eq!(released.len(), 1, "{released:?}");
         has_parts(&released[0], &[&scene.definition(), why]);
-        scene.widgets("v1").get("precious").await.unwrap();
+        let precious = scene.widgets("v1").get("precious").await.unwrap();
+        assert_eq!(precious.metadata.deletion_timestamp, None);
+        let definition = scene.definitions().get(&scene.definition()).await.unwrap();
+        assert_eq!(definition.metadata.deletion_timestamp, None);
         if policy == CrdDeletionPolicy::DeleteIfUnused {
             scene.leave_unused().await;
             continue;

@@ -65,7 +65,8 @@ fn bundles_that_cannot_be_installed_are_named_with_the_reason() {
 fn deprecations_are_told_and_no_reason() {
     let deprecated = with!(package(&["1.0.0"]) => deprecation: Some("use surf".into()));
     let said = ["package tide is deprecated: use surf"];
-    assert_eq!(Case::new(deprecated).plan().warnings, said);
+    assert_eq!(Case::new(deprecated.clone()).plan().warnings, said);
+    assert_eq!(Case::of(deprecated, "1.0.0").plan().warnings, said);
     // What waits is not what is installed.
     let mut next = package(&["1.0.0", "1.1.0"]);
     let leaks = |package: &mut Package, version: &str| {
