@@ -430,7 +430,7 @@ mod tests {
         let login = br#"{"auths": {"quay.io": {"auth": "bWU6d29yZA=="}}}"#;
         fs::write(&auth, login).unwrap();
         let found = args(&format!("--authfile {}", auth.display())).read(&[&sources[1]]);
-        let expected = Credentials::from_docker_config(login).unwrap();
+        let expected = Credentials::from_user_file(&auth).unwrap();
         assert_eq!(found.unwrap().registries, expected);
         let empty = folder.path().join("empty");
         fs::write(&empty, "\n").unwrap();

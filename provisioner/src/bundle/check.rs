@@ -165,9 +165,8 @@ mod tests {
             &[("README.md", "")][..] => "get objects from bundle manifests: readdir manifests: file does not exist";
             &[("manifests/a.yaml", "")][..] => "found zero objects: plain+v0 bundles are required to contain at least one object";
             &[("manifests/a.yaml", MAP), ("manifests/emptydir/b.yaml", "")][..]
-                => "get objects from bundle manifests: subdirectories are not allowed within the \"manifests\" directory of the \
-                    bundle image";
-            &[("manifests/a.yaml", MAP), ("manifests/emptydir/b.yaml", "")][..] => "manifests/emptydir";
+                => "get objects from bundle manifests: manifests/emptydir: subdirectories are not allowed within the \"manifests\" \
+                    directory of the bundle image filesystem: found \"manifests/emptydir\"";
             &[("manifests/a.yaml", "just text")][..] => "the document is a text, not an object";
         ] {
             assert_has(outcome(Class::Plain, files).unwrap_err(), expected);

@@ -1,7 +1,9 @@
 //! Whether the cluster may be upgraded, as bundles, catalogs and operators say.
 
+use k8s_openapi::api::apps::v1::Deployment;
 use kube::{
     Client,
+    api::PostParams,
     core::{ApiResource, DynamicObject, GroupVersionKind},
 };
 use manifests::api::{condition::reason, instance::BundleInstance};
@@ -9,7 +11,7 @@ use unpacker::{Digest, registry::BundleImage};
 
 use super::*;
 use crate::{
-    catalogs::served::Server,
+    catalogs::{denied::deny, served::Server},
     platform::stage::package,
     support::{condition, delete, found, gone, image, instance, merge_status, operator},
 };
@@ -148,6 +150,48 @@ async fn a_maximum_closes_the_gate_and_a_catalog_opens_it() {
     is_closed(&platform, "tide-system/tide").await;
     server.stop().await;
     other.stop().await;
+}
+
+// The objects of an installation that has begun are in the cluster, also after a failure.
+#[tokio::test]
+async fn a_first_installation_that_fails_half_way_closes_the_gate() {
+    let platform = Platform::new().await;
+    become_openshift(&platform).await;
+    let cluster = platform.world.cluster;
+    history(cluster, &["Completed 4.12.0"]).await;
+    let wreck = publish(&platform, "wreck", "4.12").await;
+    let deployments = Api::<Deployment>::namespaced(platform.world.client(), "default");
+    let dry_run = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+    let deployment = json!({
+        "metadata": {"name": "wreck"},
+        "spec": {
+            "selector": {"matchLabels": {"app": "wreck"}},
+            "template": {
+                "metadata": {"labels": {"app": "wreck"}},
+                "spec": {"containers": [{"name": "wreck", "image": "example.com/wreck:v1"}]},
+            },
+        },
+    });
+    let deployment = serde_json::from_value(deployment).unwrap();
+    let attempt = async || deployments.create(&dry_run, &deployment).await;
+    deny(cluster, "CREATE", ("apps", "deployments"), attempt).await;
+    let _provisioner = platform.start().await;
+    is_open(&platform).await;
+
+    let source = image(&wreck.0);
+    platform.world.instance("wreck", "registry", source).await;
+    let message = is_closed(&platform, WILL_NOT).await;
+    assert!(message.contains("wreck"), "{message}");
+    let instance = platform
+        .world
+        .wait_instance("wreck", "Installed", "False")
+        .await;
+    let status = instance.status.unwrap();
+    assert_eq!(status.installed_bundle_name, None);
+    assert_eq!(status.revisions.len(), 1);
 }
 
 /// Applies the ClusterOperator of another component, with its related objects.
