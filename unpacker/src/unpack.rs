@@ -119,23 +119,25 @@ async fn find_or_fetch<F>(
 where
     F: Future<Output = Result<Fetched>> + Send + 'static,
 {
+    if let Some(found) = find(store, &wanted).await? {
+        return Ok(found);
+    }
     let Wanted {
         source,
         access,
         options,
         progress,
     } = &*wanted;
-    if let Some(key) = store.key(source, options, access)
-        && let Some((stored, skipped)) = blocking(store, move |store| store.find(&key)).await?
-    {
-        return Ok(Pinned::new(source.clone(), stored, skipped));
-    }
     let asked = store.asked(source, options, access);
     let asked = asked.map(|key| flights::Id::new(key, source, access, options));
     let progress = progress.clone();
     let work = {
         let store = store.clone();
         async move {
+            // The fetch of another caller may have ended since.
+            if let Some(found) = find(&store, &wanted).await? {
+                return Ok(found);
+            }
             let fetched = fetch(Arc::clone(&wanted)).await?;
             keep(&store, fetched, wanted).await
         }
@@ -144,6 +146,21 @@ where
         Some(id) => store.fetches().join(id, &progress, work).await,
         None => work.await,
     }
+}
+
+/// Finds content that the store has of a source.
+async fn find(store: &Store, wanted: &Wanted) -> Result<Option<Pinned>> {
+    let Wanted {
+        source,
+        access,
+        options,
+        ..
+    } = wanted;
+    let Some(key) = store.key(source, options, access) else {
+        return Ok(None);
+    };
+    let found = blocking(store, move |store| store.find(&key)).await?;
+    Ok(found.map(|(stored, skipped)| Pinned::new(source.clone(), stored, skipped)))
 }
 
 /// Stores what has been fetched, and notes where it came from.

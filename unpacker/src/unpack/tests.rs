@@ -127,6 +127,23 @@ async fn a_bundle_with_a_link_is_rejected_or_known_with_it() {
     }
 }
 
+// Between the look into the store and the fetch, the fetch of another caller ends.
+#[tokio::test]
+async fn a_fetch_that_has_just_ended_is_not_repeated() {
+    let (_folder, store, origin) = open();
+    origin.gate.add_permits(1);
+    let other = origin.clone();
+    let late = find_or_fetch(&store, pinned(None), move |wanted| {
+        other.fetch(wanted, 1000)
+    });
+    let mut late = std::pin::pin!(late);
+    assert!(futures::poll!(late.as_mut()).is_pending());
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    origin.fetched(&store, &pinned(None), 1000).await;
+    late.await.unwrap();
+    assert_eq!(origin.counts(), (1, 1));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn all_who_want_the_same_share_one_fetch_and_find_it_afterwards() {
     let (folder, store, origin) = open();
