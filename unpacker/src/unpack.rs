@@ -119,9 +119,6 @@ async fn find_or_fetch<F>(
 where
     F: Future<Output = Result<Fetched>> + Send + 'static,
 {
-    if let Some(found) = find(store, &wanted).await? {
-        return Ok(found);
-    }
     let Wanted {
         source,
         access,
@@ -134,7 +131,7 @@ where
     let work = {
         let store = store.clone();
         async move {
-            // The fetch of another caller may have ended since.
+            // The callers share the lookup, too: one before it could miss what another caller stores meanwhile.
             if let Some(found) = find(&store, &wanted).await? {
                 return Ok(found);
             }

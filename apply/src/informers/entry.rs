@@ -18,7 +18,7 @@ use crate::{
 pub(super) struct Entry {
     /// The instance that its labels name.
     pub(super) owner: Arc<str>,
-    /// A hash of the uid, which tells an object from a later one with the same name.
+    /// A hash of the uid: a later object with the same name has another one.
     pub(super) uid: u64,
     pub(super) version: u64,
     pub(super) fields: Option<Fingerprint>,
