@@ -137,7 +137,7 @@ fn problems(page: &str, marks: &Marks) -> Vec<String> {
         };
         let is_same = row
             .here
-            .strip_prefix("as there")
+            .strip_prefix("same")
             .is_some_and(|rest| rest.is_empty() || rest.starts_with([',', ';', ' ']));
         let is_id = |letter: char| matches!(letter, 'a'..='z' | '0'..='9' | '-');
         if row.id.is_empty() || !row.id.chars().all(is_id) {
@@ -149,11 +149,11 @@ fn problems(page: &str, marks: &Marks) -> Vec<String> {
         if row.asked.is_empty() {
             report("the first cell is empty");
         }
-        if !is_same && !has_reason(&["better: ", "otherwise: ", "partly: ", "not there: "]) {
+        if !is_same && !has_reason(&["better: ", "different: ", "partial: ", "missing: "]) {
             report(&format!("the answer is {:?}", row.here));
         }
         let tests = marks.tests.get(row.id);
-        if tests.is_none() && !has_reason(&["otherwise: ", "not there: "]) {
+        if tests.is_none() && !has_reason(&["different: ", "missing: "]) {
             report("neither a mark nor a reason");
         }
         let distinct: BTreeSet<&String> = tests.into_iter().flatten().collect();
@@ -302,23 +302,23 @@ fn problems_of_rows_and_marks_are_reported() {
     };
     let test = "// parity: a\n#[test]\nfn shown() {}\n";
     for (here, source, expected) in tests::rows![
-        "as there", test => "";
-        "as there, in other words", test => "";
-        "not there: never requested", "" => "";
-        "not there: never requested", test => "";
-        "not there: ", "" => "a: the answer is";
-        "as thereabouts", test => "a: the answer is";
+        "same", test => "";
+        "same, in other words", test => "";
+        "missing: never requested", "" => "";
+        "missing: never requested", test => "";
+        "missing: ", "" => "a: the answer is";
+        "sameness", test => "a: the answer is";
         "works", test => "a: the answer is";
-        "as there", "#[test]\nfn shown() {}\n" => "a: neither a mark nor a reason";
+        "same", "#[test]\nfn shown() {}\n" => "a: neither a mark nor a reason";
         "better: and much faster", "" => "a: neither a mark nor a reason";
-        "as there", "// parity: a, b-1\n#[test]\nfn shown() {}\n" => "[\"x/y.rs::shown\"]: no row has the id \"b-1\"";
-        "as there", "// parity: a, a\n#[test]\nfn shown() {}\n" => "a: a test has this id twice";
-        "as there", "// parity: a\nfn helper() {}\n" => "x/y.rs:1: the mark is not";
-        "as there", "// parity: a\n\n#[test]\nfn shown() {}\n" => "x/y.rs:1: the mark is not";
-        "as there", "// parity: a\n// parity: a\n#[test]\nfn shown() {}\n" => "x/y.rs:1: the mark is not";
-        "as there", "// parity: a" => "x/y.rs:1: the mark is not";
-        "as there", "\n//parity: a\n#[test]\nfn shown() {}\n" => "x/y.rs:2: \"//parity: a\" is not a mark";
-        "as there", "/// Parity:a\n#[test]\nfn shown() {}\n" => "is not a mark";
+        "same", "// parity: a, b-1\n#[test]\nfn shown() {}\n" => "[\"x/y.rs::shown\"]: no row has the id \"b-1\"";
+        "same", "// parity: a, a\n#[test]\nfn shown() {}\n" => "a: a test has this id twice";
+        "same", "// parity: a\nfn helper() {}\n" => "x/y.rs:1: the mark is not";
+        "same", "// parity: a\n\n#[test]\nfn shown() {}\n" => "x/y.rs:1: the mark is not";
+        "same", "// parity: a\n// parity: a\n#[test]\nfn shown() {}\n" => "x/y.rs:1: the mark is not";
+        "same", "// parity: a" => "x/y.rs:1: the mark is not";
+        "same", "\n//parity: a\n#[test]\nfn shown() {}\n" => "x/y.rs:2: \"//parity: a\" is not a mark";
+        "same", "/// Parity:a\n#[test]\nfn shown() {}\n" => "is not a mark";
     ] {
         let problems = problems(&page(&[["a", here]]), &marks(source)).join("\n");
         assert_eq!(
@@ -329,8 +329,8 @@ fn problems_of_rows_and_marks_are_reported() {
         assert!(problems.contains(expected), "{here} {source}{problems}");
     }
     for (rows, expected) in tests::rows![
-        [["a", "as there"], ["a", "as there"]] => "a: two rows have this id";
-        [["a", "as there"], ["A 1", "otherwise: in another way"]] => "A 1: the id has other characters";
+        [["a", "same"], ["a", "same"]] => "a: two rows have this id";
+        [["a", "same"], ["A 1", "different: in another way"]] => "A 1: the id has other characters";
     ] {
         let problems = problems(&page(&rows), &marks(test)).join("\n");
         assert!(problems.contains(expected), "{problems}");
