@@ -1,8 +1,8 @@
-//! Our custom resources, as they are written down: `core.rukpak.io/v1alpha1` with [`bundle::Bundle`],
-//! [`instance::BundleInstance`] and [`platform_status::PlatformStatus`], their conditions, labels and names, and the
-//! definitions and the install file that are generated from them. Beside them what others have defined:
-//! [`platform::PlatformOperator`] and [`catalog_source::CatalogSource`], with definitions for clusters that have none, and
-//! as much of OpenShift's and OLM's own resources as is read or written here ([`config`], [`operator_condition`]).
+//! API types: the custom resources of `core.rukpak.io/v1alpha1` ([`bundle::Bundle`], [`instance::BundleInstance`],
+//! [`platform_status::PlatformStatus`]) with their conditions, labels and names, and the CRDs and install files generated
+//! from them. Also [`platform::PlatformOperator`] and [`catalog_source::CatalogSource`], whose APIs belong to other
+//! projects, with CRDs for clusters that lack them, and the parts of OpenShift's and OLM's resources that are read or
+//! written here ([`config`], [`operator_condition`]).
 //!
 //! ```text
 //!  bundle, instance (Rust types) ── schema (bounds, CEL) ──> crds/*.yaml ─┐
@@ -31,24 +31,24 @@ pub mod revision;
 pub mod rights;
 mod schema;
 
-/// The API group of our resources.
+/// The API group of the provisioner's resources.
 pub const GROUP: &str = "core.rukpak.io";
 
-/// Who applies the objects of bundles, in their managedFields.
+/// Field manager of the applied objects of bundles.
 pub const MANAGER: &str = "rukpak";
 
 /// Provisioner class of this project, in one of its spellings: `core-rukpak-io-registry`, `core.rukpak.io/registry` (rukpak
 /// before 0.9), and the alias `core.rukpak.io/converter` (platform operators, document 004).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Class {
-    /// `plain+v0` content.
+    /// Class of `plain+v0` content.
     Plain,
-    /// `registry+v1` content.
+    /// Class of `registry+v1` content.
     Registry,
 }
 
 impl Class {
-    /// Returns the class of a `provisionerClassName`; `None` for classes of other provisioners.
+    /// Returns the class of a `provisionerClassName`, or `None` for classes of other provisioners.
     pub fn parse(name: &str) -> Option<Self> {
         match name {
             "core.rukpak.io/plain" | "core-rukpak-io-plain" => Some(Self::Plain),

@@ -1,8 +1,8 @@
-//! The checked set of files that a bundle or a catalog consists of.
+//! Validated set of the files of a bundle or a catalog.
 //!
-//! Bytes come from strangers: an archive, a registry, a folder. They become [`Content`] only through a
-//! [`Builder`], which normalizes every path, enforces [`Limits`] while it reads, and keeps regular files alone.
-//! Whoever holds a `Content` need not check again.
+//! Archives, registries and directories are untrusted input. Their bytes become [`Content`] only through a [`Builder`],
+//! which normalizes every path, enforces [`Limits`] while it reads, and stores only regular files. Users of a `Content` do
+//! not have to validate it again.
 //!
 //! ```
 //! use manifests::content::{Builder, Limits};
@@ -31,23 +31,23 @@ pub use layout::{
 };
 pub use paths::Paths;
 
-/// How much may be read. Sizes are bytes of uncompressed content.
+/// Limits for reading content. Sizes are bytes of uncompressed content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Limits {
-    /// All files together.
+    /// Maximum size of all files together.
     pub total: u64,
-    /// One file.
+    /// Maximum size of one file.
     pub file: u64,
-    /// Entries read, folders and skipped ones included.
+    /// Maximum number of entries, including directories and skipped entries.
     pub entries: usize,
-    /// A path's length in bytes.
+    /// Maximum length of a path in bytes.
     pub path: usize,
-    /// A path's folders, the file name included.
+    /// Maximum number of components of a path, including the file name.
     pub depth: usize,
 }
 
 impl Default for Limits {
-    /// Enough for every bundle known (the largest is below 4 MiB), small enough for a pod of 64 MiB.
+    /// Limits far above every known bundle (the largest is below 4 MiB), but small enough for a pod of 64 MiB.
     fn default() -> Self {
         Self {
             total: 32 << 20,
@@ -59,40 +59,40 @@ impl Default for Limits {
     }
 }
 
-/// Why an entry cannot become content.
+/// Reason why an entry cannot become content.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The path leaves the root, is absolute, or cannot name a file.
-    #[error("path {path:?} {problem}; pack the bundle from its own root with relative paths")]
+    /// The path leaves the root, is absolute, or is not a valid file name.
+    #[error("path {path:?} {problem}; pack the bundle from its root directory with relative paths")]
     Path {
-        /// As found.
+        /// The path in the source.
         path: String,
-        /// What is wrong with it.
+        /// Description of the problem.
         problem: &'static str,
     },
-    /// The path is longer or deeper than allowed.
+    /// The path is too long or too deep.
     #[error("path {path:?} is over the limit of {limit} {unit}; shorten it or raise {flag}")]
     PathTooLong {
-        /// The path, cut to a readable length.
+        /// The path, truncated.
         path: String,
         /// The limit that was exceeded.
         limit: usize,
-        /// Bytes or folders.
+        /// The unit of the limit: bytes or components.
         unit: &'static str,
         /// The flag that raises the limit.
         flag: &'static str,
     },
-    /// One file is larger than allowed.
+    /// One file is too large.
     #[error(
         "file {path:?} is larger than the limit of {limit} bytes; remove it or raise --max-file-size"
     )]
     FileTooLarge {
-        /// Its path.
+        /// The path of the file.
         path: String,
         /// The limit in bytes.
         limit: u64,
     },
-    /// All files together are larger than allowed.
+    /// All files together are too large.
     #[error(
         "content is larger than the limit of {limit} bytes (reached in {path:?}); reduce it or raise --max-size"
     )]
@@ -102,19 +102,19 @@ pub enum Error {
         /// The limit in bytes.
         limit: u64,
     },
-    /// More entries than allowed.
+    /// The source has too many entries.
     #[error("content has more than {limit} entries; remove some or raise --max-entries")]
     TooManyEntries {
-        /// The limit.
+        /// The maximum number of entries.
         limit: usize,
     },
-    /// The same path stands twice in one archive.
+    /// The archive contains the same path twice.
     #[error("entry {path:?} appears twice; keep one of them")]
     Duplicate {
-        /// Its normalized path.
+        /// The normalized path.
         path: String,
     },
-    /// A path lies below one that is a file, or a link, which leads elsewhere.
+    /// The parent of a path is a file, or a link, which refers to another location.
     #[error("{path:?} is not a directory, but {other:?} requires one; remove one of them")]
     FileAsFolder {
         /// The file or other entry that is not a directory.
@@ -122,60 +122,60 @@ pub enum Error {
         /// The path below it.
         other: String,
     },
-    /// Reading failed.
+    /// Reading a file failed.
     #[error("failed to read {path:?}")]
     Read {
-        /// The file being read.
+        /// The path of the file.
         path: String,
-        /// Why.
+        /// Error of the reader.
         #[source]
         source: std::io::Error,
     },
 }
 
-/// One regular file.
+/// A regular file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct File {
-    /// What it holds.
+    /// Content of the file.
     pub bytes: Bytes,
-    /// Permission bits; only whether it may be executed survives packing.
+    /// Permission bits; packing preserves only the executable bit.
     pub mode: u32,
 }
 
-/// An ordered set of regular files under normalized relative paths.
+/// Ordered set of regular files with normalized relative paths.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Content {
     files: Paths<File>,
 }
 
 impl Content {
-    /// All files, ordered by path.
+    /// Returns all files, ordered by path.
     pub fn files(&self) -> impl Iterator<Item = (&str, &File)> {
         self.files.iter()
     }
 
-    /// The bytes of one file.
+    /// Returns the bytes of a file.
     pub fn read(&self, path: &str) -> Option<&Bytes> {
         self.files.get(path).map(|file| &file.bytes)
     }
 
-    /// The files below a folder, with their paths relative to it, ordered. `""` is the root.
+    /// Returns the files below a directory, ordered, with their paths relative to it. `""` is the root.
     pub fn folder<'a>(&'a self, folder: &'a str) -> impl Iterator<Item = (&'a str, &'a File)> {
         self.files.folder(folder)
     }
 
-    /// Whether a folder has at least one file below it.
+    /// Reports whether a directory contains at least one file.
     pub fn has_folder(&self, folder: &str) -> bool {
         self.files.has_folder(folder)
     }
 
-    /// The files below a folder as content of their own, with their paths relative to it.
+    /// Returns the files below a directory as separate content, with their paths relative to it.
     #[must_use]
     pub fn into_folder(self, folder: &str) -> Self {
         self.files.into_folder(folder).into()
     }
 
-    /// Entries of the source that are not regular files, ordered by path.
+    /// Returns the entries of the source that are not regular files, ordered by path.
     pub fn irregular(&self) -> impl Iterator<Item = (&str, &Irregular)> {
         self.files.irregular()
     }
@@ -185,17 +185,17 @@ impl Content {
         Assessment::new(&self.files, |_, file| Some(file.bytes.clone()))
     }
 
-    /// The number of files.
+    /// Returns the number of files.
     pub fn len(&self) -> usize {
         self.files.len()
     }
 
-    /// Whether there is no file at all.
+    /// Reports whether the content has no files.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty()
     }
 
-    /// The size of all files in bytes.
+    /// Returns the size of all files in bytes.
     pub fn size(&self) -> u64 {
         self.files().map(|(_, file)| file.bytes.len() as u64).sum()
     }
@@ -213,14 +213,14 @@ impl From<Content> for Paths<File> {
     }
 }
 
-/// Builds [`Content`] entry by entry, under limits.
+/// Builder of [`Content`], which adds entries one by one within limits.
 #[derive(Debug)]
 pub struct Builder {
     gate: Gate<File>,
 }
 
 impl Builder {
-    /// An empty set under these limits.
+    /// Creates an empty builder with these limits.
     pub fn new(limits: Limits) -> Self {
         Self {
             gate: Gate::new(limits),
@@ -230,7 +230,7 @@ impl Builder {
     /// Reads one regular file to its end, or to the limit.
     ///
     /// # Errors
-    /// When the path is not acceptable, a limit is reached, the path exists already or reading fails.
+    /// Returns an error if the path is not acceptable, a limit is reached, the path already exists, or reading fails.
     pub fn add(&mut self, path: &str, mode: u32, reader: &mut dyn Read) -> Result<(), Error> {
         self.gate.add(path, reader, |path, reader| {
             let mut bytes = Vec::new();
@@ -240,7 +240,7 @@ impl Builder {
                     path: path.to_owned(),
                     source,
                 })?;
-            bytes.shrink_to_fit(); // or a file could hold twice its size, and content twice its limit
+            bytes.shrink_to_fit(); // otherwise, a file could take twice its size, and content twice its limit
             Ok(File {
                 bytes: bytes.into(),
                 mode: mode & 0o777,
@@ -248,10 +248,10 @@ impl Builder {
         })
     }
 
-    /// Checks and counts an entry that carries no content: a folder, or one that is skipped.
+    /// Validates and counts an entry without content: a directory, or a skipped entry.
     ///
     /// # Errors
-    /// When the path is not acceptable or there are too many entries.
+    /// Returns an error if the path is not acceptable, or the source has too many entries.
     pub fn skip(&mut self, path: &str) -> Result<(), Error> {
         self.gate.skip(path)
     }
@@ -259,43 +259,44 @@ impl Builder {
     /// Records an entry that is not a regular file.
     ///
     /// # Errors
-    /// Returns an error if the path is not acceptable, exists already, lies below or above another entry that is not a
-    /// directory, or there are too many entries.
+    /// Returns an error if the path is not acceptable or already exists, if it lies below or above another entry that is
+    /// not a directory, or if the source has too many entries.
     pub fn record(&mut self, path: &str, entry: Irregular) -> Result<(), Error> {
         self.gate.record(path, entry)
     }
 
-    /// What has been read.
+    /// Returns the content that was read.
     pub fn finish(self) -> Content {
         self.gate.finish().into()
     }
 }
 
-/// A relative path without `.`, doubled slashes or a trailing one; `..` and absolute paths are refused, not resolved.
+/// Returns a relative path without `.`, double slashes and a trailing slash. Rejects `..` and absolute paths instead of
+/// resolving them.
 ///
 /// # Errors
-/// When the path is absolute, empty, contains `..`, a backslash or a control character.
+/// Returns an error if the path is absolute, empty, or contains `..`, a backslash or a control character.
 pub fn normalize(path: &str) -> Result<String, Error> {
-    let refuse = |problem| {
+    let reject = |problem| {
         Err(Error::Path {
             path: path.chars().take(200).collect(),
             problem,
         })
     };
     if path.starts_with('/') {
-        return refuse("is absolute");
+        return reject("is absolute");
     }
     if path.chars().any(char::is_control) {
-        return refuse("contains a control character");
+        return reject("contains a control character");
     }
     if path.contains('\\') {
-        return refuse("contains a backslash");
+        return reject("contains a backslash");
     }
     let mut normal = String::with_capacity(path.len());
     for part in path.split('/') {
         match part {
             "" | "." => {}
-            ".." => return refuse("leaves the root through \"..\""),
+            ".." => return reject("leaves the root through \"..\""),
             part => {
                 if !normal.is_empty() {
                     normal.push('/');
@@ -305,7 +306,7 @@ pub fn normalize(path: &str) -> Result<String, Error> {
         }
     }
     if normal.is_empty() {
-        return refuse("names no file");
+        return reject("does not name a file");
     }
     Ok(normal)
 }
@@ -338,7 +339,7 @@ mod tests {
         let cases = ::tests::rows![
             "a", "1234567", 20 => "larger than the limit of 6 bytes";
             "123456789", "", 20 => "limit of 8 bytes";
-            "a/b/c", "", 20 => "limit of 2 folders";
+            "a/b/c", "", 20 => "limit of 2 directories";
             "x", "123456", 10 => "content is larger than the limit of 10 bytes";
         ];
         for (path, text, total, message) in cases {

@@ -1,8 +1,8 @@
-//! Errors as text.
+//! Formatting of errors.
 
 use std::{error, fmt::Write as _};
 
-/// Returns an error and its sources on one line. A source whose text is part of the text before is left out.
+/// Formats an error and its sources on one line. A source whose text is part of the preceding text is omitted.
 pub fn chain(error: &dyn error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -1,4 +1,4 @@
-//! Image references, as Docker's grammar for normalized names reads them.
+//! Image references, parsed with Docker's grammar for normalized names.
 
 use std::{fmt, str::FromStr};
 
@@ -18,36 +18,36 @@ pub struct Reference {
     digest: Option<String>,
 }
 
-/// Why a text is not an image reference.
+/// Error of text that is not an image reference.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("image reference {text:?} {problem}; write [registry/]repository[:tag][@sha256:digest]")]
+#[error("image reference {text:?} {problem}; use [registry/]repository[:tag][@sha256:digest]")]
 pub struct Error {
     text: String,
     problem: &'static str,
 }
 
 impl Reference {
-    /// The registry, `docker.io` when none was named.
+    /// Returns the registry; `docker.io` if the reference has none.
     pub fn domain(&self) -> &str {
         &self.domain
     }
 
-    /// The repository within the registry.
+    /// Returns the repository in the registry.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// The tag: `latest` when neither tag nor digest was named.
+    /// Returns the tag; `latest` if the reference has neither tag nor digest.
     pub fn tag(&self) -> Option<&str> {
         self.tag.as_deref()
     }
 
-    /// The digest, with its algorithm.
+    /// Returns the digest with its algorithm.
     pub fn digest(&self) -> Option<&str> {
         self.digest.as_deref()
     }
 
-    /// Whether the reference can never mean another image: it names a digest.
+    /// Reports whether the reference has a digest, and so always refers to the same image.
     pub fn is_pinned(&self) -> bool {
         self.digest.is_some()
     }
@@ -71,7 +71,7 @@ impl FromStr for Reference {
         if digest.is_some_and(|digest| !is_digest(digest)) {
             return Err(fail("has a malformed digest"));
         }
-        // A colon behind the last slash starts the tag; one before it, the port.
+        // A colon after the last slash starts the tag, and one before it the port.
         let slash = name.rfind('/').map_or(0, |at| at + 1);
         let (name, tag) = match name.get(slash..).and_then(|last| last.find(':')) {
             Some(at) => (
@@ -102,7 +102,7 @@ impl FromStr for Reference {
             return Err(fail("has a malformed registry"));
         }
         if path.chars().any(|c| c.is_ascii_uppercase()) {
-            return Err(fail("has capital letters in its repository"));
+            return Err(fail("has upper-case letters in its repository"));
         }
         if !path.split('/').all(is_component) || domain.len() + 1 + path.len() > 255 {
             return Err(fail("has a malformed repository"));
@@ -131,7 +131,7 @@ impl fmt::Display for Reference {
     }
 }
 
-/// Docker tells a registry from a first path component by these signs.
+/// Reports whether Docker treats the first path component as a registry.
 fn is_domain_like(first: &str) -> bool {
     first.contains(['.', ':'])
         || first == "localhost"
@@ -173,7 +173,8 @@ fn is_domain(domain: &str) -> bool {
         && port.is_none_or(|p| !p.is_empty() && p.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// Lower-case letters and digits, joined by one of `.`, `_`, `__` or any number of `-`.
+/// Reports whether the text consists of lowercase letters and digits, separated by one of `.`, `_`, `__` or any number of
+/// `-`.
 fn is_component(part: &str) -> bool {
     let edge = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     let separators_fine = part

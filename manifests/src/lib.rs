@@ -1,5 +1,5 @@
-//! Everything that is written down: the YAML codec, the object model, names, versions, and the checked set of
-//! files (`Content`) that every other crate passes on. Bytes in, values out; no I/O beyond the readers it is given.
+//! Manifests: the YAML codec, the object model, names, versions, and the validated set of files (`Content`) that all other
+//! crates use. Performs no I/O except through the readers that it gets.
 
 #[cfg(test)]
 #[macro_use(assert_each, assert_rows, with)]

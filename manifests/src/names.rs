@@ -1,16 +1,16 @@
-//! Names: which are legal, and how ours are made.
+//! Validation and generation of names.
 
 use sha2::{Digest, Sha256};
 
-/// The longest name that also fits into a label value.
+/// Maximum length of a name that also fits into a label value.
 pub const SHORT: usize = 63;
-/// The environment variable with the name of an operator's OperatorCondition.
+/// Environment variable for the name of an operator's OperatorCondition.
 pub const OPERATOR_CONDITION_VARIABLE: &str = "OPERATOR_CONDITION_NAME";
 
-/// A DNS-1123 subdomain: the rule for most object names.
+/// Validates a DNS-1123 subdomain, the rule for most object names.
 ///
 /// # Errors
-/// What is wrong, in the apiserver's terms.
+/// Returns the problem in the API server's terms.
 pub fn dns_subdomain(name: &str) -> Result<(), &'static str> {
     if name.is_empty() {
         return Err("must not be empty");
@@ -26,10 +26,10 @@ pub fn dns_subdomain(name: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// A DNS-1123 label: the rule for namespaces and container names.
+/// Validates a DNS-1123 label, the rule for namespaces and container names.
 ///
 /// # Errors
-/// What is wrong, in the apiserver's terms.
+/// Returns the problem in the API server's terms.
 pub fn dns_label(name: &str) -> Result<(), &'static str> {
     if name.is_empty() {
         return Err("must not be empty");
@@ -45,10 +45,10 @@ pub fn dns_label(name: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// A DNS-1035 label: the rule for Services.
+/// Validates a DNS-1035 label, the rule for Services.
 ///
 /// # Errors
-/// What is wrong, in the apiserver's terms.
+/// Returns the problem in the API server's terms.
 pub fn dns_1035_label(name: &str) -> Result<(), &'static str> {
     dns_label(name)?;
     if !name.starts_with(|c: char| c.is_ascii_lowercase()) {
@@ -57,10 +57,10 @@ pub fn dns_1035_label(name: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// A path segment: the rule for RBAC objects, which may be called `system:node` and the like.
+/// Validates a path segment, the rule for RBAC objects, whose names may be `system:node` and similar.
 ///
 /// # Errors
-/// What is wrong, in the apiserver's terms.
+/// Returns the problem in the API server's terms.
 pub fn path_segment(name: &str) -> Result<(), &'static str> {
     match name {
         "" => Err("must not be empty"),
@@ -70,7 +70,7 @@ pub fn path_segment(name: &str) -> Result<(), &'static str> {
     }
 }
 
-/// A name as a part of a URL's path. Names of roles may hold nearly anything.
+/// Percent-encodes a name as a part of a URL path. Names of roles may contain nearly any character.
 pub fn encoded(name: &str) -> String {
     use std::fmt::Write as _;
     let mut text = String::with_capacity(name.len());
@@ -78,17 +78,17 @@ pub fn encoded(name: &str) -> String {
         if byte.is_ascii_alphanumeric() || b"-._~:".contains(&byte) {
             text.push(char::from(byte));
         } else {
-            // Writing to a text does not fail.
+            // Writing to a String cannot fail.
             let _ = write!(text, "%{byte:02X}");
         }
     }
     text
 }
 
-/// A label's value.
+/// Validates a label value.
 ///
 /// # Errors
-/// What is wrong, in the apiserver's terms.
+/// Returns the problem in the API server's terms.
 pub fn label_value(value: &str) -> Result<(), &'static str> {
     if value.len() > 63 {
         return Err("must be no more than 63 characters");
@@ -101,10 +101,10 @@ pub fn label_value(value: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// A label's or annotation's key: an optional DNS subdomain, a slash, a name.
+/// Validates the key of a label or annotation: an optional DNS subdomain with a slash, and a name.
 ///
 /// # Errors
-/// What is wrong, in the apiserver's terms.
+/// Returns the problem in the API server's terms.
 pub fn qualified(key: &str) -> Result<(), &'static str> {
     let name = match key.split_once('/') {
         Some((prefix, name)) => {
@@ -144,11 +144,12 @@ fn is_qualified(name: &str) -> bool {
             .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
 }
 
-/// `<readable part>-<hash>`: at most `max` bytes, a DNS-1123 subdomain, the same on every machine and in every release
-/// of ours. The hash covers all of `distinct`, in order, so put everything there that makes the thing distinct.
+/// Generates a name `<readable part>-<hash>`: a DNS-1123 subdomain of at most `max` bytes, which is the same on every
+/// machine and in every release. The hash covers all parts of `distinct` in order, which therefore must contain everything
+/// that makes the object distinct.
 ///
-/// The readable part is cut, never the hash, and a cut never leaves `-` or `.` before the hash (rukpak's
-/// `generateName` does both wrong).
+/// Only the readable part is truncated, never the hash. Truncation never leaves `-` or `.` before the hash (rukpak's
+/// `generateName` fails at both).
 ///
 /// ```
 /// use manifests::names::{SHORT, generated};
@@ -169,7 +170,7 @@ pub fn generated(readable: &str, distinct: &[&str], max: usize) -> String {
             break;
         }
     }
-    // Dots at the edges, or beside another dot or a dash, would make an illegal DNS label between them.
+    // Dots at the edges, or beside another dot or a dash, would enclose an invalid DNS label.
     let mut clean = String::with_capacity(max);
     for label in name
         .split('.')
@@ -187,8 +188,8 @@ pub fn generated(readable: &str, distinct: &[&str], max: usize) -> String {
     format!("{clean}-{hash}")
 }
 
-/// 64 bits of SHA-256 in 13 lower-case letters and digits. Every part is preceded by its length, so that
-/// `["ab", "c"]` and `["a", "bc"]` differ.
+/// Returns 64 bits of SHA-256 as 13 lowercase letters and digits. The length precedes each part, so that `["ab", "c"]` and
+/// `["a", "bc"]` differ.
 pub fn hash(parts: &[&str]) -> String {
     let mut sha = Sha256::new();
     for part in parts {
@@ -233,13 +234,13 @@ mod tests {
         }
     }
 
-    /// These names are in clusters: a change here orphans what was installed.
+    /// These names exist in clusters: a change would orphan installed objects.
     #[test]
     fn names_stay_the_same_across_releases() {
         assert_rows!(generated("etcd.v1.0.0-etcd", &["etcd.v1.0.0", "ClusterRole"], SHORT) => "etcd.v1.0.0-etcd-62chzsrbwkgp1");
         let expected = "longlonglonglonglonglonglonglonglonglonglonglongl-gt33uehk7gng3";
         assert_eq!(generated(&"long".repeat(30), &[], SHORT), expected);
-        // The hash says where one part ends.
+        // The hash includes the boundaries of the parts.
         assert_ne!(hash(&["ab", "c"]), hash(&["a", "bc"]));
     }
 

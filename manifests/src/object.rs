@@ -1,27 +1,27 @@
-//! Kubernetes objects without a type: what they are called, where they live, in which order they are applied.
+//! Untyped Kubernetes objects: identity, location and apply order.
 
 use std::fmt;
 
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
-/// What makes an object itself. The version of its API is not part of it: `policy/v1` and `policy/v1beta1` name
-/// the same PodDisruptionBudget.
+/// Identity of an object. The API version is not part of it: `policy/v1` and `policy/v1beta1` contain the same
+/// PodDisruptionBudget.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Identity {
-    /// API group, empty for the core one.
+    /// API group, or empty for the core group.
     pub group: String,
-    /// Kind.
+    /// Kind of the object.
     pub kind: String,
-    /// Namespace, empty for cluster-scoped objects.
+    /// Namespace, or empty for cluster-scoped objects.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub namespace: String,
-    /// Name.
+    /// Name of the object.
     pub name: String,
 }
 
 impl fmt::Display for Identity {
-    /// `Deployment monitoring/prometheus`, `ClusterRole admin`: as people speak of objects.
+    /// Formats the identity for messages: `Deployment monitoring/prometheus`, `ClusterRole admin`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ", self.kind)?;
         if !self.namespace.is_empty() {
@@ -32,9 +32,9 @@ impl fmt::Display for Identity {
 }
 
 impl Identity {
-    /// Returns the sort key: objects that others need come first, workloads last; equal ranks sort by identity.
+    /// Returns the sort key: prerequisites of other objects come first, workloads last. Equal ranks sort by identity.
     pub fn order(self) -> impl Ord {
-        (rank(&self.group, &self.kind), self)
+        (kind_order(&self.group, &self.kind), self)
     }
 }
 
@@ -43,7 +43,7 @@ pub fn group_version(api_version: &str) -> (&str, &str) {
     api_version.split_once('/').unwrap_or(("", api_version))
 }
 
-/// Joins a group and a version to `apiVersion`; the core group is empty.
+/// Joins a group and a version to an `apiVersion`; the core group is empty.
 pub fn api_version(group: &str, version: &str) -> String {
     if group.is_empty() {
         version.to_owned()
@@ -52,17 +52,17 @@ pub fn api_version(group: &str, version: &str) -> String {
     }
 }
 
-/// An object as a tree of values. It has an `apiVersion` and a `kind`, nothing else is promised.
+/// An object as a tree of values. Only `apiVersion` and `kind` are guaranteed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Object(Value);
 
-/// Why a value is not an object.
+/// Reason why a value is not an object.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// Not a mapping.
+    /// The value is not a mapping.
     #[error("is {0}, not an object with apiVersion and kind")]
     NotAnObject(&'static str),
-    /// A field that every object has is missing or not a text.
+    /// A required field is missing or not a string.
     #[error("has no {0}")]
     Missing(&'static str),
 }
@@ -84,32 +84,32 @@ impl TryFrom<Value> for Object {
 }
 
 impl Object {
-    /// `apiVersion`.
+    /// Returns the `apiVersion`.
     pub fn api_version(&self) -> &str {
         text(&self.0, &["apiVersion"]).unwrap_or_default()
     }
 
-    /// The API group, empty for the core one.
+    /// Returns the API group, which is empty for the core group.
     pub fn group(&self) -> &str {
         group_version(self.api_version()).0
     }
 
-    /// `kind`.
+    /// Returns the `kind`.
     pub fn kind(&self) -> &str {
         text(&self.0, &["kind"]).unwrap_or_default()
     }
 
-    /// `metadata.name`, empty when there is none.
+    /// Returns `metadata.name`, or an empty string.
     pub fn name(&self) -> &str {
         text(&self.0, &["metadata", "name"]).unwrap_or_default()
     }
 
-    /// `metadata.namespace`, empty when there is none.
+    /// Returns `metadata.namespace`, or an empty string.
     pub fn namespace(&self) -> &str {
         text(&self.0, &["metadata", "namespace"]).unwrap_or_default()
     }
 
-    /// What makes it itself.
+    /// Returns the identity of the object.
     pub fn identity(&self) -> Identity {
         Identity {
             group: self.group().to_owned(),
@@ -119,17 +119,17 @@ impl Object {
         }
     }
 
-    /// The tree.
+    /// Returns the tree of values.
     pub fn value(&self) -> &Value {
         &self.0
     }
 
-    /// The tree, to change.
+    /// Returns the mutable tree of values.
     pub fn value_mut(&mut self) -> &mut Value {
         &mut self.0
     }
 
-    /// The tree, by value.
+    /// Converts the object to its tree of values.
     pub fn into_value(self) -> Value {
         self.0
     }
@@ -146,8 +146,8 @@ impl Serialize for Object {
     }
 }
 
-/// Whether a value is a list of objects rather than one: the core `List`, or a `…List` whose items are all mappings. A
-/// kind that merely ends in `List` is an object of its own.
+/// Reports whether a value is a list of objects: the core `List`, or a `…List` whose items are all mappings. Another kind
+/// whose name ends in `List` is a single object.
 pub fn is_list(value: &Value) -> bool {
     let kind = text(value, &["kind"]).unwrap_or_default();
     match value.get("items") {
@@ -159,13 +159,13 @@ pub fn is_list(value: &Value) -> bool {
     }
 }
 
-/// Takes the items out of a list. Those of a typed one (`ConfigMapList`) may leave their kind to the list.
+/// Removes the items from a list. Items of a typed list (`ConfigMapList`) may inherit their kind from the list.
 pub fn take_items(list: &mut Value) -> Vec<Value> {
     let inherited = ["apiVersion", "kind"].map(|field| {
         let text = text(list, &[field]).unwrap_or_default();
         (field, text.strip_suffix("List").unwrap_or(text).to_owned())
     });
-    // The core list holds objects of any kind, which say themselves what they are.
+    // The core list contains objects of any kind, which must declare it themselves.
     let is_typed = inherited.iter().all(|(_, text)| !text.is_empty());
     let Some(Value::Array(mut items)) = list.get_mut("items").map(Value::take) else {
         return Vec::new();
@@ -182,7 +182,7 @@ pub fn take_items(list: &mut Value) -> Vec<Value> {
     items
 }
 
-fn rank(group: &str, kind: &str) -> u8 {
+fn kind_order(group: &str, kind: &str) -> u8 {
     match (group, kind) {
         ("", "Namespace") => 0,
         ("apiextensions.k8s.io", "CustomResourceDefinition") => 1,
@@ -203,48 +203,48 @@ fn rank(group: &str, kind: &str) -> u8 {
     }
 }
 
-/// A text somewhere below a value.
+/// Returns the string at a path of keys.
 pub fn text<'a>(value: &'a Value, keys: &[&str]) -> Option<&'a str> {
     at(value, keys)?.as_str()
 }
 
-/// A value somewhere below another.
+/// Returns the value at a path of keys.
 pub fn at<'a>(value: &'a Value, keys: &[&str]) -> Option<&'a Value> {
     keys.iter().try_fold(value, |value, key| value.get(key))
 }
 
-/// What a value is, in words: "a text", "a number", …
+/// Describes the type of a value: "a string", "a number", and so on.
 pub fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "empty",
         Value::Bool(_) => "a boolean",
         Value::Number(_) => "a number",
-        Value::String(_) => "a text",
+        Value::String(_) => "a string",
         Value::Array(_) => "a list",
         Value::Object(_) => "a mapping",
     }
 }
 
-/// The value as a mapping; anything else is replaced by an empty one.
+/// Returns the value as a mapping. Replaces any other value by an empty mapping.
 pub fn mapping(value: &mut Value) -> &mut Map<String, Value> {
     if !value.is_object() {
         *value = Value::Object(Map::new());
     }
     match value {
         Value::Object(map) => map,
-        // The line above leaves nothing else.
+        // The condition above excludes all other values.
         _ => unreachable!(),
     }
 }
 
-/// The mapping under a key; it is made where it is missing or no mapping, and so is what should hold it.
+/// Returns the mapping under a key. Creates it, and its parent, if it is missing or not a mapping.
 pub fn child<'a>(value: &'a mut Value, key: &str) -> &'a mut Value {
     let child = mapping(value).entry(key).or_insert(Value::Null);
     mapping(child);
     child
 }
 
-/// Adds entries to a mapping; what it has already stays.
+/// Adds entries to a mapping, and keeps existing ones.
 pub fn add_missing(target: &mut Value, more: &Map<String, Value>) {
     let target = mapping(target);
     for (key, value) in more {
@@ -252,21 +252,21 @@ pub fn add_missing(target: &mut Value, more: &Map<String, Value>) {
     }
 }
 
-/// A text of at most so many characters, for messages; an ellipsis tells that there was more.
-pub fn shortened(text: &str, longest: usize) -> String {
-    match text.char_indices().nth(longest) {
+/// Truncates text to a number of characters for a message, with an ellipsis.
+pub fn shortened(text: &str, max_chars: usize) -> String {
+    match text.char_indices().nth(max_chars) {
         Some((cut, _)) => format!("{}…", text.get(..cut).unwrap_or_default()),
         None => text.to_owned(),
     }
 }
 
-/// What could change how the rest of a line is shown: orders to a terminal, the ends of lines, and what turns the
-/// direction of letters.
+/// Reports whether a character could change the display of the rest of a line: terminal control characters, line breaks,
+/// and bidirectional controls.
 pub fn is_unprintable(character: char) -> bool {
     character.is_control() || is_mark(character)
 }
 
-/// What turns the direction of letters, and the ends of lines that only Unicode has.
+/// Reports whether a character is a bidirectional control, or a line break that only Unicode defines.
 pub(crate) fn is_mark(character: char) -> bool {
     matches!(character,
         '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -285,7 +285,7 @@ mod tests {
     #[test]
     fn an_object_needs_api_version_and_kind() {
         assert_each!(|value, message| Object::try_from(value).unwrap_err().to_string() => message;
-            json!("x") => "is a text, not an object with apiVersion and kind";
+            json!("x") => "is a string, not an object with apiVersion and kind";
             json!(null) => "is empty, not an object with apiVersion and kind";
             json!({"kind": "Pod"}) => "has no apiVersion";
             json!({"apiVersion": "v1", "kind": ""}) => "has no kind";

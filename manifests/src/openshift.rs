@@ -1,9 +1,9 @@
-//! Releases of OpenShift: which one a cluster runs, which one comes next, and which one a bundle claims to run on at most.
+//! Releases of OpenShift: that of a cluster, its successor, and the maximum that a bundle declares.
 //!
-//! Only major and minor release count. 4.23 and 5.0 are one and the same release, and what follows either is 5.1.
-//! A max OpenShift version is `<major>.<minor>` and nothing else, as the enhancement "maxOpenShiftVersion" defines it. Any
-//! other value cannot be determined and blocks neither an upgrade nor an installation. [`maximum`] is the only parser of the
-//! value, [`Unquoted`] keeps the spelling of numbers, and [`Declarations`] decides between the places of a value.
+//! Only major and minor version count. 4.23 and 5.0 are the same release, and the successor of both is 5.1.
+//! A max OpenShift version has exactly the form `<major>.<minor>`, as the enhancement "maxOpenShiftVersion" defines it. Any
+//! other value is undetermined, and blocks neither an upgrade nor an installation. [`maximum`] is the only parser of the
+//! value, [`Unquoted`] preserves the spelling of numbers, and [`Declarations`] chooses between several declared values.
 
 mod cluster;
 mod declared;
@@ -25,34 +25,34 @@ pub use self::{
 };
 use crate::version;
 
-/// The type of the property that declares the max OpenShift version of a bundle.
+/// Type of the property that declares the max OpenShift version of a bundle.
 pub const MAX_PROPERTY: &str = "olm.maxOpenShiftVersion";
-/// The annotation of a ClusterServiceVersion that declares its max OpenShift version, as the enhancement defines it. It is
-/// also the key that declares the version directly in a bundle of a catalog.
+/// Annotation of a ClusterServiceVersion that declares its max OpenShift version, as the enhancement defines it. It is also
+/// the key that declares the version directly in a bundle of a catalog.
 pub const MAX_ANNOTATION: &str = "operators.coreos.com/maxOpenShiftVersion";
-/// The annotation of a ClusterServiceVersion with a JSON list of properties, written by the bundle author.
+/// Annotation of a ClusterServiceVersion with a JSON list of properties, written by the bundle author.
 pub const PROPERTIES_ANNOTATION: &str = "olm.properties";
-/// The annotation of an installed ClusterServiceVersion with all properties of its bundle, written by OLM.
+/// Annotation of an installed ClusterServiceVersion with all properties of its bundle, written by OLM.
 pub const INSTALLED_PROPERTIES_ANNOTATION: &str = "operatorframework.io/properties";
 
-/// An OpenShift release, without its patch.
+/// An OpenShift release without its patch version.
 ///
-/// The order is that of the numbers; whoever compares releases takes [`Release::normalized`] of both.
+/// The order is numeric. To compare releases, use [`Release::normalized`] of both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Release {
-    /// 4, mostly.
+    /// Major version, usually 4.
     pub major: u64,
-    /// The y of x.y.
+    /// Minor version, the y of x.y.
     pub minor: u64,
 }
 
 impl Release {
-    /// `<major>.<minor>`.
+    /// Creates the release `<major>.<minor>`.
     pub const fn new(major: u64, minor: u64) -> Self {
         Self { major, minor }
     }
 
-    /// 5.0 for 4.23, which is the same release; every other release is itself.
+    /// Returns 5.0 for 4.23, which is the same release, and any other release unchanged.
     #[must_use]
     pub const fn normalized(self) -> Self {
         match self {
@@ -64,13 +64,13 @@ impl Release {
         }
     }
 
-    /// The minor release with the next number, whatever it is called.
+    /// Returns the minor release with the next number, even if it has another name.
     #[must_use]
     pub const fn following(self) -> Self {
         Self::new(self.major, self.minor.saturating_add(1))
     }
 
-    /// The release that a cluster of this one is upgraded to: 4.17 after 4.16, 5.1 after 4.23 and after 5.0.
+    /// Returns the release after this one: 4.17 after 4.16, 5.1 after 4.23 and after 5.0.
     ///
     /// ```
     /// use manifests::openshift::Release;
@@ -82,22 +82,22 @@ impl Release {
         self.normalized().following()
     }
 
-    /// Whether what runs on this release at most can be installed in a cluster.
+    /// Returns true if an operator with this maximum can be installed in a cluster.
     pub fn admits(self, cluster: Self) -> bool {
         cluster.normalized() <= self.normalized()
     }
 
-    /// Whether what runs on this release at most also runs on the one after the cluster's.
+    /// Returns true if an operator with this maximum also supports the release after `cluster`.
     pub fn outlasts(self, cluster: Self) -> bool {
         self.normalized() >= cluster.next()
     }
 
-    /// Whether a cluster of this release came from an earlier one.
+    /// Reports whether this release is newer than another one.
     pub fn is_after(self, earlier: Self) -> bool {
         self.normalized() > earlier.normalized()
     }
 
-    /// Reads `4.12` as a status or an annotation of ours has it; nothing else.
+    /// Parses `4.12`, the form in a status or annotation of ours, and no other form.
     pub fn read(text: &str) -> Option<Self> {
         let (major, minor) = text.split_once('.')?;
         Some(Self::new(number(major)?, number(minor)?))
@@ -113,14 +113,14 @@ impl fmt::Display for Release {
 impl FromStr for Release {
     type Err = version::Error;
 
-    /// Reads what clusters say of themselves: `4.12.7`, `4.13.0-0.nightly-2022-10-05-053337`, `4.12`.
+    /// Parses a version that a cluster reports: `4.12.7`, `4.13.0-0.nightly-2022-10-05-053337`, `4.12`.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let version = version::tolerant(text)?;
         Ok(Self::new(version.major, version.minor))
     }
 }
 
-/// Digits only, and no leading zero.
+/// Parses a number that consists of digits and has no leading zero.
 fn number(text: &str) -> Option<u64> {
     let plain = text.bytes().all(|byte| byte.is_ascii_digit());
     let leading = text.len() > 1 && text.starts_with('0');

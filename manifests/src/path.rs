@@ -1,17 +1,17 @@
-//! Where in a document something stands: `spec.install.spec.deployments[0].name`.
+//! Path of a value in a document: `spec.install.spec.deployments[0].name`.
 
 use std::fmt;
 
-/// One step down into a document.
+/// One step of a path.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Step {
-    /// Into a mapping, by key.
+    /// Selects an entry of a mapping by key.
     Key(String),
-    /// Into a sequence, by position from 0.
+    /// Selects an item of a sequence by index, from 0.
     Index(usize),
 }
 
-/// The way from the root of a document to one of its values.
+/// Path from the root of a document to one of its values.
 ///
 /// ```
 /// use manifests::path::Path;
@@ -22,45 +22,45 @@ pub enum Step {
 pub struct Path(Vec<Step>);
 
 impl Path {
-    /// The root of a document.
+    /// Returns the path of the document root.
     pub const fn root() -> Self {
         Self(Vec::new())
     }
 
-    /// This path, one key further.
+    /// Returns this path with a key appended.
     #[must_use]
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.0.push(Step::Key(key.into()));
         self
     }
 
-    /// This path, one list position further.
+    /// Returns this path with a list index appended.
     #[must_use]
     pub fn index(mut self, index: usize) -> Self {
         self.0.push(Step::Index(index));
         self
     }
 
-    /// This path, followed by another.
+    /// Returns this path with another path appended.
     #[must_use]
     pub fn join(mut self, rest: &Path) -> Self {
         self.0.extend(rest.0.iter().cloned());
         self
     }
 
-    /// The path without its last step; the root stays the root.
+    /// Returns the path without its last step. The parent of the root is the root.
     #[must_use]
     pub fn parent(mut self) -> Self {
         self.0.pop();
         self
     }
 
-    /// The steps, outermost first.
+    /// Returns the steps, outermost first.
     pub fn steps(&self) -> &[Step] {
         &self.0
     }
 
-    /// Whether this is the document itself.
+    /// Reports whether this is the path of the document root.
     pub fn is_root(&self) -> bool {
         self.0.is_empty()
     }
@@ -93,7 +93,7 @@ impl fmt::Display for Path {
     }
 }
 
-/// Keys that need no quotes behind a dot.
+/// Reports whether a key requires no quotes after a dot.
 fn is_plain(key: &str) -> bool {
     !key.is_empty()
         && key

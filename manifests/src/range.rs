@@ -1,8 +1,8 @@
-//! Ranges of versions, as blang's `semver.ParseRange` reads them: `>=1.0.0 <2.0.0 || 3.x`.
+//! Version ranges with the semantics of blang's `semver.ParseRange`: `>=1.0.0 <2.0.0 || 3.x`.
 //!
-//! A space means "and", `||` stands for "or" and binds weaker. Versions have three parts; `1.x` and `1.2.x` stand for
-//! all versions that begin like that. Pre-releases are ordered as any version is: `>=1.0.0` holds for `2.0.0-rc.1`,
-//! which Cargo and npm see otherwise.
+//! A space means "and"; `||` means "or", with lower precedence. Versions have three parts; `1.x` and `1.2.x` match all
+//! versions with that prefix. Pre-releases are ordered like all versions: `>=1.0.0` matches `2.0.0-rc.1`, in contrast to
+//! Cargo and npm.
 
 use std::cmp::Ordering;
 
@@ -20,7 +20,7 @@ use crate::version::{self, Version};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Range(Vec<Vec<Bound>>);
 
-/// Why a text is not a range of versions.
+/// Error of text that is not a version range.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("version range {text:?} {problem}")]
 pub struct Error {
@@ -45,13 +45,13 @@ enum Comparator {
 }
 
 impl Range {
-    /// Reads a range.
+    /// Parses a range.
     ///
-    /// Two texts that blang takes are refused here: a lone character, which it drops (`! 1.0.0` becomes `1.0.0`), and
-    /// nothing between two `||`, on which it crashes.
+    /// Two forms that blang accepts are rejected: a single character, which blang drops (`! 1.0.0` becomes `1.0.0`), and an
+    /// empty operand of `||`, on which blang crashes.
     ///
     /// # Errors
-    /// When the text is anything else.
+    /// Returns an error if the text is malformed.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let fail = |problem| Error {
             text: text.chars().take(64).collect(),
@@ -78,7 +78,7 @@ impl Range {
         Ok(Self(alternatives))
     }
 
-    /// Whether a version lies in the range. Build metadata does not count.
+    /// Reports whether the range contains a version. Build metadata is ignored.
     pub fn matches(&self, version: &Version) -> bool {
         self.0
             .iter()
@@ -100,7 +100,7 @@ impl Bound {
     }
 }
 
-/// The parts between spaces. A space behind a comparator separates nothing: `> 1.0.0` is one part.
+/// Splits text at spaces. A space after a comparator is not a separator: `> 1.0.0` is one part.
 fn parts(text: &str) -> Vec<String> {
     let mut parts = vec![String::new()];
     let mut last = ' ';
@@ -118,7 +118,7 @@ fn parts(text: &str) -> Vec<String> {
     parts
 }
 
-/// What one part asks for: one bound, or two for a wildcard.
+/// Parses one part: one bound, or two for a wildcard.
 fn bounds(part: &str, all: &mut Vec<Bound>) -> Result<(), String> {
     let digit = part
         .find(|c: char| c.is_ascii_digit())
@@ -146,7 +146,7 @@ fn bounds(part: &str, all: &mut Vec<Bound>) -> Result<(), String> {
             "has {number:?} where a version <major>.<minor>.<patch> is expected"
         )),
     };
-    // Any x counts as a wildcard, be it within a pre-release: blang does the same.
+    // Any x is a wildcard, even within a pre-release, as in blang.
     if !number.contains('x') {
         all.push(exact(comparator, number)?);
         return Ok(());
@@ -172,7 +172,7 @@ fn bounds(part: &str, all: &mut Vec<Bound>) -> Result<(), String> {
             push(Comparator::GreaterOrEqual, from);
             push(Comparator::Less, above);
         }
-        // blang asks for "below" and "above" at once, which holds for no version.
+        // blang requires "below" and "above" together, which matches no version.
         Comparator::Unequal => {
             let above = above()?;
             push(Comparator::Less, from);
@@ -182,7 +182,7 @@ fn bounds(part: &str, all: &mut Vec<Bound>) -> Result<(), String> {
     Ok(())
 }
 
-/// The lowest version of a wildcard: `1.x` is 1.0.0.
+/// Returns the lowest version of a wildcard: `1.x` is 1.0.0.
 fn flat(number: &str) -> String {
     let number = number.replacen(".x.x", ".x", 1).replacen(".x", ".0", 1);
     if number.split('.').count() == 2 {
@@ -192,7 +192,7 @@ fn flat(number: &str) -> String {
     }
 }
 
-/// The first version above a wildcard: for `1.2.x` 1.3.0, for `1.x` 2.0.0; and for `1.x.x`, as in blang, 1.1.0.
+/// Returns the first version above a wildcard: 1.3.0 for `1.2.x`, 2.0.0 for `1.x`, and, as in blang, 1.1.0 for `1.x.x`.
 fn next(number: &str, from: &Version) -> Option<Version> {
     let parts: Vec<&str> = number.split('.').collect();
     match parts.as_slice() {
@@ -206,7 +206,7 @@ fn next(number: &str, from: &Version) -> Option<Version> {
 mod tests {
     use super::*;
 
-    /// What blang v4.0.0 answers for [`VERSIONS`], one letter each; `None` where it has an error.
+    /// Results of blang v4.0.0 for [`VERSIONS`], one letter each; `None` for an error.
     // parity: validate-6
     #[test]
     fn ranges_hold_for_what_blang_says() {

@@ -1,9 +1,8 @@
-//! What Go knows about the fields of Kubernetes' built-in kinds and of OLM's ClusterServiceVersion.
+//! Go's field types of Kubernetes' built-in kinds and of OLM's ClusterServiceVersion.
 //!
-//! The Go peers decode a manifest into typed structs and print those again. That silently drops every field that
-//! the struct does not have, and fails on the first value of a wrong type. [`conform`] does the same to a value in
-//! place, but says every place where it did. The tables are written by `tests/cluster/gotypes` from the Go types
-//! themselves (`make generate`).
+//! Go programs decode a manifest into typed structs and print these again. This silently drops every field that the struct
+//! lacks, and fails at the first value of a wrong type. [`conform`] applies the same conversion to a value in place, and
+//! reports every affected location. `tests/cluster/gotypes` generates the tables from the Go types (`make generate`).
 //!
 //! ```
 //! use manifests::schema;
@@ -27,34 +26,34 @@ mod hint;
 mod quantity;
 mod scalar;
 
-pub use conform::{Hint, MAX_PROBLEMS, Problem, What, check, conform, prune};
+pub use conform::{MAX_PROBLEMS, Problem, Suggestion, What, check, conform, prune};
 
-/// What a value must be.
+/// Type of a value.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Type {
-    /// Whatever it is: Go keeps it as raw JSON.
+    /// Any value, which Go stores as raw JSON.
     Any,
-    /// A boolean.
+    /// True or false.
     Bool,
-    /// An integer of 32 bits. Like Go's converter this takes `1.0`, but not `1.5`.
+    /// A 32-bit integer. Like Go's converter, it accepts `1.0`, but not `1.5`.
     Int32,
-    /// An integer of 64 bits.
+    /// A 64-bit integer.
     Int64,
-    /// Any number.
+    /// A JSON number of any size.
     Float,
-    /// A string, and nothing that merely looks like one.
+    /// A string, without conversion of other scalars.
     String,
-    /// A string that carries bytes as base64.
+    /// A string of base64-encoded bytes.
     Bytes,
-    /// A string that carries a time as RFC 3339.
+    /// A string with a time in RFC 3339 format.
     Time,
     /// A number or a string such as `500m` or `2Gi`.
     Quantity,
-    /// An integer of 32 bits, or a string.
+    /// A 32-bit integer, or a string.
     IntOrString,
-    /// A string that carries a semantic version, as [`crate::version::tolerant`] reads it.
+    /// A string with a semantic version, parsed by [`crate::version::tolerant`].
     Version,
-    /// A string that carries an operator release: identifiers separated by dots.
+    /// A string with an operator release: identifiers separated by dots.
     Release,
     /// A JSON schema, or a boolean.
     SchemaOrBool(&'static Struct),
@@ -62,11 +61,11 @@ pub enum Type {
     SchemaOrList(&'static Struct),
     /// A JSON schema, or a list of strings.
     SchemaOrStrings(&'static Struct),
-    /// A list.
+    /// A list of one type.
     List(&'static Type),
-    /// A mapping with free keys.
+    /// A mapping with arbitrary keys.
     Map(&'static Type),
-    /// A mapping with known keys.
+    /// A mapping with fixed keys.
     Struct(&'static Struct),
 }
 
@@ -76,43 +75,42 @@ impl From<&'static Struct> for Type {
     }
 }
 
-/// A Go struct as JSON shows it: embedded structs are part of it.
+/// A Go struct in its JSON form, with the fields of embedded structs.
 pub struct Struct {
-    /// The Go name without its package.
+    /// Go name without the package.
     pub name: &'static str,
-    /// Sorted by name.
+    /// Fields, sorted by name.
     pub fields: &'static [Field],
 }
 
 /// One field of a [`Struct`].
 #[derive(Debug, PartialEq)]
 pub struct Field {
-    /// The JSON name. Case counts.
+    /// Case-sensitive JSON name.
     pub name: &'static str,
-    /// What its value must be; a Go pointer is what it points to.
+    /// Type of the value; for a Go pointer, that of its target.
     pub ty: Type,
-    /// Whether Go leaves out a zero value (`""`, `0`, `false`, `[]`, `{}`) that the manifest writes down:
-    /// `omitempty` on anything but a pointer or a struct.
+    /// Whether Go omits a zero value (`""`, `0`, `false`, `[]`, `{}`) that the manifest contains: `omitempty` on a field
+    /// that is neither a pointer nor a struct.
     pub omits_zero: bool,
-    /// Whether Go prints a zero value even where the manifest leaves the field out: no `omitempty`.
-    /// This does not make the field a mandatory one.
+    /// Whether Go prints a zero value even if the manifest omits the field: no `omitempty`. The field is still optional.
     pub prints_zero: bool,
 }
 
-/// A kind of object that an API server serves without any custom resource definition.
+/// A built-in kind, which an API server serves without a CRD.
 #[derive(Debug, PartialEq)]
 pub struct Kind {
-    /// Group and version, or the version alone for the core group.
+    /// Group and version, or only the version for the core group.
     pub api_version: &'static str,
-    /// As `kind:` says it.
+    /// Value of `kind:`.
     pub kind: &'static str,
-    /// Whether its objects live in namespaces.
+    /// Whether the objects are namespaced.
     pub namespaced: bool,
-    /// Its fields.
+    /// Fields of the objects.
     pub ty: &'static Struct,
 }
 
-/// The built-in kind of that name.
+/// Returns the built-in kind of that name.
 pub fn kind(api_version: &str, kind: &str) -> Option<&'static Kind> {
     let kinds = kinds();
     let at = kinds
@@ -125,17 +123,17 @@ pub fn kind(api_version: &str, kind: &str) -> Option<&'static Kind> {
     kinds.get(at)
 }
 
-/// All built-in kinds, sorted by API version and name.
+/// Returns all built-in kinds, sorted by API version and name.
 pub fn kinds() -> &'static [Kind] {
     generated::KINDS
 }
 
-/// OLM's ClusterServiceVersion, `operators.coreos.com/v1alpha1`.
+/// Returns the type of OLM's ClusterServiceVersion, `operators.coreos.com/v1alpha1`.
 pub fn csv() -> &'static Struct {
     generated::CSV
 }
 
-/// OLM's SubscriptionConfig, which is also the `deploymentConfig` of an installation.
+/// Returns the type of OLM's SubscriptionConfig, which is also the `deploymentConfig` of an installation.
 pub fn deployment_config() -> &'static Struct {
     generated::DEPLOYMENT_CONFIG
 }
@@ -143,13 +141,13 @@ pub fn deployment_config() -> &'static Struct {
 // === impl Struct ===
 
 impl Struct {
-    /// The field of exactly that name.
+    /// Returns the field of exactly that name.
     pub fn field(&self, name: &str) -> Option<&'static Field> {
         let at = self.fields.binary_search_by(|f| f.name.cmp(name)).ok()?;
         self.fields.get(at)
     }
 
-    /// The type of a field further down, by the names on the way; `*` is an element of a list or a free mapping.
+    /// Returns the type of a nested field by its path; `*` is an element of a list or of a mapping with arbitrary keys.
     ///
     /// ```
     /// use manifests::schema::{self, Type};
@@ -173,7 +171,7 @@ impl Struct {
     }
 }
 
-// Types refer to themselves (a JSON schema's properties are JSON schemas), so name and identity have to do.
+// Types are recursive (the properties of a JSON schema are JSON schemas), so comparison and output use identity and name.
 
 impl PartialEq for Struct {
     fn eq(&self, other: &Self) -> bool {

@@ -1,15 +1,16 @@
-//! Sizes as people write them.
+//! Parser of sizes.
 //!
 //! ```
 //! assert_eq!(manifests::size::bytes("64Ki"), Ok(65536));
 //! ```
 
-/// Reads a size as Kubernetes writes one: a number of bytes, or of a unit that stands behind it.
+/// Parses a size like Kubernetes: a number of bytes, or a number with a unit.
 ///
 /// # Errors
-/// When it is written otherwise, or is more than 64 bits can count.
+/// Returns an error if the text is malformed, or the size exceeds 64 bits.
 pub fn bytes(text: &str) -> Result<u64, &'static str> {
-    const PROBLEM: &str = "write a number of bytes, or one with Ki, Mi, Gi, k, M or G behind it";
+    const PROBLEM: &str =
+        "use a number of bytes, or a number with the suffix Ki, Mi, Gi, k, M or G";
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit: u64 = match text.strip_prefix(digits) {
         Some("") => 1,
@@ -22,9 +23,7 @@ pub fn bytes(text: &str) -> Result<u64, &'static str> {
         _ => return Err(PROBLEM),
     };
     let number: u64 = digits.parse().map_err(|_| PROBLEM)?;
-    number
-        .checked_mul(unit)
-        .ok_or("this is more than any machine has")
+    number.checked_mul(unit).ok_or("the size exceeds 64 bits")
 }
 
 #[cfg(test)]

@@ -1,14 +1,15 @@
-//! Templates of catalog images: references in which `{kube_minor_version}` and the like stand for what the cluster is.
+//! Templates of catalog images: references with variables such as `{kube_minor_version}`, which stand for properties of the
+//! cluster.
 //!
 //! ```text
 //!  "example.com/v{kube_major_version}/catalog:{ocp_channel}" ──parts──► text, variable, text, variable
 //!        └─ resolve(values) ─► Ok(the image) │ Err(every variable that has no value, and what could be put together)
 //! ```
 //!
-//! Read once from left to right: a value is never looked at for braces again. Nothing is half of an image: who gets an
-//! error keeps what was there before. There are two dialects. [`resolve`] is the one of the design document, with eleven
-//! variables, in the image itself or in an annotation of ours. [`annotated`] is the one that OLM shipped, with three of them
-//! in an annotation and words of its own. [`choose`] says which of them counts.
+//! A template is evaluated once from left to right; braces in values have no meaning. An error never yields a partial
+//! image, so that callers keep their previous image. Two dialects exist. [`resolve`] implements that of the design
+//! document, with eleven variables, in the image field or in our annotation. [`annotated`] implements that of OLM, with
+//! three of these variables in an annotation, and with OLM's messages. [`choose`] selects the effective template.
 
 mod annotation;
 #[cfg(feature = "api")]
@@ -16,39 +17,39 @@ mod holder;
 
 use semver::Version;
 
-pub use annotation::{ANNOTATION, Annotated, annotated};
+pub use annotation::{ANNOTATION, AnnotationResult, annotated};
 #[cfg(feature = "api")]
 pub use holder::{Choice, Holder, choose};
 
 use crate::image::Reference;
 
-/// What a variable can stand for.
+/// Variable of a template.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Variable {
-    /// Of the Kubernetes version.
+    /// A part of the Kubernetes version.
     Kube(Part),
-    /// Of the version of the program that serves the catalog: OLM, or the provisioner.
+    /// A part of the version of the catalog server: OLM or the provisioner.
     Olm(Part),
-    /// Of the OpenShift version.
+    /// A part of the OpenShift version.
     Openshift(Part),
-    /// Of the nodes, in the words of Linux: `x86_64`.
+    /// The architecture of the nodes, with its Linux name: `x86_64`.
     Architecture,
-    /// The channel that OpenShift is updated from, without its version: `fast`.
+    /// The update channel of OpenShift without its version: `fast`.
     UpdateChannel,
 }
 
-/// A number of a version.
+/// Part of a version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Part {
-    /// The first.
+    /// The major version.
     Major,
-    /// The second.
+    /// The minor version.
     Minor,
-    /// The third.
+    /// The patch version.
     Patch,
 }
 
-/// All variables, by name.
+/// All variables by name.
 pub const VARIABLES: [(&str, Variable); 11] = [
     ("kube_major_version", Variable::Kube(Part::Major)),
     ("kube_minor_version", Variable::Kube(Part::Minor)),
@@ -63,41 +64,41 @@ pub const VARIABLES: [(&str, Variable); 11] = [
     ("platform_architecture", Variable::Architecture),
 ];
 
-/// What the cluster is, as far as it is known.
+/// Values of the variables, as far as they are known.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Values {
-    /// The server's version, as [`server`] reads it.
+    /// The API server's version, parsed by [`server`].
     pub kube: Option<Version>,
-    /// The version of OLM where OLM serves the catalog, else that of the provisioner.
+    /// The version of OLM if OLM serves the catalog, else that of the provisioner.
     pub olm: Option<Version>,
-    /// The newest OpenShift version that an update was completed to.
+    /// The newest OpenShift version to which an update completed.
     pub openshift: Option<Version>,
-    /// The architecture of all nodes, as [`architecture`] finds it.
+    /// The architecture of all nodes, determined by [`architecture`].
     pub architecture: Option<String>,
-    /// What `spec.channel` of the ClusterVersion says, as [`update_channel`] cuts it.
+    /// The update channel in `spec.channel` of the ClusterVersion, parsed by [`update_channel`].
     pub update_channel: Option<String>,
 }
 
-/// Why a template is no image.
+/// Reason why a template does not resolve to an image.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// Variables that there are not, or that have no value here.
-    #[error("Cannot construct catalog image reference, {}", .0.in_words())]
+    /// Some variables do not exist, or have no value in this cluster.
+    #[error("Cannot construct catalog image reference, {}", .0.describe())]
     Unresolved(Unresolved),
-    /// A brace that belongs to nothing.
+    /// A brace has no counterpart.
     #[error(
-        "Cannot construct catalog image reference, {text:?} has a brace without its other half; write variables as {{name}}"
+        "Cannot construct catalog image reference, {text:?} has an unmatched brace; write variables as {{name}}"
     )]
     Unbalanced {
-        /// As it is written, cut to a readable length.
+        /// The template, truncated.
         text: String,
     },
-    /// The values make it something else.
+    /// The result is not an image reference.
     #[error("Cannot construct catalog image reference: {why}")]
     Illegal {
-        /// What the values make it.
+        /// The result of the template.
         text: String,
-        /// What is wrong with that.
+        /// The problem of the result.
         why: crate::image::Error,
     },
 }
@@ -105,23 +106,23 @@ pub enum Error {
 /// Variables without a value.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Unresolved {
-    /// Their names in the order of the text, each once, and cut to a readable length.
+    /// The names in the order of the text, each once, truncated.
     pub names: Vec<String>,
-    /// Whether one of them is the name of no variable; of the others the cluster has no value now.
+    /// Whether one of them is unknown. All others currently have no value in the cluster.
     pub has_unknown: bool,
-    /// What is known of the image, with the variables in their places.
+    /// The partly resolved image, with the unresolved variables.
     pub partial: String,
 }
 
-/// Whether a text has variables at all.
+/// Reports whether text contains variables.
 pub fn is_template(text: &str) -> bool {
     text.contains(['{', '}'])
 }
 
-/// Puts values into a template; a text without variables remains what it is.
+/// Resolves a template. Text without variables is unchanged.
 ///
 /// # Errors
-/// When a variable has no value, a brace is alone, or what comes out is no image reference.
+/// Returns an error if a variable has no value, a brace has no counterpart, or the result is not an image reference.
 ///
 /// ```
 /// use manifests::template::{Values, resolve};
@@ -150,13 +151,13 @@ pub fn resolve(text: &str, values: &Values) -> Result<String, Error> {
                 });
             }
             Piece::Variable(name) => {
-                let variable = known(name).map(|(_, variable)| variable);
-                if let Some(value) = variable.and_then(|it| values.of(it)) {
+                let variable = find_variable(name).map(|(_, variable)| variable);
+                if let Some(value) = variable.and_then(|variable| values.of(variable)) {
                     image.push_str(&value);
                 } else {
                     unresolved.has_unknown |= variable.is_none();
-                    note(&mut unresolved.names, excerpt(name));
-                    put_back(&mut image, name);
+                    push_unique(&mut unresolved.names, excerpt(name));
+                    push_variable(&mut image, name);
                 }
             }
         }
@@ -171,33 +172,33 @@ pub fn resolve(text: &str, values: &Values) -> Result<String, Error> {
     }
 }
 
-/// The variables of a text that there are, in its order.
+/// Returns the known variables of the text, in order.
 pub fn variables(text: &str) -> impl Iterator<Item = Variable> {
     pieces(text).filter_map(|piece| match piece {
-        Piece::Variable(name) => Some(known(name)?.1),
+        Piece::Variable(name) => Some(find_variable(name)?.1),
         Piece::Text(_) | Piece::Brace(_) => None,
     })
 }
 
-/// What a server says of itself (`gitVersion`): `v1.17.1+6af3663`. Nothing if that is no version.
+/// Parses the version that an API server reports (`gitVersion`): `v1.17.1+6af3663`. Returns `None` if it is malformed.
 pub fn server(git_version: &str) -> Option<Version> {
     crate::version::tolerant(git_version).ok()
 }
 
-/// The architecture of a cluster, from its nodes' or its server's words for theirs (`amd64`); nothing if they differ, or
-/// there are none.
+/// Returns the architecture of a cluster from the architectures (`amd64`) that its nodes or its API server report. Returns
+/// `None` if they differ, or if the list is empty.
 pub fn architecture<'a>(all: impl IntoIterator<Item = &'a str>) -> Option<String> {
     let mut all = all.into_iter();
-    let first = all.next().filter(|it| !it.is_empty())?;
+    let first = all.next().filter(|name| !name.is_empty())?;
     let name = match first {
         "amd64" => "x86_64",
         "arm64" => "aarch64",
         other => other,
     };
-    all.all(|it| it == first).then(|| name.to_owned())
+    all.all(|other| other == first).then(|| name.to_owned())
 }
 
-/// The name of an update channel without the version that follows it: `fast` of `fast-4.8`.
+/// Returns the name of an update channel without the version: `fast` for `fast-4.8`.
 pub fn update_channel(channel: &str) -> Option<String> {
     let name = channel.split('-').next().unwrap_or_default();
     (!name.is_empty()).then(|| name.to_owned())
@@ -229,7 +230,7 @@ impl Values {
 // === impl Error ===
 
 impl Error {
-    /// Whether only somebody who edits the template can help; otherwise the cluster may have a value later.
+    /// Reports whether only a change of the template helps. Otherwise, the cluster may have a value later.
     pub fn is_for_good(&self) -> bool {
         match self {
             Self::Unresolved(unresolved) => unresolved.has_unknown,
@@ -237,7 +238,7 @@ impl Error {
         }
     }
 
-    /// What helps whoever has written a name that is none. The message itself ends where the design document's does.
+    /// Suggests the valid names if one is unknown. The message itself ends like that of the design document.
     pub fn hint(&self) -> Option<String> {
         let is_for_names = matches!(self, Self::Unresolved(unresolved) if unresolved.has_unknown);
         is_for_names.then(|| {
@@ -250,9 +251,9 @@ impl Error {
 // === impl Unresolved ===
 
 impl Unresolved {
-    /// All of them: the words of the design document.
-    fn in_words(&self) -> String {
-        let names: Vec<String> = self.names.iter().map(|it| format!("{it:?}")).collect();
+    /// Describes all of them in the wording of the design document.
+    fn describe(&self) -> String {
+        let names: Vec<String> = self.names.iter().map(|name| format!("{name:?}")).collect();
         let one_or_more = if names.len() == 1 {
             "variable"
         } else {
@@ -266,9 +267,9 @@ impl Unresolved {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Piece<'a> {
     Text(&'a str),
-    /// What stands between two braces.
+    /// The text between two braces.
     Variable(&'a str),
-    /// One that opens and is not closed, or the other way round.
+    /// A brace without a counterpart.
     Brace(char),
 }
 
@@ -288,7 +289,7 @@ fn pieces(text: &str) -> impl Iterator<Item = Piece<'_>> {
         }
         let inside = from.strip_prefix('{').unwrap_or_default();
         match inside.find(['{', '}']) {
-            Some(end) if inside.get(end..).is_some_and(|it| it.starts_with('}')) => {
+            Some(end) if inside.get(end..).is_some_and(|text| text.starts_with('}')) => {
                 let (name, end) = inside.split_at(end);
                 rest = end.get(1..).unwrap_or_default();
                 Some(Piece::Variable(name))
@@ -301,18 +302,20 @@ fn pieces(text: &str) -> impl Iterator<Item = Piece<'_>> {
     })
 }
 
-fn known(name: &str) -> Option<(&'static str, Variable)> {
-    VARIABLES.into_iter().find(|(known, _)| *known == name)
+fn find_variable(name: &str) -> Option<(&'static str, Variable)> {
+    VARIABLES
+        .into_iter()
+        .find(|(candidate, _)| *candidate == name)
 }
 
-/// Each is told once.
-fn note<T: PartialEq>(all: &mut Vec<T>, one: T) {
+/// Adds a value that the list does not contain yet.
+fn push_unique<T: PartialEq>(all: &mut Vec<T>, one: T) {
     if !all.contains(&one) {
         all.push(one);
     }
 }
 
-fn put_back(image: &mut String, name: &str) {
+fn push_variable(image: &mut String, name: &str) {
     image.push('{');
     image.push_str(name);
     image.push('}');

@@ -1,4 +1,4 @@
-//! The errors of the API server for an object of a CRD, without an API server. Pure; no I/O.
+//! Validation errors of the API server for an object of a CRD, without an API server. Pure; no I/O.
 //!
 //! ```text
 //!  object ─ name ─ unknown fields, nulls ─ schema ──► messages
@@ -14,12 +14,12 @@ use serde_json::{Map, Value};
 
 use self::schema::Findings;
 
-/// The expression by which a rule recognizes an update. kube-cel has no optional values.
+/// Expression with which a rule detects an update. kube-cel does not support optional values.
 const HAS_OLD: &str = "oldSelf.hasValue()";
 
-/// The maximum length of a name.
+/// Maximum length of a name.
 const MAX_NAME_LEN: usize = 253;
-/// The message of the API server for a name of another form.
+/// Message of the API server for a malformed name.
 const NOT_A_SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', \
                                and must start and end with an alphanumeric character (e.g. 'example.com', regex used for \
                                validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
@@ -27,15 +27,15 @@ const NOT_A_SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lo
 /// A CRD that cannot be evaluated.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The rules of the schema have another form.
+    /// The rules of the schema are malformed.
     #[error("failed to read the rules of the CRD")]
     Rules(#[from] serde_json::Error),
-    /// A rule ends with an error, not with a verdict.
+    /// The evaluation of a rule fails.
     #[error("failed to evaluate a rule of the CRD: {0}")]
     Rule(String),
 }
 
-/// The checks of a version of a CRD.
+/// The validation of one version of a CRD.
 #[derive(Debug)]
 pub struct Validator {
     schema: Value,
@@ -49,7 +49,7 @@ impl Validator {
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Rules`] if the rules have no form of Kubernetes.
+    /// Returns [`Error::Rules`] if the rules are malformed.
     pub fn new(schema: Value) -> Result<Self, Error> {
         let rules = schema.to_string().replace(HAS_OLD, "false");
         Ok(Self {
@@ -58,9 +58,9 @@ impl Validator {
         })
     }
 
-    /// Returns the errors of the API server for creating an object, or for writing the object over an old one.
+    /// Returns the errors of the API server for creating an object, or for replacing an old one.
     ///
-    /// Rules with `oldSelf.hasValue()` hold as for an object that is created.
+    /// Rules with `oldSelf.hasValue()` are evaluated as for the creation of the object.
     ///
     /// # Errors
     ///
@@ -89,7 +89,7 @@ impl Validator {
     }
 }
 
-/// Checks the name as the API server does before it reads the rest.
+/// Validates the name, which the API server does before all other checks.
 fn check_name(object: &Map<String, Value>, findings: &mut Findings) {
     let text = |field: &str| {
         let text = object
@@ -116,7 +116,7 @@ fn check_name(object: &Map<String, Value>, findings: &mut Findings) {
     }
 }
 
-/// Reports whether a text has the form of a DNS subdomain, of any length.
+/// Reports whether text is a DNS subdomain, of any length.
 fn is_subdomain(text: &str) -> bool {
     let is_alphanumeric = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     text.split('.').all(|label| {
@@ -126,7 +126,7 @@ fn is_subdomain(text: &str) -> bool {
     })
 }
 
-/// Describes the failure of a rule as the API server does.
+/// Describes the failure of a rule like the API server.
 fn describe(failure: &ValidationError) -> Result<String, Error> {
     if failure.kind != ErrorKind::ValidationFailure {
         return Err(Error::Rule(failure.message.clone()));

@@ -1,35 +1,35 @@
-//! Versions, as strictly or as tolerantly as the Go peers read them.
+//! Versions, with a strict and a lenient parser that match Go's.
 //!
-//! [`semver::Version`] agrees with blang's `Parse` on what a version is; its `Ord` does not (it orders build
-//! metadata, Go ignores it), so compare with [`semver::Version::cmp_precedence`].
+//! [`semver::Version`] accepts the same versions as blang's `Parse`, but its `Ord` differs: it orders build metadata, which
+//! Go ignores. Compare with [`semver::Version::cmp_precedence`].
 
 use std::{fmt, str::FromStr};
 
 pub use semver::Version;
 
-/// Why a text is not a version.
+/// Error of text that is not a version.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// Not `<major>.<minor>.<patch>`.
-    #[error("{text:?} is not a semantic version ({problem}); write <major>.<minor>.<patch>")]
+    /// The text is not `<major>.<minor>.<patch>`.
+    #[error("{text:?} is not a semantic version ({problem}); use <major>.<minor>.<patch>")]
     Version {
-        /// As found, cut to a readable length.
+        /// The text, truncated.
         text: String,
-        /// What the parser said.
+        /// The message of the parser.
         problem: String,
     },
-    /// Not a Kubernetes release.
-    #[error("{text:?} is not a Kubernetes version; write <major>.<minor>, for example 1.36")]
+    /// The text is not a Kubernetes release.
+    #[error("{text:?} is not a Kubernetes version; use <major>.<minor>, for example 1.36")]
     Kube {
-        /// As found, cut to a readable length.
+        /// The text, truncated.
         text: String,
     },
 }
 
-/// A semantic version, as blang's `semver.Parse` reads one: three numbers, no leading `v`, no leading zeros.
+/// Parses a semantic version like blang's `semver.Parse`: three numbers, no leading `v`, no leading zeros.
 ///
 /// # Errors
-/// When the text is anything else.
+/// Returns an error for any other text.
 pub fn strict(text: &str) -> Result<Version, Error> {
     Version::parse(text).map_err(|error| Error::Version {
         text: excerpt(text),
@@ -37,11 +37,11 @@ pub fn strict(text: &str) -> Result<Version, Error> {
     })
 }
 
-/// A version as blang's `semver.ParseTolerant` reads one: surrounding space and a leading `v` go, leading zeros go,
-/// missing parts become 0; a short form must not carry pre-release or build data.
+/// Parses a version like blang's `semver.ParseTolerant`: removes surrounding space, a leading `v` and leading zeros, and
+/// sets missing parts to 0. A short form must not have pre-release or build data.
 ///
 /// # Errors
-/// When the text is anything else.
+/// Returns an error for any other text.
 ///
 /// ```
 /// use manifests::version::tolerant;
@@ -76,20 +76,20 @@ pub fn tolerant(text: &str) -> Result<Version, Error> {
     })
 }
 
-/// A Kubernetes minor release: what decides which APIs are served.
+/// A Kubernetes minor release, which determines the served APIs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KubeVersion {
-    /// Always 1 so far.
+    /// Major version, so far always 1.
     pub major: u64,
-    /// The release within it.
+    /// Minor version, the y of x.y.
     pub minor: u64,
 }
 
 impl KubeVersion {
-    /// The newest release whose APIs are known here.
+    /// The newest release whose APIs are known to this crate.
     pub const NEWEST: Self = Self::new(1, 36);
 
-    /// `<major>.<minor>`.
+    /// Creates the version `<major>.<minor>`.
     pub const fn new(major: u64, minor: u64) -> Self {
         Self { major, minor }
     }
@@ -110,7 +110,7 @@ impl Default for KubeVersion {
 impl FromStr for KubeVersion {
     type Err = Error;
 
-    /// Reads `1.36`, `v1.36.3`, `1.36+`, `1.36.3-gke.1` and the like: what servers say of themselves.
+    /// Parses a version that API servers report: `1.36`, `v1.36.3`, `1.36+`, `1.36.3-gke.1` and similar.
     fn from_str(text: &str) -> Result<Self, Error> {
         let fail = || Error::Kube {
             text: excerpt(text),
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn tolerant_reads_what_parse_tolerant_reads() {
-        // Left: input. Right: what blang's ParseTolerant gives, None for an error.
+        // Left: input. Right: result of blang's ParseTolerant, None for an error.
         for (texts, version) in ::tests::rows![
             &["4.8", " 4.8 ", "v4.8", "4.08", "04.8"][..] => Some("4.8.0");
             &["4"] => Some("4.0.0");

@@ -1,8 +1,8 @@
-//! The only YAML in the workspace, with Go's semantics: what kubectl, OLM and the API server make of a manifest.
+//! The YAML codec of the workspace, with Go's semantics: kubectl, OLM and the API server read a manifest in the same way.
 //!
-//! Three layers, each a rule of the Go ecosystem: apimachinery's `YAMLReader` cuts the input into documents,
-//! go-yaml v2 gives nodes and scalars their meaning (`yes` is a boolean, `0644` is 420, the last of two equal keys
-//! wins, `<<` merges), `sigs.k8s.io/yaml` turns the result into JSON (`1.0` is 1, keys are strings).
+//! Three layers implement the rules of the Go ecosystem. apimachinery's `YAMLReader` splits the input into documents.
+//! go-yaml v2 resolves nodes and scalars (`yes` is a boolean, `0644` is 420, the last of two equal keys wins, `<<` merges).
+//! `sigs.k8s.io/yaml` converts the result to JSON (`1.0` is 1, keys are strings).
 //!
 //! ```
 //! use manifests::yaml;
@@ -45,49 +45,49 @@ pub use self::{
 };
 use self::{
     error::Fault,
-    split::{Chunk, Splitter},
+    split::{DocumentText, Splitter},
 };
 
-/// How much an input may demand. It comes from strangers.
+/// Limits for one input, which is untrusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of one input.
+    /// Maximum size of the input in bytes.
     pub bytes: usize,
-    /// Nested mappings and sequences. The deepest known bundle has 39; Go stops at 10,000.
+    /// Maximum nesting of mappings and sequences. The deepest known bundle has 39; Go stops at 10,000.
     pub depth: usize,
-    /// Documents in one input.
+    /// Maximum number of documents.
     pub documents: usize,
-    /// Entries of mappings and sequences in one input, aliases resolved.
+    /// Maximum number of entries of mappings and sequences, including those of aliases.
     pub values: usize,
-    /// Bytes of memory that the values of one input take, as [`memory`] estimates them. A value takes up to 300 times
-    /// the memory of the bytes it is written in.
+    /// Maximum memory of the values in bytes, as [`memory`] estimates it. A value takes up to 300 times the memory of its
+    /// text.
     pub memory: usize,
-    /// Bytes of text that aliases in one input may repeat. Go shares the text, a [`Value`] cannot.
+    /// Maximum text that aliases may repeat, in bytes. Go shares this text, but a [`Value`] cannot.
     pub text: usize,
 }
 
 impl Limits {
-    /// The bytes of memory for each value of [`Self::with_values`]. Values of real bundles take 300 on average, and the
-    /// largest of a hundred real bundles takes 17 MB.
+    /// Bytes of memory for each value in [`Self::with_values`]. Values of real bundles take 300 on average, and the largest
+    /// of a hundred real bundles takes 17 MB.
     const VALUE: usize = 100;
-    /// The least memory of [`Self::with_values`]: the text of a bundle can take half of it.
-    const LEAST_MEMORY: usize = 64 << 20;
+    /// Minimum memory in [`Self::with_values`]: the text of a bundle can take half of it.
+    const MIN_MEMORY: usize = 64 << 20;
 
-    /// The default limits with another number of values, and with memory in proportion to it.
+    /// Returns the default limits with another number of values, and memory in proportion.
     pub fn with_values(values: usize) -> Self {
         Self {
             bytes: 64 << 20,
             depth: 512,
             documents: 100_000,
             values,
-            memory: values.saturating_mul(Self::VALUE).max(Self::LEAST_MEMORY),
+            memory: values.saturating_mul(Self::VALUE).max(Self::MIN_MEMORY),
             text: 8 << 20,
         }
     }
 }
 
 impl Default for Limits {
-    /// Far above every bundle known, low enough for a small pod and a default stack.
+    /// Limits far above every known bundle, but low enough for a small pod and a default stack.
     fn default() -> Self {
         Self::with_values(1_000_000)
     }
@@ -95,27 +95,27 @@ impl Default for Limits {
 
 /// Reads all documents of a YAML or JSON input under the default [`Limits`].
 ///
-/// Documents end at lines that start with `---`. Lines end in `\n` or `\r\n`. A document of comments alone is
-/// `null`, as it is in Go; skip it. An input whose first character is `{` is read as a stream of JSON values first,
-/// and as YAML from where that fails.
+/// Documents end at lines that start with `---`. Lines end with `\n` or `\r\n`. As in Go, a document that contains only
+/// comments is `null`; skip it. An input whose first character is `{` is parsed as a stream of JSON values, and as YAML
+/// from the first failure on.
 ///
-/// An [`Error`] in one document does not keep the next from being read; one about the input as a whole (a limit, a
-/// separator with text behind it) is the last item.
+/// An [`Error`] in one document does not prevent reading the next one. An error of the whole input (a limit, or a separator
+/// with trailing text) is the last item.
 pub fn documents(input: &[u8]) -> Documents<'_> {
     documents_with(input, Limits::default())
 }
 
-/// [`documents`] under other limits.
+/// Like [`documents`], with other limits.
 pub fn documents_with(input: &[u8], limits: Limits) -> Documents<'_> {
     Documents::new(input, limits)
 }
 
-/// An iterator over the documents of one input, made by [`documents`].
+/// Iterator over the documents of one input, created by [`documents`].
 #[derive(Debug)]
 pub struct Documents<'a> {
     input: &'a [u8],
     limits: Limits,
-    /// Documents yielded so far.
+    /// Number of documents yielded so far.
     read: usize,
     state: State<'a>,
 }
@@ -123,17 +123,17 @@ pub struct Documents<'a> {
 #[derive(Debug)]
 enum State<'a> {
     Start,
-    /// JSON values up to this byte.
+    /// JSON values, up to this byte offset.
     Json(usize),
     Yaml(Splitter<'a>),
     End,
 }
 
-/// A document that was cut from the input.
-enum Cut<'a> {
-    /// JSON is cut by reading it.
+/// A document of the input before its validation.
+enum RawDocument<'a> {
+    /// JSON is parsed to find its end.
     Json(Value, Range<usize>),
-    Yaml(Chunk<'a>),
+    Yaml(DocumentText<'a>),
 }
 
 impl Iterator for Documents<'_> {
@@ -142,8 +142,8 @@ impl Iterator for Documents<'_> {
     fn next(&mut self) -> Option<Self::Item> {
         let document = self.read;
         let value = match self.cut()? {
-            Ok(Cut::Json(value, _)) => Ok(value),
-            Ok(Cut::Yaml(chunk)) => chunk::value(&chunk.text, &mut self.limits)
+            Ok(RawDocument::Json(value, _)) => Ok(value),
+            Ok(RawDocument::Yaml(chunk)) => chunk::value(&chunk.text, &mut self.limits)
                 .map_err(|fault| chunk::error(&chunk, document, fault)),
             Err(error) => Err(error),
         };
@@ -161,18 +161,17 @@ impl Iterator for Documents<'_> {
 }
 
 impl<'a> Documents<'a> {
-    /// The limits for a further input: [`Limits::values`], [`Limits::memory`] and [`Limits::text`] are what this input
-    /// left of them.
+    /// Returns the limits for a further input: the remaining [`Limits::values`], [`Limits::memory`] and [`Limits::text`].
     pub fn left(&self) -> Limits {
         self.limits
     }
 
-    /// Takes memory that the caller needs for the values off the limits, and reports whether they leave it.
+    /// Deducts memory that the caller requires for the values from the limits, and reports whether it fits.
     #[must_use]
     pub fn reserve(&mut self, bytes: usize) -> bool {
-        let left = self.limits.memory.checked_sub(bytes);
-        self.limits.memory = left.unwrap_or_default();
-        left.is_some()
+        let remaining = self.limits.memory.checked_sub(bytes);
+        self.limits.memory = remaining.unwrap_or_default();
+        remaining.is_some()
     }
 
     fn new(input: &'a [u8], limits: Limits) -> Self {
@@ -184,7 +183,7 @@ impl<'a> Documents<'a> {
         }
     }
 
-    fn cut(&mut self) -> Option<Result<Cut<'a>, Error>> {
+    fn cut(&mut self) -> Option<Result<RawDocument<'a>, Error>> {
         let cut = self.cut_next()?;
         if self.read == self.limits.documents && cut.is_ok() {
             return Some(self.stop(
@@ -196,7 +195,7 @@ impl<'a> Documents<'a> {
         Some(cut)
     }
 
-    fn cut_next(&mut self) -> Option<Result<Cut<'a>, Error>> {
+    fn cut_next(&mut self) -> Option<Result<RawDocument<'a>, Error>> {
         loop {
             match &mut self.state {
                 State::Start if self.input.len() > self.limits.bytes => {
@@ -218,9 +217,9 @@ impl<'a> Documents<'a> {
                     Ok((value, end)) => {
                         let range = *from..end;
                         *from = end;
-                        return Some(Ok(Cut::Json(value, range)));
+                        return Some(Ok(RawDocument::Json(value, range)));
                     }
-                    // Go: with at most one value read, it may still be YAML.
+                    // As in Go, the input may be YAML if at most one value was read.
                     Err(_) if self.read <= 1 => {
                         let from = json::yaml_start(self.input, *from);
                         let (before, rest) = self.input.split_at_checked(from)?;
@@ -230,10 +229,10 @@ impl<'a> Documents<'a> {
                 },
                 State::Yaml(splitter) => {
                     return match splitter.next()? {
-                        Ok(chunk) => Some(Ok(Cut::Yaml(chunk))),
-                        Err(junk) => {
+                        Ok(chunk) => Some(Ok(RawDocument::Yaml(chunk))),
+                        Err(trailing) => {
                             let message = "only a comment may follow the document separator \"---\" on its line";
-                            Some(self.stop(Some((junk.line + 1, 4)), message))
+                            Some(self.stop(Some((trailing.line + 1, 4)), message))
                         }
                     };
                 }
@@ -242,21 +241,21 @@ impl<'a> Documents<'a> {
         }
     }
 
-    /// The text of the next document.
-    fn next_text(&mut self) -> Option<Result<Chunk<'a>, Error>> {
+    /// Returns the text of the next document.
+    fn next_text(&mut self) -> Option<Result<DocumentText<'a>, Error>> {
         Some(self.cut()?.map(|cut| match cut {
-            Cut::Json(_, range) => json::chunk(self.input, range),
-            Cut::Yaml(chunk) => chunk,
+            RawDocument::Json(_, range) => json::chunk(self.input, range),
+            RawDocument::Yaml(chunk) => chunk,
         }))
     }
 
-    /// Ends the iteration with an error about the limits.
+    /// Stops the iteration with an error for an exceeded limit.
     fn exceeded<T>(&mut self, fault: Fault) -> Result<T, Error> {
         self.state = State::End;
         Err(Error::from_fault(self.read, None, fault))
     }
 
-    /// Ends the iteration with an error about the whole input.
+    /// Stops the iteration with an error for the whole input.
     fn stop<T>(
         &mut self,
         place: Option<(usize, usize)>,
@@ -267,12 +266,12 @@ impl<'a> Documents<'a> {
     }
 }
 
-/// Writes a value as one YAML document that Go reads back as the same value; keys are sorted.
+/// Serializes a value as one YAML document that Go parses to the same value, with sorted keys.
 ///
-/// For a [`Value`] there is [`write`], which need not copy it.
+/// For a [`Value`], [`write`] avoids a copy.
 ///
 /// # Errors
-/// When the value cannot be represented in JSON, such as a mapping whose keys are no strings.
+/// Returns an error if JSON cannot represent the value, such as a mapping with keys other than strings.
 pub fn to_string(value: &impl Serialize) -> Result<String, Error> {
     let value =
         serde_json::to_value(value).map_err(|error| Error::new(0, None, error.to_string()))?;
@@ -281,25 +280,25 @@ pub fn to_string(value: &impl Serialize) -> Result<String, Error> {
     Ok(text)
 }
 
-/// Appends a value as one YAML document, in the form of [`to_string`] and without a separator.
+/// Appends a value as one YAML document, in the format of [`to_string`] and without a separator.
 pub fn write(out: &mut String, value: &Value) {
     emit::document(out, value);
 }
 
-/// Writes a value as one YAML document, in the form of [`to_string`] and without a separator. The document is never in
-/// memory as a whole.
+/// Writes a value as one YAML document, in the format of [`to_string`] and without a separator. The whole document is never
+/// in memory.
 ///
 /// # Errors
-/// Returns an error if the writer does.
+/// Returns an error if the writer fails.
 pub fn write_to(writer: &mut dyn io::Write, value: &Value) -> io::Result<()> {
     let mut stream = emit::Stream::new(writer);
     emit::document(&mut stream, value);
     stream.finish()
 }
 
-/// Appends a value as one YAML document in the very bytes that Go's `sigs.k8s.io/yaml` prints, without a separator.
+/// Appends a value as one YAML document with exactly the bytes that Go's `sigs.k8s.io/yaml` prints, without a separator.
 ///
-/// For output that is compared with that of Go programs. What people read is easier on them in the form of [`write`].
+/// Intended for output that is compared with that of Go programs. For users, the format of [`write`] is more readable.
 ///
 /// ```
 /// let mut text = String::new();
@@ -310,19 +309,19 @@ pub fn write_as_go(out: &mut String, value: &Value) {
     go::document(out, value);
 }
 
-/// The memory that a value takes, estimated in bytes.
+/// Estimates the memory of a value in bytes.
 pub fn memory(value: &Value) -> usize {
     cost::weigh(value).memory
 }
 
-/// The most memory that reading an input takes besides its bytes, estimated without reading it; `usize::MAX` for inputs
-/// with anchors, whose aliases repeat values.
+/// Estimates the maximum memory for parsing an input, besides its bytes, without parsing it. Returns `usize::MAX` for
+/// inputs with anchors, whose aliases repeat values.
 pub fn estimate(input: &[u8]) -> usize {
     cost::estimate(input)
 }
 
 impl Limits {
-    /// Takes a weight off the limits; the fault if that is more than they leave.
+    /// Deducts a weight from the limits, or returns the fault if it exceeds them.
     fn spend(&mut self, weight: cost::Weight) -> Option<Fault> {
         match (
             self.values.checked_sub(weight.values),

@@ -1,60 +1,62 @@
-//! How long things may be in our resources: the schema says it, and whoever writes a status keeps to it.
+//! Limits of the fields of API objects: the CRDs enforce them, and the writers of a status truncate to them.
 //!
-//! A bound that the apiserver enforces on a status is one that a controller must cut to: a status that is too long is
-//! refused as a whole, and the resource would look as if nothing happened to it.
+//! The API server rejects the whole status if one field exceeds its limit, and the object would look as if nothing happened
+//! to it.
 
-/// Seconds of a deadline: a year.
+/// Maximum of a deadline, in seconds: one year.
 pub const SECONDS: u32 = 31_536_000;
-/// Archived revisions of an instance.
+/// Maximum number of archived revisions of a BundleInstance.
 pub const REVISION_HISTORY: u32 = 20;
-/// Revisions that a status lists: the archived ones, some more while objects of former revisions remain, and the live ones.
+/// Maximum number of revisions in a status: the archived ones, some more while objects of former revisions remain, and the
+/// live ones.
 pub const REVISIONS: u32 = REVISION_HISTORY + 10;
-/// The name of a `Bundle`: what is made from it (`<bundle>-upload-<n>`, a pod) still fits 63 characters.
+/// Maximum length of a `Bundle` name. Derived names (`<bundle>-upload-<n>`, a pod) still fit 63 characters.
 pub const BUNDLE_NAME: u32 = 52;
-/// The name of a `BundleInstance`.
+/// Maximum length of a `BundleInstance` name.
 pub const INSTANCE_NAME: u32 = 45;
-/// The name of a package, as OpenShift's definition bounds it.
+/// Maximum length of a package name, as in OpenShift's CRD.
 pub const PACKAGE_NAME: u32 = 56;
-/// Constraints that do not count for a content.
+/// Maximum number of overrides, which are constraints to ignore for one content.
 pub const OVERRIDES: u32 = 16;
-/// Bundles that a BundleInstance records: the installed, the previous and the desired one, and those of earlier templates.
+/// Maximum number of Bundles that a BundleInstance records: the installed, the previous and the desired one, and those of
+/// earlier templates.
 pub const CREATED_BUNDLES: u32 = 16;
-/// Class names.
+/// Maximum length of a provisioner class.
 pub const CLASS: u32 = 128;
-/// References of images.
+/// Maximum length of an image reference.
 pub const REFERENCE: u32 = 1024;
-/// URLs.
+/// Maximum length of a URL.
 pub const URL: u32 = 2048;
-/// Paths in repositories and bundles.
+/// Maximum length of a path in a repository or bundle.
 pub const PATH: u32 = 1024;
-/// Branches and tags.
+/// Maximum length of a branch or tag.
 pub const GIT_REF: u32 = 512;
-/// Certificates, PEM: twice what a distribution's collection of authorities takes.
+/// Maximum size of PEM certificates: twice the size of a distribution's CA bundle.
 pub const CERTIFICATES: u32 = 512 * 1024;
-/// ConfigMaps of one Bundle.
+/// Maximum number of ConfigMaps of one Bundle.
 pub const CONFIG_MAPS: u32 = 64;
-/// Labels, and annotations, of a template.
+/// Maximum number of labels, and of annotations, in a template.
 pub const LABELS: u32 = 64;
-/// One annotation of a template.
+/// Maximum length of one annotation in a template.
 pub const ANNOTATION: u32 = 16 * 1024;
 
-/// Conditions of one object.
+/// Maximum number of conditions of one object.
 pub const CONDITIONS: u32 = 32;
-/// The message of a condition, in characters; the Kubernetes API's own bound.
+/// Maximum length of a condition message, in characters, as in the Kubernetes API.
 pub const MESSAGE: u32 = 32 * 1024;
-/// Names, versions, digests and the like in a status.
+/// Maximum length of a name, version, digest or similar value in a status.
 pub const WORD: u32 = 512;
-/// Each of several things that are listed in a status.
+/// Maximum length of one entry of a list in a status.
 pub const LINE: u32 = 1024;
-/// How many of them: requirements, APIs, what waits, what was left.
+/// Maximum number of such entries: requirements, APIs, deferred objects, released objects.
 pub const LINES: u32 = 512;
-/// Paths of skipped entries.
+/// Maximum number of paths of skipped entries.
 pub const SKIPPED_PATHS: u32 = 16;
-/// Findings of a conversion.
+/// Maximum number of findings of a conversion.
 pub const FINDINGS: u32 = 64;
-/// Operators that are listed with what speaks against an upgrade of the cluster.
+/// Maximum number of listed concerns about a cluster upgrade.
 pub const CONCERNS: u32 = 1024;
-/// Kinds of an inventory.
+/// Maximum number of kinds in an inventory.
 pub const INVENTORY_KINDS: u32 = 512;
-/// Objects of each kind.
+/// Maximum number of objects of each kind in an inventory.
 pub const INVENTORY_OBJECTS: u32 = 8192;

@@ -1,4 +1,4 @@
-//! `Bundle`: content from one source, fetched once.
+//! `Bundle`: content from one source that is fetched once.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::{bounds, schema};
 use crate::content;
 
-/// Which content to fetch, and how it is to be read. It cannot be changed: other content is another Bundle.
+/// The content to fetch, and its format. Immutable: create another Bundle for other content.
 #[derive(CustomResource, Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "core.rukpak.io",
@@ -20,44 +20,44 @@ use crate::content;
     status = "BundleStatus",
     derive = "PartialEq",
     category = "rukpak",
-    doc = "Content from one source, fetched once, checked and kept. BundleInstances make Bundles from their templates."
+    doc = "Content from one source, fetched once, checked and stored. BundleInstances create Bundles from their templates."
 )]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = schema::bundle()))]
 pub struct BundleSpec {
-    /// Who acts on this Bundle, and which format its content has: `core-rukpak-io-registry` for registry+v1 bundles
+    /// The format of the content, which selects the provisioner: `core-rukpak-io-registry` for registry+v1 bundles
     /// (manifests/ with a ClusterServiceVersion, and metadata/), `core-rukpak-io-plain` for plain manifests.
-    /// `core.rukpak.io/registry` and `core.rukpak.io/plain` mean the same; `core.rukpak.io/converter` is an alias of the
+    /// `core.rukpak.io/registry` and `core.rukpak.io/plain` are equivalent; `core.rukpak.io/converter` is an alias of the
     /// registry class.
     #[schemars(length(min = 1, max = bounds::CLASS), regex(pattern = schema::CLASS))]
     pub provisioner_class_name: String,
-    /// Where the content comes from.
+    /// The source of the content.
     pub source: BundleSource,
 }
 
-/// Where content comes from: `type`, and the member of that name.
+/// The source of content: `type`, and the member of that name.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("oneOf" = schema::one_of(schema::SOURCES)))]
 pub struct BundleSource {
-    /// Which member says where: `image`, `git`, `http`, `configMaps` or `upload`.
+    /// The member that is set: `image`, `git`, `http`, `configMaps` or `upload`.
     #[serde(rename = "type")]
     #[schemars(extend("enum" = schema::SOURCES))]
     pub type_: String,
     /// An image in a registry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<ImageSource>,
-    /// A folder of a git repository.
+    /// A directory of a git repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub git: Option<GitSource>,
-    /// An archive behind a URL.
+    /// An archive at a URL.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpSource>,
     /// ConfigMaps of the system namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = bounds::CONFIG_MAPS))]
     pub config_maps: Option<Vec<ConfigMapSource>>,
-    /// Content that is sent to the provisioner: `PUT /uploads/<bundle>.tgz` of its content service.
+    /// Content that a user uploads: `PUT /uploads/<bundle>.tgz` of the content service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upload: Option<UploadSource>,
 }
@@ -74,52 +74,52 @@ pub struct ImageSource {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253), regex(pattern = schema::NAME_OR_NONE))]
     pub pull_secret: Option<String>,
-    /// Whether the registry need not prove who it is.
+    /// Disables verification of the registry's certificate.
     #[serde(
         default,
         rename = "insecureSkipTLSVerify",
         skip_serializing_if = "is_false"
     )]
     pub insecure_skip_tls_verify: bool,
-    /// Certificates of authorities to believe besides those that the provisioner knows, PEM.
+    /// CA certificates to trust for this image in addition to the usual ones, in PEM format.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = bounds::CERTIFICATES))]
     pub certificate_data: Option<String>,
-    /// Who pulls the image.
+    /// Client that pulls the image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pull: Option<Pull>,
 }
 
-/// Who pulls the image: the provisioner from the `Registry`, or a node, in a `Job` of the system namespace, with its own
-/// mirrors and credentials. By default what the provisioner's flag `--image-pull` says, which by default is `registry`.
+/// The client that pulls the image: the provisioner (`Registry`), or a node that runs a `Job` in the system namespace, with
+/// the node's mirrors and credentials. Defaults to the provisioner's flag `--image-pull`, which is `registry` by default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Pull {
-    /// The provisioner.
+    /// The provisioner pulls the image.
     Registry,
-    /// A node, in a Job.
+    /// A node pulls the image, for a Job.
     Job,
 }
 
-/// A folder of a git repository.
+/// A directory of a git repository.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GitSource {
-    /// Where to clone from: `https://…`, `http://…`, `ssh://…` or `user@host:path`; credentials belong in `auth`.
+    /// The URL to clone: `https://…`, `http://…`, `ssh://…` or `user@host:path`. Set credentials in `auth`.
     #[schemars(length(min = 1, max = bounds::URL), regex(pattern = schema::WORD))]
     pub repository: String,
-    /// The folder that is the bundle's root, within the repository; the repository's root if there is none.
+    /// The path of the bundle's root directory in the repository; the repository's root if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = bounds::PATH))]
     pub directory: Option<String>,
-    /// What to take: exactly one of branch, tag and commit.
+    /// The revision to fetch: exactly one of branch, tag and commit.
     #[serde(rename = "ref")]
     pub reference: GitRef,
-    /// How to prove who we are.
+    /// The credentials for the repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auth: Option<Authorization>,
 }
 
-/// What names a commit: exactly one of branch, tag and commit.
+/// A reference to a commit: exactly one of branch, tag and commit.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("oneOf" = schema::one_of(&["branch", "commit", "tag"])))]
@@ -132,32 +132,32 @@ pub struct GitRef {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = bounds::GIT_REF), regex(pattern = schema::WORD))]
     pub tag: Option<String>,
-    /// A commit, by all digits of its hash.
+    /// A commit, as a full hash.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64), regex(pattern = schema::COMMIT))]
     pub commit: Option<String>,
 }
 
-/// An archive behind a URL.
+/// An archive at a URL.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HttpSource {
-    /// Where: `https://…` or `http://…`; credentials belong in `auth`.
+    /// The URL: `https://…` or `http://…`. Set credentials in `auth`.
     #[schemars(length(max = bounds::URL), regex(pattern = schema::HTTP_URL))]
     pub url: String,
-    /// How to prove who we are.
+    /// The credentials for the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auth: Option<Authorization>,
 }
 
-/// How to prove who we are.
+/// Credentials, and verification of the server.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Authorization {
     /// A Secret in the system namespace: `username` and `password`, or `ssh-privatekey` and `ssh-knownhosts`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<SecretName>,
-    /// Whether the server need not prove who it is.
+    /// Disables verification of the server's identity.
     #[serde(default, skip_serializing_if = "is_false")]
     pub insecure_skip_verify: bool,
 }
@@ -165,7 +165,7 @@ pub struct Authorization {
 /// The name of a Secret.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SecretName {
-    /// Its name; rukpak's objects may have it empty, which means none.
+    /// The name of the Secret; empty means none, as in rukpak.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 253), regex(pattern = schema::NAME_OR_NONE))]
     pub name: String,
@@ -176,9 +176,9 @@ pub struct SecretName {
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = schema::config_map()))]
 pub struct ConfigMapSource {
-    /// Which ConfigMap of the system namespace. It has to be immutable.
+    /// The ConfigMap, in the system namespace. It must be immutable.
     pub config_map: ConfigMapName,
-    /// The folder of the bundle that its keys belong in: `manifests`; the root if there is none.
+    /// The directory of the bundle for the keys: `manifests`; the bundle's root if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = bounds::PATH))]
     pub path: Option<String>,
@@ -187,7 +187,7 @@ pub struct ConfigMapSource {
 /// The name of a ConfigMap.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ConfigMapName {
-    /// Its name.
+    /// The name of the ConfigMap.
     #[schemars(length(min = 1, max = 253), regex(pattern = schema::NAME))]
     pub name: String,
 }
@@ -195,44 +195,44 @@ pub struct ConfigMapName {
 /// Content that a user sends to the provisioner.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct UploadSource {
-    /// Content digest that the upload must have, as `rukpak unpack` prints it and as `status.contentDigest` has it:
-    /// `sha256:…`. The provisioner rejects other content. Without it, the first upload decides.
+    /// Content digest that the upload must have, as printed by `rukpak unpack` and recorded in `status.contentDigest`:
+    /// `sha256:…`. The provisioner rejects other content. If unset, the first upload decides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = bounds::WORD), regex(pattern = schema::DIGEST))]
     pub digest: Option<String>,
 }
 
-/// How far a Bundle has come.
+/// The progress of a Bundle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Phase {
-    /// Waiting.
+    /// The fetch has not started.
     Pending,
-    /// Fetching.
+    /// The content is being fetched.
     Unpacking,
-    /// Something is wrong; tried again.
+    /// The last attempt failed; the provisioner retries.
     Failing,
     /// The content is stored.
     Unpacked,
 }
 
-/// What has become of a Bundle.
+/// Observed state of the Bundle.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BundleStatus {
-    /// In one word.
+    /// The progress in one word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<Phase>,
-    /// The source in its immutable form: a digest, a commit.
+    /// The source, pinned to a digest or commit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolved_source: Option<BundleSource>,
-    /// The generation that this status is about.
+    /// The generation that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// `Unpacked`; also `Stalled` while the content or the spec is at fault, and `ContentAvailable` while content is lost.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,
-    /// Where the content can be had.
+    /// The URL to download the content.
     #[serde(
         default,
         rename = "contentURL",
@@ -248,7 +248,7 @@ pub struct BundleStatus {
     /// need them: such an entry among the manifests or the metadata fails the Bundle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skipped: Option<SkippedEntries>,
-    /// What the content says of itself.
+    /// The bundle info of the content.
     #[serde(flatten)]
     pub facts: Facts,
 }
@@ -265,14 +265,14 @@ pub struct SkippedEntries {
     pub special: i64,
     /// The number of sparse files of an archive.
     pub sparse_files: i64,
-    /// The first paths, shortened.
+    /// The first paths, truncated.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = bounds::SKIPPED_PATHS), inner(length(max = bounds::LINE)))]
     pub paths: Vec<String>,
 }
 
 impl fmt::Display for SkippedEntries {
-    /// Lists numbers and paths: `2 symbolic links (docs/a, docs/b)`.
+    /// Formats counts and paths: `2 symbolic links (docs/a, docs/b)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let number = |number: i64| usize::try_from(number).unwrap_or_default();
         let skipped = content::SkippedEntries {
@@ -287,7 +287,7 @@ impl fmt::Display for SkippedEntries {
 }
 
 impl SkippedEntries {
-    /// Returns what a status has of these entries: nothing if none were skipped.
+    /// Returns the value for a status, or `None` if no entries were skipped.
     pub fn new(skipped: &content::SkippedEntries) -> Option<Self> {
         let number = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
         (!skipped.is_empty()).then(|| Self {
@@ -300,35 +300,35 @@ impl SkippedEntries {
     }
 }
 
-/// What registry+v1 content says of itself; shared by Bundle and BundleInstance.
+/// Bundle info of registry+v1 content, in the status of Bundles and BundleInstances.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Facts {
-    /// The package.
+    /// The package name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = bounds::WORD))]
     pub package: Option<String>,
-    /// Its version.
+    /// The version of the bundle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = bounds::WORD))]
     pub version: Option<String>,
-    /// The name of its ClusterServiceVersion.
+    /// The name of the ClusterServiceVersion.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = bounds::WORD))]
     pub cluster_service_version: Option<String>,
-    /// The newest OpenShift release it runs on: `4.12`, as the bundle wrote it.
+    /// The newest supported OpenShift release, as the bundle declares it: `4.12`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = bounds::WORD))]
     pub max_open_shift_version: Option<String>,
-    /// The oldest Kubernetes it runs on.
+    /// The oldest supported Kubernetes version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = bounds::WORD))]
     pub min_kube_version: Option<String>,
-    /// What else it needs: packages (`etcd >=0.9.0`) and APIs (`EtcdCluster etcd.database.coreos.com/v1beta2`).
+    /// Other requirements: packages (`etcd >=0.9.0`) and APIs (`EtcdCluster etcd.database.coreos.com/v1beta2`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = bounds::LINES), inner(length(max = bounds::LINE)))]
     pub requires: Vec<String>,
-    /// The APIs it brings: `EtcdCluster etcd.database.coreos.com/v1beta2`.
+    /// The APIs of the bundle: `EtcdCluster etcd.database.coreos.com/v1beta2`.
     #[serde(
         default,
         rename = "providedAPIs",
@@ -336,22 +336,22 @@ pub struct Facts {
     )]
     #[schemars(length(max = bounds::LINES), inner(length(max = bounds::LINE)))]
     pub provided_apis: Vec<String>,
-    /// What the conversion had to say.
+    /// The result of the conversion.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conversion: Option<ConversionSummary>,
 }
 
-/// The report of a conversion in short.
+/// Summary of a conversion report.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ConversionSummary {
-    /// How many objects came out.
+    /// The number of objects.
     pub objects: i64,
-    /// How many places were changed.
+    /// The number of changes.
     pub changes: i64,
-    /// How many warnings there were.
+    /// The number of warnings.
     pub warnings: i64,
-    /// The first of them, warnings before changes, shortened.
+    /// The first findings, warnings before changes, truncated.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = bounds::FINDINGS), inner(length(max = bounds::LINE)))]
     pub findings: Vec<String>,

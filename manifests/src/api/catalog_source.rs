@@ -1,8 +1,8 @@
-//! `CatalogSource` (`operators.coreos.com/v1alpha1`): where catalogs come from.
+//! `CatalogSource` (`operators.coreos.com/v1alpha1`): the location of a catalog.
 //!
-//! The API is OLM's, and its definition here is for clusters without OLM; where there is one, it stays. There are two ways
-//! to say where the catalog is: OLM's own, in which `sourceType` decides which of four fields count, and three members of
-//! which there is one.
+//! The API is OLM's. The CRD here is for clusters without OLM; where OLM's CRD exists, it stays in place. A location has
+//! two forms: OLM's own, in which `sourceType` selects the fields that are read, and three members, of which exactly one is
+//! set.
 //!
 //! ```text
 //!  sourceType grpc + image (+ grpcPodConfig) ──┐
@@ -11,7 +11,7 @@
 //!  sourceType configmap + configMap, configMapSource ► Origin::ConfigMap
 //! ```
 //!
-//! [`CatalogSource::origin`] alone reads either: everybody else asks it.
+//! Only [`CatalogSource::origin`] reads both forms; all other code calls it.
 
 pub mod convert;
 mod origin;
@@ -25,7 +25,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub(in crate::api) use self::versions::{v1, with_v1};
+pub(in crate::api) use self::versions::{add_v1, v1};
 pub use self::{
     origin::{Invalid, Origin, PORT, Place},
     status::{CatalogSourceStatus, ConfigMapReference, ConnectionState, RegistryService},
@@ -33,8 +33,8 @@ pub use self::{
 };
 use super::{bounds, schema};
 
-/// A CatalogSource as it was written, without what has a name and nothing behind it (`secrets:`): the apiserver takes that for
-/// nothing in the spec, and in what is below it.
+/// Removes members that are null (`secrets:`) from the spec of a CatalogSource, and from the objects in it: the API server
+/// treats them as absent.
 pub fn without_nulls(mut object: Value) -> Value {
     if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
         spec.retain(|_, value| !value.is_null());
@@ -48,7 +48,7 @@ pub fn without_nulls(mut object: Value) -> Value {
 /// The API group, which is OLM's.
 pub const GROUP: &str = "operators.coreos.com";
 
-/// Where a catalog comes from.
+/// The location of a catalog.
 #[derive(CustomResource, Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "operators.coreos.com",
@@ -60,67 +60,67 @@ pub const GROUP: &str = "operators.coreos.com";
     status = "CatalogSourceStatus",
     derive = "PartialEq",
     category = "olm",
-    doc = "A catalog of operators: an image, or a server that hands it out."
+    doc = "A catalog of operators: an image, a catalog server or a ConfigMap."
 )]
 #[schemars(extend("x-kubernetes-validations" = rules::spec()))]
 #[serde(rename_all = "camelCase")]
 pub struct CatalogSourceSpec {
-    /// Deprecated, with what it chooses from: `grpc` for an image or an address, `configmap` (once `internal`) for a
-    /// ConfigMap. The members that end in Source say it by themselves.
+    /// Deprecated, with the fields it selects: `grpc` for an image or an address, `configmap` (once `internal`) for a
+    /// ConfigMap. The members whose names end in Source need no type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = bounds::WORD))]
     pub source_type: Option<String>,
-    /// Deprecated: catalogImageSource.catalogImage. The catalog's image, with sourceType grpc.
+    /// Deprecated: catalogImageSource.catalogImage. The catalog image, with sourceType grpc.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = bounds::REFERENCE))]
     pub image: Option<String>,
-    /// Deprecated: catalogServiceSource.address. Where the catalog is served over gRPC, with sourceType grpc.
+    /// Deprecated: catalogServiceSource.address. The address of a gRPC server, with sourceType grpc.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = bounds::URL))]
     pub address: Option<String>,
-    /// Deprecated: configMapSource.configMap. The ConfigMap of a source of type configmap.
+    /// Deprecated: configMapSource.configMap. The ConfigMap, with sourceType configmap.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub config_map: Option<String>,
-    /// The catalog is in an image.
+    /// A catalog in an image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub catalog_image_source: Option<CatalogImageSource>,
-    /// The catalog is served by somebody already.
+    /// A catalog that a gRPC server provides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub catalog_service_source: Option<CatalogServiceSource>,
-    /// The catalog is in a ConfigMap.
+    /// A catalog in a ConfigMap.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_map_source: Option<ConfigMapSource>,
-    /// Of several catalogs that have a package, the one with the highest priority is taken.
+    /// The catalog with the highest priority is used if several have a package.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<i64>,
-    /// Pull secrets in the namespace of the CatalogSource, for the catalog's image.
+    /// Pull secrets for the catalog image, in the namespace of the CatalogSource.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = bounds::LABELS), inner(length(max = 253)))]
     pub secrets: Vec<String>,
-    /// When to look for a new image behind the same tag; only for a catalog in an image.
+    /// Polling of the registry for a new image of the same tag; only for a catalog in an image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update_strategy: Option<UpdateStrategy>,
-    /// Deprecated: catalogImageSource.podSpecOverrides. How the pod that serves the image looks.
+    /// Deprecated: catalogImageSource.podSpecOverrides. Options of the pod that serves the image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "pod::options")]
     pub grpc_pod_config: Option<Value>,
-    /// Its name for people.
+    /// The name shown to users.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = bounds::LINE))]
     pub display_name: Option<String>,
-    /// What is in it.
+    /// A description of the catalog.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = bounds::MESSAGE))]
     pub description: Option<String>,
-    /// Who publishes it.
+    /// The publisher of the catalog.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = bounds::LINE))]
     pub publisher: Option<String>,
-    /// Its picture.
+    /// The icon of the catalog.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub icon: Option<Icon>,
-    /// Why nothing of what is written there can be read, for those who have to go on with others. It is written nowhere.
+    /// Error of a spec that could not be parsed, for callers that continue with other objects. Never serialized.
     #[serde(skip)]
     pub unread: Option<String>,
 }
@@ -130,22 +130,22 @@ pub struct CatalogSourceSpec {
 #[serde(rename_all = "camelCase")]
 #[schemars(transform = schema::named)]
 pub struct CatalogImageSource {
-    /// The catalog's image.
+    /// The catalog image.
     #[serde(default)]
     #[schemars(length(min = 1, max = bounds::REFERENCE))]
     pub catalog_image: String,
-    /// How the pod that serves the image looks: nodeSelector, tolerations, affinity, priorityClassName,
-    /// securityContextConfig, memoryTarget, extractContent. Without any of it, there need be no pod.
+    /// Options of the pod that serves the image: nodeSelector, tolerations, affinity, priorityClassName,
+    /// securityContextConfig, memoryTarget, extractContent. If unset, no pod is required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "pod::options")]
     pub pod_spec_overrides: Option<Value>,
 }
 
-/// A catalog that is served.
+/// A catalog that a gRPC server provides.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(transform = schema::named)]
 pub struct CatalogServiceSource {
-    /// Where it is served over gRPC: `host:port`; the port is 50051 unless it is there.
+    /// The address of the gRPC server: `host:port`; the default port is 50051.
     #[serde(default)]
     #[schemars(length(min = 1, max = bounds::URL))]
     pub address: String,
@@ -162,16 +162,16 @@ pub struct ConfigMapSource {
     pub config_map: String,
 }
 
-/// When to look for a new image.
+/// Polling for a new image.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UpdateStrategy {
-    /// By asking the registry.
+    /// Polls the registry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub registry_poll: Option<RegistryPoll>,
 }
 
-/// How often to ask the registry.
+/// The interval of polling the registry.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RegistryPoll {
     /// A duration: `10m`, `1h30m`.
@@ -180,13 +180,13 @@ pub struct RegistryPoll {
     pub interval: Option<String>,
 }
 
-/// A picture.
+/// An icon.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Icon {
-    /// The picture's bytes in base64.
+    /// The image data, base64-encoded.
     #[schemars(length(max = bounds::CERTIFICATES))]
     pub base64data: String,
-    /// What kind of picture it is: `image/png`.
+    /// The media type: `image/png`.
     #[schemars(length(max = bounds::WORD))]
     pub mediatype: String,
 }

@@ -18,8 +18,8 @@ pub fn set(conditions: &mut Vec<Condition>, condition: Condition) {
     }
 }
 
-/// Returns a new condition with the transition time of the former one of its type, unless the status differs: the time moves
-/// with the status only.
+/// Returns a new condition with the transition time of the former one of its type, unless the status differs: the time
+/// moves with the status only.
 pub fn with_time_of(former: &[Condition], condition: Condition) -> Condition {
     let former = find(former, &condition.type_);
     let last_transition_time = match former.filter(|former| former.status == condition.status) {
@@ -32,17 +32,17 @@ pub fn with_time_of(former: &[Condition], condition: Condition) -> Condition {
     }
 }
 
-/// The content of a Bundle has been fetched, checked and stored.
+/// The content of a Bundle was fetched, checked and stored.
 pub const UNPACKED: &str = "Unpacked";
-/// The content store has the content of an unpacked Bundle. The condition exists while that is not so.
+/// The content store has the content of an unpacked Bundle. The condition exists only while its status is False.
 pub const CONTENT_AVAILABLE: &str = "ContentAvailable";
 /// The Bundle of the current template can be installed.
 pub const HAS_VALID_BUNDLE: &str = "HasValidBundle";
-/// The objects of a bundle are in the cluster; the message says of which one.
+/// The objects of a bundle are in the cluster; the message names the Bundle.
 pub const INSTALLED: &str = "Installed";
-/// What was installed works.
+/// The installed objects work.
 pub const HEALTHY: &str = "Healthy";
-/// Something is under way, or would be if nothing were in its way.
+/// The controller works on the object, or would if nothing blocked it.
 pub const PROGRESSING: &str = "Progressing";
 /// The generation is installed as declared, and every object is healthy.
 pub const READY: &str = "Ready";
@@ -52,55 +52,55 @@ pub const RECONCILING: &str = "Reconciling";
 /// is True.
 pub const STALLED: &str = "Stalled";
 
-/// Why a condition is what it is.
+/// Reasons of conditions.
 pub mod reason {
-    /// Waiting for something before unpacking begins.
+    /// The fetch has not started: it waits for a precondition.
     pub const UNPACK_PENDING: &str = "UnpackPending";
-    /// Fetching.
+    /// The content is being fetched.
     pub const UNPACKING: &str = "Unpacking";
-    /// The source or its content is no good.
+    /// The source or its content is invalid.
     pub const UNPACK_FAILED: &str = "UnpackFailed";
-    /// The source has an entry that no bundle may have, such as a symbolic link among the manifests.
+    /// The source contains an entry that is not allowed in bundles, such as a symbolic link among the manifests.
     pub const ENTRY_REFUSED: &str = "EntryRefused";
     /// The content is stored.
     pub const UNPACK_SUCCESSFUL: &str = "UnpackSuccessful";
-    /// Nobody here serves that class.
+    /// This provisioner does not handle the class.
     pub const UNKNOWN_CLASS: &str = "UnknownProvisionerClass";
     /// Bundles could not be listed or created.
     pub const RECONCILE_FAILED: &str = "ReconcileFailed";
     /// The first installation failed.
     pub const INSTALL_FAILED: &str = "InstallFailed";
-    /// A pivot failed.
+    /// An upgrade failed.
     pub const UPGRADE_FAILED: &str = "UpgradeFailed";
     /// All objects are applied.
     pub const INSTALLATION_SUCCEEDED: &str = "InstallationSucceeded";
-    /// Another client replaced the installed Bundle, and nothing is applied or repaired from it.
+    /// Another client replaced the installed Bundle. The provisioner applies and repairs no objects from it.
     pub const INSTALLED_BUNDLE_REPLACED: &str = "InstalledBundleReplaced";
-    /// Nothing has been installed yet.
+    /// The BundleInstance has no installed bundle yet.
     pub const NOT_INSTALLED: &str = "NotInstalled";
-    /// `spec.paused`.
+    /// Reconciles are paused by `spec.paused`.
     pub const PAUSED: &str = "Paused";
-    /// Applying, or waiting for something.
+    /// Objects are being applied, or wait for a precondition.
     pub const APPLYING: &str = "Applying";
-    /// Nothing to do.
+    /// The object has no pending changes.
     pub const UP_TO_DATE: &str = "UpToDate";
-    /// The previous bundle was brought back.
+    /// The provisioner rolled back to the previous bundle.
     pub const ROLLED_BACK: &str = "RolledBack";
-    /// Somebody else changes what we apply, again and again.
+    /// Another field manager repeatedly changes applied fields.
     pub const FIGHTING: &str = "FieldConflict";
-    /// Being deleted.
+    /// The object is being deleted.
     pub const UNINSTALLING: &str = "Uninstalling";
-    /// Every object is well.
+    /// Every object is healthy.
     pub const HEALTHY: &str = "Healthy";
-    /// Some object is not.
+    /// Some objects are not healthy.
     pub const UNHEALTHY: &str = "Unhealthy";
-    /// Not looked at yet, or it cannot be.
+    /// Health was not observed yet, or cannot be observed.
     pub const HEALTH_UNKNOWN: &str = "HealthUnknown";
-    /// All objects are applied, some of them are not ready.
+    /// All objects are applied, but some of them are not ready.
     pub const WAITING_FOR_HEALTH: &str = "WaitingForHealth";
-    /// What failed is tried again.
+    /// An attempt failed, and the controller retries.
     pub const RETRYING: &str = "Retrying";
-    /// What failed will not work before somebody changes something.
+    /// The failure persists until it is fixed.
     pub const BLOCKED: &str = "Blocked";
     /// The controller works towards the generation.
     pub const PROGRESSING: &str = "Progressing";
@@ -108,7 +108,7 @@ pub mod reason {
     pub const PROGRESSING_WITH_RETRY: &str = "ProgressingWithRetry";
     /// The generation did not become ready before its progress deadline.
     pub const PROGRESS_DEADLINE_EXCEEDED: &str = "ProgressDeadlineExceeded";
-    /// There is nothing to be healthy.
+    /// Health does not apply, because no objects are installed.
     pub const INSTALLATION_STATUS_FALSE: &str = "InstallationStatusFalse";
 }
 

@@ -1,7 +1,8 @@
-//! As much of `config.openshift.io/v1` as is read or written here: ClusterVersion and ClusterOperator.
+//! Types of `config.openshift.io/v1`, reduced to the fields that are read or written here: ClusterVersion and
+//! ClusterOperator.
 //!
-//! The definitions are OpenShift's. Conditions there are not those of the rest of Kubernetes: a reason may be missing, and
-//! they know no generation.
+//! The CRDs are OpenShift's. Their conditions differ from those of Kubernetes: the reason is optional, and
+//! `observedGeneration` does not exist.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::CustomResource;
@@ -10,10 +11,10 @@ use serde_json::Value;
 
 use crate::openshift::Cluster;
 
-/// The name of the only ClusterVersion.
+/// Name of the ClusterVersion singleton.
 pub const CLUSTER_VERSION: &str = "version";
 
-/// What is read of a ClusterVersion's spec.
+/// Spec of a ClusterVersion, reduced to the fields that are read.
 #[derive(CustomResource, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[kube(
     group = "config.openshift.io",
@@ -25,43 +26,43 @@ pub const CLUSTER_VERSION: &str = "version";
     schema = "disabled"
 )]
 pub struct ClusterVersionSpec {
-    /// Where updates come from: `stable-4.12`.
+    /// Update channel: `stable-4.12`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channel: Option<String>,
 }
 
-/// Which version a cluster runs, ran and is to run.
+/// Current, former and desired versions of a cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClusterVersionStatus {
-    /// The version that is to be reached, or was.
+    /// The desired version.
     #[serde(default)]
     pub desired: VersionName,
-    /// The newest first. `null` before the first.
+    /// Former versions, newest first. `null` until the first entry exists.
     #[serde(default)]
     pub history: Option<Vec<VersionEntry>>,
 }
 
-/// A version.
+/// Reference to a version by its name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VersionName {
-    /// `4.12.7`.
+    /// The version: `4.12.7`.
     #[serde(default)]
     pub version: String,
 }
 
-/// A version that was reached, or is being reached.
+/// A version in the history, reached or in progress.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VersionEntry {
-    /// `Completed` or `Partial`.
+    /// State of the update: `Completed` or `Partial`.
     #[serde(default)]
     pub state: String,
-    /// `4.12.7`.
+    /// The version: `4.12.7`.
     #[serde(default)]
     pub version: String,
 }
 
 impl ClusterVersionStatus {
-    /// What it tells of the cluster's release.
+    /// Returns the release of the cluster.
     pub fn cluster(&self) -> Cluster {
         let history = self.history.iter().flatten().map(|entry| {
             (
@@ -74,7 +75,7 @@ impl ClusterVersionStatus {
     }
 }
 
-/// A ClusterOperator's spec is empty.
+/// Spec of a ClusterOperator, which is empty.
 #[derive(CustomResource, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[kube(
     group = "config.openshift.io",
@@ -87,20 +88,20 @@ impl ClusterVersionStatus {
 )]
 pub struct ClusterOperatorSpec {}
 
-/// How a part of the cluster is.
+/// Observed state of a cluster component.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterOperatorStatus {
-    /// `Available`, `Progressing`, `Degraded`, `Upgradeable`.
+    /// The conditions `Available`, `Progressing`, `Degraded` and `Upgradeable`.
     #[serde(default)]
     pub conditions: Vec<OperatorStatusCondition>,
-    /// What runs.
+    /// Installed versions of the component.
     #[serde(default)]
     pub versions: Vec<OperandVersion>,
-    /// What to look at, and to collect when something is wrong.
+    /// Objects to inspect, and to collect for diagnosis.
     #[serde(default)]
     pub related_objects: Vec<ObjectReference>,
-    /// Whatever else its operator has to say.
+    /// Additional data of the operator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extension: Option<Value>,
 }
@@ -109,46 +110,46 @@ pub struct ClusterOperatorStatus {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OperatorStatusCondition {
-    /// What it is about.
+    /// Type of the condition.
     #[serde(rename = "type")]
     pub type_: String,
-    /// `True`, `False` or `Unknown`.
+    /// Status of the condition: `True`, `False` or `Unknown`.
     pub status: String,
-    /// Since when status has been what it is.
+    /// Time of the last change of status.
     pub last_transition_time: Option<Time>,
-    /// Why, in one word.
+    /// Reason in CamelCase, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Why, in words.
+    /// Message with details, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 
-/// A version of something.
+/// Version of one operand.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OperandVersion {
-    /// What: `operator`.
+    /// Name of the operand: `operator`.
     pub name: String,
-    /// Its version.
+    /// Version of the operand.
     pub version: String,
 }
 
-/// An object, or all objects of a resource.
+/// Reference to an object, or to all objects of a resource.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ObjectReference {
-    /// API group, empty for the core one.
+    /// API group, or empty for the core group.
     pub group: String,
-    /// Plural.
+    /// Plural name of the resource.
     pub resource: String,
-    /// Namespace.
+    /// Namespace, or `None` for cluster-scoped resources and for all namespaces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// Name; empty for all.
+    /// Name of the object, or empty for all objects.
     pub name: String,
 }
 
 impl ObjectReference {
-    /// An object of the cluster; all of them, if the name is empty.
+    /// Returns a reference to a cluster-scoped object, or to all objects if the name is empty.
     pub fn new(group: &str, resource: &str, name: &str) -> Self {
         Self {
             group: group.to_owned(),

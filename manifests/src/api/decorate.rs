@@ -1,12 +1,12 @@
-//! What is added to an object before it is sent, and what cannot be sent.
+//! Changes to the metadata of an object before it is applied.
 
 use serde_json::{Value, json};
 
 use super::{holder::Owner, labels};
 use crate::object::{Identity, Object, at, child, mapping};
 
-/// Fields of metadata that only the apiserver writes, or that would make applying depend on another cluster's history.
-/// References to owners elsewhere would even have the garbage collector delete the object.
+/// Metadata fields that only the API server writes, or that would make the apply request depend on the history of another
+/// cluster. Owner references of another cluster would even make the garbage collector delete the object.
 pub const FOREIGN: &[&str] = &[
     "creationTimestamp",
     "deletionGracePeriodSeconds",
@@ -19,29 +19,30 @@ pub const FOREIGN: &[&str] = &[
     "uid",
 ];
 
-/// Puts an object into its namespace, if its kind has any.
+/// Sets the namespace of a namespaced object without one, and removes the namespace of a cluster-scoped object.
 pub fn place(object: &mut Object, namespaced: bool, namespace: &str) {
-    let placed = !object.namespace().is_empty();
+    let has_namespace = !object.namespace().is_empty();
     let metadata = mapping(child(object.value_mut(), "metadata"));
     if !namespaced {
         metadata.remove("namespace");
-    } else if !placed {
+    } else if !has_namespace {
         metadata.insert("namespace".to_owned(), namespace.into());
     }
 }
 
-/// Records the hash of an object as its revision has it, in an annotation.
+/// Records the hash of an object in an annotation, as its revision has it.
 pub fn record_hash(object: &mut Object, hash: &str) {
     let metadata = child(object.value_mut(), "metadata");
     let annotations = mapping(child(metadata, "annotations"));
     annotations.insert(labels::OBJECT_HASH.to_owned(), hash.into());
 }
 
-/// Marks an object as the instance's. Definitions and Namespaces get no reference to it, and neither does what is to
-/// be kept: the garbage collector must never delete those.
+/// Marks an object as owned by an instance. CRDs, Namespaces and objects to keep get no owner reference, so that the
+/// garbage collector never deletes them.
 pub fn own(object: &mut Object, owner: &Owner) {
     let identity = object.identity();
-    let stays = is_definition(&identity) || is_namespace(&identity) || is_kept(object.value());
+    let has_no_reference =
+        is_definition(&identity) || is_namespace(&identity) || is_kept(object.value());
     let metadata = child(object.value_mut(), "metadata");
     let marks = mapping(child(metadata, "labels"));
     marks.insert(labels::OWNER_KIND.to_owned(), Owner::KIND.into());
@@ -50,7 +51,7 @@ pub fn own(object: &mut Object, owner: &Owner) {
     for field in FOREIGN {
         metadata.remove(*field);
     }
-    if !stays {
+    if !has_no_reference {
         let reference = json!([{
             "apiVersion": Owner::API_VERSION,
             "kind": Owner::KIND,
@@ -62,18 +63,18 @@ pub fn own(object: &mut Object, owner: &Owner) {
     }
 }
 
-/// Whether an object is annotated to stay when it leaves the bundle, or with the instance.
+/// Reports whether an annotation keeps the object when it leaves the bundle and when the instance is deleted.
 pub fn is_kept(object: &Value) -> bool {
     at(object, &["metadata", "annotations", labels::KEEP])
         .is_some_and(|keep| !matches!(keep.as_str(), None | Some("false")))
 }
 
-/// Whether an object is a CustomResourceDefinition.
+/// Reports whether an object is a CustomResourceDefinition.
 pub fn is_definition(identity: &Identity) -> bool {
     identity.group == "apiextensions.k8s.io" && identity.kind == "CustomResourceDefinition"
 }
 
-/// Whether an object is a Namespace.
+/// Reports whether an object is a Namespace.
 pub fn is_namespace(identity: &Identity) -> bool {
     identity.group.is_empty() && identity.kind == "Namespace"
 }

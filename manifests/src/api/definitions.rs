@@ -1,4 +1,4 @@
-//! The CustomResourceDefinitions, made from the types.
+//! The CustomResourceDefinitions, generated from the API types.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceColumnDefinition, CustomResourceDefinition, JSON, JSONSchemaProps,
@@ -16,37 +16,37 @@ use super::{
     platform_status::{self, PlatformStatus},
 };
 
-/// A column of `kubectl get`, or of `kubectl get -o wide`: name, path, what it says.
+/// A column of `kubectl get`, or of `kubectl get -o wide`: name, path and description.
 type Column = (&'static str, &'static str, &'static str);
 
 const BUNDLE: &[Column] = &[
-    ("Type", ".spec.source.type", "Where the content comes from"),
-    ("Phase", ".status.phase", "How far it has come"),
-    ("Version", ".status.version", "The content's own version"),
+    ("Type", ".spec.source.type", "Type of the source"),
+    ("Phase", ".status.phase", "Phase of unpacking"),
+    ("Version", ".status.version", "Version of the bundle"),
 ];
 const BUNDLE_WIDE: &[Column] = &[
     (
         "Resolved Source",
         ".status.resolvedSource",
-        "The source in its immutable form",
+        "Source, pinned to a digest or commit",
     ),
     (
         "Provisioner",
         ".spec.provisionerClassName",
-        "The format of the content",
+        "Provisioner class of the content",
     ),
-    ("Package", ".status.package", "The content's own package"),
+    ("Package", ".status.package", "Package of the bundle"),
     (
         "Message",
         ".status.conditions[?(@.type==\"Unpacked\")].message",
-        "What is to be said about it",
+        "Message of the most relevant condition",
     ),
 ];
 const INSTANCE: &[Column] = &[
     (
         "Ready",
         ".status.conditions[?(@.type==\"Ready\")].status",
-        "Whether the generation is installed and healthy",
+        "Whether the current generation is installed and healthy",
     ),
     (
         "Installed Bundle",
@@ -56,7 +56,7 @@ const INSTANCE: &[Column] = &[
     (
         "Version",
         ".status.version",
-        "The installed bundle's own version",
+        "Version of the installed bundle",
     ),
     (
         "Installed",
@@ -66,30 +66,34 @@ const INSTANCE: &[Column] = &[
     (
         "Install State",
         ".status.conditions[?(@.type==\"Installed\")].reason",
-        "Why, in one word",
+        "Reason of the condition",
     ),
     (
         "Healthy",
         ".status.conditions[?(@.type==\"Healthy\")].status",
-        "Whether what is installed works",
+        "Health of the installed objects",
     ),
 ];
 const INSTANCE_WIDE: &[Column] = &[
-    ("Provisioner", ".spec.provisionerClassName", "Who installs"),
+    (
+        "Provisioner",
+        ".spec.provisionerClassName",
+        "Provisioner class that installs the bundle",
+    ),
     (
         "Package",
         ".status.package",
-        "The installed bundle's own package",
+        "Package of the installed bundle",
     ),
     (
         "Progressing",
         ".status.conditions[?(@.type==\"Progressing\")].reason",
-        "What is going on",
+        "State of the current change",
     ),
     (
         "Message",
         ".status.conditions[?(@.type==\"Progressing\")].message",
-        "What is to be said about it",
+        "Message of the most relevant condition",
     ),
 ];
 
@@ -102,12 +106,12 @@ const STATUS: &[Column] = &[
     (
         "Progressing",
         ".status.conditions[?(@.type==\"Progressing\")].status",
-        "Whether some are being installed",
+        "Whether platform operators are being installed",
     ),
     (
         "Degraded",
         ".status.conditions[?(@.type==\"Degraded\")].status",
-        "Whether some have been failing for long",
+        "Whether platform operators have been failing for long",
     ),
     (
         "Upgradeable",
@@ -124,82 +128,82 @@ const STATUS_WIDE: &[Column] = &[
     (
         "Message",
         ".status.conditions[?(@.type==\"Upgradeable\")].message",
-        "What speaks against an upgrade",
+        "Reasons that block an upgrade of the cluster",
     ),
 ];
 const OPERATOR: &[Column] = &[
-    ("Package", ".spec.package.name", "The package"),
+    ("Package", ".spec.package.name", "Name of the package"),
     (
         "Version",
         ".status.chosenBundle.version",
-        "The version that is installed, or being installed",
+        "Version that is installed or being installed",
     ),
     (
         "Installed",
         ".status.conditions[?(@.type==\"Installed\")].status",
-        "Whether it is installed",
+        "Whether the package is installed",
     ),
     (
         "Install State",
         ".status.conditions[?(@.type==\"Installed\")].reason",
-        "Why, in one word",
+        "Reason of the condition",
     ),
     (
         "Upgradeable",
         ".status.conditions[?(@.type==\"Upgradeable\")].status",
-        "Whether it runs on the next minor version of the cluster",
+        "Whether the operator supports the next minor version of the cluster",
     ),
 ];
 const OPERATOR_WIDE: &[Column] = &[
     (
         "Channel",
         ".status.chosenBundle.channel",
-        "The channel that is followed",
+        "Channel of the chosen bundle",
     ),
     (
         "Catalog",
         ".status.chosenBundle.catalog",
-        "The catalog it comes from",
+        "Catalog of the chosen bundle",
     ),
     (
         "Next",
         ".status.nextAvailable.version",
-        "The version that could be next",
+        "Next version of the upgrade path",
     ),
     (
         "Waits For",
         ".status.nextAvailable.waitsFor",
-        "What the next version waits for",
+        "Reason why the next version is not installed yet",
     ),
     (
         "Message",
         ".status.conditions[?(@.type==\"Installed\")].message",
-        "What is to be said about it",
+        "Message of the most relevant condition",
     ),
 ];
 const CATALOG: &[Column] = &[
-    ("Display", ".spec.displayName", "Its name for people"),
-    ("Type", ".spec.sourceType", "Where it comes from"),
-    ("Publisher", ".spec.publisher", "Who publishes it"),
+    ("Display", ".spec.displayName", "Display name"),
+    ("Type", ".spec.sourceType", "Type of the source"),
+    ("Publisher", ".spec.publisher", "Publisher of the catalog"),
 ];
 const CATALOG_WIDE: &[Column] = &[
-    // The first of them that is there: who names an image, an address or a ConfigMap by itself says no type.
+    // The first of these paths that exists: a CatalogSource with a member such as `catalogImageSource` has no type.
     (
         "Source",
         ".spec['catalogImageSource.catalogImage','catalogServiceSource.address','configMapSource.configMap','image','address','configMap']",
-        "The image, the address or the ConfigMap",
+        "Image, address or ConfigMap",
     ),
     (
         "State",
         ".status.connectionState.lastObservedState",
-        "How the connection to its server is",
+        "State of the connection to the catalog server",
     ),
-    ("Reason", ".status.reason", "What is wrong, in one word"),
+    ("Reason", ".status.reason", "Reason of the problem"),
 ];
 
-/// The definitions that are ours, as they are installed.
+/// Returns the CRDs of this project, as they are installed.
 pub fn all() -> [CustomResourceDefinition; 3] {
-    let mut status = finish(
+    let mut status = complete(
         PlatformStatus::crd(),
         bounds::INSTANCE_NAME,
         STATUS,
@@ -210,9 +214,9 @@ pub fn all() -> [CustomResourceDefinition; 3] {
             enum_: Some(vec![JSON(platform_status::NAME.into())]),
             ..name(bounds::INSTANCE_NAME)
         };
-        restrict(schema, only);
+        add_limits(schema, only);
     }
-    let mut instance = finish(
+    let mut instance = complete(
         BundleInstance::crd(),
         bounds::INSTANCE_NAME,
         INSTANCE,
@@ -220,14 +224,14 @@ pub fn all() -> [CustomResourceDefinition; 3] {
     );
     schemas(&mut instance).for_each(observe_nothing);
     [
-        finish(Bundle::crd(), bounds::BUNDLE_NAME, BUNDLE, BUNDLE_WIDE),
+        complete(Bundle::crd(), bounds::BUNDLE_NAME, BUNDLE, BUNDLE_WIDE),
         instance,
         status,
     ]
 }
 
-/// Adds the default of a status that is not written yet. Clients that compare `observedGeneration` with the generation, as
-/// kstatus does, wait for the first write then.
+/// Adds the default of a status that is not written yet, so that clients that compare `observedGeneration` with the
+/// generation, as kstatus does, wait for the first write.
 fn observe_nothing(schema: &mut JSONSchemaProps) {
     let properties = schema.properties.as_mut();
     if let Some(status) = properties.and_then(|properties| properties.get_mut("status")) {
@@ -236,33 +240,33 @@ fn observe_nothing(schema: &mut JSONSchemaProps) {
     }
 }
 
-/// Definitions of others, for clusters that lack them: whoever has one keeps it. They are in no install file, and in a
-/// folder of their own, for somebody may apply the whole folder of ours.
+/// Returns CRDs of other projects, for clusters that lack them; existing CRDs stay in place. They are in no install file,
+/// and in a separate directory, because a user may apply the whole directory of our CRDs.
 pub fn foreign() -> [CustomResourceDefinition; 2] {
     [
-        finish(
+        complete(
             PlatformOperator::crd(),
             bounds::INSTANCE_NAME,
             OPERATOR,
             OPERATOR_WIDE,
         ),
-        finish(CatalogSource::crd(), 253, CATALOG, CATALOG_WIDE),
+        complete(CatalogSource::crd(), 253, CATALOG, CATALOG_WIDE),
     ]
 }
 
 /// Returns the schema of CatalogSources in a version of the API.
 pub fn catalog_source_schema(version: Version) -> Option<Value> {
-    let definition = finish(CatalogSource::crd(), 253, CATALOG, CATALOG_WIDE);
+    let definition = complete(CatalogSource::crd(), 253, CATALOG, CATALOG_WIDE);
     let stored = definition.spec.versions.into_iter().next()?;
-    let asked = match version {
+    let requested = match version {
         Version::V1alpha1 => stored,
         Version::V1 => v1(stored),
     };
-    serde_json::to_value(asked.schema?.open_api_v3_schema?).ok()
+    serde_json::to_value(requested.schema?.open_api_v3_schema?).ok()
 }
 
-/// What the types cannot say.
-fn finish(
+/// Adds the parts of a CRD that the types cannot express.
+fn complete(
     mut definition: CustomResourceDefinition,
     name_length: u32,
     columns: &[Column],
@@ -287,8 +291,8 @@ fn finish(
         version.additional_printer_columns = Some(columns.clone());
     }
     for schema in schemas(&mut definition) {
-        tidy(schema);
-        restrict(schema, name(name_length));
+        normalize(schema);
+        add_limits(schema, name(name_length));
     }
     definition
 }
@@ -319,8 +323,8 @@ fn column(
     }
 }
 
-/// The apiserver takes restrictions of a name here, and words them as it does for its own kinds.
-fn restrict(schema: &mut JSONSchemaProps, name: JSONSchemaProps) {
+/// Limits `metadata.name`. The API server supports limits of a name here, with the same messages as for its own kinds.
+fn add_limits(schema: &mut JSONSchemaProps, name: JSONSchemaProps) {
     let metadata = JSONSchemaProps {
         type_: Some("object".to_owned()),
         properties: Some([("name".to_owned(), name)].into()),
@@ -339,12 +343,12 @@ fn name(length: u32) -> JSONSchemaProps {
     }
 }
 
-/// Goes through a schema and all below it.
-fn tidy(schema: &mut JSONSchemaProps) {
-    // An `Option` is a field that may be missing, not one that may be null: null would count as a member of a union, and
-    // rukpak's definitions take none either.
+/// Normalizes a schema and all schemas in it.
+fn normalize(schema: &mut JSONSchemaProps) {
+    // An `Option` is a field that may be absent, not null: null would count as a member of a union, and rukpak's CRDs do
+    // not accept it either.
     schema.nullable = None;
-    // Comments end their lines where the source's end; `kubectl explain` has lines of its own.
+    // Doc comments have the line breaks of the source, but `kubectl explain` wraps lines itself.
     if let Some(description) = &mut schema.description {
         *description = description.replace('\n', " ");
     }
@@ -352,12 +356,12 @@ fn tidy(schema: &mut JSONSchemaProps) {
         .properties
         .iter_mut()
         .flat_map(|properties| properties.values_mut())
-        .for_each(tidy);
+        .for_each(normalize);
     if let Some(JSONSchemaPropsOrArray::Schema(items)) = &mut schema.items {
-        tidy(items);
+        normalize(items);
     }
     if let Some(JSONSchemaPropsOrBool::Schema(values)) = &mut schema.additional_properties {
-        tidy(values);
+        normalize(values);
     }
 }
 
@@ -365,7 +369,7 @@ fn tidy(schema: &mut JSONSchemaProps) {
 mod tests {
     use super::*;
 
-    /// Every place that could grow without end, or that `kubectl explain` has nothing to say about.
+    /// Collects the fields without a size limit, and those that `kubectl explain` cannot describe.
     fn lacking(schema: &JSONSchemaProps, path: &str, found: &mut Vec<String>) {
         let bounded = match schema.type_.as_deref() {
             Some("string") => {
@@ -374,10 +378,10 @@ mod tests {
             Some("array") => schema.max_items.is_some(),
             Some("object") => schema.properties.is_some() || schema.max_properties.is_some(),
             Some("boolean" | "integer") => true,
-            // A number or a text.
+            // An integer or a string.
             _ => schema.x_kubernetes_int_or_string == Some(true) && schema.max_length.is_some(),
         };
-        // These have nothing to say.
+        // A PlatformStatus has an empty spec.
         if !bounded && path != "PlatformStatus.spec" {
             found.push(format!("{path}: no bound"));
         }

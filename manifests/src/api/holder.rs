@@ -1,4 +1,4 @@
-//! Whose an object is, as its metadata tells.
+//! Owner of an object, determined from its metadata.
 
 use std::fmt;
 
@@ -8,28 +8,28 @@ use kube::core::ApiResource;
 use super::{GROUP, MANAGER, labels};
 use crate::object::group_version;
 
-/// What the install file writes on everything in it.
+/// Labels of all objects in the install file.
 const INSTALLED: [(&str, &str); 2] = [
     ("app.kubernetes.io/name", "rukpak"),
     ("app.kubernetes.io/part-of", "rukpak"),
 ];
 
-/// The instance that objects belong to.
+/// The instance that owns an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Owner {
-    /// Its name.
+    /// Name of the BundleInstance.
     pub name: String,
-    /// Its uid.
+    /// UID of the BundleInstance.
     pub uid: String,
 }
 
 impl Owner {
-    /// The kind of every owner.
+    /// Kind of every owner.
     pub const KIND: &str = "BundleInstance";
-    /// The API version of that kind.
+    /// API version of that kind.
     pub const API_VERSION: &str = "core.rukpak.io/v1alpha1";
 
-    /// Returns the resource of the owners: an owner can be looked up without its API type.
+    /// Returns the API resource of the owners, so that an owner can be read without its API type.
     pub fn resource() -> ApiResource {
         ApiResource {
             group: GROUP.to_owned(),
@@ -41,24 +41,24 @@ impl Owner {
     }
 }
 
-/// Whose an object is.
+/// Owner of an existing object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Holder {
-    /// This instance's.
+    /// The BundleInstance itself.
     Us,
-    /// An instance's that had the same name.
+    /// A former BundleInstance of the same name.
     Earlier,
-    /// Another instance's.
+    /// Another BundleInstance, by name.
     Instance(String),
-    /// The provisioner's own installation's.
+    /// The provisioner's own installation.
     Provisioner,
-    /// An ownerReference says whose.
+    /// The controller of an ownerReference.
     Controller(String),
-    /// Another tool's, in words.
+    /// Another tool, described for messages.
     Tool(String),
-    /// It was applied by a BundleInstance, which has let it go on purpose.
+    /// A BundleInstance applied the object, and released it on purpose.
     Released,
-    /// It does not say.
+    /// The metadata names no owner.
     Nobody,
 }
 
@@ -76,7 +76,7 @@ impl fmt::Display for Holder {
 }
 
 impl Holder {
-    /// Reads it off an object's metadata.
+    /// Determines the owner from the metadata of an object.
     pub fn of(live: &ObjectMeta, owner: &Owner) -> Self {
         let controller = live
             .owner_references
@@ -84,7 +84,7 @@ impl Holder {
             .flatten()
             .find(|reference| reference.controller == Some(true));
         if let Some(controller) = controller {
-            return Self::by_reference(controller, owner);
+            return Self::from_owner_reference(controller, owner);
         }
         if label(live, labels::OWNER_KIND) == Some(Owner::KIND)
             && let Some(name) = label(live, labels::OWNER_NAME).filter(|name| !name.is_empty())
@@ -104,19 +104,19 @@ impl Holder {
         if let Some(tool) = tool(live) {
             return Self::Tool(tool);
         }
-        let is_ours = live.managed_fields.iter().flatten().any(|entry| {
+        let has_our_fields = live.managed_fields.iter().flatten().any(|entry| {
             entry.manager.as_deref() == Some(MANAGER)
                 && entry.operation.as_deref() == Some("Apply")
                 && entry.subresource.as_deref().unwrap_or_default().is_empty()
         });
-        if is_ours {
+        if has_our_fields {
             Self::Released
         } else {
             Self::Nobody
         }
     }
 
-    fn by_reference(reference: &OwnerReference, owner: &Owner) -> Self {
+    fn from_owner_reference(reference: &OwnerReference, owner: &Owner) -> Self {
         let OwnerReference {
             api_version,
             kind,
@@ -136,27 +136,27 @@ impl Holder {
     }
 }
 
-/// To whom an object is to be handed over.
+/// Returns the name of the BundleInstance that may adopt the object.
 pub fn adopted_by(live: &ObjectMeta) -> Option<&str> {
     annotation(live, labels::ADOPT)
 }
 
-/// Tools that leave a mark on what they apply.
+/// Describes the tool that applied the object, for tools that mark their objects.
 fn tool(live: &ObjectMeta) -> Option<String> {
-    let place = |namespace: Option<&str>, name: &str| match namespace {
+    let qualified_name = |namespace: Option<&str>, name: &str| match namespace {
         Some(namespace) if !namespace.is_empty() => format!("{namespace}/{name}"),
         _ => name.to_owned(),
     };
     if let Some(name) = label(live, "olm.owner") {
         let kind = label(live, "olm.owner.kind").unwrap_or("ClusterServiceVersion");
-        let place = place(label(live, "olm.owner.namespace"), name);
-        return Some(format!("OLM, for its {kind} {place}"));
+        let name = qualified_name(label(live, "olm.owner.namespace"), name);
+        return Some(format!("OLM, for its {kind} {name}"));
     }
     if let Some(name) = label(live, "olm.operatorframework.io/owner-name") {
         let kind = label(live, "olm.operatorframework.io/owner-kind").unwrap_or("ClusterExtension");
         return Some(format!("OLM, for its {kind} {name}"));
     }
-    // OLM says which packages need a definition by the names of labels: `operators.coreos.com/etcd.operators`.
+    // OLM labels a CRD with the packages that require it: `operators.coreos.com/etcd.operators`.
     if let Some(package) = live
         .labels
         .iter()
@@ -169,16 +169,16 @@ fn tool(live: &ObjectMeta) -> Option<String> {
         return Some("OLM".to_owned());
     }
     if let Some(name) = annotation(live, "meta.helm.sh/release-name") {
-        let place = place(annotation(live, "meta.helm.sh/release-namespace"), name);
-        return Some(format!("the Helm release {place}"));
+        let name = qualified_name(annotation(live, "meta.helm.sh/release-namespace"), name);
+        return Some(format!("the Helm release {name}"));
     }
     if let Some(id) = annotation(live, "argocd.argoproj.io/tracking-id") {
         let application = id.split(':').next().unwrap_or_default();
         return Some(format!("the Argo CD application {application}"));
     }
     if let Some(name) = label(live, "kustomize.toolkit.fluxcd.io/name") {
-        let place = place(label(live, "kustomize.toolkit.fluxcd.io/namespace"), name);
-        return Some(format!("the Flux Kustomization {place}"));
+        let name = qualified_name(label(live, "kustomize.toolkit.fluxcd.io/namespace"), name);
+        return Some(format!("the Flux Kustomization {name}"));
     }
     None
 }

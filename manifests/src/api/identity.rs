@@ -1,22 +1,22 @@
-//! By what a bundle is the same in a catalog and in a cluster.
+//! Identity of a bundle, which is the same in a catalog and in a cluster.
 
 use kube::ResourceExt as _;
 use serde::Deserialize;
 
 use super::{instance::BundleInstance, labels};
 
-/// Package, name, and digest of the image.
+/// Identity of a bundle: package, name and image digest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// The package.
+    /// Name of the package.
     pub package: String,
-    /// The bundle's name in the catalog, which is that of its ClusterServiceVersion, if it has one.
+    /// Name of the bundle in the catalog, which is that of its ClusterServiceVersion, if any.
     pub bundle: String,
-    /// The digest of the image.
+    /// Digest of the image.
     pub digest: String,
 }
 
-/// As much as counts of what a BundleInstance was declared for.
+/// The relevant fields of the annotation with the chosen bundle.
 #[derive(Deserialize)]
 struct Chosen {
     #[serde(default)]
@@ -26,19 +26,20 @@ struct Chosen {
 }
 
 impl Identity {
-    /// In one text: what [`Details::catalog_maxima`](super::platform_status::Details::catalog_maxima) has.
+    /// Returns the identity as one string, the key in
+    /// [`Details::catalog_maxima`](super::platform_status::Details::catalog_maxima).
     pub fn key(&self) -> String {
         key(&self.package, &self.bundle, &self.digest)
     }
 }
 
-/// An [`Identity`] in one text.
+/// Formats an [`Identity`] as one string.
 pub fn key(package: &str, name: &str, digest: &str) -> String {
     format!("{package}/{name}@{digest}")
 }
 
-/// By what a catalog can know the bundle that is installed: it must have come from an image. Plain manifests do not tell
-/// their name; where they were chosen from a catalog, the choice does.
+/// Returns the identity of the installed bundle, or `None` if it did not come from an image. Plain manifests do not declare
+/// their name; if they were chosen from a catalog, the choice has it.
 pub fn identity(instance: &BundleInstance) -> Option<Identity> {
     let status = instance.status.as_ref()?;
     let image = status.resolved_source.as_ref()?.image.as_ref()?;
@@ -59,8 +60,8 @@ pub fn identity(instance: &BundleInstance) -> Option<Identity> {
 pub fn chosen(instance: &BundleInstance, digest: &str) -> Option<Identity> {
     let text = instance.annotations().get(labels::CHOSEN_BUNDLE)?;
     let chosen: Chosen = serde_json::from_str(text).ok()?;
-    let (_, of) = chosen.image.rsplit_once('@')?;
-    (of == digest && !chosen.package.is_empty()).then(|| Identity {
+    let (_, chosen_digest) = chosen.image.rsplit_once('@')?;
+    (chosen_digest == digest && !chosen.package.is_empty()).then(|| Identity {
         package: chosen.package,
         bundle: chosen.name,
         digest: digest.to_owned(),

@@ -1,12 +1,13 @@
-//! What an admin applies: everything that the provisioner needs to run, in one file.
+//! Install files: all objects that the provisioner requires to run, in one file.
 //!
 //! ```text
 //!  Options ── documents(Target) ──┬── Kubernetes ── file, objects      + monitoring
 //!                                 ├── OpenShift ─── openshift          (monitoring included)
-//!                                 └── Payload ───── release: a folder for the cluster-version operator
+//!                                 └── Payload ───── release: a directory for the cluster-version operator
 //! ```
 //!
-//! There is one description of all of them, in which a [`Target`] makes the differences, so that none can lag behind.
+//! All files are generated from one description, in which a [`Target`] selects the differences, so that no file can become
+//! outdated.
 
 mod admission;
 mod alerts;
@@ -25,31 +26,32 @@ use serde_json::{Value, json};
 use super::definitions;
 use crate::{version::KubeVersion, yaml};
 
-/// The ServiceAccount that people without a token get one of, to reach the content service with.
+/// Name of the ServiceAccount whose tokens users without a token use for the content service.
 pub const CONTENT_CLIENT: &str = "content-client";
 
-/// The oldest Kubernetes that takes the objects: ValidatingAdmissionPolicies are `v1` since then. OpenShift 4.17 has it.
+/// The oldest Kubernetes version that accepts the objects: the first one with `v1` ValidatingAdmissionPolicies. OpenShift
+/// 4.17 has this version.
 pub const OLDEST: KubeVersion = KubeVersion::new(1, 30);
 
-/// What differs between installations.
+/// Options of an installation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// The namespace of the provisioner, and of the Secrets and ConfigMaps that Bundles name.
+    /// Namespace of the provisioner, and of the Secrets and ConfigMaps that Bundles name.
     pub namespace: String,
-    /// The provisioner's image.
+    /// Image of the provisioner.
     pub image: String,
-    /// How many provisioners run; one of them works, and all hand content out.
+    /// Number of provisioner pods. One of them is the leader, and all of them serve content.
     pub replicas: u32,
 }
 
-/// What kind of cluster the objects are for.
+/// Kind of cluster for which objects are generated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Target {
-    /// Any Kubernetes.
+    /// Any Kubernetes cluster.
     Kubernetes,
-    /// An OpenShift to which an admin adds the provisioner.
+    /// An OpenShift cluster to which an admin adds the provisioner.
     OpenShift,
-    /// An OpenShift that has it in its release payload, and whose cluster-version operator installs it.
+    /// An OpenShift cluster with the provisioner in its release payload, installed by the cluster-version operator.
     Payload,
 }
 
@@ -61,7 +63,7 @@ impl Target {
     }
 }
 
-/// One object, and what an admin should know about it.
+/// One object, with a comment for admins.
 struct Document {
     comment: Cow<'static, str>,
     object: Value,
@@ -88,7 +90,7 @@ impl Default for Options {
     }
 }
 
-/// All objects for any Kubernetes, in the order in which they can be applied.
+/// Returns all objects for any Kubernetes, in an order in which they can be applied.
 pub fn objects(options: &Options) -> Vec<Value> {
     documents(options, Target::Kubernetes)
         .into_iter()
@@ -96,12 +98,12 @@ pub fn objects(options: &Options) -> Vec<Value> {
         .collect()
 }
 
-/// The file for any Kubernetes.
+/// Returns the install file for any Kubernetes.
 pub fn file(options: &Options) -> String {
     written(documents(options, Target::Kubernetes))
 }
 
-/// The file for OpenShift. It has everything, and is applied in place of the one for any Kubernetes.
+/// Returns the install file for OpenShift. It is complete, and replaces the file for any Kubernetes.
 pub fn openshift(options: &Options) -> String {
     written(documents(options, Target::OpenShift))
 }
@@ -111,46 +113,46 @@ pub fn admission_policies() -> Vec<&'static str> {
     admission::names()
 }
 
-/// What lets the provisioner read the pull secrets of CatalogSources in a namespace that is not its own.
+/// Returns the binding that lets the provisioner read the pull secrets of CatalogSources in another namespace.
 pub fn catalog_secrets(options: &Options, namespace: &str) -> Value {
     rights::catalog_secrets(options, namespace)
 }
 
-/// What lets the provisioner serve the catalogs of a namespace that is not its own.
+/// Returns the binding that lets the provisioner serve the catalogs of another namespace.
 pub fn catalog_server(options: &Options, namespace: &str) -> Value {
     rights::catalog_server(options, namespace)
 }
 
-/// What lets the provisioner make pods for the catalogs of a namespace that is not its own.
+/// Returns the binding that lets the provisioner create pods for the catalogs of another namespace.
 pub fn catalog_pods(options: &Options, namespace: &str) -> Value {
     rights::catalog_pods(options, namespace)
 }
 
-/// What is applied beside [`file`] where the Prometheus operator runs: what to scrape, and when to tell somebody.
+/// Returns the file to apply beside [`file`] where the Prometheus operator runs: scrape configuration and alerts.
 pub fn monitoring(options: &Options) -> String {
     written(monitoring::documents(options, Target::Kubernetes))
 }
 
-/// What warns of deprecated fields in CatalogSources. Only for clusters with our definition of them: the one of OLM has no
-/// others.
+/// Returns the policy that warns about deprecated fields in CatalogSources. Only for clusters with our CRD: OLM's CRD has
+/// no replacement for these fields.
 pub fn deprecations() -> String {
     written(deprecations::documents())
 }
 
-/// What is applied before the definition of CatalogSources that has the version v1: the webhook that converts them.
+/// Returns the conversion webhook, to apply before the CRD of CatalogSources with version v1.
 pub fn conversion(options: &Options) -> String {
     written(conversion::documents(options))
 }
 
-/// The definition of CatalogSources with the version v1, which that webhook converts.
+/// Returns the CRD of CatalogSources with version v1, which requires the conversion webhook.
 pub fn catalog_sources_with_v1(options: &Options) -> String {
     let definition = conversion::definition(options);
-    let object = definition.and_then(|it| serde_json::to_value(it).ok());
-    let comment = "CatalogSources of both versions; stored is v1alpha1. Only for clusters whose definition is rukpak's, and only while the\n\
-                   webhook beside this file is available.";
+    let object = definition.and_then(|definition| serde_json::to_value(definition).ok());
+    let comment = "CatalogSource CRD with both versions; the stored version is v1alpha1. Only for clusters that use rukpak's CRD, and only\n\
+                   while the webhook in the same directory is available.";
     written(
         object
-            .map(|it| Document::new(comment, it))
+            .map(|object| Document::new(comment, object))
             .into_iter()
             .collect(),
     )
@@ -196,7 +198,7 @@ fn namespace(options: &Options, target: Target) -> Document {
         ("pod-security.kubernetes.io/warn", "restricted"),
     ];
     if target.is_openshift() {
-        // The cluster's own Prometheus looks nowhere else.
+        // The cluster's own Prometheus only scrapes namespaces with this label.
         more.push(("openshift.io/cluster-monitoring", "true"));
     }
     let mut object = json!({
@@ -205,18 +207,18 @@ fn namespace(options: &Options, target: Target) -> Document {
         "metadata": {"name": options.namespace, "labels": labels_and(&more)},
     });
     if target == Target::Payload {
-        // On the nodes of the control plane, whatever selector the cluster has for projects; and among its own pods
-        // where CPUs are set apart for those.
+        // Run on control plane nodes, regardless of the cluster's default node selector for projects, and among the
+        // management pods where CPUs are reserved for them.
         release::annotate(&mut object, "openshift.io/node-selector", "");
         release::annotate(&mut object, "workload.openshift.io/allowed", "management");
     }
     Document::new(
-        "The provisioner's namespace. Secrets and ConfigMaps that Bundles name belong here, too.",
+        "Namespace of the provisioner, and of the Secrets and ConfigMaps that Bundles reference.",
         object,
     )
 }
 
-/// The labels of everything in the file, and more.
+/// Returns the labels of every object in the file, with additional ones.
 fn labels_and(more: &[(&str, &str)]) -> Value {
     [
         ("app.kubernetes.io/name", "rukpak"),

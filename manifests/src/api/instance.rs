@@ -1,4 +1,4 @@
-//! `BundleInstance`: a bundle that is installed, and kept as it was declared.
+//! `BundleInstance`: an installed bundle whose objects are kept in the declared state.
 
 pub mod ready;
 
@@ -17,7 +17,7 @@ use super::{
 };
 use crate::object::group_version;
 
-/// What is to be installed, where and how.
+/// The bundle to install, and its installation options.
 #[derive(CustomResource, Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "core.rukpak.io",
@@ -29,68 +29,68 @@ use crate::object::group_version;
     status = "BundleInstanceStatus",
     derive = "PartialEq",
     category = "rukpak",
-    doc = "A bundle that is installed, and kept as it was declared."
+    doc = "An installed bundle, whose objects are repaired when they drift."
 )]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = schema::instance()))]
 pub struct BundleInstanceSpec {
-    /// Who installs: `core-rukpak-io-plain` or `core-rukpak-io-registry` (also written `core.rukpak.io/…`). Both install
-    /// any bundle; the template's class says which format the content has.
+    /// The provisioner class: `core-rukpak-io-plain` or `core-rukpak-io-registry` (or `core.rukpak.io/…`). Both install any
+    /// bundle; the template's class selects the format of the content.
     #[schemars(length(min = 1, max = bounds::CLASS), regex(pattern = schema::CLASS))]
     pub provisioner_class_name: String,
-    /// The Bundle to make and to install.
+    /// The Bundle to create and to install.
     pub template: BundleTemplate,
-    /// Where namespaced objects go; the bundle's own choice if there is none. Immutable once set.
+    /// The namespace of namespaced objects; the bundle's choice if unset. Immutable once set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63), regex(pattern = schema::NAMESPACE))]
     pub install_namespace: Option<String>,
-    /// What the admin changes in the operator's pods.
+    /// Changes to the operator's pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config: Option<Config>,
-    /// Whose rights the objects are applied with; the provisioner's own if there is none. Whoever names an account has to
-    /// be allowed to impersonate it.
+    /// ServiceAccount used to apply the objects; the provisioner's own if unset. The requesting user must be allowed to
+    /// impersonate it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_account: Option<ServiceAccountRef>,
-    /// What becomes of CRDs when they leave the bundle, or with the instance: `DeleteIfUnused` keeps those of which custom
-    /// resources exist, `Retain` keeps all, `Delete` deletes the custom resources, too.
+    /// Deletion of CRDs that leave the bundle, or with the instance: `DeleteIfUnused` keeps CRDs with custom resources,
+    /// `Retain` keeps all, `Delete` also deletes the custom resources.
     #[serde(default)]
     pub crd_deletion_policy: CrdDeletionPolicy,
-    /// Which checks hold an installation back.
+    /// Checks that can block an installation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preflight: Option<Preflight>,
-    /// Constraints that do not count for one content. Whoever sets one answers for it.
+    /// Constraints to ignore for one bundle content.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = bounds::OVERRIDES))]
     pub overrides: Vec<Override>,
-    /// Whether to return to the previous bundle when a new one fails: `Never` tries the new one again, `OnFailure` goes
-    /// back and tries no more until the template changes.
+    /// Rollback to the previous bundle when a new one fails: `Never` retries the new one, `OnFailure` rolls back and
+    /// retries only after the template changes.
     #[serde(default)]
     pub rollback: Rollback,
-    /// How upgrades change objects.
+    /// Options for changing objects during upgrades.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upgrade: Option<Upgrade>,
-    /// The number of the revision to return to, as `status.revisions` lists it. While the field is set, neither the
-    /// template nor the rest of the spec leads to another revision.
+    /// The number of the revision to roll back to, from `status.revisions`. While the field is set, neither the template
+    /// nor the rest of the spec leads to another revision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub rollback_to: Option<i64>,
-    /// The seconds that a generation has to become ready, and that the objects of a revision have to become healthy; 600 if
-    /// the field is not set, no limit if it is 0. After that time the condition Stalled is True, and the revision counts as
-    /// installed even if objects are unhealthy, so that objects of the former revision are pruned. With `rollback:
-    /// OnFailure`, a value that is set also leads to a rollback.
+    /// The seconds for a generation to become ready, and for the objects of a revision to become healthy. Defaults to 600;
+    /// 0 means no limit. After that time the condition Stalled is True, and the revision counts as installed even if
+    /// objects are unhealthy, so that objects of the former revision are pruned. With `rollback: OnFailure`, a value that
+    /// is set also leads to a rollback.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = bounds::SECONDS))]
     pub progress_deadline_seconds: Option<i64>,
-    /// The number of archived revisions that are kept, for the history and for rollbacks; 3 if the field is not set.
+    /// The number of archived revisions to keep for history and rollbacks. Defaults to 3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = bounds::REVISION_HISTORY))]
     pub revision_history_limit: Option<i64>,
-    /// Whether to leave the cluster alone for now.
+    /// Pauses changes to the cluster.
     #[serde(default, skip_serializing_if = "super::bundle::is_false")]
     pub paused: bool,
 }
 
-/// A Bundle in the making.
+/// A template for a Bundle.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BundleTemplate {
     /// Labels and annotations of the Bundle; its name is generated.
@@ -100,81 +100,81 @@ pub struct BundleTemplate {
     pub spec: TemplateSpec,
 }
 
-/// Labels and annotations.
+/// Labels and annotations of the Bundle.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(transform = schema::ignored_metadata)]
 pub struct TemplateMetadata {
-    /// Labels.
+    /// Labels of the Bundle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxProperties" = bounds::LABELS, "additionalProperties" = schema::label()))]
     pub labels: Option<BTreeMap<String, String>>,
-    /// Annotations.
+    /// Annotations of the Bundle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxProperties" = bounds::LABELS, "additionalProperties" = schema::annotation()))]
     pub annotations: Option<BTreeMap<String, String>>,
 }
 
-/// The spec of the Bundle to be made.
+/// The spec of the Bundle to create.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = schema::template()))]
 pub struct TemplateSpec {
-    /// The format of the content: `core-rukpak-io-registry` or `core-rukpak-io-plain`; the instance's own class if there
-    /// is none.
+    /// The format of the content: `core-rukpak-io-registry` or `core-rukpak-io-plain`; the instance's class if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = bounds::CLASS), regex(pattern = schema::CLASS))]
     pub provisioner_class_name: Option<String>,
-    /// Where the content comes from.
+    /// The source of the content.
     pub source: BundleSource,
 }
 
-/// What the admin changes.
+/// Configuration of the operator by the admin.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Config {
-    /// As a Subscription's `spec.config`: env, resources, tolerations, nodeSelector, affinity, volumes and so on.
+    /// The fields of a Subscription's `spec.config`: env, resources, tolerations, nodeSelector, affinity, volumes and so
+    /// on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::deployment_config")]
     pub deployment_config: Option<Value>,
 }
 
-/// A ServiceAccount.
+/// A reference to a ServiceAccount.
 #[derive(
     Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 pub struct ServiceAccountRef {
-    /// Its name.
+    /// The name of the ServiceAccount.
     #[schemars(length(min = 1, max = 253), regex(pattern = schema::NAME))]
     pub name: String,
-    /// Its namespace.
+    /// The namespace.
     #[schemars(length(min = 1, max = 63), regex(pattern = schema::NAMESPACE))]
     pub namespace: String,
 }
 
-/// What becomes of a CRD that is no longer wanted.
+/// Policy for CRDs that leave the bundle, or with the instance.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum CrdDeletionPolicy {
-    /// It stays.
+    /// CRDs are kept.
     Retain,
-    /// It goes, unless there are custom resources.
+    /// CRDs are deleted unless custom resources exist.
     #[default]
     DeleteIfUnused,
-    /// It goes, with all custom resources.
+    /// CRDs are deleted, with all custom resources.
     Delete,
 }
 
-/// Whether to return to the previous bundle.
+/// Policy for rollbacks to the previous bundle.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Rollback {
-    /// Never; what failed is tried again.
+    /// The provisioner retries the new bundle.
     #[default]
     Never,
-    /// The former bundle returns if the new one cannot be applied, if an object of it fails, or if `progressDeadlineSeconds`
-    /// is set and the objects are not healthy by then.
+    /// Rolls back if the new bundle cannot be applied, if an object of it fails, or if `progressDeadlineSeconds` is set and
+    /// the objects are not healthy in time.
     OnFailure,
 }
 
-/// How upgrades change objects.
+/// Options for changing objects during upgrades.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Upgrade {
@@ -187,67 +187,67 @@ pub struct Upgrade {
 /// Whether an object with a changed immutable field is deleted and created again.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Recreate {
-    /// Never, apart from Jobs that are finished: the revision is rejected, and the message names the fields.
+    /// Never, except for finished Jobs: the revision is rejected, and the message names the fields.
     #[default]
     Never,
     /// The object is deleted, and created in its new form once the deletion is complete.
     WhenImmutable,
 }
 
-/// Which checks hold an installation back.
+/// Checks that can block an installation.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Preflight {
-    /// Whether a new version of a CRD must be safe for the custom resources there are.
+    /// Whether a new version of a CRD must be safe for existing custom resources.
     #[serde(default)]
     pub crd_upgrade_safety: Enforcement,
-    /// Whether `maxOpenShiftVersion` and `minKubeVersion` of the bundle are heeded.
+    /// Whether `maxOpenShiftVersion` and `minKubeVersion` of the bundle are enforced.
     #[serde(default)]
     pub cluster_version: Enforcement,
 }
 
-/// Whether a check counts.
+/// Mode of a preflight check.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Enforcement {
-    /// It does.
+    /// The check is enforced.
     #[default]
     Enforce,
-    /// It does not.
+    /// The check is off.
     Off,
 }
 
-/// A constraint that does not count.
+/// A constraint to ignore.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Override {
-    /// Which constraint: `maxOpenShiftVersion` keeps neither the installation nor an upgrade of the cluster back then,
-    /// `minKubeVersion` not the installation.
+    /// The constraint: `maxOpenShiftVersion` then blocks neither the installation nor cluster upgrades, `minKubeVersion`
+    /// not the installation.
     pub constraint: Constraint,
-    /// For which content: the digest in a Bundle's status.contentDigest, or that of its image. Any other content has to
-    /// meet the constraint.
+    /// The content: the digest in a Bundle's status.contentDigest, or that of its image. The constraint is enforced for all
+    /// other content.
     #[schemars(length(max = bounds::WORD), regex(pattern = schema::DIGEST))]
     pub digest: String,
-    /// Why, for whoever wonders.
+    /// The reason for the override.
     #[schemars(length(min = 1, max = bounds::WORD))]
     pub reason: String,
 }
 
-/// What a bundle demands of the cluster.
+/// A constraint of a bundle on the cluster.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "camelCase")]
 pub enum Constraint {
-    /// The newest OpenShift release.
+    /// The newest supported OpenShift release.
     MaxOpenShiftVersion,
-    /// The oldest Kubernetes.
+    /// The oldest supported Kubernetes version.
     MinKubeVersion,
 }
 
-/// What has become of a BundleInstance.
+/// Observed state of the BundleInstance.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BundleInstanceStatus {
-    /// `HasValidBundle`, `Installed`, `Healthy`, `Progressing`, `Ready`; also `Reconciling` and `Stalled` while they are True.
+    /// `HasValidBundle`, `Installed`, `Healthy`, `Progressing`, `Ready`; also `Reconciling` and `Stalled` while True.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,
@@ -255,14 +255,14 @@ pub struct BundleInstanceStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = bounds::WORD))]
     pub installed_bundle_name: Option<String>,
-    /// The Bundle that was installed before, until the new one is healthy.
+    /// The former Bundle, until the new one is healthy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = bounds::WORD))]
     pub previous_bundle_name: Option<String>,
     /// The installed Bundle, by uid and content digest: nothing is applied or repaired from any other Bundle of its name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub installed: Option<InstalledBundle>,
-    /// The Bundle of previousBundleName, in the same form.
+    /// The Bundle of previousBundleName, by uid and digest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous: Option<InstalledBundle>,
     /// The Bundles that the provisioner created for this BundleInstance, the newest last. The provisioner uses no other
@@ -274,52 +274,52 @@ pub struct BundleInstanceStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = bounds::REVISIONS))]
     pub revisions: Vec<RevisionStatus>,
-    /// The generation that this status is about; -1 before the provisioner has observed any.
+    /// The generation that this status describes; -1 before the provisioner has observed any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// The time since which this generation is not ready; the progress deadline starts then. Not set once the condition
     /// Ready was True.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progressing_since: Option<Time>,
-    /// The source of the installed Bundle in its immutable form.
+    /// The pinned source of the installed Bundle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolved_source: Option<BundleSource>,
-    /// The SHA-256 of the installed Bundle's content.
+    /// The SHA-256 of the installed content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = bounds::WORD))]
     pub content_digest: Option<String>,
-    /// The namespace that namespaced objects went to.
+    /// The namespace of namespaced objects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = bounds::WORD))]
     pub install_namespace: Option<String>,
-    /// The digest of what was applied last: content and everything that shaped it.
+    /// The digest of the last applied content and of all inputs that shape the objects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = bounds::WORD))]
     pub applied_digest: Option<String>,
-    /// What the installed bundle says of itself.
+    /// The bundle info of the installed bundle.
     #[serde(flatten)]
     pub facts: Facts,
-    /// Those of spec.overrides that are about the installed content.
+    /// Entries of spec.overrides for the installed content.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = bounds::OVERRIDES))]
     pub overrides: Vec<Override>,
-    /// Every object that was applied, or is about to be.
+    /// The objects that were applied, or will be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inventory: Option<Inventory>,
-    /// Objects that wait for an optional API to be served: `ServiceMonitor monitoring.coreos.com/v1 operators/etcd`.
+    /// Objects deferred until an optional API is served: `ServiceMonitor monitoring.coreos.com/v1 operators/etcd`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = bounds::LINES), inner(length(max = bounds::LINE)))]
     pub waiting: Vec<String>,
-    /// Objects that have left the bundle and are still in the cluster. They are pruned once the new revision is active; an
-    /// object that waits for its finalizers is listed until it is deleted.
+    /// Objects that left the bundle and still exist. They are pruned once the new revision is active; an object that waits
+    /// for its finalizers is listed until it is deleted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = bounds::LINES), inner(length(max = bounds::LINE)))]
     pub removing: Vec<String>,
-    /// Objects that were left in the cluster on purpose, and why.
+    /// Objects kept in the cluster, with the reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = bounds::LINES), inner(length(max = bounds::LINE)))]
     pub released: Vec<String>,
-    /// The template hash of a bundle that failed and was rolled back; it is not tried again.
+    /// The template hash of a failed bundle that was rolled back. It is not retried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = bounds::WORD))]
     pub failed_template_hash: Option<String>,
@@ -353,11 +353,11 @@ pub struct RevisionStatus {
     /// For the cause `Rollback`: the revision whose objects this revision records again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollback_of: Option<i64>,
-    /// The version of the bundle, if the bundle declares one.
+    /// The version of the bundle, if declared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = bounds::WORD))]
     pub version: Option<String>,
-    /// The newest OpenShift release that the bundle runs on, if the bundle declares one.
+    /// The newest OpenShift release that the bundle supports, if declared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = bounds::WORD))]
     pub max_open_shift_version: Option<String>,
@@ -376,7 +376,7 @@ pub struct RevisionStatus {
     pub checksum: String,
     /// The number of Secrets that hold the record.
     pub parts: i64,
-    /// The ServiceAccount that the objects are applied as; the provisioner's own account if the field is not set.
+    /// The ServiceAccount used to apply the objects; the provisioner's own if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_account: Option<ServiceAccountRef>,
     /// The time of creation.
@@ -384,8 +384,8 @@ pub struct RevisionStatus {
     /// The time at which all objects had been applied; the progress deadline starts then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub applied: Option<Time>,
-    /// The uses of APIs that a later minor version of Kubernetes removes, the earliest removal first. Not set while the uses
-    /// are unknown, and for archived revisions.
+    /// The uses of APIs that a later minor version of Kubernetes removes, the earliest removal first. Not set while the
+    /// uses are unknown, and for archived revisions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = RemovedApi::MAX))]
     pub removed_apis: Option<Vec<RemovedApi>>,
@@ -413,9 +413,9 @@ impl RemovedApi {
 /// The state of a revision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum RevisionState {
-    /// Its objects are being applied, or not all of them are healthy yet.
+    /// The objects are being applied, or not all of them are healthy yet.
     RollingOut,
-    /// Its objects are installed; drift is repaired to them.
+    /// The objects are installed; drift from them is repaired.
     Active,
     /// A newer revision replaced it.
     Archived,
@@ -426,15 +426,15 @@ pub enum RevisionState {
 pub enum Cause {
     /// The first installation.
     Install,
-    /// Another bundle.
+    /// A change to another bundle.
     Upgrade,
-    /// Another configuration, install namespace or ServiceAccount.
+    /// A change of configuration, install namespace or ServiceAccount.
     Configuration,
-    /// Another release of the provisioner, or another version of Kubernetes.
+    /// A change of the provisioner release or the Kubernetes version.
     Platform,
     /// A rollback, automatic or by `spec.rollbackTo`.
     Rollback,
-    /// An installation of a provisioner that recorded no revisions.
+    /// A migration of an installation by a provisioner without revisions.
     Migration,
 }
 
@@ -444,7 +444,7 @@ impl RevisionStatus {
         self.state != RevisionState::Archived
     }
 
-    /// Marks the revision as archived, and clears the uses of removed APIs: only those of live revisions count.
+    /// Marks the revision as archived, and clears the uses of removed APIs, which matter only for live revisions.
     pub fn archive(&mut self) {
         self.state = RevisionState::Archived;
         self.removed_apis = None;
@@ -452,8 +452,8 @@ impl RevisionStatus {
 }
 
 impl BundleInstanceStatus {
-    /// The value of `observedGeneration` before the provisioner has observed a generation, which the definition has as a
-    /// default: without it kstatus takes a new object for a finished one.
+    /// The value of `observedGeneration` before the provisioner has observed a generation, which is the default in the CRD:
+    /// without it, kstatus considers a new object finished.
     pub const NOT_OBSERVED: i64 = -1;
 
     /// Returns the revisions whose objects are in the cluster, the newest first.
@@ -479,8 +479,8 @@ impl BundleInstanceStatus {
             .filter(|newest| newest.state == RevisionState::RollingOut)
     }
 
-    /// Returns the revisions that together record every object, the newest first: those that are live, those whose rollout was
-    /// not finished before a newer one began, and while objects of former revisions remain, all that are archived.
+    /// Returns the revisions that together record every object, the newest first: the live ones, those that were superseded
+    /// before their rollout finished, and, while objects of former revisions remain, all archived ones.
     pub fn indexed(&self) -> impl Iterator<Item = &RevisionStatus> {
         let has_leftovers = !self.removing.is_empty();
         let active = self.active().map(|active| active.number);
@@ -490,7 +490,8 @@ impl BundleInstanceStatus {
         })
     }
 
-    /// Reports whether the status lists every object. ConfigMaps of an older provisioner lack what revisions have added.
+    /// Reports whether the status lists every object. The ConfigMaps of an older provisioner lack objects that revisions
+    /// added.
     pub fn lists_all(&self) -> bool {
         match &self.inventory {
             Some(inventory) => {
@@ -542,18 +543,18 @@ pub struct CreatedBundle {
     pub template_hash: String,
 }
 
-/// The objects of an instance: 500 of them at most. The recorded revisions have the others.
+/// The objects of an instance, limited to 500. The recorded revisions have all of them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Inventory {
-    /// How many objects there are in all.
+    /// The total number of objects.
     pub count: i64,
-    /// By kind.
+    /// The objects by kind.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = bounds::INVENTORY_KINDS))]
     pub kinds: Vec<InventoryKind>,
-    /// The number of ConfigMaps in which an older provisioner listed the other objects, in the system namespace and with the
-    /// label core.rukpak.io/inventory-of.
+    /// The number of ConfigMaps in which an older provisioner listed the other objects, in the system namespace and with
+    /// the label core.rukpak.io/inventory-of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub more: Option<i64>,
 }
@@ -571,14 +572,14 @@ impl Inventory {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct InventoryKind {
-    /// API group and version they were applied in.
+    /// The API version at which the objects were applied.
     #[schemars(length(max = bounds::WORD))]
     pub api_version: String,
-    /// Kind.
+    /// The kind of the objects.
     #[schemars(length(max = bounds::WORD))]
     pub kind: String,
-    /// `namespace/name`, or `name`; behind a space, once it was applied, the fingerprint of the fields that are ours. It ends
-    /// with `+recreate` while a rollout deletes the object and creates it again.
+    /// `namespace/name`, or `name`; once applied, followed by a space and the fingerprint of the applied fields. The suffix
+    /// `+recreate` marks an object that a rollout deletes and creates again.
     #[schemars(length(max = bounds::INVENTORY_OBJECTS), inner(length(max = bounds::WORD)))]
     pub objects: Vec<String>,
 }

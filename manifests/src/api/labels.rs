@@ -1,77 +1,79 @@
 //! Labels, annotations and finalizers.
 
-/// The kind of what an object belongs to: `BundleInstance` on installed objects and on Bundles, `Bundle` on what a Bundle
-/// needs (rukpak parity).
+/// Label for the kind of the owner: `BundleInstance` on installed objects and on Bundles, `Bundle` on objects that a Bundle
+/// requires (rukpak parity).
 pub const OWNER_KIND: &str = "core.rukpak.io/owner-kind";
-/// Its name.
+/// Label for the name of the owner.
 pub const OWNER_NAME: &str = "core.rukpak.io/owner-name";
-/// On a Bundle: the hash of the template it was made from.
+/// Label of a Bundle: the hash of its template.
 pub const TEMPLATE_HASH: &str = "core.rukpak.io/bundle-template-hash";
-/// On an existing object: `core.rukpak.io/adopt: <instance>` lets that BundleInstance take the object over.
+/// Annotation of an existing object: `core.rukpak.io/adopt: <instance>` lets that BundleInstance adopt the object.
 pub const ADOPT: &str = "core.rukpak.io/adopt";
-/// On a BundleInstance: whatever could not be done is tried again at once when the value changes, as something was put
-/// right that nobody watches.
+/// Annotation of a BundleInstance: a changed value retries failed steps immediately, after a fix that the provisioner does
+/// not watch.
 pub const RETRY: &str = "core.rukpak.io/retry";
-/// On a BundleInstance: its objects are removed, as its policies say, before it goes.
+/// Finalizer of a BundleInstance: its objects are removed according to its policies before it is deleted.
 pub const UNINSTALL: &str = "core.rukpak.io/uninstall";
-/// On a BundleInstance that is deleted with `--cascade=orphan`, with its uid as the value: its objects stay in the cluster.
+/// Annotation of a BundleInstance that is deleted with `--cascade=orphan`, with its uid as the value: its objects are kept.
 pub const ORPHANED: &str = "core.rukpak.io/orphaned";
-/// On an object of a bundle: it is not deleted when it leaves the bundle, or with the BundleInstance.
+/// Annotation of an object of a bundle: the object is not deleted when it leaves the bundle, or with the BundleInstance.
 pub const KEEP: &str = "core.rukpak.io/keep";
-/// On an object of a bundle, `Never` or `WhenImmutable`: precedes `spec.upgrade.recreate` of the BundleInstance.
+/// Annotation of an object of a bundle, `Never` or `WhenImmutable`: takes precedence over `spec.upgrade.recreate` of the
+/// BundleInstance.
 pub const RECREATE: &str = "core.rukpak.io/recreate";
-/// On an incoming CustomResourceDefinition, with the value `"false"`: its upgrade is not checked (rukpak parity).
+/// Annotation of an incoming CustomResourceDefinition, with the value `"false"`: its upgrade is not checked (rukpak
+/// parity).
 pub const SAFE_CRD_UPGRADE: &str = "core.rukpak.io/safe-crd-upgrade-validation";
-/// On a Secret of the system namespace: the hosts that git and http sources may send it to, separated by commas. Without
-/// it, that is any host.
+/// Annotation of a Secret in the system namespace: the hosts that git and http sources may send it to, separated by commas.
+/// If unset, any host is allowed.
 pub const HOSTS: &str = "core.rukpak.io/hosts";
-/// On a Secret of the system namespace: the BundleInstance whose revision the Secret holds a part of.
+/// Label of a Secret in the system namespace: the BundleInstance whose revision the Secret holds a part of.
 pub const REVISION_OF: &str = "core.rukpak.io/revision-of";
-/// The annotation of an applied object: the hash of the object as its revision records it.
+/// Annotation of an applied object: the hash of the object as its revision records it.
 pub const OBJECT_HASH: &str = "core.rukpak.io/object-hash";
-/// On ConfigMaps with the overflow of an inventory: the name of the BundleInstance.
+/// Label of a ConfigMap with the overflow of an inventory: the name of the BundleInstance.
 pub const INVENTORY_OF: &str = "core.rukpak.io/inventory-of";
-/// On the Bundle of an upload, by its template: the beginning of the content's digest, so that other content is another
-/// Bundle.
+/// Label of the Bundle of an upload, set by its template: a prefix of the content digest, so that other content leads to
+/// another Bundle.
 pub const CONTENT_DIGEST: &str = "core.rukpak.io/content-digest";
-/// On an unpack Job: the image that it was made for, pinned where the registry could be asked.
+/// Annotation of an unpack Job: the image that it was created for, pinned if the registry resolved it.
 pub const IMAGE: &str = "core.rukpak.io/image";
-/// On an unpack Job: the hash of what was declared, whatever others made of it.
+/// Annotation of an unpack Job: the hash of the declared Job, before changes by admission.
 pub const DECLARED: &str = "core.rukpak.io/declared";
-/// On an unpack Job: the digest of the content that it has handed over.
+/// Annotation of an unpack Job: the digest of the content that it delivered.
 pub const HANDED_OVER: &str = "core.rukpak.io/handed-over";
-/// On an unpack Job: the entries of the content that are not regular files and were skipped, as JSON.
+/// Annotation of an unpack Job: the entries of the content that are not regular files and were skipped, as JSON.
 pub const SKIPPED: &str = "core.rukpak.io/skipped";
-/// On an unpack Job: why the content that it has sent is rejected. The same image is rejected each time.
+/// Annotation of an unpack Job: the reason why its content was rejected. The same image is rejected each time.
 pub const REJECTED: &str = "core.rukpak.io/rejected";
-/// On the ServiceAccount of a catalog's pod: the pull secrets that the catalog names, separated by commas. It may have
-/// others.
+/// Annotation of the ServiceAccount of a registry pod: the pull secrets that the catalog names, separated by commas. The
+/// ServiceAccount may have others.
 pub const PULL_SECRETS: &str = "core.rukpak.io/pull-secrets";
-/// On the provisioner's pods: `true` for the one that works, which the Service `core` selects.
+/// Label of the provisioner's pods: `true` for the leader, which the Service `core` selects.
 pub const LEADER: &str = "core.rukpak.io/leader";
-/// On a PlatformOperator: the minor versions of cluster and package when a minor version was last approved, as in
-/// `4.12 2.5`. OpenShift's own definition drops the fields of the status that say the same.
+/// Annotation of a PlatformOperator: the minor versions of cluster and package when a minor version was last approved, as
+/// in `4.12 2.5`. OpenShift's CRD drops the equivalent fields of the status.
 pub const KEPT_MINORS: &str = "core.rukpak.io/kept-minors";
-/// On a PlatformOperator and on its BundleInstance: the chosen bundle, as JSON. A deleted BundleInstance is created again at
-/// that bundle. OpenShift's own definition drops `status.chosenBundle`, which records the same choice.
+/// Annotation of a PlatformOperator and of its BundleInstance: the chosen bundle, as JSON. A deleted BundleInstance is
+/// recreated with that bundle. OpenShift's CRD drops `status.chosenBundle`, which records the same choice.
 pub const CHOSEN_BUNDLE: &str = "core.rukpak.io/chosen-bundle";
-/// On the BundleInstance of a PlatformOperator: the PlatformOperator's name.
+/// Label of the BundleInstance of a PlatformOperator: the PlatformOperator's name.
 pub const PLATFORM_OPERATOR: &str = "core.rukpak.io/platform-operator";
-/// On a BundleInstance that `rukpak run bundle` has made: the package.
+/// Annotation of a BundleInstance that `rukpak run bundle` created: the package.
 pub const PACKAGE: &str = "core.rukpak.io/package";
-/// On such a BundleInstance: the name of the ClusterServiceVersion that is to be installed.
+/// Annotation of such a BundleInstance: the name of the ClusterServiceVersion to install.
 pub const CSV_NAME: &str = "core.rukpak.io/csv-name";
-/// On such a BundleInstance: the version that is to be installed.
+/// Annotation of such a BundleInstance: the version to install.
 pub const VERSION: &str = "core.rukpak.io/version";
-/// On such a BundleInstance: the image that was to be installed before.
+/// Annotation of such a BundleInstance: the image to install before the last change.
 pub const PREVIOUS_IMAGE: &str = "core.rukpak.io/previous-image";
-/// On a CatalogSource: a template of its image, with all variables, where the image cannot hold it. What it becomes is
-/// written into the image.
+/// Annotation of a CatalogSource: a template of its image with all variables, where the image field cannot hold the
+/// template. The image field gets the resolved image.
 pub const CATALOG_IMAGE_TEMPLATE: &str = "core.rukpak.io/catalog-image-template";
-/// On the pod of a catalog that the provisioner has made, and on what belongs to it: what has OLM's labels alone is OLM's.
+/// Label of a registry pod of the provisioner and of its related objects. Objects with only OLM's labels belong to OLM.
 pub const CATALOG_POD: &str = "core.rukpak.io/catalog-pod";
-/// On the Service and the EndpointSlice of a catalog that the provisioner serves itself: the CatalogSource's name.
+/// Label of the Service and the EndpointSlice of a served catalog: the name of the CatalogSource.
 pub const CATALOG: &str = "core.rukpak.io/catalog";
-/// On a CatalogSource that is read as `v1`: what of the stored one `v1` cannot say, as JSON. Whoever writes `v1` may leave it
-/// as it is or take it away.
+/// Annotation of a CatalogSource that is read as `v1`: the parts of the stored object that `v1` cannot express, as JSON. A
+/// client that writes `v1` may keep or remove it.
 pub const CATALOG_SOURCE: &str = "core.rukpak.io/catalogsource-v1alpha1";

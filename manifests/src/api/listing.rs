@@ -1,4 +1,4 @@
-//! How statuses write objects: those of an inventory, and those that are not well.
+//! Format of objects in statuses: entries of an inventory, and unhealthy objects.
 //!
 //! ```text
 //! etcd/etcd-operator 0f1e2d3c4b5a            an entry of an inventory: its kind stands beside it
@@ -8,13 +8,13 @@
 use super::instance::InventoryKind;
 use crate::object::{Identity, api_version, group_version};
 
-/// An entry of an inventory: the object, and what stands behind its name.
+/// Returns the entries of an inventory: each object, and the text after its name.
 pub fn entries(kinds: &[InventoryKind]) -> impl Iterator<Item = (Identity, Option<&str>)> {
     kinds.iter().flat_map(|kind| {
         let (group, _) = group_version(&kind.api_version);
         kind.objects.iter().map(move |text| {
-            let (name, behind) = match text.rsplit_once(' ') {
-                Some((name, behind)) => (name, Some(behind)),
+            let (name, suffix) = match text.rsplit_once(' ') {
+                Some((name, suffix)) => (name, Some(suffix)),
                 None => (text.as_str(), None),
             };
             let (namespace, name) = name.split_once('/').unwrap_or(("", name));
@@ -24,12 +24,12 @@ pub fn entries(kinds: &[InventoryKind]) -> impl Iterator<Item = (Identity, Optio
                 namespace: namespace.to_owned(),
                 name: name.to_owned(),
             };
-            (identity, behind)
+            (identity, suffix)
         })
     })
 }
 
-/// The line of an object that is not well (rukpak parity).
+/// Formats the line of an unhealthy object (rukpak parity).
 pub fn unwell(identity: &Identity, version: &str, message: &str) -> String {
     let api_version = api_version(&identity.group, version);
     let name = if identity.namespace.is_empty() {
@@ -40,7 +40,7 @@ pub fn unwell(identity: &Identity, version: &str, message: &str) -> String {
     format!("({api_version}, Kind={})({name}): {message}", identity.kind)
 }
 
-/// Reads a line of [`unwell`]; `None` is a line that speaks of something else.
+/// Parses a line of [`unwell`]; returns `None` for other lines.
 pub fn read_unwell(line: &str) -> Option<(Identity, &str)> {
     let (api_version, rest) = line.strip_prefix('(')?.split_once(", Kind=")?;
     let (kind, rest) = rest.split_once(")(")?;

@@ -1,13 +1,14 @@
-//! As much of `OperatorCondition` (`operators.coreos.com/v2`) as is read here: what an operator says of its own upgrades.
+//! `OperatorCondition` (`operators.coreos.com/v2`), reduced to the fields that are read here: the conditions of an operator
+//! for its own upgrades.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, ResourceExt as _};
 use serde::{Deserialize, Serialize};
 
-/// The type of the condition by which an operator asks not to be upgraded.
+/// Type of the condition with which an operator refuses upgrades.
 pub const UPGRADEABLE: &str = "Upgradeable";
 
-/// What an operator and an admin say.
+/// Conditions by an operator and by an admin.
 #[derive(CustomResource, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[kube(
     group = "operators.coreos.com",
@@ -21,53 +22,53 @@ pub const UPGRADEABLE: &str = "Upgradeable";
 )]
 #[serde(rename_all = "camelCase")]
 pub struct OperatorConditionSpec {
-    /// Accounts that may write the conditions.
+    /// ServiceAccounts that may write the conditions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub service_accounts: Vec<String>,
     /// Deployments of the operator.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub deployments: Vec<String>,
-    /// What an admin says instead of the operator.
+    /// Conditions by an admin, which take precedence.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overrides: Vec<Condition>,
-    /// What the operator says.
+    /// Conditions by the operator.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }
 
-/// What has become of the conditions.
+/// Observed state of an OperatorCondition.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct OperatorConditionStatus {
-    /// Those of the spec, as OLM has accepted them.
+    /// Conditions of the spec that OLM accepted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }
 
 impl OperatorCondition {
-    /// Why the operator asks not to be upgraded, if it does. An admin's word counts before the operator's, and what the
-    /// operator says in the spec before what was accepted of it. What was accepted of an earlier spec, which the present
-    /// one does not say any more, does not count.
+    /// Returns the condition with which the operator refuses upgrades, if any. Overrides by an admin take precedence over
+    /// conditions of the spec, and those over accepted conditions. An accepted condition of an earlier spec that the
+    /// current spec no longer has is ignored.
     pub fn refusal(&self) -> Option<&Condition> {
         let status = self.status.as_ref();
-        let is_it = |condition: &&Condition| condition.type_ == UPGRADEABLE;
-        let accepted = status.and_then(|status| status.conditions.iter().find(is_it));
+        let is_upgradeable = |condition: &&Condition| condition.type_ == UPGRADEABLE;
+        let accepted = status.and_then(|status| status.conditions.iter().find(is_upgradeable));
         self.spec
             .overrides
             .iter()
-            .find(is_it)
-            .or_else(|| self.spec.conditions.iter().find(is_it))
+            .find(is_upgradeable)
+            .or_else(|| self.spec.conditions.iter().find(is_upgradeable))
             .or_else(|| accepted.filter(|condition| !self.is_outdated(condition)))
             .filter(|condition| condition.status == "False")
     }
 
-    /// Whether a condition of the status is about an earlier spec. Operators that write the status by themselves name no
-    /// generation, or 0.
+    /// Reports whether a condition of the status belongs to an earlier spec. Operators that write the status themselves set
+    /// no generation, or 0.
     fn is_outdated(&self, condition: &Condition) -> bool {
-        let (of, now) = (condition.observed_generation, self.metadata.generation);
-        of.is_some_and(|of| of > 0 && now.is_some_and(|now| of < now))
+        let (observed, now) = (condition.observed_generation, self.metadata.generation);
+        observed.is_some_and(|observed| observed > 0 && now.is_some_and(|now| observed < now))
     }
 
-    /// `namespace/name`.
+    /// Returns the name for messages: `namespace/name`.
     pub fn label(&self) -> String {
         format!(
             "{}/{}",
@@ -112,7 +113,7 @@ mod tests {
         for (observed, generation, refuses) in [
             (json!(3), json!(3), true),
             (json!(2), json!(3), false),
-            // The operator's own writing.
+            // Written by the operator itself.
             (json!(0), json!(3), true),
             (json!(null), json!(3), true),
             (json!(3), json!(null), true),

@@ -1,10 +1,10 @@
 //! `PlatformOperator` (`platform.openshift.io/v1alpha1`): a package of a catalog that is part of the cluster.
 //!
-//! The group and the first field are OpenShift's own (4.12 to 4.16); everything else is optional and safe when absent.
-//! Where a cluster has OpenShift's definition, that definition stays and drops what it does not know: all of
-//! [`PlatformOperatorSpec`] but `package`, and all of [`PlatformOperatorStatus`] but `conditions` and
-//! `activeBundleDeployment`. So nothing that a decision rests on is kept in the status alone: the conditions tell what
-//! people need, and [`Kept`] stands in the annotation [`labels::KEPT_MINORS`](super::labels::KEPT_MINORS), too.
+//! The group and the first field are OpenShift's own (4.12 to 4.16). All other fields are optional and safe when absent.
+//! OpenShift's CRD is kept where a cluster has it. It drops all of [`PlatformOperatorSpec`] except `package`,
+//! and all of [`PlatformOperatorStatus`] except `conditions` and `activeBundleDeployment`. Therefore, no decision depends
+//! only on the status: the conditions inform users, and the annotation [`labels::KEPT_MINORS`](super::labels::KEPT_MINORS)
+//! also stores [`Kept`].
 
 use std::{fmt, str::FromStr};
 
@@ -27,27 +27,27 @@ use crate::{
 
 /// Condition types besides [`condition::INSTALLED`](super::condition::INSTALLED).
 pub mod condition {
-    /// Whether what is installed runs on the next minor version of the cluster.
+    /// The installed bundle supports the next minor version of the cluster.
     pub const UPGRADEABLE: &str = "Upgradeable";
-    /// Whether the catalog can be read.
+    /// The catalog can be read.
     pub const CATALOG_AVAILABLE: &str = "CatalogAvailable";
 }
 
-/// Reasons of the condition Installed; besides these it has those of the BundleInstance.
+/// Reasons of the condition Installed, in addition to those of the BundleInstance.
 pub mod reason {
-    /// Everything is in the cluster.
+    /// All objects are installed.
     pub const INSTALL_SUCCESSFUL: &str = "InstallSuccessful";
-    /// The BundleInstance could not be made.
+    /// The BundleInstance could not be created.
     pub const INSTALL_FAILED: &str = "InstallFailed";
-    /// The BundleInstance says nothing yet of installing.
+    /// The BundleInstance does not report an installation yet.
     pub const INSTALL_PENDING: &str = "InstallPending";
-    /// No bundle could be chosen.
+    /// The resolution found no bundle.
     pub const SOURCE_FAILED: &str = "SourceFailed";
-    /// The BundleInstance says nothing yet of its bundle.
+    /// The BundleInstance does not report a Bundle yet.
     pub const UNPACK_PENDING: &str = "UnpackPending";
 }
 
-/// Which package, from where, and who decides about its upgrades.
+/// The package, its source, and its upgrade policy.
 #[derive(CustomResource, Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "platform.openshift.io",
@@ -57,110 +57,111 @@ pub mod reason {
     status = "PlatformOperatorStatus",
     derive = "PartialEq",
     category = "rukpak",
-    doc = "A package of a catalog that is part of the cluster: installed with it, upgraded with it, and able to keep it from being upgraded."
+    doc = "A package of a catalog that is part of the cluster: installed and upgraded with it, and able to block cluster \
+           upgrades."
 )]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = schema::platform_operator()))]
 pub struct PlatformOperatorSpec {
-    /// The package. It cannot be changed: another package is another PlatformOperator.
+    /// The package. Immutable: create another PlatformOperator for another package.
     pub package: Package,
-    /// The catalog to take it from; if there is none, the one with the highest priority that has it.
+    /// The catalog of the package; if unset, the one with the highest priority that has the package.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub catalog: Option<CatalogRef>,
-    /// The channel to follow; the package's default channel if there is none.
+    /// The channel to follow; the package's default channel if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = bounds::WORD), regex(pattern = schema::WORD))]
     pub channel: Option<String>,
-    /// The versions that may be installed, as a range: `>=1.2.0 <2.0.0`. All of them if there is none.
+    /// The range of versions to install: `>=1.2.0 <2.0.0`. All versions if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = bounds::WORD), regex(pattern = schema::PRINTABLE))]
     pub version: Option<String>,
-    /// Who decides about upgrades. `WithCluster`: patches of the installed minor version at once, a new minor version when
-    /// the cluster has been upgraded to a new minor version, or when the installed one is what keeps the cluster from
-    /// being upgraded and the new one, or one that it leads to, does not. `Automatic`: every upgrade at once. `Manual`: the
-    /// one of approvedVersion.
+    /// Approval of upgrades. `WithCluster`: patches of the installed minor version immediately; a new minor version after
+    /// an upgrade of the cluster to a new minor version, or if the installed version blocks cluster upgrades, and the new
+    /// version or a later one on its upgrade path does not. `Automatic`: every upgrade immediately. `Manual`: the one in
+    /// approvedVersion.
     #[serde(default)]
     pub upgrade_approval: UpgradeApproval,
-    /// With upgradeApproval `Manual`: the version that may be installed, and versions on the way to it. It binds
-    /// the first installation, too; without it, that takes the newest version.
+    /// With upgradeApproval `Manual`: the version to install, including versions on the upgrade path to it. It also applies
+    /// to the first installation, which otherwise uses the newest version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = bounds::WORD), regex(pattern = schema::VERSION))]
     pub approved_version: Option<String>,
-    /// Whether an upgrade that gains RBAC rules happens by itself (`Automatic`), or waits until the digest of these rules
-    /// stands in approvedRights (`Manual`).
+    /// Approval of upgrades that gain RBAC rules: upgrade without approval (`Automatic`), or wait until the digest of these
+    /// rules is set in approvedRights (`Manual`).
     #[serde(default)]
     pub approve_new_rights: RightsApproval,
-    /// The digest in status.newRights, once somebody has read what it stands for.
+    /// The digest in status.newRights, which approves its rules.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = bounds::WORD), regex(pattern = schema::DIGEST))]
     pub approved_rights: Option<String>,
-    /// What is different from what the bundle chooses by itself.
+    /// Overrides of the bundle's own choices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bundle: Option<BundleOverrides>,
 }
 
-/// A package.
+/// A reference to a package.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Package {
-    /// Its name in the catalog.
+    /// The name of the package in the catalog.
     #[schemars(length(min = 1, max = bounds::PACKAGE_NAME), regex(pattern = schema::NAMESPACE))]
     pub name: String,
 }
 
-/// A CatalogSource.
+/// A reference to a CatalogSource.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CatalogRef {
-    /// Its name.
+    /// The name of the CatalogSource.
     #[schemars(length(min = 1, max = 253), regex(pattern = schema::NAME))]
     pub name: String,
-    /// Its namespace, one of those that the provisioner takes catalogs from; the first of them that has a CatalogSource of
-    /// that name, if there is none.
+    /// The namespace, one of the provisioner's catalog namespaces; if unset, the first of them that has a CatalogSource of
+    /// that name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63), regex(pattern = schema::NAMESPACE))]
     pub namespace: Option<String>,
 }
 
-/// Who decides about upgrades.
+/// Approval of upgrades.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum UpgradeApproval {
-    /// Patches at once, minor versions with the cluster's.
+    /// Patches are approved immediately, minor versions with those of the cluster.
     #[default]
     WithCluster,
-    /// Nobody: every upgrade happens.
+    /// All upgrades are approved.
     Automatic,
-    /// Whoever writes `approvedVersion`.
+    /// Upgrades are approved by `approvedVersion`.
     Manual,
 }
 
-/// Who decides about rights that an upgrade gains.
+/// Approval of permissions that an upgrade gains.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum RightsApproval {
-    /// Nobody.
+    /// All permissions are approved.
     #[default]
     Automatic,
-    /// Whoever writes `approvedRights`.
+    /// Permissions are approved by `approvedRights`.
     Manual,
 }
 
-/// What the admin decides instead of the bundle; it becomes part of the BundleInstance.
+/// Decisions of the admin that override the bundle's. They become part of the BundleInstance.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = schema::bundle_overrides()))]
 pub struct BundleOverrides {
-    /// Where namespaced objects go; the bundle's own choice if there is none. Immutable once set.
+    /// The namespace of namespaced objects; the bundle's choice if unset. Immutable once set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63), regex(pattern = schema::NAMESPACE))]
     pub install_namespace: Option<String>,
-    /// Whose rights the objects are applied with; the provisioner's own if there is none.
+    /// ServiceAccount used to apply the objects; the provisioner's own if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_account: Option<ServiceAccountRef>,
-    /// Constraints of one content that do not count here.
+    /// Constraints to ignore for one content.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = bounds::OVERRIDES))]
     pub overrides: Vec<Override>,
 }
 
-/// What has become of a PlatformOperator.
+/// Observed state of the PlatformOperator.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PlatformOperatorStatus {
@@ -168,160 +169,161 @@ pub struct PlatformOperatorStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,
-    /// The generation that this status is about.
+    /// The generation that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// The BundleInstance that was installed for this package.
+    /// The BundleInstance of the package.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub active_bundle_instance: Option<InstanceRef>,
-    /// The same, where OpenShift's definition has it.
+    /// The BundleInstance, for OpenShift's CRD.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub active_bundle_deployment: Option<InstanceRef>,
-    /// The bundle that was chosen: what is installed, or is being installed.
+    /// The chosen bundle, which is installed or being installed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chosen_bundle: Option<ChosenBundle>,
-    /// The next bundle on the way, and what it waits for.
+    /// The next bundle of the upgrade path, and its blocker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_available: Option<NextBundle>,
-    /// The minor version of the cluster with which the last minor version of the package was approved: `4.12`, or `1.31`
-    /// where there is no OpenShift.
+    /// The minor version of the cluster when a minor version of the package was last approved: `4.12`, or `1.31` without
+    /// OpenShift.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = bounds::WORD))]
     pub cluster_minor: Option<String>,
-    /// The minor version of the package that was installed then: `2.5`.
+    /// The minor version of the package at that time: `2.5`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = bounds::WORD))]
     pub package_minor: Option<String>,
-    /// What the next bundle may do and the installed one may not.
+    /// The permissions that the next bundle gains.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub new_rights: Option<NewRights>,
 }
 
-/// The name of a BundleInstance.
+/// A reference to a BundleInstance.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct InstanceRef {
-    /// Its name; OpenShift's objects may have it empty, which means none.
+    /// The name. Objects of OpenShift may have an empty name, which means none.
     #[serde(default)]
     #[schemars(length(max = 253))]
     pub name: String,
 }
 
-/// A bundle of a catalog, and why it was chosen.
+/// A bundle of a catalog, with the reasons for its choice.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ChosenBundle {
-    /// Its name in the catalog, which is that of its ClusterServiceVersion: `etcdoperator.v0.9.4`.
+    /// The name in the catalog, which is that of the ClusterServiceVersion: `etcdoperator.v0.9.4`.
     #[schemars(length(max = bounds::WORD))]
     pub name: String,
-    /// Its version.
+    /// The version of the bundle.
     #[schemars(length(max = bounds::WORD))]
     pub version: String,
-    /// Which of several bundles for that version it is, where the catalog says so.
+    /// The release among several bundles of that version, if the catalog declares it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = bounds::WORD))]
     pub release: Option<String>,
-    /// The channel that led to it.
+    /// The channel of the bundle.
     #[schemars(length(max = bounds::WORD))]
     pub channel: String,
-    /// The catalog it comes from: `namespace/name`.
+    /// The catalog of the bundle: `namespace/name`.
     #[schemars(length(max = bounds::WORD))]
     pub catalog: String,
-    /// Its image, as the catalog names it.
+    /// The image, as the catalog declares it.
     #[schemars(length(max = bounds::REFERENCE))]
     pub image: String,
-    /// Why this one and no other, step by step.
+    /// The reasons for the choice, step by step.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = bounds::FINDINGS), inner(length(max = bounds::LINE)))]
     pub why: Vec<String>,
 }
 
-/// A bundle that could be next.
+/// The next bundle.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NextBundle {
-    /// Its name in the catalog.
+    /// The name in the catalog.
     #[schemars(length(max = bounds::WORD))]
     pub name: String,
-    /// Its version.
+    /// The version of the bundle.
     #[schemars(length(max = bounds::WORD))]
     pub version: String,
-    /// What it waits for, in words; nothing while it is being installed.
+    /// The reason for waiting; unset during the installation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = bounds::LINE))]
     pub waits_for: Option<String>,
 }
 
-/// Rights that a bundle has and its predecessor has not.
+/// Permissions of a bundle that its predecessor lacks.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NewRights {
-    /// What to write into spec.approvedRights to allow them: `sha256:…` of all of them.
+    /// The value of spec.approvedRights that approves them: `sha256:…` of all rules.
     #[schemars(length(max = bounds::WORD))]
     pub digest: String,
-    /// Who may do what, a rule a line; a last line counts what is left out.
+    /// The gained rules, one per line; a last line counts omitted ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = bounds::FINDINGS), inner(length(max = bounds::LINE)))]
     pub rules: Vec<String>,
 }
 
-/// Why a PlatformOperator cannot be served, although the apiserver has taken it: OpenShift's own definition checks less.
+/// Reason why a PlatformOperator is invalid, although the API server accepted it: OpenShift's CRD checks less.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unserved {
-    /// The BundleInstance has the same name.
+    /// The name is invalid for the BundleInstance, which has the same name.
     #[error(
-        "PlatformOperator {name}: the name {problem}, for a BundleInstance is called the same; create it anew with \
-         another name"
+        "PlatformOperator {name}: the name {problem}, because a BundleInstance has the same name; recreate the \
+         PlatformOperator with another name"
     )]
     Name {
-        /// The name.
+        /// Name of the PlatformOperator.
         name: String,
-        /// What is wrong with it.
+        /// Description of the problem.
         problem: String,
     },
-    /// The package cannot exist.
+    /// The package name is invalid.
     #[error(
-        "PlatformOperator {name}: spec.package.name {package:?} {problem}; create it anew with the name of a package"
+        "PlatformOperator {name}: spec.package.name {package:?} {problem}; recreate the PlatformOperator with the name of a \
+         package"
     )]
     Package {
-        /// The PlatformOperator.
+        /// Name of the PlatformOperator.
         name: String,
-        /// What should be a package.
+        /// The invalid package name.
         package: String,
-        /// What is wrong with it.
+        /// Description of the problem.
         problem: String,
     },
-    /// The range cannot be read.
+    /// The version range is malformed.
     #[error(
-        "PlatformOperator {name}: spec.version: {problem}; write one such as \">=1.2.0 <2.0.0\""
+        "PlatformOperator {name}: spec.version: {problem}; use a range such as \">=1.2.0 <2.0.0\""
     )]
     Range {
-        /// The PlatformOperator.
+        /// Name of the PlatformOperator.
         name: String,
-        /// What is wrong with it.
+        /// Description of the problem.
         problem: range::Error,
     },
 }
 
 impl PlatformOperator {
-    /// Checks what another definition may have let through.
+    /// Validates fields that another CRD may not check.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// Returns the first problem.
     pub fn check(&self) -> Result<(), Unserved> {
         let name = self.name_any();
-        let most = bounds::INSTANCE_NAME as usize;
-        if name.len() > most {
+        let max_length = bounds::INSTANCE_NAME as usize;
+        if name.len() > max_length {
             return Err(Unserved::Name {
-                problem: format!("has more than {most} characters"),
+                problem: format!("has more than {max_length} characters"),
                 name,
             });
         }
         let package = &self.spec.package.name;
-        let longest = bounds::PACKAGE_NAME as usize;
+        let max_length = bounds::PACKAGE_NAME as usize;
         let problem = match names::dns_label(package) {
             Err(problem) => Some(problem.to_owned()),
-            Ok(()) if package.len() > longest => {
-                Some(format!("must be no more than {longest} characters"))
+            Ok(()) if package.len() > max_length => {
+                Some(format!("must be no more than {max_length} characters"))
             }
             Ok(()) => None,
         };
@@ -340,7 +342,7 @@ impl PlatformOperator {
         Ok(())
     }
 
-    /// The BundleInstance that was installed, as either definition keeps it.
+    /// Returns the name of the installed BundleInstance, from the field of either CRD.
     pub fn active_instance(&self) -> Option<&str> {
         let status = self.status.as_ref()?;
         [
@@ -353,7 +355,7 @@ impl PlatformOperator {
         .find(|name| !name.is_empty())
     }
 
-    /// What was kept of the last approval: of the status, or of the annotation where the definition drops the former.
+    /// Returns the record of the last approval: from the status, or from the annotation if the CRD drops those fields.
     pub fn kept(&self) -> Option<Kept> {
         let status = self.status.as_ref();
         let of_status = status.and_then(|status| {
@@ -366,17 +368,17 @@ impl PlatformOperator {
     }
 }
 
-/// The minor versions of the cluster and of the package when a minor version was last approved.
+/// Minor versions of cluster and package when a minor version was last approved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kept {
-    /// The cluster's: OpenShift's, or Kubernetes' where there is none.
+    /// Minor version of OpenShift, or of Kubernetes without OpenShift.
     pub cluster: Release,
-    /// The package's.
+    /// Minor version of the package.
     pub package: Release,
 }
 
 impl fmt::Display for Kept {
-    /// `4.12 2.5`: what the annotation holds.
+    /// Formats the value of the annotation: `4.12 2.5`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.cluster, self.package)
     }

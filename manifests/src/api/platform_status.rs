@@ -1,4 +1,4 @@
-//! `PlatformStatus` (`core.rukpak.io/v1alpha1`): what ClusterOperators tell on OpenShift, for every other cluster.
+//! `PlatformStatus` (`core.rukpak.io/v1alpha1`): the data of ClusterOperators, for clusters other than OpenShift.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{bounds, schema};
 
-/// The name of the only one.
+/// Name of the singleton.
 pub const NAME: &str = "cluster";
 
-/// Nothing is to be decided about it.
+/// Empty: a PlatformStatus has no options.
 #[derive(
     CustomResource, Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema,
 )]
@@ -24,11 +24,12 @@ pub const NAME: &str = "cluster";
     status = "Platform",
     derive = "PartialEq",
     category = "rukpak",
-    doc = "Whether the operators of this cluster are well, and whether it may be upgraded to its next minor version. The provisioner makes one, \"cluster\", where there are no ClusterOperators."
+    doc = "Health of the operators of this cluster, and whether the cluster can be upgraded to its next minor version. The \
+           provisioner creates one, \"cluster\", in clusters without ClusterOperators."
 )]
 pub struct PlatformStatusSpec {}
 
-/// What is known of the operators of a cluster.
+/// Observed state of the operators of the cluster.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Platform {
@@ -36,35 +37,35 @@ pub struct Platform {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,
-    /// The minor version that the cluster runs: `1.36`.
+    /// The minor version of the cluster: `1.36`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = bounds::WORD))]
     pub cluster_minor: Option<String>,
-    /// What is to be said about single operators.
+    /// Details by operator.
     #[serde(flatten)]
     pub details: Details,
 }
 
-/// What the messages of conditions are about, as a whole: a message has room for some of it. On OpenShift this is the
+/// The complete data behind the conditions, whose messages have room for only a part. On OpenShift, this is the
 /// ClusterOperator's `status.extension`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Details {
-    /// When all platform operators were available for the first time: until then, the cluster is being installed.
+    /// The time when all platform operators were first available. Until then, the cluster is being installed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = bounds::WORD))]
     pub first_available: Option<String>,
-    /// How many PlatformOperators there are.
+    /// The number of PlatformOperators.
     #[serde(default)]
     pub operators: i64,
-    /// How many of them are installed.
+    /// The number of installed PlatformOperators.
     #[serde(default)]
     pub installed: i64,
-    /// What speaks against an upgrade of the cluster, or is worth knowing before it, sorted by operator.
+    /// Blockers of a cluster upgrade, and related warnings, sorted by operator.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = bounds::CONCERNS))]
     pub concerns: Vec<Concern>,
-    /// How many more there are than are listed.
+    /// The number of unlisted concerns.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub more_concerns: i64,
     /// The last max OpenShift version that a catalog declared for an installed bundle, by package, name and image digest of
@@ -72,27 +73,27 @@ pub struct Details {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = bounds::CONCERNS, "additionalProperties" = schema::word()))]
     pub catalog_maxima: BTreeMap<String, String>,
-    /// Since when upgrades or repairs of installed platform operators have failed, by their names: they are tried again and
-    /// again, and no condition tells it.
+    /// The time since which upgrades or repairs of an installed platform operator have failed, by name. They are retried,
+    /// but no condition reports them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = bounds::CONCERNS, "additionalProperties" = schema::word()))]
     pub troubled_since: BTreeMap<String, String>,
 }
 
-/// One thing about one operator.
+/// A concern about one operator.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct Concern {
     /// The operator: `<install namespace>/<BundleInstance>`, or `<namespace>/<ClusterServiceVersion>`.
     #[schemars(length(max = bounds::WORD))]
     pub operator: String,
-    /// What it does to an upgrade of the cluster.
+    /// The effect on an upgrade of the cluster.
     pub effect: Effect,
-    /// What it is, and what to do about it.
+    /// The problem, and its remedy.
     #[schemars(length(max = bounds::LINE))]
     pub message: String,
 }
 
-/// What something does to an upgrade of the cluster.
+/// Effect of a concern on an upgrade of the cluster.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -101,9 +102,9 @@ pub enum Effect {
     Blocks,
     /// The operator asks not to be upgraded now.
     Refuses,
-    /// It would block, but an admin says that it does not count.
+    /// The operator would block the upgrade, but an override ignores this.
     Overridden,
-    /// It is not known whether the operator runs on the next minor version.
+    /// The provisioner cannot determine whether the operator supports the next minor version.
     Unknown,
     /// The operator uses APIs that the next minor version does not serve.
     Warns,

@@ -1,5 +1,5 @@
-//! What OpenShift says about pulling images, as far as it is read here: mirrors, authorities, registries that are blocked
-//! or allowed, and proxies. The definitions are the cluster's own.
+//! Configuration of image pulls on OpenShift, reduced to the fields that are read here: mirrors, CAs, blocked and allowed
+//! registries, and proxies. The CRDs belong to the cluster.
 //!
 //! ```
 //! use manifests::api::pulling::ImageDigestMirrorSetSpec;
@@ -12,109 +12,109 @@
 
 use serde::Deserialize;
 
-/// The namespace of what an OpenShift cluster is configured by.
+/// Namespace of the configuration of an OpenShift cluster.
 pub const CONFIG_NAMESPACE: &str = "openshift-config";
-/// The name of the objects of which there is one.
+/// Name of singleton configuration objects.
 pub const CLUSTER: &str = "cluster";
-/// The Secret in [`CONFIG_NAMESPACE`] that all nodes pull with.
+/// Name of the Secret in [`CONFIG_NAMESPACE`] that all nodes use for pulls.
 pub const PULL_SECRET: &str = "pull-secret";
-/// The key of a ConfigMap with authorities for everything.
+/// Key of a ConfigMap with CAs for all hosts.
 pub const CA_BUNDLE: &str = "ca-bundle.crt";
 
-/// Of `config.openshift.io/v1` `ImageDigestMirrorSet`: mirrors for images that a digest names.
+/// Spec of an `ImageDigestMirrorSet` (`config.openshift.io/v1`): mirrors for images that are referenced by digest.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ImageDigestMirrorSetSpec {
-    /// One for each source, or several.
+    /// Mirrors by source; a source may have several entries.
     pub image_digest_mirrors: Vec<MirrorSet>,
 }
 
-/// Of `config.openshift.io/v1` `ImageTagMirrorSet`: mirrors for images that a tag names.
+/// Spec of an `ImageTagMirrorSet` (`config.openshift.io/v1`): mirrors for images that are referenced by tag.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ImageTagMirrorSetSpec {
-    /// One for each source, or several.
+    /// Mirrors by source; a source may have several entries.
     pub image_tag_mirrors: Vec<MirrorSet>,
 }
 
-/// Of `operator.openshift.io/v1alpha1` `ImageContentSourcePolicy`, which was there before the sets.
+/// Spec of an `ImageContentSourcePolicy` (`operator.openshift.io/v1alpha1`), the predecessor of the mirror sets.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ImageContentSourcePolicySpec {
-    /// One for each source, or several.
+    /// Mirrors by source; a source may have several entries.
     pub repository_digest_mirrors: Vec<MirrorSet>,
 }
 
-/// Where else the content of a source is.
+/// Mirrors of one source.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct MirrorSet {
-    /// `host[:port][/path]`, or `*.host`.
+    /// The source: `host[:port][/path]`, or `*.host`.
     pub source: String,
-    /// In the order in which they are asked.
+    /// The mirrors, in the order in which they are contacted.
     pub mirrors: Vec<String>,
-    /// Whether the source is asked when no mirror has the image.
+    /// Whether the source is contacted if no mirror has the image.
     pub mirror_source_policy: Option<MirrorSourcePolicy>,
 }
 
-/// Whether the source is asked when no mirror has the image.
+/// Whether the source is contacted if no mirror has the image.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 pub enum MirrorSourcePolicy {
-    /// It is.
+    /// The source is contacted.
     #[default]
     AllowContactingSource,
-    /// It is not.
+    /// The source is never contacted.
     NeverContactSource,
 }
 
-/// Of `config.openshift.io/v1` `Image`.
+/// Spec of an `Image` (`config.openshift.io/v1`).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ImageSpec {
-    /// A ConfigMap with an authority for each registry: `host` or `host..port`, and PEM.
+    /// ConfigMap with a CA for each registry: key `host` or `host..port`, value PEM.
     #[serde(rename = "additionalTrustedCA")]
     pub additional_trusted_ca: ConfigMapName,
-    /// How registries are dealt with.
+    /// Policies for registries.
     pub registry_sources: RegistrySources,
 }
 
-/// How registries are dealt with. Each is `host[:port][/path]`, an image with its tag or digest, or `*.host`.
+/// Policies for registries. Each entry is `host[:port][/path]`, an image with its tag or digest, or `*.host`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct RegistrySources {
-    /// They need not prove who they are, and may speak plain HTTP.
+    /// Registries whose certificates are not verified, and which may use plain HTTP.
     pub insecure_registries: Vec<String>,
-    /// Nothing is pulled from them.
+    /// Registries from which pulls are forbidden.
     pub blocked_registries: Vec<String>,
-    /// If there are any, nothing is pulled from others.
+    /// If not empty, the only registries from which pulls are allowed.
     pub allowed_registries: Vec<String>,
 }
 
-/// Of `config.openshift.io/v1` `Proxy`: what the admin wants.
+/// Spec of a `Proxy` (`config.openshift.io/v1`): the configuration by the admin.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ProxySpec {
-    /// A ConfigMap with authorities for everything, under [`CA_BUNDLE`].
+    /// ConfigMap with CAs for all hosts, in the key [`CA_BUNDLE`].
     #[serde(rename = "trustedCA")]
     pub trusted_ca: ConfigMapName,
 }
 
-/// Of `config.openshift.io/v1` `Proxy`: what holds, with what the cluster adds to it.
+/// Status of a `Proxy` (`config.openshift.io/v1`): the effective configuration, with additions of the cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ProxyStatus {
-    /// The proxy for plain requests.
+    /// Proxy for HTTP requests.
     pub http_proxy: String,
-    /// The proxy for encrypted requests.
+    /// Proxy for HTTPS requests.
     pub https_proxy: String,
-    /// Hosts, domains and networks that are reached without them, with commas between.
+    /// Hosts, domains and networks that bypass the proxies, separated by commas.
     pub no_proxy: String,
 }
 
-/// A ConfigMap of [`CONFIG_NAMESPACE`].
+/// Reference to a ConfigMap in [`CONFIG_NAMESPACE`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct ConfigMapName {
-    /// Empty if there is none.
+    /// Name of the ConfigMap, or empty for none.
     pub name: String,
 }

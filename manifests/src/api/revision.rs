@@ -22,13 +22,13 @@ pub struct RevisionDetails {
     /// The bundle info: package, version, constraints, provided APIs.
     #[serde(default)]
     pub facts: Facts,
-    /// The key of the inputs: a digest of the content and of everything else that shapes the objects, or the earlier revision
-    /// that has the objects. An interrupted rollout with the same key needs no content. `None`: an older provisioner recorded
-    /// the revision.
+    /// The key of the inputs: a digest of the content and of everything else that shapes the objects, or the earlier
+    /// revision that has the objects. An interrupted rollout with the same key requires no content. `None`: an older
+    /// provisioner recorded the revision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
     /// The version of the provisioner that rendered the objects.
     pub provisioner: String,
-    /// The version of Kubernetes that the objects were rendered for, as `1.36`.
+    /// The version of Kubernetes that the objects were rendered for, such as `1.36`.
     pub kubernetes: String,
 }

@@ -1,4 +1,4 @@
-//! Rules of RBAC: what they allow, and what is left of others.
+//! RBAC permissions: expansion, coverage and formatting of rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,39 +7,40 @@ use k8s_openapi::api::{
     rbac::v1::PolicyRule,
 };
 
-/// With more objects than that, a rule is about all objects of the resource.
-const MOST_NAMES: usize = 16;
+/// Maximum number of resource names in a formatted rule. A rule with more names is formatted for all objects of the
+/// resource.
+const MAX_NAMES: usize = 16;
 
 type Set<'a> = BTreeSet<&'a str>;
 
-/// A namespace, or the cluster.
+/// Namespace of a permission, or `None` for the cluster.
 pub type Scope<'a> = Option<&'a str>;
 
-/// The smallest thing that can be allowed.
+/// A single permission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Right<'a> {
-    /// One verb on one resource.
+    /// A verb on a resource.
     Resource {
-        /// The API group, empty for the core one.
+        /// The API group, or empty for the core group.
         group: &'a str,
-        /// The resource, with its subresource behind a slash.
+        /// The resource, with a subresource after a slash.
         resource: &'a str,
-        /// One object; all, when there is none.
+        /// Name of one object, or `None` for all objects.
         name: Option<&'a str>,
-        /// The verb.
+        /// The allowed verb.
         verb: &'a str,
     },
-    /// One verb on a path that is no resource.
+    /// A verb on a non-resource URL.
     Url {
-        /// The path.
+        /// The URL path.
         url: &'a str,
-        /// The verb.
+        /// The allowed verb.
         verb: &'a str,
     },
 }
 
 impl Right<'_> {
-    /// The same, on every object.
+    /// Returns the permission for all objects of the resource.
     #[must_use]
     pub fn of_any_name(self) -> Self {
         match self {
@@ -58,7 +59,7 @@ impl Right<'_> {
         }
     }
 
-    /// As a question to the apiserver.
+    /// Returns the attributes for an access review.
     pub fn attributes(self, scope: Scope<'_>) -> ResourceAttributes {
         let Self::Resource {
             group,
@@ -83,19 +84,19 @@ impl Right<'_> {
     }
 }
 
-/// A rule: every verb goes with every resource of every group.
+/// An RBAC rule, which grants every verb on every resource of every group.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Rule {
     groups: BTreeSet<String>,
     resources: BTreeSet<String>,
-    /// The only objects it is about; all, when there is none.
+    /// Names of the objects that the rule is limited to; empty for all objects.
     names: BTreeSet<String>,
     urls: BTreeSet<String>,
     verbs: BTreeSet<String>,
 }
 
 impl Rule {
-    /// A rule of a role.
+    /// Creates a rule from a rule of a role.
     pub fn of(rule: &PolicyRule) -> Self {
         let set = |list: &Option<Vec<String>>| list.iter().flatten().cloned().collect();
         Self {
@@ -107,7 +108,7 @@ impl Rule {
         }
     }
 
-    /// All that somebody holds.
+    /// Creates the rules from the result of a SelfSubjectRulesReview.
     pub fn of_review(status: SubjectRulesReviewStatus) -> Vec<Self> {
         let set = |list: Option<Vec<String>>| list.unwrap_or_default().into_iter().collect();
         let resources = status.resource_rules.into_iter().map(|rule| Self {
@@ -125,7 +126,7 @@ impl Rule {
         resources.chain(urls).collect()
     }
 
-    /// Whether the rule allows that, as authorizers decide it. A right to `*` is covered by `*` alone.
+    /// Reports whether the rule grants a permission, as authorizers decide it. Only `*` covers a permission for `*`.
     fn allows(&self, right: Right<'_>) -> bool {
         let has = |set: &BTreeSet<String>, entry: &str| set.contains("*") || set.contains(entry);
         match right {
@@ -160,7 +161,7 @@ fn url_covers(own: &str, url: &str) -> bool {
             .is_some_and(|prefix| url.starts_with(prefix))
 }
 
-/// Every right that no rule allows.
+/// Returns the permissions that no rule grants.
 pub fn not_covered<'a>(
     rights: impl IntoIterator<Item = Right<'a>>,
     held: &[Rule],
@@ -171,7 +172,7 @@ pub fn not_covered<'a>(
         .collect()
 }
 
-/// All rights that rules consist of; nothing when there are more than are left.
+/// Expands rules to single permissions, or returns `None` if there are more than `left`.
 pub fn expand<'a>(rules: &'a [PolicyRule], left: &mut usize) -> Option<BTreeSet<Right<'a>>> {
     let mut rights = BTreeSet::new();
     for rule in rules {
@@ -213,7 +214,7 @@ fn expand_one<'a>(rule: &'a PolicyRule, rights: &mut BTreeSet<Right<'a>>) {
     }
 }
 
-/// As few rules as say the same, each a line.
+/// Formats permissions as the smallest equivalent list of rules, one per line.
 pub fn lines(rights: &BTreeSet<Right<'_>>) -> Vec<String> {
     let mut names: BTreeMap<(&str, &str, &str), (Set<'_>, bool)> = BTreeMap::new();
     let mut urls: BTreeMap<&str, Set<'_>> = BTreeMap::new();
@@ -236,7 +237,7 @@ pub fn lines(rights: &BTreeSet<Right<'_>>) -> Vec<String> {
     }
     let mut verbs: BTreeMap<(&str, &str, Set<'_>), Set<'_>> = BTreeMap::new();
     for ((group, resource, verb), (mut names, is_any)) in names {
-        if is_any || names.len() > MOST_NAMES {
+        if is_any || names.len() > MAX_NAMES {
             names.clear();
         }
         verbs
@@ -289,7 +290,7 @@ pub fn lines(rights: &BTreeSet<Right<'_>>) -> Vec<String> {
     lines
 }
 
-/// As JSON, which is YAML.
+/// Formats entries as a JSON list, which is valid YAML.
 fn list(entries: &Set<'_>) -> String {
     let quoted: Vec<String> = entries
         .iter()

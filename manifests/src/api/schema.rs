@@ -1,36 +1,36 @@
-//! What the apiserver checks besides types and lengths: unions, rules between fields, and how lists are merged.
+//! Validation by the API server beyond types and lengths: unions, rules between fields, and merge strategies of lists.
 
 use schemars::{Schema, SchemaGenerator};
 use serde_json::{Value, json};
 
 use super::bounds;
 
-/// The classes that this project serves are `core.rukpak.io/<format>` and `core-rukpak-io-<format>`; others may be plain
-/// words.
+/// Provisioner classes. Those of this project are `core.rukpak.io/<format>` and `core-rukpak-io-<format>`; others may be
+/// plain words.
 pub(super) const CLASS: &str = r"^(core\.rukpak\.io/)?[a-z0-9]([-a-z0-9.]*[a-z0-9])?$";
 /// Names of Secrets, ConfigMaps and ServiceAccounts.
 pub(super) const NAME: &str = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$";
-/// The same, where rukpak's objects may have an empty name for none.
+/// Names like [`NAME`], or an empty string, which means none in objects of rukpak.
 pub(super) const NAME_OR_NONE: &str = r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$";
 /// Names of namespaces.
 pub(super) const NAMESPACE: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
-/// Neither spaces nor control characters.
+/// Text without spaces and control characters.
 pub(super) const WORD: &str = r"^[!-~]+$";
-/// No control characters.
+/// Text without control characters.
 pub(super) const PRINTABLE: &str = r"^[ -~]+$";
 /// A semantic version.
 pub(super) const VERSION: &str = r"^[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$";
-/// A SHA-256.
+/// A SHA-256 digest.
 pub(super) const DIGEST: &str = "^sha256:[0-9a-f]{64}$";
-/// All digits of a commit's hash, SHA-1 or SHA-256.
+/// A full commit hash, SHA-1 or SHA-256.
 pub(super) const COMMIT: &str = r"^[0-9a-fA-F]{40}([0-9a-fA-F]{24})?$";
-/// What is asked for by HTTP.
+/// An HTTP or HTTPS URL.
 pub(super) const HTTP_URL: &str = r"^https?://[!-~]+$";
 
-/// The members of a source, which are also its types.
+/// Members of a source, which are also its types.
 pub(super) const SOURCES: &[&str] = &["image", "git", "http", "configMaps", "upload"];
 
-/// Exactly one of several members: the apiserver's own words for it are rukpak's.
+/// Returns a schema that requires exactly one of several members. The API server's message for a violation equals rukpak's.
 pub(super) fn one_of(members: &[&str]) -> Value {
     members
         .iter()
@@ -38,7 +38,7 @@ pub(super) fn one_of(members: &[&str]) -> Value {
         .collect()
 }
 
-/// What has to hold between the parts of the `source` next to it. `at` is what to call that source.
+/// Returns the rules for the `source` field. Messages call it `at`.
 fn source_rules(at: &str) -> Vec<Value> {
     let mut rules: Vec<Value> = SOURCES
         .iter()
@@ -57,12 +57,12 @@ fn source_rules(at: &str) -> Vec<Value> {
             (r"^\\.\\.(/|$)", "begins with \"../\""),
             (r"/\\.\\.(/|$)", "contains \"..\""),
         ]
-        .map(|(pattern, what)| {
+        .map(|(pattern, problem)| {
             json!({
                 "rule": format!(
                     "!has(self.source.git) || !has(self.source.git.directory) || !self.source.git.directory.matches('{pattern}')"
                 ),
-                "message": format!("{at}.git.directory {what}: {within}"),
+                "message": format!("{at}.git.directory {problem}: {within}"),
                 "fieldPath": ".source.git.directory",
             })
         }),
@@ -70,7 +70,7 @@ fn source_rules(at: &str) -> Vec<Value> {
     rules
 }
 
-/// The rules of a Bundle's spec.
+/// Returns the rules of a Bundle's spec.
 pub(super) fn bundle() -> Vec<Value> {
     let mut rules = source_rules("bundle.spec.source");
     rules.push(json!({
@@ -80,66 +80,72 @@ pub(super) fn bundle() -> Vec<Value> {
     rules
 }
 
-/// The rules of the spec in a template.
+/// Returns the rules of the spec in a template.
 pub(super) fn template() -> Vec<Value> {
     source_rules("spec.template.spec.source")
 }
 
-/// The rules of a BundleInstance's spec.
+/// Returns the rules of a BundleInstance's spec.
 pub(super) fn instance() -> Value {
     json!([{
         "rule": "!has(oldSelf.installNamespace) || (has(self.installNamespace) && self.installNamespace == oldSelf.installNamespace)",
-        "message": "spec.installNamespace is immutable once set: to move what is installed, delete the BundleInstance and create it anew",
+        "message": "spec.installNamespace is immutable once set: to move the installed objects, delete and recreate the \
+                    BundleInstance",
     }])
 }
 
-/// The rules of a PlatformOperator's spec.
+/// Returns the rules of a PlatformOperator's spec.
 pub(super) fn platform_operator() -> Value {
     json!([
         {
-            // `package` is a word of CEL's own.
+            // `package` is a reserved word in CEL.
             "rule": "self.__package__.name == oldSelf.__package__.name",
-            "message": "spec.package.name is immutable: another package is another PlatformOperator",
+            "message": "spec.package.name is immutable: create another PlatformOperator for another package",
             "fieldPath": ".package.name",
         },
         {
             "rule": "!has(oldSelf.bundle) || !has(oldSelf.bundle.installNamespace) || has(self.bundle)",
-            "message": "spec.bundle.installNamespace is immutable once set: to move what is installed, delete the PlatformOperator and create it anew",
+            "message": "spec.bundle.installNamespace is immutable once set: to move the installed objects, delete and \
+                        recreate the PlatformOperator",
             "fieldPath": ".bundle",
         },
         {
             "rule": "!has(self.approvedVersion) || self.upgradeApproval == 'Manual'",
-            "message": "spec.approvedVersion is for spec.upgradeApproval Manual: set that, or remove the version",
+            "message": "spec.approvedVersion requires spec.upgradeApproval Manual: set it to Manual, or remove \
+                        spec.approvedVersion",
             "fieldPath": ".approvedVersion",
         },
         {
             "rule": "!has(self.approvedRights) || self.approveNewRights == 'Manual'",
-            "message": "spec.approvedRights is for spec.approveNewRights Manual: set that, or remove the digest",
+            "message": "spec.approvedRights requires spec.approveNewRights Manual: set it to Manual, or remove \
+                        spec.approvedRights",
             "fieldPath": ".approvedRights",
         },
     ])
 }
 
-/// The rules of what a PlatformOperator decides about its bundle.
+/// Returns the rules of a PlatformOperator's bundle overrides.
 pub(super) fn bundle_overrides() -> Value {
     json!([{
         "rule": "!has(oldSelf.installNamespace) || (has(self.installNamespace) && self.installNamespace == oldSelf.installNamespace)",
-        "message": "spec.bundle.installNamespace is immutable once set: to move what is installed, delete the PlatformOperator and create it anew",
+        "message": "spec.bundle.installNamespace is immutable once set: to move the installed objects, delete and recreate \
+                    the PlatformOperator",
     }])
 }
 
-/// A path stays in the bundle.
+/// Returns the rule that a path is inside of the bundle.
 pub(super) fn config_map() -> Value {
     json!([{
         "rule": r"!has(self.path) || !self.path.matches('^/|(^|/)\\.\\.(/|$)')",
         "message": "path is outside bundle root",
-        "messageExpression": r#"'path is invalid: "' + self.path + '" is outside bundle root: write a relative path without ".."'"#,
+        "messageExpression": r#"'path is invalid: "' + self.path + '" is outside bundle root: use a relative path without ".."'"#,
     }])
 }
 
-/// Whoever writes a condition owns it alone, so that several writers get along.
+/// Returns the schema of a list of conditions with the type as the key, so that several writers can each own their
+/// conditions.
 pub(super) fn conditions(_: &mut SchemaGenerator) -> Schema {
-    of(json!({
+    to_schema(json!({
         "type": "array",
         "maxItems": bounds::CONDITIONS,
         "x-kubernetes-list-type": "map",
@@ -149,35 +155,36 @@ pub(super) fn conditions(_: &mut SchemaGenerator) -> Schema {
             "required": ["lastTransitionTime", "message", "reason", "status", "type"],
             "properties": {
                 "type": {
-                    "description": "What it is about.",
+                    "description": "Type of the condition.",
                     "type": "string",
                     "maxLength": 316,
                     "pattern": r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$",
                 },
                 "status": {
-                    "description": "Whether it is so.",
+                    "description": "Status of the condition.",
                     "type": "string",
                     "enum": ["True", "False", "Unknown"],
                 },
                 "reason": {
-                    "description": "Why, in one word.",
+                    "description": "CamelCase reason of the status.",
                     "type": "string",
                     "minLength": 1,
                     "maxLength": 1024,
                     "pattern": "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$",
                 },
                 "message": {
-                    "description": "Why, in words: which object, what is wrong with it, and what to do about it.",
+                    "description": "Message for people: object, problem and remedy.",
                     "type": "string",
                     "maxLength": bounds::MESSAGE,
                 },
                 "lastTransitionTime": {
-                    "description": "Since when status has been what it is.",
+                    "description": "Time of the last change of status.",
                     "type": "string",
                     "format": "date-time",
                 },
                 "observedGeneration": {
-                    "description": "The generation of the object that this is about: if it is less than metadata.generation, the condition is out of date.",
+                    "description": "Generation of the object that the condition describes: if it is less than \
+                                    metadata.generation, the condition is outdated.",
                     "type": "integer",
                     "format": "int64",
                     "minimum": 0,
@@ -187,16 +194,16 @@ pub(super) fn conditions(_: &mut SchemaGenerator) -> Schema {
     }))
 }
 
-/// Anything below it belongs to the format of a Deployment's pods, not to us.
+/// Returns the schema of a Subscription's config. Its fields belong to the pod API, not to ours.
 pub(super) fn deployment_config(_: &mut SchemaGenerator) -> Schema {
-    of(json!({
+    to_schema(json!({
         "type": "object",
         "maxProperties": 64,
         "x-kubernetes-preserve-unknown-fields": true,
     }))
 }
 
-/// Labels of a template: what the apiserver will ask of the Bundle's.
+/// Returns the schema of a template label, with the limits of the API server.
 pub(super) fn label() -> Value {
     json!({
         "type": "string",
@@ -205,17 +212,17 @@ pub(super) fn label() -> Value {
     })
 }
 
-/// A name, a version or the like, among others.
+/// Returns the schema of a name, version or similar value.
 pub(super) fn word() -> Value {
     json!({"type": "string", "maxLength": bounds::WORD})
 }
 
-/// One annotation of a template.
+/// Returns the schema of one annotation of a template.
 pub(super) fn annotation() -> Value {
     json!({"type": "string", "maxLength": bounds::ANNOTATION})
 }
 
-/// rukpak's definition takes these in the metadata of a template and does nothing with them; so does this.
+/// Adds metadata fields that rukpak's CRD accepts in a template and ignores.
 pub(super) fn ignored_metadata(schema: &mut Schema) {
     let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) else {
         return;
@@ -224,7 +231,7 @@ pub(super) fn ignored_metadata(schema: &mut Schema) {
         properties.insert(
             name.to_owned(),
             json!({
-                "description": "Ignored: a Bundle's name is made from the template, and it has no namespace.",
+                "description": "Ignored: the name of a Bundle is derived from the template, and a Bundle has no namespace.",
                 "type": "string",
                 "maxLength": 253,
             }),
@@ -241,7 +248,7 @@ pub(super) fn ignored_metadata(schema: &mut Schema) {
     );
 }
 
-/// What the types read as empty has to be there in what is written: no default that stands for it.
+/// Requires fields that deserialize to an empty value if absent, in place of their defaults.
 pub(super) fn named(schema: &mut Schema) {
     let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) else {
         return;
@@ -254,7 +261,7 @@ pub(super) fn named(schema: &mut Schema) {
     schema.insert("required".to_owned(), names.into());
 }
 
-/// `schema_with` wants a schema, and `json!` makes a value.
-fn of(value: Value) -> Schema {
+/// Converts the value of a `json!` macro to a schema.
+fn to_schema(value: Value) -> Schema {
     Schema::try_from(value).unwrap_or_default()
 }

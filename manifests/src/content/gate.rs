@@ -1,10 +1,10 @@
-//! The one way in: paths, counts and sizes are checked here, wherever the bytes are kept.
+//! Validation of entries: paths, counts and sizes, independent of the storage of the bytes.
 
 use std::io::{self, Read};
 
 use super::{Error, Irregular, Limits, Paths, normalize};
 
-/// Lets files in under limits, and leaves to its caller what is kept of each.
+/// Validates files against limits. The caller decides on the stored value for each file.
 #[derive(Debug)]
 pub struct Gate<T> {
     limits: Limits,
@@ -14,7 +14,7 @@ pub struct Gate<T> {
 }
 
 impl<T> Gate<T> {
-    /// Nothing yet, under these limits.
+    /// Creates a gate without entries, with these limits.
     pub fn new(limits: Limits) -> Self {
         Self {
             limits,
@@ -24,43 +24,43 @@ impl<T> Gate<T> {
         }
     }
 
-    /// Lets one regular file in. `keep` reads it to the end of the reader that it is given, which ends one byte behind
-    /// the limit at the latest, and returns what stands for the file.
+    /// Adds a regular file. `store` reads its reader to the end, which is at most one byte beyond the limit, and returns
+    /// the value to store for the file.
     ///
     /// # Errors
-    /// When the path is not acceptable, a limit is reached, the path exists already or `keep` fails.
+    /// Returns an error if the path is not acceptable, a limit is reached, the path already exists, or `store` fails.
     pub fn add<E: From<Error>>(
         &mut self,
         path: &str,
         reader: &mut dyn Read,
-        keep: impl FnOnce(&str, &mut dyn Read) -> Result<T, E>,
+        store: impl FnOnce(&str, &mut dyn Read) -> Result<T, E>,
     ) -> Result<(), E> {
         let path = self.normalize(path)?;
         self.count()?;
         self.check_folders(&path)?;
-        let left = self.limits.total.saturating_sub(self.size);
-        let allowed = left.min(self.limits.file);
-        let mut counted = Counted {
+        let remaining = self.limits.total.saturating_sub(self.size);
+        let allowed = remaining.min(self.limits.file);
+        let mut counted = CountingReader {
             reader: reader.take(allowed.saturating_add(1)),
             count: 0,
         };
-        let value = keep(&path, &mut counted)?;
+        let value = store(&path, &mut counted)?;
         let size = counted.count;
-        Ok(self.settle(path, size, value)?)
+        Ok(self.finish_entry(path, size, value)?)
     }
 
-    /// Lets one regular file in whose size is known: one that is not read yet, or was read under another name.
+    /// Adds a regular file with a known size: one that is read later, or was read under another name.
     ///
     /// # Errors
-    /// When the path is not acceptable, a limit is reached or the path exists already.
+    /// Returns an error if the path is not acceptable, a limit is reached, or the path already exists.
     pub fn note(&mut self, path: &str, size: u64, value: T) -> Result<(), Error> {
         let path = self.normalize(path)?;
         self.count()?;
         self.check_folders(&path)?;
-        self.settle(path, size, value)
+        self.finish_entry(path, size, value)
     }
 
-    /// Lets one regular file in through a link that was recorded before: its path is that of the link.
+    /// Adds a regular file at the path of a link that was recorded before.
     ///
     /// # Errors
     /// Returns an error if a limit is reached.
@@ -69,12 +69,12 @@ impl<T> Gate<T> {
         self.note(path, size, value)
     }
 
-    /// The entries so far.
+    /// Returns the entries so far.
     pub fn paths(&self) -> &Paths<T> {
         &self.paths
     }
 
-    fn settle(&mut self, path: String, size: u64, value: T) -> Result<(), Error> {
+    fn finish_entry(&mut self, path: String, size: u64, value: T) -> Result<(), Error> {
         if size > self.limits.file {
             let limit = self.limits.file;
             return Err(Error::FileTooLarge { path, limit });
@@ -91,10 +91,10 @@ impl<T> Gate<T> {
         Ok(())
     }
 
-    /// Checks and counts an entry that carries no content: a folder, or one that is skipped.
+    /// Validates and counts an entry without content: a directory, or a skipped entry.
     ///
     /// # Errors
-    /// When the path is not acceptable or there are too many entries.
+    /// Returns an error if the path is not acceptable, or the source has too many entries.
     pub fn skip(&mut self, path: &str) -> Result<(), Error> {
         if !matches!(path, "" | "." | "./" | "/") {
             self.normalize(path)?;
@@ -102,11 +102,11 @@ impl<T> Gate<T> {
         self.count()
     }
 
-    /// Checks, counts and records an entry that is not a regular file.
+    /// Validates, counts and records an entry that is not a regular file.
     ///
     /// # Errors
-    /// Returns an error if the path is not acceptable, exists already, lies below or above another entry that is not a
-    /// directory, or there are too many entries.
+    /// Returns an error if the path is not acceptable or already exists, if it lies below or above another entry that is
+    /// not a directory, or if the source has too many entries.
     pub fn record(&mut self, path: &str, entry: Irregular) -> Result<(), Error> {
         let path = self.normalize(path)?;
         self.count()?;
@@ -118,7 +118,7 @@ impl<T> Gate<T> {
         Ok(())
     }
 
-    /// What has been let in.
+    /// Returns the entries that were added.
     pub fn finish(self) -> Paths<T> {
         self.paths
     }
@@ -147,14 +147,14 @@ impl<T> Gate<T> {
             return Err(Error::PathTooLong {
                 path: normal.chars().take(80).chain("…".chars()).collect(),
                 limit: self.limits.depth,
-                unit: "folders",
+                unit: "directories",
                 flag: "--max-path-depth",
             });
         }
         Ok(normal)
     }
 
-    /// A file cannot be a directory at the same time, and a path below a link is elsewhere.
+    /// Rejects a path that is a file and a directory, and a path below a link, which refers to another location.
     fn check_folders(&self, path: &str) -> Result<(), Error> {
         let conflict = |file: &str, below: &str| Error::FileAsFolder {
             path: file.to_owned(),
@@ -174,13 +174,13 @@ impl<T> Gate<T> {
     }
 }
 
-/// Counts what is read.
-struct Counted<R> {
+/// A reader that counts the bytes read.
+struct CountingReader<R> {
     reader: R,
     count: u64,
 }
 
-impl<R: Read> Read for Counted<R> {
+impl<R: Read> Read for CountingReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.reader.read(buffer)?;
         self.count = self.count.saturating_add(count as u64);

@@ -1,8 +1,8 @@
 //! Entries of a source that are not regular files: links, devices and the like.
 //!
-//! Content consists of regular files only, so every other entry is missing from it. Whether that matters depends on the
-//! place: below the directories that a bundle is made of, a missing entry is a missing object, and the bundle is
-//! rejected. Elsewhere the entry is skipped and counted. Pure; no I/O.
+//! Content consists of regular files only, so all other entries are missing from it. The consequence depends on the
+//! location: in the directories of a bundle, a missing entry is a missing object, and the bundle is rejected. Elsewhere the
+//! entry is skipped and counted. Pure; no I/O.
 
 use std::fmt;
 
@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{Paths, layout};
 
-/// Paths that a summary lists; the others are counted.
+/// Maximum number of paths in a summary; the others are counted.
 const MAX_SHOWN: usize = 10;
-/// Characters of one path or link target in a message.
+/// Maximum length of a path or link target in a message, in characters.
 const MAX_TEXT_LEN: usize = 200;
 
 /// Kind of an entry that is not a regular file.
@@ -24,7 +24,7 @@ pub enum Kind {
     HardLink,
     /// A device, FIFO or socket.
     Special,
-    /// A file of an archive without its holes.
+    /// A sparse file of an archive.
     Sparse,
 }
 
@@ -33,17 +33,17 @@ pub enum Kind {
 pub struct Irregular {
     /// Kind of the entry.
     pub kind: Kind,
-    /// Target of a link, shortened; `None` if it is unknown.
+    /// Target of a link, truncated; `None` if unknown.
     pub target: Option<String>,
 }
 
 impl Irregular {
-    /// An entry without a target.
+    /// Creates an entry without a target.
     pub fn new(kind: Kind) -> Self {
         Self { kind, target: None }
     }
 
-    /// A link with its target.
+    /// Creates a link with its target.
     pub fn link(kind: Kind, target: &str) -> Self {
         Self {
             kind,
@@ -51,7 +51,7 @@ impl Irregular {
         }
     }
 
-    /// Describes an entry that takes the place of what a bundle needs: `is a symbolic link to "a", not a regular file`.
+    /// Describes an entry in place of one that the bundle requires: `is a symbolic link to "a", not a regular file`.
     pub fn problem(&self, needed: Needed) -> String {
         match needed {
             Needed::File => format!("is {self}, not a regular file"),
@@ -59,11 +59,11 @@ impl Irregular {
         }
     }
 
-    /// Returns the remedy of a bundle author, in the imperative.
+    /// Returns the remedy for the bundle author, in the imperative.
     pub fn remedy(&self, needed: Needed) -> &'static str {
         match (self.kind, needed) {
             (Kind::Symlink, Needed::File) => "replace the link with a copy of the file",
-            // No tar packs hard links to directories.
+            // tar does not pack hard links to directories.
             (Kind::Symlink | Kind::HardLink, Needed::Directory) => {
                 "replace the link with a copy of the directory"
             }
@@ -76,12 +76,12 @@ impl Irregular {
     }
 }
 
-/// What a bundle needs in the place of an entry that is not a regular file.
+/// Kind of entry that the bundle requires at the path of an irregular entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Needed {
     /// A regular file.
     File,
-    /// A directory that the bundle is made of, or one above it.
+    /// A directory of the bundle, or a parent of one.
     Directory,
 }
 
@@ -101,24 +101,24 @@ impl fmt::Display for Irregular {
     }
 }
 
-/// Numbers and first paths of entries that are not part of the content because they are not regular files.
+/// Counts and first paths of entries that are not part of the content because they are not regular files.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SkippedEntries {
-    /// Symbolic links.
+    /// Number of symbolic links.
     pub symlinks: usize,
-    /// Hard links of archives to files that the archive does not contain.
+    /// Number of hard links in archives to files that the archive does not contain.
     pub hard_links: usize,
-    /// Devices, FIFOs and sockets.
+    /// Number of devices, FIFOs and sockets.
     pub special: usize,
-    /// Sparse files of archives.
+    /// Number of sparse files in archives.
     pub sparse_files: usize,
-    /// The first paths, shortened.
+    /// First paths, truncated.
     pub paths: Vec<String>,
 }
 
 impl SkippedEntries {
-    /// Counts entries.
+    /// Counts the entries.
     pub fn count<'a>(entries: impl IntoIterator<Item = (&'a str, &'a Irregular)>) -> Self {
         let mut skipped = Self::default();
         for (path, entry) in entries {
@@ -136,7 +136,7 @@ impl SkippedEntries {
         skipped
     }
 
-    /// The number of entries.
+    /// Returns the number of entries.
     pub fn total(&self) -> usize {
         let numbers = [
             self.symlinks,
@@ -152,7 +152,7 @@ impl SkippedEntries {
         self.total() == 0
     }
 
-    /// Returns the numbers as text: `2 symbolic links, 1 special file`.
+    /// Formats the counts: `2 symbolic links, 1 special file`.
     pub fn numbers(&self) -> String {
         let numbers = [
             (self.symlinks, "symbolic link"),
@@ -169,7 +169,7 @@ impl SkippedEntries {
 }
 
 impl fmt::Display for SkippedEntries {
-    /// Lists numbers and paths: `2 symbolic links (docs/a, docs/b)`.
+    /// Formats counts and paths: `2 symbolic links (docs/a, docs/b)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({}", self.numbers(), self.paths.join(", "))?;
         match self.total().saturating_sub(self.paths.len()) {
@@ -179,28 +179,28 @@ impl fmt::Display for SkippedEntries {
     }
 }
 
-/// An entry that a bundle is incomplete without.
+/// An entry without which a bundle is incomplete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rejected<'a> {
     /// Path of the entry.
     pub path: &'a str,
     /// Kind and target of the entry.
     pub entry: &'a Irregular,
-    /// What the bundle needs in its place.
+    /// Kind of entry that the bundle requires at this path.
     pub needed: Needed,
 }
 
 /// Entries of a bundle that are not regular files, by their consequence.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Assessment<'a> {
-    /// Entries at, above or below a directory that the bundle is made of, ordered by path. The bundle is incomplete.
+    /// Entries at, above or below a directory of the bundle, ordered by path. The bundle is incomplete.
     pub rejected: Vec<Rejected<'a>>,
     /// All other entries.
     pub skipped: SkippedEntries,
 }
 
 impl<'a> Assessment<'a> {
-    /// Assesses the entries of a bundle, whose files `read` returns.
+    /// Assesses the entries of a bundle. `read` returns the content of its files.
     pub fn new<T, B: AsRef<[u8]>>(
         paths: &'a Paths<T>,
         read: impl FnMut(&str, &T) -> Option<B>,

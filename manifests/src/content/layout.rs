@@ -1,11 +1,11 @@
-//! Directories that a bundle is made of. Pure; no I/O.
+//! Directories of a bundle. Pure; no I/O.
 
 use serde_json::{Map, Value};
 
 use super::{Paths, normalize};
 use crate::yaml;
 
-/// Annotations that name a directory, and the directory that is used without them.
+/// Annotations that name a directory, and its default.
 const DIRECTORY_ANNOTATIONS: [(&str, &str); 2] = [
     (
         "operators.operatorframework.io.bundle.manifests.v1",
@@ -19,8 +19,8 @@ const DIRECTORY_ANNOTATIONS: [(&str, &str); 2] = [
 const MANIFESTS: &str = "manifests";
 const METADATA: &str = "metadata";
 
-/// Returns the limits of a file in `metadata/`, far above any real one. The converter and the assessment of entries that are
-/// not regular files share them: both have to read the same directories from the annotations.
+/// Returns the limits of a file in `metadata/`, far above any real one. The converter and the assessment of irregular
+/// entries share them, because both must read the same directories from the annotations.
 pub fn metadata_limits() -> yaml::Limits {
     yaml::Limits {
         bytes: 1 << 20,
@@ -29,7 +29,7 @@ pub fn metadata_limits() -> yaml::Limits {
     }
 }
 
-/// A document of `metadata/` with the value that it was searched for.
+/// A document of `metadata/` with the requested value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Found {
     /// Path of the file.
@@ -40,14 +40,14 @@ pub struct Found {
     pub value: Value,
 }
 
-/// Finds the file of a directory whose first document has a non-empty `key`: the file named after the key, else, as in
-/// `opm`, the first one that decodes. File names in `metadata/` are a convention, not a rule. As in Go, the case of the
-/// key does not count, and the last one in sorted order is used.
+/// Finds the file in a directory whose first document has a non-empty `key`: the file named after the key, or, as in `opm`,
+/// the first one that decodes. File names in `metadata/` are a convention, not a rule. As in Go, keys are case-insensitive,
+/// and the last one in sorted order is used.
 ///
 /// `names` are the files of the directory; `read` returns the bytes of a path.
 ///
 /// # Errors
-/// Returns path and problem of a file that is named after the key and cannot be decoded. Other files may hold anything.
+/// Returns path and problem of a file that is named after the key and cannot be decoded. Other files may have any content.
 pub fn find_document<'a, B: AsRef<[u8]>>(
     directory: &str,
     key: &str,
@@ -56,8 +56,8 @@ pub fn find_document<'a, B: AsRef<[u8]>>(
     mut read: impl FnMut(&str) -> Option<B>,
 ) -> Result<Option<Found>, (String, yaml::Error)> {
     let names: Vec<&str> = names.filter(|name| !name.contains('/')).collect();
-    let usual = names.iter().filter(|name| is_named_after(name, key));
-    for name in usual {
+    let preferred = names.iter().filter(|name| is_named_after(name, key));
+    for name in preferred {
         let path = format!("{directory}/{name}");
         let Some(bytes) = read(&path) else {
             continue;
@@ -77,7 +77,7 @@ pub fn find_document<'a, B: AsRef<[u8]>>(
     ))
 }
 
-/// Finds the first file of a directory whose first document has a non-empty `key`, as `opm` does when it renders a bundle.
+/// Finds the first file in a directory whose first document has a non-empty `key`, as `opm` does when it renders a bundle.
 pub fn first_document<'a, B: AsRef<[u8]>>(
     directory: &str,
     key: &str,
@@ -117,7 +117,7 @@ pub fn is_named_after(name: &str, key: &str) -> bool {
     matches!(ending, Some(".yaml" | ".yml" | ".json"))
 }
 
-/// Returns the spelling of a field that Go decodes: the case does not count, and the last one in sorted order is used.
+/// Returns the spelling of a field that Go decodes: names are case-insensitive, and the last one in sorted order is used.
 ///
 /// ```
 /// use manifests::content::field_name;
@@ -132,7 +132,7 @@ pub fn field_name<'a>(map: &'a Map<String, Value>, name: &str) -> Option<&'a str
     names.next_back().map(String::as_str)
 }
 
-/// Folds the case as `encoding/json` of Go does, where two letters beyond ASCII equal `s` and `k`.
+/// Folds the case like `encoding/json` of Go, where two letters beyond ASCII equal `s` and `k`.
 fn fold(letter: char) -> char {
     match letter {
         '\u{17f}' => 's',
@@ -150,7 +150,7 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// Returns the directories that a bundle is made of: `manifests` and `metadata`, or those that its annotations name.
+/// Returns the directories of a bundle: `manifests` and `metadata`, or those in its annotations.
 pub(super) fn directories<T, B: AsRef<[u8]>>(
     paths: &Paths<T>,
     mut read: impl FnMut(&str, &T) -> Option<B>,
@@ -161,20 +161,20 @@ pub(super) fn directories<T, B: AsRef<[u8]>>(
     });
     let annotations = match found {
         Ok(Some(found)) => found.value,
-        // Conversion reports the file that cannot be read.
+        // The conversion reports the malformed file.
         Ok(None) | Err(_) => Value::Null,
     };
-    // Annotations are read from here, also if they name another directory.
+    // Annotations are read from this directory, even if they name another one.
     let mut directories = vec![METADATA.to_owned()];
-    for (annotation, usual) in DIRECTORY_ANNOTATIONS {
+    for (annotation, default) in DIRECTORY_ANNOTATIONS {
         let named = annotations.get(annotation).and_then(Value::as_str);
         let named = named.and_then(|named| normalize(named.trim().trim_start_matches('/')).ok());
-        // A directory without files is not used, and a link may be the reason for that.
+        // A directory without files is not used, possibly because of a link.
         if !named
             .as_deref()
             .is_some_and(|named| paths.has_folder(named))
         {
-            directories.push(usual.to_owned());
+            directories.push(default.to_owned());
         }
         directories.extend(named);
     }

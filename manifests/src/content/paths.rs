@@ -1,16 +1,15 @@
-//! Values under checked paths.
+//! Map of values by validated path.
 
 use std::collections::BTreeMap;
 
 use super::Irregular;
 
-/// An ordered set of values and irregular entries under normalized relative paths, none of which is both, appears twice,
-/// or lies below another one. Only a
-/// [`Gate`](super::Gate) makes one, so that whoever holds it need not check the paths again.
+/// Ordered map of values and irregular entries by normalized relative path. No path has both, is repeated, or lies below
+/// another one. Only a [`Gate`](super::Gate) creates a map, so that its users do not have to validate the paths again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Paths<T> {
     values: BTreeMap<String, T>,
-    /// Entries of the source that are not regular files and so have no value.
+    /// Entries of the source that are not regular files, and therefore have no value.
     irregular: BTreeMap<String, Irregular>,
 }
 
@@ -41,7 +40,7 @@ impl<T> Paths<T> {
         self.values.contains_key(path) || self.irregular.contains_key(path)
     }
 
-    /// Returns a path below a directory, of a value or else of an entry that is not a regular file.
+    /// Returns a path below a directory: that of a value, or else of an irregular entry.
     pub(super) fn first_below(&self, folder: &str) -> Option<&str> {
         let below = format!("{folder}/");
         let value = self.values.range(below.clone()..).next();
@@ -54,26 +53,26 @@ impl<T> Paths<T> {
             .map(String::as_str)
     }
 
-    /// Entries of the source that are not regular files, ordered by path.
+    /// Returns the entries of the source that are not regular files, ordered by path.
     pub fn irregular(&self) -> impl Iterator<Item = (&str, &Irregular)> {
         self.irregular
             .iter()
             .map(|(path, entry)| (path.as_str(), entry))
     }
 
-    /// All values, ordered by path.
+    /// Returns all values, ordered by path.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &T)> {
         self.values
             .iter()
             .map(|(path, value)| (path.as_str(), value))
     }
 
-    /// The value at one path.
+    /// Returns the value at a path.
     pub fn get(&self, path: &str) -> Option<&T> {
         self.values.get(path)
     }
 
-    /// The values below a folder, with their paths relative to it, ordered. `""` is the root.
+    /// Returns the values below a directory, ordered, with their paths relative to it. `""` is the root.
     pub fn folder<'a>(&'a self, folder: &'a str) -> impl Iterator<Item = (&'a str, &'a T)> {
         self.values
             .range(folder.to_owned()..)
@@ -89,13 +88,13 @@ impl<T> Paths<T> {
             })
     }
 
-    /// Whether a folder has at least one value below it.
+    /// Reports whether a directory contains at least one value.
     pub fn has_folder(&self, folder: &str) -> bool {
         self.folder(folder).next().is_some()
     }
 
-    /// Returns the values below a directory as a new set, with paths relative to the directory. Irregular entries beside the
-    /// folder are kept as `../…`, so that they still count.
+    /// Returns the values below a directory as a new map, with paths relative to the directory. Irregular entries outside
+    /// of the directory are kept as `../…`, so that they are still assessed.
     #[must_use]
     pub fn into_folder(self, folder: &str) -> Self {
         let below = format!("{folder}/");
@@ -116,10 +115,10 @@ impl<T> Paths<T> {
         }
     }
 
-    /// The same paths with other values.
+    /// Replaces the values, and keeps the paths.
     ///
     /// # Errors
-    /// The first error that `change` returns.
+    /// Returns the first error of `change`.
     pub fn try_map<U, E>(
         self,
         mut change: impl FnMut(&str, T) -> Result<U, E>,
@@ -134,7 +133,7 @@ impl<T> Paths<T> {
         })
     }
 
-    /// The same paths with other values.
+    /// Replaces the values, and keeps the paths.
     #[must_use]
     pub fn map<U>(self, mut change: impl FnMut(T) -> U) -> Paths<U> {
         let values = self.values.into_iter();
@@ -144,12 +143,12 @@ impl<T> Paths<T> {
         }
     }
 
-    /// The number of values.
+    /// Returns the number of values.
     pub fn len(&self) -> usize {
         self.values.len()
     }
 
-    /// Whether there is no value at all.
+    /// Reports whether the map has no values.
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }

@@ -1,4 +1,4 @@
-//! The release that a cluster runs, and the one it is on its way to, as its ClusterVersion tells them.
+//! Current and desired release of a cluster, read from its ClusterVersion.
 
 use serde_json::Value;
 
@@ -8,23 +8,24 @@ use crate::{
     version,
 };
 
-/// What is known of a cluster's release.
+/// Release information of a cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Cluster {
-    /// The release that was reached last.
+    /// The last completed release.
     pub running: Option<Release>,
-    /// The release that the cluster is told to reach; often the same.
+    /// The desired release, which often equals the running one.
     pub desired: Option<Release>,
-    /// What was said of the version and is none.
+    /// Description of a malformed or missing version.
     pub problem: Option<String>,
-    /// Whether some release was reached: before that, the cluster is being installed.
+    /// Whether any update was completed. Until then, the cluster is being installed.
     pub is_installed: bool,
-    /// Whether the cluster is on its way from one version to another.
+    /// Whether the cluster is updating to another version.
     pub is_updating: bool,
 }
 
 impl Cluster {
-    /// The higher of both: what cannot run on the target must not be installed on the way to it.
+    /// Returns the higher of both releases: an operator that does not support the target must not be installed during the
+    /// update.
     pub fn highest(&self) -> Option<Release> {
         let releases = [self.running, self.desired];
         releases
@@ -33,18 +34,18 @@ impl Cluster {
             .max_by_key(|r| r.normalized())
     }
 
-    /// The release that was reached last, or why it is not known.
+    /// Returns the last completed release.
     ///
     /// # Errors
-    /// What the cluster says instead of a version.
+    /// Returns the problem if the release is unknown.
     pub fn completed(&self) -> Result<Release, &str> {
         self.running.ok_or_else(|| {
             let problem = self.problem.as_deref();
-            problem.unwrap_or("the ClusterVersion names no version")
+            problem.unwrap_or("the ClusterVersion has no version")
         })
     }
 
-    /// As the release payload names itself.
+    /// Reads the version of the release payload.
     pub fn of_release(release: &str) -> Self {
         let (running, problem) = read(Some(release));
         Self {
@@ -55,7 +56,7 @@ impl Cluster {
         }
     }
 
-    /// As the ClusterVersion tells it. Its history begins with the newest entry.
+    /// Reads a ClusterVersion, whose history starts with the newest entry.
     pub fn of_cluster_version(cluster_version: &Value) -> Self {
         let history = at(cluster_version, &["status", "history"])
             .and_then(Value::as_array)
@@ -70,7 +71,7 @@ impl Cluster {
         )
     }
 
-    /// From state and version of each entry of a history, the newest first, and the version that is to be reached.
+    /// Evaluates the states and versions of a history, newest first, and the desired version.
     pub fn of_history<'a>(
         history: impl Iterator<Item = (Option<&'a str>, Option<&'a str>)> + Clone,
         desired: Option<&'a str>,
@@ -81,8 +82,8 @@ impl Cluster {
         });
         let completed = history.clone().find(|entry| entry.is_completed);
         let newest = history.clone().next();
-        // Before the first installation is complete, the oldest entry is what is being installed. What was completed and
-        // names no version is not the one that is desired, which is a later one during an update.
+        // Until the first installation is complete, the oldest entry is the one being installed. A completed entry without
+        // a version must not be replaced by the desired version, which is a later one during an update.
         let running = match completed {
             Some(entry) => entry.version,
             None => history.last().and_then(|entry| entry.version).or(desired),
@@ -106,7 +107,7 @@ struct Entry<'a> {
     version: Option<&'a str>,
 }
 
-/// Whether the text stands for a version that was never filled in.
+/// Reports whether the text is a placeholder for a version.
 pub fn is_placeholder(release: &str) -> bool {
     let release = release.trim();
     release.is_empty() || (release.starts_with("0.0.") && release.contains("-snapshot"))
@@ -114,7 +115,7 @@ pub fn is_placeholder(release: &str) -> bool {
 
 fn read(text: Option<&str>) -> (Option<Release>, Option<String>) {
     let Some(text) = text.filter(|text| !text.is_empty()) else {
-        return (None, Some("the ClusterVersion names no version".into()));
+        return (None, Some("the ClusterVersion has no version".into()));
     };
     if is_placeholder(text) {
         let text = shortened(text, 60);
@@ -150,12 +151,12 @@ mod tests {
         let partial = |version| entry("Partial", version);
         for (history, desired, running, highest) in ::tests::rows![
             vec![done("4.12.7")], "4.12.7", "4.12" => "4.12";
-            // On its way, also after a first try that was given up.
+            // Updating, possibly after an attempt that was abandoned.
             vec![partial("4.13.0"), done("4.12.7")], "4.13.0", "4.12" => "4.13";
             vec![partial("4.14.0"), partial("4.13.0"), done("4.12.7"), done("4.11.0")], "4.14.0", "4.12" => "4.14";
-            // Back to where it came from.
+            // Reverted to the former version.
             vec![partial("4.12.7"), done("4.13.0")], "4.12.7", "4.13" => "4.13";
-            // Nothing is complete yet: the oldest.
+            // No entry is complete yet: the oldest is used.
             vec![partial("4.13.1"), partial("4.13.0-rc.1")], "4.13.1", "4.13" => "4.13";
             vec![], "4.13.0-0.nightly-2022-10-05-053337", "4.13" => "4.13";
             vec![done("4.22.1")], "5.0.0", "4.22" => "5.0";
@@ -191,11 +192,11 @@ mod tests {
     #[test]
     fn what_is_no_version_is_said_and_not_guessed() {
         for (value, problem) in ::tests::rows![
-            json!(null) => "names no version";
-            json!({"status": {"history": "x", "desired": 4}}) => "names no version";
-            json!({"status": {"history": [{"state": "Completed", "version": {}}, 7]}}) => "names no version";
+            json!(null) => "has no version";
+            json!({"status": {"history": "x", "desired": 4}}) => "has no version";
+            json!({"status": {"history": [{"state": "Completed", "version": {}}, 7]}}) => "has no version";
             json!({"status": {"desired": {"version": "0.0.1-snapshot"}, "history": [{"state": "Completed"}]}})
-                => "names no version";
+                => "has no version";
             json!({"status": {"desired": {"version": "garbage"}}}) => "\"garbage\" is not a semantic version";
             json!({"status": {"desired": {"version": "0.0.1-snapshot"}}}) => "\"0.0.1-snapshot\" is a placeholder";
         ] {
@@ -217,8 +218,8 @@ mod tests {
             let value = json!({"status": {"history": history, "desired": {"version": "4.13.0"}}});
             let cluster = Cluster::of_cluster_version(&value);
             assert_eq!(cluster.running, None, "{value}");
-            assert_rows!(cluster.completed().unwrap_err() => "the ClusterVersion names no version", "{value}");
-            // It is an update all the same, and what cannot run on its target is not installed.
+            assert_rows!(cluster.completed().unwrap_err() => "the ClusterVersion has no version", "{value}");
+            // It is an update nevertheless: an operator that does not support the target must not be installed.
             assert!(cluster.is_installed && cluster.is_updating, "{value}");
             assert_eq!(cluster.highest(), Some(release("4.13")), "{value}");
         }

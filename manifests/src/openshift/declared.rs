@@ -1,9 +1,10 @@
-//! The max OpenShift version that a bundle declares, decided from all of its spellings. Folders, images, catalogs of any kind
-//! and installed ClusterServiceVersions use this one decision, so that the same bundle declares the same version everywhere.
-//! Pure; no I/O.
+//! The max OpenShift version of a bundle, determined from all of its declarations. Directories, images, catalogs of any
+//! kind and installed ClusterServiceVersions share this decision, so that a bundle has the same version everywhere. Pure;
+//! no I/O.
 //!
-//! The first list of properties with a valid value counts, in the order of [`Spelling`]. The key and the annotation of the
-//! enhancement count if they are lower, or if no property is valid: the lower version protects the cluster.
+//! The first list of properties with a valid value takes precedence, in the order of [`Spelling`]. The key and the
+//! annotation of the enhancement take effect if they are lower, or if no property is valid: the lower version protects the
+//! cluster.
 
 use std::{
     borrow::Cow,
@@ -23,12 +24,12 @@ use super::{
 };
 use crate::object::shortened;
 
-/// Values of one spelling that are kept.
+/// Maximum number of stored values of one spelling.
 const MAX_VALUES: usize = 10;
-/// Characters of a value that are kept.
+/// Maximum length of a stored value, in characters.
 const MAX_VALUE: usize = 1000;
 
-/// A place that can declare the max OpenShift version of a bundle. The order is the order of precedence.
+/// A location that can declare the max OpenShift version of a bundle, in the order of precedence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Spelling {
     /// The properties of a bundle: `metadata/properties.yaml`, and the annotation `olm.properties`.
@@ -37,16 +38,16 @@ pub enum Spelling {
     CatalogProperties,
     /// The key `operators.coreos.com/maxOpenShiftVersion` of a bundle in a catalog.
     CatalogKey,
-    /// The annotation `operatorframework.io/properties`, which OLM writes when it installs.
+    /// The annotation `operatorframework.io/properties`, which OLM writes during the installation.
     InstalledProperties,
-    /// The annotation `olm.properties`, where no other list of properties declares a value.
+    /// The annotation `olm.properties`, if no other list of properties declares a value.
     PropertiesAnnotation,
     /// The annotation `operators.coreos.com/maxOpenShiftVersion`.
     Annotation,
 }
 
 impl Spelling {
-    /// Returns the key of the annotation; `None` for properties.
+    /// Returns the key of the annotation, or `None` for properties.
     pub const fn annotation(self) -> Option<&'static str> {
         match self {
             Self::BundleProperties | Self::CatalogProperties | Self::CatalogKey => None,
@@ -56,7 +57,7 @@ impl Spelling {
         }
     }
 
-    /// Reports whether the value counts only if the value is lower than that of the properties, or alone valid.
+    /// Reports whether the value takes effect only if it is lower than that of the properties, or the only valid one.
     const fn is_subordinate(self) -> bool {
         matches!(self, Self::CatalogKey | Self::Annotation)
     }
@@ -76,18 +77,18 @@ impl fmt::Display for Spelling {
 /// The value of an annotation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Annotation<'a> {
-    /// A string.
+    /// The text of a string.
     String(Cow<'a, str>),
-    /// The spelling of a value of another kind.
+    /// The spelling of a value that is not a string.
     Other(Cow<'a, str>),
 }
 
 /// A declared max OpenShift version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MaxOpenShiftVersion {
-    /// The value as it was written, without the quotes of a JSON string.
+    /// The value in its original form, without the quotes of a JSON string.
     pub raw: String,
-    /// The place of the value.
+    /// The location of the value.
     pub source: Spelling,
     /// The release, or the reason why it cannot be determined.
     pub version: Result<Release, ParseMaximumError>,
@@ -112,11 +113,11 @@ impl MaxOpenShiftVersion {
         self.version.as_ref().ok().copied()
     }
 
-    /// Returns the text for a status, of which [`maximum`] makes the same release or also an error.
+    /// Returns the text for a status. [`maximum`] parses it to the same release, or also to an error.
     pub fn text(&self) -> String {
         match &self.version {
             Ok(release) => release.to_string(),
-            // A JSON string within a JSON string, for example.
+            // For example, a JSON string within a JSON string.
             Err(error) if maximum(&self.raw).is_ok() => error.to_string(),
             Err(_) => self.raw.clone(),
         }
@@ -136,16 +137,16 @@ impl Serialize for MaxOpenShiftVersion {
     }
 }
 
-/// All values that a bundle declares, by their spelling.
+/// All values that a bundle declares, by location.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Declarations(BTreeMap<Spelling, Declared>);
 
-/// The values of one spelling.
+/// The values of one location.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Declared {
     /// The texts of the values; never empty.
     Values(Vec<String>),
-    /// The annotation, which is not JSON of properties, and the error of OLM v0.
+    /// An annotation that is not a JSON list of properties, with the error of OLM v0.
     Malformed { text: String, error: OlmV0Error },
     /// The spelling of an annotation that is not a string.
     NotAString(String),
@@ -153,9 +154,9 @@ enum Declared {
 
 impl Declarations {
     /// Adds the JSON text of a property's value, the spelling of a number in YAML, or the text of the annotation. Two
-    /// properties in one list are invalid even if their values are equal, as they are for OLM.
+    /// properties in one list are invalid even if their values are equal, as in OLM.
     pub fn add(&mut self, spelling: Spelling, text: &str) {
-        // No release is longer, and texts may have megabytes.
+        // Every release is shorter, and the text may have megabytes.
         let text = shortened(text.trim(), MAX_VALUE);
         match self.0.entry(spelling) {
             Entry::Vacant(entry) => {
@@ -200,14 +201,14 @@ impl Declarations {
         }
     }
 
-    /// Adds the spellings of `other` that are missing here.
+    /// Adds the locations of `other` that are missing here.
     pub fn complete_with(&mut self, other: Self) {
         for (spelling, declared) in other.0 {
             self.0.entry(spelling).or_insert(declared);
         }
     }
 
-    /// Decides which value counts.
+    /// Chooses the effective value.
     pub fn decide(&self) -> Decision {
         let mut decision = Decision::default();
         for (spelling, declared) in &self.0 {
@@ -233,11 +234,11 @@ impl Declarations {
             }
         };
         let list = list.iter();
-        let mut seen = BTreeSet::new();
+        let mut values = BTreeSet::new();
         for property in list.filter(|property| property.type_ == MAX_PROPERTY) {
             let value = property.value.as_deref().map_or("", RawValue::get);
-            // opm counts equal texts of the bundle author once; OLM rejects two properties that it has written.
-            let is_new = seen.insert(value.to_owned());
+            // opm deduplicates equal properties of the bundle author; OLM rejects two properties that it wrote itself.
+            let is_new = values.insert(value.to_owned());
             if is_new || spelling != Spelling::PropertiesAnnotation {
                 self.add(spelling, value);
             }
@@ -253,7 +254,7 @@ impl Declared {
                 several => {
                     let several = several.iter().map(|text| value::decoded(text));
                     let mut several: Vec<_> = several.collect();
-                    // opm sorts properties; the message is the same for each source.
+                    // opm sorts properties, so the message is the same for each source.
                     several.sort_unstable();
                     let raw = shortened(&several.join(", "), MAX_VALUE);
                     MaxOpenShiftVersion {
@@ -276,8 +277,8 @@ impl Declared {
         }
     }
 
-    /// Returns the reading of OLM v0: of the properties that opm takes into a catalog, where numbers are shortened, and of the
-    /// annotation that OLM v0 writes. OLM v0 ignores all other annotations and the key.
+    /// Returns the interpretation of OLM v0: of the properties that opm adds to a catalog, with shortened numbers, and of
+    /// the annotation that OLM v0 writes. OLM v0 ignores all other annotations and the key.
     fn olm_v0(&self, spelling: Spelling) -> OlmV0 {
         match (self, spelling) {
             (Self::NotAString(_), _) => OlmV0::Undecodable,
@@ -297,39 +298,39 @@ impl Declared {
     }
 }
 
-/// The value that counts, and what is wrong with the others.
+/// The effective value, and the problems of all other values.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Decision {
-    /// The value that counts; `None` if the bundle declares none.
+    /// The effective value, or `None` if the bundle declares no value.
     pub declared: Option<MaxOpenShiftVersion>,
-    /// The values that are invalid, or differ from the one that counts.
+    /// The values that are invalid, or differ from the effective value.
     pub problems: Vec<Problem>,
 }
 
-/// A value that its author has to correct.
+/// A value that its author must correct.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Problem {
     /// The version cannot be determined from this value.
     Undeterminable {
-        /// The declared value and its place.
+        /// The declared value and its location.
         declared: MaxOpenShiftVersion,
         /// Reason why the value is not a release.
         error: ParseMaximumError,
-        /// The reading of OLM v0.
+        /// The interpretation of OLM v0.
         olm_v0: OlmV0,
     },
     /// A property and the key or the annotation differ.
     Differs {
-        /// The lower value, which counts.
+        /// The lower value, which is effective.
         lower: MaxOpenShiftVersion,
         /// The higher value, which is ignored.
         higher: MaxOpenShiftVersion,
     },
-    /// OLM v0 rejects the value, for its white space as an example.
+    /// OLM v0 rejects the value, for example because of white space.
     OlmV0Rejects {
-        /// The declared value and its place.
+        /// The declared value and its location.
         declared: MaxOpenShiftVersion,
-        /// The reading of OLM v0.
+        /// The interpretation of OLM v0.
         olm_v0: OlmV0,
     },
 }
@@ -341,8 +342,8 @@ impl Decision {
             self.declared = Some(next);
             return;
         };
-        let counts = match (current.release(), next.release()) {
-            // A catalog was rendered from the author's list, and its maintainer may have changed the value since.
+        let effective = match (current.release(), next.release()) {
+            // A catalog was rendered from the author's list, and its maintainer may have changed the value afterwards.
             (Some(_), _) if !next.source.is_subordinate() => current,
             (Some(a), Some(b)) if a.normalized() != b.normalized() => {
                 let is_lower = b.normalized() < a.normalized();
@@ -358,7 +359,8 @@ impl Decision {
                 lower
             }
             (Some(_), Some(_)) => current,
-            // The list repeats one of the several values, and a key does not make one of several properties.
+            // The annotation repeats one of several values. A key does not resolve the ambiguity between several
+            // properties.
             (None, Some(_)) if current.is_several() && next.source != Spelling::Annotation => {
                 current
             }
@@ -368,10 +370,10 @@ impl Decision {
                 current
             }
         };
-        self.declared = Some(counts);
+        self.declared = Some(effective);
     }
 
-    /// Reports an invalid value, once for all spellings that repeat it.
+    /// Reports an invalid value once for all locations that repeat it.
     fn report(&mut self, invalid: &MaxOpenShiftVersion, olm_v0: OlmV0) {
         let is_reported = self.problems.iter().any(|problem| {
             matches!(problem, Problem::Undeterminable { declared, .. } if declared.raw == invalid.raw)
@@ -392,7 +394,7 @@ impl Decision {
 }
 
 impl Problem {
-    /// Returns the value that its author has to correct.
+    /// Returns the value that its author must correct.
     pub fn declared(&self) -> &MaxOpenShiftVersion {
         match self {
             Self::Undeterminable { declared, .. } | Self::OlmV0Rejects { declared, .. } => declared,
@@ -400,7 +402,7 @@ impl Problem {
         }
     }
 
-    /// Returns the problem of the annotation [`MAX_ANNOTATION`] with this spelling in the file, which is not a string.
+    /// Returns the problem of the annotation [`MAX_ANNOTATION`] with a value that is not a string, as spelled in the file.
     pub fn not_a_string(spelling: &str) -> Self {
         let declared = Declared::NotAString(shortened(spelling, MAX_VALUE));
         let source = Spelling::Annotation;
@@ -411,7 +413,7 @@ impl Problem {
         }
     }
 
-    /// Returns the imperative that follows the message.
+    /// Returns the remedy that follows the message, in the imperative.
     pub fn remedy(&self) -> Cow<'static, str> {
         match self {
             Self::Undeterminable {
@@ -424,14 +426,14 @@ impl Problem {
                 (Spelling::InstalledProperties, _) => "remove the annotation; OLM writes it",
                 (Spelling::CatalogKey, _) => "remove the key",
                 (_, ParseMaximumError::Unreadable) => {
-                    "write a JSON list of objects with `type` and `value`"
+                    "set it to a JSON list of objects with `type` and `value`"
                 }
-                _ => "write one property olm.maxOpenShiftVersion with a string such as \"4.16\"",
+                _ => "set one property olm.maxOpenShiftVersion to a string such as \"4.16\"",
             }
             .into(),
             Self::OlmV0Rejects { declared, .. } => {
                 let version = declared.text();
-                format!("write the string \"{version}\" without white space").into()
+                format!("use the string \"{version}\" without white space").into()
             }
             Self::Differs { lower, higher } => {
                 let is_key =
@@ -441,12 +443,12 @@ impl Problem {
                 } else {
                     "annotation"
                 };
-                format!("write the intended release in the property and remove the {place}").into()
+                format!("set the property to the intended release and remove the {place}").into()
             }
         }
     }
 
-    /// Returns the message with the reading of OLM v0.
+    /// Returns the message with the interpretation of OLM v0.
     pub fn explained(&self) -> String {
         match self {
             Self::Undeterminable {
@@ -474,7 +476,7 @@ impl fmt::Display for Problem {
             ),
             Self::Differs { lower, higher } => write!(
                 f,
-                "max OpenShift version is {} ({}) and {} ({}); the lower version counts",
+                "max OpenShift version is {} ({}) and {} ({}); the lower version is used",
                 lower.raw, lower.source, higher.raw, higher.source
             ),
         }

@@ -1,9 +1,8 @@
-//! The tolerant reading that OLM v0 applies to `olm.maxOpenShiftVersion`.
+//! Lenient parser of OLM v0 for `olm.maxOpenShiftVersion`.
 //!
 //! OLM v0 accepts more forms than [`super::maximum`], and blocks cluster upgrades for every form that it rejects. It reads
-//! one annotation alone. Callers compare both readings to explain why OLM's ClusterOperator and the upgrade gate differ, and
-//! what a value that is not `<major>.<minor>` does where OLM v0 works.
-//! Pure; no I/O.
+//! only one annotation. Callers compare both results to explain why OLM's ClusterOperator and the upgrade gate differ, and
+//! the effect in OLM v0 of a value that is not `<major>.<minor>`. Pure; no I/O.
 
 use std::fmt;
 
@@ -17,10 +16,10 @@ const MAX_QUOTED: usize = 60;
 /// Maximum length of a repeated error of OLM v0, in characters.
 const MAX_ERROR: usize = 200;
 
-/// The errors with which OLM v0 rejects a value, in OLM's wording.
+/// Error with which OLM v0 rejects a value, in OLM's wording.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OlmV0Error {
-    /// The value has no characters.
+    /// The value is empty.
     #[error("value cannot be \"\" (an empty string)")]
     Empty,
     /// The value is not a version.
@@ -44,7 +43,7 @@ pub enum OlmV0Error {
     Several,
 }
 
-/// Reads the JSON text of a property's value: `4`, `v4.8`, `4.08` and `4.8.0` are releases for OLM v0.
+/// Parses the JSON text of a property's value. `4`, `v4.8`, `4.08` and `4.8.0` are releases for OLM v0.
 ///
 /// # Errors
 /// Returns an error if the value is not a version, or has a patch other than 0 or a pre-release.
@@ -66,7 +65,7 @@ pub fn read(json: &str) -> Result<Release, OlmV0Error> {
             kube @ version::Error::Kube { .. } => kube.to_string(),
         },
     })?;
-    // Build metadata does not count in the precedence of versions.
+    // Build metadata does not affect the precedence of versions.
     if version.patch != 0 || !version.pre.is_empty() {
         let version = shortened(&version.to_string(), MAX_QUOTED);
         return Err(OlmV0Error::NotMinor(version));
@@ -74,11 +73,11 @@ pub fn read(json: &str) -> Result<Release, OlmV0Error> {
     Ok(Release::new(version.major, version.minor))
 }
 
-/// Reads the value of [`INSTALLED_PROPERTIES_ANNOTATION`](super::INSTALLED_PROPERTIES_ANNOTATION), the one annotation that
-/// OLM v0 reads; `None` if it declares no max OpenShift version.
+/// Parses the value of [`INSTALLED_PROPERTIES_ANNOTATION`](super::INSTALLED_PROPERTIES_ANNOTATION), the only annotation
+/// that OLM v0 reads. Returns `None` if it declares no max OpenShift version.
 ///
 /// # Errors
-/// Returns an error if the annotation is malformed, declares several values, or one that [`read`] rejects.
+/// Returns an error if the annotation is malformed, or declares several values or one that [`read`] rejects.
 ///
 /// ```
 /// use manifests::openshift::{Release, olm_v0};
@@ -101,21 +100,21 @@ pub fn read_annotation(text: &str) -> Result<Option<Release>, OlmV0Error> {
     }
 }
 
-/// The result of OLM v0 for the `olm.maxOpenShiftVersion` properties of one ClusterServiceVersion.
+/// Result of OLM v0 for the `olm.maxOpenShiftVersion` properties of one ClusterServiceVersion.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OlmV0 {
-    /// OLM v0 reads no value and blocks nothing.
+    /// OLM v0 finds no value, and blocks no upgrades.
     Unspecified,
-    /// OLM v0 reads this release and blocks upgrades of the cluster beyond it.
+    /// OLM v0 reads this release, and blocks upgrades of the cluster beyond it.
     Release(Release),
-    /// OLM v0 rejects the value with this error and blocks every minor upgrade of the cluster.
+    /// OLM v0 rejects the value with this error, and blocks every minor upgrade of the cluster.
     Invalid(String),
-    /// OLM v0 fails to decode the ClusterServiceVersion, and installs nothing.
+    /// OLM v0 fails to decode the ClusterServiceVersion, and does not install it.
     Undecodable,
 }
 
 impl OlmV0 {
-    /// Reads the JSON texts of the values as OLM v0 does, and words errors like OLM v0.
+    /// Parses the JSON texts of the values like OLM v0, with its error messages.
     ///
     /// ```
     /// use manifests::openshift::{OlmV0, Release};
@@ -214,7 +213,7 @@ mod tests {
             list(&max("4.10")) => Ok(Some((4, 10)));
             list(&max("\"4.8.0\"")) => Ok(Some((4, 8)));
             r#"{"Properties": [{"TYPE": "olm.maxOpenShiftVersion", "Value": "4.8"}]}"#.to_owned() => Ok(Some((4, 8)));
-            // The last of equal fields counts.
+            // The last of equal fields is used.
             list(r#"{"type": "a", "Type": "olm.maxOpenShiftVersion", "Value": "4.9", "value": "4.8"}"#) => Ok(Some((4, 8)));
             list(&max("\"4.8.1\"")) => Err("property olm.maxOpenShiftVersion must");
             list(r#"{"type": "olm.maxOpenShiftVersion"}"#) => Err("value cannot be \"\" (an empty string)");

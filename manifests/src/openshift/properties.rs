@@ -1,6 +1,6 @@
-//! The lists of properties in annotations, as the Go decoder of opm and OLM v0 reads them: the case of field names does not
-//! matter, the last of several equal fields counts, `null` declares nothing, and unknown fields have no effect. serde's own
-//! structs differ in each of these. Pure; no I/O.
+//! Lists of properties in annotations, decoded like Go in opm and OLM v0: field names are case-insensitive, the last of
+//! several equal fields is used, `null` sets no value, and unknown fields are ignored. serde's derived structs differ in
+//! each of these points. Pure; no I/O.
 
 use std::fmt;
 
@@ -10,16 +10,16 @@ use serde::{
 };
 use serde_json::{Error, value::RawValue};
 
-/// A property of a list.
+/// A property in a list.
 #[derive(Debug, Clone, Default)]
 pub struct Property {
-    /// The type, such as `olm.maxOpenShiftVersion`; empty if the property has none.
+    /// Type of the property, such as `olm.maxOpenShiftVersion`; empty if missing.
     pub type_: String,
-    /// The JSON text of the value; `None` if the property has none.
+    /// JSON text of the value, or `None` if missing.
     pub value: Option<Box<RawValue>>,
 }
 
-/// Reads the annotation [`PROPERTIES_ANNOTATION`](super::PROPERTIES_ANNOTATION): `[{"type": …, "value": …}]`.
+/// Parses the annotation [`PROPERTIES_ANNOTATION`](super::PROPERTIES_ANNOTATION): `[{"type": …, "value": …}]`.
 ///
 /// # Errors
 /// Returns an error if the text is not JSON, or not a list of objects whose types are strings.
@@ -35,8 +35,8 @@ pub fn parse_list(json: &str) -> Result<Vec<Property>, Error> {
     Ok(list.unwrap_or_default())
 }
 
-/// Reads the annotation [`INSTALLED_PROPERTIES_ANNOTATION`](super::INSTALLED_PROPERTIES_ANNOTATION):
-/// `{"properties": [{"type": …, "value": …}]}`.
+/// Parses the annotation [`INSTALLED_PROPERTIES_ANNOTATION`](super::INSTALLED_PROPERTIES_ANNOTATION): `{"properties":
+/// [{"type": …, "value": …}]}`.
 ///
 /// # Errors
 /// Returns an error if the text is not JSON, or not an object with such a list.
@@ -84,7 +84,7 @@ impl<'de> Visitor<'de> for PropertyVisitor {
         let mut property = Property::default();
         while let Some(key) = map.next_key::<String>()? {
             if is_field(&key, "type") {
-                // Go decodes null into a string without effect.
+                // In Go, decoding null into a string has no effect.
                 if let Some(type_) = map.next_value()? {
                     property.type_ = type_;
                 }
@@ -98,7 +98,7 @@ impl<'de> Visitor<'de> for PropertyVisitor {
     }
 }
 
-/// The object around the list.
+/// The object that contains the list.
 struct Installed(Vec<Property>);
 
 impl<'de> Deserialize<'de> for Installed {
@@ -137,7 +137,7 @@ impl<'de> Visitor<'de> for InstalledVisitor {
 mod tests {
     use super::*;
 
-    /// Types and values of a list, or why there is none.
+    /// Returns types and values of a list, or the error.
     fn shown(list: Result<Vec<Property>, Error>) -> String {
         let text = |property: Property| {
             let value = property.value.as_deref().map_or("missing", RawValue::get);
@@ -156,7 +156,7 @@ mod tests {
             r#"[{"type": "a", "value": 4.10}]"# => "a=4.10";
             r#"[{"TYPE": "a", "vAlUe": "4.8"}]"# => "a=\"4.8\"";
             r#"[{"t\u0079pe": "a", "value": null}]"# => "a=null";
-            // The last one counts, and a type of null has no effect.
+            // The last one is used, and a type of null has no effect.
             r#"[{"type": "a", "type": "b", "value": 1, "Value": 2}]"# => "b=2";
             r#"[{"Value": 2, "value": 1, "Type": "b", "type": "a"}]"# => "a=1";
             r#"[{"type": "a", "type": null}]"# => "a=missing";

@@ -1,24 +1,24 @@
-//! Numbers in place of strings. Pure; no I/O.
+//! Unquoted numbers where strings are expected. Pure; no I/O.
 
 use serde_json::{Number, Value};
 
 use super::maximum;
 use crate::{object::shortened, yaml};
 
-/// Maximum length of a spelling that a message repeats, in characters.
+/// Maximum length of a spelling in a message, in characters.
 const MAX_SHOWN: usize = 40;
-/// Maximum length of a number that is read again, in bytes.
+/// Maximum length of a number that is parsed, in bytes.
 const MAX_NUMBER: usize = 400;
 
 /// A max OpenShift version that a file declares as an unquoted number.
 ///
-/// The spelling decides, as [`maximum`] reads it: YAML and Go make 4.1 of `4.10`, and 4.8 of `+4.8`. Bundles and catalogs
-/// share this decision.
+/// [`maximum`] parses the spelling, because YAML and Go convert `4.10` to 4.1, and `+4.8` to 4.8. Bundles and catalogs
+/// share this behavior.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unquoted(String);
 
 impl Unquoted {
-    /// Takes the spelling of the number in the file.
+    /// Creates a value from the spelling of the number in the file.
     pub fn new(spelling: &str) -> Self {
         Self(spelling.to_owned())
     }
@@ -28,12 +28,12 @@ impl Unquoted {
         &self.0
     }
 
-    /// Returns the JSON string with the spelling. Rendered and served catalogs have this value.
+    /// Returns the spelling as a JSON string, which rendered and served catalogs contain.
     pub fn to_json(&self) -> String {
         Value::from(self.spelling()).to_string()
     }
 
-    /// Returns the message about the value of `subject`.
+    /// Returns the message for the value of `subject`.
     ///
     /// ```
     /// use manifests::openshift::Unquoted;
@@ -44,22 +44,23 @@ impl Unquoted {
     /// assert_eq!(Unquoted::new("4.8").message("property a"), "property a is the unquoted number 4.8");
     /// ```
     pub fn message(&self, subject: &str) -> String {
-        let shown = shortened(self.spelling(), MAX_SHOWN);
+        let spelling = shortened(self.spelling(), MAX_SHOWN);
         let read_as =
             number(self.spelling()).map(|number| shortened(&number.to_string(), MAX_SHOWN));
-        match read_as.filter(|read_as| *read_as != shown) {
+        match read_as.filter(|read_as| *read_as != spelling) {
             Some(read_as) => format!(
-                "{subject} is the unquoted number {shown}; other programs read it as {read_as}"
+                "{subject} is the unquoted number {spelling}; other programs read it as {read_as}"
             ),
-            None => format!("{subject} is the unquoted number {shown}"),
+            None => format!("{subject} is the unquoted number {spelling}"),
         }
     }
 
-    /// Returns the imperative that follows the message. Quotes help only a number that is a release.
+    /// Returns the remedy that follows the message, in the imperative. Quotes are suggested only for a number that is a
+    /// release.
     ///
     /// ```
     /// use manifests::openshift::Unquoted;
-    /// assert_eq!(Unquoted::new("4.10").remedy(), "write \"4.10\"");
+    /// assert_eq!(Unquoted::new("4.10").remedy(), "use \"4.10\"");
     /// assert_eq!(Unquoted::new("+4.8").remedy(), "write a string such as \"4.16\"");
     /// ```
     pub fn remedy(&self) -> String {
@@ -67,15 +68,15 @@ impl Unquoted {
     }
 }
 
-/// Returns the imperative for a value that is not a string.
+/// Returns the remedy for a value that is not a string.
 pub(super) fn remedy(spelling: &str) -> String {
     match maximum(spelling) {
-        Ok(_) => format!("write \"{}\"", spelling.trim()),
-        Err(_) => "write a string such as \"4.16\"".to_owned(),
+        Ok(_) => format!("use \"{}\"", spelling.trim()),
+        Err(_) => "use a string such as \"4.16\"".to_owned(),
     }
 }
 
-/// Returns the number that YAML and JSON readers make of an unquoted scalar; `None` for any other text.
+/// Returns the number to which YAML and JSON parsers convert an unquoted scalar, or `None` for any other text.
 pub(super) fn number(spelling: &str) -> Option<Number> {
     let is_plain =
         |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.' | b'_');

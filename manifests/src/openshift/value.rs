@@ -1,20 +1,20 @@
-//! The value of a max OpenShift version. Pure; no I/O.
+//! Value of a max OpenShift version. Pure; no I/O.
 
 use std::borrow::Cow;
 
 use super::{MAX_PROPERTY, Release};
 use crate::object::shortened;
 
-/// Characters of a value that an error repeats.
+/// Maximum length of a value in an error, in characters.
 const MAX_QUOTED: usize = 60;
 
-/// An error of a value from which no max OpenShift version can be determined. Every command and condition shows this text.
+/// Error of a value that is not a max OpenShift version. Every command and condition shows this text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParseMaximumError {
-    /// The value has no characters but white space.
+    /// The value is empty, or white space.
     #[error("max OpenShift version cannot be determined: the value is empty")]
     Empty,
-    /// The value has another form.
+    /// The value is malformed.
     #[error("max OpenShift version cannot be determined: {0:?} is not <major>.<minor>")]
     NotARelease(String),
     /// Several properties declare different values.
@@ -25,7 +25,7 @@ pub enum ParseMaximumError {
     /// The annotation that lists the properties is malformed.
     #[error("max OpenShift version cannot be determined: the annotation is not JSON of properties")]
     Unreadable,
-    /// The annotation has another kind of value, which is spelled like this.
+    /// The annotation has a value of another type, with this spelling.
     #[error(
         "max OpenShift version cannot be determined: {0} is not a string, and annotations must be strings"
     )]
@@ -33,7 +33,7 @@ pub enum ParseMaximumError {
 }
 
 /// Parses a max OpenShift version: the JSON text of a property's value, or the text of an annotation. Strings and numbers
-/// mean the same, `4.10` stays 4.10, and white space around the release is ignored.
+/// are equivalent, `4.10` remains 4.10, and surrounding white space is ignored.
 ///
 /// # Errors
 /// Returns an error if the value is not `<major>.<minor>`: a patch release, a range, a leading `v` or zero.
@@ -56,7 +56,7 @@ pub fn maximum(text: &str) -> Result<Release, ParseMaximumError> {
     Release::read(bare).ok_or_else(|| ParseMaximumError::NotARelease(quotable(bare)))
 }
 
-/// Decodes a JSON string; returns any other text unchanged.
+/// Decodes a JSON string, and returns any other text unchanged.
 pub(super) fn decoded(text: &str) -> Cow<'_, str> {
     let bare = text.trim();
     let string = bare
@@ -65,7 +65,7 @@ pub(super) fn decoded(text: &str) -> Cow<'_, str> {
     string.flatten().map_or(Cow::Borrowed(text), Cow::Owned)
 }
 
-/// Returns as much of a value as an error repeats.
+/// Truncates a value for an error.
 pub(super) fn quotable(text: &str) -> String {
     shortened(text, MAX_QUOTED)
 }

@@ -1,4 +1,4 @@
-//! The typed round trip, in place.
+//! Round trip of a value through its Go type, in place.
 
 use std::{cmp::Ordering, fmt};
 
@@ -10,74 +10,73 @@ use super::{
 };
 use crate::path::{Path, Step};
 
-/// How many unknown fields, and how many wrong types, are told at most; a document with more is not the kind it says it
-/// is.
+/// Maximum number of reported unknown fields, and of reported type errors. A document with more problems is not of its
+/// declared kind.
 pub const MAX_PROBLEMS: usize = 1000;
 
-/// A place where a document is not what Go's types say.
+/// A location where a document differs from Go's types.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// Where.
+    /// The path of the field.
     pub path: Path,
-    /// What is wrong there.
+    /// The kind of problem.
     pub what: What,
 }
 
-/// What is wrong with a field.
+/// Kind of problem of a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum What {
-    /// Go does not have the field, and drops it without a word.
+    /// Go lacks the field, and drops it silently.
     Unknown {
-        /// What was probably meant.
-        hint: Option<Hint>,
+        /// The field that was probably intended.
+        hint: Option<Suggestion>,
     },
     /// Go fails on the value.
     Mismatch {
-        /// What Go needs, with its article: `a string`.
+        /// The type that Go requires, with its article: `a string`.
         expected: &'static str,
-        /// What there is instead: `a boolean`.
+        /// The type of the value: `a boolean`.
         found: &'static str,
-        /// The value itself, cut to a readable length.
+        /// The value, truncated.
         value: String,
     },
 }
 
-/// Where an unknown field was probably meant to be.
+/// The probable intention of an unknown field.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Hint {
-    /// In the same place, under this name.
+pub enum Suggestion {
+    /// A field of the same struct with this name.
     Spelling(&'static str),
-    /// Further out: the whole path of a field of this name.
-    Outer(Path),
+    /// A field of an enclosing struct, with its whole path.
+    Parent(Path),
 }
 
-/// Makes a value what it would be after a round trip through its Go type, and returns where that was not possible
-/// or took something away.
+/// Converts a value as a round trip through its Go type does, and returns the locations where conversion failed or removed
+/// a field.
 ///
-/// Fields that the type does not have are removed and told. Fields that say what their absence says (`null`, and
-/// zero values where Go leaves those out) are removed silently. Numbers become what Go prints: `1.0` the integer
-/// 1, the quantity `0.5` the string `500m`. Values of a wrong type are told and left as they are. Fields that Go
-/// adds (`status: {}`) are not added.
+/// Fields that the type lacks are removed and reported. Fields that equal their absence (`null`, and zero values that Go
+/// omits) are removed silently. Numbers take the form that Go prints: `1.0` becomes the integer 1, the quantity `0.5` the
+/// string `500m`. Values of a wrong type are reported and left unchanged. Fields that Go adds (`status: {}`) are not added.
 ///
-/// At most [`MAX_PROBLEMS`] of each sort are told, but all are acted upon.
+/// At most [`MAX_PROBLEMS`] of each kind are reported, but all are applied.
 pub fn conform(value: &mut Value, ty: impl Into<Type>) -> Vec<Problem> {
     walk(value, ty.into(), Zeros::Drop)
 }
 
-/// Like [`conform`], but zero values stay where they were written: the manifest of somebody else loses only what no
-/// API server would take.
+/// Like [`conform`], but preserves explicit zero values: a third-party manifest loses only fields that no API server
+/// accepts.
 pub fn prune(value: &mut Value, ty: impl Into<Type>) -> Vec<Problem> {
     walk(value, ty.into(), Zeros::Keep)
 }
 
 fn walk(value: &mut Value, ty: Type, zeros: Zeros) -> Vec<Problem> {
-    let mut walk = Walk {
+    let mut walk = ConformWalk {
         problems: Vec::new(),
         unknown: 0,
         mismatches: 0,
         zeros,
     };
-    let root = Frame {
+    let root = PathFrame {
         above: None,
         step: None,
         of: None,
@@ -88,43 +87,43 @@ fn walk(value: &mut Value, ty: Type, zeros: Zeros) -> Vec<Problem> {
     walk.problems
 }
 
-/// The problems that [`conform`] would tell; the value stays as it is.
+/// Returns the problems that [`conform`] would report, without changing the value.
 pub fn check(value: &Value, ty: impl Into<Type>) -> Vec<Problem> {
     conform(&mut value.clone(), ty)
 }
 
 // === the walk ===
 
-struct Walk {
+struct ConformWalk {
     problems: Vec<Problem>,
     unknown: usize,
     mismatches: usize,
     zeros: Zeros,
 }
 
-/// What happens to values that Go would not print.
+/// Handling of zero values that Go would not print.
 #[derive(Clone, Copy, PartialEq)]
 enum Zeros {
     Drop,
     Keep,
 }
 
-/// Where the walk is. A path is made of these only when there is a problem to tell.
-pub(super) struct Frame<'a> {
-    pub(super) above: Option<&'a Frame<'a>>,
-    step: Option<Here<'a>>,
-    /// The type of the value here, if it is a struct.
+/// Position in the document. Builds a path only for a reported problem.
+pub(super) struct PathFrame<'a> {
+    pub(super) above: Option<&'a PathFrame<'a>>,
+    step: Option<FrameStep<'a>>,
+    /// The type of the current value, if it is a struct.
     pub(super) of: Option<&'static Struct>,
 }
 
 #[derive(Clone, Copy)]
-enum Here<'a> {
+enum FrameStep<'a> {
     Key(&'a str),
     Index(usize),
 }
 
-impl Walk {
-    fn value(&mut self, value: &mut Value, ty: Type, at: &Frame<'_>) {
+impl ConformWalk {
+    fn value(&mut self, value: &mut Value, ty: Type, at: &PathFrame<'_>) {
         match (ty, &mut *value) {
             (
                 Type::Struct(of)
@@ -142,15 +141,15 @@ impl Walk {
             }
             (Type::Map(of), Value::Object(map)) => {
                 for (key, value) in map.iter_mut() {
-                    let at = at.then(Here::Key(key));
+                    let at = at.then(FrameStep::Key(key));
                     self.element(value, *of, &at);
                 }
             }
             (Type::List(of), Value::Array(list)) => self.elements(list, *of, at),
             _ => match scalar::read(value, ty) {
-                Scalar::Fits => {}
-                Scalar::Prints(printed) => *value = printed,
-                Scalar::Mismatch(expected) => self.tell_mismatch(|| Problem {
+                Scalar::Valid => {}
+                Scalar::Normalized(printed) => *value = printed,
+                Scalar::Mismatch(expected) => self.report_mismatch(|| Problem {
                     path: at.path(),
                     what: What::Mismatch {
                         expected,
@@ -162,45 +161,45 @@ impl Walk {
         }
     }
 
-    fn fields(&mut self, map: &mut Map<String, Value>, of: &'static Struct, at: &Frame<'_>) {
-        let at = Frame {
+    fn fields(&mut self, map: &mut Map<String, Value>, of: &'static Struct, at: &PathFrame<'_>) {
+        let at = PathFrame {
             of: Some(of),
             ..*at
         };
-        let mut gone: Vec<String> = Vec::new();
+        let mut removed: Vec<String> = Vec::new();
         for (key, value) in map.iter_mut() {
             let Some(field) = of.field(key) else {
-                self.tell_unknown(|| Problem {
-                    path: at.then(Here::Key(key)).path(),
+                self.report_unknown(|| Problem {
+                    path: at.then(FrameStep::Key(key)).path(),
                     what: What::Unknown {
-                        hint: hint::of(key, of, &at),
+                        hint: hint::suggest(key, of, &at),
                     },
                 });
-                gone.push(key.clone());
+                removed.push(key.clone());
                 continue;
             };
             if !value.is_null() {
-                let at = at.then(Here::Key(key));
+                let at = at.then(FrameStep::Key(key));
                 self.value(value, field.ty, &at);
             }
             if value.is_null() || self.zeros == Zeros::Drop && is_omitted(value, field) {
-                gone.push(key.clone());
+                removed.push(key.clone());
             }
         }
-        for key in gone {
+        for key in removed {
             map.remove(&key);
         }
     }
 
-    fn elements(&mut self, list: &mut [Value], of: Type, at: &Frame<'_>) {
+    fn elements(&mut self, list: &mut [Value], of: Type, at: &PathFrame<'_>) {
         for (index, value) in list.iter_mut().enumerate() {
-            let at = at.then(Here::Index(index));
+            let at = at.then(FrameStep::Index(index));
             self.element(value, of, &at);
         }
     }
 
-    /// A `null` in a list or a free mapping cannot be left out: Go makes it the type's zero value.
-    fn element(&mut self, value: &mut Value, of: Type, at: &Frame<'_>) {
+    /// A `null` in a list or a mapping cannot be omitted: Go converts it to the zero value of the type.
+    fn element(&mut self, value: &mut Value, of: Type, at: &PathFrame<'_>) {
         if value.is_null() {
             *value = scalar::zero(of);
         } else {
@@ -208,16 +207,16 @@ impl Walk {
         }
     }
 
-    fn tell_unknown(&mut self, problem: impl FnOnce() -> Problem) {
+    fn report_unknown(&mut self, problem: impl FnOnce() -> Problem) {
         self.unknown += 1;
         if self.unknown <= MAX_PROBLEMS {
             self.problems.push(problem());
         }
     }
 
-    /// Wrong types have a quota of their own, so that no number of unknown fields can hide one. Beyond it the document
-    /// as a whole is wrong.
-    fn tell_mismatch(&mut self, problem: impl FnOnce() -> Problem) {
+    /// Reports a type error. Type errors have a separate quota, so that no number of unknown fields can hide one. Beyond
+    /// the quota, the document as a whole is reported.
+    fn report_mismatch(&mut self, problem: impl FnOnce() -> Problem) {
         self.mismatches += 1;
         match self.mismatches.cmp(&(MAX_PROBLEMS + 1)) {
             Ordering::Less => self.problems.push(problem()),
@@ -234,8 +233,8 @@ impl Walk {
     }
 }
 
-impl<'a> Frame<'a> {
-    fn then(&'a self, step: Here<'a>) -> Self {
+impl<'a> PathFrame<'a> {
+    fn then(&'a self, step: FrameStep<'a>) -> Self {
         Self {
             above: Some(self),
             step: Some(step),
@@ -246,10 +245,10 @@ impl<'a> Frame<'a> {
     pub(super) fn path(&self) -> Path {
         let mut steps = Vec::new();
         let mut frame = Some(self);
-        while let Some(Frame { above, step, .. }) = frame {
+        while let Some(PathFrame { above, step, .. }) = frame {
             match step {
-                Some(Here::Key(key)) => steps.push(Step::Key(scalar::short(key))),
-                Some(Here::Index(index)) => steps.push(Step::Index(*index)),
+                Some(FrameStep::Key(key)) => steps.push(Step::Key(scalar::short(key))),
+                Some(FrameStep::Index(index)) => steps.push(Step::Index(*index)),
                 None => {}
             }
             frame = *above;
@@ -259,7 +258,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// Whether Go prints nothing for a zero value of the field.
+/// Reports whether Go omits a zero value of the field.
 fn is_omitted(value: &Value, field: &Field) -> bool {
     field.omits_zero
         && match (field.ty, value) {
@@ -273,7 +272,7 @@ fn is_omitted(value: &Value, field: &Field) -> bool {
         }
 }
 
-// === words ===
+// === formatting ===
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -289,10 +288,10 @@ impl fmt::Display for What {
         match self {
             Self::Unknown { hint: None } => f.write_str("unknown field"),
             Self::Unknown {
-                hint: Some(Hint::Spelling(name)),
+                hint: Some(Suggestion::Spelling(name)),
             } => write!(f, "unknown field; did you mean {name}?"),
             Self::Unknown {
-                hint: Some(Hint::Outer(path)),
+                hint: Some(Suggestion::Parent(path)),
             } => write!(f, "unknown field; did you mean {path}?"),
             Self::Mismatch {
                 expected,

@@ -1,46 +1,46 @@
-//! What an unknown field was probably meant to be.
+//! Suggestions for unknown fields.
 
 use super::{
     Struct,
-    conform::{Frame, Hint},
+    conform::{PathFrame, Suggestion},
 };
 
-/// The longest name that is compared letter by letter.
-const LONGEST: usize = 64;
+/// Maximum length of a name for which the edit distance is computed.
+const MAX_NAME_LEN: usize = 64;
 
-/// The same name in another case, else the field of that name in a struct around this one, else a name that is one
-/// or two typing errors away.
-pub(super) fn of(key: &str, ty: &'static Struct, at: &Frame<'_>) -> Option<Hint> {
+/// Suggests the same name with another case, else a field of that name in an enclosing struct, else a name at an edit
+/// distance of one or two.
+pub(super) fn suggest(key: &str, ty: &'static Struct, at: &PathFrame<'_>) -> Option<Suggestion> {
     let names = || ty.fields.iter().map(|field| field.name);
     if let Some(name) = names().find(|name| name.eq_ignore_ascii_case(key)) {
-        return Some(Hint::Spelling(name));
+        return Some(Suggestion::Spelling(name));
     }
     outer(key, at).or_else(|| {
         let tolerated = (key.len() / 3).min(2);
         names()
-            .filter(|name| name.len().abs_diff(key.len()) <= tolerated && key.len() <= LONGEST)
+            .filter(|name| name.len().abs_diff(key.len()) <= tolerated && key.len() <= MAX_NAME_LEN)
             .map(|name| (distance(key.as_bytes(), name.as_bytes()), name))
             .filter(|(distance, _)| *distance <= tolerated)
             .min()
-            .map(|(_, name)| Hint::Spelling(name))
+            .map(|(_, name)| Suggestion::Spelling(name))
     })
 }
 
-/// Every object has these, so they say nothing about where a stray one belongs.
+/// Reports whether every object has a field of this name, which then does not indicate a parent.
 fn is_everywhere(key: &str) -> bool {
     matches!(key, "apiVersion" | "kind" | "metadata" | "name" | "spec")
 }
 
-fn outer(key: &str, at: &Frame<'_>) -> Option<Hint> {
+fn outer(key: &str, at: &PathFrame<'_>) -> Option<Suggestion> {
     if is_everywhere(key) {
         return None;
     }
     std::iter::successors(at.above, |frame| frame.above)
         .find(|frame| frame.of.is_some_and(|ty| ty.field(key).is_some()))
-        .map(|frame| Hint::Outer(frame.path().key(key)))
+        .map(|frame| Suggestion::Parent(frame.path().key(key)))
 }
 
-/// How many letters to insert, delete, replace or swap with their neighbor.
+/// Returns the number of letters to insert, delete, replace or swap with a neighbor.
 fn distance(a: &[u8], b: &[u8]) -> usize {
     let mut before: Vec<usize> = Vec::new();
     let mut last: Vec<usize> = (0..=b.len()).collect();

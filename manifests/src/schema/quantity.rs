@@ -1,4 +1,4 @@
-//! Quantities (`500m`, `2Gi`) as `k8s.io/apimachinery/pkg/api/resource` reads and prints them.
+//! Quantities (`500m`, `2Gi`), parsed and printed like `k8s.io/apimachinery/pkg/api/resource`.
 
 use serde_json::{Number, Value};
 
@@ -16,7 +16,7 @@ enum Format {
     BinarySi,
 }
 
-/// A quantity that the manifest writes as a number: Go prints it as a string.
+/// Converts a quantity that the manifest writes as a number: Go prints it as a string.
 pub(super) fn of_number(number: &Number) -> Scalar {
     let text = match (number.as_i64(), number.as_f64()) {
         (Some(integer), _) => integer.to_string(),
@@ -24,21 +24,21 @@ pub(super) fn of_number(number: &Number) -> Scalar {
         (None, None) => number.to_string(),
     };
     match printed(&text) {
-        Some(printed) => Scalar::Prints(Value::from(printed)),
+        Some(printed) => Scalar::Normalized(Value::from(printed)),
         None => Scalar::Mismatch(scalar::expected(Type::Quantity)),
     }
 }
 
-/// A quantity that the manifest writes as a string: Go prints it in its canonical form.
+/// Converts a quantity that the manifest writes as a string: Go prints it in its canonical form.
 pub(super) fn of_text(text: &str) -> Scalar {
     match printed(text.trim()) {
-        Some(printed) if printed == text => Scalar::Fits,
-        Some(printed) => Scalar::Prints(Value::from(printed)),
+        Some(printed) if printed == text => Scalar::Valid,
+        Some(printed) => Scalar::Normalized(Value::from(printed)),
         None => Scalar::Mismatch(scalar::expected(Type::Quantity)),
     }
 }
 
-/// Go's `encoding/json` on a float64.
+/// Formats a float64 like Go's `encoding/json`.
 fn go_float(float: f64) -> String {
     let scientific = format!("{float:e}");
     let exponent = scientific
@@ -58,13 +58,13 @@ struct Parts<'a> {
     negative: bool,
     /// Digits before the point, without leading zeros.
     whole: &'a str,
-    /// Digits behind the point.
+    /// Digits after the point.
     fraction: &'a str,
     exponent: i32,
     format: Format,
 }
 
-/// What Go prints for the text, or nothing if it fails.
+/// Returns the output of Go for the text, or `None` if Go fails.
 fn printed(text: &str) -> Option<String> {
     let parts = parts(text)?;
     let scale = match parts.format {
@@ -75,11 +75,11 @@ fn printed(text: &str) -> Option<String> {
     if keeps_text(&parts, scale) {
         return Some(text.to_owned());
     }
-    // Numbers beyond 38 digits are not worth a big integer: they stay as they are.
+    // Numbers beyond 38 digits do not justify a big integer type; they are left unchanged.
     Some(canonical(&parts, scale).unwrap_or_else(|| text.to_owned()))
 }
 
-/// `parseQuantityString` and `interpret`.
+/// Implements `parseQuantityString` and `interpret`.
 fn parts(text: &str) -> Option<Parts<'_>> {
     if text.is_empty() {
         return None;
@@ -131,8 +131,7 @@ fn digits(text: &str) -> (&str, &str) {
     text.split_at(end)
 }
 
-/// Whether Go prints the text as it stands: it takes the short way through a 64-bit integer, and the number already
-/// looks canonical.
+/// Reports whether Go prints the text unchanged: the number fits a 64-bit integer, and its form looks canonical.
 fn keeps_text(parts: &Parts<'_>, scale: i32) -> bool {
     let whole = if parts.whole.is_empty() {
         "0"
@@ -167,7 +166,7 @@ fn keeps_text(parts: &Parts<'_>, scale: i32) -> bool {
     }
 }
 
-/// `CanonicalizeBytes`; nothing if the number is beyond reach.
+/// Implements `CanonicalizeBytes`; returns `None` if the number is out of range.
 fn canonical(parts: &Parts<'_>, mut scale: i32) -> Option<String> {
     let all = format!("0{}{}", parts.whole, parts.fraction);
     let mut amount: i128 = all.parse().ok()?;
@@ -176,17 +175,17 @@ fn canonical(parts: &Parts<'_>, mut scale: i32) -> Option<String> {
     }
     let mut format = parts.format;
     if parts.format == Format::BinarySi {
-        // Go caps these, and these only.
-        let most = i128::from(i64::MAX);
+        // Go caps only binary quantities.
+        let max = i128::from(i64::MAX);
         amount = amount.saturating_mul(1_i128.checked_shl(parts.exponent.unsigned_abs())?);
         let places = 10_i128.checked_pow(scale.unsigned_abs());
-        if places.is_some_and(|places| amount / places >= most) {
-            (amount, scale) = (most, 0);
+        if places.is_some_and(|places| amount / places >= max) {
+            (amount, scale) = (max, 0);
         }
     }
     // Amounts below a nano are rounded up to it.
     while scale < NANO {
-        // No amount has more digits than that.
+        // Every amount has fewer digits.
         scale = scale.max(NANO - 40);
         amount = (amount + 9) / 10;
         scale += 1;
@@ -203,7 +202,7 @@ fn canonical(parts: &Parts<'_>, mut scale: i32) -> Option<String> {
                 ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"].get(usize::try_from(times).ok()?)?;
             return Some(print(parts.negative, amount, suffix));
         }
-        // Small amounts and fractions.
+        // Small amounts and fractions use decimal suffixes.
         format = Format::DecimalSi;
     }
 

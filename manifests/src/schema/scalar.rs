@@ -1,31 +1,31 @@
-//! Single values: whether Go takes them, and how it prints them.
+//! Single values: validity for Go, and the form that Go prints.
 
 use serde_json::{Number, Value};
 
 use super::{Type, quantity};
 use crate::{object::shortened, version};
 
-/// How long an excerpt of a value may be, in characters.
-const EXCERPT: usize = 60;
+/// Maximum length of an excerpt, in characters.
+const MAX_EXCERPT_LEN: usize = 60;
 
-/// What Go makes of a value.
+/// Result of a value in Go.
 pub(super) enum Scalar {
-    /// Takes it, and prints it as it is.
-    Fits,
-    /// Takes it, and prints this.
-    Prints(Value),
-    /// Fails; needs this.
+    /// Go accepts the value, and prints it unchanged.
+    Valid,
+    /// Go accepts the value, and prints this one.
+    Normalized(Value),
+    /// Go fails, because it requires this type.
     Mismatch(&'static str),
 }
 
-/// Decides as `runtime.DefaultUnstructuredConverter` does. The one difference: that silently wraps an integer that
-/// is too large for its field, and so do we not.
+/// Converts a value like `runtime.DefaultUnstructuredConverter`, with one difference: Go silently wraps an integer that is
+/// too large for its field, but this function rejects it.
 pub(super) fn read(value: &Value, ty: Type) -> Scalar {
     match (ty, value) {
         (Type::Any, _)
         | (Type::Bool, Value::Bool(_))
         | (Type::Float, Value::Number(_))
-        | (Type::String | Type::IntOrString, Value::String(_)) => Scalar::Fits,
+        | (Type::String | Type::IntOrString, Value::String(_)) => Scalar::Valid,
         (Type::Int32 | Type::Int64 | Type::IntOrString, Value::Number(number)) => {
             integer(number, ty)
         }
@@ -33,7 +33,7 @@ pub(super) fn read(value: &Value, ty: Type) -> Scalar {
         (Type::Quantity, Value::String(text)) => quantity::of_text(text),
         // Go's zero time.
         (Type::Time, Value::String(text)) if text == "0001-01-01T00:00:00Z" => {
-            Scalar::Prints(Value::Null)
+            Scalar::Normalized(Value::Null)
         }
         (Type::Time, Value::String(text)) => fits(is_time(text), expected(ty)),
         (Type::Bytes, Value::String(text)) => bytes(text),
@@ -45,13 +45,13 @@ pub(super) fn read(value: &Value, ty: Type) -> Scalar {
 
 fn fits(fits: bool, expected: &'static str) -> Scalar {
     if fits {
-        Scalar::Fits
+        Scalar::Valid
     } else {
         Scalar::Mismatch(expected)
     }
 }
 
-/// What the type needs, in words.
+/// Describes the required type.
 pub(super) fn expected(ty: Type) -> &'static str {
     match ty {
         Type::Any => "anything",
@@ -59,7 +59,7 @@ pub(super) fn expected(ty: Type) -> &'static str {
         Type::Int32 | Type::Int64 => "an integer",
         Type::Float => "a number",
         Type::String => "a string",
-        Type::Bytes => "a string of base64",
+        Type::Bytes => "a base64 string",
         Type::Time => "a time such as 2006-01-02T15:04:05Z",
         Type::Quantity => "a quantity such as 500m or 2Gi",
         Type::IntOrString => "an integer or a string",
@@ -73,7 +73,7 @@ pub(super) fn expected(ty: Type) -> &'static str {
     }
 }
 
-/// What there is, in words.
+/// Describes the type of a value.
 pub(super) fn name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -86,25 +86,26 @@ pub(super) fn name(value: &Value) -> &'static str {
     }
 }
 
-/// A key for a path. A path is told for each problem below it, so an endless key must not be part of all of them.
+/// Truncates a key for a path. The path is repeated for each problem below it, so a long key must not be part of all of
+/// them.
 pub(super) fn short(key: &str) -> String {
-    const LONGEST: usize = 256;
-    shortened(key, LONGEST)
+    const MAX_KEY_LEN: usize = 256;
+    shortened(key, MAX_KEY_LEN)
 }
 
-/// The value as JSON, cut to a readable length.
+/// Returns the value as JSON, truncated.
 pub(super) fn excerpt(value: &Value) -> String {
     match value {
         Value::Object(map) if map.is_empty() => "{}".into(),
         Value::Object(_) => "{…}".into(),
         Value::Array(list) if list.is_empty() => "[]".into(),
         Value::Array(_) => "[…]".into(),
-        Value::String(text) => Value::from(shortened(text, EXCERPT)).to_string(),
+        Value::String(text) => Value::from(shortened(text, MAX_EXCERPT_LEN)).to_string(),
         scalar => scalar.to_string(),
     }
 }
 
-/// What Go makes of a `null` that it cannot leave out.
+/// Returns the value to which Go converts a `null` that it cannot omit.
 pub(super) fn zero(ty: Type) -> Value {
     match ty {
         Type::Bool => Value::Bool(false),
@@ -126,32 +127,32 @@ fn integer(number: &Number, ty: Type) -> Scalar {
         _ => return Scalar::Mismatch(expected(ty)),
     };
     let (range, expected) = match ty {
-        Type::Int64 => (i64::MIN..=i64::MAX, "an integer of 64 bits"),
+        Type::Int64 => (i64::MIN..=i64::MAX, "a 64-bit integer"),
         Type::IntOrString => (
             i64::from(i32::MIN)..=i64::from(i32::MAX),
-            "an integer of 32 bits or a string",
+            "a 32-bit integer or a string",
         ),
         _ => (
             i64::from(i32::MIN)..=i64::from(i32::MAX),
-            "an integer of 32 bits",
+            "a 32-bit integer",
         ),
     };
     match (value, printed) {
-        (Some(value), None) if range.contains(&value) => Scalar::Fits,
+        (Some(value), None) if range.contains(&value) => Scalar::Valid,
         (Some(value), Some(printed)) if range.contains(&value) => {
-            Scalar::Prints(Value::from(printed))
+            Scalar::Normalized(Value::from(printed))
         }
         _ => Scalar::Mismatch(expected),
     }
 }
 
-/// A float without a fraction as the integer it is, if that has 64 bits.
+/// Converts a float without a fraction to an integer, if it fits 64 bits.
 pub(super) fn whole(float: f64) -> Option<i64> {
-    // Printing and reading back is exact, where a cast would saturate.
+    // Formatting and parsing are exact, while a cast would saturate.
     format!("{float:.0}").parse().ok()
 }
 
-/// Go's `time.Parse(time.RFC3339, text)`.
+/// Implements Go's `time.Parse(time.RFC3339, text)`.
 fn is_time(text: &str) -> bool {
     let Some((date, zone)) = text.split_at_checked(19) else {
         return false;
@@ -187,7 +188,7 @@ fn is_time(text: &str) -> bool {
     (1..=days).contains(&day) && hour < 24 && minute < 60 && second < 60 && is_zone(zone)
 }
 
-/// A fraction of a second, and `Z` or an offset.
+/// Reports whether text is an optional fraction of a second, and `Z` or an offset.
 fn is_zone(text: &str) -> bool {
     let zone = match text.strip_prefix(['.', ',']) {
         Some(fraction) => {
@@ -214,7 +215,7 @@ fn is_zone(text: &str) -> bool {
     }
 }
 
-/// Base64 with padding; Go skips line breaks and prints none.
+/// Checks base64 with padding. Go ignores line breaks, and prints none.
 fn bytes(text: &str) -> Scalar {
     let has_breaks = text.contains(['\r', '\n']);
     let joined = if has_breaks {
@@ -233,9 +234,9 @@ fn bytes(text: &str) -> Scalar {
         return Scalar::Mismatch(expected(Type::Bytes));
     }
     if has_breaks {
-        Scalar::Prints(Value::from(joined))
+        Scalar::Normalized(Value::from(joined))
     } else {
-        Scalar::Fits
+        Scalar::Valid
     }
 }
 
@@ -244,16 +245,16 @@ fn version(text: &str) -> Scalar {
         Ok(version) => {
             let printed = version.to_string();
             if printed == text {
-                Scalar::Fits
+                Scalar::Valid
             } else {
-                Scalar::Prints(Value::from(printed))
+                Scalar::Normalized(Value::from(printed))
             }
         }
         Err(_) => Scalar::Mismatch(expected(Type::Version)),
     }
 }
 
-/// blang's `semver.NewPRVersion` for each part: no empty one, no number with a leading zero.
+/// Implements blang's `semver.NewPRVersion` for each part: no empty part, and no number with a leading zero.
 fn is_release(text: &str) -> bool {
     text.split('.').all(|part| {
         let numeric = part.bytes().all(|b| b.is_ascii_digit());

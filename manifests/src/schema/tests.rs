@@ -134,7 +134,7 @@ fn problems_of_values_name_their_paths_and_remedies() {
         ];
         deployment(), json!([]) => vec!["expected a mapping, found a list ([])".to_owned()];
         kind("v1", "Secret").unwrap().ty, json!({"data": {"ok": "aGk=", "bad": "a-b_"}})
-            => vec![r#"data.bad: expected a string of base64, found a string ("a-b_")"#.to_owned()];
+            => vec![r#"data.bad: expected a base64 string, found a string ("a-b_")"#.to_owned()];
         crd(), schema(json!({"properties": {
             "a": {"items": {"properties": {"b": {"typ": "string"}}}}, "c": {"additionalProperties": {"nulable": true}},
             "d": {"items": [{"minimum": "1"}], "additionalProperties": "no"}, "e": true,
@@ -181,9 +181,9 @@ fn wrong_types_are_told_and_stay() {
         json!({"ports": [{"containerPort": "80"}]}) => r#"ports[0].containerPort: expected an integer, found a string ("80")"#;
         json!({"ports": [{"containerPort": 1.5}]}) => "ports[0].containerPort: expected an integer, found a number (1.5)";
         json!({"ports": [{"containerPort": 4_294_967_296_u64}]})
-            => "ports[0].containerPort: expected an integer of 32 bits, found an integer (4294967296)";
+            => "ports[0].containerPort: expected a 32-bit integer, found an integer (4294967296)";
         json!({"securityContext": {"runAsUser": u64::MAX}})
-            => "securityContext.runAsUser: expected an integer of 64 bits, found an integer (18446744073709551615)";
+            => "securityContext.runAsUser: expected a 64-bit integer, found an integer (18446744073709551615)";
         json!({"livenessProbe": {"httpGet": {"port": true}}})
             => "livenessProbe.httpGet.port: expected an integer or a string, found a boolean (true)";
         json!({"resources": {"limits": {"cpu": "half"}}})

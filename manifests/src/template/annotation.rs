@@ -1,30 +1,30 @@
-//! The template that OLM shipped: in the annotation `olm.catalogImageTemplate`, with the three numbers of the Kubernetes
-//! version, and with its own words for what came of it.
+//! Template dialect of OLM: in the annotation `olm.catalogImageTemplate`, with the three parts of the Kubernetes version as
+//! variables, and with OLM's messages.
 
 use semver::Version;
 
-use super::{Piece, Values, Variable, known, note, pieces};
+use super::{Piece, Values, Variable, find_variable, pieces, push_unique};
 use crate::image::Reference;
 
-/// Where the template stands.
+/// Annotation that contains the template.
 pub const ANNOTATION: &str = "olm.catalogImageTemplate";
 const CANNOT: &str = "cannot construct catalog image reference";
 
-/// What came of an annotation.
+/// Result of resolving an annotation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Annotated {
-    /// The image; or, where it cannot be made, the text with `missing` in the place of what has no value.
+pub struct AnnotationResult {
+    /// The image. If it cannot be resolved, the text with `missing` in place of variables without a value.
     pub image: String,
-    /// In words, what is wrong; nothing of an image.
+    /// Description of the problem, or `None` for a valid image.
     pub problem: Option<String>,
-    /// Whether only somebody who edits the annotation can help.
+    /// Whether only a change of the annotation helps.
     pub is_for_good: bool,
 }
 
-// === impl Annotated ===
+// === impl AnnotationResult ===
 
-impl Annotated {
-    /// The reason of both conditions.
+impl AnnotationResult {
+    /// Returns the reason of both conditions.
     pub fn reason(&self) -> &'static str {
         match self.problem {
             None => "AllTemplatesResolved",
@@ -32,7 +32,7 @@ impl Annotated {
         }
     }
 
-    /// The message of the condition `TemplatesHaveResolved`.
+    /// Returns the message of the condition `TemplatesHaveResolved`.
     pub fn message(&self) -> &str {
         self.problem
             .as_deref()
@@ -40,8 +40,8 @@ impl Annotated {
     }
 }
 
-/// Puts the Kubernetes version into an annotation; other names in braces are no variables there. OLM v0 parity.
-pub fn annotated(text: &str, kube: Option<&Version>) -> Annotated {
+/// Resolves an annotation with the Kubernetes version; other names in braces are not variables (OLM v0 parity).
+pub fn annotated(text: &str, kube: Option<&Version>) -> AnnotationResult {
     let values = Values {
         kube: kube.cloned(),
         ..Values::default()
@@ -57,16 +57,17 @@ pub fn annotated(text: &str, kube: Option<&Version>) -> Annotated {
                 image.push(brace);
             }
             Piece::Variable(name) => {
-                let of_kube = known(name).filter(|(_, it)| matches!(it, Variable::Kube(_)));
+                let of_kube = find_variable(name)
+                    .filter(|(_, variable)| matches!(variable, Variable::Kube(_)));
                 match of_kube.map(|(name, variable)| (name, values.of(variable))) {
                     Some((_, Some(value))) => image.push_str(&value),
                     Some((name, None)) => {
-                        note(&mut missing, format!("\"{{{name}}}\""));
+                        push_unique(&mut missing, format!("\"{{{name}}}\""));
                         image.push_str("missing");
                     }
                     None => {
                         is_malformed = true;
-                        super::put_back(&mut image, name);
+                        super::push_variable(&mut image, name);
                     }
                 }
             }
@@ -86,7 +87,7 @@ pub fn annotated(text: &str, kube: Option<&Version>) -> Annotated {
             "{CANNOT}, because variable(s) {missing} could not be resolved and one or more template(s) has improper syntax"
         )),
     };
-    Annotated {
+    AnnotationResult {
         image,
         problem,
         is_for_good,

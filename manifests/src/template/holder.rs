@@ -1,32 +1,32 @@
-//! Where a CatalogSource may have a template, and which of several counts.
+//! Selection between the templates of a CatalogSource.
 
 use super::{ANNOTATION, is_template};
 use crate::api::labels::CATALOG_IMAGE_TEMPLATE;
 
-/// What has a template.
+/// Location of a template.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Holder {
-    /// The annotation that OLM shipped, with its three variables.
+    /// The annotation of OLM, with its three variables.
     Olm,
-    /// Our own annotation, with all variables.
+    /// Our annotation, with all variables.
     Rukpak,
-    /// The image itself, with all variables.
+    /// The image field, with all variables.
     Image,
 }
 
-/// What the image of a CatalogSource is made from.
+/// The effective template or image of a CatalogSource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Choice<'a> {
-    /// Where that stands.
+    /// The location of the text.
     pub holder: Holder,
-    /// The template; or an image, which has no variables.
+    /// The template, or an image without variables.
     pub text: &'a str,
-    /// Other templates, which count for nothing beside it.
+    /// The locations of other templates, which are ignored.
     pub ignored: Vec<Holder>,
 }
 
-/// Chooses: an annotation is written into the image, and OLM resolves its own whatever else there is. What is empty is not
-/// there (OLM v0 parity).
+/// Selects the template: an annotation takes precedence over the image field, because the result is written there, and
+/// OLM's annotation over ours, because OLM always resolves it. Empty annotations count as absent (OLM v0 parity).
 pub fn choose<'a>(image: &'a str, annotation: impl Fn(&str) -> Option<&'a str>) -> Choice<'a> {
     let annotation = |name| annotation(name).filter(|text| !text.is_empty());
     let all = [
@@ -52,7 +52,7 @@ pub fn choose<'a>(image: &'a str, annotation: impl Fn(&str) -> Option<&'a str>) 
 // === impl Holder ===
 
 impl Holder {
-    /// The name of the annotation; the image is in none.
+    /// Returns the name of the annotation, or `None` for the image field.
     pub fn annotation(self) -> Option<&'static str> {
         match self {
             Self::Olm => Some(ANNOTATION),

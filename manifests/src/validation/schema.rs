@@ -1,19 +1,19 @@
-//! The structural validation of the API server, for the keywords that our CRDs use. Pure; no I/O.
+//! Structural validation of the API server, limited to the keywords in our CRDs. Pure; no I/O.
 //!
-//! The texts are those of Kubernetes 1.36, `<nil>` included. A test on the API server compares them.
+//! The texts are those of Kubernetes 1.36, including `<nil>`. A test compares them with the API server.
 
 use serde_json::{Map, Number, Value};
 
 use crate::object::shortened;
 
-/// The maximum number of reported findings of one object.
+/// Maximum number of reported findings for one object.
 const MAX_FINDINGS: usize = 100;
-/// The maximum length of a finding in characters: field names may have megabytes.
+/// Maximum length of a finding in characters: field names may have megabytes.
 const MAX_MESSAGE_LEN: usize = 2000;
-/// The message that follows findings after which rules are not evaluated.
+/// Message after findings that prevent the evaluation of rules.
 const NOT_CHECKED: &str = "<nil>: Invalid value: null: some validation rules were not checked because the object was invalid; \
                            correct the existing errors to complete validation";
-/// The fields of ObjectMeta.
+/// Fields of ObjectMeta.
 const METADATA: [&str; 15] = [
     "annotations",
     "creationTimestamp",
@@ -32,13 +32,13 @@ const METADATA: [&str; 15] = [
     "uid",
 ];
 
-/// The problems of an object.
+/// Problems of an object.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
     messages: Vec<String>,
-    /// The number of findings that are not reported.
+    /// Number of findings that are not reported.
     skipped: usize,
-    /// Reports whether the API server evaluates no rules after these findings.
+    /// Whether the API server evaluates no rules after these findings.
     is_blocking: bool,
 }
 
@@ -65,7 +65,7 @@ impl Findings {
         self.messages.is_empty()
     }
 
-    /// Returns the messages, and whether rules are not evaluated.
+    /// Returns the messages, and whether the evaluation of rules is prevented.
     pub(super) fn into_errors(mut self) -> (Vec<String>, bool) {
         if self.skipped > 0 {
             self.messages
@@ -78,7 +78,7 @@ impl Findings {
     }
 }
 
-/// Removes fields that a schema does not know, and reports them; and nulls, which stand for fields that are not set.
+/// Removes and reports unknown fields. Removes nulls, which count as unset fields.
 pub(super) fn prune(object: &mut Value, schema: &Value, findings: &mut Findings) {
     if let Some(metadata) = object.get("metadata").and_then(Value::as_object) {
         let unknown = metadata
@@ -101,8 +101,8 @@ fn prune_below(value: &mut Value, schema: &Value, path: &str, findings: &mut Fin
                 if path.is_empty() && matches!(key.as_str(), "apiVersion" | "kind" | "metadata") {
                     return true;
                 }
-                let known = properties.and_then(|all| all.get(key)).or(free);
-                let Some(known) = known else {
+                let property = properties.and_then(|all| all.get(key)).or(free);
+                let Some(property) = property else {
                     if keeps_unknown {
                         return true;
                     }
@@ -112,7 +112,7 @@ fn prune_below(value: &mut Value, schema: &Value, path: &str, findings: &mut Fin
                 if value.is_null() {
                     return false;
                 }
-                prune_below(value, known, &at, findings);
+                prune_below(value, property, &at, findings);
                 true
             });
         }
@@ -128,7 +128,7 @@ fn prune_below(value: &mut Value, schema: &Value, path: &str, findings: &mut Fin
     }
 }
 
-/// Reports the values that a schema does not allow.
+/// Reports values that the schema does not allow.
 pub(super) fn check(object: &Value, schema: &Value, findings: &mut Findings) {
     check_at(object, schema, "", findings);
 }
@@ -155,7 +155,7 @@ fn check_at(value: &Value, schema: &Value, path: &str, findings: &mut Findings) 
     check_one_of(value, schema, path, findings);
 }
 
-/// Whether a value has the type that a schema declares; a finding otherwise.
+/// Reports whether a value has the type that a schema declares, and adds a finding otherwise.
 fn has_type(value: &Value, schema: &Value, path: &str, findings: &mut Findings) -> bool {
     let word = |key: &str| schema.get(key).and_then(Value::as_str);
     let is_either = schema.get("x-kubernetes-int-or-string") == Some(&Value::Bool(true));
@@ -203,7 +203,7 @@ fn type_of(value: &Value) -> &'static str {
     }
 }
 
-/// Returns the integer that a number is. `1.0` is accepted; a number that exceeds 64 bits is not.
+/// Converts a number to an integer. `1.0` is accepted; a number that exceeds 64 bits is not.
 fn as_integer(number: &Number) -> Option<i64> {
     number.as_i64().or_else(|| {
         let float = number.as_f64().filter(|_| number.is_f64())?;
@@ -216,7 +216,7 @@ fn fits_int32(value: &Value) -> bool {
     integer.is_some_and(|integer| i32::try_from(integer).is_ok())
 }
 
-/// Compares an integer with its bounds, in the words of the API server.
+/// Compares an integer with its bounds, with the messages of the API server.
 fn check_number(number: &Number, schema: &Value, path: &str, findings: &mut Findings) {
     let Some(integer) = as_integer(number) else {
         return;
@@ -286,8 +286,8 @@ fn check_map(map: &Map<String, Value>, schema: &Value, path: &str, findings: &mu
     let properties = schema.get("properties").and_then(Value::as_object);
     let free = schema.get("additionalProperties");
     for (key, value) in map {
-        if let Some(known) = properties.and_then(|all| all.get(key)).or(free) {
-            check_at(value, known, &child(path, key), findings);
+        if let Some(property) = properties.and_then(|all| all.get(key)).or(free) {
+            check_at(value, property, &child(path, key), findings);
         }
     }
 }
@@ -306,22 +306,22 @@ fn check_one_of(value: &Value, schema: &Value, path: &str, findings: &mut Findin
     };
     let mut rejected = Vec::new();
     for alternative in alternatives {
-        let mut found = Findings::default();
-        check_at(value, alternative, path, &mut found);
-        if !found.is_empty() {
-            rejected.push(found);
+        let mut alternative_findings = Findings::default();
+        check_at(value, alternative, path, &mut alternative_findings);
+        if !alternative_findings.is_empty() {
+            rejected.push(alternative_findings);
         }
     }
     let accepted = alternatives.len() - rejected.len();
     if accepted == 1 {
         return;
     }
-    let found = match accepted {
+    let count = match accepted {
         0 => "none valid".to_owned(),
         accepted => format!("{accepted} valid alternatives"),
     };
     findings.add(format!(
-        "<nil>: Invalid value: \"\": \"{path}\" must validate one and only one schema (oneOf). Found {found}"
+        "<nil>: Invalid value: \"\": \"{path}\" must validate one and only one schema (oneOf). Found {count}"
     ));
     let first = rejected.into_iter().next().filter(|_| accepted == 0);
     for message in first.into_iter().flat_map(|first| first.messages) {
@@ -345,7 +345,7 @@ mod tests {
     use super::*;
     use crate::api::{catalog_source::convert::Version, definitions};
 
-    /// Keywords that only describe, that prune() and check() read, and that kube-cel reads.
+    /// Keywords that only describe, and those that prune(), check() and kube-cel read.
     const KNOWN: &str = "
         additionalProperties default description enum format items maxItems maxLength maxProperties maximum minItems minLength
         minimum oneOf pattern properties required type x-kubernetes-int-or-string x-kubernetes-list-type x-kubernetes-map-type
@@ -375,7 +375,7 @@ mod tests {
             serde_json::to_value(&schema.open_api_v3_schema).unwrap()
         });
         for schema in schemas.chain(definitions::catalog_source_schema(Version::V1)) {
-            // The validator has no objects with a status.
+            // The validator gets no objects with a status.
             let mut all = Vec::new();
             keywords(&schema["properties"]["spec"], &mut all);
             all.retain(|keyword| !KNOWN.split_whitespace().any(|known| known == keyword));

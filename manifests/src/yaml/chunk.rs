@@ -1,4 +1,4 @@
-//! One document's text to its value, and faults in it to errors with a place in the file.
+//! Conversion of a document's text to its value, and of its faults to errors with a position in the file.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,10 +8,10 @@ use super::{
     Limits, decode,
     error::{Error, Fault},
     fast, node,
-    split::Chunk,
+    split::DocumentText,
 };
 
-/// The value of a document; takes the text that its aliases repeat off the limits, even when it fails.
+/// Returns the value of a document. Deducts the text that its aliases repeat from the limits, even on failure.
 pub(super) fn value(text: &[u8], limits: &mut Limits) -> Result<Value, Fault> {
     let text = utf8(text)?;
     match fast::value(text, limits)? {
@@ -20,13 +20,13 @@ pub(super) fn value(text: &[u8], limits: &mut Limits) -> Result<Value, Fault> {
     }
 }
 
-/// The value of a document, by the reader that knows all of YAML.
+/// Returns the value of a document, using only the complete parser.
 #[cfg(test)]
 pub(super) fn complete(text: &str, limits: &Limits) -> Result<Value, Fault> {
     decode::value(&node::read(text, limits)?, &mut { *limits })
 }
 
-/// The text of a document, without a byte order mark; all positions count from there.
+/// Returns the text of a document without a byte order mark. All positions are relative to this text.
 pub(super) fn utf8(text: &[u8]) -> Result<&str, Fault> {
     let text = unmarked(text);
     str::from_utf8(text).map_err(|error| Fault::new(error.valid_up_to(), "not UTF-8"))
@@ -36,8 +36,8 @@ fn unmarked(text: &[u8]) -> &[u8] {
     text.strip_prefix("\u{feff}".as_bytes()).unwrap_or(text)
 }
 
-/// A fault in a document as an error in the file; `document` counts from 0.
-pub(super) fn error(chunk: &Chunk, document: usize, fault: Fault) -> Error {
+/// Converts a fault in a document to an error in the file; `document` is the index from 0.
+pub(super) fn error(chunk: &DocumentText, document: usize, fault: Fault) -> Error {
     let place = fault
         .at
         .and_then(|at| places(chunk, BTreeSet::from([at])).pop_first())
@@ -45,11 +45,14 @@ pub(super) fn error(chunk: &Chunk, document: usize, fault: Fault) -> Error {
     Error::from_fault(document, place, fault)
 }
 
-/// Lines and columns (in characters) in the file, from 1, of bytes of a document, from 0.
+/// Returns lines and columns (in characters) in the file, from 1, for byte offsets in a document, from 0.
 ///
-/// Counted here and not taken from libyaml, which also ends lines at U+0085, U+2028 and U+2029; editors do not.
-pub(super) fn places(chunk: &Chunk, bytes: BTreeSet<usize>) -> BTreeMap<usize, (usize, usize)> {
-    let mut wanted = bytes.into_iter().peekable();
+/// Not computed by libyaml, because libyaml also ends lines at U+0085, U+2028 and U+2029, but editors do not.
+pub(super) fn places(
+    chunk: &DocumentText,
+    bytes: BTreeSet<usize>,
+) -> BTreeMap<usize, (usize, usize)> {
+    let mut offsets = bytes.into_iter().peekable();
     let mut places = BTreeMap::new();
     let mut start = 0;
     let mut number = chunk.line;
@@ -57,7 +60,7 @@ pub(super) fn places(chunk: &Chunk, bytes: BTreeSet<usize>) -> BTreeMap<usize, (
         let end = start + line.len();
         number += 1;
         let (mut counted, mut column) = (start, 1);
-        while let Some(at) = wanted.next_if(|at| *at < end) {
+        while let Some(at) = offsets.next_if(|at| *at < end) {
             let between = line.get(counted - start..at - start).unwrap_or_default();
             column += String::from_utf8_lossy(between).chars().count();
             counted = at;
@@ -65,7 +68,7 @@ pub(super) fn places(chunk: &Chunk, bytes: BTreeSet<usize>) -> BTreeMap<usize, (
         }
         start = end;
     }
-    // The end of the document.
-    places.extend(wanted.map(|at| (at, (number + 1, 1))));
+    // Offsets at the end of the document.
+    places.extend(offsets.map(|at| (at, (number + 1, 1))));
     places
 }

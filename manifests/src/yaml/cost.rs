@@ -1,23 +1,23 @@
-//! Estimates of the memory that values take: small inputs can become large values.
+//! Estimates of the memory of values, because small inputs can become large values.
 //!
-//! The figures are those of `serde_json` and of the usual allocators on 64-bit machines, rounded up. Pure; no I/O.
+//! The constants are for `serde_json` and common allocators on 64-bit machines, rounded up. Pure; no I/O.
 
 use serde_json::Value;
 
-/// The first entry of a mapping: one node of a B-tree, which has room for eleven.
+/// Memory of the first entry of a mapping: one B-tree node, which has space for eleven entries.
 const NODE: usize = 640;
-/// The entries that this node has room for.
+/// Number of entries in this node.
 const NODE_ENTRIES: usize = 11;
-/// Each further entry: nodes that are filled in order are half full.
+/// Memory of each further entry: nodes that are filled in order are half full.
 const ENTRY: usize = 128;
-/// The first item of a sequence, which gets room for four.
+/// Memory of the first item of a sequence, which allocates space for four.
 const FIRST_ITEM: usize = 128;
-/// Each further item: room grows by doubling.
+/// Memory of each further item, because the capacity doubles.
 const ITEM: usize = 64;
-/// A text beside its bytes.
+/// Memory of a string, without its bytes.
 const TEXT: usize = 16;
 
-/// The memory of an entry that a mapping of this length gets, without its value.
+/// Returns the memory of an entry added to a mapping of this length, without its value.
 pub(super) fn entry(length: usize, key: &str) -> usize {
     let slot = match length {
         0 => NODE,
@@ -27,17 +27,17 @@ pub(super) fn entry(length: usize, key: &str) -> usize {
     slot + text(key)
 }
 
-/// The memory of an item that a sequence of this length gets, without its value.
+/// Returns the memory of an item added to a sequence of this length, without its value.
 pub(super) fn item(length: usize) -> usize {
     if length == 0 { FIRST_ITEM } else { ITEM }
 }
 
-/// The memory of a text.
+/// Returns the memory of a string.
 pub(super) fn text(text: &str) -> usize {
     TEXT + text.len()
 }
 
-/// The memory of a scalar, apart from its place in a collection.
+/// Returns the memory of a scalar, without its slot in a collection.
 pub(super) fn scalar(value: &Value) -> usize {
     match value {
         Value::String(string) => text(string),
@@ -45,7 +45,7 @@ pub(super) fn scalar(value: &Value) -> usize {
     }
 }
 
-/// The number and the memory of values.
+/// Number and memory of values.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Weight {
     /// Entries of all mappings and sequences.
@@ -81,7 +81,7 @@ fn add(value: &Value, weight: &mut Weight) {
     }
 }
 
-/// The entries of JSON text, and the most memory that its values take, counted before any of them exists.
+/// Counts the entries in JSON text, and estimates the maximum memory of its values, before any of them exists.
 pub(super) fn weigh_json(input: &[u8]) -> Weight {
     let (mut entries, mut memory) = (0, input.len());
     let (mut quoted, mut escaped) = (false, false);
@@ -116,13 +116,13 @@ pub(super) fn weigh_json(input: &[u8]) -> Weight {
     }
 }
 
-/// The most memory that reading a YAML or JSON input takes, without its bytes: an upper bound, a few times too high for
-/// ordinary manifests. Aliases, which repeat values, make it unbounded.
+/// Estimates the maximum memory for parsing a YAML or JSON input, without its bytes. The upper bound is several times too
+/// high for ordinary manifests. Aliases, which repeat values, make it unlimited.
 pub(super) fn estimate(input: &[u8]) -> usize {
     let mut memory = input.len().saturating_mul(2);
     let mut before = b'\n';
     for (at, &byte) in input.iter().enumerate() {
-        // The complete reader also needs nodes for key and value.
+        // The complete parser also allocates nodes for key and value.
         memory += match byte {
             b':' | b'?' | b'-' | b'&' => {
                 let next = input.get(at + 1).copied().unwrap_or(b'\n');
@@ -145,10 +145,10 @@ pub(super) fn estimate(input: &[u8]) -> usize {
     memory
 }
 
-/// Two nodes of the complete reader.
+/// Memory of two nodes of the complete parser.
 const NODES: usize = 512;
 
-/// Whether `&` stands where an anchor can, and a name follows.
+/// Reports whether an `&` is at a valid position for an anchor, and a name follows.
 fn is_anchor(before: u8, next: u8) -> bool {
     (before.is_ascii_whitespace() || b"[{,:".contains(&before)) && !next.is_ascii_whitespace()
 }

@@ -1,4 +1,4 @@
-//! The complete reader, second half: nodes become a value, as go-yaml's decoder and `sigs.k8s.io/yaml` do it.
+//! Second half of the complete parser: converts nodes to a value, like go-yaml's decoder and `sigs.k8s.io/yaml`.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use super::{
     tagged,
 };
 
-/// The value of a whole document; null when it is empty. Counts [`Limits::text`] down.
+/// Returns the value of a whole document; null if it is empty. Deducts from [`Limits::text`].
 pub(super) fn value(tree: &Tree, limits: &mut Limits) -> Result<Value, Fault> {
     let mut decoder = Decoder {
         tree,
@@ -28,7 +28,7 @@ pub(super) fn value(tree: &Tree, limits: &mut Limits) -> Result<Value, Fault> {
     }
 }
 
-/// Whether a key is `<<` in the meaning of YAML 1.1's merge.
+/// Reports whether a key is `<<`, the merge key of YAML 1.1.
 pub(super) fn is_merge(tree: &Tree, key: Id) -> bool {
     let Ok(node) = tree.node(key) else {
         return false;
@@ -44,11 +44,11 @@ pub(super) fn is_merge(tree: &Tree, key: Id) -> bool {
     }
 }
 
-/// Counters of go-yaml's decoder.
+/// State of the decoder, with the counters of go-yaml's decoder.
 struct Decoder<'a> {
     tree: &'a Tree,
     limits: &'a mut Limits,
-    /// Bytes of memory that the value may still take beside the tree.
+    /// Remaining memory for the value besides the tree, in bytes.
     memory: usize,
     decoded: usize,
     aliased: usize,
@@ -81,7 +81,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Puts a mapping's entries into `map`, over what is there: duplicates and merges overwrite in document order.
+    /// Adds the entries of a mapping to `map`. Duplicates and merges overwrite existing entries in document order.
     fn fill(&mut self, id: Id, map: &mut Map<String, Value>, depth: usize) -> Result<(), Fault> {
         let node = self.tree.node(id)?;
         let Kind::Mapping(entries) = &node.kind else {
@@ -111,7 +111,7 @@ impl<'a> Decoder<'a> {
         depth: usize,
     ) -> Result<(), Fault> {
         match &self.tree.node(id)?.kind {
-            // Backwards, as earlier ones take precedence.
+            // In reverse order, because earlier mappings take precedence.
             Kind::Sequence(items) => items
                 .iter()
                 .rev()
@@ -141,20 +141,20 @@ impl<'a> Decoder<'a> {
             }),
             Kind::Alias(target) => self.aliased(id, |decoder| decoder.key(*target)),
             Kind::Sequence(_) | Kind::Mapping(_) => {
-                // Most often a template that was never rendered: `{{ .Values.x }}`.
+                // Usually a template that was never rendered: `{{ .Values.x }}`.
                 Err(Fault::new(
                     node.start,
-                    "a mapping or sequence cannot be a key; is this an unrendered template?",
+                    "a mapping or sequence cannot be a key; check that this is not an unrendered template",
                 ))
             }
         }
     }
 
-    /// go-yaml's budget: the larger a document gets, the smaller the part of it that aliases may make up.
+    /// Implements go-yaml's budget: the larger a document is, the smaller is the allowed share of aliases.
     fn enter(&mut self, id: Id) -> Result<&'a super::node::Node, Fault> {
         let node = self.tree.node(id)?;
         self.decoded += 1;
-        // Keys are nodes, too; each entry of a mapping is two.
+        // Keys are also nodes, so each entry of a mapping counts twice.
         if self.decoded > self.limits.values.saturating_mul(2).saturating_add(2) {
             return Err(Fault::too_many(Some(node.start), self.limits));
         }
@@ -163,7 +163,7 @@ impl<'a> Decoder<'a> {
             self.aliased += 1;
             if let Kind::Scalar { text, .. } = &node.kind {
                 match self.limits.text.checked_sub(text.len()) {
-                    Some(left) => self.limits.text = left,
+                    Some(remaining) => self.limits.text = remaining,
                     None => over = true,
                 }
             }
@@ -182,10 +182,10 @@ impl<'a> Decoder<'a> {
         Ok(node)
     }
 
-    /// Counts the memory of an entry; `slot` is that of its place and key.
+    /// Deducts the memory of an entry; `slot` is the memory of its slot and key.
     fn spend(&mut self, slot: usize, value: &Value, at: usize) -> Result<(), Fault> {
         match self.memory.checked_sub(slot + cost::scalar(value)) {
-            Some(left) => self.memory = left,
+            Some(remaining) => self.memory = remaining,
             None => return Err(Fault::too_large(Some(at), self.limits)),
         }
         Ok(())
@@ -215,7 +215,7 @@ impl<'a> Decoder<'a> {
     }
 }
 
-/// The meaning of a scalar node.
+/// Resolves a scalar node.
 pub(super) fn scalar(tree: &Tree, id: Id) -> Result<Scalar<'_>, Fault> {
     let node = tree.node(id)?;
     match &node.kind {

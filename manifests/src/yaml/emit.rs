@@ -1,5 +1,5 @@
-//! Values to YAML that reads back as the same value, here and in Go, in the looks of `kubectl get -o yaml`: sorted
-//! keys, lists at the column of their key, text in literal blocks where it has lines.
+//! YAML emitter, in the style of `kubectl get -o yaml`: sorted keys, lists at the column of their key, literal blocks for
+//! multi-line text. This crate and Go parse the output to the same value.
 
 use std::{fmt::Write, io};
 
@@ -8,15 +8,15 @@ use serde_json::{Map, Value};
 use super::{scalar::Scalar, tagged};
 use crate::object::is_mark;
 
-/// Keys above this many bytes need a `?`, as YAML looks for their colon within 1024 characters only.
-const LONGEST_KEY: usize = 1000;
+/// Maximum length of a key without `?`, in bytes: YAML searches for the colon only within 1024 characters.
+const MAX_KEY_LEN: usize = 1000;
 
-/// The target of a document: a text, or a small buffer in front of a writer.
+/// Target of a document: a string, or a small buffer in front of a writer.
 pub(super) trait Sink {
-    /// The text to append to.
+    /// Returns the string to append to.
     fn text(&mut self) -> &mut String;
 
-    /// Called behind each entry of a collection.
+    /// Called after each entry of a collection.
     fn flush(&mut self) {}
 }
 
@@ -26,7 +26,7 @@ impl Sink for String {
     }
 }
 
-/// A buffered document for a writer: indentation can make a document a thousand times as long as its values.
+/// A buffer in front of a writer: indentation can make a document a thousand times as long as its values.
 pub(super) struct Stream<'a> {
     text: String,
     writer: &'a mut dyn io::Write,
@@ -44,7 +44,7 @@ impl<'a> Stream<'a> {
         }
     }
 
-    /// Writes the rest.
+    /// Writes the remaining text.
     pub(super) fn finish(mut self) -> io::Result<()> {
         self.write();
         self.outcome
@@ -75,7 +75,7 @@ pub(super) fn document(sink: &mut impl Sink, value: &Value) {
     match value {
         Value::Object(map) if !map.is_empty() => mapping(sink, map, 0, false),
         Value::Array(items) if !items.is_empty() => sequence(sink, items, 0, false),
-        // A block could hold lines that start with a separator.
+        // A block could contain lines that start with a separator.
         Value::String(text) if text.contains('\n') => {
             let out = sink.text();
             quoted(out, text);
@@ -85,7 +85,7 @@ pub(super) fn document(sink: &mut impl Sink, value: &Value) {
     }
 }
 
-/// `inline`: the first entry goes on a line that has been started.
+/// Appends a mapping. With `inline`, the first entry continues the current line.
 fn mapping(sink: &mut impl Sink, map: &Map<String, Value>, column: usize, mut inline: bool) {
     for (name, value) in map {
         let out = sink.text();
@@ -136,21 +136,21 @@ fn key(out: &mut String, name: &str, column: usize) {
     } else {
         quoted(out, name);
     }
-    if out.len() - start > LONGEST_KEY {
+    if out.len() - start > MAX_KEY_LEN {
         out.insert_str(start, "? ");
         out.push('\n');
         spaces(out, column);
     }
 }
 
-/// Anything that is no filled collection, and its line end. `column` is that of the collection around.
+/// Appends a scalar or an empty collection, and the line end. `column` is that of the enclosing collection.
 fn scalar(out: &mut String, value: &Value, column: usize) {
     match value {
         Value::Null => out.push_str("null"),
         Value::Bool(true) => out.push_str("true"),
         Value::Bool(false) => out.push_str("false"),
         Value::Number(number) => {
-            // Writing to a string cannot fail.
+            // Writing to a String cannot fail.
             let _ = write!(out, "{number}");
         }
         Value::Object(_) => out.push_str("{}"),
@@ -171,7 +171,7 @@ fn spaces(out: &mut String, mut count: usize) {
     out.push_str(SPACES.get(..count).unwrap_or_default());
 }
 
-/// Whether text reads back as itself without quotes, and not only in Go.
+/// Reports whether text without quotes is parsed as the same text, by Go and by other parsers.
 fn is_plain(text: &str) -> bool {
     let bytes = text.as_bytes();
     let (Some(&first), Some(&last)) = (bytes.first(), bytes.last()) else {
@@ -181,7 +181,7 @@ fn is_plain(text: &str) -> bool {
         b'-' | b'.' | b'+' | b'0'..=b'9' => !is_ambiguous(text),
         b'?' | b':' | b',' | b'[' | b']' | b'{' | b'}' | b'#' | b'&' | b'*' | b'!' | b'|'
         | b'>' | b'\'' | b'"' | b'%' | b'@' | b'`' | b' ' => false,
-        // The merge key, and YAML 1.1's default value.
+        // `<<` is the merge key, and `=` the default value of YAML 1.1.
         b'<' | b'=' => bytes.len() > 2,
         _ => true,
     };
@@ -195,7 +195,7 @@ fn is_plain(text: &str) -> bool {
         && matches!(Scalar::plain(text), Scalar::Text(_))
 }
 
-/// Separators, items, and what other parsers than Go's take for a date, a time or a number to the base of 60.
+/// Reports whether text could be a separator or an item, or, for parsers other than Go's, a date, time or base-60 number.
 fn is_ambiguous(text: &str) -> bool {
     let bytes = text.as_bytes();
     matches!(
@@ -208,15 +208,15 @@ fn is_ambiguous(text: &str) -> bool {
         || tagged::is_timestamp(text)
 }
 
-/// Whether text is on one line and needs no escape.
+/// Reports whether text is a single line without characters to escape.
 fn is_printable(text: &str) -> bool {
-    // Without a branch inside, so that the compiler looks at many bytes at once.
+    // Without a branch, so that the compiler can vectorize the loop.
     let special = |byte: u8| !(b' '..0x7f).contains(&byte);
     let any_special = text.bytes().fold(false, |any, byte| any | special(byte));
     !any_special || text.chars().all(is_verbatim)
 }
 
-/// Whether a literal block can hold text: it has lines, and its first one shows the indentation.
+/// Reports whether a literal block can contain text: it has several lines, and the first one determines the indentation.
 fn is_literal(text: &str) -> bool {
     let lines =
         memchr::memchr(b'\n', text.as_bytes()).is_some() && !text.starts_with(['\n', ' ', '\t']);
@@ -229,8 +229,8 @@ fn is_literal(text: &str) -> bool {
                 .all(|c| is_verbatim(c) || matches!(c, '\n' | '\t')))
 }
 
-/// Whether a character may stand as it is wherever text may: it is printable, neither a tab nor a line break, and does not
-/// turn the direction of what stands beside it.
+/// Reports whether a character can be written without an escape: it is printable, is neither a tab nor a line break, and
+/// does not change the direction of adjacent text.
 fn is_verbatim(c: char) -> bool {
     matches!(c, ' '..='~' | '\u{a0}'..='\u{d7ff}' | '\u{e000}'..='\u{fefe}' | '\u{ff00}'..='\u{fffd}' | '\u{10000}'..)
         && !is_mark(c)
@@ -261,7 +261,7 @@ fn quoted(out: &mut String, text: &str) {
         }
         out.push_str(text.get(done..at).unwrap_or_default());
         done = at + c.len_utf8();
-        // Writing to a string cannot fail.
+        // Writing to a String cannot fail.
         let _ = match c {
             '"' | '\\' => write!(out, "\\{c}"),
             '\n' => write!(out, "\\n"),

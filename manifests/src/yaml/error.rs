@@ -2,9 +2,10 @@ use std::{borrow::Cow, fmt};
 
 use super::Limits;
 
-/// Why a document cannot be read or written, and where in the file the reader stood.
+/// Error of a document that cannot be parsed or serialized, with its position in the file.
 ///
-/// The text is `line 14, column 3: …`, led by `document 2, ` when it is not the first; the caller adds the file.
+/// Formatted as `line 14, column 3: …`, with the prefix `document 2, ` for all documents but the first. The caller adds the
+/// file name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
     message: Cow<'static, str>,
@@ -14,7 +15,7 @@ pub struct Error {
 }
 
 impl Error {
-    /// `document` counts from 0.
+    /// Creates an error; `document` is the index from 0.
     pub(super) fn new(
         document: usize,
         place: Option<(usize, usize)>,
@@ -35,28 +36,28 @@ impl Error {
         }
     }
 
-    /// Whether the input is not malformed, but exceeds [`Limits::bytes`], [`Limits::values`] or [`Limits::memory`]. No
-    /// document is read after that.
+    /// Reports whether the input is not malformed, but exceeds [`Limits::bytes`], [`Limits::values`] or [`Limits::memory`].
+    /// No further document is read after that.
     pub fn is_limit(&self) -> bool {
         self.is_limit
     }
 
-    /// What is wrong, without the place.
+    /// Returns the message without the position.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// The position of the document in its input, from 0, as [`super::documents`] yields them.
+    /// Returns the index of the document in its input, from 0, as yielded by [`super::documents`].
     pub fn document(&self) -> usize {
         self.document
     }
 
-    /// The line in the input, from 1, where known.
+    /// Returns the line in the input, from 1, if known.
     pub fn line(&self) -> Option<usize> {
         self.place.map(|(line, _)| line)
     }
 
-    /// The character in that line, from 1, where known.
+    /// Returns the column in characters, from 1, if known.
     pub fn column(&self) -> Option<usize> {
         self.place.map(|(_, column)| column)
     }
@@ -76,7 +77,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// A problem inside one document, before it is known which one; `at` counts bytes from its start.
+/// A problem in a document whose index is not known yet; `at` is a byte offset in the document.
 #[derive(Debug)]
 pub(super) struct Fault {
     pub(super) message: Cow<'static, str>,
@@ -93,7 +94,7 @@ impl Fault {
         }
     }
 
-    /// More bytes than the limit.
+    /// Returns the fault of an input with more bytes than the limit.
     pub(super) fn too_long(limits: &Limits) -> Self {
         let message = format!("larger than the limit of {} bytes", limits.bytes);
         Self {
@@ -103,7 +104,7 @@ impl Fault {
         }
     }
 
-    /// More entries of mappings and sequences than the limit leaves.
+    /// Returns the fault of an input with more entries of mappings and sequences than remain in the limit.
     pub(super) fn too_many(at: Option<usize>, limits: &Limits) -> Self {
         let message = format!(
             "too many values: the limit leaves {} for this input",
@@ -116,7 +117,7 @@ impl Fault {
         }
     }
 
-    /// Values that take more memory than the limit leaves.
+    /// Returns the fault of values that take more memory than remains in the limit.
     pub(super) fn too_large(at: Option<usize>, limits: &Limits) -> Self {
         let message = format!(
             "too many values: the limit leaves {} bytes of memory for those of this input",

@@ -1,9 +1,9 @@
-//! The common subset of YAML in one pass from text to value: block mappings and sequences, all scalar styles and
-//! simple flow collections, which is all that generated manifests use.
+//! Parser for the common subset of YAML, in one pass from text to value: block mappings and sequences, all scalar styles,
+//! and simple flow collections. Generated manifests use nothing else.
 //!
-//! It answers only when it is sure of the complete reader's answer ([`super::node`], [`super::decode`]) and bails out
-//! of everything else: anchors, tags, merges, directives, complex keys, odd line breaks, and every error. Tests
-//! compare the two on vectors, mutations and a corpus. Worth its lines: it reads several times as fast.
+//! The parser returns a value only if it is certain to equal that of the complete parser ([`super::node`],
+//! [`super::decode`]). It bails out at all other input: anchors, tags, merges, directives, complex keys, unusual line
+//! breaks, and every error. Tests compare both parsers on vectors, mutations and a corpus. It is several times as fast.
 
 mod block;
 mod flow;
@@ -17,11 +17,11 @@ use serde_json::{Map, Value};
 use self::plain::Plain;
 use super::{Limits, cost, error::Fault, scalar::Scalar};
 
-/// Returns the value of a document, or `None` if the complete reader must decide.
+/// Returns the value of a document, or `None` if the complete parser must decide.
 ///
 /// # Errors
-/// Returns a fault if there are more values than the limits leave, or values of more memory. The complete reader, which
-/// needs more of it, would only allocate all of that once more.
+/// Returns a fault if the values exceed the limits of number or memory. The complete parser, which requires more memory,
+/// would only allocate all of that again.
 pub(super) fn value(text: &str, limits: &Limits) -> Result<Option<Value>, Fault> {
     if !is_simple(text.as_bytes()) {
         return Ok(None);
@@ -43,12 +43,12 @@ pub(super) fn value(text: &str, limits: &Limits) -> Result<Option<Value>, Fault>
     }
 }
 
-/// Whether all characters are allowed and mean themselves: no control characters, no line breaks but `\n`, no byte
-/// order marks, no end of document. The text must end with a line.
+/// Reports whether all characters are allowed and have no special meaning: no control characters, no line breaks except
+/// `\n`, no byte order marks, no document end markers. The text must end with a line break.
 fn is_simple(bytes: &[u8]) -> bool {
     let special = |byte: u8| (byte < b' ' && byte != b'\n') || byte >= 0x7f;
     let (chunks, rest) = bytes.as_chunks::<64>();
-    // Without a branch inside, so that the compiler looks at many bytes at once.
+    // Without a branch, so that the compiler can vectorize the loop.
     let any_special = |chunk: &[u8]| chunk.iter().fold(false, |any, byte| any | special(*byte));
     let is_simple_at = |at: usize, chunk: &[u8]| {
         !any_special(chunk)
@@ -72,27 +72,27 @@ fn is_simple(bytes: &[u8]) -> bool {
         && memchr::memmem::find(bytes, b"\n...").is_none()
 }
 
-/// How far a document has been read.
+/// State of the parser: the text, the position, and what remains of the limits.
 struct Reader<'a> {
     text: &'a str,
     bytes: &'a [u8],
     pos: usize,
-    /// Where the current line starts, for the column of a token that starts a collection. It is right there, as only
-    /// spaces and dashes can come before; behind multi-line scalars nobody asks.
+    /// Offset of the current line, to compute the column of a token that starts a collection. It is exact there, because
+    /// only spaces and dashes can precede the token; it is not used after multi-line scalars.
     line: usize,
-    /// Collections that may still open inside each other.
+    /// Remaining nesting of collections.
     depth: usize,
-    /// Entries that may still be read.
+    /// Remaining number of entries.
     values: usize,
-    /// Bytes of memory that they may still take.
+    /// Remaining memory of the entries, in bytes.
     memory: usize,
-    /// Makes the fault about the first limit that was exceeded.
+    /// Creates the fault for the first exceeded limit.
     exceeded: Option<fn(Option<usize>, &Limits) -> Fault>,
 }
 
 impl<'a> Reader<'a> {
     fn document(&mut self) -> Option<Value> {
-        // The separator that opened the document stands alone on its line.
+        // The opening separator of the document is alone on its line.
         if self.text.starts_with("---") {
             self.pos = 3;
             if !matches!(self.byte(), b' ' | b'\n') {
@@ -109,7 +109,7 @@ impl<'a> Reader<'a> {
         self.at_end().then_some(value)
     }
 
-    /// The next byte; 0 at the end, which [`is_simple`] keeps out of the text.
+    /// Returns the next byte, or 0 at the end; [`is_simple`] excludes 0 from the text.
     #[inline]
     fn byte(&self) -> u8 {
         self.byte_at(0)
@@ -162,27 +162,27 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Skips what may stand behind a complete value: nothing but space and a comment to the end of the line.
+    /// Skips the end of a complete value: only space and a comment may follow on the line.
     fn end_value(&mut self) -> Option<()> {
         let line = self.line;
         self.skip_to_token()?;
         (self.line != line || self.at_end()).then_some(())
     }
 
-    /// A `:` followed by space, behind which a value stands.
+    /// Reports whether the current token is a `:` followed by space, which precedes a value.
     #[inline]
     fn at_colon(&self) -> bool {
         self.byte() == b':' && matches!(self.byte_at(1), b' ' | b'\n')
     }
 
-    /// A `-` followed by space, behind which an item stands.
+    /// Reports whether the current token is a `-` followed by space, which precedes an item.
     #[inline]
     fn at_dash(&self) -> bool {
         self.byte() == b'-' && matches!(self.byte_at(1), b' ' | b'\n')
     }
 
-    /// The node at the current token, which may be a collection. `indent` is the least column of its content; it is
-    /// one more than the column of the collection around. Stands on the next token afterwards.
+    /// Parses the node at the current token, which may be a collection, and advances to the next token. `indent` is the
+    /// minimum column of its content, one more than the column of the enclosing collection.
     fn node(&mut self, indent: usize) -> Option<Value> {
         let column = self.column();
         match self.byte() {
@@ -204,14 +204,14 @@ impl<'a> Reader<'a> {
                     let key = plain_key(text)?;
                     self.nested(|reader| reader.mapping(column, key))
                 }
-                // A plain scalar alone in a document is rare, and its folding different.
+                // A document that is a single plain scalar is rare, and its folding rules differ.
                 Plain::Scalar(_) if indent == 0 => None,
                 Plain::Scalar(text) => resolved(text),
             },
         }
     }
 
-    /// The value at the current token, on the line of its key, where no collection can start but a flow one.
+    /// Parses the value at the current token, on the line of its key, where only a flow collection can start.
     fn value(&mut self, indent: usize) -> Option<Value> {
         match self.byte() {
             quote @ (b'"' | b'\'') => {
@@ -236,8 +236,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Counts an entry, within the limits of values and memory; `slot` is the memory of its place and key.
-    fn spend(&mut self, slot: usize, value: &Value) -> Option<()> {
+    /// Deducts an entry from the limits; `slot` is the memory of its slot and key.
+    fn count_value(&mut self, slot: usize, value: &Value) -> Option<()> {
         let Some(values) = self.values.checked_sub(1) else {
             self.exceeded = Some(Fault::too_many);
             return None;
@@ -250,7 +250,7 @@ impl<'a> Reader<'a> {
         Some(())
     }
 
-    /// Reads a collection, within the limit of depth.
+    /// Parses a collection within the depth limit.
     fn nested(&mut self, read: impl FnOnce(&mut Self) -> Option<Value>) -> Option<Value> {
         self.depth = self.depth.checked_sub(1)?;
         let value = read(self);
@@ -258,7 +258,7 @@ impl<'a> Reader<'a> {
         value
     }
 
-    /// A block mapping at `column`, from behind the colon of its first key.
+    /// Parses a block mapping at `column`, from after the colon of its first key.
     fn mapping(&mut self, column: usize, first: String) -> Option<Value> {
         let mut map = Map::new();
         let mut key = first;
@@ -272,12 +272,12 @@ impl<'a> Reader<'a> {
             } else if self.column() > column {
                 self.node(column + 1)?
             } else if self.at_dash() {
-                // A sequence may stand at the column of its key.
+                // A sequence may start at the column of its key.
                 self.nested(|reader| reader.sequence(column))?
             } else {
                 Value::Null
             };
-            self.spend(cost::entry(map.len(), &key), &value)?;
+            self.count_value(cost::entry(map.len(), &key), &value)?;
             map.insert(key, value);
             if self.at_end() || self.column() < column {
                 return Some(Value::Object(map));
@@ -289,7 +289,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A block sequence at `column`, from its first dash.
+    /// Parses a block sequence at `column`, from its first dash.
     fn sequence(&mut self, column: usize) -> Option<Value> {
         let mut items = Vec::new();
         while self.column() == column && self.at_dash() {
@@ -302,14 +302,14 @@ impl<'a> Reader<'a> {
             } else {
                 Value::Null
             };
-            self.spend(cost::item(items.len()), &item)?;
+            self.count_value(cost::item(items.len()), &item)?;
             items.push(item);
         }
-        // Anything deeper is an error; the same column is a key, if the mapping around starts there.
+        // A larger column is an error. The same column is a key, if the enclosing mapping starts there.
         (self.at_end() || self.column() <= column).then_some(Value::Array(items))
     }
 
-    /// The key at the current token; stands behind its colon afterwards.
+    /// Parses the key at the current token, and advances past its colon.
     fn key(&mut self) -> Option<String> {
         match self.byte() {
             quote @ (b'"' | b'\'') => {
@@ -327,7 +327,7 @@ impl<'a> Reader<'a> {
 
     fn quoted_key(&mut self, start: usize, text: Cow<str>) -> Option<String> {
         let source = self.bytes.get(start..self.pos)?;
-        // Keys are looked for on one line, within 1024 characters.
+        // Keys must fit on one line, within 1024 characters.
         if !self.at_colon() || source.len() > 1000 || source.contains(&b'\n') {
             return None;
         }
@@ -336,7 +336,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A plain scalar as a key; merges and keys that Go refuses are left to the complete reader.
+/// Converts a plain scalar to a key. The complete parser handles merges and keys that Go rejects.
 fn plain_key(text: &str) -> Option<String> {
     match Scalar::plain(text) {
         Scalar::Text(text) if text == "<<" => None,
@@ -348,7 +348,7 @@ fn plain_key(text: &str) -> Option<String> {
 fn resolved(text: Cow<str>) -> Option<Value> {
     match text {
         Cow::Borrowed(text) => Scalar::plain(text).value(),
-        // More than one line has a space or a line break inside, which no number or word has.
+        // Several lines contain a space or a line break, which no number or keyword does.
         Cow::Owned(text) => Some(Value::String(text)),
     }
 }

@@ -1,8 +1,9 @@
-//! Values to YAML in the very bytes that Go's `sigs.k8s.io/yaml` prints for their JSON: keys in its natural order, long
-//! lines folded after column 80, single quotes where a plain scalar would not do, double quotes where it would mean
-//! something else.
+//! YAML emitter with exactly the bytes that Go's `sigs.k8s.io/yaml` prints for JSON.
 //!
-//! The decisions are those of go-yaml v2's encoder and of the emitter of libyaml below it, for block collections.
+//! Keys have Go's natural order, and long lines are folded after column 80. Text has single quotes where a plain scalar is
+//! not possible, and double quotes where a plain scalar would have another meaning.
+//!
+//! Implements the decisions of go-yaml v2's encoder and of libyaml's emitter for block collections.
 
 mod order;
 mod text;
@@ -11,8 +12,8 @@ use serde_json::{Map, Number, Value};
 
 use self::text::Style;
 
-/// Longer keys stand behind a `?`.
-const LONGEST_KEY: usize = 128;
+/// Maximum length of a key without `?`.
+const MAX_KEY_LEN: usize = 128;
 
 /// Appends one document without a separator.
 pub(super) fn document(out: &mut String, value: &Value) {
@@ -26,26 +27,27 @@ pub(super) fn document(out: &mut String, value: &Value) {
     emitter.line(0);
 }
 
-/// Where the emitter stands, in libyaml's terms.
+/// State of the emitter, in libyaml's terms.
 struct Emitter<'a> {
     out: &'a mut String,
-    /// Characters on the line so far.
+    /// Number of characters on the current line.
     column: usize,
-    /// Whether a space or an indicator that counts as one was written last.
+    /// Whether the last output was a space, or an indicator that counts as one.
     padded: bool,
-    /// Whether the line has nothing but spaces and the indicators of collections.
+    /// Whether the line contains only spaces and indicators of collections.
     at_start: bool,
 }
 
 impl Emitter<'_> {
-    /// `indent` is that of the collection around, none for the root; `in_mapping` whether that is a mapping.
+    /// Emits a value. `indent` is that of the enclosing collection, or `None` for the root; `in_mapping` is true if that
+    /// is a mapping.
     fn value(&mut self, value: &Value, indent: Option<usize>, in_mapping: bool) {
         match value {
             Value::Object(map) if !map.is_empty() => {
                 self.mapping(map, indent.map_or(0, |indent| indent + 2));
             }
             Value::Array(items) if !items.is_empty() => {
-                // Lists stand in the column of their key.
+                // Lists start at the column of their key.
                 let own = match indent {
                     Some(indent) if in_mapping && !self.at_start => indent,
                     Some(indent) => indent + 2,
@@ -66,7 +68,7 @@ impl Emitter<'_> {
     fn mapping(&mut self, map: &Map<String, Value>, indent: usize) {
         for (key, value) in order::sorted(map) {
             self.line(indent);
-            if key.len() <= LONGEST_KEY && !key.contains(text::is_break) {
+            if key.len() <= MAX_KEY_LEN && !key.contains(text::is_break) {
                 self.text(key, indent + 2, true);
                 self.push(":");
                 (self.padded, self.at_start) = (false, false);
@@ -88,7 +90,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// A scalar; `indent` is where its further lines stand.
+    /// Emits a scalar; `indent` is that of its continuation lines.
     fn text(&mut self, text: &str, indent: usize, is_key: bool) {
         match text::style(text, is_key) {
             Style::Plain => {
@@ -110,7 +112,7 @@ impl Emitter<'_> {
         (self.padded, self.at_start) = (false, false);
     }
 
-    /// Plain or single-quoted text: a line goes on after the first space behind column 80.
+    /// Emits plain or single-quoted text. A line is folded at the first space after column 80.
     fn folded(&mut self, text: &str, indent: usize, is_key: bool, quoted: bool) {
         if !self.may_fold(text, is_key) && !text.contains(|c| c == '\'' || text::is_break(c)) {
             return self.push(text);
@@ -149,9 +151,9 @@ impl Emitter<'_> {
         }
     }
 
-    /// Double-quoted text.
+    /// Emits double-quoted text.
     fn escaped(&mut self, text: &str, indent: usize, is_key: bool) {
-        // go-yaml looks for the mark at the start of the text, wherever it is in it.
+        // For each character, go-yaml checks if the text starts with a byte order mark, which then escapes all characters.
         let marked = text.starts_with('\u{feff}');
         let mut spaces = false;
         let mut rest = text.chars().peekable();
@@ -180,7 +182,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Text of several lines as it is.
+    /// Emits multi-line text as a literal block.
     fn literal(&mut self, text: &str, indent: usize) {
         self.space();
         self.push("|");
@@ -215,7 +217,7 @@ impl Emitter<'_> {
         !is_key && self.column + text.len() > WIDTH
     }
 
-    /// Anything short that is always plain.
+    /// Emits a short keyword that is always plain.
     fn word(&mut self, word: &str) {
         self.space();
         self.push(word);
@@ -228,7 +230,7 @@ impl Emitter<'_> {
         (self.padded, self.at_start) = (false, false);
     }
 
-    /// `-`, `?`, or the `:` after a `?`: what follows may be a collection on the same line.
+    /// Emits `-`, `?`, or the `:` after a `?`: a collection may follow on the same line.
     fn indicator(&mut self, indicator: &str) {
         self.space();
         self.push(indicator);
@@ -242,7 +244,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Goes to a column, on a line of its own unless this one can still be used.
+    /// Moves to a column, on a new line unless the current one is still usable.
     fn line(&mut self, indent: usize) {
         if !self.at_start || self.column > indent || (self.column == indent && !self.padded) {
             self.end_line();
@@ -275,10 +277,10 @@ impl Emitter<'_> {
     }
 }
 
-/// Lines go on to the next space behind this column.
+/// Column after which lines are folded at the next space.
 const WIDTH: usize = 80;
 
-/// A number as go-yaml prints what it reads from JSON: `strconv.FormatFloat(f, 'g', -1, 64)` for what is no integer.
+/// Formats a number like go-yaml after parsing JSON: `strconv.FormatFloat(f, 'g', -1, 64)` for all numbers except integers.
 fn written(number: &Number) -> String {
     match number.as_f64() {
         Some(float) if number.is_f64() => shortest(float),

@@ -1,4 +1,4 @@
-//! JSON inputs, as apimachinery's `YAMLOrJSONDecoder` takes them: values one after the other, no separators.
+//! JSON inputs, with the semantics of apimachinery's `YAMLOrJSONDecoder`: consecutive values without separators.
 
 use std::ops::Range;
 
@@ -6,18 +6,18 @@ use serde_json::{Deserializer, Value};
 
 use super::{
     scalar,
-    split::{self, Chunk},
+    split::{self, DocumentText},
 };
 
-/// Whether the first character is `{`.
+/// Reports whether the first character is `{`.
 pub(super) fn may_start(input: &[u8]) -> bool {
     input.trim_ascii_start().starts_with(b"{")
 }
 
-/// Where something went wrong (line and column, from 1), and what.
+/// Position (line and column, from 1) and message of an error.
 type Failure = ((usize, usize), String);
 
-/// The next value after byte `from`, and where it ends; `None` when only space is left.
+/// Parses the next value after byte `from`, and returns its end; `None` if only space remains.
 pub(super) fn next(input: &[u8], from: usize) -> Option<Result<(Value, usize), Failure>> {
     let (before, rest) = input.split_at_checked(from)?;
     let mut values = Deserializer::from_slice(rest).into_iter();
@@ -35,7 +35,7 @@ pub(super) fn next(input: &[u8], from: usize) -> Option<Result<(Value, usize), F
     })
 }
 
-/// Where YAML goes on after JSON ended at `from`: behind the space up to the end of the line.
+/// Returns the offset at which YAML continues after JSON ended at `from`: after the space up to the end of the line.
 pub(super) fn yaml_start(input: &[u8], from: usize) -> usize {
     let rest = input.get(from..).unwrap_or_default();
     let space = rest.len() - rest.trim_ascii_start().len();
@@ -43,8 +43,8 @@ pub(super) fn yaml_start(input: &[u8], from: usize) -> usize {
     from + space.min(line)
 }
 
-/// A JSON value's text as a YAML document, on the line and in the column where it stands.
-pub(super) fn chunk(input: &[u8], range: Range<usize>) -> Chunk<'static> {
+/// Returns the text of a JSON value as a YAML document, at its original line and column.
+pub(super) fn chunk(input: &[u8], range: Range<usize>) -> DocumentText<'static> {
     let (before, text) = input
         .split_at_checked(range.start)
         .map(|(before, rest)| (before, rest.get(..range.len()).unwrap_or_default()))
@@ -53,13 +53,13 @@ pub(super) fn chunk(input: &[u8], range: Range<usize>) -> Chunk<'static> {
     let mut padded = vec![b' '; column];
     padded.extend_from_slice(text);
     padded.push(b'\n');
-    Chunk {
+    DocumentText {
         text: padded.into(),
         line: split::lines(before),
     }
 }
 
-/// Numbers as YAML documents have them: `2.0` is 2.
+/// Converts numbers to their form in YAML documents: `2.0` is 2.
 fn normalize(value: &mut Value) {
     match value {
         Value::Number(number) => {

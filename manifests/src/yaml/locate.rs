@@ -1,4 +1,4 @@
-//! Where in a file the value of a path was written. Costs nothing until asked: the document is read again.
+//! Positions of values in a file by path. Computed on demand: the document is parsed again.
 
 #![expect(
     clippy::redundant_closure_for_method_calls,
@@ -14,43 +14,43 @@ use super::{
     decode::{is_merge, scalar},
     node::{self, Id, Kind, Tree},
     scalar::Scalar,
-    split::Chunk,
+    split::DocumentText,
 };
 use crate::path::{Path, Step};
 
-/// The place of a value in its file.
+/// Position of a value in its file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Location {
-    /// The line in the input, from 1.
+    /// Line in the input, from 1.
     pub line: usize,
-    /// The character in that line, from 1.
+    /// Column in that line in characters, from 1.
     pub column: usize,
-    /// How the value was written; `None` for mappings and sequences.
+    /// Original form of the value, or `None` for mappings and sequences.
     pub scalar: Option<Written>,
 }
 
-/// A scalar as it was written.
+/// A scalar in its original form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Written {
-    /// Its text, before it was taken for a number, a boolean or null: `1.10`, `yes`. Without quotes and escapes.
+    /// Text before its conversion to a number, boolean or null, such as `1.10` or `yes`, without quotes and escapes.
     pub text: String,
-    /// Whether it could be taken for something else than text.
+    /// Whether the scalar could have another type than string.
     pub style: Style,
 }
 
-/// How a scalar was written.
+/// Style of a scalar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Style {
-    /// Without quotes.
+    /// Plain: without quotes.
     Plain,
-    /// In single or double quotes, or as a literal or folded block: always text.
+    /// Single or double quotes, or a literal or folded block: always a string.
     Quoted,
 }
 
-/// Finds the value of `path` in a document (counted from 0, as [`super::documents`] yields them).
+/// Finds the value at `path` in a document (index from 0, as yielded by [`super::documents`]).
 ///
-/// A value that starts on the line of its key is located itself, any other by its key. A value merged or aliased
-/// from elsewhere is where it was written. `None` when there is no such value.
+/// A value that starts on the line of its key has its own position, all other values that of their key. A merged or aliased
+/// value has the position of the original. Returns `None` if the value does not exist.
 pub fn locate(input: &[u8], document: usize, path: &Path) -> Option<Location> {
     let paths = std::slice::from_ref(path);
     let (line, column) = locate_all(input, document, paths).pop()??;
@@ -61,12 +61,12 @@ pub fn locate(input: &[u8], document: usize, path: &Path) -> Option<Location> {
     })
 }
 
-/// Line and column, as [`locate`] finds them, of many values at the price of one.
+/// Returns line and column of many values, like [`locate`], at the cost of one.
 pub fn locate_all(input: &[u8], document: usize, paths: &[Path]) -> Vec<Option<(usize, usize)>> {
     places(input, document, paths, |search, path| search.find(path))
 }
 
-/// Line and column of many values, or of the nearest ones around those that do not exist, at the price of one.
+/// Returns line and column of many values, or of the nearest enclosing value if one does not exist, at the cost of one.
 pub fn locate_nearest(
     input: &[u8],
     document: usize,
@@ -75,17 +75,17 @@ pub fn locate_nearest(
     places(input, document, paths, |search, path| search.nearest(path))
 }
 
-/// The bytes of memory that looking for lines may take. It is a convenience: a larger document gets none.
-const MEMORY: usize = 32 << 20;
+/// Maximum memory for finding lines, in bytes. Positions are optional: a larger document gets none.
+const MAX_MEMORY: usize = 32 << 20;
 
 fn places(
     input: &[u8],
     document: usize,
     paths: &[Path],
-    find: impl Fn(&mut Search<'_>, &Path) -> Option<Found>,
+    find: impl Fn(&mut Search<'_>, &Path) -> Option<NodeMatch>,
 ) -> Vec<Option<(usize, usize)>> {
     let limits = Limits {
-        memory: MEMORY,
+        memory: MAX_MEMORY,
         ..Limits::default()
     };
     let Some((chunk, tree)) = read(input, document, paths, &limits) else {
@@ -109,9 +109,9 @@ fn places(
         .collect()
 }
 
-/// How many scalars were written, at the price of one; `None` also for mappings and sequences.
+/// Returns the original form of many scalars at the cost of one; `None` also for mappings and sequences.
 ///
-/// What aliases share is copied for each path: ask only for paths of a value that was read within [`Limits::text`].
+/// Text that aliases share is copied for each path. Request only paths of a value that was read within [`Limits::text`].
 pub fn written_all(input: &[u8], document: usize, paths: &[Path]) -> Vec<Option<Written>> {
     let Some((_, tree)) = read(input, document, paths, &Limits::default()) else {
         return vec![None; paths.len()];
@@ -122,13 +122,13 @@ pub fn written_all(input: &[u8], document: usize, paths: &[Path]) -> Vec<Option<
         .collect()
 }
 
-/// Reads the document again, unless nothing is asked of it.
+/// Parses the document again, unless `paths` is empty.
 fn read<'a>(
     input: &'a [u8],
     document: usize,
     paths: &[Path],
     limits: &Limits,
-) -> Option<(Chunk<'a>, Tree)> {
+) -> Option<(DocumentText<'a>, Tree)> {
     if paths.is_empty() {
         return None;
     }
@@ -158,8 +158,8 @@ fn written(tree: &Tree, id: Id) -> Option<Written> {
 fn find_all(
     tree: &Tree,
     paths: &[Path],
-    find: impl Fn(&mut Search<'_>, &Path) -> Option<Found>,
-) -> Vec<Option<Found>> {
+    find: impl Fn(&mut Search<'_>, &Path) -> Option<NodeMatch>,
+) -> Vec<Option<NodeMatch>> {
     let mut search = Search {
         tree,
         indexes: BTreeMap::new(),
@@ -168,38 +168,38 @@ fn find_all(
     paths.iter().map(|path| find(&mut search, path)).collect()
 }
 
-/// A value and what introduces it: its key, or itself.
+/// A value, and the node before it: its key, or the value itself.
 #[derive(Clone, Copy)]
-struct Found {
+struct NodeMatch {
     key: Id,
     value: Id,
 }
 
-/// The entries of one mapping, each with its position.
+/// Entries of one mapping with their positions.
 #[derive(Default)]
 struct Index<'a> {
     /// The last entry of each key.
-    keys: BTreeMap<Cow<'a, str>, (usize, Found)>,
+    keys: BTreeMap<Cow<'a, str>, (usize, NodeMatch)>,
     /// The values of `<<`.
     merges: Vec<(usize, Id)>,
 }
 
 struct Search<'a> {
     tree: &'a Tree,
-    /// Of the mappings seen so far.
+    /// Indexes of the mappings that were searched.
     indexes: BTreeMap<Id, Rc<Index<'a>>>,
-    /// How many more merges may be followed; merges of merges could take forever.
+    /// Remaining number of merges to follow, because nested merges could take exponential time.
     merges: usize,
 }
 
 impl<'a> Search<'a> {
-    fn find(&mut self, path: &Path) -> Option<Found> {
+    fn find(&mut self, path: &Path) -> Option<NodeMatch> {
         let steps = path.steps().iter();
         steps.fold(self.root(), |found, step| self.step(found?, step))
     }
 
-    /// The value, or the nearest one around it.
-    fn nearest(&mut self, path: &Path) -> Option<Found> {
+    /// Finds the value, or the nearest enclosing one.
+    fn nearest(&mut self, path: &Path) -> Option<NodeMatch> {
         let mut found = self.root()?;
         for step in path.steps() {
             match self.step(found, step) {
@@ -210,21 +210,21 @@ impl<'a> Search<'a> {
         Some(found)
     }
 
-    fn root(&self) -> Option<Found> {
+    fn root(&self) -> Option<NodeMatch> {
         let root = self.tree.root?;
-        Some(Found {
+        Some(NodeMatch {
             key: root,
             value: root,
         })
     }
 
-    fn step(&mut self, from: Found, step: &Step) -> Option<Found> {
+    fn step(&mut self, from: NodeMatch, step: &Step) -> Option<NodeMatch> {
         let parent = follow(self.tree, from.value);
         match (&self.tree.node(parent).ok()?.kind, step) {
             (Kind::Mapping(_), Step::Key(key)) => self.entry(parent, key, 0),
             (Kind::Sequence(items), Step::Index(index)) => {
                 let item = *items.get(*index)?;
-                Some(Found {
+                Some(NodeMatch {
                     key: item,
                     value: item,
                 })
@@ -233,8 +233,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The entry that wins: the last one in document order, as each overwrites what it repeats.
-    fn entry(&mut self, mapping: Id, key: &str, depth: usize) -> Option<Found> {
+    /// Finds the effective entry: the last one in document order, because each overwrites its predecessors.
+    fn entry(&mut self, mapping: Id, key: &str, depth: usize) -> Option<NodeMatch> {
         let index = self.index(mapping)?;
         let own = index.keys.get(key);
         for (at, value) in index.merges.iter().rev() {
@@ -247,7 +247,7 @@ impl<'a> Search<'a> {
                 }
                 _ => self.merged(*value, key, depth),
             };
-            // Without the budget to look, nobody knows which entry wins.
+            // If the budget is exhausted, the effective entry is unknown.
             if merged.is_some() || self.merges == 0 {
                 return merged;
             }
@@ -255,7 +255,7 @@ impl<'a> Search<'a> {
         own.map(|(_, found)| *found)
     }
 
-    fn merged(&mut self, id: Id, key: &str, depth: usize) -> Option<Found> {
+    fn merged(&mut self, id: Id, key: &str, depth: usize) -> Option<NodeMatch> {
         self.merges = self.merges.checked_sub(1)?;
         if depth >= Limits::default().depth {
             return None;
@@ -276,7 +276,7 @@ impl<'a> Search<'a> {
             if is_merge(tree, key) {
                 index.merges.push((at, value));
             } else if let Some(text) = key_text(tree, key) {
-                index.keys.insert(text, (at, Found { key, value }));
+                index.keys.insert(text, (at, NodeMatch { key, value }));
             }
         }
         let index = Rc::new(index);
@@ -285,7 +285,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// What a mapping's key is in JSON.
+/// Returns the key of a mapping entry in JSON.
 pub(super) fn key_text(tree: &Tree, id: Id) -> Option<Cow<'_, str>> {
     match scalar(tree, follow(tree, id)).ok()? {
         Scalar::Text(text) => Some(text),
@@ -293,7 +293,7 @@ pub(super) fn key_text(tree: &Tree, id: Id) -> Option<Cow<'_, str>> {
     }
 }
 
-/// The node an alias stands for, or the node itself; anchors cannot stand on aliases.
+/// Returns the target of an alias, or the node itself; aliases cannot have anchors.
 fn follow(tree: &Tree, id: Id) -> Id {
     match tree.node(id).map(|node| &node.kind) {
         Ok(Kind::Alias(target)) => *target,

@@ -1,6 +1,6 @@
-//! The complete reader, first half: libyaml's events become a tree of nodes, anchors resolved.
+//! First half of the complete parser: builds a tree of nodes from libyaml's events, and resolves anchors.
 //!
-//! Go keeps such a tree, too, and some of its rules (merge keys, the alias budget) only make sense on it.
+//! Go also builds such a tree, and some of its rules (merge keys, the alias budget) depend on it.
 
 mod commas;
 
@@ -12,10 +12,10 @@ use libyaml_safer::{
 
 use super::{Limits, cost, error::Fault};
 
-/// The position of a node in its [`Tree`].
+/// Index of a node in its [`Tree`].
 pub(super) type Id = usize;
 
-/// One node; positions count bytes from the start of the document.
+/// A node; positions are byte offsets in the document.
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) kind: Kind,
@@ -27,7 +27,7 @@ pub(super) enum Kind {
     Scalar {
         tag: Option<String>,
         text: String,
-        /// Plain and without a tag.
+        /// Whether the scalar is plain and has no tag.
         implicit: bool,
         style: ScalarStyle,
     },
@@ -40,27 +40,27 @@ pub(super) enum Kind {
 #[derive(Debug, Default)]
 pub(super) struct Tree {
     nodes: Vec<Node>,
-    /// `None` for a document without content.
+    /// The root node, or `None` for a document without content.
     pub(super) root: Option<Id>,
-    /// Bytes of memory that it takes, estimated.
+    /// Estimated memory of the tree in bytes.
     pub(super) memory: usize,
 }
 
 impl Tree {
-    /// Ids come from the tree itself, so a miss is a bug; it is reported like any other fault.
+    /// Returns a node. Ids come from the tree itself, so a missing node is a bug, which is reported like any other fault.
     pub(super) fn node(&self, id: Id) -> Result<&Node, Fault> {
         self.nodes
             .get(id)
             .ok_or_else(|| Fault::new(0, "lost a node"))
     }
 
-    /// All nodes, in the order in which they begin. The position of a node is its [`Id`].
+    /// Returns all nodes in the order in which they start. The index of a node is its [`Id`].
     pub(super) fn nodes(&self) -> &[Node] {
         &self.nodes
     }
 }
 
-/// Reads the first YAML document in `text`; go-yaml, too, never looks behind it.
+/// Parses the first YAML document in `text`. Like go-yaml, it ignores everything after the document.
 pub(super) fn read(text: &str, limits: &Limits) -> Result<Tree, Fault> {
     if let Some(at) = inner_mark(text) {
         return Err(Fault::new(
@@ -69,12 +69,12 @@ pub(super) fn read(text: &str, limits: &Limits) -> Result<Tree, Fault> {
         ));
     }
     commas::check(text, limits)?;
-    // The one panic known is checked for; this is the net below, as the input comes from strangers.
+    // The only known panic is excluded above. This catches unknown ones, because the input is untrusted.
     panic::catch_unwind(|| compose(text, limits))
         .unwrap_or_else(|_| Err(Fault::new(0, "malformed YAML")))
 }
 
-/// A byte order mark that starts a line: part of the text in go-yaml, skipped by libyaml-safer.
+/// Finds a byte order mark at the start of a line: go-yaml treats it as text, but libyaml-safer skips it.
 fn inner_mark(text: &str) -> Option<usize> {
     let mut marks = text.match_indices('\u{feff}').map(|(at, _)| at);
     marks.find(|&at| {
@@ -83,34 +83,34 @@ fn inner_mark(text: &str) -> Option<usize> {
     })
 }
 
-/// The bytes that the parser is offered at once.
-const INPUT: usize = 16 << 10;
+/// Maximum number of bytes that the parser gets at once.
+const INPUT_CAPACITY: usize = 16 << 10;
 
-/// A collection that is still open.
-struct Open {
+/// A collection that is not closed yet.
+struct OpenCollection {
     id: Id,
     items: Vec<Id>,
     flow: bool,
 }
 
 fn compose(text: &str, limits: &Limits) -> Result<Tree, Fault> {
-    // The parser keeps all that it is offered at once, four bytes for each character.
+    // The parser buffers its whole input, with four bytes for each character.
     let mut parser = Parser::new();
     parser.set_encoding(Encoding::Utf8);
-    parser.set_input(BufReader::with_capacity(INPUT, text.as_bytes()));
+    parser.set_input(BufReader::with_capacity(INPUT_CAPACITY, text.as_bytes()));
     let mut tree = Tree::default();
     let mut anchors = HashMap::new();
-    let mut open: Vec<Open> = Vec::new();
+    let mut open: Vec<OpenCollection> = Vec::new();
     let mut slashes = escaped_slashes(text).peekable();
     loop {
         let event = parser.parse().map_err(|error| syntax(text, &error))?;
-        refuse_escaped_slash(&event, &mut slashes)?;
+        reject_escaped_slash(&event, &mut slashes)?;
         let start = index(event.start_mark.index);
         let in_flow = open.last().is_some_and(|parent| parent.flow);
         let (node, anchor, opens) = match node(event, &anchors)? {
             Parsed::Node(kind, anchor, opens) => (Node { kind, start }, anchor, opens),
             Parsed::Close => {
-                let Some(Open { id, items, .. }) = open.pop() else {
+                let Some(OpenCollection { id, items, .. }) = open.pop() else {
                     return Err(Fault::new(start, "unbalanced collections"));
                 };
                 close(&mut tree, id, items);
@@ -126,7 +126,7 @@ fn compose(text: &str, limits: &Limits) -> Result<Tree, Fault> {
             ));
         }
         let id = tree.nodes.len();
-        // Keys are nodes, too; each entry of a mapping is two.
+        // Keys are also nodes, so each entry of a mapping counts twice.
         if id > limits.values.saturating_mul(2).saturating_add(2) {
             return Err(Fault::too_many(Some(start), limits));
         }
@@ -147,12 +147,12 @@ fn compose(text: &str, limits: &Limits) -> Result<Tree, Fault> {
                 return Err(too_deep(start, limits));
             }
             let items = Vec::new();
-            open.push(Open { id, items, flow });
+            open.push(OpenCollection { id, items, flow });
         }
     }
 }
 
-/// The memory of a node, twice that of what grows by doubling, and of its place in a collection.
+/// Estimates the memory of a node, twice for parts that grow by doubling, and of its slot in a collection.
 fn memory(node: &Node, anchor: Option<&str>) -> usize {
     const LINKS: usize = 4 * size_of::<Id>();
     let texts = match &node.kind {
@@ -163,12 +163,13 @@ fn memory(node: &Node, anchor: Option<&str>) -> usize {
     2 * size_of::<Node>() + LINKS + texts + anchor.map_or(0, |anchor| 128 + cost::text(anchor))
 }
 
-/// A `?` ends a plain scalar of a flow collection in go-yaml, and can follow none; for libyaml-safer it is text.
+/// Reports whether a plain scalar contains a `?`. In go-yaml, it ends a plain scalar in a flow collection, and cannot
+/// follow one; for libyaml-safer it is text.
 fn has_question_mark(node: &Node) -> bool {
     matches!(&node.kind, Kind::Scalar { text, style: ScalarStyle::Plain, .. } if text.contains('?'))
 }
 
-/// Where `\/` stands. An escape in YAML 1.2, and in libyaml-safer; an error in YAML 1.1, and in go-yaml.
+/// Finds the positions of `\/`, which is an escape in YAML 1.2 and libyaml-safer, but an error in YAML 1.1 and go-yaml.
 fn escaped_slashes(text: &str) -> impl Iterator<Item = usize> {
     let has_any = text.contains("\\/");
     let bytes = text.bytes().enumerate().take_while(move |_| has_any);
@@ -180,7 +181,7 @@ fn escaped_slashes(text: &str) -> impl Iterator<Item = usize> {
     })
 }
 
-fn refuse_escaped_slash(
+fn reject_escaped_slash(
     event: &Event,
     slashes: &mut Peekable<impl Iterator<Item = usize>>,
 ) -> Result<(), Fault> {
@@ -196,7 +197,7 @@ fn refuse_escaped_slash(
     Ok(())
 }
 
-/// The refusal of documents nested deeper than allowed.
+/// Returns the fault of a document that exceeds the depth limit.
 pub(super) fn too_deep(at: usize, limits: &Limits) -> Fault {
     Fault::new(
         at,
@@ -205,7 +206,7 @@ pub(super) fn too_deep(at: usize, limits: &Limits) -> Fault {
 }
 
 enum Parsed {
-    /// A node, its anchor, and, when it is a collection that now opens, whether it is of flow style.
+    /// A node, its anchor, and, if it opens a collection, whether the style is flow.
     Node(Kind, Option<String>, Option<bool>),
     Close,
     Skip,
@@ -267,7 +268,7 @@ fn close(tree: &mut Tree, id: Id, items: Vec<Id>) {
     match tree.nodes.get_mut(id).map(|node| &mut node.kind) {
         Some(Kind::Sequence(elements)) => *elements = items,
         Some(Kind::Mapping(entries)) => {
-            // libyaml always reports keys and values in turn.
+            // libyaml always reports keys and values alternately.
             let (pairs, _) = items.as_chunks::<2>();
             entries.extend(pairs.iter().map(|[key, value]| (*key, *value)));
         }
@@ -277,7 +278,7 @@ fn close(tree: &mut Tree, id: Id, items: Vec<Id>) {
 
 fn syntax(text: &str, error: &libyaml_safer::Error) -> Fault {
     let at = if error.kind() == ErrorKind::Reader {
-        // The reader knows no marks, but what it refuses is easily found.
+        // The reader reports no positions, but the invalid character is easy to find.
         text.find(|c| !is_allowed(c))
     } else {
         error.problem_mark().map(|mark| index(mark.index))
@@ -293,7 +294,7 @@ fn syntax(text: &str, error: &libyaml_safer::Error) -> Fault {
     }
 }
 
-/// The characters libyaml lets into a document.
+/// Reports whether libyaml accepts a character in a document.
 pub(super) fn is_allowed(c: char) -> bool {
     matches!(c, '\t' | '\n' | '\r' | ' '..='~' | '\u{85}' | '\u{a0}'..='\u{fffd}' | '\u{10000}'..)
 }

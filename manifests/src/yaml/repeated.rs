@@ -1,10 +1,10 @@
-//! Keys that a mapping has more than once. Go, and so [`super::documents`], takes the last one; strict readers report them.
-//! Pure; no I/O.
+//! Keys that occur more than once in a mapping. Go, and therefore [`super::documents`], uses the last one; strict parsers
+//! report them. Pure; no I/O.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    Cut, Documents, Limits, chunk,
+    Documents, Limits, RawDocument, chunk,
     decode::is_merge,
     locate::key_text,
     node::{self, Id, Kind, Tree},
@@ -15,36 +15,36 @@ use crate::{
     path::{Path, Step},
 };
 
-/// The maximum number of repeated keys of a document that are located.
+/// Maximum number of repeated keys in a document that are located.
 pub const MAX_REPEATED: usize = 100;
 
-/// The maximum length of a key in a path, in characters: keys may have megabytes.
+/// Maximum length of a key in a path, in characters: keys may have megabytes.
 const MAX_KEY_LEN: usize = 200;
 
-/// The keys that the mappings of a document have more than once.
+/// Repeated keys in the mappings of a document.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Repeated {
-    /// The path of each repetition and its line in the input, from 1, in the order of the lines; at most
-    /// [`MAX_REPEATED`]. Long keys are shortened.
+    /// The path of each repetition and its line in the input, from 1, ordered by line; at most [`MAX_REPEATED`]. Long keys
+    /// are truncated.
     pub keys: Vec<(Path, usize)>,
-    /// The number of all repetitions.
+    /// Total number of repetitions.
     pub count: usize,
 }
 
-/// Returns the first key that a mapping of a document has twice, and the line of the second one: for inputs in which the
-/// last of equal keys must not win. What `<<` merges is overwritten on purpose. `None` also when the document cannot be
-/// read.
+/// Returns the first key that a mapping of a document contains twice, and the line of the second one, for inputs in which
+/// the last of equal keys must not win. Overriding keys of a `<<` merge is intended and not reported. Returns `None` also
+/// if the document is malformed.
 pub fn repeated(input: &[u8], document: usize) -> Option<(String, usize)> {
-    let found = repeated_all(input, &BTreeSet::from([document])).remove(&document)??;
-    let (path, line) = found.keys.into_iter().next()?;
+    let repeated = repeated_all(input, &BTreeSet::from([document])).remove(&document)??;
+    let (path, line) = repeated.keys.into_iter().next()?;
     match path.steps().last()? {
         Step::Key(key) => Some((key.clone(), line)),
         Step::Index(_) => None,
     }
 }
 
-/// Returns the keys that mappings of some documents (counted from 0) have more than once, at the price of reading the
-/// input once. `None` stands for a document that is malformed or exceeds [`Limits`].
+/// Returns the repeated keys in the mappings of several documents (index from 0), at the cost of reading the input once. A
+/// document that is malformed or exceeds [`Limits`] has the value `None`.
 pub fn repeated_all(
     input: &[u8],
     documents: &BTreeSet<usize>,
@@ -55,20 +55,20 @@ pub fn repeated_all(
     let limits = Limits::default();
     let mut cuts = Documents::new(input, limits);
     let mut all = BTreeMap::new();
-    // Of JSON: the bytes that are behind, and their lines.
-    let (mut behind, mut line) = (0, 0);
+    // For JSON: the bytes that were processed, and their lines.
+    let (mut processed, mut line) = (0, 0);
     for document in 0..=*last {
         let Some(Ok(cut)) = cuts.cut() else { break };
         let found = match cut {
-            Cut::Json(_, range) => {
-                line += split::lines(input.get(behind..range.start).unwrap_or_default());
-                behind = range.start;
+            RawDocument::Json(_, range) => {
+                line += split::lines(input.get(processed..range.start).unwrap_or_default());
+                processed = range.start;
                 let text = input.get(range).unwrap_or_default();
                 documents
                     .contains(&document)
                     .then(|| Some(in_json(text, line)))
             }
-            Cut::Yaml(chunk) => documents.contains(&document).then(|| {
+            RawDocument::Yaml(chunk) => documents.contains(&document).then(|| {
                 let tree = node::read(chunk::utf8(&chunk.text).ok()?, &limits).ok()?;
                 Some(in_tree(&tree, |starts| chunk::places(&chunk, starts)))
             }),
@@ -80,7 +80,7 @@ pub fn repeated_all(
     all
 }
 
-/// Lines and columns of bytes of a document.
+/// Lines and columns by byte offset in a document.
 type Places = BTreeMap<usize, (usize, usize)>;
 
 fn in_tree(tree: &Tree, places: impl Fn(BTreeSet<usize>) -> Places) -> Repeated {
@@ -89,11 +89,11 @@ fn in_tree(tree: &Tree, places: impl Fn(BTreeSet<usize>) -> Places) -> Repeated 
         let Kind::Mapping(entries) = &node.kind else {
             continue;
         };
-        let mut seen = BTreeSet::new();
+        let mut distinct = BTreeSet::new();
         let keys = entries.iter().map(|(key, _)| *key);
         for key in keys.filter(|key| !is_merge(tree, *key)) {
             if let Some(text) = key_text(tree, key)
-                && !seen.insert(text)
+                && !distinct.insert(text)
                 && let Ok(node) = tree.node(key)
             {
                 found.push((node.start, id, key));
@@ -122,12 +122,12 @@ fn in_tree(tree: &Tree, places: impl Fn(BTreeSet<usize>) -> Places) -> Repeated 
     }
 }
 
-/// A step from a collection to one of its nodes.
+/// Step from a collection to one of its nodes.
 #[derive(Clone, Copy)]
 enum Child {
-    /// The position in a sequence.
+    /// Index in a sequence.
     Item(usize),
-    /// The key in a mapping.
+    /// Key in a mapping.
     Value(Id),
 }
 
@@ -172,11 +172,11 @@ fn path(tree: &Tree, parents: &[Option<(Id, Child)>], mut id: Id) -> Path {
     steps.into()
 }
 
-/// A collection of JSON that is open.
-enum Open {
+/// A JSON collection that is not closed yet.
+enum OpenCollection {
     Object {
-        /// The keys so far.
-        seen: BTreeSet<String>,
+        /// Keys so far.
+        keys: BTreeSet<String>,
         /// The last key, and whether its value is next.
         key: String,
         has_key: bool,
@@ -184,35 +184,35 @@ enum Open {
     Array(usize),
 }
 
-/// Finds the repeated keys of a JSON value that was read before. `line` is the number of lines before it.
+/// Finds the repeated keys of a JSON value that was parsed before. `line` is the number of lines before it.
 ///
-/// The reader of YAML does not know all escapes of JSON.
+/// The YAML parser does not support all escapes of JSON.
 fn in_json(text: &[u8], mut line: usize) -> Repeated {
     let mut found = Repeated::default();
-    let mut open: Vec<Open> = Vec::new();
+    let mut open: Vec<OpenCollection> = Vec::new();
     let mut at = 0;
     while let Some(byte) = text.get(at) {
         let start = at;
         at += 1;
         match byte {
             b'\n' => line += 1,
-            b'{' => open.push(Open::Object {
-                seen: BTreeSet::new(),
+            b'{' => open.push(OpenCollection::Object {
+                keys: BTreeSet::new(),
                 key: String::new(),
                 has_key: false,
             }),
-            b'[' => open.push(Open::Array(0)),
+            b'[' => open.push(OpenCollection::Array(0)),
             b'}' | b']' => {
                 open.pop();
             }
             b',' => match open.last_mut() {
-                Some(Open::Object { has_key, .. }) => *has_key = false,
-                Some(Open::Array(index)) => *index += 1,
+                Some(OpenCollection::Object { has_key, .. }) => *has_key = false,
+                Some(OpenCollection::Array(index)) => *index += 1,
                 None => {}
             },
             b'"' => {
                 at = string_end(text, at);
-                let Some(Open::Object { seen, key, has_key }) = open.last_mut() else {
+                let Some(OpenCollection::Object { keys, key, has_key }) = open.last_mut() else {
                     continue;
                 };
                 if std::mem::replace(has_key, true) {
@@ -220,7 +220,7 @@ fn in_json(text: &[u8], mut line: usize) -> Repeated {
                 }
                 let written = text.get(start..at).unwrap_or_default();
                 *key = serde_json::from_slice(written).unwrap_or_default();
-                if !seen.insert(key.clone()) {
+                if !keys.insert(key.clone()) {
                     found.count += 1;
                     if found.keys.len() < MAX_REPEATED {
                         found.keys.push((open_path(&open), line + 1));
@@ -233,7 +233,7 @@ fn in_json(text: &[u8], mut line: usize) -> Repeated {
     found
 }
 
-/// Returns the byte behind the closing quote of a string; `at` is the byte behind the opening one.
+/// Returns the offset after the closing quote of a string; `at` is the offset after the opening one.
 fn string_end(text: &[u8], mut at: usize) -> usize {
     loop {
         match text.get(at) {
@@ -244,10 +244,10 @@ fn string_end(text: &[u8], mut at: usize) -> usize {
     }
 }
 
-fn open_path(open: &[Open]) -> Path {
+fn open_path(open: &[OpenCollection]) -> Path {
     let steps = open.iter().map(|open| match open {
-        Open::Object { key, .. } => Step::Key(shortened(key, MAX_KEY_LEN)),
-        Open::Array(index) => Step::Index(*index),
+        OpenCollection::Object { key, .. } => Step::Key(shortened(key, MAX_KEY_LEN)),
+        OpenCollection::Array(index) => Step::Index(*index),
     });
     steps.collect::<Vec<_>>().into()
 }

@@ -1,4 +1,4 @@
-//! What a scalar means: `resolve` of go-yaml v2, and how Go prints the result as JSON.
+//! Resolution of scalars: `resolve` of go-yaml v2, and Go's JSON output for the result.
 //!
 //! Source of the rules: `go.yaml.in/yaml/v2` `resolve.go`, `sigs.k8s.io/yaml` `convertToJSONableObject`.
 
@@ -6,39 +6,39 @@ use std::borrow::Cow;
 
 use serde_json::{Number, Value};
 
-/// A scalar as Go's decoder sees it.
+/// A scalar, resolved by Go's decoder.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Scalar<'a> {
     Null,
     Bool(bool),
     Int(i64),
-    /// Above `i64::MAX` only.
+    /// Only values above `i64::MAX`.
     Uint(u64),
     Float(f64),
-    /// Text that is nothing else.
+    /// All other text.
     Text(Cow<'a, str>),
 }
 
 impl Scalar<'_> {
-    /// What a plain scalar without a tag is.
+    /// Resolves a plain scalar without a tag.
     #[inline]
     pub(super) fn plain(text: &str) -> Scalar<'_> {
         match text.as_bytes().first() {
-            // Only these can start anything but text, so the common case costs one look.
+            // All other first characters start text, so that the common case takes one comparison.
             Some(b'0'..=b'9' | b'+' | b'-' | b'.') => {
                 number(text).unwrap_or(Scalar::Text(text.into()))
             }
             Some(b'y' | b'Y' | b'n' | b'N' | b't' | b'T' | b'f' | b'F' | b'o' | b'O' | b'~')
                 if text.len() <= 5 =>
             {
-                word(text).unwrap_or(Scalar::Text(text.into()))
+                keyword(text).unwrap_or(Scalar::Text(text.into()))
             }
             Some(_) => Scalar::Text(text.into()),
             None => Scalar::Null,
         }
     }
 
-    /// The name of its type in Go's messages.
+    /// Returns the name of the type in Go's messages.
     pub(super) fn tag(&self) -> &'static str {
         match self {
             Scalar::Null => "!!null",
@@ -49,7 +49,7 @@ impl Scalar<'_> {
         }
     }
 
-    /// As a JSON value; `None` for infinities and NaN, which JSON cannot say.
+    /// Returns the JSON value, or `None` for infinities and NaN, which JSON cannot represent.
     pub(super) fn value(self) -> Option<Value> {
         Some(match self {
             Scalar::Null => Value::Null,
@@ -61,7 +61,7 @@ impl Scalar<'_> {
         })
     }
 
-    /// As a mapping key; `None` where Go has no string for it (null, integers above `i64::MAX`).
+    /// Returns the mapping key, or `None` if Go has no string for it (null, integers above `i64::MAX`).
     pub(super) fn key(self) -> Option<String> {
         Some(match self {
             Scalar::Null | Scalar::Uint(_) => return None,
@@ -73,8 +73,8 @@ impl Scalar<'_> {
     }
 }
 
-/// `resolveMap`: words with a meaning.
-fn word(text: &str) -> Option<Scalar<'static>> {
+/// Implements `resolveMap`: keywords with a meaning.
+fn keyword(text: &str) -> Option<Scalar<'static>> {
     Some(match text {
         "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => {
             Scalar::Bool(true)
@@ -87,7 +87,7 @@ fn word(text: &str) -> Option<Scalar<'static>> {
     })
 }
 
-/// Text that starts like a number, and is one.
+/// Parses text that starts like a number.
 fn number(text: &str) -> Option<Scalar<'static>> {
     if let Some(digits) = short_decimal(text) {
         return Some(Scalar::Int(digits));
@@ -100,14 +100,15 @@ fn number(text: &str) -> Option<Scalar<'static>> {
         "-.inf" | "-.Inf" | "-.INF" => return Some(Scalar::Float(f64::NEG_INFINITY)),
         _ => {}
     }
-    // Names such as `-x`, versions such as `1.2.3` and images end here without an allocation.
+    // Names such as `-x`, versions such as `1.2.3` and images return here without an allocation.
     if !text
         .bytes()
         .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.' | b'_'))
     {
         return None;
     }
-    // go-yaml drops all underscores, but leaves what starts with a dot to strconv: only between digits there.
+    // go-yaml removes all underscores, but passes text with a leading dot to strconv, which allows them only between
+    // digits.
     if text.starts_with('.') && !text.split('_').all(ends_in_digits) {
         return None;
     }
@@ -123,7 +124,7 @@ fn number(text: &str) -> Option<Scalar<'static>> {
         .or_else(|| binary(text))
 }
 
-/// A decimal integer of up to 18 digits without sign, underscore or leading zero.
+/// Parses a decimal integer of up to 18 digits without sign, underscore or leading zero.
 fn short_decimal(text: &str) -> Option<i64> {
     match text.as_bytes() {
         [b'0'] => Some(0),
@@ -134,7 +135,7 @@ fn short_decimal(text: &str) -> Option<i64> {
     }
 }
 
-/// Whether underscores may stand on both sides, the text's own start and end excepted.
+/// Reports whether underscores are allowed on both sides, except at the start and end of the text.
 fn ends_in_digits(part: &str) -> bool {
     let first = part
         .bytes()
@@ -143,7 +144,7 @@ fn ends_in_digits(part: &str) -> bool {
     first && part.bytes().next_back().is_some_and(|b| b.is_ascii_digit())
 }
 
-/// `strconv.ParseInt` and `ParseUint` with base 0: `0x`, `0b`, `0o` and a bare leading `0` for octal.
+/// Implements `strconv.ParseInt` and `ParseUint` with base 0: `0x`, `0b`, `0o` and a bare leading `0` for octal.
 fn integer(text: &str) -> Option<Scalar<'static>> {
     let (negative, signed, digits) = match text.as_bytes().first()? {
         b'-' => (true, true, text.get(1..)?),
@@ -157,7 +158,7 @@ fn integer(text: &str) -> Option<Scalar<'static>> {
         [b'0', _, ..] => (8, digits.get(1..)?),
         _ => (10, digits),
     };
-    // from_str_radix would take a second sign.
+    // from_str_radix would accept a second sign.
     if !digits.bytes().all(|b| b.is_ascii_alphanumeric()) {
         return None;
     }
@@ -172,13 +173,13 @@ fn integer(text: &str) -> Option<Scalar<'static>> {
     }
 }
 
-/// go-yaml's own branch after `0b`: the only numbers that get here and parse are those with an inner sign (`0b-1`).
+/// Implements go-yaml's branch after `0b`: only numbers with an inner sign (`0b-1`) get here and parse.
 fn binary(text: &str) -> Option<Scalar<'static>> {
     let digits = text.strip_prefix("0b")?;
     i64::from_str_radix(digits, 2).ok().map(Scalar::Int)
 }
 
-/// `^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$`
+/// Matches `^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$`.
 fn is_float(text: &str) -> bool {
     let text = text.strip_prefix(['-', '+']).unwrap_or(text);
     let (mantissa, exponent) = match text.split_once(['e', 'E']) {
@@ -199,11 +200,11 @@ fn finite(text: &str) -> Option<Scalar<'static>> {
     float.is_finite().then_some(Scalar::Float(float))
 }
 
-/// A float as Go reads it back from the JSON it wrote: an integer where it prints as one.
+/// Converts a float like Go after a round trip through JSON: to an integer if it is printed as one.
 pub(super) fn json_number(float: f64) -> Option<Number> {
-    // encoding/json switches to an exponent at 1e21; -0 stays a float, JSON integers have no sign for it.
+    // encoding/json switches to an exponent at 1e21. -0 remains a float, because JSON integers have no negative zero.
     if float.fract() == 0.0 && float.abs() < 1e21 && !(float == 0.0 && float.is_sign_negative()) {
-        // Through the shortest digits, as Go does: 2^63 prints as 9223372036854775808, 1e22/1e3 as zeros.
+        // Uses the shortest digits, like Go: 2^63 prints as 9223372036854775808, 1e22/1e3 as zeros.
         let text = float.to_string();
         if let Ok(n) = text.parse::<i64>() {
             return Some(n.into());
@@ -215,7 +216,7 @@ pub(super) fn json_number(float: f64) -> Option<Number> {
     Number::from_f64(float)
 }
 
-/// `strconv.FormatFloat(f, 'g', -1, 32)` with YAML's names for the special ones.
+/// Implements `strconv.FormatFloat(f, 'g', -1, 32)`, with YAML's names for the special values.
 #[allow(clippy::cast_possible_truncation)] // Go rounds keys to float32, too
 fn float_key(float: f64) -> String {
     let float = float as f32;

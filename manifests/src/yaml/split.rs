@@ -1,94 +1,94 @@
-//! Cuts an input into documents the way apimachinery's `YAMLReader` does: on lines, before any YAML is parsed.
+//! Splits an input into documents like apimachinery's `YAMLReader`: by lines, before parsing any YAML.
 
 use std::borrow::Cow;
 
 use memchr::memmem;
 
-/// One document's text: lines end in `\n` alone, and so does the text.
+/// Text of one document. Lines, including the last one, end with `\n`.
 #[derive(Debug)]
-pub(super) struct Chunk<'a> {
+pub(super) struct DocumentText<'a> {
     pub(super) text: Cow<'a, [u8]>,
-    /// The number of lines of the input before it.
+    /// Number of lines in the input before the document.
     pub(super) line: usize,
 }
 
-/// A separator line with more behind it than a comment; holds the number of lines before it.
+/// A separator line with trailing text that is not a comment; contains the number of lines before it.
 #[derive(Debug)]
-pub(super) struct Junk {
+pub(super) struct TrailingSeparatorText {
     pub(super) line: usize,
 }
 
-/// Splits what is left of an input.
+/// Iterator over the documents of the remaining input.
 #[derive(Debug)]
 pub(super) struct Splitter<'a> {
     rest: &'a [u8],
-    /// Lines before `rest`.
+    /// Number of lines before `rest`.
     line: usize,
 }
 
 impl<'a> Splitter<'a> {
-    /// `line` is the number of lines that were read before `input`.
+    /// Creates a splitter; `line` is the number of lines before `input`.
     pub(super) fn new(input: &'a [u8], line: usize) -> Self {
         Self { rest: input, line }
     }
 
-    /// The next document, the separator after it being consumed.
-    pub(super) fn next(&mut self) -> Option<Result<Chunk<'a>, Junk>> {
+    /// Returns the next document, and consumes the separator after it.
+    pub(super) fn next(&mut self) -> Option<Result<DocumentText<'a>, TrailingSeparatorText>> {
         if self.rest.is_empty() {
             return None;
         }
         let line = self.line;
-        // A separator with nothing before it belongs to the document it opens.
+        // A separator without preceding text belongs to the document that it opens.
         let mut from = 0;
         if self.rest.starts_with(b"---") {
             from = match self.separator(0) {
                 Ok(end) => end,
-                Err(junk) => return Some(Err(junk)),
+                Err(trailing) => return Some(Err(trailing)),
             };
         }
-        // The search includes the line break before, so that a separator may follow at once.
+        // The search includes the preceding line break, so that a separator may follow immediately.
         let search = self.rest.get(from.saturating_sub(1)..).unwrap_or_default();
         let (text, next) = match memmem::find(search, b"\n---") {
             Some(at) => {
                 let end = from.saturating_sub(1) + at + 1;
                 match self.separator(end) {
                     Ok(next) => (self.rest.get(..end), next),
-                    Err(junk) => return Some(Err(junk)),
+                    Err(trailing) => return Some(Err(trailing)),
                 }
             }
             None => (Some(self.rest), self.rest.len()),
         };
         self.line += lines(self.rest.get(..next).unwrap_or_default());
         self.rest = self.rest.get(next..).unwrap_or_default();
-        Some(Ok(Chunk {
+        Some(Ok(DocumentText {
             text: plain_lines(text.unwrap_or_default()),
             line,
         }))
     }
 
-    /// Checks the separator line that starts at `at`, and returns where the next line starts.
-    fn separator(&mut self, at: usize) -> Result<usize, Junk> {
+    /// Checks the separator line that starts at `at`, and returns the offset of the next line.
+    fn separator(&mut self, at: usize) -> Result<usize, TrailingSeparatorText> {
         let line = self.rest.get(at..).unwrap_or_default();
         let end = memchr::memchr(b'\n', line).map_or(line.len(), |end| end + 1);
-        let behind = line.get(3..end).unwrap_or_default();
-        // Go trims Unicode space; what is not even UTF-8 is junk.
-        match str::from_utf8(behind).map(str::trim) {
+        let trailing = line.get(3..end).unwrap_or_default();
+        // Go trims Unicode space; bytes that are not UTF-8 are trailing text.
+        match str::from_utf8(trailing).map(str::trim) {
             Ok(text) if text.is_empty() || text.starts_with('#') => Ok(at + end),
             _ => {
                 let line = self.line + lines(self.rest.get(..at).unwrap_or_default());
                 self.rest = &[];
-                Err(Junk { line })
+                Err(TrailingSeparatorText { line })
             }
         }
     }
 }
 
-/// The number of line breaks.
+/// Returns the number of line breaks.
 pub(super) fn lines(bytes: &[u8]) -> usize {
     memchr::memchr_iter(b'\n', bytes).count()
 }
 
-/// `\r\n` becomes `\n`, and the last line gets its end. Borrows where that changes nothing.
+/// Replaces `\r\n` by `\n`, and completes the last line. Borrows if nothing changes.
 fn plain_lines(text: &[u8]) -> Cow<'_, [u8]> {
     let complete = text.ends_with(b"\n");
     if complete && memmem::find(text, b"\r\n").is_none() {

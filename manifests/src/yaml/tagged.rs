@@ -1,11 +1,11 @@
-//! Scalars with an explicit tag (`!!int "12"`): rare enough to live apart.
+//! Scalars with an explicit tag (`!!int "12"`), which are rare.
 
 use super::scalar::Scalar;
 
-/// What `text` means under `tag` (in its long form). The style does not matter: Go resolves quoted text, too.
+/// Resolves `text` with a `tag` in its long form. The style is irrelevant, because Go also resolves quoted text.
 ///
 /// # Errors
-/// The message, when the text is not what the tag says.
+/// Returns the message if the text is invalid for the tag.
 pub(super) fn resolve<'a>(tag: &str, text: &'a str) -> Result<Scalar<'a>, String> {
     let name = tag.strip_prefix("tag:yaml.org,2002:").unwrap_or_default();
     let scalar = match name {
@@ -15,7 +15,7 @@ pub(super) fn resolve<'a>(tag: &str, text: &'a str) -> Result<Scalar<'a>, String
         }
         "timestamp" if is_timestamp(text) => return Ok(Scalar::Text(text.into())),
         "bool" | "int" | "float" | "null" | "timestamp" => Scalar::plain(text),
-        // !!str, and whatever Go does not know.
+        // !!str, and tags that Go does not know.
         _ => return Ok(Scalar::Text(text.into())),
     };
     match (name, scalar) {
@@ -32,7 +32,7 @@ pub(super) fn resolve<'a>(tag: &str, text: &'a str) -> Result<Scalar<'a>, String
     }
 }
 
-/// Standard base64 with padding; line breaks are ignored and leftover bits are not checked, as in Go.
+/// Decodes standard base64 with padding. Like Go, ignores line breaks and does not check leftover bits.
 fn base64(text: &str) -> Option<Vec<u8>> {
     let digits: Vec<u8> = text
         .bytes()
@@ -70,7 +70,7 @@ fn sextet(digit: u8) -> Option<u8> {
     })
 }
 
-/// `encoding/json` writes U+FFFD for every byte that is not UTF-8.
+/// Replaces every byte that is not UTF-8 by U+FFFD, like `encoding/json`.
 fn as_json_text(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -80,7 +80,7 @@ fn as_json_text(bytes: &[u8]) -> String {
     text
 }
 
-/// Go's `parseTimestamp`: a date, or a date and a time with a zone after `T` and without one after a space.
+/// Implements Go's `parseTimestamp`: a date, or a date and a time, with a zone after `T` and without one after a space.
 pub(super) fn is_timestamp(text: &str) -> bool {
     let (date, rest) = match text.split_once(['T', 't', ' ']) {
         Some((date, rest)) => (date, Some(rest)),
@@ -115,7 +115,7 @@ fn is_date(date: &str) -> bool {
 }
 
 fn is_time(time: &str) -> bool {
-    // A comma before the fraction is Go's, too.
+    // Go also accepts a comma before the fraction.
     let (clock, fraction) = match time.split_once(['.', ',']) {
         Some((clock, fraction)) => (clock, Some(fraction)),
         None => (time, None),
@@ -125,7 +125,7 @@ fn is_time(time: &str) -> bool {
         && fraction.is_none_or(|f| !f.is_empty() && f.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// Takes `Z` or `±hh:mm` off the end.
+/// Removes `Z` or `±hh:mm` from the end.
 fn zoneless(time: &str) -> Option<&str> {
     if let Some(time) = time.strip_suffix('Z') {
         return Some(time);
@@ -139,8 +139,8 @@ fn zoneless(time: &str) -> Option<&str> {
     ok.then_some(time)
 }
 
-fn number(digits: &str, longest: usize) -> Option<u32> {
-    let plain = digits.len() <= longest && digits.bytes().all(|b| b.is_ascii_digit());
+fn number(digits: &str, max_digits: usize) -> Option<u32> {
+    let plain = digits.len() <= max_digits && digits.bytes().all(|b| b.is_ascii_digit());
     digits.parse().ok().filter(|_| plain)
 }
 

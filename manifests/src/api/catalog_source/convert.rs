@@ -1,4 +1,4 @@
-//! From OLM's form of a CatalogSource to the new one, and back. No I/O, and nothing that is unknown gets lost.
+//! Lossless conversion of a CatalogSource between OLM's form (v1alpha1) and v1. Pure; no I/O.
 //!
 //! ```text
 //!  v1alpha1, as it is stored                     v1, without the deprecated fields
@@ -7,13 +7,16 @@
 //!        └───────────────to_v1alpha1─────────────────┘
 //! ```
 //!
-//! Conversion between versions never fails, for then a whole cluster could not list its CatalogSources. There and back is
-//! the same object, whatever was stored, as long as the definition takes it: where the way back would give something else, the annotation
-//! [`labels::CATALOG_SOURCE`] says what, and of which source. It counts only if converting again gives just this object. So
-//! whoever changes the source in between gets what he wrote, nothing comes back that he took away, and nobody can write an
-//! annotation that stores another image than the one that is shown, or a number where a text belongs. The apiserver fails a whole list for one object whose
-//! annotations come to more than [`MOST_ANNOTATIONS`]: such a one goes without, and what nobody reads in it is not in what
-//! v1 writes. [`rewrite`] is for people and their files: it leaves no annotation, and tells what it drops.
+//! Conversion between versions never fails, because a failure would break every list of CatalogSources in the cluster. A
+//! round trip returns the same object for every stored object that the CRD accepts. Where converting back would give a
+//! different object, the annotation [`labels::CATALOG_SOURCE`] records the difference, and the hash of the source that it
+//! describes. The annotation takes effect only if converting the result again gives exactly this object. Therefore, a
+//! client that changes the source in between gets its own values, and no removed value returns. A forged annotation cannot
+//! store another image than the visible one, or a number in place of a string.
+//!
+//! The API server fails a whole list if the annotations of one object exceed [`MAX_ANNOTATIONS_SIZE`]. Such an object gets
+//! no annotation, and v1 then omits its ignored fields. [`rewrite`] is for users and their files: it writes no annotation,
+//! and reports the fields that it drops.
 
 mod rewrite;
 mod typed;
@@ -31,34 +34,35 @@ pub use self::rewrite::{Dropped, Error, Form, Rewritten, mend, rewrite};
 
 type Object = Map<String, Value>;
 
-/// The bytes that all annotations of an object may have, names and values (Kubernetes).
-const MOST_ANNOTATIONS: usize = 256 << 10;
+/// Maximum size of all annotations of an object in bytes, names and values (Kubernetes).
+const MAX_ANNOTATIONS_SIZE: usize = 256 << 10;
 
-/// A version of the API.
+/// Version of the CatalogSource API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Version {
-    /// OLM's, which is stored.
+    /// OLM's version, which is the stored one.
     V1alpha1,
-    /// The one without the deprecated fields.
+    /// The version without the deprecated fields.
     V1,
 }
 
-/// What v1 cannot say of an object.
+/// Parts of an object that v1 cannot represent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Record {
-    /// The hash of the source in v1 that this is about.
+struct V1Record {
+    /// Hash of the v1 source that this record describes.
     of: String,
-    /// The stored object has the source as v1 has it.
+    /// Whether the stored object has the source in the form of v1.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     same: bool,
-    /// Fields of the stored source that are not in what v1 becomes by itself, or differ there.
+    /// Fields of the stored source that conversion from v1 would omit or change.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     set: Object,
-    /// What was in the annotation's place: its own value in an object, or what stood there in place of annotations.
+    /// Previous content at the location of the annotation: its own value in an object, or the value that replaced the
+    /// annotations map.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     annotations: Vec<Value>,
-    /// What stood in place of the metadata, if anything, where there was none.
+    /// Previous value of `metadata`, if any, where it was not an object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     metadata: Option<Vec<Value>>,
 }
@@ -66,7 +70,7 @@ struct Record {
 // === impl Version ===
 
 impl Version {
-    /// Its `apiVersion`.
+    /// Returns the `apiVersion` of this version.
     pub fn api_version(self) -> String {
         let version = match self {
             Self::V1alpha1 => "v1alpha1",
@@ -75,16 +79,16 @@ impl Version {
         format!("{GROUP}/{version}")
     }
 
-    /// The version that an object is of, if it is one of these.
+    /// Returns the version of an object, or `None` for other API versions.
     pub fn of(object: &Value) -> Option<Self> {
-        let written = object.get("apiVersion")?.as_str()?;
+        let api_version = object.get("apiVersion")?.as_str()?;
         [Self::V1alpha1, Self::V1]
             .into_iter()
-            .find(|version| version.api_version() == written)
+            .find(|version| version.api_version() == api_version)
     }
 }
 
-/// A CatalogSource in another version. What is in that version already, or in none that is known, stays as it is.
+/// Converts a CatalogSource to a version. An object that already has this version, or an unknown one, is unchanged.
 pub fn convert(object: Value, to: Version) -> Value {
     match (Version::of(&object), object, to) {
         (Some(Version::V1alpha1), Value::Object(object), Version::V1) => to_v1(object).into(),
@@ -95,20 +99,20 @@ pub fn convert(object: Value, to: Version) -> Value {
 
 fn to_v1(mut object: Object) -> Object {
     object.insert("apiVersion".into(), Version::V1.api_version().into());
-    let stored = take_source(&mut object);
-    let source = renewed(&stored);
+    let stored = remove_source(&mut object);
+    let source = v1_source(&stored);
     let same = MEMBERS.iter().any(|member| stored.contains_key(*member));
-    let again = if same {
+    let reverted = if same {
         source.clone()
     } else {
         legacy(&source)
     };
     if legacy(&source) != stored || is_annotated(&object) {
-        let differs = |key: &String, value: &Value| again.get(key) != Some(value);
-        let record = Record {
+        let differs = |key: &String, value: &Value| reverted.get(key) != Some(value);
+        let record = V1Record {
             of: hash(&source),
             same,
-            // All that v1 says comes from the stored source, and goes back to where it came from.
+            // All fields of v1 come from the stored source and are converted back to it.
             set: stored
                 .into_iter()
                 .filter(|(key, value)| differs(key, value))
@@ -117,48 +121,48 @@ fn to_v1(mut object: Object) -> Object {
             metadata: None,
         };
         annotate(&mut object, record);
-        if annotations_size(&object) > MOST_ANNOTATIONS {
-            take_annotation(&mut object);
+        if annotations_size(&object) > MAX_ANNOTATIONS_SIZE {
+            remove_annotation(&mut object);
         }
     }
-    put_source(&mut object, source);
+    insert_source(&mut object, source);
     object
 }
 
 fn to_v1alpha1(mut object: Object) -> Object {
-    if let Some(stored) = recorded(&object) {
+    if let Some(stored) = read_record(&object) {
         return stored;
     }
     object.insert("apiVersion".into(), Version::V1alpha1.api_version().into());
-    // Of a source that is another one by now.
-    take_annotation(&mut object);
-    let source = take_source(&mut object);
-    put_source(&mut object, legacy(&source));
+    // The annotation describes a source that has changed since.
+    remove_annotation(&mut object);
+    let source = remove_source(&mut object);
+    insert_source(&mut object, legacy(&source));
     object
 }
 
-/// The object as it was stored, if the annotation tells it, and tells the truth.
-fn recorded(object: &Object) -> Option<Object> {
+/// Returns the stored object that the annotation records, if converting it again gives this object.
+fn read_record(object: &Object) -> Option<Object> {
     let text = object
         .get("metadata")?
         .get("annotations")?
         .get(labels::CATALOG_SOURCE)?
         .as_str()?;
-    let record: Record = serde_json::from_str(text).ok()?;
+    let record: V1Record = serde_json::from_str(text).ok()?;
     let mut stored = object.clone();
-    let source = take_source(&mut stored);
+    let source = remove_source(&mut stored);
     let mut before = if record.same { source } else { legacy(&source) };
     before.extend(record.set);
     if !typed::is_typed(&before) {
         return None;
     }
-    put_source(&mut stored, before);
+    insert_source(&mut stored, before);
     stored.insert("apiVersion".into(), Version::V1alpha1.api_version().into());
     let metadata = stored.get_mut("metadata")?.as_object_mut()?;
-    if let Some(written) = record.metadata {
+    if let Some(metadata) = record.metadata {
         stored.remove("metadata");
-        if let Some(written) = written.into_iter().next() {
-            stored.insert("metadata".into(), written);
+        if let Some(metadata) = metadata.into_iter().next() {
+            stored.insert("metadata".into(), metadata);
         }
     } else {
         let annotations = metadata.get_mut("annotations")?.as_object_mut()?;
@@ -174,8 +178,8 @@ fn recorded(object: &Object) -> Option<Object> {
     (to_v1(stored.clone()) == *object).then_some(stored)
 }
 
-/// What the source of a stored object is in v1. What names no source there has none.
-fn renewed(stored: &Object) -> Object {
+/// Returns the v1 source of a stored object; empty if the object has no valid source.
+fn v1_source(stored: &Object) -> Object {
     let members = stored
         .iter()
         .filter(|(key, _)| MEMBERS.contains(&key.as_str()));
@@ -185,16 +189,16 @@ fn renewed(stored: &Object) -> Object {
     if !members.is_empty() {
         return members;
     }
-    let filled = |key: &str| {
+    let non_empty = |key: &str| {
         let text = stored.get(key)?.as_str()?;
         (!text.is_empty()).then_some(text)
     };
-    let type_ = filled("sourceType").unwrap_or_default();
+    let type_ = non_empty("sourceType").unwrap_or_default();
     let source = match (
         type_,
-        filled("image"),
-        filled("address"),
-        filled("configMap"),
+        non_empty("image"),
+        non_empty("address"),
+        non_empty("configMap"),
     ) {
         ("grpc", Some(image), ..) => {
             let mut source = Object::new();
@@ -217,12 +221,13 @@ fn renewed(stored: &Object) -> Object {
         .collect()
 }
 
-/// What a source of v1 is in OLM's form. What OLM's has no words for stays as it is: the stored version has both.
+/// Returns a v1 source in OLM's form. A source that OLM's form cannot express is unchanged, because the stored version has
+/// both forms.
 fn legacy(source: &Object) -> Object {
-    said(source).unwrap_or_else(|| source.clone())
+    legacy_fields(source).unwrap_or_else(|| source.clone())
 }
 
-fn said(source: &Object) -> Option<Object> {
+fn legacy_fields(source: &Object) -> Option<Object> {
     let mut members = source.iter();
     let ((member, value), None) = (members.next()?, members.next()) else {
         return None;
@@ -234,21 +239,21 @@ fn said(source: &Object) -> Option<Object> {
         _ => return None,
     };
     let mut value = value.as_object()?.clone();
-    let mut said = Object::new();
-    said.insert("sourceType".into(), type_.into());
+    let mut fields = Object::new();
+    fields.insert("sourceType".into(), type_.into());
     let name = value.remove(named)?;
     name.as_str().filter(|name| !name.is_empty())?;
-    said.insert(field.into(), name);
+    fields.insert(field.into(), name);
     if field == "image"
         && let Some(pod) = value.remove("podSpecOverrides")
     {
-        said.insert("grpcPodConfig".into(), pod);
+        fields.insert("grpcPodConfig".into(), pod);
     }
-    value.is_empty().then_some(said)
+    value.is_empty().then_some(fields)
 }
 
-/// The fields that say where the catalog is, taken out of the spec.
-fn take_source(object: &mut Object) -> Object {
+/// Removes the fields of the location from the spec, and returns them.
+fn remove_source(object: &mut Object) -> Object {
     let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else {
         return Object::new();
     };
@@ -259,7 +264,7 @@ fn take_source(object: &mut Object) -> Object {
         .collect()
 }
 
-fn put_source(object: &mut Object, source: Object) {
+fn insert_source(object: &mut Object, source: Object) {
     if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
         spec.extend(source);
     }
@@ -270,14 +275,16 @@ fn hash(source: &Object) -> String {
 }
 
 fn is_annotated(object: &Object) -> bool {
-    let annotations = object.get("metadata").and_then(|it| it.get("annotations"));
-    annotations.is_some_and(|it| it.get(labels::CATALOG_SOURCE).is_some())
+    let annotations = object
+        .get("metadata")
+        .and_then(|metadata| metadata.get("annotations"));
+    annotations.is_some_and(|annotations| annotations.get(labels::CATALOG_SOURCE).is_some())
 }
 
-/// Writes a record into an object, and into the record what had to make room for it.
-fn annotate(object: &mut Object, mut record: Record) {
+/// Writes a record into an object. The record keeps the values that it replaces.
+fn annotate(object: &mut Object, mut record: V1Record) {
     let key = labels::CATALOG_SOURCE.to_owned();
-    let fresh = |record: &Record| json!({labels::CATALOG_SOURCE: written(record)});
+    let fresh = |record: &V1Record| json!({labels::CATALOG_SOURCE: serialize(record)});
     let Some(Value::Object(metadata)) = object.get_mut("metadata") else {
         record.metadata = Some(object.remove("metadata").into_iter().collect());
         object.insert("metadata".into(), json!({"annotations": fresh(&record)}));
@@ -290,7 +297,7 @@ fn annotate(object: &mut Object, mut record: Record) {
             if is_empty || own.is_some() {
                 record.annotations = vec![own.into_iter().collect::<Object>().into()];
             }
-            annotations.insert(key, written(&record));
+            annotations.insert(key, serialize(&record));
         }
         other => {
             record.annotations = other.map(Value::take).into_iter().collect();
@@ -300,19 +307,21 @@ fn annotate(object: &mut Object, mut record: Record) {
 }
 
 fn annotations_size(object: &Object) -> usize {
-    let annotations = object.get("metadata").and_then(|it| it.get("annotations"));
+    let annotations = object
+        .get("metadata")
+        .and_then(|metadata| metadata.get("annotations"));
     let annotations = annotations.and_then(Value::as_object).into_iter().flatten();
     annotations
         .map(|(name, value)| name.len() + value.as_str().map_or(0, str::len))
         .sum()
 }
 
-fn written(record: &Record) -> Value {
-    // A record is texts and JSON, which can be written.
+fn serialize(record: &V1Record) -> Value {
+    // A record consists of strings and JSON values, so serialization cannot fail.
     serde_json::to_string(record).unwrap_or_default().into()
 }
 
-fn take_annotation(object: &mut Object) {
+fn remove_annotation(object: &mut Object) {
     let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
     let Some(metadata) = metadata else { return };
     let Some(Value::Object(annotations)) = metadata.get_mut("annotations") else {

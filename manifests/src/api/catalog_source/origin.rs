@@ -1,4 +1,4 @@
-//! Where a catalog is, whichever way its CatalogSource says it.
+//! Location of a catalog, in either form of a CatalogSource.
 
 use std::{borrow::Cow, net::Ipv6Addr};
 
@@ -7,82 +7,82 @@ use serde_json::Value;
 use super::{CatalogSource, CatalogSourceSpec};
 use crate::object::shortened;
 
-/// Where catalogs are served, unless an address says otherwise.
+/// Default port of catalog servers.
 pub const PORT: u16 = 50051;
 
-/// Where a catalog is.
+/// Declared location of a catalog.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Origin<'a> {
-    /// In an image.
+    /// The catalog is in an image.
     Image {
-        /// The image, which may have templates in it.
+        /// The image reference, which may contain template variables.
         reference: &'a str,
-        /// How a pod that serves it is to look: the fields of `grpcPodConfig`.
+        /// Options of a pod that serves the image: the fields of `grpcPodConfig`.
         pod: Option<&'a Value>,
     },
-    /// Served by somebody over gRPC.
+    /// A gRPC server provides the catalog.
     Service {
-        /// `host:port`.
+        /// The address as `host:port`.
         address: Cow<'a, str>,
     },
-    /// In a ConfigMap.
+    /// The catalog is in a ConfigMap.
     ConfigMap {
-        /// Its name, in the namespace of the CatalogSource.
+        /// The name of the ConfigMap, in the namespace of the CatalogSource.
         name: &'a str,
     },
 }
 
-/// Why a CatalogSource cannot be used; OLM's words where OLM has some.
+/// Reason why a CatalogSource is invalid, in OLM's wording where OLM reports the same problem.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Invalid {
-    /// Nothing says where the catalog is.
+    /// The spec has no location.
     #[error(
-        "no source: set spec.catalogImageSource, spec.catalogServiceSource or spec.configMapSource"
+        "one of spec.catalogImageSource, spec.catalogServiceSource or spec.configMapSource must be set"
     )]
     NoSource,
-    /// Some of OLM's fields, without the one that says which of them count.
+    /// The spec has some of OLM's fields, but not the type that selects one.
     #[error(
-        "sourcetype unset: must be grpc for an image or an address, configmap for a ConfigMap; or write \
+        "sourcetype unset: must be grpc for an image or an address, configmap for a ConfigMap; or set \
          spec.catalogImageSource, spec.catalogServiceSource or spec.configMapSource"
     )]
     NoType,
-    /// No image and no address.
+    /// The spec has neither an image nor an address.
     #[error("image and address unset: at least one must be set for sourcetype: grpc")]
     NoPlace,
-    /// No ConfigMap.
+    /// The spec has no ConfigMap name.
     #[error("configmap name unset: must be set for sourcetype: {0}")]
     NoConfigMap(String),
-    /// A type that does not exist, such as `configMap`.
+    /// The type does not exist, such as `configMap`.
     #[error("unknown sourcetype: {0}: must be grpc or configmap")]
     Type(String),
-    /// A member with nothing in it.
-    #[error("{0} unset: must name the catalog")]
+    /// The member is empty.
+    #[error("{0} unset: must specify the catalog")]
     Empty(&'static str),
-    /// Something that is none of it.
-    #[error("spec cannot be read: {0}")]
+    /// The spec could not be parsed.
+    #[error("failed to read spec: {0}")]
     Unread(String),
-    /// Several sources, of which it is not said which one counts.
-    #[error("more than one source: keep one of {0}, and remove the others")]
+    /// The spec has several sources.
+    #[error("exactly one of {0} must be set; remove the others")]
     Several(String),
 }
 
-/// Where a catalog is to be had at this moment.
+/// Current location of a catalog.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place<'a> {
-    /// Already served by somebody over gRPC: `host:port`.
+    /// A gRPC server at `host:port`.
     Served(Cow<'a, str>),
-    /// In an image.
+    /// The image with this reference.
     Image(&'a str),
-    /// In a ConfigMap of its namespace.
+    /// A ConfigMap in the namespace of the CatalogSource.
     ConfigMap(&'a str),
 }
 
 impl CatalogSource {
-    /// Where the catalog is, as the spec has it. An image counts before an address beside it, and what is empty is not
-    /// there (OLM v0 parity).
+    /// Returns the location in the spec. An image takes precedence over an address, and empty fields count as absent (OLM
+    /// v0 parity).
     ///
     /// # Errors
-    /// When the spec does not say it, or says it twice.
+    /// Returns an error if the spec has no location, or more than one.
     pub fn origin(&self) -> Result<Origin<'_>, Invalid> {
         let spec = &self.spec;
         if let Some(why) = &spec.unread {
@@ -110,7 +110,7 @@ impl CatalogSource {
         if let Some(service) = &spec.catalog_service_source {
             return match service.address.as_str() {
                 "" => Err(Invalid::Empty("spec.catalogServiceSource.address")),
-                address => Ok(served(address)),
+                address => Ok(normalize_address(address)),
             };
         }
         let name = spec.config_map_source.as_ref();
@@ -120,12 +120,11 @@ impl CatalogSource {
         }
     }
 
-    /// Where to take the catalog from: from who serves it, where OLM does that; else from its address, its image, or its
-    /// ConfigMap.
-    /// Without OLM in the cluster, what it has written is of the past.
+    /// Returns the current location: the server that OLM reports in the status, if OLM runs; else the address, image or
+    /// ConfigMap of the spec. Without OLM in the cluster, a status that OLM wrote is stale.
     ///
     /// # Errors
-    /// When it says neither.
+    /// Returns an error if the spec has no location, or more than one.
     pub fn place(&self, has_olm: bool) -> Result<Place<'_>, Invalid> {
         let place = match self.origin()? {
             Origin::Image { reference, .. } => Place::Image(reference),
@@ -134,15 +133,15 @@ impl CatalogSource {
         };
         let status = self.status.as_ref();
         let state = status.and_then(|status| status.connection_state.as_ref());
-        let served = state
+        let address = state
             .filter(|state| has_olm && state.last_observed_state == "READY")
             .and_then(|state| filled(state.address.as_ref()));
-        Ok(served.map_or(place, |served| Place::Served(served.into())))
+        Ok(address.map_or(place, |address| Place::Served(address.into())))
     }
 }
 
 impl CatalogSourceSpec {
-    /// The members that name a source by themselves, of which there may be one.
+    /// Returns the members that are set. Only one is allowed.
     fn members(&self) -> impl Iterator<Item = &'static str> {
         [
             (self.catalog_image_source.is_some(), "catalogImageSource"),
@@ -153,10 +152,10 @@ impl CatalogSourceSpec {
             (self.config_map_source.is_some(), "configMapSource"),
         ]
         .into_iter()
-        .filter_map(|(is_there, name)| is_there.then_some(name))
+        .filter_map(|(is_set, name)| is_set.then_some(name))
     }
 
-    /// OLM's own fields that say something.
+    /// Returns OLM's own fields that are not empty.
     fn deprecated(&self) -> Vec<&'static str> {
         let text = |text: &Option<String>| filled(text.as_ref()).is_some();
         [
@@ -167,12 +166,12 @@ impl CatalogSourceSpec {
             (self.grpc_pod_config.is_some(), "grpcPodConfig"),
         ]
         .into_iter()
-        .filter_map(|(is_there, name)| is_there.then_some(name))
+        .filter_map(|(is_set, name)| is_set.then_some(name))
         .collect()
     }
 
-    /// What OLM's own fields say, if any.
-    fn legacy(&self, says_something: bool) -> Result<Origin<'_>, Invalid> {
+    /// Evaluates OLM's own fields.
+    fn legacy(&self, has_fields: bool) -> Result<Origin<'_>, Invalid> {
         match filled(self.source_type.as_ref()) {
             Some("grpc") => {
                 let (image, address) = (filled(self.image.as_ref()), filled(self.address.as_ref()));
@@ -181,7 +180,7 @@ impl CatalogSourceSpec {
                         reference,
                         pod: self.grpc_pod_config.as_ref(),
                     }),
-                    (None, Some(address)) => Ok(served(address)),
+                    (None, Some(address)) => Ok(normalize_address(address)),
                     (None, None) => Err(Invalid::NoPlace),
                 }
             }
@@ -190,7 +189,7 @@ impl CatalogSourceSpec {
                 None => Err(Invalid::NoConfigMap(type_.to_owned())),
             },
             Some(other) => Err(Invalid::Type(shortened(other, 80))),
-            None if says_something => Err(Invalid::NoType),
+            None if has_fields => Err(Invalid::NoType),
             None => Err(Invalid::NoSource),
         }
     }
@@ -200,10 +199,10 @@ fn filled(text: Option<&String>) -> Option<&str> {
     text.map(String::as_str).filter(|text| !text.is_empty())
 }
 
-/// An address is `host:port`; a host without a port, or with an empty one, is served at the usual port.
+/// Returns an address as `host:port`. A host without a port, or with an empty one, gets the default port.
 ///
-/// Nothing else can be meant by an empty port: OLM connects to port 0 then, and every connection fails.
-fn served(address: &str) -> Origin<'_> {
+/// An empty port cannot mean anything else: OLM connects to port 0 then, and every connection fails.
+fn normalize_address(address: &str) -> Origin<'_> {
     let is_host = |text: &&str| {
         let is_bracketed = text.starts_with('[') && text.ends_with(']');
         !text.is_empty() && (is_bracketed || !text.contains(':'))

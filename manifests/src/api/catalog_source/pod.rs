@@ -1,8 +1,7 @@
-//! How the pod that serves a catalog may look, as the apiserver checks it: the words of Kubernetes, in which nothing is
-//! nested without end, and nothing grows without end.
+//! Schema of the options of a catalog's pod, in the terms of Kubernetes. Nesting and size are limited.
 //!
-//! What is not named here is dropped, as OLM's definition drops it. A field that is left open would let a single object be
-//! nested deeper than clients read, and whoever lists it with others would read none of them.
+//! Unknown fields are pruned, as in OLM's CRD. If a field preserved unknown fields, one object could exceed the nesting
+//! depth that clients accept, and no client could list it or its neighbors.
 
 use k8s_openapi::api::core::v1::{Affinity, Toleration};
 use schemars::{Schema, SchemaGenerator};
@@ -10,9 +9,9 @@ use serde_json::{Value, json};
 
 use crate::api::bounds;
 
-/// A quantity, as the apiserver reads it.
+/// Pattern of a quantity, as the API server parses it.
 const QUANTITY: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
-/// The prefix and the name of a label's key: whatever stands in affinities and tolerations is no longer.
+/// Maximum length of a label key, with prefix and name. No string in affinities and tolerations is longer.
 const KEY: u32 = 253 + 1 + 63;
 
 /// The schema of `grpcPodConfig` and `podSpecOverrides`.
@@ -25,47 +24,47 @@ pub(super) fn options(generator: &mut SchemaGenerator) -> Schema {
         "type": "object",
         "properties": {
             "nodeSelector": {
-                "description": "Labels that the pod's node has to have, instead of kubernetes.io/os: linux.",
+                "description": "Node labels required for the pod, instead of kubernetes.io/os: linux.",
                 "type": "object",
                 "maxProperties": bounds::LABELS,
                 "additionalProperties": {"type": "string", "maxLength": 63},
             },
             "tolerations": {
-                "description": "Taints of nodes that the pod puts up with.",
+                "description": "Node taints that the pod tolerates.",
                 "type": "array",
                 "maxItems": bounds::LABELS,
                 "items": toleration,
             },
             "affinity": affinity,
             "priorityClassName": {
-                "description": "The pod's priority class; an empty name is the cluster's default.",
+                "description": "Priority class of the pod; an empty name is the default of the cluster.",
                 "type": "string",
                 "maxLength": 253,
             },
             "securityContextConfig": {
-                "description": "How much the pod may do: what its image wants (legacy), or what the pod security standard \
-                    restricted allows. Without it, the namespace decides.",
+                "description": "Security context of the pod: the settings of its image (legacy), or those of the pod \
+                    security standard restricted. If unset, it depends on the namespace.",
                 "type": "string",
                 "enum": ["legacy", "restricted"],
             },
             "memoryTarget": {
-                "description": "The memory that the pod asks for, and that its program keeps to as well as it can.",
+                "description": "Memory request of the pod; its program tries not to exceed it.",
                 "x-kubernetes-int-or-string": true,
                 "maxLength": bounds::WORD,
                 "pattern": QUANTITY,
             },
             "extractContent": {
-                "description": "Where in the image the catalog is, for images that have no program to serve it.",
+                "description": "Location of the catalog in the image, for images without a program that serves it.",
                 "type": "object",
                 "required": ["catalogDir"],
                 "properties": {
                     "catalogDir": {
-                        "description": "The folder of the catalog.",
+                        "description": "Directory of the catalog.",
                         "type": "string",
                         "maxLength": bounds::PATH,
                     },
                     "cacheDir": {
-                        "description": "The folder of what was made of it before.",
+                        "description": "Directory of the cache that was built from the catalog.",
                         "type": "string",
                         "maxLength": bounds::PATH,
                     },
@@ -76,7 +75,8 @@ pub(super) fn options(generator: &mut SchemaGenerator) -> Schema {
     Schema::try_from(options).unwrap_or_default()
 }
 
-/// Gives bounds to a schema of Kubernetes' own, and to all below it. The words are as well known as they are many.
+/// Adds limits to a schema of Kubernetes and to all schemas in it. Truncates descriptions to the first sentence, because
+/// they are well known and long.
 fn bound(schema: &mut Value) {
     let Some(schema) = schema.as_object_mut() else {
         return;
@@ -84,7 +84,7 @@ fn bound(schema: &mut Value) {
     if let Some(Value::String(description)) = schema.get_mut("description") {
         *description = first_sentence(description).to_owned();
     }
-    let most = match schema.get("type").and_then(Value::as_str) {
+    let limit = match schema.get("type").and_then(Value::as_str) {
         Some("string") => Some(("maxLength", KEY)),
         Some("array") => Some(("maxItems", bounds::LABELS)),
         Some("object") if schema.contains_key("additionalProperties") => {
@@ -92,8 +92,8 @@ fn bound(schema: &mut Value) {
         }
         _ => None,
     };
-    if let Some((name, most)) = most {
-        schema.insert(name.to_owned(), most.into());
+    if let Some((name, limit)) = limit {
+        schema.insert(name.to_owned(), limit.into());
     }
     for below in ["items", "additionalProperties"] {
         schema.get_mut(below).into_iter().for_each(bound);
@@ -109,7 +109,7 @@ fn first_sentence(text: &str) -> &str {
     let mut ends = text.match_indices(". ");
     let end = ends.find(|(at, _)| {
         let next = text.get(at + 2..).and_then(|rest| rest.chars().next());
-        // And not "e.g. this".
+        // A period before a lowercase letter is an abbreviation such as "e.g. this".
         next.is_some_and(char::is_uppercase)
     });
     end.and_then(|(at, _)| text.get(..=at)).unwrap_or(text)

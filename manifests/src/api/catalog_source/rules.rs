@@ -1,18 +1,18 @@
-//! What the apiserver asks of a CatalogSource that is written anew: that nothing in it is ignored.
+//! Validation rules (CEL) for new CatalogSources: no field may be ignored.
 //!
-//! What was stored before stays usable. A rule that was broken may stay so, as long as what breaks it is left as it is, or
-//! goes: status, finalizers and everything else can be written, and every version of Kubernetes that has rules with an optional
-//! old value sees it alike.
+//! Stored objects remain usable. A violation may remain as long as its fields are unchanged or removed, so that status,
+//! finalizers and all other fields can be written. All versions of Kubernetes with `optionalOldSelf` evaluate these rules
+//! alike.
 
 use serde_json::{Map, Value};
 
-/// The members that name a source by themselves.
+/// The members that name a source without a type.
 pub(super) const MEMBERS: [&str; 3] = [
     "catalogImageSource",
     "catalogServiceSource",
     "configMapSource",
 ];
-/// OLM's fields, which these replace.
+/// OLM's fields, which the members replace.
 pub(in crate::api) const DEPRECATED: [&str; 5] = [
     "sourceType",
     "image",
@@ -20,71 +20,74 @@ pub(in crate::api) const DEPRECATED: [&str; 5] = [
     "configMap",
     "grpcPodConfig",
 ];
-/// The deprecated ones that name a source, beside `sourceType`.
+/// The deprecated fields, besides `sourceType`, that name a source.
 const FIELDS: [&str; 3] = ["image", "address", "configMap"];
 
-/// Something that has to hold.
-struct Rule {
-    /// In CEL, of the object `S`.
-    holds: String,
-    /// What is offensive: it may go, but not come, nor become another offence. Of a member that is one too many it makes no
-    /// difference what it says.
-    offence: &'static [&'static str],
-    /// Where to show the message.
+/// A CEL validation rule.
+struct ValidationRule {
+    /// The condition in CEL, with `S` for the object.
+    condition: String,
+    /// Fields that violate the condition. An update may remove them, but not add them or change their value. For a
+    /// superfluous member, a changed value is allowed.
+    violation: &'static [&'static str],
+    /// The field path of the message.
     at: Option<&'static str>,
     reason: &'static str,
     message: &'static str,
-    /// In CEL, of `self`: the message with the names of what is there.
-    told: Option<String>,
+    /// The message in CEL with the names of the fields, evaluated for `self`.
+    message_expression: Option<String>,
 }
 
 const FORBIDDEN: &str = "FieldValueForbidden";
 const REQUIRED: &str = "FieldValueRequired";
 const INVALID: &str = "FieldValueInvalid";
 
-/// The rules of the spec.
+/// Returns the rules of the spec.
 pub(super) fn spec() -> Vec<Value> {
-    rules().iter().map(Rule::written).collect()
+    rules().iter().map(ValidationRule::to_json).collect()
 }
 
-/// The rules of a spec that has the new form alone, and of its members exactly one.
+/// Returns the rules of a v1 spec, which has exactly one member and none of OLM's fields.
 pub(super) fn spec_of_v1() -> Vec<Value> {
-    new_form().iter().map(Rule::written).collect()
+    image_only_rules()
+        .iter()
+        .map(ValidationRule::to_json)
+        .collect()
 }
 
-fn rules() -> Vec<Rule> {
-    let mut rules: Vec<Rule> = either_form().into();
-    rules.extend(new_form());
-    rules.extend(old_form());
-    rules.extend(of_its_type());
-    rules.extend(of_each_field());
+fn rules() -> Vec<ValidationRule> {
+    let mut rules: Vec<ValidationRule> = common_rules().into();
+    rules.extend(image_only_rules());
+    rules.extend(legacy_rules());
+    rules.extend(type_rules());
+    rules.extend(field_rules());
     rules
 }
 
-/// Of the new form, and of both at once.
-fn either_form() -> [Rule; 2] {
+/// Returns the rules for members, alone or combined with OLM's fields.
+fn common_rules() -> [ValidationRule; 2] {
     let has_member = any(&MEMBERS);
     [
-        Rule {
-            holds: format!("[{}].filter(it, it).size() <= 1", all(&MEMBERS).join(", ")),
-            offence: &MEMBERS,
+        ValidationRule {
+            condition: format!("[{}].filter(it, it).size() <= 1", all(&MEMBERS).join(", ")),
+            violation: &MEMBERS,
             at: None,
             reason: FORBIDDEN,
-            message: "more than one source: keep one of catalogImageSource, catalogServiceSource and configMapSource, and remove the others",
-            told: Some(format!(
-                "'more than one source: keep one of ' + {} + ', and remove the others'",
+            message: "exactly one of catalogImageSource, catalogServiceSource and configMapSource must be set; remove the others",
+            message_expression: Some(format!(
+                "'exactly one of ' + {} + ' must be set; remove the others'",
                 names("self", &MEMBERS)
             )),
         },
-        Rule {
-            holds: format!("!({has_member}) || !({})", any(&DEPRECATED)),
-            offence: &DEPRECATED,
+        ValidationRule {
+            condition: format!("!({has_member}) || !({})", any(&DEPRECATED)),
+            violation: &DEPRECATED,
             at: None,
             reason: FORBIDDEN,
-            message: "remove sourceType, image, address, configMap and grpcPodConfig: the other member says where the catalog is",
-            told: Some(format!(
-                "'remove ' + {} + ': ' + {} + ' says by itself where the catalog is' + (has(self.grpcPodConfig) ? '; the \
-                 options of a pod are catalogImageSource.podSpecOverrides' : '')",
+            message: "remove sourceType, image, address, configMap and grpcPodConfig: the other field specifies the catalog",
+            message_expression: Some(format!(
+                "'remove ' + {} + ': ' + {} + ' specifies the catalog' + (has(self.grpcPodConfig) ? '; set pod options in \
+                 catalogImageSource.podSpecOverrides' : '')",
                 names("self", &DEPRECATED),
                 names("self", &MEMBERS)
             )),
@@ -92,66 +95,67 @@ fn either_form() -> [Rule; 2] {
     ]
 }
 
-/// What the new form takes for images alone.
-fn new_form() -> [Rule; 2] {
+/// Returns the rules for fields that members allow only for images.
+fn image_only_rules() -> [ValidationRule; 2] {
     let is_image = "!(has(S.catalogServiceSource) || has(S.configMapSource))";
     [
-        Rule {
-            holds: format!("!has(S.updateStrategy) || {is_image}"),
-            offence: &["updateStrategy"],
+        ValidationRule {
+            condition: format!("!has(S.updateStrategy) || {is_image}"),
+            violation: &["updateStrategy"],
             at: Some(".updateStrategy"),
             reason: FORBIDDEN,
-            message: "only for catalogImageSource, for which a registry is asked again and again: remove updateStrategy",
-            told: None,
+            message: "only for catalogImageSource, whose image is polled: remove updateStrategy",
+            message_expression: None,
         },
-        Rule {
-            holds: format!("!has(S.secrets) || S.secrets.size() == 0 || {is_image}"),
-            offence: &["secrets"],
+        ValidationRule {
+            condition: format!("!has(S.secrets) || S.secrets.size() == 0 || {is_image}"),
+            violation: &["secrets"],
             at: Some(".secrets"),
             reason: FORBIDDEN,
-            message: "only for catalogImageSource, whose image is pulled with them: remove secrets",
-            told: None,
+            message: "only for catalogImageSource, whose image is pulled with secrets: remove secrets",
+            message_expression: None,
         },
     ]
 }
 
-/// That there is a source at all, and its type.
-fn old_form() -> [Rule; 3] {
+/// Returns the rules that require a source and its type.
+fn legacy_rules() -> [ValidationRule; 3] {
     let (has_member, has_field) = (any(&MEMBERS), any(&FIELDS));
     [
-        Rule {
-            holds: format!("{has_member} || has(S.sourceType) || {has_field}"),
-            offence: &[],
+        ValidationRule {
+            condition: format!("{has_member} || has(S.sourceType) || {has_field}"),
+            violation: &[],
             at: None,
             reason: REQUIRED,
-            message: "no source: set catalogImageSource, catalogServiceSource or configMapSource",
-            told: None,
+            message: "one of catalogImageSource, catalogServiceSource or configMapSource must be set",
+            message_expression: None,
         },
-        Rule {
-            holds: format!("{has_member} || has(S.sourceType) || !({has_field})"),
-            offence: &[],
+        ValidationRule {
+            condition: format!("{has_member} || has(S.sourceType) || !({has_field})"),
+            violation: &[],
             at: Some(".sourceType"),
             reason: REQUIRED,
-            message: "image and address count with sourceType grpc, configMap with configmap; or write catalogImageSource, catalogServiceSource or configMapSource instead of any of these",
-            told: None,
+            message: "image and address require sourceType grpc, configMap requires configmap; or use catalogImageSource, \
+                      catalogServiceSource or configMapSource instead",
+            message_expression: None,
         },
-        Rule {
-            holds: format!(
+        ValidationRule {
+            condition: format!(
                 "{has_member} || !has(S.sourceType) || S.sourceType in ['grpc', 'configmap', 'internal']"
             ),
-            offence: &["sourceType"],
+            violation: &["sourceType"],
             at: Some(".sourceType"),
             reason: INVALID,
             message: "unknown sourcetype: must be grpc or configmap",
-            told: Some(
+            message_expression: Some(
                 "'unknown sourcetype: ' + self.sourceType + ': must be grpc or configmap'".into(),
             ),
         },
     ]
 }
 
-/// Of OLM's own form, that the type is one of these. It may not be there.
-fn is(types: &str) -> String {
+/// Returns a CEL expression that is true if OLM's form has one of these types. The type may be absent.
+fn has_type(types: &str) -> String {
     format!(
         "!({}) && has(S.sourceType) && S.sourceType in [{types}]",
         any(&MEMBERS)
@@ -161,108 +165,109 @@ fn is(types: &str) -> String {
 const GRPC: &str = "'grpc'";
 const MAP: &str = "'configmap', 'internal'";
 
-/// What the type wants, and what it does not read.
-fn of_its_type() -> [Rule; 5] {
-    let (grpc, map) = (is(GRPC), is(MAP));
+/// Returns the rules for fields that a type requires or ignores.
+fn type_rules() -> [ValidationRule; 5] {
+    let (grpc, map) = (has_type(GRPC), has_type(MAP));
     [
-        Rule {
-            holds: format!("!({grpc}) || has(S.image) || has(S.address)"),
-            offence: &[],
+        ValidationRule {
+            condition: format!("!({grpc}) || has(S.image) || has(S.address)"),
+            violation: &[],
             at: Some(".image"),
             reason: REQUIRED,
             message: "image and address unset: at least one must be set for sourcetype: grpc",
-            told: None,
+            message_expression: None,
         },
-        Rule {
-            holds: format!(
+        ValidationRule {
+            condition: format!(
                 "!({grpc}) || !has(S.image) || S.image == '' || !has(S.address) || S.address == ''"
             ),
-            offence: &["address"],
+            violation: &["address"],
             at: Some(".address"),
             reason: FORBIDDEN,
-            message: "not read beside image: remove it, or remove image to take the catalog from the server at that address",
-            told: None,
+            message: "ignored when image is set: remove address, or remove image to use the server at that address",
+            message_expression: None,
         },
-        Rule {
-            holds: format!("!({grpc}) || !has(S.configMap)"),
-            offence: &["configMap"],
+        ValidationRule {
+            condition: format!("!({grpc}) || !has(S.configMap)"),
+            violation: &["configMap"],
             at: Some(".configMap"),
             reason: FORBIDDEN,
-            message: "not read with sourceType grpc: remove it, or write sourceType configmap and no image or address",
-            told: None,
+            message: "ignored with sourceType grpc: remove configMap, or set sourceType configmap and remove image and \
+                      address",
+            message_expression: None,
         },
-        Rule {
-            holds: format!("!({map}) || has(S.configMap)"),
-            offence: &[],
+        ValidationRule {
+            condition: format!("!({map}) || has(S.configMap)"),
+            violation: &[],
             at: Some(".configMap"),
             reason: REQUIRED,
             message: "configmap name unset: must be set for sourcetype: configmap",
-            told: Some(
+            message_expression: Some(
                 "'configmap name unset: must be set for sourcetype: ' + self.sourceType".into(),
             ),
         },
-        Rule {
-            holds: format!(
+        ValidationRule {
+            condition: format!(
                 "!({grpc} || {map}) || !has(S.grpcPodConfig) || has(S.image) && S.sourceType == 'grpc'"
             ),
-            offence: &["grpcPodConfig"],
+            violation: &["grpcPodConfig"],
             at: Some(".grpcPodConfig"),
             reason: FORBIDDEN,
-            message: "only an image is served by a pod of its own: remove grpcPodConfig",
-            told: None,
+            message: "only images are served by a registry pod: remove grpcPodConfig",
+            message_expression: None,
         },
     ]
 }
 
-/// That nothing is empty, and that a ConfigMap is alone.
-fn of_each_field() -> Vec<Rule> {
-    let (has_member, map) = (any(&MEMBERS), is(MAP));
+/// Returns the rules that reject empty fields, and fields beside a ConfigMap.
+fn field_rules() -> Vec<ValidationRule> {
+    let (has_member, map) = (any(&MEMBERS), has_type(MAP));
     let mut rules = Vec::new();
-    for (field, offence, at, with_map) in [
+    for (field, violation, at, with_map) in [
         ("image", &["image"], ".image", true),
         ("address", &["address"], ".address", true),
         ("configMap", &["configMap"], ".configMap", false),
     ] {
-        rules.push(Rule {
-            holds: format!("{has_member} || !has(S.{field}) || S.{field} != ''"),
-            offence,
+        rules.push(ValidationRule {
+            condition: format!("{has_member} || !has(S.{field}) || S.{field} != ''"),
+            violation,
             at: Some(at),
             reason: INVALID,
-            message: "empty: leave the field out",
-            told: None,
+            message: "empty: remove the field",
+            message_expression: None,
         });
         if with_map {
-            rules.push(Rule {
-                holds: format!("!({map}) || !has(S.{field})"),
-                offence,
+            rules.push(ValidationRule {
+                condition: format!("!({map}) || !has(S.{field})"),
+                violation,
                 at: Some(at),
                 reason: FORBIDDEN,
-                message: "not read with a ConfigMap: remove it, or write sourceType grpc and no configMap",
-                told: None,
+                message: "ignored when configMap is set: remove the field, or set sourceType grpc and remove configMap",
+                message_expression: None,
             });
         }
     }
     rules
 }
 
-impl Rule {
-    fn written(&self) -> Value {
-        let holds = |of: &str| self.holds.replace("S.", &format!("{of}."));
-        let mut stands = vec![
+impl ValidationRule {
+    fn to_json(&self) -> Value {
+        let condition = |of: &str| self.condition.replace("S.", &format!("{of}."));
+        let mut unchanged = vec![
             "oldSelf.hasValue()".to_owned(),
-            format!("!({})", holds("oldSelf.value()")),
+            format!("!({})", condition("oldSelf.value()")),
         ];
-        for field in self.offence {
-            // Optional values could be compared at once, but the apiserver takes them for endless.
+        for field in self.violation {
+            // Comparing optional values would be shorter, but the API server estimates an unbounded cost for them.
             let old = format!("oldSelf.value().{field}");
             let mut was = format!("has({old})");
             if !MEMBERS.contains(field) {
                 was = format!("{was} && self.{field} == {old}");
             }
-            stands.push(format!("(!has(self.{field}) || {was})"));
+            unchanged.push(format!("(!has(self.{field}) || {was})"));
         }
         let mut rule = Map::new();
-        let text = format!("({}) || {}", holds("self"), stands.join(" && "));
+        let text = format!("({}) || {}", condition("self"), unchanged.join(" && "));
         rule.insert("rule".into(), text.into());
         rule.insert("optionalOldSelf".into(), true.into());
         rule.insert("message".into(), self.message.into());
@@ -270,8 +275,11 @@ impl Rule {
         if let Some(at) = self.at {
             rule.insert("fieldPath".into(), at.into());
         }
-        if let Some(told) = &self.told {
-            rule.insert("messageExpression".into(), told.as_str().into());
+        if let Some(message_expression) = &self.message_expression {
+            rule.insert(
+                "messageExpression".into(),
+                message_expression.as_str().into(),
+            );
         }
         rule.into()
     }
@@ -288,18 +296,19 @@ fn any(fields: &[&str]) -> String {
     all(fields).join(" || ")
 }
 
-/// In CEL, the names of those that are there, put together without a list: the apiserver takes what is joined for endless.
+/// Returns a CEL expression for the names of the fields that are set, concatenated without a list: the API server estimates
+/// an unbounded cost for `join`.
 pub(in crate::api) fn names(of: &str, fields: &[&str]) -> String {
     let mut before: Vec<String> = Vec::new();
     let mut each = Vec::new();
     for field in fields {
-        let is_there = format!("has({of}.{field})");
+        let is_set = format!("has({of}.{field})");
         let name = match before.join(" || ") {
             none if none.is_empty() => format!("'{field}'"),
             some => format!("({some} ? ', {field}' : '{field}')"),
         };
-        each.push(format!("({is_there} ? {name} : '')"));
-        before.push(is_there);
+        each.push(format!("({is_set} ? {name} : '')"));
+        before.push(is_set);
     }
     each.join(" + ")
 }
@@ -319,7 +328,7 @@ mod tests {
         assert_rows!(begins(&Invalid::Type(String::new()).to_string().replace(": :", ":")) => true);
     }
 
-    /// A rule is of the old object, too, and never of half an object.
+    /// Each rule considers the old object, and no placeholder `S` remains.
     #[test]
     fn every_rule_lets_stand_what_was_stored() {
         for rule in spec() {

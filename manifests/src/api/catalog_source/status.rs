@@ -1,4 +1,4 @@
-//! The status of a CatalogSource: OLM's, field by field.
+//! Status of a CatalogSource, with OLM's fields.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::JsonSchema;
@@ -6,55 +6,55 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::{bounds, schema};
 
-/// What has become of a catalog.
+/// Observed state of the catalog.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CatalogSourceStatus {
-    /// What is wrong, in words.
+    /// The current problem.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = bounds::MESSAGE))]
     pub message: Option<String>,
-    /// What is wrong, in one word: `SpecInvalidError`, `ConfigMapError`, `RegistryServerError`, `InvalidIntervalError`.
+    /// The reason of the problem: `SpecInvalidError`, `ConfigMapError`, `RegistryServerError`, `InvalidIntervalError`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = bounds::WORD))]
     pub reason: Option<String>,
-    /// When the registry was last asked for a new image.
+    /// The time of the last poll of the registry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latest_image_registry_poll: Option<Time>,
     /// The ConfigMap that is served.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_map_reference: Option<ConfigMapReference>,
-    /// The Service behind which the catalog is served.
+    /// The Service of the served catalog.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub registry_service: Option<RegistryService>,
-    /// How the connection to the catalog's server is.
+    /// The state of the connection to the catalog server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connection_state: Option<ConnectionState>,
-    /// What else is known of it.
+    /// The conditions of the catalog.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,
 }
 
-/// A ConfigMap as it was when its catalog was read.
+/// A ConfigMap at the time its catalog was read.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ConfigMapReference {
-    /// Its name.
+    /// The name.
     #[schemars(length(max = 253))]
     pub name: String,
-    /// Its namespace, which is the catalog's own.
+    /// The namespace, that of the catalog.
     #[schemars(length(max = 253))]
     pub namespace: String,
-    /// Its UID.
+    /// The UID.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = bounds::WORD))]
     pub uid: Option<String>,
-    /// Its version.
+    /// The resourceVersion.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = bounds::WORD))]
     pub resource_version: Option<String>,
-    /// When that was read.
+    /// The time of the read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_update_time: Option<Time>,
 }
@@ -63,43 +63,43 @@ pub struct ConfigMapReference {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RegistryService {
-    /// `grpc`.
+    /// The protocol, `grpc`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = bounds::WORD))]
     pub protocol: Option<String>,
-    /// The Service's name.
+    /// The name of the Service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = bounds::WORD))]
     pub service_name: Option<String>,
-    /// The Service's namespace.
+    /// The namespace of the Service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = bounds::WORD))]
     pub service_namespace: Option<String>,
-    /// The port, as a text.
+    /// The port as a string.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = bounds::WORD))]
     pub port: Option<String>,
-    /// Since when it is there.
+    /// The time of creation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created_at: Option<Time>,
 }
 
-/// How a connection is.
+/// The state of a connection.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ConnectionState {
-    /// Where the catalog is served.
+    /// The address of the catalog server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = bounds::URL))]
     pub address: Option<String>,
-    /// When that was last tried.
+    /// The time of the last attempt.
     #[serde(
         default,
         rename = "lastConnect",
         skip_serializing_if = "Option::is_none"
     )]
     pub last_connect: Option<Time>,
-    /// gRPC's word for the connection: `IDLE`, `CONNECTING`, `READY`, `TRANSIENT_FAILURE`, `SHUTDOWN`.
+    /// The gRPC state: `IDLE`, `CONNECTING`, `READY`, `TRANSIENT_FAILURE`, `SHUTDOWN`.
     #[schemars(length(max = bounds::WORD))]
     pub last_observed_state: String,
 }

@@ -1,8 +1,8 @@
-//! The definition of CatalogSources with the version `v1` beside the stored one.
+//! CRD of CatalogSources with the version `v1` beside the stored one.
 //!
-//! `v1` has no deprecated fields, and of the members that name a source exactly one. What that one has to say is said by the
-//! schema itself; of the rules of the stored version those of the new form are left, and what was stored before in OLM's form
-//! may break them as it did.
+//! `v1` has no deprecated fields, and requires exactly one of the members that name a source. The schema itself enforces
+//! the requirements of that member. Of the validation rules of the stored version, only those for members remain. Objects
+//! that were stored in OLM's form may violate them as before.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceConversion, CustomResourceDefinition, CustomResourceDefinitionVersion,
@@ -11,24 +11,23 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 
 use super::rules::{self, DEPRECATED, MEMBERS};
 
-/// The Service of the webhook that converts, and the Deployment behind it.
+/// Name of the Service and the Deployment of the conversion webhook.
 pub const CONVERSION: &str = "rukpak-catalogsource-conversion";
-/// Where it is asked.
+/// URL path of the conversion webhook.
 pub const CONVERSION_PATH: &str = "/convert";
 
-/// What each of the members has to name.
-const NAMED: [&str; 3] = ["catalogImage", "address", "configMap"];
-/// The members in the order of the design document. Of those that are missing the apiserver names the first, and the document
-/// quotes it.
+/// The required field of each member.
+const REQUIRED_FIELDS: [&str; 3] = ["catalogImage", "address", "configMap"];
+/// The members in the order of the design document. If no member is set, the API server names the first one, and the
+/// document quotes that message.
 const ONE_OF: [&str; 3] = [
     "catalogServiceSource",
     "catalogImageSource",
     "configMapSource",
 ];
 
-/// Adds `v1` to the definition that has the stored version alone. The webhook fills in itself what the apiserver has to
-/// believe.
-pub(in crate::api) fn with_v1(
+/// Adds `v1` to a CRD that has only the stored version. The webhook fills in its own CA bundle.
+pub(in crate::api) fn add_v1(
     mut definition: CustomResourceDefinition,
     namespace: &str,
     labels: impl IntoIterator<Item = (String, String)>,
@@ -54,22 +53,22 @@ pub(in crate::api) fn with_v1(
     definition
 }
 
-/// Returns `v1` as it follows from the stored version.
+/// Returns `v1`, derived from the stored version.
 pub(in crate::api) fn v1(
     mut version: CustomResourceDefinitionVersion,
 ) -> CustomResourceDefinitionVersion {
     "v1".clone_into(&mut version.name);
     version.storage = false;
     let schema = version.schema.as_mut();
-    let schema = schema.and_then(|it| it.open_api_v3_schema.as_mut());
-    let spec = schema.and_then(|it| it.properties.as_mut()?.get_mut("spec"));
+    let schema = schema.and_then(|schema| schema.open_api_v3_schema.as_mut());
+    let spec = schema.and_then(|schema| schema.properties.as_mut()?.get_mut("spec"));
     if let Some(spec) = spec {
-        renew(spec);
+        restrict_to_v1(spec);
     }
     version
 }
 
-fn renew(spec: &mut JSONSchemaProps) {
+fn restrict_to_v1(spec: &mut JSONSchemaProps) {
     let rules = rules::spec_of_v1().into_iter();
     let rules = rules.filter_map(|rule| serde_json::from_value(rule).ok());
     spec.x_kubernetes_validations = Some(rules.collect());
@@ -82,12 +81,15 @@ fn renew(spec: &mut JSONSchemaProps) {
         return;
     };
     fields.retain(|field, _| !DEPRECATED.contains(&field.as_str()));
-    for (member, named) in MEMBERS.into_iter().zip(NAMED) {
+    for (member, named) in MEMBERS.into_iter().zip(REQUIRED_FIELDS) {
         let Some(member) = fields.get_mut(member) else {
             continue;
         };
         member.required = Some(vec![named.to_owned()]);
-        let named = member.properties.as_mut().and_then(|it| it.get_mut(named));
+        let named = member
+            .properties
+            .as_mut()
+            .and_then(|properties| properties.get_mut(named));
         if let Some(named) = named {
             named.min_length = Some(1);
         }

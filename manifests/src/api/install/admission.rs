@@ -1,8 +1,8 @@
 //! Admission policies of the install files: a user gets no permissions of a ServiceAccount by naming it, and Bundles of a
 //! BundleInstance are the provisioner's.
 //!
-//! Every policy lists who does upkeep on the objects it matches, because a policy that denies the garbage collector or the
-//! provisioner stops deletions and upgrades.
+//! Every policy exempts the users that maintain the objects it matches. A policy that denied the garbage collector or the
+//! provisioner would stop deletions and upgrades.
 
 mod accounts;
 mod bundles;
@@ -14,14 +14,14 @@ use super::{Document, Options, labels, rights};
 /// The API group of the policies and their bindings.
 pub(super) const GROUP: &str = "admissionregistration.k8s.io";
 
-/// The users that kube-controller-manager collects garbage as: its own, where its controllers share one, or the
-/// ServiceAccount of the collector.
+/// The users of the garbage collector of kube-controller-manager: a shared user of all controllers, or the ServiceAccount
+/// of the collector.
 const GARBAGE_COLLECTORS: [&str; 2] = [
     "system:serviceaccount:kube-system:generic-garbage-collector",
     "system:kube-controller-manager",
 ];
 
-/// The finalizers and ownerReferences of an object, none where `object` is null.
+/// The finalizers and ownerReferences of an object; empty where `object` is null.
 const METADATA_LISTS: [&str; 2] = ["finalizers", "ownerReferences"];
 
 pub(super) fn documents(options: &Options) -> impl Iterator<Item = Document> {
@@ -45,9 +45,9 @@ struct Policy {
     group: &'static str,
     resource: &'static str,
     operations: &'static [&'static str],
-    /// Name and expression: only requests for which all hold are validated.
+    /// Names and expressions; only requests for which all of them are true are validated.
     conditions: Vec<(&'static str, String)>,
-    /// Name and expression.
+    /// Names and expressions of the variables.
     variables: Vec<(&'static str, String)>,
     validations: Vec<Value>,
 }
@@ -104,7 +104,7 @@ fn provisioner(options: &Options) -> String {
     format!("'system:serviceaccount:{namespace}:{account}'")
 }
 
-/// Returns the users that do upkeep, as a CEL list.
+/// Returns the users that maintain objects, as a CEL list.
 fn upkeep(options: &Options) -> String {
     let collectors = GARBAGE_COLLECTORS.map(|user| format!("'{user}'"));
     format!("[{}, {}]", provisioner(options), collectors.join(", "))

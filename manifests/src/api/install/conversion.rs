@@ -1,4 +1,4 @@
-//! The webhook that converts CatalogSources between v1alpha1 and v1.
+//! Webhook that converts CatalogSources between v1alpha1 and v1.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::{Value, json};
@@ -6,20 +6,20 @@ use serde_json::{Value, json};
 use super::{
     Document, Options, Target, labels, labels_and,
     rights::{RBAC, WATCH, cluster_role, rule},
-    workload::{hardened, security},
+    workload::{restricted, security},
 };
 use crate::api::{
-    catalog_source::{CONVERSION as NAME, with_v1},
+    catalog_source::{CONVERSION as NAME, add_v1},
     definitions,
 };
 
-/// The definition of CatalogSources that has v1, too.
+/// Returns the CRD of CatalogSources with v1 added.
 pub(super) fn definition(options: &Options) -> Option<CustomResourceDefinition> {
     let [_, definition] = definitions::foreign();
     let labels = labels_and(&[]);
     let labels = labels.as_object()?.iter();
     let labels = labels.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())));
-    Some(with_v1(definition, &options.namespace, labels))
+    Some(add_v1(definition, &options.namespace, labels))
 }
 
 pub(super) fn documents(options: &Options) -> Vec<Document> {
@@ -27,9 +27,9 @@ pub(super) fn documents(options: &Options) -> Vec<Document> {
     let metadata = || json!({"name": NAME, "namespace": namespace, "labels": labels()});
     vec![
         Document::new(
-            "What converts CatalogSources between v1alpha1 and v1. Apply this first, wait until it is available, and only then apply\n\
-             the definition with v1 beside it: while nobody converts, whoever asks for v1 gets an error. Before this is removed,\n\
-             the definition without v1 has to be back.",
+            "Conversion webhook for CatalogSources v1alpha1 and v1. Apply this first, wait until it is available, and only then\n\
+             apply the CRD with v1 in the same directory: requests for v1 fail while the webhook is unavailable. Before you remove\n\
+             the webhook, apply the CRD without v1 again.",
             json!({
                 "apiVersion": "v1",
                 "kind": "ServiceAccount",
@@ -38,7 +38,7 @@ pub(super) fn documents(options: &Options) -> Vec<Document> {
             }),
         ),
         Document::new(
-            "Its own authority.",
+            "CA of the webhook's serving certificate.",
             json!({
                 "apiVersion": format!("{RBAC}/v1"),
                 "kind": "Role",
@@ -61,7 +61,7 @@ pub(super) fn documents(options: &Options) -> Vec<Document> {
             }),
         ),
         Document::new(
-            "What the apiserver has to believe is written into this one definition, and only if it is ours.",
+            "Allows the webhook to write its CA bundle into the CatalogSource CRD, and only there.",
             cluster_role(
                 NAME,
                 &labels(),
@@ -110,7 +110,7 @@ pub(super) fn documents(options: &Options) -> Vec<Document> {
             }),
         ),
         Document::new(
-            "There is always one.",
+            "Keep one replica available.",
             json!({
                 "apiVersion": "policy/v1",
                 "kind": "PodDisruptionBudget",
@@ -128,7 +128,7 @@ fn deployment(options: &Options) -> Value {
         "metadata": {"name": NAME, "namespace": options.namespace, "labels": labels()},
         "spec": {
             "replicas": 2,
-            // Who converts goes when somebody else does, and not before.
+            // A webhook pod stops only after its replacement is ready.
             "strategy": {"rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}},
             "selector": {"matchLabels": selector()},
             "template": {
@@ -136,7 +136,7 @@ fn deployment(options: &Options) -> Value {
                 "spec": {
                     "serviceAccountName": NAME,
                     "automountServiceAccountToken": true,
-                    // The garbage collector and namespaces that go ask for the newest version.
+                    // The garbage collector and terminating namespaces request the newest version.
                     "priorityClassName": "system-cluster-critical",
                     "securityContext": security(Target::OpenShift),
                     "topologySpreadConstraints": [{
@@ -155,9 +155,9 @@ fn deployment(options: &Options) -> Value {
                             "periodSeconds": 5,
                         },
                         "livenessProbe": {"tcpSocket": {"port": "https"}, "initialDelaySeconds": 5, "periodSeconds": 20},
-                        // Whoever asks for much at once is to take nothing from others.
+                        // The limit protects other pods from large requests.
                         "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "512Mi"}},
-                        "securityContext": hardened(),
+                        "securityContext": restricted(),
                     }],
                 },
             },

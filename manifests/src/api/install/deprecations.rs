@@ -1,4 +1,4 @@
-//! Whoever writes deprecated fields of a CatalogSource is told so, and what to write instead.
+//! Policy that warns clients about deprecated fields of a CatalogSource, with their replacements.
 
 use serde_json::{Value, json};
 
@@ -11,8 +11,8 @@ const NAME: &str = "catalogsource-deprecations";
 pub(super) fn documents() -> Vec<Document> {
     vec![
         Document::new(
-            "Warns of deprecated fields in CatalogSources, and refuses nothing. Only where the definition of CatalogSources is\n\
-             the one beside this file: OLM's own knows no other fields.",
+            "Warns about deprecated fields of CatalogSources and rejects nothing. Requires the CatalogSource CRD in the same\n\
+             directory: OLM's CRD has only the deprecated fields.",
             json!({
                 "apiVersion": ADMISSION,
                 "kind": "ValidatingAdmissionPolicy",
@@ -20,7 +20,7 @@ pub(super) fn documents() -> Vec<Document> {
                 "spec": {
                     "failurePolicy": "Ignore",
                     "matchConstraints": {
-                        // Other versions do not have these fields; converted, they would look as if they had.
+                        // Other versions lack these fields, but after conversion would appear to have them.
                         "matchPolicy": "Exact",
                         "resourceRules": [{
                             "apiGroups": [GROUP],
@@ -31,7 +31,7 @@ pub(super) fn documents() -> Vec<Document> {
                     },
                     "matchConditions": [
                         {"name": "spec-there", "expression": "has(object.spec)"},
-                        // Not of those who label it, or take a finalizer away.
+                        // Skip requests that only change labels or finalizers.
                         {"name": "spec-changed", "expression": "oldObject == null || object.spec != oldObject.spec"},
                     ],
                     "validations": validations(),
@@ -57,7 +57,7 @@ fn validations() -> Value {
         {
             "expression": format!("!({})", any.join(" || ")),
             "messageExpression": format!(
-                "{} + ': deprecated, write ' + (has(object.spec.image) ? 'catalogImageSource' : has(object.spec.address) ? \
+                "{} + ': deprecated, use ' + (has(object.spec.image) ? 'catalogImageSource' : has(object.spec.address) ? \
                  'catalogServiceSource' : has(object.spec.configMap) ? 'configMapSource' : 'catalogImageSource, \
                  catalogServiceSource or configMapSource') + ' instead, as \"rukpak catalogsource convert\" does'",
                 rules::names("object.spec", &rules::DEPRECATED)
@@ -65,22 +65,22 @@ fn validations() -> Value {
         },
         {
             "expression": "!has(object.spec.updateStrategy) || has(object.spec.image) || has(object.spec.catalogImageSource)",
-            "message": "updateStrategy: not read, for only an image is looked for in a registry",
+            "message": "updateStrategy: ignored, because only images are polled in a registry",
         },
         {
             "expression": "!has(object.spec.updateStrategy) || !has(object.spec.updateStrategy.registryPoll) || !((has(object.spec.image) \
                 && object.spec.image.contains('@')) || (has(object.spec.catalogImageSource) && \
                 object.spec.catalogImageSource.catalogImage.contains('@')))",
-            "message": "updateStrategy: not read, for an image with a digest is always the same",
+            "message": "updateStrategy: ignored, because an image with a digest never changes",
         },
         {
             "expression": "!has(object.spec.secrets) || object.spec.secrets.size() == 0 || has(object.spec.image) || \
                 has(object.spec.catalogImageSource)",
-            "message": "secrets: not read, for only an image is pulled with them",
+            "message": "secrets: ignored, because only images are pulled with secrets",
         },
         {
             "expression": "!has(object.spec.image) || !has(object.spec.address)",
-            "message": "address: not read beside image",
+            "message": "address: ignored when image is set",
         },
     ])
 }

@@ -1,5 +1,4 @@
-//! What Prometheus scrapes, and what it tells people of: objects of its operator, which OpenShift has and other clusters
-//! may have.
+//! Scrape configuration and alerting rules for the Prometheus operator, which OpenShift has and other clusters may have.
 
 use serde_json::json;
 
@@ -13,10 +12,10 @@ const API: &str = "monitoring.coreos.com/v1";
 pub(super) fn documents(options: &Options, target: Target) -> Vec<Document> {
     let metadata = json!({"name": METRICS, "namespace": options.namespace, "labels": labels()});
     let scraped = if target.is_openshift() {
-        "What the cluster's own Prometheus asks for metrics."
+        "Endpoints that the cluster's Prometheus scrapes."
     } else {
-        "To be applied beside rukpak.yaml where the Prometheus operator runs. A Prometheus that selects such objects by\n\
-         their labels or namespaces has to select these."
+        "Apply this in addition to rukpak.yaml in clusters with the Prometheus operator. A Prometheus that selects such objects\n\
+         by labels or namespaces must select these."
     };
     vec![
         Document::new(
@@ -33,7 +32,7 @@ pub(super) fn documents(options: &Options, target: Target) -> Vec<Document> {
             }),
         ),
         Document::new(
-            "When somebody should look, and where it is told what to do then.",
+            "Alerts, each with a link to its runbook.",
             json!({
                 "apiVersion": API,
                 "kind": "PrometheusRule",

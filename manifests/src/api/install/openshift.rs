@@ -1,8 +1,8 @@
-//! What the provisioner needs on OpenShift and nowhere else.
+//! Objects that the provisioner requires only on OpenShift.
 //!
-//! The pods of the provisioner are admitted as every pod is there (`restricted-v2`), with a user of their namespace's own.
-//! Those of unpack Jobs name their user, for an image that is a container beside a program from elsewhere may name none:
-//! that takes `nonroot-v2`, which their account may therefore use.
+//! The provisioner's pods use the default `restricted-v2`, with a user from their namespace's range. The pods of unpack
+//! Jobs set their user, because an image that runs as a container beside an injected program may not set one. This requires
+//! `nonroot-v2`, which their ServiceAccount may therefore use.
 
 use serde_json::{Value, json};
 
@@ -14,9 +14,9 @@ use super::{
 use crate::api::pulling::{CONFIG_NAMESPACE, PULL_SECRET};
 
 const NAME: &str = "provisioner-openshift";
-/// Where OpenShift's own catalogs are.
+/// The namespace of OpenShift's own catalogs.
 const MARKETPLACE: &str = "openshift-marketplace";
-/// Where and what the cluster's own Prometheus is.
+/// The namespace and the ServiceAccount of the cluster's own Prometheus.
 const MONITORING: &str = "openshift-monitoring";
 const PROMETHEUS: &str = "prometheus-k8s";
 const NONROOT: &str = "nonroot-v2";
@@ -30,7 +30,7 @@ pub(super) fn documents(options: &Options) -> Vec<Document> {
     ];
     let rules = json!([
         rule("config.openshift.io", &config, &WATCH),
-        // What has asked for APIs that go.
+        // Clients of APIs that will be removed.
         rule(
             "apiserver.openshift.io",
             &["apirequestcounts"],
@@ -51,21 +51,21 @@ pub(super) fn documents(options: &Options) -> Vec<Document> {
             &["clusteroperators/status"],
             &["update"]
         ),
-        // To give one an owner, which OpenShift grants to who may delete it.
+        // OpenShift requires the delete permission to set an owner reference to these objects.
         {"apiGroups": ["config.openshift.io"], "resources": ["clusteroperators"],
          "resourceNames": CLUSTER_OPERATORS, "verbs": ["delete"]},
     ]);
-    let authorities = json!([
+    let ca_rules = json!([
         rule("", &["configmaps"], &WATCH),
         {"apiGroups": [""], "resources": ["secrets"], "resourceNames": [PULL_SECRET], "verbs": WATCH},
     ]);
-    let constraints = json!([{
+    let scc_rules = json!([{
         "apiGroups": ["security.openshift.io"],
         "resources": ["securitycontextconstraints"],
         "resourceNames": [NONROOT],
         "verbs": ["use"],
     }]);
-    let targets = json!([
+    let scrape_rules = json!([
         rule("", &["services", "endpoints", "pods"], &WATCH),
         rule("discovery.k8s.io", &["endpointslices"], &WATCH),
     ]);
@@ -74,26 +74,26 @@ pub(super) fn documents(options: &Options) -> Vec<Document> {
     let prometheus = json!({"kind": "ServiceAccount", "name": PROMETHEUS, "namespace": MONITORING});
     vec![
         Document::new(
-            "On OpenShift only: what the provisioner pulls itself follows the cluster's mirrors, registries, authorities, proxy\n\
-             and pull secret, and ClusterOperators tell the cluster-version operator of platform operators.",
+            "On OpenShift only: the provisioner pulls with the cluster's mirrors, registry settings, CAs, proxy and pull secret,\n\
+             and ClusterOperators report the state of platform operators to the cluster-version operator.",
             cluster_role(NAME, &labels(), &rules),
         ),
         Document::new("", cluster_binding(NAME, NAME, options)),
         Document::new(
-            "The ConfigMaps with authorities have names of the admin's choice.",
-            role(NAME, CONFIG_NAMESPACE, &authorities),
+            "The cluster admin chooses the names of the ConfigMaps with CAs.",
+            role(NAME, CONFIG_NAMESPACE, &ca_rules),
         ),
         Document::new(
             "",
             binding(NAME, CONFIG_NAMESPACE, ("Role", NAME), &subject(options)),
         ),
         Document::new(
-            "The secrets of the cluster's own catalogs.",
+            "The secrets of the cluster's default catalogs.",
             with_capability(catalog_secrets(options, MARKETPLACE), "marketplace"),
         ),
         Document::new(
-            "The pods of unpack Jobs have a user of their own, and no other one than root is refused.",
-            role(&format!("{UNPACK}-{NONROOT}"), system, &constraints),
+            "The pods of unpack Jobs run as a fixed user. This SCC allows every user except root.",
+            role(&format!("{UNPACK}-{NONROOT}"), system, &scc_rules),
         ),
         Document::new(
             "",
@@ -105,8 +105,8 @@ pub(super) fn documents(options: &Options) -> Vec<Document> {
             ),
         ),
         Document::new(
-            "Lets the cluster's own Prometheus find what it is to scrape.",
-            role(PROMETHEUS, system, &targets),
+            "Allows the cluster's Prometheus to discover the endpoints to scrape.",
+            role(PROMETHEUS, system, &scrape_rules),
         ),
         Document::new(
             "",
@@ -115,7 +115,7 @@ pub(super) fn documents(options: &Options) -> Vec<Document> {
     ]
 }
 
-/// Part of a payload only where the cluster has this capability: without it there is no such namespace.
+/// Includes the object in a payload only for clusters with this capability, because the namespace is missing without it.
 fn with_capability(mut object: Value, capability: &str) -> Value {
     super::release::annotate(&mut object, "capability.openshift.io/name", capability);
     object

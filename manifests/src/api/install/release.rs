@@ -1,9 +1,9 @@
-//! The folder that goes into an OpenShift release payload, where the cluster-version operator installs what is in it.
+//! Directory of manifests for an OpenShift release payload, which the cluster-version operator installs.
 //!
-//! A file's name says when its objects are applied: `0000_50_…` after all that a cluster needs to run, and within it by
-//! number; what is scraped comes at `0000_90_…`, after the definitions of that. All objects are annotated with the clusters
-//! they are for. `image-references` tells whoever builds a payload which images stand in the files, to be replaced by the
-//! payload's own; [`VERSION`] is replaced by the payload's version.
+//! The name of a file determines when its objects are applied: `0000_50_…` after all components that a cluster requires to
+//! run, in the order of the second number. The objects for monitoring follow at `0000_90_…`, after their CRDs. Annotations
+//! select the clusters that get the objects. `image-references` lists the images in the files, which the payload build
+//! replaces by its own. It also replaces [`VERSION`] by the version of the payload.
 
 use std::fmt::Write as _;
 
@@ -22,17 +22,17 @@ use crate::{
 
 /// The namespace of the provisioner as a part of OpenShift.
 pub const NAMESPACE: &str = "openshift-platform-operators";
-/// What stands for the version of a payload that is not built yet.
+/// Placeholder for the version of a payload.
 pub const VERSION: &str = "0.0.1-snapshot";
-/// The name of the image within a payload.
+/// Name of the provisioner's image in a payload.
 pub const IMAGE_TAG: &str = "cluster-platform-operators-manager";
-/// The ClusterOperators that the cluster-version operator makes and waits for.
+/// ClusterOperators that the cluster-version operator creates and waits for.
 pub const CLUSTER_OPERATORS: [&str; 2] =
     ["platform-operators-aggregated", "platform-operators-core"];
 
 const COMPONENT: &str = "cluster-platform-operator-manager";
 const TECH_PREVIEW: &str = "TechPreviewNoUpgrade";
-/// Clusters that run their own control plane, small ones included; not those whose control plane is hosted elsewhere.
+/// Annotations for clusters with their own control plane, including small ones, but not those with a hosted control plane.
 const INCLUDED: [(&str, &str); 3] = [
     (
         "exclude.release.openshift.io/internal-openshift-hosted",
@@ -45,16 +45,16 @@ const INCLUDED: [(&str, &str); 3] = [
     ("include.release.openshift.io/single-node-developer", "true"),
 ];
 
-/// A file of the folder.
+/// A file of the directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct File {
-    /// Its name, without a folder.
+    /// Name of the file, without a directory.
     pub name: String,
-    /// What is in it.
+    /// Content of the file.
     pub text: String,
 }
 
-/// The options of a payload with this image.
+/// Returns the options of a payload with this image.
 pub fn options(image: String) -> Options {
     Options {
         namespace: NAMESPACE.to_owned(),
@@ -63,7 +63,7 @@ pub fn options(image: String) -> Options {
     }
 }
 
-/// The whole folder.
+/// Returns all files of the directory.
 pub fn files(options: &Options) -> Vec<File> {
     let mut files: Vec<File> = Vec::new();
     for mut document in documents(options) {
@@ -90,8 +90,8 @@ pub fn files(options: &Options) -> Vec<File> {
     files
 }
 
-/// What an installer's folder needs besides platform operators, where the payload has the provisioner as a preview: the
-/// cluster is born with previews, which cannot be undone.
+/// Returns the FeatureGate for the manifests directory of an installer, where the payload has the provisioner as a
+/// technology preview. It enables all previews of the new cluster, which cannot be undone.
 pub fn feature_gate() -> String {
     let mut gate = json!({
         "apiVersion": "config.openshift.io/v1",
@@ -110,7 +110,7 @@ pub fn feature_gate() -> String {
 }
 
 const CREATE_ONLY: &str = "release.openshift.io/create-only";
-/// Where OpenShift has agreed on an API of its own groups; whoever checks a payload wants it on their definitions.
+/// The approval of the API by OpenShift; payload checks require this annotation on CRDs of OpenShift's groups.
 const API_APPROVED: (&str, &str) = (
     "api-approved.openshift.io",
     "https://github.com/openshift/api/pull/1234",
@@ -118,23 +118,20 @@ const API_APPROVED: (&str, &str) = (
 
 fn documents(options: &Options) -> Vec<Document> {
     let mut documents = super::documents(options, Target::Payload);
-    // Clusters of 4.12 to 4.16 have it of their own, and keep it.
-    let theirs = definitions::foreign()
+    // Clusters of 4.12 to 4.16 already have this CRD, and keep it.
+    let optional_crds = definitions::foreign()
         .into_iter()
         .filter(|definition| definition.spec.names.kind == "PlatformOperator");
-    documents.extend(theirs.filter_map(|definition| {
+    documents.extend(optional_crds.filter_map(|definition| {
         let mut object = serde_json::to_value(definition).ok()?;
         annotate(&mut object, CREATE_ONLY, "true");
         annotate(&mut object, API_APPROVED.0, API_APPROVED.1);
-        Some(Document::new(
-            "Where there is one already, that one stays.",
-            object,
-        ))
+        Some(Document::new("Not applied if one already exists.", object))
     }));
     documents.extend(CLUSTER_OPERATORS.into_iter().filter_map(|name| {
         let object = serde_json::to_value(cluster_operator(name, options)).ok()?;
         Some(Document::new(
-            "Made by the cluster-version operator, which waits for what the provisioner then says in it.",
+            "Created by the cluster-version operator, which waits until the provisioner reports its status in it.",
             object,
         ))
     }));
@@ -148,7 +145,7 @@ fn cluster_operator(name: &str, options: &Options) -> ClusterOperator {
             name: "operator".to_owned(),
             version: VERSION.to_owned(),
         }],
-        // To be collected even if the provisioner never gets to say what else there is.
+        // Related objects for diagnosis, even if the provisioner never writes its own list.
         related_objects: vec![
             ObjectReference::new("", "namespaces", &options.namespace),
             ObjectReference::new("platform.openshift.io", "platformoperators", ""),
@@ -169,7 +166,7 @@ fn image_references(options: &Options) -> Value {
     })
 }
 
-/// When an object is applied, and in which file it stands.
+/// Returns the name of the file for an object, which determines when the object is applied.
 fn name(object: &Value) -> String {
     let own = object
         .pointer("/metadata/name")
@@ -186,18 +183,18 @@ fn name(object: &Value) -> String {
         "Deployment" | "PodDisruptionBudget" => (50, "06-deployment".to_owned()),
         "ClusterOperator" => (50, format!("07-{own}.clusteroperator")),
         "ServiceMonitor" | "PrometheusRule" => (90, "01-monitoring".to_owned()),
-        // What is left are roles and bindings.
+        // All other kinds are roles and bindings.
         _ => (50, "03-rbac".to_owned()),
     };
     format!("0000_{level}_{COMPONENT}_{file}.yaml")
 }
 
-/// Gives an object an annotation.
+/// Adds an annotation to an object.
 pub(super) fn annotate(object: &mut Value, key: &str, value: &str) {
     annotate_metadata(child(object, "metadata"), key, value);
 }
 
-/// Gives metadata an annotation.
+/// Adds an annotation to metadata.
 pub(super) fn annotate_metadata(metadata: &mut Value, key: &str, value: &str) {
     mapping(child(metadata, "annotations")).insert(key.to_owned(), value.into());
 }

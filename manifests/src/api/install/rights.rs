@@ -1,4 +1,4 @@
-//! What the provisioner may do, and roles for those who use it.
+//! Permissions of the provisioner, and roles for its users.
 
 use serde_json::{Value, json};
 
@@ -8,17 +8,17 @@ use crate::api::GROUP;
 pub(super) const RBAC: &str = "rbac.authorization.k8s.io";
 const PLATFORM_GROUP: &str = "platform.openshift.io";
 const OLM_GROUP: &str = "operators.coreos.com";
-/// What it takes to know what there is.
+/// Verbs to watch objects.
 pub(super) const WATCH: [&str; 3] = ["get", "list", "watch"];
-/// The ClusterRole to read the secrets of catalogs with.
+/// ClusterRole to read the pull secrets of catalogs.
 pub(super) const CATALOG_SECRETS: &str = "catalog-pull-secrets";
-/// The ClusterRole to serve catalogs with.
+/// ClusterRole to serve catalogs.
 pub(super) const CATALOG_SERVER: &str = "catalog-server";
-/// The ClusterRole to make pods for catalogs with.
+/// ClusterRole to run pods of catalogs.
 pub(super) const CATALOG_PODS: &str = "catalog-pods";
-/// The provisioner's ServiceAccount.
+/// ServiceAccount of the provisioner.
 pub(super) const ACCOUNT: &str = "provisioner";
-/// The ServiceAccount of unpack Jobs.
+/// ServiceAccount of unpack Jobs.
 pub(super) const UNPACK: &str = "unpack";
 
 pub(super) fn documents(options: &Options) -> Vec<Document> {
@@ -32,7 +32,7 @@ pub(super) fn documents(options: &Options) -> Vec<Document> {
         }),
     }];
     documents.push(Document {
-        comment: "What unpack Jobs run as. It has no rights, and needs none.".into(),
+        comment: "ServiceAccount of unpack Jobs. It has no permissions.".into(),
         object: json!({
             "apiVersion": "v1",
             "kind": "ServiceAccount",
@@ -40,19 +40,19 @@ pub(super) fn documents(options: &Options) -> Vec<Document> {
             "automountServiceAccountToken": false,
         }),
     });
-    documents.extend(own(options));
+    documents.extend(provisioner_role(options));
     documents.extend(install_anything(options));
-    documents.extend(people(options));
+    documents.extend(user_roles(options));
     documents.extend(content_client(options));
     documents
 }
 
-/// What `rukpak install` and `rukpak content` need to reach the content service, where the kubeconfig has no token.
+/// Returns the access to the content service for `rukpak install` and `rukpak content`, where the kubeconfig has no token.
 fn content_client(options: &Options) -> Vec<Document> {
     let mut documents = vec![
         Document {
-            comment: "Whoever has no token of his own, but a client certificate, gets one of this account for a few minutes, to send and\n\
-                      download content with.".into(),
+            comment: "Clients that authenticate with a client certificate get a short-lived token of this ServiceAccount to upload and\n\
+                      download content.".into(),
             object: json!({
                 "apiVersion": "v1",
                 "kind": "ServiceAccount",
@@ -62,7 +62,7 @@ fn content_client(options: &Options) -> Vec<Document> {
         },
         Document {
             comment: format!(
-                "What reaching the content service takes with \"rukpak install\" and \"rukpak content\", bound to nobody:\n\
+                "Permissions to reach the content service with \"rukpak install\" and \"rukpak content\". Not bound; to bind it, run:\n\
                  kubectl -n {} create rolebinding content-clients --role {CONTENT_CLIENT} --group GROUP\n\
                  Note that a port-forward reaches every port of the provisioner's pods.",
                 options.namespace
@@ -95,15 +95,15 @@ fn content_client(options: &Options) -> Vec<Document> {
     documents
 }
 
-/// What the provisioner itself needs in the whole cluster.
-fn own_rules() -> Value {
+/// Returns the permissions that the provisioner requires in the whole cluster.
+fn provisioner_rules() -> Value {
     json!([
         rule(
             GROUP,
             &["bundles"],
             &["get", "list", "watch", "create", "delete"]
         ),
-        // They are created for PlatformOperators.
+        // The provisioner creates BundleInstances for PlatformOperators.
         rule(
             GROUP,
             &["bundleinstances"],
@@ -126,7 +126,8 @@ fn own_rules() -> Value {
             &["get", "list", "watch", "patch"]
         ),
         rule(PLATFORM_GROUP, &["platformoperators/status"], &["patch"]),
-        // Their BundleInstances hold up their removal, which some clusters ask this right for.
+        // The owner references of BundleInstances block the deletion of PlatformOperators, for which some clusters require
+        // this permission.
         rule(
             PLATFORM_GROUP,
             &["platformoperators/finalizers"],
@@ -142,17 +143,18 @@ fn own_rules() -> Value {
             ],
             &WATCH
         ),
-        // Where OLM does not run, their status is ours; what a template becomes is written into the image everywhere.
+        // Without OLM, the provisioner writes the status. Resolved image templates are written to the image field in all
+        // clusters.
         rule(
             OLM_GROUP,
             &["catalogsources", "catalogsources/status"],
             &["patch"]
         ),
-        // Whether OLM runs, and nothing else of what runs.
+        // Shows whether OLM runs. No other Deployments are readable.
         json!({
             "apiGroups": ["apps"], "resources": ["deployments"], "resourceNames": ["catalog-operator"], "verbs": WATCH,
         }),
-        // Their architecture, for templates of catalogs' images.
+        // The architecture of nodes, for templates of catalog images.
         rule("", &["nodes"], &["list", "watch"]),
         rule("events.k8s.io", &["events"], &["create", "patch"]),
         rule("authentication.k8s.io", &["tokenreviews"], &["create"]),
@@ -179,15 +181,15 @@ fn own_rules() -> Value {
     ])
 }
 
-/// What leads to a catalog that the provisioner serves.
+/// Returns the permissions for the Services and EndpointSlices of served catalogs.
 fn serving_rules() -> [Value; 4] {
     let verbs = ["get", "list", "watch", "create", "patch", "delete"];
     [
         rule("", &["services"], &verbs),
-        // Which are left when the Service selects no pods any more.
+        // The Endpoints remain after the selector of a Service is removed.
         rule("", &["endpoints"], &["delete"]),
         rule("discovery.k8s.io", &["endpointslices"], &verbs),
-        // Which OpenShift asks for where an address is that of a pod.
+        // OpenShift requires this permission for endpoints with addresses of pods.
         rule(
             "discovery.k8s.io",
             &["endpointslices/restricted"],
@@ -196,7 +198,7 @@ fn serving_rules() -> [Value; 4] {
     ]
 }
 
-/// What a catalog with a pod of its own takes.
+/// Returns the permissions for catalogs with a registry pod.
 fn pod_rules() -> [Value; 3] {
     let verbs = [
         "get", "list", "watch", "create", "update", "patch", "delete",
@@ -204,13 +206,13 @@ fn pod_rules() -> [Value; 3] {
     [
         rule("", &["serviceaccounts", "services", "pods"], &verbs),
         rule("networking.k8s.io", &["networkpolicies"], &verbs),
-        // A pod is owned by a CatalogSource, which OpenShift asks this right for.
+        // A registry pod is owned by a CatalogSource, for which OpenShift requires this permission.
         rule(OLM_GROUP, &["catalogsources/finalizers"], &["update"]),
     ]
 }
 
-/// What the provisioner itself needs, and no more.
-fn own(options: &Options) -> [Document; 4] {
+/// Returns the minimal permissions of the provisioner itself.
+fn provisioner_role(options: &Options) -> [Document; 4] {
     let mut system = vec![
         rule(
             "",
@@ -227,7 +229,7 @@ fn own(options: &Options) -> [Document; 4] {
             &["jobs"],
             &["get", "list", "watch", "create", "patch", "delete"],
         ),
-        // Those of unpack Jobs are read; those of the provisioner get the label of the one that works.
+        // The provisioner reads the pods of unpack Jobs, and labels the pod of its leader.
         rule("", &["pods"], &["get", "list", "watch", "patch"]),
         rule("", &["events"], &WATCH),
         rule(
@@ -240,15 +242,15 @@ fn own(options: &Options) -> [Document; 4] {
     system.extend(pod_rules());
     [
         Document {
-            comment: "What the provisioner itself needs, in the whole cluster ...".into(),
-            object: cluster_role(ACCOUNT, &labels(), &own_rules()),
+            comment: "Permissions of the provisioner in the whole cluster ...".into(),
+            object: cluster_role(ACCOUNT, &labels(), &provisioner_rules()),
         },
         Document {
             comment: "".into(),
             object: cluster_binding(ACCOUNT, ACCOUNT, options),
         },
         Document {
-            comment: "... and in its own namespace: Secrets and ConfigMaps nowhere else.".into(),
+            comment: "... and in its namespace: Secrets and ConfigMaps only there.".into(),
             object: json!({
                 "apiVersion": format!("{RBAC}/v1"),
                 "kind": "Role",
@@ -269,10 +271,10 @@ fn own(options: &Options) -> [Document; 4] {
     ]
 }
 
-/// What bundles are installed with when their BundleInstance names no account.
+/// Returns the permissions for bundles whose BundleInstance names no ServiceAccount.
 fn install_anything(options: &Options) -> [Document; 2] {
     const NAME: &str = "provisioner-install-anything";
-    // Everything that installing takes, but not the right to be somebody else: `*` would give that, too.
+    // All verbs for installing objects, but without impersonation, which `*` would include.
     let verbs = [
         "get",
         "list",
@@ -287,20 +289,20 @@ fn install_anything(options: &Options) -> [Document; 2] {
     ];
     [
         Document {
-            comment: "What BundleInstances without spec.serviceAccount are installed with. Bundles bring any kind of object, and roles of\n\
-                      any kind, so this is the whole cluster.".into(),
+            comment: "Permissions to install BundleInstances without spec.serviceAccount. Bundles can contain objects of any kind, including\n\
+                      roles with any permissions, so this allows everything.".into(),
             object: cluster_role(NAME, &labels(), &json!([rule("*", &["*"], &verbs)])),
         },
         Document {
             comment: "Remove this binding (kubectl delete clusterrolebinding provisioner-install-anything) when every BundleInstance\n\
-                      names a ServiceAccount: the provisioner then has no more rights than it needs for itself.".into(),
+                      sets spec.serviceAccount: the provisioner then has only the permissions that it needs itself.".into(),
             object: cluster_binding(NAME, NAME, options),
         },
     ]
 }
 
-/// All that may be done with objects.
-const EVERYTHING: [&str; 8] = [
+/// All verbs on objects.
+const ALL_VERBS: [&str; 8] = [
     "get",
     "list",
     "watch",
@@ -311,13 +313,13 @@ const EVERYTHING: [&str; 8] = [
     "deletecollection",
 ];
 
-/// Roles to be bound by an admin.
-fn people(options: &Options) -> [Document; 9] {
+/// Returns the roles that admins bind.
+fn user_roles(options: &Options) -> [Document; 9] {
     [
         Document {
             comment: format!(
-                "Lets the provisioner read the Secrets that CatalogSources of one namespace name in spec.secrets, and the ConfigMaps\n\
-                 with catalogs. Where catalogs are, bind it a namespace at a time; in its own namespace it needs no binding:\n\
+                "Allows the provisioner to read the Secrets in spec.secrets of the CatalogSources of one namespace, and the ConfigMaps\n\
+                 with catalogs. Bind it in each namespace with catalogs; the provisioner's namespace needs no binding:\n\
                  kubectl create rolebinding provisioner-catalogs --namespace NAMESPACE \\\n\
                  \x20 --clusterrole {CATALOG_SECRETS} --serviceaccount {}:{ACCOUNT}",
                 options.namespace
@@ -334,8 +336,8 @@ fn people(options: &Options) -> [Document; 9] {
         },
         Document {
             comment: format!(
-                "Lets the provisioner serve the catalogs of one namespace, in clusters without OLM: it writes a Service and an\n\
-                 EndpointSlice for each. In its own namespace it needs no binding:\n\
+                "Allows the provisioner to serve the catalogs of one namespace, in clusters without OLM: it writes a Service and an\n\
+                 EndpointSlice for each. The provisioner's namespace needs no binding:\n\
                  kubectl create rolebinding provisioner-catalog-server --namespace NAMESPACE \\\n\
                  \x20 --clusterrole {CATALOG_SERVER} --serviceaccount {}:{ACCOUNT}",
                 options.namespace
@@ -345,8 +347,8 @@ fn people(options: &Options) -> [Document; 9] {
         },
         Document {
             comment: format!(
-                "Lets the provisioner make pods for the catalogs of one namespace, in clusters without OLM: for those that say how\n\
-                 their pod has to be, and for all with --catalog-pods. In its own namespace it needs no binding:\n\
+                "Allows the provisioner to create registry pods for the catalogs of one namespace, in clusters without OLM: for catalogs\n\
+                 with pod options, and for all catalogs with --catalog-pods. The provisioner's namespace needs no binding:\n\
                  kubectl create rolebinding provisioner-catalog-pods --namespace NAMESPACE \\\n\
                  \x20 --clusterrole {CATALOG_PODS} --serviceaccount {}:{ACCOUNT}",
                 options.namespace
@@ -356,9 +358,9 @@ fn people(options: &Options) -> [Document; 9] {
         },
         Document {
             comment: format!(
-                "Lets the provisioner act as the ServiceAccounts of one namespace, for BundleInstances with spec.serviceAccount,\n\
-                 and see whether there is such an account.\n\
-                 Bind it a namespace at a time, never in the whole cluster:\n\
+                "Allows the provisioner to impersonate the ServiceAccounts of one namespace, for BundleInstances with\n\
+                 spec.serviceAccount, and to check that they exist.\n\
+                 Bind it in single namespaces, never in the whole cluster:\n\
                  kubectl create rolebinding provisioner --namespace NAMESPACE \\\n\
                  \x20 --clusterrole bundle-instance-impersonator --serviceaccount {}:{ACCOUNT}",
                 options.namespace
@@ -371,7 +373,7 @@ fn people(options: &Options) -> [Document; 9] {
             ),
         },
         Document {
-            comment: "Who may download the content of Bundles (status.contentURL).".into(),
+            comment: "Allows downloads of the content of Bundles (status.contentURL).".into(),
             object: cluster_role(
                 "bundle-reader",
                 &labels(),
@@ -379,8 +381,8 @@ fn people(options: &Options) -> [Document; 9] {
             ),
         },
         Document {
-            comment: "Grants uploads for all Bundles with the source upload: PUT is the verb update, GET the verb get. For some Bundles,\n\
-                      bind a role with resourceNames instead. The second rule grants the same and is deprecated.".into(),
+            comment: "Allows uploads for all Bundles with the source upload: PUT is the verb update, GET the verb get. To allow only some\n\
+                      Bundles, bind a role with resourceNames instead. The second rule grants the same and is deprecated.".into(),
             object: cluster_role(
                 "bundle-uploader",
                 &labels(),
@@ -391,13 +393,13 @@ fn people(options: &Options) -> [Document; 9] {
             ),
         },
         Document {
-            comment: "Part of no other role: whoever may create a BundleInstance can have anything installed as long as\n\
+            comment: "Not aggregated into another role: a user who can create a BundleInstance can install anything while\n\
                       provisioner-install-anything is bound.".into(),
             object: cluster_role(
                 "bundleinstances-admin",
                 &labels(),
                 &json!([
-                    rule(GROUP, &["bundleinstances", "bundles"], &EVERYTHING),
+                    rule(GROUP, &["bundleinstances", "bundles"], &ALL_VERBS),
                     rule(
                         GROUP,
                         &["bundleinstances/status", "bundles/status"],
@@ -407,13 +409,13 @@ fn people(options: &Options) -> [Document; 9] {
             ),
         },
         Document {
-            comment: "Part of no other role either: whoever may create a PlatformOperator can have whatever a catalog offers installed\n\
-                      as long as provisioner-install-anything is bound.".into(),
+            comment: "Not aggregated into another role: a user who can create a PlatformOperator can install any bundle of a catalog while\n\
+                      provisioner-install-anything is bound.".into(),
             object: cluster_role(
                 "platformoperators-admin",
                 &labels(),
                 &json!([
-                    rule(PLATFORM_GROUP, &["platformoperators"], &EVERYTHING),
+                    rule(PLATFORM_GROUP, &["platformoperators"], &ALL_VERBS),
                     rule(PLATFORM_GROUP, &["platformoperators/status"], &["get"]),
                 ]),
             ),
@@ -469,17 +471,17 @@ pub(super) fn cluster_binding(name: &str, role: &str, options: &Options) -> Valu
     })
 }
 
-/// Binds the ClusterRole [`CATALOG_SECRETS`] in a namespace.
+/// Returns a binding of the ClusterRole [`CATALOG_SECRETS`] in a namespace.
 pub(super) fn catalog_secrets(options: &Options, namespace: &str) -> Value {
     catalogs_binding(options, namespace, "catalogs", CATALOG_SECRETS)
 }
 
-/// Binds the ClusterRole [`CATALOG_SERVER`] in a namespace.
+/// Returns a binding of the ClusterRole [`CATALOG_SERVER`] in a namespace.
 pub(super) fn catalog_server(options: &Options, namespace: &str) -> Value {
     catalogs_binding(options, namespace, CATALOG_SERVER, CATALOG_SERVER)
 }
 
-/// Binds the ClusterRole [`CATALOG_PODS`] in a namespace.
+/// Returns a binding of the ClusterRole [`CATALOG_PODS`] in a namespace.
 pub(super) fn catalog_pods(options: &Options, namespace: &str) -> Value {
     catalogs_binding(options, namespace, CATALOG_PODS, CATALOG_PODS)
 }

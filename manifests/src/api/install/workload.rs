@@ -1,4 +1,4 @@
-//! What runs.
+//! Deployment of the provisioner, with its Services and NetworkPolicies.
 
 use serde_json::{Value, json};
 
@@ -8,29 +8,29 @@ use super::{
 };
 use crate::{api::labels as names, object::mapping};
 
-/// The name of the Deployment and its Service, as in rukpak.
+/// Name of the Deployment and its Service, as in rukpak.
 const NAME: &str = "core";
-/// The Service of all replicas.
+/// Name of the Service of all replicas.
 pub(super) const METRICS: &str = "core-metrics";
-/// The port of the metrics.
+/// Name of the metrics port.
 pub(super) const METRICS_PORT: &str = "metrics";
-/// Where content is stored.
+/// Directory of the content store.
 const STORAGE: &str = "/var/cache/bundles";
-/// What the pods are admitted by on OpenShift.
+/// SecurityContextConstraints of the pods on OpenShift.
 const SCC: &str = "restricted-v2";
-/// The ports that catalogs are served at: below those that outgoing connections get.
+/// Ports of served catalogs, below the range of ephemeral ports.
 const CATALOG_PORTS: (u16, u16) = (20_000, 23_999);
-/// Nobody, in images without a user database.
+/// The user nobody, in images without a user database.
 const USER: u32 = 65532;
 
 pub(super) fn documents(options: &Options, target: Target) -> Vec<Document> {
     let mut documents = vec![
         Document {
-            comment: "The provisioner. Its store is a cache: what is lost is fetched again.".into(),
+            comment: "The provisioner. Its content store is a cache: lost content is fetched again.".into(),
             object: deployment(options, target),
         },
         Document {
-            comment: "Where content is downloaded from, and sent to: the one provisioner that works, which labels its own pod.".into(),
+            comment: "Content service for downloads and uploads. It selects the leader, which labels its pod.".into(),
             object: service(
                 NAME,
                 options,
@@ -39,7 +39,7 @@ pub(super) fn documents(options: &Options, target: Target) -> Vec<Document> {
             ),
         },
         Document {
-            comment: "The metrics of all of them.".into(),
+            comment: "Metrics of all replicas.".into(),
             object: service(
                 METRICS,
                 options,
@@ -48,7 +48,8 @@ pub(super) fn documents(options: &Options, target: Target) -> Vec<Document> {
             ),
         },
         Document {
-            comment: "Nothing but these ports can be reached, save by the node itself, which probes; the provisioner itself has to reach registries anywhere.".into(),
+            comment: "Allows ingress to these ports only, except for probes from the node. Egress is unrestricted because \
+                      registries can be anywhere.".into(),
             object: json!({
                 "apiVersion": "networking.k8s.io/v1",
                 "kind": "NetworkPolicy",
@@ -66,7 +67,7 @@ pub(super) fn documents(options: &Options, target: Target) -> Vec<Document> {
         },
     ];
     documents.push(Document {
-        comment: "Nobody has anything to ask of the pods of unpack Jobs.".into(),
+        comment: "Deny all ingress to the pods of unpack Jobs.".into(),
         object: json!({
             "apiVersion": "networking.k8s.io/v1",
             "kind": "NetworkPolicy",
@@ -79,7 +80,7 @@ pub(super) fn documents(options: &Options, target: Target) -> Vec<Document> {
     });
     if options.replicas > 1 {
         documents.push(Document {
-            comment: "Nodes are drained one after the other.".into(),
+            comment: "At most one replica is evicted at a time.".into(),
             object: json!({
                 "apiVersion": "policy/v1",
                 "kind": "PodDisruptionBudget",
@@ -97,7 +98,7 @@ fn deployment(options: &Options, target: Target) -> Value {
         "automountServiceAccountToken": true,
         "securityContext": security(target),
         "terminationGracePeriodSeconds": 30,
-        // Where there are several, on several nodes if that can be.
+        // Spread replicas over nodes where possible.
         "topologySpreadConstraints": [{
             "maxSkew": 1,
             "topologyKey": "kubernetes.io/hostname",
@@ -115,7 +116,7 @@ fn deployment(options: &Options, target: Target) -> Value {
     let mut metadata_of_pods =
         json!({"labels": labels_and(&[("app.kubernetes.io/component", NAME)])});
     if target.is_openshift() {
-        // Whatever else the account may use one day: this is enough.
+        // Use these constraints even if the account may use others in the future.
         release::annotate_metadata(&mut metadata_of_pods, "openshift.io/required-scc", SCC);
     }
     if target == Target::Payload {
@@ -124,7 +125,7 @@ fn deployment(options: &Options, target: Target) -> Value {
             "target.workload.openshift.io/management",
             "{\"effect\": \"PreferredDuringScheduling\"}",
         );
-        // The cluster is not born without it, and there may be no other nodes yet.
+        // The cluster installation requires the provisioner, possibly before worker nodes exist.
         mapping(&mut pod).extend(
             [
                 ("priorityClassName", json!("system-cluster-critical")),
@@ -149,8 +150,8 @@ fn deployment(options: &Options, target: Target) -> Value {
     })
 }
 
-/// Nobody's user. OpenShift gives each namespace users and groups of its own, and the constraints called [`SCC`] take no
-/// others: there, none must be named.
+/// Returns the pod security context. OpenShift assigns users and groups per namespace, and the constraints [`SCC`] reject
+/// all others, so that none is set there.
 pub(super) fn security(target: Target) -> Value {
     let mut security = json!({
         "runAsNonRoot": true,
@@ -164,8 +165,8 @@ pub(super) fn security(target: Target) -> Value {
     security
 }
 
-/// What a container of ours may do.
-pub(super) fn hardened() -> Value {
+/// Returns the security context of our containers.
+pub(super) fn restricted() -> Value {
     json!({
         "allowPrivilegeEscalation": false,
         "readOnlyRootFilesystem": true,
@@ -173,7 +174,7 @@ pub(super) fn hardened() -> Value {
     })
 }
 
-/// Nodes of the control plane take few pods, and one that is lost is given up after two minutes, as OpenShift's own.
+/// Returns tolerations like those of OpenShift's own components: for control plane nodes, and two minutes for lost nodes.
 fn tolerations() -> Value {
     let taint = |key, effect| json!({"key": key, "operator": "Exists", "effect": effect});
     let lost = |key| json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 120});
@@ -224,7 +225,7 @@ fn container(options: &Options, target: Target) -> Value {
             "periodSeconds": 5,
         },
         "resources": resources(target),
-        "securityContext": hardened(),
+        "securityContext": restricted(),
         "volumeMounts": [
             {"name": "store", "mountPath": STORAGE},
             {"name": "tmp", "mountPath": "/tmp"},
@@ -232,14 +233,15 @@ fn container(options: &Options, target: Target) -> Value {
     })
 }
 
-/// Conversions share 256 MiB of the memory. The storage is that of all volumes, and of logs.
+/// Returns the resources of the container. Conversions share 256 MiB of the memory. The storage covers all volumes and the
+/// logs.
 fn resources(target: Target) -> Value {
     let mut resources = json!({
         "requests": {"cpu": "50m", "memory": "128Mi", "ephemeral-storage": "1Gi"},
         "limits": {"memory": "512Mi", "ephemeral-storage": "9Gi"},
     });
     if target == Target::Payload {
-        // OpenShift's conventions: its own components set requests, and no limits.
+        // OpenShift's conventions: its components set requests, but no limits.
         mapping(&mut resources).remove("limits");
     }
     resources

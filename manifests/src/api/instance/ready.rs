@@ -28,31 +28,31 @@ use crate::{
     object::shortened,
 };
 
-/// The seconds until the progress deadline where the spec does not set the field.
+/// Seconds until the progress deadline if the spec does not set the field.
 const DEFAULT_DEADLINE: i64 = 600;
-/// The longest message of Ready, Reconciling and Stalled, in characters.
+/// Maximum length of the messages of Ready, Reconciling and Stalled, in characters.
 const MAX_MESSAGE_LEN: usize = 1000;
 
 /// The change that a failure needs before an attempt can succeed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Remedy {
-    /// A change elsewhere: a permission, an API, a namespace, a registry. Attempts continue, and succeed after it.
+    /// A change elsewhere: a permission, an API, a namespace, a registry. Retries continue, and succeed after the change.
     #[default]
     World,
-    /// A change of the BundleInstance, or of the content of its bundle.
+    /// A change of the BundleInstance or its bundle's content.
     Own,
 }
 
 /// The health of the installed objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Objects {
-    /// Every object is healthy.
+    /// All objects are healthy.
     Healthy,
     /// Some objects are not healthy yet.
     Progressing,
     /// Some objects failed, and do not recover on their own.
     Failed,
-    /// An informer does not work.
+    /// An informer fails.
     Unknown,
     /// The informers have not observed all objects yet.
     NotObserved,
@@ -71,7 +71,7 @@ pub struct Facts {
     pub is_rolled_back: bool,
 }
 
-/// The declaration that the conditions are about.
+/// The declaration that the conditions describe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Declaration {
     /// The generation of the BundleInstance.
@@ -91,9 +91,9 @@ pub struct Declaration {
 pub struct Readiness {
     /// The status of Ready.
     pub status: &'static str,
-    /// The reason of Ready: that of the condition that decides.
+    /// The reason of Ready, taken from the condition that decides.
     pub reason: String,
-    /// The message of all three conditions: that of the condition that decides.
+    /// The message of all three conditions, taken from the condition that decides.
     pub message: String,
     /// The condition beside Ready.
     pub activity: Activity,
@@ -104,7 +104,7 @@ pub struct Readiness {
 /// The condition beside Ready, with its reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Activity {
-    /// Neither of them.
+    /// Neither Reconciling nor Stalled exists.
     None,
     /// Reconciling is True.
     Reconciling(String),
@@ -112,7 +112,7 @@ pub enum Activity {
     Stalled(String),
 }
 
-/// A BundleInstance in one word.
+/// State of a BundleInstance in one word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
     /// Ready is True.
@@ -129,9 +129,9 @@ pub enum Phase {
     NotReady,
 }
 
-/// The progress deadline at a moment.
+/// Progress deadline at one time.
 struct Clock {
-    /// Whether the conditions of the status are about this generation.
+    /// Whether the conditions of the status describe this generation.
     is_same: bool,
     /// Whether the generation was ready before.
     was_ready: bool,
@@ -156,8 +156,8 @@ pub fn time_left(
     Some(left(since.0, deadline?, now))
 }
 
-/// Returns how much of a deadline is left that counts from a time. If the clock is set back, no more than the whole deadline is
-/// left.
+/// Returns the remaining time of a deadline that started at `since`. If the clock was set back, this is at most the whole
+/// deadline.
 pub fn left(since: Timestamp, deadline: Duration, now: Timestamp) -> Duration {
     let taken = Duration::try_from(now.duration_since(since)).unwrap_or_default();
     deadline.saturating_sub(taken)
@@ -170,16 +170,16 @@ pub fn update(
     facts: Facts,
     now: Timestamp,
 ) {
-    let found = evaluate(status, declaration, facts, now);
+    let readiness = evaluate(status, declaration, facts, now);
     let condition = |type_: &str, value: &str, reason: &str| Condition {
         type_: type_.to_owned(),
         status: value.to_owned(),
         reason: reason.to_owned(),
-        message: shortened(&found.message, MAX_MESSAGE_LEN),
+        message: shortened(&readiness.message, MAX_MESSAGE_LEN),
         observed_generation: declaration.generation,
         last_transition_time: Time(now),
     };
-    let (reconciling, stalled) = match &found.activity {
+    let (reconciling, stalled) = match &readiness.activity {
         Activity::None => (None, None),
         Activity::Reconciling(reason) => (Some(reason), None),
         Activity::Stalled(reason) => (None, Some(reason)),
@@ -187,7 +187,7 @@ pub fn update(
     let all = &mut status.conditions;
     condition::set(
         all,
-        condition(condition::READY, found.status, &found.reason),
+        condition(condition::READY, readiness.status, &readiness.reason),
     );
     for (type_, reason) in [
         (condition::RECONCILING, reconciling),
@@ -198,7 +198,7 @@ pub fn update(
             None => all.retain(|condition| condition.type_ != type_),
         }
     }
-    status.progressing_since = found.progressing_since.map(Time);
+    status.progressing_since = readiness.progressing_since.map(Time);
 }
 
 /// Evaluates a status that has the other conditions of this generation, and Ready, Reconciling and Stalled as they were
@@ -214,13 +214,13 @@ pub fn evaluate(
         is_rolled_back: facts.is_rolled_back && !declaration.is_pinned,
         ..facts
     };
-    let found = decide(status, declaration, facts, &clock);
+    let readiness = decide(status, declaration, facts, &clock);
     let progressing = find(&status.conditions, condition::PROGRESSING);
     let is_stopped = declaration.is_terminating || reason_of(progressing) == reason::PAUSED;
-    let runs = found.status != "True" && !is_stopped;
+    let runs = readiness.status != "True" && !is_stopped;
     Readiness {
         progressing_since: clock.since.filter(|_| runs),
-        ..found
+        ..readiness
     }
 }
 
@@ -230,10 +230,10 @@ fn decide(
     facts: Facts,
     clock: &Clock,
 ) -> Readiness {
-    let of = |type_| find(&status.conditions, type_);
-    let valid = of(condition::HAS_VALID_BUNDLE);
-    let healthy = of(condition::HEALTHY);
-    let progressing = of(condition::PROGRESSING);
+    let condition_of = |type_| find(&status.conditions, type_);
+    let valid = condition_of(condition::HAS_VALID_BUNDLE);
+    let healthy = condition_of(condition::HEALTHY);
+    let progressing = condition_of(condition::PROGRESSING);
     let activity = reason_of(progressing);
     if declaration.is_terminating {
         let reason = if activity == reason::RETRYING {
@@ -285,7 +285,9 @@ fn decide(
         },
         Objects::Failed if clock.was_ready => Readiness::idle("False", healthy),
         Objects::Failed => Readiness::stalled(healthy),
-        Objects::Healthy if facts.is_rolled_back => Readiness::stalled(of(condition::INSTALLED)),
+        Objects::Healthy if facts.is_rolled_back => {
+            Readiness::stalled(condition_of(condition::INSTALLED))
+        }
         Objects::Healthy if matches!(activity, reason::UP_TO_DATE | reason::FIGHTING) => {
             Readiness::idle("True", progressing)
         }
@@ -307,7 +309,7 @@ pub fn phase(instance: &BundleInstance, now: Timestamp) -> Phase {
         return Phase::Paused;
     }
     let is_true =
-        |type_| find(&status.conditions, type_).is_some_and(|found| found.status == "True");
+        |type_| find(&status.conditions, type_).is_some_and(|condition| condition.status == "True");
     let ready = find(&status.conditions, condition::READY);
     let (ready, activity) = if let Some(ready) = ready {
         let activity = match (is_true(condition::RECONCILING), is_true(condition::STALLED)) {
@@ -319,8 +321,8 @@ pub fn phase(instance: &BundleInstance, now: Timestamp) -> Phase {
     } else {
         // A provisioner without these conditions wrote the status.
         let facts = Facts::from_conditions(status);
-        let found = evaluate(status, &Declaration::new(instance), facts, now);
-        (found.status.to_owned(), found.activity)
+        let readiness = evaluate(status, &Declaration::new(instance), facts, now);
+        (readiness.status.to_owned(), readiness.activity)
     };
     match activity {
         Activity::Reconciling(_) => Phase::Reconciling,
@@ -337,7 +339,7 @@ fn reason_of(condition: Option<&Condition>) -> &str {
 // === impl Declaration ===
 
 impl Declaration {
-    /// Reads a BundleInstance.
+    /// Reads the declaration of a BundleInstance.
     pub fn new(instance: &BundleInstance) -> Self {
         Self {
             generation: instance.metadata.generation,
@@ -352,11 +354,11 @@ impl Declaration {
 // === impl Facts ===
 
 impl Facts {
-    /// Returns what the other conditions of a status suggest.
+    /// Derives the facts from the other conditions of a status.
     fn from_conditions(status: &BundleInstanceStatus) -> Self {
-        let of = |type_| find(&status.conditions, type_);
-        let activity = reason_of(of(condition::PROGRESSING));
-        let healthy = of(condition::HEALTHY).map_or("", |healthy| &healthy.status);
+        let condition_of = |type_| find(&status.conditions, type_);
+        let activity = reason_of(condition_of(condition::PROGRESSING));
+        let healthy = condition_of(condition::HEALTHY).map_or("", |healthy| &healthy.status);
         Self {
             is_applied: matches!(
                 activity,
@@ -403,10 +405,10 @@ impl Readiness {
     }
 
     fn stalled(by: Option<&Condition>) -> Self {
-        let found = Self::idle("False", by);
+        let readiness = Self::idle("False", by);
         Self {
-            activity: Activity::Stalled(found.reason.clone()),
-            ..found
+            activity: Activity::Stalled(readiness.reason.clone()),
+            ..readiness
         }
     }
 }
@@ -435,7 +437,8 @@ impl Clock {
         }
     }
 
-    /// The controller works on the generation: reconciling until the deadline, stalled after it.
+    /// Returns the conditions while the controller works on the generation: reconciling until the deadline, stalled after
+    /// it.
     fn under_way(&self, by: Option<&Condition>, reason: &str) -> Readiness {
         self.or_late(Readiness::reconciling("Unknown", by, reason))
     }
@@ -447,32 +450,37 @@ impl Clock {
         }
     }
 
-    fn or_late(&self, found: Readiness) -> Readiness {
+    fn or_late(&self, readiness: Readiness) -> Readiness {
         if !self.is_late {
-            return found;
+            return readiness;
         }
         Readiness {
             status: "False",
             activity: Activity::Stalled(reason::PROGRESS_DEADLINE_EXCEEDED.to_owned()),
-            ..found
+            ..readiness
         }
     }
 
-    /// Returns the present value of the conditions, which a restart of the informers does not change. `None` if they are
-    /// about another generation.
+    /// Returns the present conditions, which a restart of the informers does not change, or `None` if they describe another
+    /// generation.
     fn unchanged(&self, status: &BundleInstanceStatus) -> Option<Readiness> {
-        let of = |type_| find(&status.conditions, type_);
-        let ready = of(condition::READY).filter(|_| self.is_same)?;
-        let (reconciling, stalled) = (of(condition::RECONCILING), of(condition::STALLED));
+        let condition_of = |type_| find(&status.conditions, type_);
+        let ready = condition_of(condition::READY).filter(|_| self.is_same)?;
+        let (reconciling, stalled) = (
+            condition_of(condition::RECONCILING),
+            condition_of(condition::STALLED),
+        );
         Some(match (reconciling, stalled) {
             (None, None) if ready.status == "True" => Readiness::idle("True", Some(ready)),
             (None, None) => Readiness::idle("False", Some(ready)),
-            (None, Some(it)) if it.reason != reason::PROGRESS_DEADLINE_EXCEEDED => Readiness {
-                activity: Activity::Stalled(it.reason.clone()),
-                ..Readiness::idle("False", Some(ready))
-            },
+            (None, Some(condition)) if condition.reason != reason::PROGRESS_DEADLINE_EXCEEDED => {
+                Readiness {
+                    activity: Activity::Stalled(condition.reason.clone()),
+                    ..Readiness::idle("False", Some(ready))
+                }
+            }
             (None, Some(_)) => self.under_way(Some(ready), reason::PROGRESSING_WITH_RETRY),
-            (Some(it), _) => self.under_way(Some(ready), &it.reason),
+            (Some(condition), _) => self.under_way(Some(ready), &condition.reason),
         })
     }
 }

@@ -20,7 +20,7 @@ fn what_another_definition_lets_through_is_found() {
     for (spec, problem) in ::tests::rows![
         json!({"package": {"name": "etcd"}}) => None;
         json!({"package": {"name": "a".repeat(56)}}) => None;
-        json!({"package": {"name": "a".repeat(57)}}) => Some("must be no more than 56 characters; create it anew");
+        json!({"package": {"name": "a".repeat(57)}}) => Some("must be no more than 56 characters; recreate the PlatformOperator");
         json!({"package": {"name": "Foo_Bar!"}}) => Some("spec.package.name \"Foo_Bar!\" must consist of lower case letters");
         json!({"package": {"name": ""}}) => Some("spec.package.name \"\" must not be empty");
         json!({"package": {"name": "etcd\n"}}) => Some("spec.package.name \"etcd\\n\" must consist");

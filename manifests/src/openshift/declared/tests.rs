@@ -132,7 +132,7 @@ fn valid_and_lower_values_count() {
 
 #[test]
 fn problems_explain_olm_v0_and_have_a_remedy() {
-    let generic = "write one property olm.maxOpenShiftVersion with a string such as \"4.16\"";
+    let generic = "set one property olm.maxOpenShiftVersion to a string such as \"4.16\"";
     for (properties, annotations, expected, remedy) in ::tests::rows![
         &["\"v4.8\""][..], &[][..],
             "\"v4.8\" is not <major>.<minor> (catalog properties); OLM v0 reads 4.8 and blocks upgrades of the cluster beyond 4.8"
@@ -149,7 +149,7 @@ fn problems_explain_olm_v0_and_have_a_remedy() {
              the cluster (failed to parse \"+4.8\" as semver: a short version cannot contain pre-release or build metadata)"
             => generic;
         &[], &[(LISTED, "{}")], "the annotation is not JSON of properties (annotation olm.properties); OLM v0 ignores the value"
-            => "write a JSON list of objects with `type` and `value`";
+            => "set it to a JSON list of objects with `type` and `value`";
         &[], &[(INSTALLED, "garbage")],
             "the annotation is not JSON of properties (annotation operatorframework.io/properties); OLM v0 overwrites the \
              annotation when OLM v0 installs from a catalog; otherwise OLM v0 rejects the value and blocks every minor \
@@ -180,7 +180,7 @@ fn white_space_that_olm_v0_rejects_is_reported() {
             let start =
                 "max OpenShift version is 4.20 (catalog properties), but OLM v0 rejects the value";
             assert!(message.starts_with(start), "{message}");
-            assert_eq!(remedy, "write the string \"4.20\" without white space");
+            assert_eq!(remedy, "use the string \"4.20\" without white space");
         }
     }
 }
@@ -209,7 +209,7 @@ fn spellings_of_numbers_are_no_releases() {
 fn lower_of_properties_and_key_counts() {
     let (key, properties) = (Spelling::CatalogKey, Spelling::CatalogProperties);
     let differs =
-        "the lower version counts; write the intended release in the property and remove the key";
+        "the lower version is used; set the property to the intended release and remove the key";
     for (values, text, expected, source, problems) in ::tests::rows![
         &[][..], "\"4.8\"", Some("4.8"), key => &[][..];
         &["\"4.8\""], "\"4.8\"", Some("4.8"), properties => &[];
@@ -250,9 +250,9 @@ fn annotation_of_another_kind_shows_its_spelling() {
          operators.coreos.com/maxOpenShiftVersion); OLM v0 rejects the ClusterServiceVersion";
     assert_eq!(decision.problems[0].explained(), expected);
     assert_each!(|spelling, remedy| Problem::not_a_string(spelling).remedy() => remedy;
-        "4.10" => "write \"4.10\"";
-        "yes" => "write a string such as \"4.16\"";
-        "4" => "write a string such as \"4.16\"";
+        "4.10" => "use \"4.10\"";
+        "yes" => "use a string such as \"4.16\"";
+        "4" => "use a string such as \"4.16\"";
     );
 }
 

@@ -190,9 +190,9 @@ pub(super) const OPERATORS: &str = r#"
     rights         | bad | {{etcd}, "approveNewRights": "No"}
       | *spec.approveNewRights: Unsupported value: "No": supported values: "Automatic", "Manual"*
     approved       | bad | {{etcd}, "approvedVersion": "1.2.3"}
-      | *spec.approvedVersion is for spec.upgradeApproval Manual: set that, or remove the version*
+      | *spec.approvedVersion requires spec.upgradeApproval Manual: set it to Manual, or remove spec.approvedVersion*
     approved right | bad | {{etcd}, "approvedRights": "{digest}"}
-      | *spec.approvedRights is for spec.approveNewRights Manual: set that, or remove the digest*
+      | *spec.approvedRights requires spec.approveNewRights Manual: set it to Manual, or remove spec.approvedRights*
     no version     | bad | {{etcd}, "upgradeApproval": "Manual", "approvedVersion": "1.2"} | *spec.approvedVersion in body should match*
     no digest      | bad | {{etcd}, "approveNewRights": "Manual", "approvedRights": "sha256:1"}
       | *spec.approvedRights in body should match*
@@ -216,7 +216,7 @@ pub(super) const CHANGES: &str = r#"
       | *spec.installNamespace is immutable once set*
     same namespace   | BundleInstance | {"spec": {"installNamespace": "one"}} | {"spec": {"installNamespace": "one"}} | accepted
     package | PlatformOperator | {"spec": {"bundle": {"installNamespace": "etcd"}}} | {"spec": {"package": {"name": "other"}}}
-      | *spec.package.name is immutable: another package is another PlatformOperator*
+      | *spec.package.name is immutable: create another PlatformOperator for another package*
     its namespace | PlatformOperator | {"spec": {"bundle": {"installNamespace": "etcd"}}} | {"spec": {"bundle": {"installNamespace": "other"}}}
       | *spec.bundle.installNamespace is immutable once set*
     none of its | PlatformOperator | {"spec": {"bundle": {"installNamespace": "etcd"}}} | {"spec": {"bundle": {"installNamespace": null}}}
@@ -270,21 +270,21 @@ pub(super) const CATALOG_SOURCES: &str = r#"
 
     # More than one source.
     two     | {{image}, {service}}
-      | *spec: Forbidden: more than one source: keep one of catalogImageSource, catalogServiceSource, and remove the others*
+      | *spec: Forbidden: exactly one of catalogImageSource, catalogServiceSource must be set*
     three   | {{image}, {service}, {map}}
-      | *spec: Forbidden: more than one source: keep one of catalogImageSource, catalogServiceSource, configMapSource, and remove the others*
+      | *spec: Forbidden: exactly one of catalogImageSource, catalogServiceSource, configMapSource must be set*
     address beside image | {{by-image}, "address": "a:1"}
-      | *spec.address: Forbidden: not read beside image: remove it, or remove image to take the catalog from the server at that address*
+      | *spec.address: Forbidden: ignored when image is set: remove address, or remove image to use the server at that address*
     both forms | {{image}, {by-image}}
-      | *spec: Forbidden: remove sourceType, image: catalogImageSource says by itself where the catalog is*
+      | *spec: Forbidden: remove sourceType, image: catalogImageSource specifies the catalog*
     both forms, map | {{service}, {by-map}}
-      | *spec: Forbidden: remove sourceType, configMap: catalogServiceSource says by itself where the catalog is*
-    image in both | {{image}, "image": "r/c:v1"} | *spec: Forbidden: remove image: catalogImageSource says by itself where the catalog is*
-    empty address | {{map}, "address": ""} | *spec: Forbidden: remove address: configMapSource says by itself where the catalog is*
+      | *spec: Forbidden: remove sourceType, configMap: catalogServiceSource specifies the catalog*
+    image in both | {{image}, "image": "r/c:v1"} | *spec: Forbidden: remove image: catalogImageSource specifies the catalog*
+    empty address | {{map}, "address": ""} | *spec: Forbidden: remove address: configMapSource specifies the catalog*
     type besides  | {{image}, "sourceType": "grpc"}
-      | *spec: Forbidden: remove sourceType: catalogImageSource says by itself where the catalog is*
+      | *spec: Forbidden: remove sourceType: catalogImageSource specifies the catalog*
     pod besides   | {{image}, "grpcPodConfig": {}}
-      | *spec: Forbidden: remove grpcPodConfig: catalogImageSource says by itself where the catalog is; the options of a pod are catalogImageSource.podSpecOverrides*
+      | *spec: Forbidden: remove grpcPodConfig: catalogImageSource specifies the catalog; set pod options in catalogImageSource.podSpecOverrides*
 
     # No source, or half of one.
     type alone | {"sourceType": "grpc"}
@@ -294,9 +294,9 @@ pub(super) const CATALOG_SOURCES: &str = r#"
     internal type | {"sourceType": "internal"}
       | *spec.configMap: Required value: configmap name unset: must be set for sourcetype: internal*
     no type | {"image": "r/c:v1"}
-      | *spec.sourceType: Required value: image and address count with sourceType grpc, configMap with configmap; or write catalogImageSource, catalogServiceSource or configMapSource instead of any of these*
-    nothing | {} | *spec: Required value: no source: set catalogImageSource, catalogServiceSource or configMapSource*
-    nothing but a name | {"displayName": "a", "grpcPodConfig": {}} | *spec: Required value: no source: set catalogImageSource*
+      | *spec.sourceType: Required value: image and address require sourceType grpc, configMap requires configmap; or use catalogImageSource, catalogServiceSource or configMapSource instead*
+    nothing | {} | *spec: Required value: one of catalogImageSource, catalogServiceSource or configMapSource must be set*
+    nothing but a name | {"displayName": "a", "grpcPodConfig": {}} | *spec: Required value: one of catalogImageSource*
     no image    | {"catalogImageSource": {}} | *spec.catalogImageSource.catalogImage: Required value*
     empty image | {"catalogImageSource": {"catalogImage": ""}}
       | *spec.catalogImageSource.catalogImage in body should be at least 1 chars long*
@@ -305,22 +305,22 @@ pub(super) const CATALOG_SOURCES: &str = r#"
 
     # Fields that nothing reads.
     image of a map | {{by-map}, "image": "r/c:v1"}
-      | *spec.image: Forbidden: not read with a ConfigMap: remove it, or write sourceType grpc and no configMap*
-    address of a map | {{by-map}, "address": "a:1"} | *spec.address: Forbidden: not read with a ConfigMap*
-    map of an image | {{by-image}, "configMap": "m"} | *spec.configMap: Forbidden: not read with sourceType grpc: remove it*
+      | *spec.image: Forbidden: ignored when configMap is set: remove the field, or set sourceType grpc and remove configMap*
+    address of a map | {{by-map}, "address": "a:1"} | *spec.address: Forbidden: ignored when configMap is set*
+    map of an image | {{by-image}, "configMap": "m"} | *spec.configMap: Forbidden: ignored with sourceType grpc: remove configMap*
     unknown type | {"sourceType": "foo", "image": "r/c:v1"} | *unknown sourcetype: foo: must be grpc or configmap*
     empty type | {"sourceType": "", "image": "r/c:v1"} | *unknown sourcetype: : must be grpc or configmap*
     case of the type | {"sourceType": "configMap", "configMap": "m"} | *unknown sourcetype: configMap: must be grpc or configmap*
-    empty image besides | {{by-address}, "image": ""} | *spec.image: Invalid value: empty: leave the field out*
-    empty map, deprecated | {"sourceType": "configmap", "configMap": ""} | *spec.configMap: Invalid value: empty: leave the field out*
+    empty image besides | {{by-address}, "image": ""} | *spec.image: Invalid value: empty: remove the field*
+    empty map, deprecated | {"sourceType": "configmap", "configMap": ""} | *spec.configMap: Invalid value: empty: remove the field*
     pod of an address | {{by-address}, "grpcPodConfig": {}}
-      | *spec.grpcPodConfig: Forbidden: only an image is served by a pod of its own: remove grpcPodConfig*
-    pod of a map | {{by-map}, "grpcPodConfig": {}} | *spec.grpcPodConfig: Forbidden: only an image is served by a pod of its own*
+      | *spec.grpcPodConfig: Forbidden: only images are served by a registry pod: remove grpcPodConfig*
+    pod of a map | {{by-map}, "grpcPodConfig": {}} | *spec.grpcPodConfig: Forbidden: only images are served by a registry pod*
     polled service | {{service}, {polled}}
-      | *spec.updateStrategy: Forbidden: only for catalogImageSource, for which a registry is asked again and again: remove updateStrategy*
+      | *spec.updateStrategy: Forbidden: only for catalogImageSource, whose image is polled: remove updateStrategy*
     polled map | {{map}, "updateStrategy": {}} | *spec.updateStrategy: Forbidden: only for catalogImageSource*
     secret of a service | {{service}, "secrets": ["s"]}
-      | *spec.secrets: Forbidden: only for catalogImageSource, whose image is pulled with them: remove secrets*
+      | *spec.secrets: Forbidden: only for catalogImageSource, whose image is pulled with secrets: remove secrets*
 "#;
 
 /// The names of the values that a field of [`FIELDS`] is combined with, in the order of its outcomes.

@@ -1,6 +1,6 @@
 use super::Reader;
 
-/// What happens to the line ends behind a block scalar.
+/// Treatment of the line ends after a block scalar.
 #[derive(Clone, Copy, PartialEq)]
 enum Chomping {
     Strip,
@@ -9,12 +9,12 @@ enum Chomping {
 }
 
 impl Reader<'_> {
-    /// A literal or folded scalar, from its `|` or `>`. `indent` is the least column of its lines.
+    /// Parses a literal or folded scalar, from its `|` or `>`. `indent` is the minimum column of its lines.
     pub(super) fn block(&mut self, indent: usize) -> Option<String> {
         let folded = self.byte() == b'>';
         self.pos += 1;
         let (chomping, increment) = self.header()?;
-        // libyaml counts from the collection around, and from nowhere at the root.
+        // libyaml counts from the enclosing collection, or from nothing at the root.
         let given = increment.map(|increment| (indent + increment).saturating_sub(1).max(1));
         if indent == 0 {
             return None;
@@ -51,7 +51,7 @@ impl Reader<'_> {
         if chomping == Chomping::Keep {
             text.extend(std::iter::repeat_n('\n', breaks));
         }
-        // The line that ended it may be a comment, whose `#` needs no space before.
+        // The line that ended the scalar may be a comment, whose `#` requires no preceding space.
         Some(text)
     }
 
@@ -81,7 +81,7 @@ impl Reader<'_> {
         Some((chomping, increment))
     }
 
-    /// Skips indentation up to `indent`, and lines of nothing else. Returns how many, and the deepest indentation.
+    /// Skips indentation up to `indent`, and empty lines. Returns the number of lines, and the deepest indentation.
     fn breaks(&mut self, indent: usize) -> Option<(usize, usize)> {
         let (mut breaks, mut deepest) = (0, 0);
         loop {

@@ -4,7 +4,7 @@ use super::{Reader, plain::starts_plain, plain_key};
 use crate::yaml::{cost, scalar::Scalar};
 
 impl<'a> Reader<'a> {
-    /// A flow sequence or mapping, from its opening bracket to behind its closing one.
+    /// Parses a flow sequence or mapping, from its opening bracket to after the closing one.
     pub(super) fn flow(&mut self) -> Option<Value> {
         let opened = self.byte();
         self.pos += 1;
@@ -12,7 +12,7 @@ impl<'a> Reader<'a> {
             let mut items = Vec::new();
             while !self.closes(b']') {
                 let item = self.flow_value()?;
-                self.spend(cost::item(items.len()), &item)?;
+                self.count_value(cost::item(items.len()), &item)?;
                 items.push(item);
                 self.separator(b']')?;
             }
@@ -23,14 +23,14 @@ impl<'a> Reader<'a> {
             let key = self.flow_key()?;
             self.skip_flow_space();
             let value = self.flow_value()?;
-            self.spend(cost::entry(map.len(), &key), &value)?;
+            self.count_value(cost::entry(map.len(), &key), &value)?;
             map.insert(key, value);
             self.separator(b'}')?;
         }
         Some(Value::Object(map))
     }
 
-    /// Skips space; whether the collection closes here.
+    /// Skips space, and reports whether the collection closes.
     fn closes(&mut self, bracket: u8) -> bool {
         self.skip_flow_space();
         let closes = self.byte() == bracket;
@@ -38,7 +38,7 @@ impl<'a> Reader<'a> {
         closes
     }
 
-    /// What follows an entry: a comma, or the end, which is left for [`Self::closes`].
+    /// Parses a comma after an entry, or the end, which [`Self::closes`] consumes.
     fn separator(&mut self, bracket: u8) -> Option<()> {
         self.skip_flow_space();
         match self.byte() {
@@ -72,7 +72,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A key and its colon, on one line.
+    /// Parses a key and its colon, on one line.
     fn flow_key(&mut self) -> Option<String> {
         let start = self.pos;
         let key = match self.byte() {
@@ -91,7 +91,7 @@ impl<'a> Reader<'a> {
         Some(key)
     }
 
-    /// A plain scalar on one line, up to the comma, bracket or colon that ends it.
+    /// Parses a plain scalar on one line, up to a comma, bracket or colon.
     fn flow_plain(&mut self) -> Option<&'a str> {
         let (byte, next) = (self.byte(), self.byte_at(1));
         if !starts_plain(byte, next)

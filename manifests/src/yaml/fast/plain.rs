@@ -2,15 +2,15 @@ use std::borrow::Cow;
 
 use super::Reader;
 
-/// What a scalar at the start of a node turned out to be.
+/// Result of parsing a scalar at the start of a node.
 pub(super) enum Plain<'a> {
-    /// A key; the reader stands behind its colon.
+    /// A key; the parser is after its colon.
     Key(&'a str),
     Scalar(Cow<'a, str>),
 }
 
 impl<'a> Reader<'a> {
-    /// A plain scalar, or the key that it proves to be. Continues on lines that are indented by `indent` or more.
+    /// Parses a plain scalar, or a key. A scalar continues on lines that are indented by `indent` or more.
     pub(super) fn plain(&mut self, indent: usize) -> Option<Plain<'a>> {
         if !starts_plain(self.byte(), self.byte_at(1)) {
             return None;
@@ -23,7 +23,7 @@ impl<'a> Reader<'a> {
         let mut text = Cow::Borrowed(first);
         let comment = self.byte() == b'#';
         loop {
-            // Line ends up to the next line with content.
+            // Count line ends up to the next line with content.
             let mut breaks = 0;
             if comment {
                 self.skip_to_token()?;
@@ -43,7 +43,7 @@ impl<'a> Reader<'a> {
                 return Some(Plain::Scalar(text));
             }
             let line = self.plain_line()?;
-            // A key cannot start on an earlier line, and the comment is better left to the complete reader.
+            // A key cannot start on an earlier line. The complete parser handles comments.
             if self.byte() != b'\n' {
                 return None;
             }
@@ -56,7 +56,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// One line of a plain scalar, up to its end, a colon or a comment; without the space before these.
+    /// Parses one line of a plain scalar, up to its end, a colon or a comment, without the preceding space.
     fn plain_line(&mut self) -> Option<&'a str> {
         let start = self.pos;
         loop {
@@ -64,19 +64,19 @@ impl<'a> Reader<'a> {
             match self.byte() {
                 b'\n' => break,
                 b':' if matches!(self.byte_at(1), b' ' | b'\n') => break,
-                // It ends the scalar; with a tab before, the complete reader decides.
+                // A `#` after a space ends the scalar; after a tab, the complete parser decides.
                 b'#' if matches!(self.bytes.get(self.pos - 1), Some(b' ')) => break,
                 b':' if self.byte_at(1) == b'\t' => return None,
                 _ => self.pos += 1,
             }
         }
         let line = self.text.get(start..self.pos)?.trim_end_matches(' ');
-        // Tabs are space in some places and text in others.
+        // Tabs are space in some positions and text in others.
         (!line.as_bytes().contains(&b'\t')).then_some(line)
     }
 }
 
-/// Whether a plain scalar of a block may start with these bytes.
+/// Reports whether a plain scalar of a block may start with these bytes.
 pub(super) fn starts_plain(byte: u8, next: u8) -> bool {
     match byte {
         b'-' => !matches!(next, b' ' | b'\n' | b'\t'),

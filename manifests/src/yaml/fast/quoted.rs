@@ -3,7 +3,7 @@ use std::borrow::Cow;
 use super::Reader;
 
 impl<'a> Reader<'a> {
-    /// A scalar in single or double quotes, from its first quote to behind its last.
+    /// Parses a scalar in single or double quotes, from the first quote to after the last one.
     pub(super) fn quoted(&mut self, quote: u8) -> Option<Cow<'a, str>> {
         self.pos += 1;
         let start = self.pos;
@@ -42,7 +42,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The text up to the next quote, line end or, in double quotes, escape.
+    /// Returns the text up to the next quote, line end or, in double quotes, escape.
     fn run(&mut self, quote: u8) -> Option<&'a str> {
         let start = self.pos;
         let escape = if quote == b'"' { b'\\' } else { quote };
@@ -50,7 +50,7 @@ impl<'a> Reader<'a> {
         self.text.get(start..self.pos)
     }
 
-    /// Skips line ends and the space around them, and counts them.
+    /// Skips line ends and the surrounding space, and returns the number of line ends.
     fn fold(&mut self) -> usize {
         let mut breaks = 0;
         loop {
@@ -66,11 +66,11 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// An escape of a double-quoted scalar, from behind its backslash.
+    /// Parses an escape of a double-quoted scalar, from after its backslash.
     fn escape(&mut self, text: &mut String) -> Option<()> {
         let code = self.byte();
         let digits = match code {
-            // An escaped line end joins the lines; empty ones after it count.
+            // An escaped line end joins the lines; empty lines after it count.
             b'\n' => {
                 let breaks = self.fold() - 1;
                 text.extend(std::iter::repeat_n('\n', breaks));

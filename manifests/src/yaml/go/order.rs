@@ -1,13 +1,13 @@
-//! The order of keys: letters last, numbers in a name by their value.
+//! Order of keys: letters last, numbers within a name by value.
 
 use std::cmp::Ordering;
 
 use serde_json::{Map, Value};
 
-/// The entries of a mapping as go-yaml orders them.
+/// Returns the entries of a mapping in go-yaml's order.
 ///
-/// Its order is none for some keys: `a1e` comes before `a9`, that before `a10`, and that before `a1e`. Sorting in Rust's
-/// library may panic there, merging by hand does not. What comes out is one of the orders that go-yaml prints by chance.
+/// This order is not transitive for some keys: `a1e` is before `a9`, `a9` before `a10`, and `a10` before `a1e`. Rust's sort
+/// may panic for such an order, but a manual merge sort does not. The result is one of the orders that go-yaml may print.
 pub(super) fn sorted(map: &Map<String, Value>) -> Vec<(&String, &Value)> {
     let mut entries: Vec<_> = map.iter().collect();
     let mut width = 1;
@@ -32,7 +32,7 @@ pub(super) fn sorted(map: &Map<String, Value>) -> Vec<(&String, &Value)> {
     entries
 }
 
-/// go-yaml's order of keys that are texts.
+/// Compares string keys like go-yaml.
 fn compare(a: &str, b: &str) -> Ordering {
     let same = a
         .char_indices()
@@ -52,7 +52,7 @@ fn compare(a: &str, b: &str) -> Ordering {
         (false, true) => return Ordering::Less,
         (false, false) => {}
     }
-    // A zero counts as a digit of the number before it, if that has begun.
+    // A zero counts as a digit of the preceding number, if that has started.
     let begun = (c == '0' || d == '0')
         && before
             .bytes()

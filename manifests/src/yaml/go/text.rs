@@ -1,10 +1,10 @@
-//! How go-yaml writes a text: what it may be without quotes, and its escapes.
+//! Scalar styles and escapes of go-yaml.
 
 use std::fmt::Write;
 
 use super::super::{scalar::Scalar, tagged};
 
-/// The form of a scalar.
+/// Style of a scalar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Style {
     Plain,
@@ -13,21 +13,21 @@ pub(super) enum Style {
     Literal,
 }
 
-/// The form that go-yaml chooses for a text. A key has one line.
+/// Returns the style that go-yaml selects for text. A key has one line.
 pub(super) fn style(text: &str, is_key: bool) -> Style {
-    let Looks {
+    let AllowedStyles {
         plain,
         single,
         block,
-    } = Looks::of(text);
-    let wanted = if text.contains('\n') {
+    } = AllowedStyles::new(text);
+    let preferred = if text.contains('\n') {
         Style::Literal
     } else if is_text(text) {
         Style::Plain
     } else {
         Style::Double
     };
-    match wanted {
+    match preferred {
         Style::Literal if block && !is_key => Style::Literal,
         Style::Plain if plain => Style::Plain,
         Style::Plain if single => Style::Single,
@@ -35,7 +35,7 @@ pub(super) fn style(text: &str, is_key: bool) -> Style {
     }
 }
 
-/// Whether text without quotes would be read as text.
+/// Reports whether text without quotes is parsed as text.
 fn is_text(text: &str) -> bool {
     matches!(Scalar::plain(text), Scalar::Text(_)) && !is_timestamp(text) && !is_base_60(text)
 }
@@ -45,7 +45,8 @@ fn is_timestamp(text: &str) -> bool {
     year && text.as_bytes().get(4) == Some(&b'-') && tagged::is_timestamp(text)
 }
 
-/// Numbers of YAML 1.1 to the base of 60, such as `1:30`. go-yaml does not read them, but others do.
+/// Reports whether text is a base-60 number of YAML 1.1, such as `1:30`. go-yaml does not parse these, but other parsers
+/// do.
 fn is_base_60(text: &str) -> bool {
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
     let (digits, fraction) = match digits.split_once('.') {
@@ -67,15 +68,15 @@ fn is_base_60(text: &str) -> bool {
         })
 }
 
-/// Which forms the characters of a text allow.
-struct Looks {
+/// Styles that the characters of a text allow.
+struct AllowedStyles {
     plain: bool,
     single: bool,
     block: bool,
 }
 
-impl Looks {
-    fn of(text: &str) -> Self {
+impl AllowedStyles {
+    fn new(text: &str) -> Self {
         if text.is_empty() {
             return Self {
                 plain: true,
@@ -118,13 +119,13 @@ pub(super) fn is_break(c: char) -> bool {
     matches!(c, '\r' | '\n' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
-/// Whether go-yaml writes a character as it is. Nothing above 16 bits is among them.
+/// Reports whether go-yaml writes a character without an escape. Characters above 16 bits are always escaped.
 pub(super) fn is_printable(c: char) -> bool {
     matches!(c, '\n' | ' '..='~' | '\u{a0}'..='\u{d7ff}' | '\u{e000}'..='\u{fffd}')
         && c != '\u{feff}'
 }
 
-/// Hands out the escape of a character in double quotes.
+/// Passes the escape of a character in double quotes to `push`.
 pub(super) fn escape(c: char, mut push: impl FnMut(&str)) {
     let short = match c {
         '\0' => "\\0",
@@ -149,7 +150,7 @@ pub(super) fn escape(c: char, mut push: impl FnMut(&str)) {
     }
     let mut escape = String::new();
     let code = u32::from(c);
-    // Writing to a string cannot fail.
+    // Writing to a String cannot fail.
     let _ = match code {
         ..=0xff => write!(escape, "\\x{code:02X}"),
         0x100..=0xffff => write!(escape, "\\u{code:04X}"),

@@ -1,13 +1,14 @@
-//! Tags that run into a comma, as in `[!x,]`: libyaml-safer 0.3 panics there (`scanner.rs`, "TODO: What is expected
-//! here?"), and a panic that is caught has already been reported. So they are found beforehand.
+//! Detection of tags that are followed by a comma, as in `[!x,]`: libyaml-safer 0.3 panics there (`scanner.rs`, "TODO: What
+//! is expected here?"), and the panic hook reports a panic even if it is caught. Therefore, these tags are found before
+//! parsing.
 
 use super::{Kind, Node, ScalarStyle, compose};
 use crate::yaml::{Limits, error::Fault};
 
-/// Refuses documents in which a tag runs into a comma.
+/// Rejects documents in which a tag is followed by a comma.
 ///
-/// Only text that looks like it is examined further: with a space before these commas it parses without a panic,
-/// and to the same nodes, where they belong to plain text. The tree then tells whether one of them follows a tag.
+/// Only suspicious text is examined further. With a space before these commas, it parses without a panic, and to the same
+/// nodes, where the commas belong to plain text. The tree then shows if one of the commas follows a tag.
 pub(super) fn check(text: &str, limits: &Limits) -> Result<(), Fault> {
     let commas = suspects(text);
     if commas.is_empty() {
@@ -46,7 +47,7 @@ pub(super) fn check(text: &str, limits: &Limits) -> Result<(), Fault> {
     }
 }
 
-/// The commas that follow a `!` without space between, in texts with a flow collection.
+/// Returns the commas that follow a `!` without space between, in text with a flow collection.
 fn suspects(text: &str) -> Vec<usize> {
     let bytes = text.as_bytes();
     if memchr::memchr2(b'[', b'{', bytes).is_none() {
@@ -55,7 +56,7 @@ fn suspects(text: &str) -> Vec<usize> {
     let mut commas = Vec::new();
     let mut end = 0;
     for at in memchr::memchr_iter(b'!', bytes) {
-        // One word can have many of them.
+        // One word can contain many of them.
         if at < end {
             continue;
         }
@@ -65,15 +66,15 @@ fn suspects(text: &str) -> Vec<usize> {
     commas
 }
 
-/// The end of the word that contains `at`, if a separator follows.
+/// Returns the end of the word that contains `at`, if a separator follows.
 fn word_end(text: &str, at: usize) -> Option<usize> {
     let separators = [',', ' ', '\t', '\n', '\r', '\u{85}', '\u{2028}', '\u{2029}'];
     Some(at + text.get(at..)?.find(separators)?)
 }
 
-/// The comma at the end of a word.
+/// Returns the comma at the end of a word.
 fn comma_after(text: &str, at: usize, end: usize) -> Option<usize> {
-    // Behind a colon, a space would make a key; the tag that ends in one is left to the net below.
+    // After a colon, a space would create a key. A tag that ends with a colon is left to `catch_unwind`.
     let is_tag = text.get(end..)?.starts_with(',') && !text.get(at..end)?.ends_with(':');
     is_tag.then_some(end)
 }
@@ -91,7 +92,7 @@ fn is_empty_and_tagged(node: &Node) -> bool {
     text.is_empty() && *style == ScalarStyle::Plain
 }
 
-/// Whether the tag of a node at `start`, which may come behind an anchor, does.
+/// Reports whether the tag of a node at `start`, possibly after an anchor, is followed by a comma.
 fn runs_into_comma(text: &str, start: usize) -> bool {
     let tag = text.get(start..).and_then(|node| node.find('!'));
     let comma = tag.and_then(|tag| {

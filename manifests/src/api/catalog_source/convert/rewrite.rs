@@ -1,10 +1,10 @@
-//! The form of a manifest, changed by hand as it were: what the new form has no place for is dropped and told.
+//! Rewrites a manifest in another form, as a user would: fields that the new form cannot express are dropped and reported.
 
 use std::fmt;
 
 use serde_json::{Map, Value};
 
-use super::{Object, Version, convert, legacy, put_source, renewed, take_source};
+use super::{Object, Version, convert, insert_source, legacy, remove_source, v1_source};
 use crate::{
     api::catalog_source::{
         CatalogSource, CatalogSourceSpec, Invalid, Origin, rules::MEMBERS, without_nulls,
@@ -12,49 +12,49 @@ use crate::{
     object::shortened,
 };
 
-/// A way to say where a catalog is.
+/// Form of a catalog's location.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// By a member of its own.
+    /// One of the members whose names end in Source.
     New,
-    /// In OLM's fields.
+    /// OLM's own fields.
     Legacy,
 }
 
 /// An object in another form.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rewritten {
-    /// The object.
+    /// The rewritten object.
     pub object: Value,
-    /// What is not in it any more.
+    /// Fields that were dropped.
     pub dropped: Vec<Dropped>,
 }
 
-/// A field that is not there any more: nobody read it.
+/// A dropped field, which had no effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dropped {
-    /// The field's path.
+    /// The path of the field.
     pub field: String,
-    /// What it was, as JSON, or the beginning of that.
+    /// The former value as JSON, truncated.
     pub value: String,
-    /// Why nobody read it.
+    /// The reason why the field had no effect.
     pub why: &'static str,
 }
 
-/// Why an object cannot be said otherwise.
+/// Reason why an object cannot be rewritten.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It is no CatalogSource, inside.
-    #[error("spec cannot be read: {0}")]
+    /// The spec is not that of a CatalogSource.
+    #[error("failed to read spec: {0}")]
     Spec(#[from] serde_json::Error),
-    /// It does not say where the catalog is.
+    /// The spec does not declare exactly one location.
     #[error(transparent)]
     Invalid(#[from] Invalid),
-    /// It has something that only the new form has a place for.
+    /// The object has fields that only the new form can express.
     #[error(
-        "spec.{0} has fields that the old form has no place for; remove them, or keep the new form"
+        "spec.{0} has fields that the old form does not support; remove them, or keep the new form"
     )]
-    Newer(String),
+    MemberOnly(String),
 }
 
 impl fmt::Display for Dropped {
@@ -63,11 +63,11 @@ impl fmt::Display for Dropped {
     }
 }
 
-/// A CatalogSource in another form. What is in it already stays as it is, and so does its version, but that v1 has no old
-/// form and becomes v1alpha1 for that, as the apiserver does it.
+/// Returns a CatalogSource in another form. An object that already has this form keeps it, and its version. The exception
+/// is v1: it has no old form and becomes v1alpha1, as on the API server.
 ///
 /// # Errors
-/// When nothing, or several things, say where the catalog is.
+/// Returns an error if the spec has no location, or more than one.
 pub fn rewrite(object: Value, form: Form) -> Result<Rewritten, Error> {
     let object = without_nulls(object);
     let object = match form {
@@ -85,38 +85,38 @@ pub fn rewrite(object: Value, form: Form) -> Result<Rewritten, Error> {
             dropped: Vec::new(),
         });
     };
-    let mut source = take_source(&mut object);
+    let mut source = remove_source(&mut object);
     let mut dropped = Vec::new();
     match form {
         Form::New => {
             if !has_member(&source) {
-                dropped = ignored(&source, &origin);
+                dropped = ignored_fields(&source, &origin);
             }
-            dropped.extend(without_unread(&mut object, &origin));
-            source = renewed(&source);
+            dropped.extend(remove_image_fields(&mut object, &origin));
+            source = v1_source(&source);
         }
         Form::Legacy => {
             source = legacy(&source);
-            // OLM dials the address as it is written, and has no port for one without.
+            // OLM dials the address literally and has no default port.
             if let Origin::Service { address } = &origin {
                 source.insert("address".to_owned(), address.to_string().into());
             }
             if let Some(member) = MEMBERS.iter().find(|member| source.contains_key(**member)) {
-                return Err(Error::Newer((*member).to_owned()));
+                return Err(Error::MemberOnly((*member).to_owned()));
             }
         }
     }
-    put_source(&mut object, source);
+    insert_source(&mut object, source);
     Ok(Rewritten {
         object: object.into(),
         dropped,
     })
 }
 
-/// A CatalogSource without what nobody reads, as the apiserver takes it when it is written anew, in the form that it has.
+/// Returns a CatalogSource without its ignored fields, in the form that it has, as the API server accepts it on create.
 ///
 /// # Errors
-/// When nothing, or several things, say where the catalog is.
+/// Returns an error if the spec has no location, or more than one.
 pub fn mend(object: Value) -> Result<Rewritten, Error> {
     let object = without_nulls(object);
     let spec = object.get("spec").cloned();
@@ -128,36 +128,36 @@ pub fn mend(object: Value) -> Result<Rewritten, Error> {
     let Value::Object(mut object) = object else {
         return Ok(Rewritten { object, dropped });
     };
-    let mut source = take_source(&mut object);
+    let mut source = remove_source(&mut object);
     if has_member(&source) {
-        // Beside these, only what is empty: anything else would have been several things.
-        source = renewed(&source);
-        dropped = without_unread(&mut object, &origin);
+        // Only empty fields can exist beside a member; others would be a second location.
+        source = v1_source(&source);
+        dropped = remove_image_fields(&mut object, &origin);
     } else {
-        dropped = ignored(&source, &origin);
+        dropped = ignored_fields(&source, &origin);
         source.retain(|field, value| {
             let path = format!("spec.{field}");
             value.as_str() != Some("") && dropped.iter().all(|dropped| dropped.field != path)
         });
     }
-    put_source(&mut object, source);
+    insert_source(&mut object, source);
     Ok(Rewritten {
         object: object.into(),
         dropped,
     })
 }
 
-/// What of an old source is not read. What is empty is not there, and so not missed.
-fn ignored(source: &Object, origin: &Origin<'_>) -> Vec<Dropped> {
-    const POD: &str = "only an image is served by a pod of its own";
-    const MAP: &str = "not read with a ConfigMap";
+/// Returns the ignored fields of a source in OLM's form. Empty fields count as absent.
+fn ignored_fields(source: &Object, origin: &Origin<'_>) -> Vec<Dropped> {
+    const POD: &str = "only images are served by a registry pod";
+    const MAP: &str = "ignored when configMap is set";
     let unread: &[(&str, &str)] = match origin {
         Origin::Image { .. } => &[
-            ("address", "not read beside image"),
-            ("configMap", "not read with sourceType grpc"),
+            ("address", "ignored when image is set"),
+            ("configMap", "ignored with sourceType grpc"),
         ],
         Origin::Service { .. } => &[
-            ("configMap", "not read with sourceType grpc"),
+            ("configMap", "ignored with sourceType grpc"),
             ("grpcPodConfig", POD),
         ],
         Origin::ConfigMap { .. } => &[("image", MAP), ("address", MAP), ("grpcPodConfig", POD)],
@@ -174,8 +174,8 @@ fn has_member(source: &Object) -> bool {
     MEMBERS.iter().any(|member| source.contains_key(*member))
 }
 
-/// Takes out of a spec what the new form has for images alone.
-fn without_unread(object: &mut Object, origin: &Origin<'_>) -> Vec<Dropped> {
+/// Removes the fields that the new form allows only for images.
+fn remove_image_fields(object: &mut Object, origin: &Origin<'_>) -> Vec<Dropped> {
     if matches!(origin, Origin::Image { .. }) {
         return Vec::new();
     }
@@ -183,11 +183,8 @@ fn without_unread(object: &mut Object, origin: &Origin<'_>) -> Vec<Dropped> {
         return Vec::new();
     };
     let unread = [
-        (
-            "updateStrategy",
-            "only an image is looked for in a registry",
-        ),
-        ("secrets", "only an image is pulled with them"),
+        ("updateStrategy", "only images are polled in a registry"),
+        ("secrets", "only images are pulled with secrets"),
     ];
     let unread = unread.into_iter().filter_map(|(field, why)| {
         let value = spec.remove(field)?;

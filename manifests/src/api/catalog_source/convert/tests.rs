@@ -236,8 +236,8 @@ fn the_new_form_is_as_the_apiserver_takes_it() {
         } else {
             assert_eq!(done.object, stored(&rewritten));
             let expected = [
-                r#"spec.updateStrategy {"registryPoll":{}} dropped: only an image is looked for in a registry"#,
-                r#"spec.secrets ["s"] dropped: only an image is pulled with them"#,
+                r#"spec.updateStrategy {"registryPoll":{}} dropped: only images are polled in a registry"#,
+                r#"spec.secrets ["s"] dropped: only images are pulled with secrets"#,
             ];
             assert_eq!(dropped, expected);
         }
@@ -272,7 +272,7 @@ fn legacy_address_has_its_port() {
 fn no_object_gets_more_annotations_than_an_apiserver_takes() {
     let full = |more: usize| {
         let mut object = stored(&json!({"sourceType": "grpc", "image": "a:1", "address": "b:2"}));
-        let length = MOST_ANNOTATIONS - "mine".len() - more;
+        let length = MAX_ANNOTATIONS_SIZE - "mine".len() - more;
         object["metadata"]["annotations"] = json!({"mine": "x".repeat(length)});
         object
     };
@@ -283,7 +283,7 @@ fn no_object_gets_more_annotations_than_an_apiserver_takes() {
     };
     // To the byte.
     let fits = full(record);
-    assert_eq!(size(&v1(&fits)), MOST_ANNOTATIONS);
+    assert_eq!(size(&v1(&fits)), MAX_ANNOTATIONS_SIZE);
     assert_eq!(back(&v1(&fits)), fits);
     let large = full(record - 1);
     let shown = v1(&large);
@@ -297,7 +297,7 @@ fn no_object_gets_more_annotations_than_an_apiserver_takes() {
     // What somebody wrote in its place makes no object larger either: each quotation mark in it becomes two characters.
     let mut own = stored(&json!({"sourceType": "grpc", "image": "a:1"}));
     own["metadata"]["annotations"] =
-        json!({labels::CATALOG_SOURCE: "\"".repeat(MOST_ANNOTATIONS / 3 * 2)});
+        json!({labels::CATALOG_SOURCE: "\"".repeat(MAX_ANNOTATIONS_SIZE / 3 * 2)});
     let shown = v1(&own);
     assert_eq!(size(&shown), 0);
     assert_eq!(back(&shown)["spec"], own["spec"]);

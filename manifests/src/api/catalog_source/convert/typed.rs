@@ -1,7 +1,7 @@
-//! Whether a source is what the definition says: of the right types, and within its bounds.
+//! Validation of a source against the CRD: types and limits.
 //!
-//! The apiserver checks what is written, in the version in which it is written, and not what it is converted to. So whatever
-//! comes out of an annotation has to be checked here, or anybody could store what nobody can read.
+//! The API server validates an object in the version of the request, not the converted object. Without this check, an
+//! annotation could store an object that no client can read.
 
 use std::sync::LazyLock;
 
@@ -21,7 +21,7 @@ static SPEC: LazyLock<Option<JSONSchemaProps>> = LazyLock::new(|| {
     properties.remove("spec")
 });
 
-/// Whether every field of a source is as the definition has it.
+/// Reports whether every field of a source is valid according to the CRD.
 pub(super) fn is_typed(source: &Object) -> bool {
     SPEC.as_ref().is_some_and(|spec| has_members(spec, source))
 }
@@ -29,19 +29,19 @@ pub(super) fn is_typed(source: &Object) -> bool {
 fn has_members(schema: &JSONSchemaProps, members: &Object) -> bool {
     let properties = schema.properties.as_ref();
     members.iter().all(|(name, value)| {
-        let known = properties.and_then(|it| it.get(name));
-        let known = known.or(match &schema.additional_properties {
+        let property = properties.and_then(|properties| properties.get(name));
+        let property = property.or(match &schema.additional_properties {
             Some(JSONSchemaPropsOrBool::Schema(values)) => Some(values),
             _ => None,
         });
-        // What is not known is dropped by whoever knows no more, and null is not there.
-        known.is_none_or(|schema| value.is_null() || is(schema, value))
+        // The API server prunes unknown fields, and treats null as absent.
+        property.is_none_or(|schema| value.is_null() || conforms(schema, value))
     })
 }
 
-fn is(schema: &JSONSchemaProps, value: &Value) -> bool {
-    let within = |most: Option<i64>, count: usize| {
-        most.is_none_or(|most| i64::try_from(count).is_ok_and(|count| count <= most))
+fn conforms(schema: &JSONSchemaProps, value: &Value) -> bool {
+    let within = |max: Option<i64>, count: usize| {
+        max.is_none_or(|max| i64::try_from(count).is_ok_and(|count| count <= max))
     };
     match (schema.type_.as_deref(), value) {
         (Some("object"), Value::Object(members)) => {
@@ -55,16 +55,16 @@ fn is(schema: &JSONSchemaProps, value: &Value) -> bool {
             within(schema.max_items, items.len())
                 && items
                     .iter()
-                    .all(|item| each.is_none_or(|each| is(each, item)))
+                    .all(|item| each.is_none_or(|each| conforms(each, item)))
         }
         (Some("string"), Value::String(text)) => {
             within(schema.max_length, text.chars().count())
                 && schema
                     .enum_
                     .as_ref()
-                    .is_none_or(|all| all.iter().any(|it| it.0 == *value))
+                    .is_none_or(|all| all.iter().any(|allowed| allowed.0 == *value))
         }
-        // Without a type it is a number or a text.
+        // A field without a type accepts an integer or a string.
         (Some("integer") | None, Value::Number(number)) => number.is_i64(),
         (Some("boolean"), Value::Bool(_)) => true,
         (None, Value::String(text)) => within(schema.max_length, text.chars().count()),

@@ -111,9 +111,9 @@ fn either_form_says_where_a_catalog_is() {
 #[test]
 fn what_says_no_place_or_several_is_refused_in_words() {
     for (spec, said) in ::tests::rows![
-        json!({}) => "no source: set spec.catalogImageSource, spec.catalogServiceSource or spec.configMapSource";
+        json!({}) => "one of spec.catalogImageSource, spec.catalogServiceSource or spec.configMapSource must be set; remove the others";
         json!({"image": "a:1"})
-            => "sourcetype unset: must be grpc for an image or an address, configmap for a ConfigMap; or write \
+            => "sourcetype unset: must be grpc for an image or an address, configmap for a ConfigMap; or set \
              spec.catalogImageSource, spec.catalogServiceSource or spec.configMapSource";
         json!({"sourceType": "grpc", "configMap": "m"})
             => "image and address unset: at least one must be set for sourcetype: grpc";
@@ -121,14 +121,14 @@ fn what_says_no_place_or_several_is_refused_in_words() {
         json!({"sourceType": "internal", "configMap": ""}) => "configmap name unset: must be set for sourcetype: internal";
         json!({"sourceType": "foo", "image": "a:1"}) => "unknown sourcetype: foo: must be grpc or configmap";
         json!({"sourceType": "configMap", "configMap": "m"}) => "unknown sourcetype: configMap: must be grpc or configmap";
-        json!({"catalogImageSource": {}}) => "spec.catalogImageSource.catalogImage unset: must name the catalog";
-        json!({"catalogServiceSource": {"address": ""}}) => "spec.catalogServiceSource.address unset: must name the catalog";
-        json!({"configMapSource": {}}) => "spec.configMapSource.configMap unset: must name the catalog";
+        json!({"catalogImageSource": {}}) => "spec.catalogImageSource.catalogImage unset: must specify the catalog";
+        json!({"catalogServiceSource": {"address": ""}}) => "spec.catalogServiceSource.address unset: must specify the \
+                                                             catalog";
+        json!({"configMapSource": {}}) => "spec.configMapSource.configMap unset: must specify the catalog";
         json!({"catalogImageSource": {"catalogImage": "a"}, "configMapSource": {"configMap": "m"}})
-            => "more than one source: keep one of spec.catalogImageSource, spec.configMapSource, and remove the others";
+            => "exactly one of spec.catalogImageSource, spec.configMapSource must be set; remove the others";
         json!({"catalogImageSource": {"catalogImage": "a"}, "sourceType": "grpc", "grpcPodConfig": {}})
-            => "more than one source: keep one of spec.catalogImageSource, spec.sourceType, spec.grpcPodConfig, and remove \
-             the others";
+            => "exactly one of spec.catalogImageSource, spec.sourceType, spec.grpcPodConfig must be set; remove the others";
     ] {
         assert_rows!(catalog(&spec).origin().unwrap_err().to_string() => said, "{spec}");
         assert_eq!(catalog(&spec).place(true).unwrap_err().to_string(), said);

@@ -1,13 +1,13 @@
-//! Policies about ServiceAccounts that a BundleInstance, or a PlatformOperator that becomes one, names.
+//! Policies for the ServiceAccount of a BundleInstance, or of a PlatformOperator that creates one.
 
 use serde_json::{Value, json};
 
 use super::{METADATA_LISTS, Policy, metadata_list, upkeep};
 use crate::api::{GROUP, install::Options, labels};
 
-/// Resources in which an account can be named.
-const NAMING: [Naming; 2] = [
-    Naming {
+/// Resources with a ServiceAccount field.
+const ACCOUNT_FIELDS: [AccountField; 2] = [
+    AccountField {
         policy: "bundleinstance-service-account",
         kind: "BundleInstance",
         comment: "A user that creates or deletes a BundleInstance with a ServiceAccount, or changes its spec, finalizers,\n\
@@ -16,7 +16,7 @@ const NAMING: [Naming; 2] = [
         resource: "bundleinstances",
         path: &["serviceAccount"],
     },
-    Naming {
+    AccountField {
         policy: "platformoperator-service-account",
         kind: "PlatformOperator",
         comment: "A user that creates or deletes a PlatformOperator with a ServiceAccount, or changes its spec, finalizers,\n\
@@ -27,22 +27,22 @@ const NAMING: [Naming; 2] = [
     },
 ];
 
-/// A resource in which an account can be named.
-struct Naming {
+/// A resource with a ServiceAccount field.
+struct AccountField {
     policy: &'static str,
     kind: &'static str,
     comment: &'static str,
     group: &'static str,
     resource: &'static str,
-    /// The path of the account below the spec.
+    /// Path of the account below the spec.
     path: &'static [&'static str],
 }
 
 pub(super) fn policies(options: &Options) -> impl Iterator<Item = Policy> {
-    NAMING.iter().map(|naming| naming.policy(options))
+    ACCOUNT_FIELDS.iter().map(|field| field.policy(options))
 }
 
-impl Naming {
+impl AccountField {
     fn policy(&self, options: &Options) -> Policy {
         let [is_named, was_named] = ["object", "oldObject"]
             .map(|object| format!("({object} != null && {})", self.has(object)));
@@ -78,13 +78,13 @@ impl Naming {
             variables: Vec::new(),
             validations: vec![
                 self.may_impersonate("object", &is_named),
-                // Other users can neither take the account away nor delete the installation.
+                // Other users can neither remove the account nor delete the installation.
                 self.may_impersonate("oldObject", &was_named),
             ],
         }
     }
 
-    /// Returns a CEL expression that says whether an object names an account: each part of the path has to exist.
+    /// Returns a CEL expression that is true if an object names an account. Each prefix of the path must exist.
     fn has(&self, object: &str) -> String {
         let parts = (1..=self.path.len()).filter_map(|length| self.path.get(..length));
         parts
@@ -93,12 +93,12 @@ impl Naming {
             .join(" && ")
     }
 
-    /// Returns the rule that the user may impersonate the account, if the object names one.
+    /// Returns the rule that requires permission to impersonate the account, if the object names one.
     fn may_impersonate(&self, object: &str, is_named: &str) -> Value {
         let field = format!("spec.{}", self.path.join("."));
         let account = format!("{object}.{field}");
         let kind = self.kind;
-        // Of a collection that is deleted the API server does not name the object.
+        // For the deletion of a collection, the API server provides no object name.
         let name = format!("{object}.metadata.?name.orValue('')");
         json!({
             "expression": format!(

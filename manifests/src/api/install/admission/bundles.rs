@@ -1,4 +1,4 @@
-//! Policies about Bundles that belong to a BundleInstance.
+//! Policies for Bundles that belong to a BundleInstance.
 
 use serde_json::{Value, json};
 
@@ -21,9 +21,10 @@ fn references(object: &str) -> String {
     )
 }
 
-/// Only the provisioner changes which BundleInstance a Bundle belongs to. The garbage collector removes references.
+/// Denies changes of the BundleInstance that a Bundle belongs to, except by the provisioner. The garbage collector may
+/// remove references.
 fn ownership(options: &Options) -> Policy {
-    // Whole references: `bundle-deletion` depends on their names, and the provisioner on `controller`.
+    // Compare whole references: `bundle-deletion` depends on their names, and the provisioner on `controller`.
     let owners = [("now", "object"), ("before", "oldObject")].map(|(name, object)| {
         let references = references(object);
         (name, format!("{object} == null ? [] : {references}"))
@@ -81,7 +82,7 @@ fn ownership(options: &Options) -> Policy {
     }
 }
 
-/// Deleting a Bundle interrupts the BundleInstance that it belongs to.
+/// Requires permission to delete the BundleInstance, because deleting a Bundle interrupts its BundleInstance.
 fn deletion(options: &Options) -> Policy {
     Policy {
         name: "bundle-deletion",
@@ -101,12 +102,12 @@ fn deletion(options: &Options) -> Policy {
     }
 }
 
-/// Returns the condition that the user is not one of these.
+/// Returns the condition that the user is not in a list.
 fn not_in(name: &'static str, users: &str) -> (&'static str, String) {
     (name, format!("!(request.userInfo.username in {users})"))
 }
 
-/// Returns a rule with its message, which is the inside of a CEL string.
+/// Returns a rule with its message, which becomes part of a CEL string.
 fn denied(expression: &str, message: &str) -> Value {
     json!({
         "expression": expression,

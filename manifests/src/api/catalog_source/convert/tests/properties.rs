@@ -133,7 +133,7 @@ proptest! {
             prop_assert!(there.get("spec").and_then(|spec| spec.get(field)).is_none());
         }
         let mut stored = object.clone();
-        if typed::is_typed(&take_source(stored.as_object_mut().unwrap())) {
+        if typed::is_typed(&remove_source(stored.as_object_mut().unwrap())) {
             prop_assert_eq!(back(&there), object);
         } else {
             // Nobody has written that as it is; what v1 shows of it is kept.
@@ -159,7 +159,7 @@ proptest! {
             let mut object = object.clone();
             let map = object.as_object_mut().unwrap();
             map.remove("apiVersion");
-            take_source(map);
+            remove_source(map);
             if let Some(metadata) = map.get_mut("metadata").and_then(Value::as_object_mut) {
                 metadata.remove("annotations");
             }
@@ -307,7 +307,7 @@ fn what_is_tried_is_of_every_kind() {
         }
         let object = draw(&damaged);
         let is_there = is_annotated(object.as_object().unwrap());
-        let is_true = recorded(object.as_object().unwrap()).is_some();
+        let is_true = read_record(object.as_object().unwrap()).is_some();
         count(&format!("damaged: {is_there} {is_true}"));
     }
     let stored = "v1 says all|same|set|annotations|metadata|catalogImageSource|catalogServiceSource|configMapSource|pod";
