@@ -1,41 +1,41 @@
-//! The memory that a conversion may still use: the objects that it makes count like the manifests. Pure; no I/O.
+//! Remaining memory of a conversion: generated objects count like the manifests. Pure; no I/O.
 
 use manifests::yaml;
 
-/// Bytes of memory of an object besides its values: its place, its identity, its metadata.
+/// Memory of an object besides its values, in bytes: its place, its identity and its metadata.
 pub(crate) const OBJECT: usize = 2 << 10;
 
-/// The most bytes that an API server accepts in all annotations of an object.
+/// Maximum size of all annotations of an object that API servers accept, in bytes.
 pub(crate) const MAX_ANNOTATIONS: usize = 256 << 10;
 
-/// The remedy of every refusal that rests on the limit of values.
+/// Remedy of every rejection because of the limit of values.
 pub(crate) const REMEDY: &str =
     "split the bundle into several ones, or raise the limit with --max-values";
 
-/// Estimated bytes of memory that are left.
+/// Estimated remaining memory in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Budget {
-    left: usize,
+    remaining: usize,
 }
 
 impl Budget {
-    /// The memory that the manifests of a bundle leave.
+    /// Creates the budget that remains after the manifests of a bundle were read.
     pub(crate) fn new(limits: yaml::Limits) -> Self {
         Self {
-            left: limits.memory,
+            remaining: limits.memory,
         }
     }
 
-    /// Reports whether so many bytes are left.
+    /// Reports whether at least this many bytes remain.
     pub(crate) fn covers(self, bytes: usize) -> bool {
-        bytes <= self.left
+        bytes <= self.remaining
     }
 
-    /// Takes bytes off the budget, and reports whether they were left.
+    /// Deducts bytes from the budget, and reports whether they were available.
     #[must_use]
     pub(crate) fn take(&mut self, bytes: usize) -> bool {
-        let left = self.left.checked_sub(bytes);
-        self.left = left.unwrap_or_default();
-        left.is_some()
+        let remaining = self.remaining.checked_sub(bytes);
+        self.remaining = remaining.unwrap_or_default();
+        remaining.is_some()
     }
 }

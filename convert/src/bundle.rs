@@ -1,4 +1,4 @@
-//! Reading a bundle's files: folders, documents, the one ClusterServiceVersion.
+//! Reading a bundle's files: directories, documents, and the single ClusterServiceVersion.
 
 use manifests::{
     content::{self, Content},
@@ -15,7 +15,7 @@ use crate::{
     report::{Findings, Place},
 };
 
-/// An object of the bundle, and where it stands.
+/// An object of the bundle, and its place.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Item {
     pub(crate) value: Value,
@@ -35,10 +35,11 @@ impl Item {
         object::text(&self.value, &["metadata", "name"]).unwrap_or_default()
     }
 
-    /// `Deployment "x"`, for messages. Never longer than legal names are: it is part of every message.
+    /// Returns a label for messages, such as `Deployment "x"`. Names are truncated to the maximum of valid names, because
+    /// every message contains the label.
     pub(crate) fn label(&self) -> String {
-        const LONGEST: usize = 253;
-        let short = |text| shortened(text, LONGEST);
+        const MAX_NAME_LEN: usize = 253;
+        let short = |text| shortened(text, MAX_NAME_LEN);
         match self.name() {
             "" => format!("a {} without a name", short(self.kind())),
             name => format!("{} {:?}", short(self.kind()), short(name)),
@@ -46,19 +47,19 @@ impl Item {
     }
 }
 
-/// What a registry+v1 bundle consists of.
+/// Parts of a registry+v1 bundle.
 #[derive(Debug)]
 pub(crate) struct Bundle {
     pub(crate) metadata: Metadata,
-    /// The ClusterServiceVersion, unless there is none or more than one.
+    /// The ClusterServiceVersion, or `None` if the bundle has none or several.
     pub(crate) csv: Option<Item>,
     /// All other objects.
     pub(crate) others: Vec<Item>,
-    /// The memory that the objects left.
+    /// The remaining memory.
     pub(crate) budget: Budget,
 }
 
-/// Reads a registry+v1 bundle. What cannot be read is a finding, and the rest goes on.
+/// Reads a registry+v1 bundle. A malformed file is a finding, and reading continues.
 pub(crate) fn read(content: &Content, limits: yaml::Limits, findings: &mut Findings) -> Bundle {
     let metadata = metadata::read(content, limits, findings);
     let Objects {
@@ -70,7 +71,7 @@ pub(crate) fn read(content: &Content, limits: yaml::Limits, findings: &mut Findi
         .into_iter()
         .partition(|item| item.kind() == "ClusterServiceVersion");
     if csvs.len() > 1 {
-        let files: Vec<_> = csvs.iter().map(|csv| csv.place.in_full()).collect();
+        let files: Vec<_> = csvs.iter().map(|csv| csv.place.describe()).collect();
         findings.error(
             Code::CSVCount,
             csvs.last().map(|csv| csv.place.clone()),
@@ -79,7 +80,7 @@ pub(crate) fn read(content: &Content, limits: yaml::Limits, findings: &mut Findi
                 csvs.len(),
                 files.join(", ")
             ),
-            "keep the one that belongs to this version; each version is a bundle of its own",
+            "keep the one that belongs to this version; each version needs a separate bundle",
         );
     }
     if csvs.is_empty() && is_complete && !findings.are_absences_hidden() {
@@ -90,7 +91,7 @@ pub(crate) fn read(content: &Content, limits: yaml::Limits, findings: &mut Findi
                 "no ClusterServiceVersion found in \"{}\"",
                 metadata.manifests_dir
             ),
-            "add the operator's ClusterServiceVersion to the manifests folder",
+            "add the operator's ClusterServiceVersion to the manifests directory",
         );
     }
     let csv = if csvs.len() == 1 { csvs.pop() } else { None };
@@ -102,18 +103,18 @@ pub(crate) fn read(content: &Content, limits: yaml::Limits, findings: &mut Findi
     }
 }
 
-/// The objects of a folder.
+/// The objects of a directory.
 #[derive(Debug)]
 pub(crate) struct Objects {
-    /// All of them, lists flattened, in the order of files and documents.
+    /// All objects in the order of files and documents, with lists flattened.
     pub(crate) items: Vec<Item>,
-    /// The memory that they leave.
+    /// The remaining memory.
     pub(crate) budget: Budget,
-    /// Whether all files were read: reading ends at the first limit.
+    /// Whether all files were read: reading stops at the first limit.
     pub(crate) is_complete: bool,
 }
 
-/// Reads the objects of the manifests folder.
+/// Reads the objects of the manifests directory.
 pub(crate) fn objects(
     content: &Content,
     folder: &str,
@@ -137,7 +138,7 @@ pub(crate) fn objects(
                         "subdirectories are not allowed within the \"{folder}\" directory of the bundle image \
                          filesystem: found \"{folder}/{sub}\""
                     ),
-                    "move its files up",
+                    "move its files to the parent directory",
                 );
             }
             continue;
@@ -154,10 +155,10 @@ pub(crate) fn objects(
     }
 }
 
-/// Reads files one after the other.
+/// Reads files in sequence.
 struct Reader<'f> {
     items: Vec<Item>,
-    /// The limits for all that is still to be read.
+    /// The limits for the remaining files.
     limits: yaml::Limits,
     findings: &'f mut Findings,
 }
@@ -189,7 +190,8 @@ impl Reader<'_> {
                         Code::Unreadable,
                         unreadable(file, &error),
                         format!("is not YAML or JSON: {}", error.message()),
-                        "every file of this folder must be a Kubernetes manifest; fix it or move it out of the folder",
+                        "every file of this directory must be a Kubernetes manifest; fix the file or move it out of the \
+                         directory",
                     );
                 }
             }
@@ -198,7 +200,7 @@ impl Reader<'_> {
         true
     }
 
-    /// Lists become their items; each item knows its place within the list. Reports whether there is memory for them.
+    /// Replaces lists by their items, whose places include the position in the list. Reports whether the memory suffices.
     fn flatten(&mut self, item: Item, documents: &mut yaml::Documents<'_>) -> bool {
         let mut open = vec![(item, 0)];
         while let Some((mut item, depth)) = open.pop() {
@@ -208,7 +210,7 @@ impl Reader<'_> {
                     Code::TooMany,
                     item.place,
                     format!("lists are nested deeper than the limit of {MAX_LISTS}"),
-                    "write the objects as documents of their own",
+                    "write the objects as separate documents",
                 );
                 continue;
             }
@@ -240,21 +242,22 @@ impl Reader<'_> {
         true
     }
 
-    /// Adds an object; anything else is a finding.
+    /// Adds an object; any other value is a finding.
     fn add(&mut self, item: Item) {
         if !item.value.is_object() {
             self.findings.error(
                 Code::WrongShape,
                 item.place,
                 format!("the document is {}, not an object", type_name(&item.value)),
-                "every document of this folder must be a Kubernetes object; fix it or move it out of the folder",
+                "every document of this directory must be a Kubernetes object; fix the document or move it out of the \
+                 directory",
             );
         } else if item.kind().is_empty() {
             self.findings.error(
                 Code::Unidentified,
                 item.place,
                 "Object 'Kind' is missing",
-                "set kind and apiVersion, or move the file out of the folder",
+                "set kind and apiVersion, or move the file out of the directory",
             );
         } else {
             self.items.push(item);
@@ -262,7 +265,7 @@ impl Reader<'_> {
     }
 }
 
-/// Returns the place where reading a file failed.
+/// Returns the place of an error in a file.
 pub(crate) fn unreadable(file: &str, error: &yaml::Error) -> Place {
     Place {
         file: file.to_owned(),
@@ -273,53 +276,54 @@ pub(crate) fn unreadable(file: &str, error: &yaml::Error) -> Place {
     }
 }
 
-/// Lists within lists; each level makes the places of all items below longer.
+/// Maximum nesting of lists; each level lengthens the places of all items in it.
 const MAX_LISTS: usize = 4;
 
-/// The folder an annotation names, or the usual one. Never a place outside of the bundle.
+/// Returns the directory that an annotation names, or the default. The directory is always inside of the bundle.
 pub(crate) fn folder(
     content: &Content,
     named: Option<&str>,
-    usual: &str,
+    default: &str,
     annotation: &str,
     place: &Place,
     findings: &mut Findings,
 ) -> String {
     let Some(named) = named.map(str::trim).filter(|named| !named.is_empty()) else {
-        return usual.to_owned();
+        return default.to_owned();
     };
     let place = place.at(&Path::from(["annotations", annotation]));
-    // The root itself, however it is spelt, cannot be the folder: `metadata/` would be a sub-directory of it.
+    // The bundle's root in any spelling is not accepted, because `metadata/` would be a subdirectory of it.
     if named.split('/').all(|part| matches!(part, "" | ".")) {
         findings.warn(
             Code::BundleAnnotation,
             place,
-            format!("annotation {annotation:?} names the bundle's root; \"{usual}\" is used"),
-            &format!("write \"{usual}/\""),
+            format!("annotation {annotation:?} refers to the bundle's root directory; \"{default}\" is used"),
+            &format!("set it to \"{default}/\""),
         );
-        return usual.to_owned();
+        return default.to_owned();
     }
     match content::normalize(named.trim_start_matches('/')) {
-        Ok(folder) if folder == usual || content.has_folder(&folder) => folder,
+        Ok(folder) if folder == default || content.has_folder(&folder) => folder,
         Ok(folder) => {
             if !findings.are_absences_hidden() {
                 findings.warn(
                     Code::BundleAnnotation,
                     place,
-                    format!("annotation {annotation:?} names folder {folder:?}, which does not exist; \"{usual}\" is used"),
-                    "let the annotation name the folder that holds the files",
+                    format!("annotation {annotation:?} refers to directory {folder:?}, which does not exist; \"{default}\" \
+                             is used"),
+                    "set the annotation to the directory that contains the files",
                 );
             }
-            usual.to_owned()
+            default.to_owned()
         }
         Err(error) => {
             findings.error(
                 Code::BundleAnnotation,
                 place,
-                format!("annotation {annotation:?} names no folder of this bundle: {error}"),
-                &format!("write \"{usual}/\""),
+                format!("annotation {annotation:?} does not refer to a directory of this bundle: {error}"),
+                &format!("set it to \"{default}/\""),
             );
-            usual.to_owned()
+            default.to_owned()
         }
     }
 }

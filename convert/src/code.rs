@@ -1,4 +1,4 @@
-//! The codes of findings: stable names that scripts, CI filters and conditions may rely on.
+//! Codes of findings: stable names for scripts, CI filters and conditions.
 
 use std::fmt;
 
@@ -6,20 +6,20 @@ use serde::{Serialize, Serializer};
 
 macro_rules! codes {
     ($($(#[doc = $doc:literal])* $name:ident,)*) => {
-        /// Which rule a finding comes from. The name is stable across releases.
+        /// The rule that caused a finding. The name is stable across releases.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Code { $($(#[doc = $doc])* $name,)* }
 
         impl Code {
-            /// Every code there is.
+            /// All codes, in the order of their declaration.
             pub const ALL: &[Self] = &[$(Self::$name,)*];
 
-            /// Its name in reports.
+            /// Returns the name in reports.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$name => stringify!($name),)* }
             }
 
-            /// What the rule is about, in a sentence.
+            /// Returns a one-sentence description of the rule.
             pub fn summary(self) -> &'static str {
                 match self { $(Self::$name => concat!($($doc),*).trim_ascii(),)* }
             }
@@ -31,36 +31,36 @@ codes! {
     // Reading the bundle.
     /// A file is not YAML or JSON as Kubernetes reads it.
     Unreadable,
-    /// The manifests folder has a sub-directory.
+    /// The manifests directory has a subdirectory.
     Subdirectory,
     /// An entry of the manifests or the metadata is a link, a device or a sparse file, whose content is missing.
     EntryRefused,
-    /// A folder or file that every bundle needs is missing.
+    /// A directory or file that every bundle requires is missing.
     Missing,
-    /// There is more of something than a bundle may have.
+    /// A bundle exceeds a limit.
     TooMany,
     /// A value has the wrong type or shape.
     WrongShape,
-    /// A field that its API does not know was dropped.
+    /// A field that the API does not define was dropped.
     UnknownField,
     /// An object has no apiVersion, kind or name.
     Unidentified,
     /// Two objects have the same identity.
     DuplicateObject,
-    /// A number lost or may lose its spelling; quote it.
+    /// An unquoted number lost its spelling, or may lose it.
     UnquotedNumber,
-    /// An annotation of the bundle is missing or wrong.
+    /// An annotation of the bundle is missing or invalid.
     BundleAnnotation,
-    /// A bundle property is wrong.
+    /// A bundle property is invalid.
     Property,
-    /// The max OpenShift version cannot be determined, or two places declare different ones.
+    /// The max OpenShift version cannot be determined, or several declarations differ.
     MaxOpenShiftVersion,
-    /// A bundle dependency is wrong.
+    /// A bundle dependency is invalid.
     Dependency,
     /// A version is not a semantic version.
     Version,
 
-    // What the product does not do.
+    // Unsupported features.
     /// The CSV defines webhooks.
     Webhooks,
     /// The CSV owns API services.
@@ -74,24 +74,24 @@ codes! {
     /// The bundle ships API services as plain objects.
     APIServiceObject,
 
-    // What makes a bundle inconsistent.
+    // Inconsistent bundles.
     /// The bundle has no ClusterServiceVersion, or several.
     CSVCount,
     /// Two deployments of the install strategy have the same name.
     DuplicateDeployment,
     /// Two CustomResourceDefinitions have the same name.
     DuplicateCRD,
-    /// The CSV owns a CustomResourceDefinition that the bundle does not have.
+    /// The CSV owns a CustomResourceDefinition that the bundle does not contain.
     MissingCRD,
-    /// A name is not legal for its kind.
+    /// A name is invalid for its kind.
     IllegalName,
     /// The package name is empty.
     PackageName,
 
-    // What was changed so that it works today.
+    // Changes for current Kubernetes versions.
     /// An object was moved to an API that current Kubernetes serves.
     UpgradedAPI,
-    /// An object in an API without successor was dropped.
+    /// An object of an API without a successor was dropped.
     DroppedAPI,
     /// An object's API is not served by the target Kubernetes version.
     UnservedAPI,
@@ -101,23 +101,23 @@ codes! {
     Namespace,
     /// Permissions were merged or promoted.
     Permissions,
-    /// A ServiceAccount was merged with one the bundle ships.
+    /// A ServiceAccount was merged with one of the bundle.
     ServiceAccount,
-    /// A kind that OLM would not install.
+    /// OLM does not support the kind.
     UnsupportedKind,
-    /// A kind whose scope is not known.
+    /// The scope of the kind is unknown.
     UnknownScope,
     /// An option had no effect.
     Option,
 
-    // Advice of validate.
-    /// A hidden file stands among the manifests.
+    // Warnings of validate.
+    /// The manifests directory contains a hidden file.
     HiddenFile,
-    /// A file holds more objects than the first one, which is all that other tools read.
+    /// A file contains several objects, but other tools read only the first one.
     SeveralDocuments,
-    /// The bundle is, or soon will be, too large for OLM.
+    /// The bundle is too large for OLM, or close to the limit.
     BundleSize,
-    /// A channel is illegal, repeated, or not among the bundle's.
+    /// A channel is invalid, repeated, or not one of the bundle's channels.
     Channel,
     /// A channel's name does not follow the convention.
     ChannelName,
@@ -127,19 +127,19 @@ codes! {
     CSVName,
     /// A release version does not fit the bundle's name or version.
     Release,
-    /// An install mode is unknown, repeated or does not go with another field.
+    /// An install mode is unknown, repeated, or incompatible with another field.
     InstallModeList,
     /// The oldest Kubernetes version is missing, malformed, or newer than the target.
     MinKubeVersion,
-    /// An annotation that OLM knows is written in another case.
+    /// An annotation of OLM is spelled with the wrong case.
     AnnotationCase,
-    /// The CSV carries properties that belong to metadata/properties.yaml.
+    /// The CSV contains properties that belong in metadata/properties.yaml.
     PropertiesAnnotation,
     /// A related image is empty or malformed.
     RelatedImage,
-    /// The bundle's place in the upgrade graph is not one.
+    /// The upgrade edges of the bundle are invalid.
     UpgradeGraph,
-    /// An example of a custom resource is missing or wrong.
+    /// An example of a custom resource is missing or invalid.
     Example,
     /// The CSV does not name a provider.
     Provider,
@@ -147,23 +147,23 @@ codes! {
     Maintainer,
     /// A link has no name or no valid address.
     Link,
-    /// The icon is missing or not one.
+    /// The icon is missing or invalid.
     Icon,
     /// The capability level is not one of OperatorHub.io's.
     Capabilities,
     /// A category is not one of OperatorHub.io's.
     Categories,
-    /// Names of a CustomResourceDefinition are missing, illegal or do not fit each other.
+    /// Names of a CustomResourceDefinition are missing, invalid or inconsistent.
     CRDNames,
     /// The scope of a CustomResourceDefinition is missing or unknown.
     CRDScope,
     /// Versions of a CustomResourceDefinition are missing or contradict each other.
     CRDVersions,
-    /// The conversion between versions of a CustomResourceDefinition cannot work.
+    /// The conversion between versions of a CustomResourceDefinition is invalid.
     CRDConversion,
     /// Two CustomResourceDefinitions define the same kind.
     DuplicateKind,
-    /// What the CSV says of a CustomResourceDefinition is incomplete or differs from it.
+    /// The entry of a CustomResourceDefinition in the CSV is incomplete, or differs from the CustomResourceDefinition.
     OwnedCRD,
     /// The CSV does not describe a CustomResourceDefinition.
     CRDDescription,
@@ -171,11 +171,11 @@ codes! {
     UnservedVersion,
     /// The bundle has a CustomResourceDefinition that the CSV does not own.
     UnownedCRD,
-    /// The CSV installs nothing that runs.
+    /// The CSV has no Deployments.
     NoDeployment,
     /// A container has no resource requests.
     ResourceRequests,
-    /// A container's image may change under its name, or is no image.
+    /// A container image is not pinned by digest, or is invalid.
     MutableImage,
     /// A container is privileged.
     Privileged,
@@ -187,11 +187,11 @@ codes! {
     BudgetPermissions,
     /// A permission allows to change OpenShift's default SecurityContextConstraints.
     SecurityConstraints,
-    /// The bundle ships a ServiceAccount that OLM makes itself.
+    /// The bundle contains a ServiceAccount that OLM creates.
     ShippedServiceAccount,
-    /// A binding names an account of the bundle in another namespace than the bundle's.
+    /// A binding refers to a ServiceAccount of the bundle in another namespace than the bundle's.
     BindingNamespace,
-    /// A binding refers to a Role that the bundle does not ship.
+    /// A binding refers to a Role that the bundle does not contain.
     MissingRole,
     /// A PodDisruptionBudget forbids every disruption.
     DisruptionBudget,
@@ -201,9 +201,9 @@ codes! {
     ServiceSelector,
     /// The bundle uses an API that newer clusters do not serve.
     RemovedAPI,
-    /// A permission may be for an API that newer clusters do not serve.
+    /// A permission may refer to an API that newer clusters do not serve.
     MentionedAPI,
-    /// The bundle does not tell on which OpenShift releases OLM can install it.
+    /// The bundle does not declare the OpenShift releases on which OLM can install it.
     OpenShiftRange,
 }
 

@@ -1,7 +1,7 @@
-//! A ClusterServiceVersion, read where the conversion decides something.
+//! Typed access to a ClusterServiceVersion for the conversion.
 //!
-//! The whole document is compared with OLM's own type first, so that a wrong type is reported wherever it stands.
-//! Reading is then simple: what has the wrong type reads as absent.
+//! First, the whole document is compared with OLM's Go type, so that every wrong type is reported. Afterwards, values of a
+//! wrong type read as absent.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use manifests::{
     object::{at, shortened, text},
     openshift::{self, MAX_ANNOTATION},
     path::{Path, Step},
-    schema::{self, Hint, Problem, What},
+    schema::{self, Problem, Suggestion, What},
     yaml,
 };
 use serde_json::{Map, Value};
@@ -21,13 +21,13 @@ use crate::{
     report::{Findings, Place},
 };
 
-/// Maximum length of a spelling that a finding repeats, in characters.
+/// Maximum length of a spelling in a finding, in characters.
 const MAX_SPELLING: usize = 60;
-/// Maximum number of spellings that are looked up in a manifest.
+/// Maximum number of spellings to look up in a manifest.
 const MAX_SPELLINGS: usize = 20;
 /// Maximum size of a manifest in which spellings are looked up, in bytes.
 const MAX_MANIFEST: usize = 2 << 20;
-/// An install mode of the CSV.
+/// Name of the install mode for all namespaces.
 pub(crate) const ALL_NAMESPACES: &str = "AllNamespaces";
 
 /// A view of the ClusterServiceVersion.
@@ -92,17 +92,17 @@ impl<'a> Csv<'a> {
         self.list(&["spec", "webhookdefinitions"])
     }
 
-    /// `owned` or `required` CustomResourceDefinitions.
+    /// Returns the `owned` or `required` CustomResourceDefinitions.
     pub(crate) fn crds(&self, which: &str) -> &'a [Value] {
         self.list(&["spec", "customresourcedefinitions", which])
     }
 
-    /// `owned` or `required` API services.
+    /// Returns the `owned` or `required` API services.
     pub(crate) fn api_services(&self, which: &str) -> &'a [Value] {
         self.list(&["spec", "apiservicedefinitions", which])
     }
 
-    /// The supported install modes, without repetitions.
+    /// Returns the supported install modes, each once.
     pub(crate) fn install_modes(&self) -> BTreeSet<&'a str> {
         self.list(&["spec", "installModes"])
             .iter()
@@ -112,7 +112,7 @@ impl<'a> Csv<'a> {
     }
 }
 
-/// The lists of the install strategy, taken out of a CSV so that rendering need not copy them.
+/// Lists of the install strategy, moved out of a CSV so that rendering does not copy them.
 #[derive(Debug)]
 pub(crate) struct Install {
     pub(crate) deployments: Vec<Value>,
@@ -137,22 +137,22 @@ impl Install {
     }
 }
 
-/// Where the deployments of the install strategy stand.
+/// Path of the Deployments of the install strategy.
 pub(crate) const DEPLOYMENTS: [&str; 4] = ["spec", "install", "spec", "deployments"];
 
-/// Reports every place in which the CSV is not what OLM's type says. Wrong types where the conversion reads are
-/// errors; elsewhere, and for unknown fields, which OLM ignores, warnings.
+/// Reports every location in which the CSV differs from OLM's type. Wrong types are errors in fields that the conversion
+/// reads. In other fields, and for unknown fields, which OLM ignores, they are warnings.
 ///
-/// What OLM's type does not know is gone afterwards, and so are the values that Go does not print. Returns the spelling of the
-/// annotation [`MAX_ANNOTATION`] if the annotation is not a string.
+/// Afterwards, the CSV has neither unknown fields nor values that Go does not print. Returns the spelling of the annotation
+/// [`MAX_ANNOTATION`] if it is not a string.
 pub(crate) fn check(item: &mut Item, content: &Content, findings: &mut Findings) -> Option<String> {
     let group = manifests::object::group_version(item.api_version());
     if group != ("operators.coreos.com", "v1alpha1") {
-        // OLM looks at the kind alone; only an empty apiVersion keeps it from decoding the object.
+        // OLM checks only the kind; an empty apiVersion is the only one that prevents decoding.
         let message = match item.api_version() {
             "" => "the ClusterServiceVersion has no apiVersion; OLM rejects the bundle".to_owned(),
             other => format!(
-                "the ClusterServiceVersion has apiVersion {other:?}; OLM takes it for operators.coreos.com/v1alpha1"
+                "the ClusterServiceVersion has apiVersion {other:?}; OLM treats it as operators.coreos.com/v1alpha1"
             ),
         };
         findings.warn(
@@ -180,7 +180,7 @@ pub(crate) fn check(item: &mut Item, content: &Content, findings: &mut Findings)
             }
             _ => report(
                 &problem,
-                is_read,
+                is_used_field,
                 &item.place,
                 "the ClusterServiceVersion",
                 findings,
@@ -190,8 +190,8 @@ pub(crate) fn check(item: &mut Item, content: &Content, findings: &mut Findings)
     spelling
 }
 
-/// Replaces numbers and booleans of a wrong type by their spelling in the file: YAML makes 4.1 of `4.10`. Looks up a few of them
-/// in a manifest that fits into etcd, because aliases can repeat a long spelling.
+/// Replaces numbers and booleans of a wrong type by their spelling in the file, because YAML converts `4.10` to 4.1. Looks
+/// up only a few, in a manifest that fits into etcd, because aliases can repeat a long spelling.
 fn spell(problems: &mut [Problem], item: &Item, content: &Content) {
     let bytes = content.read(&item.place.file).map(AsRef::as_ref);
     let Some(bytes) = bytes.filter(|bytes: &&[u8]| bytes.len() <= MAX_MANIFEST) else {
@@ -207,15 +207,15 @@ fn spell(problems: &mut [Problem], item: &Item, content: &Content) {
         });
     let (paths, values): (Vec<_>, Vec<_>) = values.take(MAX_SPELLINGS).unzip();
     let document = item.place.document.saturating_sub(1);
-    let written = yaml::written_all(bytes, document, &paths);
-    for (value, written) in values.into_iter().zip(written) {
-        if let Some(written) = written {
-            *value = shortened(&written.text, MAX_SPELLING);
+    let scalars = yaml::written_all(bytes, document, &paths);
+    for (value, scalar) in values.into_iter().zip(scalars) {
+        if let Some(scalar) = scalar {
+            *value = shortened(&scalar.text, MAX_SPELLING);
         }
     }
 }
 
-/// Puts a schema problem into words. `matters` tells by the path whether a wrong type is an error.
+/// Reports a schema problem as a finding. `matters` decides by path if a wrong type is an error.
 pub(crate) fn report(
     problem: &Problem,
     matters: fn(&Path) -> bool,
@@ -229,7 +229,7 @@ pub(crate) fn report(
             Code::UnknownField,
             at,
             format!("{object} has no field {}; it is ignored", problem.path),
-            &meant(hint.as_ref()),
+            &did_you_mean(hint.as_ref()),
         ),
         What::Mismatch {
             expected,
@@ -246,11 +246,11 @@ pub(crate) fn report(
     }
 }
 
-/// What an unknown field was probably meant to be, as a remedy.
-pub(crate) fn meant(hint: Option<&Hint>) -> String {
+/// Returns the suggestion for an unknown field as a remedy.
+pub(crate) fn did_you_mean(hint: Option<&Suggestion>) -> String {
     match hint {
-        Some(Hint::Spelling(name)) => format!("did you mean {name}?"),
-        Some(Hint::Outer(path)) => format!("did you mean {path}?"),
+        Some(Suggestion::Spelling(name)) => format!("did you mean {name}?"),
+        Some(Suggestion::Parent(path)) => format!("did you mean {path}?"),
         None => "remove it".to_owned(),
     }
 }
@@ -266,12 +266,12 @@ fn remedy(expected: &str, found: &str) -> String {
     {
         "put the value in quotes".into()
     } else {
-        format!("write {expected}")
+        format!("use {expected}")
     }
 }
 
-/// Whether the conversion reads a place of the CSV. The rest is documentation for people.
-fn is_read(path: &Path) -> bool {
+/// Reports whether the conversion reads a field of the CSV. All other fields are documentation.
+fn is_used_field(path: &Path) -> bool {
     let keys: Vec<&str> = path
         .steps()
         .iter()

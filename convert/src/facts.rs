@@ -1,4 +1,4 @@
-//! What a bundle says of itself: the facts that catalogs, status and people need.
+//! Bundle info for catalogs, statuses and users.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,63 +16,63 @@ use crate::{
     property::Property,
 };
 
-/// What a bundle is.
+/// Bundle info of a bundle.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Facts {
-    /// Package name.
+    /// Name of the package.
     pub package: String,
     /// Name of the ClusterServiceVersion.
     pub name: String,
-    /// `spec.version`, with three numbers as OLM writes it.
+    /// `spec.version`, completed to three numbers like in OLM.
     pub version: String,
-    /// Channels, as listed.
+    /// Channels in the declared order.
     pub channels: Vec<String>,
-    /// The default channel, when one is named.
+    /// The default channel, if declared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default_channel: Option<String>,
-    /// The version this one replaces.
+    /// The bundle version that this one replaces.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replaces: Option<String>,
-    /// Versions that an upgrade may pass over.
+    /// Versions that upgrades may skip.
     pub skips: Vec<String>,
-    /// A range of versions that an upgrade may come from.
+    /// The range of versions from which upgrades are allowed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skip_range: Option<String>,
-    /// The newest OpenShift release the bundle claims to run on.
+    /// The newest OpenShift release that the bundle supports, if declared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_open_shift_version: Option<MaxOpenShiftVersion>,
-    /// The oldest Kubernetes the bundle claims to run on.
+    /// The oldest Kubernetes version that the bundle supports, if declared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_kube_version: Option<String>,
     /// Supported install modes.
     pub install_modes: BTreeSet<String>,
-    /// The install namespace in effect.
+    /// The effective install namespace.
     pub install_namespace: String,
-    /// APIs the bundle brings.
+    /// APIs that the bundle provides.
     pub provided_apis: BTreeSet<Api>,
-    /// APIs the bundle needs from others.
+    /// APIs that the bundle requires.
     pub required_apis: BTreeSet<Api>,
-    /// Packages the bundle needs, by name, with the version range; several ranges have to hold at once.
+    /// Required packages by name, with the version range. Several ranges are combined so that all must match.
     pub required_packages: BTreeMap<String, String>,
-    /// Images: those the CSV lists, those of its pods and those of other workloads of the bundle.
+    /// Images in the CSV, in its pods and in other workloads of the bundle.
     pub images: BTreeSet<Image>,
-    /// All properties of the bundle: `metadata/properties.yaml` first, then the CSV's `olm.properties`.
+    /// All properties of the bundle: first `metadata/properties.yaml`, then the CSV's `olm.properties`.
     pub properties: Vec<Property>,
-    /// `metadata/dependencies.yaml`.
+    /// Dependencies in `metadata/dependencies.yaml`.
     pub dependencies: Vec<Property>,
 }
 
-/// An API: one kind in one version.
+/// A kind in one version of an API group.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Api {
-    /// API group.
+    /// API group of the kind.
     pub group: String,
-    /// API version.
+    /// API version of the kind.
     pub version: String,
-    /// Kind.
+    /// Name of the kind.
     pub kind: String,
-    /// Whether an aggregated API server serves it rather than a CustomResourceDefinition.
+    /// Whether an aggregated API server provides it instead of a CustomResourceDefinition.
     #[serde(rename = "apiService", skip_serializing_if = "std::ops::Not::not")]
     pub is_api_service: bool,
 }
@@ -80,14 +80,14 @@ pub struct Api {
 /// An image that the bundle uses.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Image {
-    /// The reference, as written.
+    /// The image reference in its original form.
     pub image: String,
-    /// The name the CSV gives it, empty for the images of pods.
+    /// The name in the CSV; empty for the images of pods.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
 }
 
-/// Gathers the facts of a registry+v1 bundle.
+/// Collects the bundle info of a registry+v1 bundle.
 pub(crate) fn of(
     metadata: &Metadata,
     csv: Option<Csv<'_>>,
@@ -125,10 +125,10 @@ pub(crate) fn of(
     facts
 }
 
-/// Adds what the dependencies and properties require.
+/// Adds the requirements from dependencies and properties.
 fn require(facts: &mut Facts) {
     let mut ranges: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    let mut seen = BTreeSet::new();
+    let mut unique = BTreeSet::new();
     let dependencies = facts.dependencies.iter().filter_map(|dependency| {
         let requirement = match dependency.type_.as_str() {
             "olm.gvk" => Requirement::Api,
@@ -160,7 +160,7 @@ fn require(facts: &mut Facts) {
                     kind: field("kind"),
                     is_api_service: true,
                 };
-                // The CSV may have said already what serves it.
+                // The CSV may already declare that an API service provides the API.
                 if !facts.required_apis.contains(&api) {
                     api.is_api_service = false;
                     facts.required_apis.insert(api);
@@ -169,7 +169,7 @@ fn require(facts: &mut Facts) {
             Requirement::Package { range } => {
                 let (package, range) = (field("packageName"), field(range));
                 let ranges = ranges.entry(package.clone()).or_default();
-                if !range.is_empty() && seen.insert((package, range.clone())) {
+                if !range.is_empty() && unique.insert((package, range.clone())) {
                     ranges.push(range);
                 }
             }
@@ -181,18 +181,18 @@ fn require(facts: &mut Facts) {
         .collect();
 }
 
-/// What a dependency or property requires.
+/// A requirement in a dependency or property.
 enum Requirement {
-    /// An API.
+    /// The requirement of an API.
     Api,
-    /// A package.
+    /// The requirement of a package.
     Package {
-        /// The field with its versions.
+        /// The field with the version range.
         range: &'static str,
     },
 }
 
-/// One range for several that have to hold at once: a space means that, and binds more tightly than `||`.
+/// Combines ranges that must all match: a space means "and", and takes precedence over `||`.
 fn all_of(ranges: &[String]) -> String {
     match ranges {
         [range] => range.clone(),
@@ -213,7 +213,7 @@ fn all_of(ranges: &[String]) -> String {
 fn apis(csv: Csv<'_>, which: &str) -> BTreeSet<Api> {
     let field = |entry: &Value, name: &str| text(entry, &[name]).unwrap_or_default().to_owned();
     let crds = csv.crds(which).iter().map(|crd| Api {
-        // Its name is `<plural>.<group>`.
+        // The name is `<plural>.<group>`.
         group: text(crd, &["name"])
             .and_then(|n| n.split_once('.'))
             .map(|(_, g)| g.to_owned())
@@ -231,10 +231,10 @@ fn apis(csv: Csv<'_>, which: &str) -> BTreeSet<Api> {
     crds.chain(services).collect()
 }
 
-/// Where a Deployment describes its pods, and most other workloads theirs.
+/// Path of the pod template in a Deployment, and in most other workloads.
 pub(crate) const POD_TEMPLATE: &[&str] = &["spec", "template"];
 
-/// Where an object of this kind describes its pods; nothing when it has none.
+/// Returns the path of the pod template in an object of this kind, or `None` if the kind has no pods.
 pub(crate) fn pod_template(kind: &str) -> Option<&'static [&'static str]> {
     match kind {
         "Deployment"

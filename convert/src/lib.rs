@@ -1,8 +1,8 @@
-//! Bundle content to plain Kubernetes objects, and a report of what was changed, dropped or refused.
+//! Conversion of bundle content to plain Kubernetes objects, with a report of changed, dropped and rejected parts.
 //!
-//! A bundle comes in as checked [`Content`]; what goes out is an ordered list of objects that a `kubectl apply` would
-//! take, or every reason why there is none. Nothing is read or written besides: the same content and options give the
-//! same bytes on every machine.
+//! The input is a bundle as validated [`Content`]. The output is an ordered list of objects for `kubectl apply`, or all
+//! reasons why the bundle cannot be converted. The conversion performs no I/O and is deterministic: the same content and
+//! options yield the same bytes on every machine.
 //!
 //! ```text
 //! Content ─ metadata ─ bundle ─┬─ upgrade (old APIs) ─┬─ refuse (why not) ─┬─ render ─ objects
@@ -20,8 +20,8 @@
 //! # Ok::<(), manifests::content::Error>(())
 //! ```
 //!
-//! One rule, one place: what is refused stands in `refuse`, what the output looks like in `render`, what old APIs
-//! become in [`upgrade`], what an admin may change in [`overlay`], what is only worth a warning in `lint`.
+//! Each rule has one location: rejections in `refuse`, output in `render`, upgrades of old APIs in [`upgrade`], changes by
+//! an admin in [`overlay`], warnings in `lint`.
 
 #[cfg(test)]
 #[macro_use(assert_each, assert_rows, with)]
@@ -76,40 +76,40 @@ pub use crate::{
     report::{Finding, Level, Place, Report},
 };
 
-/// The outcome of a conversion.
+/// The result of a conversion.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Conversion {
-    /// The objects in the order in which they can be applied; `None` when the bundle is refused.
+    /// The objects in an order in which they can be applied; `None` if the bundle is rejected.
     pub objects: Option<Vec<Object>>,
-    /// What the bundle is, and everything there is to say about it. It has an error if, and only if, there are no
-    /// objects.
+    /// Bundle info and all findings. It has an error if, and only if, `objects` is `None`.
     pub report: Report,
 }
 
 /// Converts a bundle of either class to plain objects.
 ///
-/// Refusals are findings of the report, not errors of this function: all of them are there at once.
+/// Rejections are findings of the report instead of errors of this function, so that all of them are reported together.
 pub fn plain(content: &Content, options: &Options) -> Conversion {
-    convert(content, options, Depth::Conversion)
+    convert(content, options, Mode::Conversion)
 }
 
-/// Validates a bundle: what [`plain`] finds, and what other tools, catalogs and consoles object to. None of the latter keeps
-/// the bundle from being installed here, so all of it is warnings. The one error beyond those of [`plain`] is a max OpenShift
-/// version that cannot be determined ([`Code::MaxOpenShiftVersion`]): its author relies on a protection that does not exist.
+/// Validates a bundle: reports the findings of [`plain`], and problems for other tools, catalogs and consoles. The latter
+/// do not prevent an installation here, so they are warnings. The only error beyond those of [`plain`] is a max OpenShift
+/// version that cannot be determined ([`Code::MaxOpenShiftVersion`]): its author relies on a protection that does not
+/// exist.
 pub fn validate(content: &Content, options: &Options) -> Report {
-    convert(content, options, Depth::Advice).report
+    convert(content, options, Mode::Validate).report
 }
 
-/// What is asked of a bundle.
+/// Scope of the checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Depth {
-    /// Whether and how it can be installed.
+enum Mode {
+    /// Checks that are required for a conversion.
     Conversion,
-    /// How it could be better, too.
-    Advice,
+    /// Checks that are required for a conversion, and advice.
+    Validate,
 }
 
-fn convert(content: &Content, options: &Options, depth: Depth) -> Conversion {
+fn convert(content: &Content, options: &Options, mode: Mode) -> Conversion {
     let mut findings = Findings::default();
     let skipped = refuse::entries(content, &mut findings);
     let (objects, facts) = match options.class.unwrap_or_else(|| class(content)) {
@@ -117,7 +117,7 @@ fn convert(content: &Content, options: &Options, depth: Depth) -> Conversion {
             plain::objects(content, options, &mut findings),
             facts::Facts::default(),
         ),
-        Class::Registry => registry(content, options, depth, &mut findings),
+        Class::Registry => registry(content, options, mode, &mut findings),
     };
     let objects = (!findings.is_refused()).then_some(objects);
     Conversion {
@@ -130,12 +130,12 @@ fn convert(content: &Content, options: &Options, depth: Depth) -> Conversion {
     }
 }
 
-/// Tells the class by the content: a bundle with `metadata/`, or with a ClusterServiceVersion, is registry+v1.
+/// Detects the class of the content: a bundle with `metadata/`, or with a ClusterServiceVersion, is registry+v1.
 pub fn class(content: &Content) -> Class {
     const KIND: &str = "ClusterServiceVersion";
     let is_csv = |value: &Value| text(value, &["kind"]) == Some(KIND);
     let has_csv = |bytes: &[u8]| {
-        // Many files mention the kind, in roles or descriptions; few of them have to be read for it.
+        // Many files mention the kind in roles or descriptions, but few of them must be parsed.
         let mentioned = bytes
             .windows(KIND.len())
             .any(|window| window == KIND.as_bytes());
@@ -159,7 +159,7 @@ pub fn class(content: &Content) -> Class {
 fn registry(
     content: &Content,
     options: &Options,
-    depth: Depth,
+    mode: Mode,
     findings: &mut Findings,
 ) -> (Vec<Object>, facts::Facts) {
     let bundle::Bundle {
@@ -175,13 +175,13 @@ fn registry(
         spelling = csv::check(csv, content, findings);
     }
     let view = csv.as_ref().map(Csv::new);
-    let properties = Properties::of(&metadata, view, findings);
+    let properties = BundleProperties::new(&metadata, view, findings);
     let mut facts = facts::of(&metadata, view, &others, properties.all);
-    let level = match depth {
-        Depth::Conversion => Level::Warning,
-        Depth::Advice => Level::Error,
+    let level = match mode {
+        Mode::Conversion => Level::Warning,
+        Mode::Validate => Level::Error,
     };
-    facts.max_open_shift_version = max_openshift::decide(
+    facts.max_open_shift_version = max_openshift::resolve(
         &facts.properties,
         &metadata,
         view,
@@ -192,7 +192,7 @@ fn registry(
     facts.install_namespace = render::namespace::choose(options, view, &metadata, findings);
 
     refuse::objects(&others, findings);
-    if depth == Depth::Advice {
+    if mode == Mode::Validate {
         let input = lint::Input {
             content,
             metadata: &metadata,
@@ -205,7 +205,7 @@ fn registry(
         lint::run(input, findings);
     }
     upgrade_items(&mut others, options.kube_version, &mut budget, findings);
-    refuse::duplicates(&others, refuse::Namespaces::One, findings);
+    refuse::duplicates(&others, refuse::NamespaceRule::Single, findings);
     let Some(view) = view else {
         return (Vec::new(), facts);
     };
@@ -220,22 +220,23 @@ fn registry(
         namespace: &facts.install_namespace,
         options,
     };
-    // Rendering has its own findings (names of accounts, namespaces of objects), so it runs even for a refused bundle.
+    // Rendering has its own findings (names of ServiceAccounts, namespaces of objects), so it runs even for a rejected
+    // bundle.
     let objects = render::objects(&input, install, others, &mut budget, findings);
     (objects, facts)
 }
 
-/// A bundle's properties, once for the facts and once for the annotation of its pods.
-struct Properties {
-    /// `metadata/properties.yaml` first, then the CSV's annotation, exact repetitions dropped (opm parity).
+/// Properties of a bundle for its bundle info, and for the annotation of its pods.
+struct BundleProperties {
+    /// All properties: first `metadata/properties.yaml`, then the CSV's annotation, without exact repetitions (opm parity).
     all: Vec<Property>,
-    /// The CSV's annotation with the file's appended; `None` when there is no such file and the annotation stays as it
-    /// is (operator-controller parity).
+    /// Properties in the CSV's annotation, followed by those of the file; `None` if the file does not exist and the
+    /// annotation is unchanged (operator-controller parity).
     annotation: Option<Vec<Property>>,
 }
 
-impl Properties {
-    fn of(metadata: &Metadata, csv: Option<Csv<'_>>, findings: &mut Findings) -> Self {
+impl BundleProperties {
+    fn new(metadata: &Metadata, csv: Option<Csv<'_>>, findings: &mut Findings) -> Self {
         let mut own = Vec::new();
         if let Some((csv, json)) =
             csv.and_then(|csv| Some((csv, csv.annotation(render::deployments::PROPERTIES)?)))
@@ -249,7 +250,7 @@ impl Properties {
                 _ if matches!(json.trim(), "" | "null") => {}
                 Ok(list) => own = list,
                 Err(error) => {
-                    // Peers read the annotation only to append the file to it.
+                    // Other tools read the annotation only to append the file to it.
                     let level = if metadata.properties.is_some() {
                         Level::Error
                     } else {
@@ -260,27 +261,27 @@ impl Properties {
                         Code::Property,
                         Some(place),
                         format!("failed to unmarshal csv.metadata.annotations['olm.properties']: {error}; its properties, \
-                                 a maxOpenShiftVersion among them, are unknown"),
-                        "write a JSON list of objects with `type` and `value`, or use metadata/properties.yaml",
+                                 including maxOpenShiftVersion, are unknown"),
+                        "set it to a JSON list of objects with `type` and `value`, or use metadata/properties.yaml",
                     );
                 }
             }
         }
         let file = metadata.properties.as_deref();
-        let mut seen = BTreeSet::new();
-        let unique = file
+        let mut unique = BTreeSet::new();
+        let properties = file
             .unwrap_or_default()
             .iter()
             .chain(&own)
-            .filter(|property| seen.insert((property.type_.as_str(), property.value.get())));
+            .filter(|property| unique.insert((property.type_.as_str(), property.value.get())));
         Self {
-            all: unique.cloned().collect(),
-            annotation: file.map(|file| render::deployments::merged(&own, file)),
+            all: properties.cloned().collect(),
+            annotation: file.map(|file| render::deployments::merge_properties(&own, file)),
         }
     }
 }
 
-/// Moves objects to APIs that the target serves; what has no successor goes.
+/// Upgrades objects to APIs that the target serves. Drops objects without a successor API.
 pub(crate) fn upgrade_items(
     items: &mut Vec<Item>,
     target: KubeVersion,

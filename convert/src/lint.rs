@@ -1,18 +1,19 @@
-//! What is only worth a warning: everything that `opm alpha bundle validate`, `operator-sdk bundle validate` and
-//! OperatorHub.io say about a bundle and that does not keep it from being converted.
+//! Warnings: all problems that `opm alpha bundle validate`, `operator-sdk bundle validate` and OperatorHub.io report for a
+//! bundle, and that do not prevent its conversion.
 //!
-//! One rule is one function. All rules read the bundle as it was written, before old APIs are upgraded, so that a
-//! finding points at something the author can see. Nothing here is said that the conversion says already.
+//! Each rule is one function. All rules read the original bundle, before old APIs are upgraded, so that a finding refers to
+//! the author's own text. Findings of the conversion are not repeated.
 //!
-//! | part | about |
+//! | module | checks |
 //! | --- | --- |
 //! | [`files`] | hidden files, several objects in a file, the bundle's size |
 //! | [`annotations`] | `metadata/annotations.yaml`, channels |
 //! | [`properties`] | `metadata/properties.yaml`, `metadata/dependencies.yaml` |
 //! | [`csv`], [`graph`], [`examples`], [`hub`] | the ClusterServiceVersion |
-//! | [`crd`], [`owned`] | CustomResourceDefinitions, and what the CSV says of them |
-//! | [`workloads`], [`permissions`], [`accounts`], [`objects`] | what runs, what it may do, what else is shipped |
-//! | [`apis`] | APIs that are gone or will go |
+//! | [`crd`], [`owned`] | CustomResourceDefinitions, and their entries in the CSV |
+//! | [`workloads`], [`permissions`], [`accounts`], [`objects`] | workloads, their permissions, other objects of the bundle
+//! |
+//! | [`apis`] | APIs that are or will be removed |
 
 mod accounts;
 mod annotations;
@@ -40,20 +41,20 @@ use crate::{
     bundle::Item, csv::Csv, facts::Facts, metadata::Metadata, options::Options, report::Findings,
 };
 
-/// The bundle, as it was read.
+/// The original bundle.
 #[derive(Clone, Copy)]
 pub(crate) struct Input<'a> {
     pub(crate) content: &'a Content,
     pub(crate) metadata: &'a Metadata,
     pub(crate) csv: Option<Csv<'a>>,
-    /// The CSV's `spec.version` as it was written: reading completes `1.2` to `1.2.0`.
+    /// The original `spec.version` of the CSV, because decoding completes `1.2` to `1.2.0`.
     pub(crate) version: &'a str,
     pub(crate) others: &'a [Item],
     pub(crate) facts: &'a Facts,
     pub(crate) options: &'a Options,
 }
 
-/// Runs every rule.
+/// Runs all rules.
 pub(crate) fn run(input: Input<'_>, findings: &mut Findings) {
     files::run(input, findings);
     annotations::run(input.metadata, findings);
@@ -73,12 +74,12 @@ pub(crate) fn run(input: Input<'_>, findings: &mut Findings) {
     }
 }
 
-/// A text below a value; empty when it is absent or something else.
+/// Returns the string at a path of keys; empty if it is missing or has another type.
 fn word<'a>(value: &'a Value, keys: &[&str]) -> &'a str {
     text(value, keys).unwrap_or_default()
 }
 
-/// A list below a value, with positions; empty when it is absent or something else.
+/// Returns the list at a path of keys, with positions; empty if it is missing or has another type.
 fn list<'a>(value: &'a Value, keys: &[&str]) -> impl Iterator<Item = (usize, &'a Value)> + use<'a> {
     manifests::object::at(value, keys)
         .and_then(Value::as_array)
@@ -87,7 +88,7 @@ fn list<'a>(value: &'a Value, keys: &[&str]) -> impl Iterator<Item = (usize, &'a
         .enumerate()
 }
 
-/// As much of a path as there is: where something that is missing would have to be written.
+/// Returns the existing prefix of a path, which is the location for a missing value.
 fn near(value: &Value, keys: &[&str]) -> Path {
     let mut path = Path::root();
     let mut value = value;

@@ -1,6 +1,6 @@
-//! The max OpenShift version that a bundle declares, and findings of values that are invalid or differ.
+//! The max OpenShift version of a bundle, with findings for values that are invalid or differ.
 //!
-//! The decision between the spellings is that of [`manifests::openshift`], which catalogs and clusters use, too.
+//! [`manifests::openshift`] chooses between the declared values; catalogs and clusters use the same decision.
 
 use manifests::{
     openshift::{
@@ -18,12 +18,12 @@ use crate::{
     report::{Findings, Level, Place},
 };
 
-/// Decides which value counts. `properties` are those of the file and of the annotation `olm.properties`, and `spelling` is
-/// that of the annotation if the annotation is not a string.
+/// Chooses the effective value. `properties` are those of the file and of the annotation `olm.properties`. `spelling` is
+/// that of the annotation if it is not a string.
 ///
-/// An invalid value is a finding of this level: a conversion succeeds with a warning, because the value blocks nothing; it is
-/// an error in a validation, because its author relies on a protection that does not exist.
-pub(crate) fn decide(
+/// An invalid value is a finding of this level. A conversion succeeds with a warning, because the value blocks nothing. In
+/// a validation, it is an error, because its author relies on a protection that does not exist.
+pub(crate) fn resolve(
     properties: &[Property],
     metadata: &Metadata,
     csv: Option<Csv<'_>>,
@@ -52,7 +52,7 @@ pub(crate) fn decide(
     decision.declared
 }
 
-/// Returns the number that the file has in place of a string.
+/// Returns the number that the file contains in place of a string.
 fn unquoted<'m>(property: &Property, metadata: &'m Metadata) -> Option<&'m Unquoted> {
     let listed = metadata.properties.iter().flatten();
     let index = listed
@@ -80,14 +80,14 @@ fn report(
             )
             || matches!(error, ParseMaximumError::NotAString(_)) =>
         {
-            // Reading the annotation has reported this.
+            // Already reported while reading the annotation.
             return;
         }
         Problem::Undeterminable {
             error: ParseMaximumError::Unreadable,
             ..
         } => {
-            // OLM has written the annotation, and writes the annotation again.
+            // OLM wrote the annotation, and overwrites it.
             let message = if is_advice {
                 problem.explained()
             } else {
@@ -110,7 +110,7 @@ fn report(
     );
 }
 
-/// Returns the place of the value: the property of the file that has it, or else the annotation.
+/// Returns the place of the value: the property in the file, or else the annotation.
 fn place(
     declared: &MaxOpenShiftVersion,
     metadata: &Metadata,

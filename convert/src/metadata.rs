@@ -31,24 +31,24 @@ pub(crate) mod keys {
         "operators.operatorframework.io.bundle.channel.default.v1";
 }
 
-/// What `metadata/` says of a bundle.
+/// The content of `metadata/`.
 #[derive(Debug, Default)]
 pub(crate) struct Metadata {
-    /// The bundle's annotations.
+    /// Annotations of the bundle.
     pub(crate) annotations: BTreeMap<String, String>,
-    /// Where they stand.
+    /// Place of the annotations.
     pub(crate) place: Place,
-    /// The folder of the objects.
+    /// Directory of the objects.
     pub(crate) manifests_dir: String,
-    /// `properties.yaml`; `None` when the file is absent or empty.
+    /// Entries of `properties.yaml`; `None` if the file is missing or empty.
     pub(crate) properties: Option<Vec<Property>>,
-    /// Where the values of `properties` stand.
+    /// Places of the values of `properties`.
     pub(crate) property_places: Vec<Place>,
-    /// The max OpenShift versions in `properties` that are numbers, by their index.
+    /// Max OpenShift versions in `properties` that are numbers, by index.
     pub(crate) unquoted: BTreeMap<usize, Unquoted>,
-    /// `dependencies.yaml`.
+    /// Entries of `dependencies.yaml`.
     pub(crate) dependencies: Vec<Property>,
-    /// Where the values of `dependencies` stand.
+    /// Places of the values of `dependencies`.
     pub(crate) dependency_places: Vec<Place>,
 }
 
@@ -73,10 +73,10 @@ impl Metadata {
 }
 
 pub(crate) fn read(content: &Content, limits: yaml::Limits, findings: &mut Findings) -> Metadata {
-    let most = metadata_limits();
+    let max = metadata_limits();
     let limits = yaml::Limits {
-        bytes: most.bytes,
-        memory: limits.memory.min(most.memory),
+        bytes: max.bytes,
+        memory: limits.memory.min(max.memory),
         ..limits
     };
     let find =
@@ -90,9 +90,9 @@ pub(crate) fn read(content: &Content, limits: yaml::Limits, findings: &mut Findi
         metadata.place = Place::file(&*found.file);
         metadata.annotations = texts(content, found, findings);
         media_type(&metadata, findings);
-        let mut named = |key, usual| {
+        let mut named = |key, default| {
             let named = metadata.annotation(key);
-            bundle::folder(content, named, usual, key, &metadata.place, findings)
+            bundle::folder(content, named, default, key, &metadata.place, findings)
         };
         folder = named(keys::METADATA, "metadata");
         metadata.manifests_dir = named(keys::MANIFESTS, "manifests");
@@ -117,7 +117,7 @@ pub(crate) fn read(content: &Content, limits: yaml::Limits, findings: &mut Findi
     metadata
 }
 
-/// A bundle without annotations; a file that could not be read was told already.
+/// Reports missing annotations, unless a file error was already reported.
 fn missing(content: &Content, findings: &mut Findings) {
     const FILE: &str = "metadata/annotations.yaml";
     if findings.is_refused() {
@@ -134,12 +134,12 @@ fn missing(content: &Content, findings: &mut Findings) {
         Code::Missing,
         place,
         message,
-        "a registry+v1 bundle names its package and channels there, below `annotations:`; create it with \
-         `operator-sdk generate bundle` or `opm alpha bundle generate`",
+        "a registry+v1 bundle declares its package and channels there, under `annotations:`; create it with `operator-sdk \
+         generate bundle` or `opm alpha bundle generate`",
     );
 }
 
-/// A chart is another format altogether; any other surprise is worth a word.
+/// Checks the media type: a Helm chart is rejected, and any other unexpected type is a warning.
 fn media_type(metadata: &Metadata, findings: &mut Findings) {
     let at = metadata
         .place
@@ -150,7 +150,7 @@ fn media_type(metadata: &Metadata, findings: &mut Findings) {
             Code::BundleAnnotation,
             at,
             format!("the bundle's media type is {other:?}, a chart"),
-            "install it with helm",
+            "install the chart with helm",
         ),
         Some(other) => findings.warn(
             Code::BundleAnnotation,
@@ -159,18 +159,18 @@ fn media_type(metadata: &Metadata, findings: &mut Findings) {
                 "annotation {:?} is {other:?}; the bundle is read as registry+v1",
                 keys::MEDIA_TYPE
             ),
-            "write \"registry+v1\"",
+            "set it to \"registry+v1\"",
         ),
         None => findings.warn(
             Code::BundleAnnotation,
             metadata.place.at(&Path::from(["annotations"])),
             format!("annotation {:?} is missing", keys::MEDIA_TYPE),
-            "write \"registry+v1\"",
+            "set it to \"registry+v1\"",
         ),
     }
 }
 
-/// The file of a folder whose document has a non-empty `key`, see [`find_document`].
+/// Finds the file in a directory whose document has a non-empty `key`; see [`find_document`].
 fn find(
     content: &Content,
     folder: &str,
@@ -188,8 +188,8 @@ fn find(
     }
 }
 
-/// Reports what is ignored of `properties` or `dependencies`, here or by opm: files without the list, documents after the
-/// first one, and a second file with a list.
+/// Reports parts of `properties` or `dependencies` that this conversion or opm ignores: files without the list, documents
+/// after the first one, and a second file with a list.
 fn ignored(
     content: &Content,
     folder: &str,
@@ -220,7 +220,7 @@ fn ignored(
                 code,
                 Place::file(&*path),
                 format!("the first document has no list {key:?}; the file is ignored"),
-                &format!("write the list below `{key}:`"),
+                &format!("put the list under `{key}:`"),
             );
         } else if matches!(documents.next(), Some(Ok(document)) if !document.is_null()) {
             findings.warn(
@@ -237,7 +237,7 @@ fn ignored(
         && used != Some(&rendered.file)
     {
         let file = used.map_or_else(
-            || format!("no file of {folder}/ has {key}"),
+            || format!("no file in {folder}/ has {key}"),
             |used| format!("{key} of {used} are used"),
         );
         findings.warn(
@@ -249,8 +249,8 @@ fn ignored(
     }
 }
 
-/// Reports a file that is malformed or beyond the limits. The reference converts bundles without looking at their
-/// dependencies, which concern catalogs alone.
+/// Reports a file that is malformed or exceeds the limits. Malformed dependencies are a warning, because the reference
+/// implementation converts bundles without reading them: they only affect catalogs.
 fn unreadable(file: &str, key: &str, error: &yaml::Error, findings: &mut Findings) {
     let level = if key == "dependencies" {
         Level::Warning
@@ -274,7 +274,8 @@ fn unreadable(file: &str, key: &str, error: &yaml::Error, findings: &mut Finding
     findings.add(level, code, Some(place), message, remedy);
 }
 
-/// Annotation values as Go decodes them into texts: `yes` is "true", `1.10` is "1.1". Both surprise, so both warn.
+/// Converts annotation values to strings like Go: `yes` becomes "true", and `1.10` becomes "1.1". Both are reported,
+/// because they are unexpected.
 fn texts(content: &Content, found: Found, findings: &mut Findings) -> BTreeMap<String, String> {
     let Found { file, key, value } = found;
     let (place, root) = (Place::file(file), key.as_str());
@@ -283,7 +284,7 @@ fn texts(content: &Content, found: Found, findings: &mut Findings) -> BTreeMap<S
             Code::WrongShape,
             place.at(&Path::from([root])),
             format!("annotations is {}, not a mapping", type_name(&value)),
-            "write one `key: value` a line below `annotations:`",
+            "write one `key: value` per line under `annotations:`",
         );
         return BTreeMap::new();
     };
@@ -293,7 +294,7 @@ fn texts(content: &Content, found: Found, findings: &mut Findings) -> BTreeMap<S
     let paths: Vec<_> = surprising.map(|(key, _)| Path::from([root, key])).collect();
     let bytes = content.read(&place.file);
     let bytes = bytes.map(AsRef::as_ref).unwrap_or_default();
-    let mut written = yaml::written_all(bytes, 0, &paths).into_iter();
+    let mut scalars = yaml::written_all(bytes, 0, &paths).into_iter();
     let mut texts = BTreeMap::new();
     for (key, value) in map {
         let at = || place.at(&Path::from([root, &key]));
@@ -302,13 +303,13 @@ fn texts(content: &Content, found: Found, findings: &mut Findings) -> BTreeMap<S
             Value::Null => String::new(),
             Value::Bool(_) | Value::Number(_) => {
                 let read = value.to_string();
-                let written = written.next().flatten();
-                let written = written.map(|written| written.text).unwrap_or_default();
-                if written != read {
+                let scalar = scalars.next().flatten();
+                let spelling = scalar.map(|scalar| scalar.text).unwrap_or_default();
+                if spelling != read {
                     findings.warn(
                         Code::UnquotedNumber,
                         at(),
-                        format!("annotation {key:?} is written {written} and read as {read:?} by Kubernetes tools"),
+                        format!("annotation {key:?} is written {spelling} and read as {read:?} by Kubernetes tools"),
                         "put the value in quotes",
                     );
                 }
@@ -318,8 +319,8 @@ fn texts(content: &Content, found: Found, findings: &mut Findings) -> BTreeMap<S
                 findings.error(
                     Code::WrongShape,
                     at(),
-                    format!("annotation {key:?} is {}, not a text", type_name(&other)),
-                    "write a text",
+                    format!("annotation {key:?} is {}, not a string", type_name(&other)),
+                    "set it to a string",
                 );
                 continue;
             }

@@ -1,17 +1,17 @@
-//! What OLM writes on the ClusterServiceVersions that it installs, as far as others have to know it.
+//! Annotations of OLM on installed ClusterServiceVersions that other crates read.
 
 use manifests::openshift::{
     Annotation, Declarations, INSTALLED_PROPERTIES_ANNOTATION as PROJECTED, MaxOpenShiftVersion,
     properties,
 };
 
-/// The annotation with the namespace that OLM has installed it in: elsewhere it is a copy.
+/// Annotation with the namespace of the original; in other namespaces, the ClusterServiceVersion is a copy.
 pub const NAMESPACE: &str = "olm.operatorNamespace";
-/// The label of copies.
+/// Label of copied ClusterServiceVersions.
 pub const COPIED: &str = "olm.copiedFrom";
 
-/// Returns the max OpenShift version of an installed ClusterServiceVersion, as [`MaxOpenShiftVersion::text`] has it.
-/// `annotation` looks up its annotations. [`Declarations`] decides between the spellings.
+/// Returns the max OpenShift version of an installed ClusterServiceVersion, formatted by [`MaxOpenShiftVersion::text`].
+/// `annotation` looks up its annotations. [`Declarations`] chooses between the declared values.
 pub fn maximum<'a>(annotation: impl Fn(&str) -> Option<&'a str>) -> Option<String> {
     let mut declarations = Declarations::default();
     declarations.add_annotations(|key| Some(Annotation::String(annotation(key)?.into())));
@@ -19,7 +19,7 @@ pub fn maximum<'a>(annotation: impl Fn(&str) -> Option<&'a str>) -> Option<Strin
     declared.as_ref().map(MaxOpenShiftVersion::text)
 }
 
-/// Its package, if OLM has written that.
+/// Returns the package of an installed ClusterServiceVersion, if OLM recorded it.
 pub fn package<'a>(annotation: impl Fn(&str) -> Option<&'a str>) -> Option<String> {
     #[derive(serde::Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -29,7 +29,7 @@ pub fn package<'a>(annotation: impl Fn(&str) -> Option<&'a str>) -> Option<Strin
     let properties = properties::parse_installed(annotation(PROJECTED)?).ok()?;
     let property = properties
         .into_iter()
-        .find(|it| it.type_ == "olm.package")?;
+        .find(|property| property.type_ == "olm.package")?;
     let package: Package = serde_json::from_str(property.value?.get()).ok()?;
     Some(package.package_name)
 }

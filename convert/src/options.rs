@@ -1,43 +1,44 @@
-//! What a caller may choose.
+//! Options of a conversion.
 
 use manifests::{version::KubeVersion, yaml};
 
 use crate::overlay::DeploymentConfig;
 
-/// Which format the content is in.
+/// Format of the content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
-    /// `registry+v1`: a ClusterServiceVersion with what belongs to it.
+    /// Format `registry+v1`: a ClusterServiceVersion with related objects.
     Registry,
-    /// `plain+v0`: objects to apply as they are.
+    /// Format `plain+v0`: objects that are applied unchanged.
     Plain,
 }
 
-/// Whether the install namespace's own object is part of the output.
+/// Whether the output contains the Namespace object of the install namespace.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum NamespaceObject {
-    /// It comes first.
+    /// The Namespace is the first object.
     #[default]
     Emit,
-    /// The namespace exists, or somebody else makes it.
+    /// The namespace already exists, or another client creates it.
     Omit,
 }
 
-/// How to convert a bundle. The default converts for the newest Kubernetes into the namespace the bundle suggests.
+/// Options of a conversion. The defaults select the newest Kubernetes, and the namespace that the bundle suggests.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// The format; `None` tells it by the content.
+    /// The format of the content, or `None` to detect it.
     pub class: Option<Class>,
-    /// Where namespaced objects go; `None` follows the bundle.
+    /// The install namespace, or `None` for the bundle's choice.
     pub install_namespace: Option<String>,
     /// Whether the Namespace object is emitted.
     pub namespace_object: NamespaceObject,
-    /// The cluster that will run the result.
+    /// The Kubernetes version of the target cluster.
     pub kube_version: KubeVersion,
-    /// What the admin changes in the operator's pods.
+    /// Changes by the admin to the operator's pods.
     pub deployment_config: Option<DeploymentConfig>,
-    /// Whether the cluster has OperatorConditions (`operators.coreos.com/v2`), so that a registry+v1 operator gets one.
+    /// Whether the cluster supports OperatorConditions (`operators.coreos.com/v2`), so that a registry+v1 operator gets
+    /// one.
     pub operator_condition: bool,
-    /// How much a bundle's documents may demand; `values` counts for all of them together.
+    /// Limits for the documents of a bundle; `values` applies to all of them together.
     pub limits: yaml::Limits,
 }

@@ -1,18 +1,18 @@
-//! `deploymentConfig`: what people know from a Subscription's `spec.config`, laid over every Deployment.
+//! `deploymentConfig`: the fields of a Subscription's `spec.config`, applied to every Deployment.
 //!
 //! | field | semantics |
 //! | --- | --- |
-//! | `env` | replaces a variable of the same name, else is added; all containers |
-//! | `envFrom` | added unless an equal one is there; all containers |
-//! | `volumes`, `volumeMounts` | replace one of the same name, else are added |
-//! | `tolerations` | added unless an equal one is there |
+//! | `env` | replaces a variable of the same name, or is added; all containers |
+//! | `envFrom` | added unless an equal entry exists; all containers |
+//! | `volumes`, `volumeMounts` | replace an entry of the same name, or are added |
+//! | `tolerations` | added unless an equal entry exists |
 //! | `resources` | replaces those of all containers |
 //! | `nodeSelector` | replaces the whole selector |
-//! | `affinity` | `{}` removes it; each part given replaces that part, a part given as `{}` removes it |
-//! | `annotations` | added to the Deployment and its pods; existing ones win |
+//! | `affinity` | `{}` removes it; each given member replaces that member, and `{}` removes it |
+//! | `annotations` | added to the Deployment and its pods; existing ones take precedence |
 //! | `proxy` | `httpProxy`, `httpsProxy`, `noProxy` become variables of all containers, unless `env` sets any of them |
 //!
-//! Init containers stay as they are (operator-controller parity).
+//! Init containers are unchanged (operator-controller parity).
 
 use manifests::{
     object::{add_missing, child, mapping, text, type_name},
@@ -23,18 +23,18 @@ use serde_json::{Map, Value, json};
 
 use crate::csv;
 
-/// A checked `deploymentConfig`.
+/// A validated `deploymentConfig`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DeploymentConfig(Map<String, Value>);
 
 impl DeploymentConfig {
-    /// The memory that the configuration adds to a container, estimated in bytes.
+    /// Estimates the memory that the configuration adds to a container, in bytes.
     pub(crate) fn memory(&self) -> usize {
         yaml::memory(&Value::Object(self.0.clone()))
     }
 }
 
-/// Why a document is no `deploymentConfig`.
+/// Error of a document that is not a `deploymentConfig`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("deploymentConfig: {}", .problems.join("; "))]
 pub struct Error {
@@ -50,7 +50,7 @@ const PROXY: [(&str, &str); 3] = [
 impl TryFrom<Value> for DeploymentConfig {
     type Error = Error;
 
-    /// Accepts the configuration itself, or a document that holds it under `deploymentConfig`.
+    /// Accepts the configuration itself, or a document that contains it under `deploymentConfig`.
     fn try_from(mut value: Value) -> Result<Self, Error> {
         if let Some(inner) = value.get_mut("deploymentConfig") {
             value = inner.take();
@@ -65,7 +65,7 @@ impl TryFrom<Value> for DeploymentConfig {
             }
         };
         let mut problems = Vec::new();
-        // Set apart before the check: OLM's type knows neither.
+        // Removed before the check, because OLM's type has neither field.
         let proxy = config.remove("proxy");
         if config.remove("selector").is_some() {
             problems.push("selector has no effect on an installed operator; remove it".to_owned());
@@ -74,9 +74,9 @@ impl TryFrom<Value> for DeploymentConfig {
         for problem in schema::conform(&mut config, schema::deployment_config()) {
             problems.push(match problem.what {
                 What::Unknown { hint } => format!(
-                    "{} is not known; {}",
+                    "unknown field {}; {}",
                     problem.path,
-                    csv::meant(hint.as_ref())
+                    csv::did_you_mean(hint.as_ref())
                 ),
                 What::Mismatch {
                     expected, found, ..
@@ -102,7 +102,7 @@ fn check_proxy(proxy: &Value) -> Vec<String> {
     let wrong = map.iter().filter_map(|(key, value)| {
         if !PROXY.iter().any(|(field, _)| field == key) {
             Some(format!(
-                "proxy.{key} is not known; write httpProxy, httpsProxy or noProxy"
+                "unknown field proxy.{key}; use httpProxy, httpsProxy or noProxy"
             ))
         } else if !value.is_string() {
             Some(format!(
@@ -116,7 +116,7 @@ fn check_proxy(proxy: &Value) -> Vec<String> {
     wrong.collect()
 }
 
-/// Lays the configuration over a Deployment.
+/// Applies the configuration to a Deployment.
 pub(crate) fn apply(config: &DeploymentConfig, deployment: &mut Value) {
     let config = &config.0;
     if let Some(annotations) = config.get("annotations").and_then(Value::as_object) {
@@ -136,7 +136,7 @@ pub(crate) fn apply(config: &DeploymentConfig, deployment: &mut Value) {
         for container in containers {
             by_name(container, "env", &env);
             if let Some(sources) = config.get("envFrom").and_then(Value::as_array) {
-                unless_equal(container, "envFrom", sources);
+                append_missing(container, "envFrom", sources);
             }
             if let Some(mounts) = config.get("volumeMounts").and_then(Value::as_array) {
                 by_name(container, "volumeMounts", mounts);
@@ -150,7 +150,7 @@ pub(crate) fn apply(config: &DeploymentConfig, deployment: &mut Value) {
         by_name(pod, "volumes", volumes);
     }
     if let Some(tolerations) = config.get("tolerations").and_then(Value::as_array) {
-        unless_equal(pod, "tolerations", tolerations);
+        append_missing(pod, "tolerations", tolerations);
     }
     if let Some(selector) = config.get("nodeSelector") {
         mapping(pod).insert("nodeSelector".into(), selector.clone());
@@ -160,7 +160,7 @@ pub(crate) fn apply(config: &DeploymentConfig, deployment: &mut Value) {
     }
 }
 
-/// The variables to set: `env`, and the proxy's unless `env` speaks of a proxy itself, as OLM decides it.
+/// Returns the variables to set: `env`, and those of the proxy unless `env` sets a proxy variable, as in OLM.
 fn variables(config: &Map<String, Value>) -> Vec<Value> {
     let mut env = config
         .get("env")
@@ -209,7 +209,7 @@ fn list<'a>(value: &'a mut Value, key: &str) -> Option<&'a mut Vec<Value>> {
     list.as_array_mut()
 }
 
-/// Replaces the entries of the same name, and adds the others.
+/// Replaces the entries of the same name, and adds all others.
 pub(crate) fn by_name(holder: &mut Value, key: &str, more: &[Value]) {
     if more.is_empty() {
         return;
@@ -220,15 +220,15 @@ pub(crate) fn by_name(holder: &mut Value, key: &str, more: &[Value]) {
     for entry in more {
         match list
             .iter_mut()
-            .find(|known| known.get("name") == entry.get("name"))
+            .find(|existing| existing.get("name") == entry.get("name"))
         {
-            Some(known) => known.clone_from(entry),
+            Some(existing) => existing.clone_from(entry),
             None => list.push(entry.clone()),
         }
     }
 }
 
-fn unless_equal(holder: &mut Value, key: &str, more: &[Value]) {
+fn append_missing(holder: &mut Value, key: &str, more: &[Value]) {
     if more.is_empty() {
         return;
     }
@@ -312,9 +312,9 @@ mod tests {
     fn a_wrong_configuration_names_every_problem() {
         assert_each!(|config, message| DeploymentConfig::try_from(config).unwrap_err() => has message;
             json!([]) => "is a list, not a mapping";
-            json!({"envs": []}) => "envs is not known; did you mean env?";
+            json!({"envs": []}) => "unknown field envs; did you mean env?";
             json!({"selector": {}}) => "selector has no effect";
-            json!({"proxy": {"http": "x"}}) => "proxy.http is not known";
+            json!({"proxy": {"http": "x"}}) => "unknown field proxy.http";
             json!({"proxy": {"noProxy": 1}}) => "proxy.noProxy must be a string";
             json!({"env": [{"name": "A", "value": 1}]}) => "env[0].value must be";
         );

@@ -1,4 +1,4 @@
-//! `plain+v0`: a flat `manifests/` folder whose objects are applied as they are, with rukpak's texts.
+//! `plain+v0`: a flat `manifests/` directory whose objects are applied unchanged, with rukpak's messages.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::{
 
 const FOLDER: &str = "manifests";
 
-/// The objects of a plain bundle, in the order in which they can be applied.
+/// Returns the objects of a plain bundle in an order in which they can be applied.
 pub(crate) fn objects(
     content: &Content,
     options: &Options,
@@ -30,7 +30,7 @@ pub(crate) fn objects(
                 Code::Missing,
                 None,
                 "readdir manifests: file does not exist",
-                "put the objects into a folder \"manifests\" at the bundle's root",
+                "put the objects into a directory \"manifests\" in the bundle's root directory",
             );
         }
         return Vec::new();
@@ -49,14 +49,14 @@ pub(crate) fn objects(
         );
     }
     upgrade_items(&mut items, options.kube_version, &mut budget, findings);
-    refuse::duplicates(&items, refuse::Namespaces::Stated, findings);
+    refuse::duplicates(&items, refuse::NamespaceRule::Explicit, findings);
     let mut unique: BTreeMap<Identity, Object> = BTreeMap::new();
     for Item { value, place } in items {
         match Object::try_from(value) {
             Ok(object) => {
                 if object.name().is_empty() {
                     let message = format!("a {} has no metadata.name", object.kind());
-                    findings.error(Code::Unidentified, place, message, "name it");
+                    findings.error(Code::Unidentified, place, message, "set metadata.name");
                 }
                 unique.insert(object.identity(), object);
             }

@@ -1,7 +1,7 @@
-//! Properties: `{type, value}` pairs whose values keep the text they were written in.
+//! Properties: `{type, value}` pairs that preserve the original text of the values.
 //!
-//! A value is JSON text, never a parsed number: YAML's `4.10` is 4.1 to every parser, and a bundle whose
-//! `olm.maxOpenShiftVersion` turned from 4.10 to 4.1 blocks every cluster's upgrade.
+//! A value is JSON text, never a parsed number. All YAML parsers read `4.10` as 4.1, and a bundle whose
+//! `olm.maxOpenShiftVersion` changed from 4.10 to 4.1 would block the upgrade of every cluster.
 
 use std::collections::BTreeMap;
 
@@ -22,16 +22,16 @@ use crate::{
     report::{Findings, Level, Place},
 };
 
-/// The maximum size of the paths of all unquoted numbers in a file, in bytes.
+/// Maximum size of the paths of all unquoted numbers in a file, in bytes.
 const MAX_PATHS: usize = 2 << 20;
 
 /// A property or dependency.
 #[derive(Debug, Clone, Serialize)]
 pub struct Property {
-    /// Such as `olm.maxOpenShiftVersion`.
+    /// Type of the property, such as `olm.maxOpenShiftVersion`.
     #[serde(rename = "type")]
     pub type_: String,
-    /// JSON text, as it was written.
+    /// Original JSON text of the value.
     pub value: Box<RawValue>,
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct Listed {
     pub(crate) entries: Vec<Property>,
     /// The places of the values.
     pub(crate) places: Vec<Place>,
-    /// The max OpenShift versions that are numbers, by their index.
+    /// The max OpenShift versions that are numbers, by index.
     pub(crate) unquoted: BTreeMap<usize, Unquoted>,
 }
 
@@ -59,7 +59,7 @@ pub(crate) fn read_file(
     findings: &mut Findings,
 ) -> Listed {
     let (place, name) = (Place::file(&*found.file), found.key.as_str());
-    // Properties become part of the pods' annotations; dependencies are the catalogs' business, and converting goes on.
+    // Properties become part of the pods' annotations. Dependencies only affect catalogs, so conversion continues.
     let (code, level) = if key == "dependencies" {
         (Code::Dependency, Level::Warning)
     } else {
@@ -71,7 +71,7 @@ pub(crate) fn read_file(
             code,
             Some(place.at(&Path::from([name]))),
             format!("{name} is {}, not a list", type_name(&found.value)),
-            "write a list of `type` and `value`",
+            "use a list of objects with `type` and `value`",
         );
         return Listed::default();
     };
@@ -93,7 +93,7 @@ pub(crate) fn read_file(
                 code,
                 Some(place.at(&path)),
                 format!("{path} has no type"),
-                "write `type: …` and `value: …`",
+                "set `type: …` and `value: …`",
             ),
         }
     }
@@ -101,7 +101,7 @@ pub(crate) fn read_file(
     for (type_, path, value) in &entries {
         numbers.collect(type_, value, &mut path.steps().to_vec());
     }
-    let Some(numbers) = numbers.into_found() else {
+    let Some(numbers) = numbers.into_numbers() else {
         findings.add(
             level,
             Code::TooMany,
@@ -118,7 +118,7 @@ pub(crate) fn read_file(
         if type_ == MAX_PROPERTY && value.is_number() {
             let spelling = spellings.next().flatten();
             let number = Unquoted::new(&spelling.unwrap_or_else(|| value.to_string()));
-            // `0x48` and `+4.8` are not numbers in JSON.
+            // `0x48` and `+4.8` are not JSON numbers.
             json = if is_number(number.spelling()) {
                 number.spelling().to_owned()
             } else {
@@ -148,23 +148,23 @@ pub(crate) fn read_file(
     listed
 }
 
-/// Returns a field of an entry and the spelling of its name. Go ignores the case of names, and the last of several in the
-/// order of the sorted names counts.
+/// Returns a field of an entry, with the spelling of its name. As in Go, names are case-insensitive, and the last one in
+/// sorted order is used.
 fn field<'v>(entry: &'v Value, name: &str) -> Option<(&'v str, &'v Value)> {
     let mut fields = entry.as_object()?.iter();
     let (name, value) = fields.rfind(|(key, _)| key.eq_ignore_ascii_case(name))?;
     Some((name, value))
 }
 
-/// Reads the JSON list of a CSV's `olm.properties` annotation as Go does; the texts of values stay as they are.
+/// Parses the JSON list of a CSV's `olm.properties` annotation like Go, preserving the text of the values.
 ///
 /// # Errors
-/// Returns an error if the text is not a JSON list of objects, or longer than an annotation can be.
+/// Returns an error if the text is not a JSON list of objects, or exceeds the maximum length of an annotation.
 pub(crate) fn parse_list(json: &str) -> Result<Vec<Property>, String> {
     if json.len() > MAX_ANNOTATIONS {
         let length = json.len();
         return Err(format!(
-            "it has {length} bytes, and all annotations of an object together at most {MAX_ANNOTATIONS}"
+            "its size of {length} bytes exceeds the limit of {MAX_ANNOTATIONS} bytes for all annotations of an object"
         ));
     }
     let list = properties::parse_list(json).map_err(|error| error.to_string())?;
@@ -175,7 +175,7 @@ pub(crate) fn parse_list(json: &str) -> Result<Vec<Property>, String> {
     Ok(list.collect())
 }
 
-/// Returns the spellings of numbers in a file, and warns about each. `key` is that of the list.
+/// Returns the spellings of numbers in a file, and warns about each. `key` is the key of the list.
 fn spellings(
     numbers: Vec<(&str, Path, Number)>,
     key: &str,
@@ -189,10 +189,10 @@ fn spellings(
         types.push((type_, number));
         paths.push(path);
     }
-    let written = yaml::written_all(bytes, 0, &paths);
+    let scalars = yaml::written_all(bytes, 0, &paths);
     let mut spellings = Vec::with_capacity(paths.len());
-    for ((path, (type_, number)), written) in paths.iter().zip(types).zip(written) {
-        let text = written.map(|written| written.text);
+    for ((path, (type_, number)), scalar) in paths.iter().zip(types).zip(scalars) {
+        let text = scalar.map(|scalar| scalar.text);
         if let Some(text) = &text {
             let is_value = path.steps().len() == 3;
             let (message, remedy) = if type_ == MAX_PROPERTY && is_value {
@@ -211,7 +211,7 @@ fn spellings(
     spellings
 }
 
-/// Returns the imperative for a number in place of a string: the number in quotes, unless OLM rejects that, too.
+/// Returns the remedy for a number in place of a string: the quoted number, unless OLM also rejects that.
 fn remedy(list: &str, type_: &str, path: &Path, text: &str) -> String {
     let field = match path.steps().last() {
         Some(Step::Key(field)) => field.as_str(),
@@ -220,15 +220,15 @@ fn remedy(list: &str, type_: &str, path: &Path, text: &str) -> String {
     let is_range = field == "versionRange" || (list, field) == ("dependencies", "version");
     match type_ {
         "olm.package" if !is_range && field == "version" && version::strict(text).is_err() => {
-            "write a version such as \"1.0.0\"".to_owned()
+            "use a version such as \"1.0.0\"".to_owned()
         }
         "olm.package" | "olm.package.required" | "olm.constraint"
             if is_range && Range::parse(text).is_err() =>
         {
-            "write a range such as \">=1.0.0 <2.0.0\"".to_owned()
+            "use a range such as \">=1.0.0 <2.0.0\"".to_owned()
         }
-        MAX_PROPERTY => "write a string such as \"4.16\"".to_owned(),
-        _ => format!("write \"{text}\""),
+        MAX_PROPERTY => "use a string such as \"4.16\"".to_owned(),
+        _ => format!("use \"{text}\""),
     }
 }
 
@@ -236,16 +236,17 @@ fn is_number(json: &str) -> bool {
     serde_json::from_str::<Number>(json).is_ok()
 }
 
-/// The unquoted numbers in values, each with its own path. Long keys above many numbers would take gigabytes.
+/// Unquoted numbers in values, each with its own path. Their number is limited, because long keys above many numbers would
+/// take gigabytes.
 #[derive(Default)]
 struct Numbers<'v> {
-    found: Vec<(&'v str, Path, Number)>,
+    numbers: Vec<(&'v str, Path, Number)>,
     /// Size of all paths in bytes.
     size: usize,
 }
 
 impl<'v> Numbers<'v> {
-    /// Adds the numbers in a value of an entry with this type; `steps` leads to the value.
+    /// Adds the numbers in a value of an entry with this type; `steps` is the path of the value.
     fn collect(&mut self, type_: &'v str, value: &Value, steps: &mut Vec<Step>) {
         if self.size > MAX_PATHS {
             return;
@@ -261,7 +262,7 @@ impl<'v> Numbers<'v> {
                     .sum::<usize>();
                 if self.size <= MAX_PATHS {
                     let path = Path::from(steps.clone());
-                    self.found.push((type_, path, number.clone()));
+                    self.numbers.push((type_, path, number.clone()));
                 }
             }
             Value::Array(list) => {
@@ -282,16 +283,16 @@ impl<'v> Numbers<'v> {
         }
     }
 
-    /// Returns the numbers; `None` if their paths exceed [`MAX_PATHS`].
-    fn into_found(self) -> Option<Vec<(&'v str, Path, Number)>> {
-        (self.size <= MAX_PATHS).then_some(self.found)
+    /// Returns the numbers, or `None` if their paths exceed [`MAX_PATHS`].
+    fn into_numbers(self) -> Option<Vec<(&'v str, Path, Number)>> {
+        (self.size <= MAX_PATHS).then_some(self.numbers)
     }
 }
 
-/// Writes compact JSON; each number takes the next spelling, or its own where there is none or JSON has no such number.
-fn write(value: &Value, spelt: &mut impl Iterator<Item = Option<String>>, out: &mut String) {
+/// Writes compact JSON. Each number takes the next spelling, or its own if there is none or it is not valid JSON.
+fn write(value: &Value, spellings: &mut impl Iterator<Item = Option<String>>, out: &mut String) {
     match value {
-        Value::Number(number) => match spelt.next().flatten().filter(|text| is_number(text)) {
+        Value::Number(number) => match spellings.next().flatten().filter(|text| is_number(text)) {
             Some(text) => out.push_str(&text),
             None => out.push_str(&number.to_string()),
         },
@@ -301,7 +302,7 @@ fn write(value: &Value, spelt: &mut impl Iterator<Item = Option<String>>, out: &
                 if at > 0 {
                     out.push(',');
                 }
-                write(value, spelt, out);
+                write(value, spellings, out);
             }
             out.push(']');
         }
@@ -313,7 +314,7 @@ fn write(value: &Value, spelt: &mut impl Iterator<Item = Option<String>>, out: &
                 }
                 out.push_str(&Value::from(key.as_str()).to_string());
                 out.push(':');
-                write(value, spelt, out);
+                write(value, spellings, out);
             }
             out.push('}');
         }
@@ -321,7 +322,7 @@ fn write(value: &Value, spelt: &mut impl Iterator<Item = Option<String>>, out: &
     }
 }
 
-/// The JSON list as Go's encoder writes it: compact, `<`, `>` and `&` escaped.
+/// Formats the list as JSON like Go's encoder: compact, with `<`, `>` and `&` escaped.
 pub(crate) fn to_annotation(properties: &[Property]) -> String {
     let mut out = String::from("[");
     for (at, property) in properties.iter().enumerate() {
@@ -340,7 +341,7 @@ pub(crate) fn to_annotation(properties: &[Property]) -> String {
         .replace('&', "\\u0026")
 }
 
-/// JSON without white space between its tokens; nothing else changes.
+/// Removes white space between JSON tokens; all other text is unchanged.
 fn compact(json: &str, out: &mut String) {
     let (mut quoted, mut escaped) = (false, false);
     for c in json.chars() {
@@ -419,11 +420,11 @@ mod tests {
 
     #[test]
     fn advised_values_are_valid() {
-        let max = "write a string such as \"4.16\"";
-        let version = "write a version such as \"1.0.0\"";
-        let range = "write a range such as \">=1.0.0 <2.0.0\"";
+        let max = "use a string such as \"4.16\"";
+        let version = "use a version such as \"1.0.0\"";
+        let range = "use a range such as \">=1.0.0 <2.0.0\"";
         assert_each!(|key, entry, remedy| read(key, entry).1 => [remedy];
-            "properties", "{type: olm.maxOpenShiftVersion, value: 4.10}" => "write \"4.10\"";
+            "properties", "{type: olm.maxOpenShiftVersion, value: 4.10}" => "use \"4.10\"";
             "properties", "{type: olm.maxOpenShiftVersion, value: 4}" => max;
             "properties", "{type: olm.maxOpenShiftVersion, value: +4.8}" => max;
             "properties", "{type: olm.maxOpenShiftVersion, value: [4.8]}" => max;
@@ -442,7 +443,7 @@ mod tests {
         assert_eq!(listed.entries[0].type_, "a");
         assert_eq!(listed.entries[0].value.get(), "4.10");
         assert_eq!(listed.places[0].path.to_string(), "properties[0].VALUE");
-        assert_eq!(remedies, ["write \"4.10\""]);
+        assert_eq!(remedies, ["use \"4.10\""]);
         let list = r#"[{"Type": "a", "type": "b", "Value": 4.10}, {"type": "c"}]"#;
         let list = parse_list(list).unwrap().into_iter();
         let list = list.map(|property| format!("{}={}", property.type_, property.value.get()));

@@ -1,4 +1,4 @@
-//! Why a bundle cannot be converted. One function a rule; every rule runs, so that an author sees all reasons at once.
+//! Reasons for rejecting a bundle. Each rule is one function; all rules run, so that an author gets all reasons together.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,8 +18,8 @@ use crate::{
     scope,
 };
 
-/// Rejects entries of the manifests and the metadata that are not regular files: their objects would be missing without
-/// a word. Returns all other such entries.
+/// Rejects entries of the manifests and the metadata that are not regular files, because their objects would be missing
+/// silently. Returns all other such entries.
 pub(crate) fn entries(content: &Content, findings: &mut Findings) -> SkippedEntries {
     let Assessment { rejected, skipped } = content.assess();
     for Rejected {
@@ -39,7 +39,7 @@ pub(crate) fn entries(content: &Content, findings: &mut Findings) -> SkippedEntr
     skipped
 }
 
-/// Runs every rule about the CSV.
+/// Runs all rules for the CSV.
 pub(crate) fn csv(csv: Csv<'_>, metadata: &Metadata, others: &[Item], findings: &mut Findings) {
     install_mode(csv, findings);
     webhooks(csv, findings);
@@ -51,7 +51,7 @@ pub(crate) fn csv(csv: Csv<'_>, metadata: &Metadata, others: &[Item], findings: 
     owned_crds(csv, others, findings);
 }
 
-/// Runs every rule about the other objects one by one, as they are shipped.
+/// Runs all rules for single objects, in their original form.
 pub(crate) fn objects(others: &[Item], findings: &mut Findings) {
     for item in others {
         admission(item, findings);
@@ -59,7 +59,7 @@ pub(crate) fn objects(others: &[Item], findings: &mut Findings) {
     }
 }
 
-/// rukpak since v0.11: only AllNamespaces means the same thing without OperatorGroups.
+/// Requires AllNamespaces, as rukpak since v0.11: only this mode has the same meaning without OperatorGroups.
 fn install_mode(csv: Csv<'_>, findings: &mut Findings) {
     let modes = csv.install_modes();
     if modes.contains(ALL_NAMESPACES) {
@@ -88,8 +88,8 @@ fn webhooks(csv: Csv<'_>, findings: &mut Findings) {
             Code::Webhooks,
             csv.at(&Path::from(["spec", "webhookdefinitions"]).index(at)),
             format!("webhookDefinitions are not supported: the CSV defines {type_} {name:?}"),
-            "a plain bundle has nothing that issues the webhook's certificate; publish a version without \
-             webhooks, for example with validation by CEL in the CustomResourceDefinition",
+            "plain manifests cannot provision webhook certificates; publish a version without webhooks, for example with \
+             CEL validation in the CRD",
         );
     }
 }
@@ -102,13 +102,12 @@ fn api_services(csv: Csv<'_>, findings: &mut Findings) {
             Code::APIServices,
             csv.at(&Path::from(["spec", "apiservicedefinitions", "owned"]).index(at)),
             format!("apiServiceDefinitions are not supported: the CSV owns API service \"{version}.{group}\""),
-            "a plain bundle has nothing that issues the API server's certificate; serve the API by a \
-             CustomResourceDefinition",
+            "plain manifests cannot provision the certificate of an API server; serve the API with a CRD",
         );
     }
 }
 
-/// OLM knows the strategy "deployment" only. Peers do not look; a CSV without the name means that one.
+/// OLM supports only the strategy "deployment". Other tools do not check it; a CSV without the name uses that strategy.
 fn install_strategy(csv: Csv<'_>, findings: &mut Findings) {
     let strategy = csv.text(&["spec", "install", "strategy"]);
     if !matches!(strategy, "" | "deployment") {
@@ -116,12 +115,13 @@ fn install_strategy(csv: Csv<'_>, findings: &mut Findings) {
             Code::InstallStrategy,
             csv.at(&Path::from(["spec", "install", "strategy"])),
             format!("install strategy {strategy:?} is not supported"),
-            "write `strategy: deployment`",
+            "set `strategy: deployment`",
         );
     }
 }
 
-/// The CSV itself is not installed, so an illegal name hurts OLM only; no name at all leaves nothing to name things by.
+/// Checks the CSV's name. An invalid name only affects OLM, because the CSV itself is not installed. Without a name,
+/// generated objects cannot be named.
 fn csv_name(csv: Csv<'_>, findings: &mut Findings) {
     let at = csv.at(&Path::from(["metadata", "name"]));
     if csv.name().is_empty() {
@@ -130,7 +130,7 @@ fn csv_name(csv: Csv<'_>, findings: &mut Findings) {
             Code::Unidentified,
             at,
             message,
-            "name it <package>.v<version>",
+            "set it to <package>.v<version>",
         );
     } else if let Err(problem) =
         names::dns_subdomain(csv.name()).and_then(|()| names::label_value(csv.name()))
@@ -142,7 +142,7 @@ fn csv_name(csv: Csv<'_>, findings: &mut Findings) {
                 "metadata.name {:?} is invalid: {problem}; OLM cannot install the bundle",
                 csv.name()
             ),
-            "name it <package>.v<version>",
+            "set it to <package>.v<version>",
         );
     }
 }
@@ -159,18 +159,18 @@ fn package_name(metadata: &Metadata, findings: &mut Findings) {
 }
 
 fn deployments(csv: Csv<'_>, findings: &mut Findings) {
-    let mut seen = BTreeSet::new();
+    let mut unique = BTreeSet::new();
     for (at, deployment) in csv.deployments().iter().enumerate() {
         let name = text(deployment, &["name"]).unwrap_or_default();
         let place = csv.at(&Path::from(DEPLOYMENTS).index(at).key("name"));
-        if !seen.insert(name) {
+        if !unique.insert(name) {
             findings.error(
                 Code::DuplicateDeployment,
                 place,
                 format!(
                     "cluster service version contains duplicate strategy deployment spec {name:?}"
                 ),
-                "give each deployment a name of its own",
+                "give each deployment a unique name",
             );
         } else if let Err(problem) = names::dns_subdomain(name) {
             findings.error(
@@ -185,8 +185,8 @@ fn deployments(csv: Csv<'_>, findings: &mut Findings) {
     }
 }
 
-/// Every CustomResourceDefinition that the CSV owns must be in the bundle. The name counts, as for the peers; a version
-/// that the definition does not serve is only worth advice.
+/// Requires every CustomResourceDefinition that the CSV owns. Only the name is checked, as in other tools; a version that
+/// the CRD does not serve is only worth a warning.
 fn owned_crds(csv: Csv<'_>, others: &[Item], findings: &mut Findings) {
     let shipped: BTreeSet<&str> = others
         .iter()
@@ -204,7 +204,7 @@ fn owned_crds(csv: Csv<'_>, others: &[Item], findings: &mut Findings) {
                 Code::MissingCRD,
                 csv.at(&Path::from(["spec", "customresourcedefinitions", "owned"]).index(at)),
                 format!("cluster service definition references owned custom resource definition {name:?} not found in bundle"),
-                "add its CustomResourceDefinition to the manifests folder, or list it under `required`",
+                "add the CRD to the manifests directory, or list it under `required`",
             );
         }
     }
@@ -215,31 +215,33 @@ pub(crate) fn is_crd(item: &Item) -> bool {
         && object::group_version(item.api_version()).0 == "apiextensions.k8s.io"
 }
 
-/// Whether the namespace an object states tells it apart from another.
+/// Whether explicit namespaces distinguish objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Namespaces {
-    /// Objects stay where they are.
-    Stated,
-    /// All of them end in the install namespace.
-    One,
+pub(crate) enum NamespaceRule {
+    /// Objects keep their explicit namespace.
+    Explicit,
+    /// All objects are installed in the install namespace.
+    Single,
 }
 
-/// Two different objects of one identity: which of them wins would depend on the order of files. To be asked once old
-/// APIs are upgraded, for an object may be shipped in an old and a new one.
-pub(crate) fn duplicates(others: &[Item], namespaces: Namespaces, findings: &mut Findings) {
-    let mut seen = BTreeMap::new();
+/// Rejects different objects with the same identity, because the order of files would decide between them. Call it after
+/// old APIs are upgraded, because a bundle may contain an object in an old and a new API.
+pub(crate) fn duplicates(others: &[Item], namespaces: NamespaceRule, findings: &mut Findings) {
+    let mut first_by_identity = BTreeMap::new();
     for item in others.iter().filter(|item| !item.name().is_empty()) {
         let (group, _) = object::group_version(item.api_version());
         let namespace = match namespaces {
-            Namespaces::Stated => text(&item.value, &["metadata", "namespace"]).unwrap_or_default(),
-            Namespaces::One => "",
+            NamespaceRule::Explicit => {
+                text(&item.value, &["metadata", "namespace"]).unwrap_or_default()
+            }
+            NamespaceRule::Single => "",
         };
         let key = (group, item.kind(), namespace, item.name());
-        let first: &Item = seen.entry(key).or_insert(item);
+        let first: &Item = first_by_identity.entry(key).or_insert(item);
         if std::ptr::eq(first, item) {
             continue;
         }
-        let other = format!("the other one: {}", first.place.in_full());
+        let other = format!("the other one: {}", first.place.describe());
         if is_crd(item) {
             findings.error(
                 Code::DuplicateCRD,
@@ -274,7 +276,8 @@ pub(crate) fn duplicates(others: &[Item], namespaces: Namespaces, findings: &mut
     }
 }
 
-/// Admission and aggregation by plain files would bypass what the CSV's own lists are refused for.
+/// Rejects webhook configurations and API services among the objects: they would bypass the rejection of the CSV's own
+/// lists.
 fn admission(item: &Item, findings: &mut Findings) {
     let (group, _) = object::group_version(item.api_version());
     match (group, item.kind()) {
@@ -297,7 +300,7 @@ fn admission(item: &Item, findings: &mut Findings) {
                 "{} is not supported: API services cannot be installed from a bundle",
                 item.label()
             ),
-            "remove it; serve the API by a CustomResourceDefinition",
+            "remove it; serve the API with a CRD",
         ),
         _ => {}
     }
@@ -319,21 +322,21 @@ fn object_name(item: &Item, findings: &mut Findings) {
             Code::Unidentified,
             at,
             message,
-            "name it; generateName cannot be applied twice",
+            "set metadata.name; objects with generateName cannot be applied again",
         );
         return;
     }
     let (group, _) = object::group_version(item.api_version());
     let built_in = scope::of_builtin(item.api_version(), item.kind()).is_some();
-    let verdict = match (group, item.kind()) {
+    let result = match (group, item.kind()) {
         ("", "Service") => names::dns_1035_label(item.name()),
         ("", "Namespace") => names::dns_label(item.name()),
         ("rbac.authorization.k8s.io", _) => names::path_segment(item.name()),
         _ => names::dns_subdomain(item.name()),
     };
-    let Err(problem) = verdict else { return };
+    let Err(problem) = result else { return };
     let message = format!("{} has an invalid name: {problem}", item.label());
-    // Custom resources follow the rule, too; whether this is one is not known for sure.
+    // The rule also applies to custom resources, but it is unknown whether this is one.
     if built_in || names::path_segment(item.name()).is_err() {
         findings.error(Code::IllegalName, at, message, "rename it");
     } else {

@@ -1,19 +1,19 @@
-//! What of a bundle uses APIs that a newer Kubernetes no longer serves.
+//! Uses of APIs in a bundle that a later Kubernetes version no longer serves.
 //!
 //! ```text
-//! objects ─┬─ in an API that goes ───────────────── Shipped
-//!          └─ roles that name a resource of it ──── Permitted
+//! objects ─┬─ of a removed API ──────────────────── Shipped
+//!          └─ roles that name its resource ──────── Permitted
 //! ```
 //!
-//! What went by now is told by [`upgrade::unserved`](crate::upgrade::unserved). What will go is announced in Kubernetes'
-//! own sources, as `APILifecycleRemoved` of each type (k8s.io/api v0.36, `zz_generated.prerelease-lifecycle.go`), and stands
-//! in a table here. APIs that are not Kubernetes' own are not known.
+//! [`upgrade::unserved`](crate::upgrade::unserved) lists the APIs that were removed. Announced removals are in a table
+//! here, copied from Kubernetes' own sources: `APILifecycleRemoved` of each type (k8s.io/api v0.36,
+//! `zz_generated.prerelease-lifecycle.go`). Only Kubernetes' own APIs are covered.
 //!
-//! What was seen of requests, where a cluster counts them, is in [`calls`]; which Kubernetes a release of OpenShift has, in
-//! [`kubernetes_of`].
+//! [`calls`] evaluates the requests that a cluster counts. [`kubernetes_of`] returns the Kubernetes version of an OpenShift
+//! release.
 //!
-//! A role does not tell which version an operator asks for. If another version of the same resource is still served, that
-//! one may be meant. Rules with `*` for groups or resources name nothing and are left out.
+//! A role does not show which version an operator requests. If another version of the same resource is still served, the
+//! operator may use that one. Rules with `*` for groups or resources name no API and are ignored.
 
 pub mod calls;
 mod release;
@@ -30,50 +30,50 @@ use serde_json::Value;
 pub use self::release::kubernetes_of;
 use crate::upgrade::{Unserved, apis, unserved};
 
-/// How many uses are listed; real bundles have a handful.
-const MOST: usize = 512;
-/// How many entries of rules are looked at. A hostile role has millions.
-const MOST_ENTRIES: usize = 1 << 20;
+/// Maximum number of listed uses; real bundles have a handful.
+const MAX_USES: usize = 512;
+/// Maximum number of examined rule entries. A hostile role has millions.
+const MAX_ENTRIES: usize = 1 << 20;
 
-/// An API that goes.
+/// An API that is removed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Gone {
-    /// Group and version.
+pub struct RemovedApi {
+    /// Group and version of the API.
     pub api_version: &'static str,
-    /// Kind.
+    /// Kind of the API.
     pub kind: &'static str,
-    /// The first minor release of Kubernetes 1 that does not serve it.
+    /// The first minor version of Kubernetes 1 that does not serve the API.
     pub until: u64,
-    /// The same kind in an API that is served then.
+    /// The API version that serves the same kind afterwards.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instead: Option<&'static str>,
 }
 
-/// How an API is used.
+/// A use of an API.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Use {
-    /// An object of the bundle is written in it.
+    /// An object of the bundle has this API version.
     Shipped(Identity),
-    /// A role names its resource.
+    /// A role names the resource of the API.
     Permitted(Identity),
 }
 
-/// A use of an API that goes.
+/// A use of a removed API.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Removal {
-    /// Which API.
+    /// The removed API.
     #[serde(flatten)]
-    pub gone: Gone,
-    /// Where it is used.
+    pub gone: RemovedApi,
+    /// The use of the API.
     #[serde(rename = "usedBy")]
     pub by: Use,
 }
 
 impl std::fmt::Display for Removal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Gone {
+        let RemovedApi {
             api_version,
             kind,
             until,
@@ -82,37 +82,38 @@ impl std::fmt::Display for Removal {
         match (&self.by, instead) {
             (Use::Shipped(object), Some(instead)) => write!(
                 f,
-                "{object} is in {api_version}, which Kubernetes 1.{until} does not serve; it is applied in {instead} then"
+                "{object} is in {api_version}, which Kubernetes 1.{until} does not serve; it is applied in {instead} from \
+                 that version on"
             ),
             (Use::Shipped(object), None) => write!(
                 f,
-                "{object} is in {api_version}, which Kubernetes 1.{until} does not serve, and nothing takes its place: it is \
-                 gone then"
+                "{object} is in {api_version}, which Kubernetes 1.{until} does not serve and which has no replacement: the \
+                 object is removed in that version"
             ),
             (Use::Permitted(role), Some(instead)) => write!(
                 f,
-                "{role} names the resource of {kind}, of which Kubernetes 1.{until} does not serve {api_version} any more: \
-                 make sure that the operator uses {instead}"
+                "{role} refers to the resource of {kind}, and Kubernetes 1.{until} does not serve {api_version}: make \
+                 sure that the operator uses {instead}"
             ),
             (Use::Permitted(role), None) => write!(
                 f,
-                "{role} names the resource of {kind}, which Kubernetes 1.{until} does not serve any more"
+                "{role} refers to the resource of {kind}, which Kubernetes 1.{until} no longer serves"
             ),
         }
     }
 }
 
-/// All uses that were found.
+/// All uses of removed APIs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Removals {
-    /// Sorted, each once.
+    /// The uses, sorted, each once.
     pub found: Vec<Removal>,
-    /// Whether there is more, too much to list.
+    /// Whether more uses exist than are listed.
     #[serde(rename = "incomplete", skip_serializing_if = "std::ops::Not::not")]
     pub is_incomplete: bool,
 }
 
-/// What objects use that is served by one release and not by a later one.
+/// Returns the uses of APIs that one Kubernetes version serves and a later one does not.
 ///
 /// ```
 /// use convert::removal::between;
@@ -138,7 +139,7 @@ pub fn between<'a>(
 }
 
 /// Returns the uses of APIs that each later minor version of Kubernetes no longer serves, as far as removals are announced.
-/// Minor versions without a known or possible use are left out.
+/// Minor versions without a known or possible use are omitted.
 pub fn later(objects: &[Object], running: KubeVersion) -> Vec<(KubeVersion, Removals)> {
     let announced = ANNOUNCED.iter().map(|announced| announced.until);
     let last = announced.chain([KubeVersion::NEWEST.minor]).max();
@@ -152,32 +153,32 @@ pub fn later(objects: &[Object], running: KubeVersion) -> Vec<(KubeVersion, Remo
         .collect()
 }
 
-/// A search for uses, object by object.
+/// Scan of objects for uses of removed APIs.
 #[derive(Debug)]
 pub struct Search {
-    gone: Vec<Gone>,
+    gone: Vec<RemovedApi>,
     found: BTreeSet<Removal>,
-    left: usize,
+    remaining: usize,
     is_incomplete: bool,
 }
 
 impl Search {
-    /// For what one release serves and a later one does not.
+    /// Creates a scan for APIs that one Kubernetes version serves and a later one does not.
     pub fn new(from: KubeVersion, to: KubeVersion) -> Self {
         Self {
             gone: gone(from, to),
             found: BTreeSet::new(),
-            left: MOST_ENTRIES,
+            remaining: MAX_ENTRIES,
             is_incomplete: false,
         }
     }
 
-    /// Whether there is nothing to be found: all that is served stays.
+    /// Reports whether the scan has nothing to find, because no API is removed.
     pub fn is_idle(&self) -> bool {
         self.gone.is_empty()
     }
 
-    /// Looks at an object, and if it is a role, at what it permits.
+    /// Scans an object; for a role, also its rules.
     pub fn object(&mut self, object: &Object) {
         self.listed(object.api_version(), || object.identity(), object.kind());
         if is_role(object.group(), object.kind()) {
@@ -186,16 +187,19 @@ impl Search {
         }
     }
 
-    /// Looks at a list of RBAC rules; `identity` is whose they are.
+    /// Scans a list of RBAC rules; `identity` returns their owner.
     pub fn rules(&mut self, rules: &Value, identity: impl Fn() -> Identity) {
         let Self {
-            gone, found, left, ..
+            gone,
+            found,
+            remaining,
+            ..
         } = self;
-        let is_whole = permitted(rules, identity, gone, left, found).is_some();
+        let is_whole = permitted(rules, identity, gone, remaining, found).is_some();
         self.is_incomplete |= !is_whole;
     }
 
-    /// Looks at an object of which no more is known than what it is called and the API that it was applied in.
+    /// Scans an object of which only its identity and its API are known.
     pub fn listed(&mut self, api_version: &str, identity: impl FnOnce() -> Identity, kind: &str) {
         if self.is_full() {
             self.is_incomplete = true;
@@ -213,47 +217,52 @@ impl Search {
         }
     }
 
-    /// Something could not be looked at.
+    /// Marks the scan as incomplete, because an object could not be examined.
     pub fn miss(&mut self) {
         self.is_incomplete = true;
     }
 
-    /// Whether there is more than can be listed.
+    /// Reports whether the scan found more uses than can be listed.
     pub fn is_full(&self) -> bool {
-        self.found.len() > MOST
+        self.found.len() > MAX_USES
     }
 
-    /// What was found.
+    /// Returns the uses.
     pub fn end(self) -> Removals {
         Removals {
             is_incomplete: self.is_incomplete || self.is_full(),
-            found: self.found.into_iter().take(MOST).collect(),
+            found: self.found.into_iter().take(MAX_USES).collect(),
         }
     }
 }
 
-/// Whether a kind grants rights, so that a search has to see the object as a whole.
+/// Reports whether a kind grants permissions, so that a scan requires the whole object.
 pub fn is_role(group: &str, kind: &str) -> bool {
     group == "rbac.authorization.k8s.io" && matches!(kind, "Role" | "ClusterRole")
 }
 
-/// Whether an API that one release serves is gone in a later one.
-pub fn of_api(api_version: &str, kind: &str, from: KubeVersion, to: KubeVersion) -> Option<Gone> {
+/// Returns the removed API if a later version does not serve an API that an earlier one serves.
+pub fn of_api(
+    api_version: &str,
+    kind: &str,
+    from: KubeVersion,
+    to: KubeVersion,
+) -> Option<RemovedApi> {
     gone(from, to)
         .into_iter()
         .find(|gone| gone.api_version == api_version && gone.kind == kind)
 }
 
-/// All APIs that one release serves and a later one does not.
-fn gone(from: KubeVersion, to: KubeVersion) -> Vec<Gone> {
-    let went = apis().filter_map(|(api_version, kind)| {
+/// Returns all APIs that one version serves and a later one does not.
+fn gone(from: KubeVersion, to: KubeVersion) -> Vec<RemovedApi> {
+    let removed = apis().filter_map(|(api_version, kind)| {
         let until = match unserved(api_version, kind, to)? {
             Unserved::Gone { until, .. } if unserved(api_version, kind, from).is_none() => until,
             _ => return None,
         };
         Some((api_version, kind, until))
     });
-    let goes = ANNOUNCED
+    let announced_removals = ANNOUNCED
         .iter()
         .filter(|announced| {
             to.major == 1 && (from.minor < announced.until && announced.until <= to.minor)
@@ -262,8 +271,9 @@ fn gone(from: KubeVersion, to: KubeVersion) -> Vec<Gone> {
             let kinds = announced.kinds.iter();
             kinds.map(|kind| (announced.api_version, *kind, announced.until))
         });
-    went.chain(goes)
-        .map(|(api_version, kind, until)| Gone {
+    removed
+        .chain(announced_removals)
+        .map(|(api_version, kind, until)| RemovedApi {
             api_version,
             kind,
             until,
@@ -272,7 +282,8 @@ fn gone(from: KubeVersion, to: KubeVersion) -> Vec<Gone> {
         .collect()
 }
 
-/// The newest API that serves the same kind: one of the same group, or one that the group's kinds have moved to.
+/// Returns the newest API version that serves the same kind: one of the same group, or of the group to which the kind
+/// moved.
 fn instead(api_version: &str, kind: &str, to: KubeVersion) -> Option<&'static str> {
     if let Some(Unserved::Gone {
         successor: Some(successor),
@@ -282,22 +293,22 @@ fn instead(api_version: &str, kind: &str, to: KubeVersion) -> Option<&'static st
         return Some(successor);
     }
     let (group, _) = group_version(api_version);
-    let is_served = |(api, its): &(&str, &str)| {
+    let is_served = |(api, candidate): &(&str, &str)| {
         let is_announced = ANNOUNCED.iter().any(|announced| {
             announced.api_version == *api
-                && announced.kinds.contains(its)
+                && announced.kinds.contains(candidate)
                 && announced.until <= to.minor
         });
         group_version(api).0 == group
-            && *its == kind
+            && *candidate == kind
             && !is_announced
-            && unserved(api, its, to).is_none()
+            && unserved(api, candidate, to).is_none()
     };
     // The table lists older versions first.
     apis().filter(is_served).last().map(|(api, _)| api)
 }
 
-/// APIs whose end is announced.
+/// APIs whose removal is announced.
 struct Announced {
     api_version: &'static str,
     kinds: &'static [&'static str],
@@ -362,24 +373,24 @@ const ANNOUNCED: &[Announced] = &[
     },
 ];
 
-/// Rules that name a resource of an API that goes; nothing when they are too many to look at.
+/// Adds the rules that name a resource of a removed API. Returns `None` if the rules exceed the budget.
 fn permitted(
     rules: &Value,
     identity: impl Fn() -> Identity,
-    gone: &[Gone],
-    left: &mut usize,
+    gone: &[RemovedApi],
+    remaining: &mut usize,
     found: &mut BTreeSet<Removal>,
 ) -> Option<()> {
     for rule in rules.as_array().into_iter().flatten() {
-        let words = |field: &str| {
+        let values = |field: &str| {
             let list = rule.get(field).and_then(Value::as_array);
             list.into_iter().flatten().filter_map(Value::as_str)
         };
-        let (groups, resources) = (words("apiGroups").count(), words("resources").count());
-        *left = left.checked_sub(1 + groups + resources)?;
-        // Looked up by what is named, for a rule names little and there is much that goes.
-        let groups: BTreeSet<&str> = words("apiGroups").collect();
-        let resources: BTreeSet<&str> = words("resources")
+        let (groups, resources) = (values("apiGroups").count(), values("resources").count());
+        *remaining = remaining.checked_sub(1 + groups + resources)?;
+        // Indexed by name, because a rule names few APIs, but many are removed.
+        let groups: BTreeSet<&str> = values("apiGroups").collect();
+        let resources: BTreeSet<&str> = values("resources")
             .map(|resource| {
                 resource
                     .split_once('/')
@@ -399,7 +410,7 @@ fn permitted(
     Some(())
 }
 
-/// The resource of one of Kubernetes' own kinds.
+/// Returns the resource of one of Kubernetes' own kinds.
 fn plural(kind: &str) -> String {
     let kind = kind.to_ascii_lowercase();
     if let Some(stem) = kind.strip_suffix('y') {

@@ -1,14 +1,14 @@
-//! From a bundle that may be converted to the objects that run it.
+//! Rendering of the objects of a bundle that passed all checks.
 //!
-//! | part | rule |
+//! | module | rule |
 //! | --- | --- |
-//! | [`namespace`] | where namespaced objects go, and the Namespace object itself |
-//! | [`accounts`] | ServiceAccounts of permissions and Deployments, merged with those shipped |
+//! | [`namespace`] | the install namespace and its Namespace object |
+//! | [`accounts`] | ServiceAccounts of permissions and Deployments, merged with those of the bundle |
 //! | [`permissions`] | every permission becomes cluster-wide |
 //! | [`deployments`] | the install strategy's Deployments, with what OLM adds to their pods |
-//! | [`condition`] | the OperatorCondition, where the cluster has such objects |
-//! | [`pods`] | what every API server refuses in a Deployment |
-//! | [`extra`] | everything else the bundle ships |
+//! | [`condition`] | the OperatorCondition, if the cluster supports it |
+//! | [`pods`] | problems of a Deployment that every API server rejects |
+//! | [`extra`] | all other objects of the bundle |
 
 pub(crate) mod accounts;
 pub(crate) mod condition;
@@ -33,7 +33,7 @@ use crate::{
     report::Findings,
 };
 
-/// What rendering needs to know.
+/// Input of rendering.
 pub(crate) struct Input<'a> {
     pub(crate) csv: Csv<'a>,
     pub(crate) properties: Option<&'a [Property]>,
@@ -41,7 +41,7 @@ pub(crate) struct Input<'a> {
     pub(crate) options: &'a Options,
 }
 
-/// All objects, ordered, each identity once.
+/// Returns all objects in order, each identity once.
 pub(crate) fn objects(
     input: &Input<'_>,
     install: Install,
@@ -78,10 +78,10 @@ pub(crate) fn objects(
     for mut item in extra {
         if item.kind() == "Namespace" && item.api_version() == "v1" {
             if item.name() == input.namespace {
-                namespace::adopt(&mut namespace, &item.value);
+                namespace::inherit_metadata(&mut namespace, &item.value);
                 continue;
             }
-            namespace::keep(&mut item.value);
+            namespace::mark_keep(&mut item.value);
         }
         let label = item.label();
         for (identity, object) in identified([item.value]) {
@@ -90,7 +90,7 @@ pub(crate) fn objects(
                     Code::DuplicateObject,
                     item.place.clone(),
                     format!(
-                        "bundle contains {label}, which the ClusterServiceVersion defines, too"
+                        "bundle contains {label}, which the ClusterServiceVersion also defines"
                     ),
                     "keep one of them",
                 );

@@ -1,4 +1,4 @@
-//! What a conversion has to say: findings, each with a code, a place and a remedy.
+//! Findings of a conversion, each with a code, a place and a remedy.
 
 use std::fmt;
 
@@ -11,35 +11,36 @@ use serde::{Serialize, Serializer, ser::SerializeStruct};
 
 use crate::{budget::REMEDY, code::Code, facts::Facts};
 
-/// How much a finding weighs.
+/// Severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
-    /// The bundle cannot be converted; from [`validate`](crate::validate) also a declaration that protects nothing.
+    /// The bundle cannot be converted; for [`validate`](crate::validate), also a declaration without the protection it
+    /// promises.
     Error,
-    /// It can, but something deserves attention.
+    /// The bundle can be converted, but has a problem.
     Warning,
-    /// Something was changed so that it works today.
+    /// A part of the bundle was changed for current Kubernetes versions.
     Change,
 }
 
-/// Where in a bundle something stands.
+/// Location in a bundle.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
-    /// The file, relative to the bundle's root.
+    /// The path of the file, relative to the bundle's root.
     pub file: String,
-    /// The document within the file, from 1.
+    /// The number of the document in the file, from 1.
     pub document: usize,
-    /// The value within the document.
+    /// The path of the value in the document.
     pub path: Path,
-    /// The line within the file, from 1, once located.
+    /// The line in the file, from 1; `None` until located.
     pub line: Option<usize>,
-    /// The column within the line, from 1, once located.
+    /// The column in the line, from 1; `None` until located.
     pub column: Option<usize>,
 }
 
 impl Place {
-    /// A whole file.
+    /// Returns the place of a whole file.
     pub fn file(file: impl Into<String>) -> Self {
         Self {
             file: file.into(),
@@ -48,7 +49,7 @@ impl Place {
         }
     }
 
-    /// A value below this one.
+    /// Returns the place of a value below this one.
     #[must_use]
     pub fn at(&self, path: &Path) -> Self {
         Self {
@@ -62,8 +63,8 @@ impl Place {
 }
 
 impl Place {
-    /// File and document, even where it is the first: tells two documents of one file apart.
-    pub fn in_full(&self) -> String {
+    /// Formats file and document, including the number of the first one, to distinguish documents of one file.
+    pub fn describe(&self) -> String {
         let path = if self.path.is_root() {
             String::new()
         } else {
@@ -74,7 +75,7 @@ impl Place {
 }
 
 impl fmt::Display for Place {
-    /// `manifests/csv.yaml:12:7 (spec.version)`, as much of it as is known.
+    /// Formats the place, such as `manifests/csv.yaml:12:7 (spec.version)`, as far as it is known.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.file)?;
         if let Some(line) = self.line {
@@ -92,18 +93,18 @@ impl fmt::Display for Place {
     }
 }
 
-/// One thing to know about a bundle.
+/// A finding about a bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// How much it weighs.
+    /// The severity of the finding.
     pub level: Level,
-    /// Which rule it comes from.
+    /// The rule that caused the finding.
     pub code: Code,
-    /// Where, unless it concerns the bundle as a whole.
+    /// The location, or `None` for the bundle as a whole.
     pub place: Option<Place>,
-    /// What is wrong or was changed: names the object and the problem.
+    /// The object and its problem or change.
     pub message: String,
-    /// What to do about it.
+    /// The remedy, if any.
     pub remedy: Option<String>,
 }
 
@@ -146,12 +147,12 @@ impl Serialize for Finding {
     }
 }
 
-/// Everything there is to say about a bundle: what it is, and what was found.
+/// Bundle info and all findings of a bundle.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Report {
-    /// What the bundle says of itself, as far as it could be read.
+    /// The bundle info, as far as it could be read.
     pub facts: Facts,
-    /// Errors first, then warnings, then changes, each ordered by place.
+    /// Findings by severity: errors, warnings, changes, each ordered by place.
     pub findings: Vec<Finding>,
     /// Entries outside of the manifests and the metadata that are not regular files.
     #[serde(skip_serializing_if = "SkippedEntries::is_empty")]
@@ -159,20 +160,20 @@ pub struct Report {
 }
 
 impl Report {
-    /// Why the bundle cannot be converted; empty when it can.
+    /// Returns the errors, which are the reasons why the bundle cannot be converted.
     pub fn refusals(&self) -> impl Iterator<Item = &Finding> {
         self.of(Level::Error)
     }
 
-    /// The findings of one level.
+    /// Returns the findings of one level.
     pub fn of(&self, level: Level) -> impl Iterator<Item = &Finding> {
         self.findings
             .iter()
             .filter(move |finding| finding.level == level)
     }
 
-    /// Looks up line and column of every finding. Each document with findings is read once more, so that the way
-    /// without findings costs nothing.
+    /// Determines line and column of every finding. Documents with findings are parsed again, so that bundles without
+    /// findings have no extra cost.
     pub fn locate(&mut self, content: &Content) {
         let mut open: Vec<&mut Place> = self
             .findings
@@ -187,7 +188,7 @@ impl Report {
             }) else {
                 continue;
             };
-            // What is missing has no place of its own: the nearest value around it stands for it.
+            // A missing value has no position: the nearest enclosing value represents it.
             let paths: Vec<Path> = places.iter().map(|place| place.path.clone()).collect();
             let located = yaml::locate_nearest(bytes, document, &paths);
             for (place, located) in places.iter_mut().zip(located) {
@@ -197,21 +198,21 @@ impl Report {
     }
 }
 
-/// The most findings that a report holds. A bundle with more is no bundle, and each takes memory.
+/// Maximum number of findings in a report. More of them indicate a malformed bundle, and each takes memory.
 pub const MAX_FINDINGS: usize = 10_000;
-/// The memory of all findings together. Those of real bundles take a small part of it.
+/// Maximum memory of all findings together, in bytes. Those of real bundles take a small part of it.
 const MAX_MEMORY: usize = 16 << 20;
 
-/// Collects findings while a bundle is read.
+/// Collector of findings while a bundle is read.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     list: Vec<Finding>,
     refused: bool,
-    /// Whether files of the bundle were rejected, so that what they hold is not missing.
+    /// Whether files of the bundle were rejected, so that their contents do not count as missing.
     absences_hidden: bool,
     /// The number of errors, and the memory of those in the list.
     errors: (usize, usize),
-    /// The same of all other findings.
+    /// The number and memory of all other findings.
     others: (usize, usize),
 }
 
@@ -226,9 +227,9 @@ impl Findings {
         self.add(Level::Error, code, place.into(), message.into(), remedy);
     }
 
-    /// Refuses a bundle whose conversion takes more memory than the limit of values allows.
+    /// Rejects a bundle whose conversion takes more memory than the limit of values allows.
     pub(crate) fn too_large(&mut self, place: impl Into<Option<Place>>, subject: &str) {
-        let message = format!("{subject} takes more memory than the limit of values allows");
+        let message = format!("{subject} exceeds the memory limit for values");
         self.error(Code::TooMany, place, message, REMEDY);
     }
 
@@ -259,7 +260,7 @@ impl Findings {
         message: String,
         remedy: &str,
     ) {
-        // Errors have a half of their own, so that no number of warnings hides why a bundle is refused.
+        // Errors have a separate half, so that no number of warnings hides the reason for a rejection.
         let is_error = level == Level::Error;
         self.refused |= is_error;
         let (count, memory) = if is_error {
@@ -282,22 +283,22 @@ impl Findings {
         self.list.push(finding);
     }
 
-    /// Ends the findings of what is missing: files of the bundle were rejected, and may hold that.
+    /// Suppresses further findings of missing parts: rejected files of the bundle may contain them.
     pub(crate) fn hide_absences(&mut self) {
         self.absences_hidden = true;
     }
 
-    /// Reports whether a finding of something that is missing only follows from rejected files.
+    /// Reports whether findings of missing parts are suppressed because of rejected files.
     pub(crate) fn are_absences_hidden(&self) -> bool {
         self.absences_hidden
     }
 
-    /// Whether something was found for which the bundle cannot be converted.
+    /// Reports whether the bundle cannot be converted.
     pub(crate) fn is_refused(&self) -> bool {
         self.refused
     }
 
-    /// The findings in the report's order, which does not depend on the order in which they were found.
+    /// Returns the findings in the order of the report, which is independent of the order of their discovery.
     pub(crate) fn finish(mut self) -> Vec<Finding> {
         let dropped = (self.errors.0 + self.others.0).saturating_sub(self.list.len());
         if dropped > 0 {
@@ -309,7 +310,7 @@ impl Findings {
                 },
                 code: Code::TooMany,
                 place: None,
-                message: format!("{dropped} more findings are left out"),
+                message: format!("{dropped} more findings are omitted"),
                 remedy: Some("correct those that are listed first".to_owned()),
             });
         }
@@ -321,7 +322,7 @@ impl Findings {
     }
 }
 
-/// The memory of a finding, estimated in bytes.
+/// Estimates the memory of a finding in bytes.
 fn memory_of(finding: &Finding) -> usize {
     let of_step = |step: &Step| {
         size_of::<Step>()
@@ -338,11 +339,13 @@ fn memory_of(finding: &Finding) -> usize {
     size_of::<Finding>() + texts + finding.place.as_ref().map_or(0, of_place)
 }
 
-/// Messages quote what strangers wrote; no more of it than a person reads.
+/// Truncates a message, which may quote untrusted input.
 fn shortened(mut message: String) -> String {
-    const LONGEST: usize = 4096;
-    if message.len() > LONGEST {
-        let cut = (0..=LONGEST).rev().find(|at| message.is_char_boundary(*at));
+    const MAX_MESSAGE_LEN: usize = 4096;
+    if message.len() > MAX_MESSAGE_LEN {
+        let cut = (0..=MAX_MESSAGE_LEN)
+            .rev()
+            .find(|at| message.is_char_boundary(*at));
         message.truncate(cut.unwrap_or_default());
         message.push('…');
     }

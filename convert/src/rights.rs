@@ -1,13 +1,13 @@
-//! What the objects of a bundle let whom do in a cluster, and which of it is dangerous.
+//! Permissions that the objects of a bundle grant in a cluster, and their risks.
 //!
 //! ```text
 //! Role, ClusterRole (+ aggregation) ──┐
-//!                                     ├── Holder ── Rule, where it holds ── Danger
+//!                                     ├── Holder ── Rule with its scope ── Danger
 //! RoleBinding, ClusterRoleBinding ────┘
 //! ```
 //!
-//! Pure RBAC: whether the cluster has further roles and bindings for the same holders is not known here. Roles that the
-//! objects bind without bringing them are listed by name; of those that every cluster has, the rules are known.
+//! Evaluates RBAC only; further roles and bindings in the cluster for the same subjects are unknown. Roles that the objects
+//! bind but do not contain are listed by name. The rules of roles that exist in every cluster are known.
 
 mod budget;
 mod danger;
@@ -33,19 +33,19 @@ pub use self::{
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// No namespace has a longer name, so a binding in one cannot be created.
-const LONGEST_NAMESPACE: usize = 63;
+/// Maximum length of a namespace name. A binding in a namespace with a longer name cannot be created.
+const MAX_NAMESPACE_LEN: usize = 63;
 
-/// Who has rights.
+/// A subject with permissions.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Holder {
-    /// `ServiceAccount`, `User` or `Group`; `ClusterRole` for whoever is bound to a role of the cluster that aggregates
-    /// roles of the bundle.
+    /// `ServiceAccount`, `User` or `Group`; `ClusterRole` for all subjects of a cluster's role that aggregates roles of the
+    /// bundle.
     pub kind: String,
     /// The namespace of a ServiceAccount.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub namespace: String,
-    /// Name.
+    /// The name of the subject.
     pub name: String,
 }
 
@@ -59,13 +59,13 @@ impl std::fmt::Display for Holder {
     }
 }
 
-/// Where rights hold.
+/// Scope of permissions.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Scope {
-    /// In the whole cluster.
+    /// The permissions apply to the whole cluster.
     Cluster,
-    /// In one namespace.
+    /// The permissions apply to one namespace.
     Namespace(String),
 }
 
@@ -78,26 +78,26 @@ impl std::fmt::Display for Scope {
     }
 }
 
-/// What one holder may do in one scope.
+/// Permissions of one subject in one scope.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Rights {
-    /// Who.
+    /// The subject with the permissions.
     pub holder: Holder,
-    /// Where.
+    /// The scope of the permissions.
     pub scope: Scope,
-    /// What, merged and sorted.
+    /// The granted rules, merged and sorted.
     pub grants: Vec<Grant>,
-    /// Roles that are bound and not part of the objects: `ClusterRole view`.
+    /// Bound roles that are not part of the objects: `ClusterRole view`.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub other_roles: BTreeSet<String>,
-    /// Whether there is more, too much to list; no real bundle has that.
+    /// Whether more permissions exist than are listed; no real bundle has that many.
     #[serde(rename = "incomplete", skip_serializing_if = "std::ops::Not::not")]
     pub is_incomplete: bool,
 }
 
 impl Rights {
-    /// Every danger of every grant that is listed, once.
+    /// Returns all risks of the listed grants, each once.
     pub fn dangers(&self) -> BTreeSet<Danger> {
         self.grants
             .iter()
@@ -106,66 +106,72 @@ impl Rights {
     }
 }
 
-/// A rule, and why to look at it twice.
+/// A rule with its risks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Grant {
-    /// What is allowed.
+    /// The allowed operations.
     #[serde(flatten)]
     pub rule: Rule,
-    /// What makes it dangerous.
+    /// The risks of the rule.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub dangers: BTreeSet<Danger>,
 }
 
-/// Reports whether an object can give rights: a role or a binding.
+/// Reports whether an object can grant permissions: a role or a binding.
 pub fn is_rbac(object: &Object) -> bool {
     object.group() == RBAC
 }
 
-/// Adds up the rights that objects give, ordered by holder and scope, the cluster first.
+/// Collects the permissions that objects grant, ordered by subject and scope, the cluster first.
 pub fn of(objects: &[Object]) -> Vec<Rights> {
-    within(objects, &mut Budget::default())
+    collect_rights(objects, &mut Budget::default())
 }
 
-fn within(objects: &[Object], budget: &mut Budget) -> Vec<Rights> {
+fn collect_rights(objects: &[Object], budget: &mut Budget) -> Vec<Rights> {
     let roles = Roles::new(objects);
-    let mut sums: BTreeMap<(Key<'_>, Option<&str>), Sum<'_>> = BTreeMap::new();
+    let mut collected_by_subject: BTreeMap<(Key<'_>, Option<&str>), Collected<'_>> =
+        BTreeMap::new();
     for binding in objects.iter().filter(|object| object.group() == RBAC) {
         let namespace = match binding.kind() {
             "ClusterRoleBinding" => None,
-            "RoleBinding" if binding.namespace().len() <= LONGEST_NAMESPACE => {
+            "RoleBinding" if binding.namespace().len() <= MAX_NAMESPACE_LEN => {
                 Some(binding.namespace())
             }
             _ => continue,
         };
         let role = |field| text(binding.value(), &["roleRef", field]).unwrap_or_default();
         let (kind, name) = (role("kind"), role("name"));
-        let within = if kind == "Role" {
+        let role_namespace = if kind == "Role" {
             binding.namespace()
         } else {
             ""
         };
         for holder in holders(binding.value()) {
-            let sum = sums.entry((holder, namespace)).or_default();
-            sum.bound.insert((kind, within, name));
+            let collected = collected_by_subject.entry((holder, namespace)).or_default();
+            collected.bound.insert((kind, role_namespace, name));
         }
     }
     for (into, parts) in roles.aggregated() {
-        // Wherever that role is bound.
-        let sum = sums.entry((("ClusterRole", "", into), None)).or_default();
-        sum.aggregated = parts;
+        // Applies to all bindings of that role.
+        let collected = collected_by_subject
+            .entry((("ClusterRole", "", into), None))
+            .or_default();
+        collected.aggregated = parts;
     }
-    sums.into_iter()
-        .map(|((holder, namespace), sum)| listed(holder, namespace, &sum, &roles, budget))
+    collected_by_subject
+        .into_iter()
+        .map(|((holder, namespace), collected)| {
+            listed(holder, namespace, &collected, &roles, budget)
+        })
         .filter(|rights| {
             rights.is_incomplete || !rights.grants.is_empty() || !rights.other_roles.is_empty()
         })
         .collect()
 }
 
-/// What gives one holder rights in one scope.
+/// Roles that grant permissions to one subject in one scope.
 #[derive(Default)]
-struct Sum<'a> {
+struct Collected<'a> {
     bound: BTreeSet<Key<'a>>,
     aggregated: BTreeSet<Key<'a>>,
 }
@@ -173,7 +179,7 @@ struct Sum<'a> {
 fn listed<'a>(
     (kind, namespace, name): Key<'_>,
     scope: Option<&str>,
-    sum: &Sum<'a>,
+    collected: &Collected<'a>,
     roles: &Roles<'a>,
     budget: &mut Budget,
 ) -> Rights {
@@ -189,7 +195,7 @@ fn listed<'a>(
         is_incomplete: false,
     };
     let mut rules = Vec::new();
-    rights.is_incomplete = collect(&mut rights, &mut rules, sum, roles, budget).is_none();
+    rights.is_incomplete = collect(&mut rights, &mut rules, collected, roles, budget).is_none();
     let grant = |rule| Grant {
         dangers: danger::of(&rule),
         rule,
@@ -201,23 +207,23 @@ fn listed<'a>(
     rights
 }
 
-/// Gathers rules and other roles; nothing when the budget ends before they do.
+/// Collects rules and other roles, or returns `None` if the budget is exceeded.
 fn collect<'a>(
     rights: &mut Rights,
     rules: &mut Vec<Rule>,
-    sum: &Sum<'a>,
+    collected: &Collected<'a>,
     roles: &Roles<'a>,
     budget: &mut Budget,
 ) -> Option<()> {
-    let mut add = |found: &[Rule], budget: &mut Budget| {
-        spend(&mut budget.steps, found.len())?;
-        for rule in found.iter().filter(|rule| rule.holds_in(&rights.scope)) {
+    let mut add = |own_rules: &[Rule], budget: &mut Budget| {
+        spend(&mut budget.steps, own_rules.len())?;
+        for rule in own_rules.iter().filter(|rule| rule.holds_in(&rights.scope)) {
             spend(&mut budget.memory, rule.memory())?;
             rules.push(rule.clone());
         }
         Some(())
     };
-    for key in &sum.bound {
+    for key in &collected.bound {
         if !roles.has(key) {
             let (kind, _, name) = key;
             spend(&mut budget.memory, kind.len() + name.len())?;
@@ -228,13 +234,13 @@ fn collect<'a>(
             add(roles.own_rules(&part), budget)?;
         }
     }
-    for part in &sum.aggregated {
+    for part in &collected.aggregated {
         add(roles.own_rules(part), budget)?;
     }
     Some(())
 }
 
-/// Kind, namespace and name of every subject.
+/// Returns kind, namespace and name of every subject.
 fn holders(binding: &Value) -> impl Iterator<Item = Key<'_>> {
     let subjects = at(binding, &["subjects"]).and_then(Value::as_array);
     subjects.into_iter().flatten().map(|subject| {

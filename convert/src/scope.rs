@@ -1,4 +1,4 @@
-//! Whether a kind lives in a namespace: by what the kind is, not by a table of kinds alone.
+//! Scope of a kind, determined by its API or its CRD before a table of known kinds.
 
 use std::collections::BTreeMap;
 
@@ -7,17 +7,17 @@ use serde_json::Value;
 
 use crate::bundle::Item;
 
-/// Where objects of a kind live.
+/// Scope of the objects of a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// In a namespace.
+    /// Objects belong to a namespace.
     Namespaced,
-    /// In the cluster as a whole.
+    /// Objects belong to the cluster.
     Cluster,
 }
 
-/// Kinds that bundles ship and Kubernetes does not define: (group, kind), and the scope their own CRDs give them.
-const KNOWN: &[(&str, &str, Scope)] = &[
+/// Scopes of kinds that bundles contain and Kubernetes does not define, by group and kind, from their own CRDs.
+const WELL_KNOWN_SCOPES: &[(&str, &str, Scope)] = &[
     ("authorization.openshift.io", "ClusterRole", Scope::Cluster),
     (
         "authorization.openshift.io",
@@ -103,18 +103,18 @@ const KNOWN: &[(&str, &str, Scope)] = &[
     ("template.openshift.io", "Template", Scope::Namespaced),
 ];
 
-/// The scope of a kind that Kubernetes itself serves.
+/// Returns the scope of a kind that Kubernetes itself serves.
 ///
-/// A version that is served no longer has the scope of today's: with an old `--kube-version` it stays as it is.
-/// `extensions` held what lives in several groups now.
+/// A version that is no longer served has the scope of the current one: with an old `--kube-version`, the conversion keeps
+/// it. The kinds of `extensions` are in several groups today.
 pub(crate) fn of_builtin(api_version: &str, kind: &str) -> Option<Scope> {
     let (group, _) = manifests::object::group_version(api_version);
-    let known = |known: &&schema::Kind| {
-        known.kind == kind
+    let is_kind = |candidate: &&schema::Kind| {
+        candidate.kind == kind
             && (group == "extensions"
-                || manifests::object::group_version(known.api_version).0 == group)
+                || manifests::object::group_version(candidate.api_version).0 == group)
     };
-    let kind = schema::kind(api_version, kind).or_else(|| schema::kinds().iter().find(known))?;
+    let kind = schema::kind(api_version, kind).or_else(|| schema::kinds().iter().find(is_kind))?;
     let namespaced = kind.namespaced;
     Some(if namespaced {
         Scope::Namespaced
@@ -123,7 +123,7 @@ pub(crate) fn of_builtin(api_version: &str, kind: &str) -> Option<Scope> {
     })
 }
 
-/// What a bundle's own CustomResourceDefinitions say, by (group, kind).
+/// Scopes in the bundle's own CustomResourceDefinitions, by group and kind.
 pub(crate) struct Scopes<'a>(BTreeMap<(&'a str, &'a str), Scope>);
 
 impl<'a> Scopes<'a> {
@@ -141,21 +141,21 @@ impl<'a> Scopes<'a> {
         Self(items.filter_map(|item| scope(&item.value)).collect())
     }
 
-    /// The scope of a kind, when anything tells it.
+    /// Returns the scope of a kind, or `None` if it is unknown.
     pub(crate) fn of(&self, api_version: &str, kind: &str) -> Option<Scope> {
         let (group, _) = manifests::object::group_version(api_version);
         of_builtin(api_version, kind)
             .or_else(|| self.0.get(&(group, kind)).copied())
             .or_else(|| {
-                KNOWN
+                WELL_KNOWN_SCOPES
                     .iter()
-                    .find(|known| (known.0, known.1) == (group, kind))
-                    .map(|known| known.2)
+                    .find(|candidate| (candidate.0, candidate.1) == (group, kind))
+                    .map(|candidate| candidate.2)
             })
     }
 }
 
-/// What OLM installs from a bundle, by kind alone (OLM v0 parity). Everything else is installed here too, with a word.
+/// Reports whether OLM installs a kind from a bundle (OLM v0 parity). All other kinds are installed here, with a warning.
 pub(crate) fn is_supported_by_olm(kind: &str) -> bool {
     matches!(
         kind,

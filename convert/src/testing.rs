@@ -37,7 +37,7 @@ impl Bundle {
         self.file(path, value)
     }
 
-    /// Sets a value by its JSON pointer. Objects on the way to it are made; the position `-` is behind the last one of a list.
+    /// Sets a value by its JSON pointer. Missing parent objects are created; the index `-` appends to a list.
     pub(crate) fn set(self, path: &str, pointer: &str, new: Value) -> Self {
         self.changed(path, |value| {
             let mut at = value;

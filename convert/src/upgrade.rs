@@ -1,8 +1,8 @@
-//! Old bundles live again: objects in APIs that the target no longer serves move to the APIs that succeeded them.
+//! Upgrades of old objects: objects of APIs that the target no longer serves move to the successor APIs.
 //!
-//! An upgrade keeps the meaning an object had in its old API: defaults that differ are written out, and what the new
-//! API cannot express is loosened rather than tightened, so that nothing valid becomes invalid. Whatever changes is
-//! told, once per rule and object.
+//! An upgrade preserves the meaning of an object: it writes defaults that differ explicitly. Where the new API cannot
+//! express a restriction, the restriction is relaxed, so that no valid object becomes invalid. Every change is reported,
+//! once per rule and object.
 
 mod approval;
 mod autoscaler;
@@ -30,42 +30,42 @@ pub use self::served::{Unserved, unserved};
 use self::{json::text, notes::Notes};
 use crate::{code::Code, report::Level};
 
-/// One thing an upgrade did, or could not do.
+/// A change by an upgrade, or a problem that prevents it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// How much it weighs; an error means that the object cannot be upgraded.
+    /// The severity; an error means that the object cannot be upgraded.
     pub level: Level,
-    /// Which rule it comes from.
+    /// The rule that caused the change.
     pub code: Code,
-    /// Where in the object as it was before the upgrade.
+    /// The path in the object before the upgrade.
     pub path: Path,
-    /// What happened to the object, without its name.
+    /// The change, without the name of the object.
     pub message: String,
-    /// What to do about it.
+    /// The remedy, if any.
     pub remedy: Option<String>,
 }
 
-/// What becomes of an object.
+/// Result of an upgrade for an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Fate {
-    /// It stays, upgraded or as it was.
+    /// The object is kept, upgraded or unchanged.
     Keep,
-    /// Its API has no successor: it must go.
+    /// The API has no successor, so that the object must be dropped.
     Drop,
 }
 
 /// Reports whether [`upgrade`] changes the shape of an object.
 pub(crate) fn is_upgraded(object: &Value, target: KubeVersion) -> bool {
     let field = |name| object.get(name).and_then(Value::as_str).unwrap_or_default();
-    let fate = unserved(field("apiVersion"), field("kind"), target);
-    matches!(fate, Some(Unserved::Gone { .. }))
+    let reason = unserved(field("apiVersion"), field("kind"), target);
+    matches!(reason, Some(Unserved::Gone { .. }))
 }
 
-/// The most memory that [`upgrade`] adds to an object, in bytes.
+/// Returns the maximum memory that [`upgrade`] adds to an object, in bytes.
 ///
-/// Each of its mappings may get fields and another mapping: an empty schema gets both. The versions of a definition get
-/// copies of the fields that they share.
+/// Each mapping may get fields and another mapping: an empty schema gets both. The versions of a CRD get copies of the
+/// fields that they share.
 pub(crate) fn growth(object: &Value) -> usize {
     const OBJECT: usize = 16 << 10;
     const MAPPING: usize = 2 << 10;
@@ -82,7 +82,7 @@ pub(crate) fn growth(object: &Value) -> usize {
     OBJECT + added(object) + copies.saturating_mul(copied)
 }
 
-/// The mappings of a value.
+/// Returns the number of mappings in a value.
 fn mappings(value: &Value) -> usize {
     match value {
         Value::Array(items) => items.iter().map(mappings).sum(),
@@ -91,7 +91,7 @@ fn mappings(value: &Value) -> usize {
     }
 }
 
-/// Moves an object to an API that the target serves; one that the target serves as it is stays untouched.
+/// Upgrades an object to an API that the target serves. An object that the target serves is unchanged.
 ///
 /// ```
 /// use convert::upgrade::{Fate, upgrade};
@@ -123,7 +123,7 @@ pub fn upgrade(object: &mut Value, target: KubeVersion, changes: &mut Vec<Change
             Level::Warning,
             Code::UnservedAPI,
             Path::from(["apiVersion"]),
-            format!("is in {from}, which Kubernetes serves since 1.{since} and {target} does not"),
+            format!("is in {from}, which Kubernetes serves since 1.{since} and which {target} does not serve"),
             Some(format!("install on Kubernetes 1.{since} or newer")),
         ),
         Some(Unserved::Gone {
@@ -143,12 +143,12 @@ pub fn upgrade(object: &mut Value, target: KubeVersion, changes: &mut Vec<Change
         Some(Unserved::Gone {
             until,
             successor: None,
-        }) => return abandon(&from, &kind, until, &mut notes),
+        }) => return drop_or_reject(&from, &kind, until, &mut notes),
     }
     Fate::Keep
 }
 
-/// What changes besides the version; most successors have the shape of what they succeeded.
+/// Applies changes besides the API version. Most successors have the same shape.
 fn reshape(object: &mut Map<String, Value>, from: &str, kind: &str, notes: &mut Notes<'_>) {
     match (kind, from) {
         ("CustomResourceDefinition", _) => {
@@ -168,7 +168,7 @@ fn reshape(object: &mut Map<String, Value>, from: &str, kind: &str, notes: &mut 
         }
         ("HorizontalPodAutoscaler", "autoscaling/v2beta1") => autoscaler::reshape(object),
         ("EndpointSlice", _) => endpoints::reshape(object),
-        // v1beta3 renamed the field without changing what it means.
+        // v1beta3 renamed the field, but not its meaning.
         ("PriorityLevelConfiguration", _) => {
             if let Some(limited) = json::object_at(object, &["spec", "limited"]) {
                 json::rename(
@@ -182,8 +182,8 @@ fn reshape(object: &mut Map<String, Value>, from: &str, kind: &str, notes: &mut 
     }
 }
 
-/// What to say of an object whose API is gone without a successor we know.
-fn abandon(from: &str, kind: &str, until: u64, notes: &mut Notes<'_>) -> Fate {
+/// Reports an object whose API has no known successor.
+fn drop_or_reject(from: &str, kind: &str, until: u64, notes: &mut Notes<'_>) -> Fate {
     let path = Path::from(["apiVersion"]);
     if kind == "PodSecurityPolicy" {
         notes.add(

@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     match conversion.objects {
         Some(_) => Ok(()),
-        None => Err("the bundle is refused".into()),
+        None => Err("the bundle was rejected".into()),
     }
 }
 
@@ -44,7 +44,7 @@ fn add(files: &mut Builder, directory: &Path, path: &Path) -> Result<(), Box<dyn
         if kind.is_dir() {
             add(files, directory, &path)?;
         } else if kind.is_file() {
-            let name = path.to_str().ok_or("a path is not UTF-8")?;
+            let name = path.to_str().ok_or("a path is not valid UTF-8")?;
             files.add(name, 0o644, &mut File::open(entry.path())?)?;
         }
     }

@@ -1,4 +1,4 @@
-//! ServiceAccounts that the bundle ships, and bindings of accounts to roles.
+//! ServiceAccounts in the bundle, and bindings of ServiceAccounts to roles.
 
 use std::collections::BTreeSet;
 
@@ -18,8 +18,8 @@ pub(super) fn run(input: Input<'_>, findings: &mut Findings) {
     missing_roles(input, findings);
 }
 
-/// The accounts of the CSV's Deployments.
-fn of_deployments(csv: Csv<'_>) -> BTreeSet<&str> {
+/// Returns the ServiceAccounts of the CSV's Deployments.
+fn deployment_accounts(csv: Csv<'_>) -> BTreeSet<&str> {
     let pods = csv
         .deployments()
         .iter()
@@ -29,9 +29,9 @@ fn of_deployments(csv: Csv<'_>) -> BTreeSet<&str> {
         .collect()
 }
 
-/// OLM makes these accounts itself.
+/// Reports ServiceAccounts that OLM creates itself.
 fn shipped_accounts(csv: Csv<'_>, input: Input<'_>, findings: &mut Findings) {
-    let used = of_deployments(csv);
+    let used = deployment_accounts(csv);
     for item in input
         .others
         .iter()
@@ -41,16 +41,17 @@ fn shipped_accounts(csv: Csv<'_>, input: Input<'_>, findings: &mut Findings) {
             Code::ShippedServiceAccount,
             item.place.clone(),
             format!(
-                "invalid service account found in bundle: a Deployment of the CSV uses {}, which OLM makes itself; \
-                 operator-sdk refuses this",
+                "invalid service account found in bundle: a Deployment of the CSV uses {}, which OLM creates itself; \
+                 operator-sdk rejects this",
                 item.label()
             ),
-            "remove the manifest, unless it carries pull secrets or annotations that the operator needs",
+            "remove the manifest, unless it has pull secrets or annotations that the operator needs",
         );
     }
 }
 
-/// A Role exists in the install namespace only if the bundle ships it. ClusterRoles may be those of the cluster.
+/// Reports bindings to missing Roles. A Role exists in the install namespace only if the bundle contains it, while
+/// ClusterRoles may exist in the cluster.
 fn missing_roles(input: Input<'_>, findings: &mut Findings) {
     let rbac = |kind: &'static str| {
         input.others.iter().filter(move |item| {
@@ -68,23 +69,24 @@ fn missing_roles(input: Input<'_>, findings: &mut Findings) {
         }
         let name = shortened(name, 253);
         let problem = if is_cluster_wide {
-            format!("refers to Role {name:?}; the apiserver accepts only ClusterRoles")
+            format!("refers to Role {name:?}; the API server accepts only ClusterRoles")
         } else {
             format!(
-                "refers to Role {name:?}, which the bundle does not ship; the binding grants nothing unless the Role exists \
-                 in the cluster"
+                "refers to Role {name:?}, which the bundle does not contain; the binding grants nothing unless the Role \
+                 exists in the cluster"
             )
         };
         findings.warn(
             Code::MissingRole,
             item.place.at(&Path::from(["roleRef"])),
             format!("{} {problem}", item.label()),
-            "ship the Role, or refer to a ClusterRole",
+            "add the Role to the bundle, or refer to a ClusterRole",
         );
     }
 }
 
-/// Everything of the bundle goes to one namespace; a binding that names another one binds nobody.
+/// Reports bindings that refer to another namespace. All objects of the bundle are installed in one namespace, so such a
+/// binding has no effect.
 fn binding_namespaces(input: Input<'_>, findings: &mut Findings) {
     let csv = input.csv;
     let permissions = csv
@@ -93,7 +95,7 @@ fn binding_namespaces(input: Input<'_>, findings: &mut Findings) {
     let mut accounts: BTreeSet<&str> = permissions
         .map(|entry| word(entry, &["serviceAccountName"]))
         .collect();
-    accounts.extend(csv.into_iter().flat_map(of_deployments));
+    accounts.extend(csv.into_iter().flat_map(deployment_accounts));
     accounts.extend(
         input
             .others
@@ -119,12 +121,12 @@ fn binding_namespaces(input: Input<'_>, findings: &mut Findings) {
             }
             let message = if namespace.is_empty() {
                 format!(
-                    "{} binds ServiceAccount {name:?} without its namespace; the apiserver refuses it",
+                    "{} binds ServiceAccount {name:?} without its namespace; the API server rejects it",
                     item.label()
                 )
             } else {
                 format!(
-                    "{} binds ServiceAccount {name:?} of namespace {namespace:?}; the bundle's account of that name \
+                    "{} binds ServiceAccount {name:?} of namespace {namespace:?}; the bundle's ServiceAccount of that name \
                      is installed to {home:?}",
                     item.label()
                 )
@@ -133,8 +135,8 @@ fn binding_namespaces(input: Input<'_>, findings: &mut Findings) {
                 Code::BindingNamespace,
                 item.place.at(&Path::from(["subjects"]).index(index)),
                 message,
-                "grant it by the CSV's permissions, or suggest that namespace by the annotation \
-                 operatorframework.io/suggested-namespace",
+                "use the permissions of the CSV, or set the annotation operatorframework.io/suggested-namespace to that \
+                 namespace",
             );
         }
     }

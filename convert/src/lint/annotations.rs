@@ -33,7 +33,7 @@ fn place(metadata: &Metadata, key: &str) -> Place {
 }
 
 fn required(metadata: &Metadata, findings: &mut Findings) {
-    for (key, usual) in [
+    for (key, default) in [
         (keys::MANIFESTS, "manifests/"),
         (keys::METADATA, "metadata/"),
         (keys::CHANNELS, "stable"),
@@ -46,8 +46,8 @@ fn required(metadata: &Metadata, findings: &mut Findings) {
         findings.warn(
             Code::BundleAnnotation,
             place(metadata, key),
-            format!("annotation {key:?} {problem}; opm refuses the bundle"),
-            &format!("write it, usually \"{usual}\""),
+            format!("annotation {key:?} {problem}; opm rejects the bundle"),
+            &format!("set it, usually to \"{default}\""),
         );
     }
 }
@@ -58,10 +58,10 @@ fn manifests_folder(metadata: &Metadata, findings: &mut Findings) {
             Code::BundleAnnotation,
             place(metadata, keys::MANIFESTS),
             format!(
-                "the objects are in {:?}; opm reads \"manifests\" whatever the annotation says",
+                "the objects are in {:?}; opm always reads \"manifests\" and ignores the annotation",
                 metadata.manifests_dir
             ),
-            "rename the folder to \"manifests\"",
+            "rename the directory to \"manifests\"",
         );
     }
 }
@@ -72,7 +72,7 @@ fn package_name(metadata: &Metadata, findings: &mut Findings) {
         findings.warn(
             Code::PackageName,
             place(metadata, keys::PACKAGE),
-            format!("package name {name:?} is invalid: {problem}; opm refuses catalogs with it"),
+            format!("package name {name:?} is invalid: {problem}; opm rejects catalogs with it"),
             "use lower-case letters, digits and \"-\"",
         );
     }
@@ -94,9 +94,9 @@ fn channel_names(metadata: &Metadata, findings: &mut Findings) {
 }
 
 fn repeated_channels(metadata: &Metadata, findings: &mut Findings) {
-    let mut seen = BTreeSet::new();
+    let mut unique = BTreeSet::new();
     for channel in metadata.channels() {
-        if !seen.insert(channel.clone()) {
+        if !unique.insert(channel.clone()) {
             let message = format!("channel {channel:?} is listed twice");
             findings.warn(
                 Code::Channel,
@@ -113,12 +113,12 @@ fn default_channel(metadata: &Metadata, findings: &mut Findings) {
     let message = match metadata.annotation(keys::DEFAULT_CHANNEL) {
         None if channels.len() > 1 => {
             format!(
-                "the bundle is in {} channels and names no default channel",
+                "the bundle is in {} channels and has no default channel",
                 channels.len()
             )
         }
         Some("") => format!(
-            "annotation {:?} has no value; opm refuses the bundle",
+            "annotation {:?} has no value; opm rejects the bundle",
             keys::DEFAULT_CHANNEL
         ),
         Some(default)
@@ -136,12 +136,12 @@ fn default_channel(metadata: &Metadata, findings: &mut Findings) {
         Code::Channel,
         place(metadata, keys::DEFAULT_CHANNEL),
         message,
-        &format!("let {} name one of the channels", keys::DEFAULT_CHANNEL),
+        &format!("set {} to one of the channels", keys::DEFAULT_CHANNEL),
     );
 }
 
 fn channel_convention(metadata: &Metadata, findings: &mut Findings) {
-    let usual = |channel: &String| {
+    let is_conventional = |channel: &String| {
         ["candidate", "fast", "stable"]
             .iter()
             .any(|prefix| channel.starts_with(prefix))
@@ -149,7 +149,7 @@ fn channel_convention(metadata: &Metadata, findings: &mut Findings) {
     let others: Vec<String> = metadata
         .channels()
         .into_iter()
-        .filter(|channel| !usual(channel))
+        .filter(|channel| !is_conventional(channel))
         .collect();
     if !others.is_empty() {
         findings.warn(
@@ -159,7 +159,7 @@ fn channel_convention(metadata: &Metadata, findings: &mut Findings) {
                 "channel names do not follow the convention: {}",
                 others.join(", ")
             ),
-            "begin the name with candidate, fast or stable, which tells users what to expect",
+            "start the name with candidate, fast or stable, which users recognize",
         );
     }
 }

@@ -1,4 +1,4 @@
-//! APIs of Kubernetes that are gone or will go, as far as a bundle tells that it uses them.
+//! Kubernetes APIs that were or will be removed, and their uses in a bundle.
 
 use std::collections::BTreeSet;
 
@@ -27,15 +27,15 @@ pub(super) fn run(input: Input<'_>, findings: &mut Findings) {
     mentioned_resources(input, findings);
 }
 
-/// The release that stopped serving an API, if one did.
-fn gone(api_version: &str, kind: &str) -> Option<(u64, Option<&'static str>)> {
+/// Returns the minor version that removed an API, if any, and the successor.
+fn removed_in(api_version: &str, kind: &str) -> Option<(u64, Option<&'static str>)> {
     match unserved(api_version, kind, KubeVersion::NEWEST)? {
         Unserved::Gone { until, successor } => Some((until, successor)),
         Unserved::NotYet { .. } => None,
     }
 }
 
-/// What to do about an API that is gone.
+/// Returns the remedy for a removed API.
 fn migrate(successor: Option<&str>) -> String {
     successor.map_or_else(
         || "migrate away from it".to_owned(),
@@ -43,12 +43,12 @@ fn migrate(successor: Option<&str>) -> String {
     )
 }
 
-/// Objects that the target still serves and newer clusters do not; the conversion tells the others.
+/// Reports objects that the target still serves, but newer clusters do not. The conversion reports the others.
 fn shipped(input: Input<'_>, findings: &mut Findings) {
     for item in input.others {
         let (api, kind) = (item.api_version(), item.kind());
         if unserved(api, kind, input.options.kube_version).is_none()
-            && let Some((until, successor)) = gone(api, kind)
+            && let Some((until, successor)) = removed_in(api, kind)
         {
             findings.warn(
                 Code::RemovedAPI,
@@ -60,7 +60,8 @@ fn shipped(input: Input<'_>, findings: &mut Findings) {
     }
 }
 
-/// OLM applies objects as they are, so old ones need an upper bound on OpenShift. 4.9 is Kubernetes 1.22.
+/// Reports objects of old APIs without a limit on OpenShift, because OLM applies objects unchanged. OpenShift 4.9 has
+/// Kubernetes 1.22.
 fn openshift(input: Input<'_>, findings: &mut Findings) {
     let first = Release { major: 4, minor: 9 };
     let max = input
@@ -74,7 +75,7 @@ fn openshift(input: Input<'_>, findings: &mut Findings) {
             Some(Unserved::Gone { .. })
         )
     };
-    // A rejected file may declare a maximum.
+    // A rejected file may declare the max OpenShift version.
     let is_bounded = max.map_or(findings.are_absences_hidden(), |max| max < first);
     if is_bounded {
         return;
@@ -88,8 +89,8 @@ fn openshift(input: Input<'_>, findings: &mut Findings) {
             Code::OpenShiftRange,
             item.place.at(&Path::from(["apiVersion"])),
             format!(
-                "{} is in {}, which OpenShift 4.9 and newer do not serve: OLM cannot install the bundle there, and \
-                 the bundle does not say so",
+                "{} is in {}, which OpenShift 4.9 and later do not serve: OLM cannot install the bundle there, and the \
+                 bundle does not declare this",
                 item.label(),
                 item.api_version()
             ),
@@ -98,7 +99,7 @@ fn openshift(input: Input<'_>, findings: &mut Findings) {
     }
 }
 
-/// What an owned CustomResourceDefinition is said to consist of.
+/// Reports removed APIs in the resource lists of the CRD entries in the CSV.
 fn resources(csv: Csv<'_>, findings: &mut Findings) {
     const GROUPS: [&str; 16] = [
         "admissionregistration.k8s.io",
@@ -122,7 +123,7 @@ fn resources(csv: Csv<'_>, findings: &mut Findings) {
         for (at, crd) in csv.crds(which).iter().enumerate() {
             for (index, resource) in list(crd, &["resources"]) {
                 let (kind, version) = (word(resource, &["kind"]), word(resource, &["version"]));
-                // The version is mostly written without its group.
+                // The version is usually written without its group.
                 let candidates: Vec<String> = if version.contains('/') {
                     vec![version.to_owned()]
                 } else {
@@ -133,7 +134,7 @@ fn resources(csv: Csv<'_>, findings: &mut Findings) {
                 };
                 let found = candidates
                     .iter()
-                    .find_map(|api| Some((api, gone(api, kind)?)));
+                    .find_map(|api| Some((api, removed_in(api, kind)?)));
                 if let Some((api, (until, successor))) = found {
                     let path = Path::from(["spec", "customresourcedefinitions", which]).index(at);
                     findings.warn(
@@ -151,7 +152,7 @@ fn resources(csv: Csv<'_>, findings: &mut Findings) {
     }
 }
 
-/// Resources that no version of their group serves any more: the permission permits nothing.
+/// Reports resources that no version of their group serves, so that the permission has no effect.
 fn removed_resources(input: Input<'_>, findings: &mut Findings) {
     const REMOVED: [(&str, &str, u64, &str); 7] = [
         ("extensions", "daemonsets", 16, "apps"),
@@ -162,22 +163,23 @@ fn removed_resources(input: Input<'_>, findings: &mut Findings) {
         ("extensions", "replicasets", 16, "apps"),
         ("policy", "podsecuritypolicies", 25, ""),
     ];
-    let mut seen = BTreeSet::new();
+    let mut reported = BTreeSet::new();
     for rule in permissions::all(input) {
         for (group, resource, until, successor) in REMOVED {
-            if rule.names(group, resource) && seen.insert((group, resource)) {
+            if rule.names(group, resource) && reported.insert((group, resource)) {
                 findings.warn(
                     Code::RemovedAPI,
                     rule.place(),
-                    format!("a permission names {resource} of {group:?}, which Kubernetes does not serve since v1.{until}"),
-                    &if successor.is_empty() { "remove it".to_owned() } else { format!("name them in {successor:?} only") },
+                    format!("a permission refers to {resource} of {group:?}, which Kubernetes does not serve since \
+                             v1.{until}"),
+                    &if successor.is_empty() { "remove it".to_owned() } else { format!("use {successor:?} only") },
                 );
             }
         }
     }
 }
 
-/// Resources of which an older version is gone: permissions do not tell which one the operator uses.
+/// Reports resources of which an older version was removed. Permissions do not show which version the operator uses.
 fn mentioned_resources(input: Input<'_>, findings: &mut Findings) {
     const MENTIONED: [(&str, &str, &str); 7] = [
         ("cronjobs", "batch/v1beta1", "CronJob"),
@@ -204,18 +206,19 @@ fn mentioned_resources(input: Input<'_>, findings: &mut Findings) {
         ),
         ("runtimeclasses", "node.k8s.io/v1beta1", "RuntimeClass"),
     ];
-    let mut seen = BTreeSet::new();
+    let mut reported = BTreeSet::new();
     for rule in permissions::all(input) {
         for (resource, api, kind) in MENTIONED {
             let (group, _) = group_version(api);
-            let Some((until, _)) = gone(api, kind).filter(|_| rule.names(group, resource)) else {
+            let Some((until, _)) = removed_in(api, kind).filter(|_| rule.names(group, resource))
+            else {
                 continue;
             };
-            if seen.insert(api) {
+            if reported.insert(api) {
                 findings.warn(
                     Code::MentionedAPI,
                     rule.place(),
-                    format!("a permission names {resource} of {group:?}; {api} was deprecated and removed in v1.{until}"),
+                    format!("a permission refers to {resource} of {group:?}; {api} was deprecated and removed in v1.{until}"),
                     "make sure that the operator uses a newer version",
                 );
             }

@@ -5,12 +5,12 @@ use serde_json::Value;
 
 use super::properties::{Problem, field, range_field};
 
-/// What OLM's resolver takes at most.
+/// Maximum size that OLM's resolver accepts, in bytes.
 pub(super) const LIMIT: usize = 2 << 16;
 
 const KINDS: [&str; 6] = ["all", "any", "cel", "gvk", "not", "package"];
 
-/// Everything that is wrong with a constraint and those within it.
+/// Adds all problems of a constraint and of nested constraints.
 pub(super) fn check(constraint: &Value, path: Path, problems: &mut Vec<Problem>) {
     let Value::Object(map) = constraint else {
         return problems.push(Problem::new(
@@ -46,7 +46,7 @@ pub(super) fn check(constraint: &Value, path: Path, problems: &mut Vec<Problem>)
             "failureMessage" if !value.is_string() => {
                 problems.push(Problem::new(
                     path,
-                    format!("is {}, not a text", type_name(value)),
+                    format!("is {}, not a string", type_name(value)),
                 ));
             }
             "cel" => field(value, "rule", &path, problems),

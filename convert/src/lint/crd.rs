@@ -1,4 +1,4 @@
-//! CustomResourceDefinitions, by the API server's own rules. Schemas are left to the API server.
+//! CustomResourceDefinitions, checked with the rules of the API server, except for schemas.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ pub(super) struct Version<'a> {
     pub(super) name: &'a str,
     pub(super) is_served: bool,
     is_stored: bool,
-    /// Its position in the list; `None` for the short form of v1beta1.
+    /// The position in the list; `None` for the short form of v1beta1.
     index: Option<usize>,
 }
 
@@ -26,7 +26,7 @@ impl Version<'_> {
     }
 }
 
-/// The versions; v1beta1 has a short form for a single one.
+/// Returns the versions, including the short form of v1beta1 for a single version.
 pub(super) fn versions(crd: &Value) -> Vec<Version<'_>> {
     let mut versions: Vec<_> = list(crd, &["spec", "versions"])
         .map(|(at, version)| Version {
@@ -48,7 +48,7 @@ pub(super) fn versions(crd: &Value) -> Vec<Version<'_>> {
     versions
 }
 
-/// Group and kind of what a definition defines.
+/// Returns group and kind of the custom resources.
 pub(super) fn group_kind(crd: &Value) -> (&str, &str) {
     (
         word(crd, &["spec", "group"]),
@@ -60,7 +60,7 @@ pub(super) fn run(input: Input<'_>, findings: &mut Findings) {
     let others = input.others;
     let is_service = |item: &&Item| (item.api_version(), item.kind()) == ("v1", "Service");
     let services: BTreeSet<&str> = others.iter().filter(is_service).map(Item::name).collect();
-    // OLM makes the Services of webhooks that the CSV defines; the conversion refuses those.
+    // OLM creates the Services of the CSV's webhooks, which the conversion rejects.
     let converted: BTreeSet<&str> = input
         .csv
         .iter()
@@ -72,7 +72,7 @@ pub(super) fn run(input: Input<'_>, findings: &mut Findings) {
         let mut crd = Crd { item, findings };
         crd.group();
         crd.required_names();
-        crd.legal_names();
+        crd.valid_names();
         crd.metadata_name();
         crd.scope();
         crd.version_names();
@@ -109,7 +109,7 @@ impl<'a> Crd<'a, '_> {
             Err(_) if group.is_empty() => "has no spec.group".to_owned(),
             Err(problem) => format!("has an invalid group {group:?}: {problem}"),
             Ok(()) if !group.contains('.') => {
-                format!("has group {group:?}, which is no domain with a dot in it")
+                format!("has group {group:?}, which is not a domain with a dot")
             }
             Ok(()) => return,
         };
@@ -117,7 +117,7 @@ impl<'a> Crd<'a, '_> {
         self.warn(
             Code::CRDNames,
             &path,
-            &format!("{problem}; the apiserver refuses it"),
+            &format!("{problem}; the API server rejects it"),
             "use a domain that you own",
         );
     }
@@ -125,20 +125,21 @@ impl<'a> Crd<'a, '_> {
     fn required_names(&mut self) {
         for keys in [["spec", "names", "kind"], ["spec", "names", "plural"]] {
             if self.word(&keys).is_empty() {
-                let problem = format!("has no {}; the apiserver refuses it", keys.join("."));
+                let problem = format!("has no {}; the API server rejects it", keys.join("."));
                 let path = near(&self.item.value, &keys);
-                self.warn(Code::CRDNames, &path, &problem, "write it");
+                self.warn(Code::CRDNames, &path, &problem, "set it");
             }
         }
     }
 
-    fn legal_names(&mut self) {
-        let legal = |name: &str| names::dns_1035_label(&name.to_lowercase());
+    fn valid_names(&mut self) {
+        let check_name = |name: &str| names::dns_1035_label(&name.to_lowercase());
         let names = ["kind", "listKind", "plural", "singular"];
         for (field, name) in names.map(|field| (field, self.word(&["spec", "names", field]))) {
-            if let Some(problem) = legal(name).err().filter(|_| !name.is_empty()) {
-                let problem =
-                    format!("has an invalid {field} {name:?}: {problem}; the apiserver refuses it");
+            if let Some(problem) = check_name(name).err().filter(|_| !name.is_empty()) {
+                let problem = format!(
+                    "has an invalid {field} {name:?}: {problem}; the API server rejects it"
+                );
                 self.warn(
                     Code::CRDNames,
                     &Path::from(["spec", "names", field]),
@@ -151,10 +152,10 @@ impl<'a> Crd<'a, '_> {
             for (at, name) in list(&self.item.value, &["spec", "names", field]) {
                 if let Some((name, problem)) = name
                     .as_str()
-                    .and_then(|name| Some((name, legal(name).err()?)))
+                    .and_then(|name| Some((name, check_name(name).err()?)))
                 {
                     let problem = format!(
-                        "has an invalid name {name:?} in {field}: {problem}; the apiserver refuses it"
+                        "has an invalid name {name:?} in {field}: {problem}; the API server rejects it"
                     );
                     let path = Path::from(["spec", "names", field]).index(at);
                     self.warn(Code::CRDNames, &path, &problem, "correct the name");
@@ -164,9 +165,9 @@ impl<'a> Crd<'a, '_> {
         let kind = self.word(&["spec", "names", "kind"]);
         if !kind.is_empty() && self.word(&["spec", "names", "listKind"]) == kind {
             let problem = format!(
-                "has kind and listKind {kind:?}, which may not be the same; the apiserver refuses it"
+                "has kind and listKind {kind:?}, which must differ; the API server rejects it"
             );
-            let remedy = format!("write {kind}List");
+            let remedy = format!("use {kind}List");
             self.warn(
                 Code::CRDNames,
                 &Path::from(["spec", "names", "listKind"]),
@@ -185,30 +186,30 @@ impl<'a> Crd<'a, '_> {
         let is_known = !expected.starts_with('.') && !expected.ends_with('.');
         if is_known && !self.item.name().is_empty() && self.item.name() != expected {
             let problem = format!(
-                "must be named {expected:?}, spec.names.plural+\".\"+spec.group; the apiserver refuses it"
+                "must be named {expected:?}, spec.names.plural+\".\"+spec.group; the API server rejects it"
             );
             self.warn(
                 Code::CRDNames,
                 &Path::from(["metadata", "name"]),
                 &problem,
-                "rename it, in the CSV, too",
+                "rename the CRD, also in the CSV",
             );
         }
     }
 
     fn scope(&mut self) {
         let scope = self.word(&["spec", "scope"]);
-        // v1beta1 takes nothing for Namespaced.
+        // v1beta1 treats an empty scope as Namespaced.
         if matches!(scope, "Namespaced" | "Cluster") || (scope.is_empty() && !self.is_v1()) {
             return;
         }
         let path = near(&self.item.value, &["spec", "scope"]);
-        let problem = format!("has scope {scope:?}; the apiserver refuses it");
+        let problem = format!("has scope {scope:?}; the API server rejects it");
         self.warn(
             Code::CRDScope,
             &path,
             &problem,
-            "write Namespaced or Cluster",
+            "set it to Namespaced or Cluster",
         );
     }
 
@@ -219,20 +220,20 @@ impl<'a> Crd<'a, '_> {
             self.warn(
                 Code::CRDVersions,
                 &path,
-                "has no versions; the apiserver refuses it",
+                "has no versions; the API server rejects it",
                 "list them in spec.versions",
             );
         }
-        let mut seen = BTreeSet::new();
+        let mut unique = BTreeSet::new();
         for version in versions {
             let problem = if let Err(problem) = names::dns_1035_label(version.name) {
                 format!(
-                    "has an invalid version name {:?}: {problem}; the apiserver refuses it",
+                    "has an invalid version name {:?}: {problem}; the API server rejects it",
                     version.name
                 )
-            } else if !seen.insert(version.name) {
+            } else if !unique.insert(version.name) {
                 format!(
-                    "lists version {:?} twice; the apiserver refuses it",
+                    "lists version {:?} twice; the API server rejects it",
                     version.name
                 )
             } else {
@@ -242,7 +243,7 @@ impl<'a> Crd<'a, '_> {
                 Code::CRDVersions,
                 &version.path(),
                 &problem,
-                "name each version once, such as v1alpha1 or v1",
+                "list each version once, with a name such as v1alpha1 or v1",
             );
         }
     }
@@ -256,7 +257,7 @@ impl<'a> Crd<'a, '_> {
             .collect();
         if !versions.is_empty() && stored.len() != 1 {
             let problem = format!(
-                "must have exactly one version marked as storage version, not {} ({}); the apiserver refuses it",
+                "must have exactly one version marked as storage version, not {} ({}); the API server rejects it",
                 stored.len(),
                 if stored.is_empty() {
                     "none".to_owned()
@@ -281,8 +282,8 @@ impl<'a> Crd<'a, '_> {
             self.warn(
                 Code::CRDVersions,
                 &path,
-                "serves no version: nobody can use it",
-                "set `served: true` for one",
+                "serves no version, so its API cannot be used",
+                "set `served: true` for one version",
             );
         }
     }
@@ -293,12 +294,13 @@ impl<'a> Crd<'a, '_> {
         if at(&self.item.value, &["spec", "conversion"]).is_some()
             && !matches!(strategy, "None" | "Webhook")
         {
-            let problem = format!("has conversion strategy {strategy:?}; the apiserver refuses it");
+            let problem =
+                format!("has conversion strategy {strategy:?}; the API server rejects it");
             return self.warn(
                 Code::CRDConversion,
                 &path,
                 &problem,
-                "write None or Webhook",
+                "set it to None or Webhook",
             );
         }
         let reviews = list(
@@ -306,13 +308,13 @@ impl<'a> Crd<'a, '_> {
             &["spec", "conversion", "webhook", "conversionReviewVersions"],
         );
         if strategy == "Webhook" && self.is_v1() && reviews.count() == 0 {
-            let problem = "converts by a webhook and has no conversionReviewVersions; the apiserver refuses it";
+            let problem = "converts with a webhook but has no conversionReviewVersions; the API server rejects it";
             let path = near(&self.item.value, &["spec", "conversion", "webhook"]);
             self.warn(
                 Code::CRDConversion,
                 &path,
                 problem,
-                "write `conversionReviewVersions: [v1]`",
+                "set `conversionReviewVersions: [v1]`",
             );
         }
     }
@@ -321,7 +323,7 @@ impl<'a> Crd<'a, '_> {
         if self.is_v1()
             && at(&self.item.value, &["spec", "preserveUnknownFields"]) == Some(&Value::Bool(true))
         {
-            let problem = "has preserveUnknownFields: true, which apiextensions.k8s.io/v1 refuses";
+            let problem = "has preserveUnknownFields: true, which apiextensions.k8s.io/v1 rejects";
             let remedy = "set x-kubernetes-preserve-unknown-fields: true in the schema instead";
             self.warn(
                 Code::CRDVersions,
@@ -332,7 +334,7 @@ impl<'a> Crd<'a, '_> {
         }
     }
 
-    /// A webhook that nobody answers makes every read of another version fail.
+    /// Reports a webhook without a Service: if the webhook is unavailable, every read of another version fails.
     fn webhook_service(&mut self, services: &BTreeSet<&str>) {
         let current: &[_] = &["spec", "conversion", "webhook", "clientConfig", "service"];
         let old: &[_] = &["spec", "conversion", "webhookClientConfig", "service"];
@@ -343,7 +345,7 @@ impl<'a> Crd<'a, '_> {
             let name = word(service, &["name"]);
             if !services.contains(name) {
                 let problem = format!(
-                    "converts by a webhook of Service {name:?}, which is not in the bundle"
+                    "converts with a webhook of Service {name:?}, which is not in the bundle"
                 );
                 let path = near(&self.item.value, keys);
                 self.warn(
@@ -361,12 +363,12 @@ impl<'a> Crd<'a, '_> {
     }
 }
 
-/// Two definitions of one kind under different names: the API server accepts the names of only one.
+/// Reports CRDs of the same kind with different names: the API server accepts the names of only one.
 fn duplicate_kinds(others: &[Item], findings: &mut Findings) {
-    let mut seen: BTreeMap<(&str, &str), &Item> = BTreeMap::new();
+    let mut first_by_kind: BTreeMap<(&str, &str), &Item> = BTreeMap::new();
     for item in others.iter().filter(|item| is_crd(item)) {
         let (group, kind) = group_kind(&item.value);
-        let first = *seen.entry((group, kind)).or_insert(item);
+        let first = *first_by_kind.entry((group, kind)).or_insert(item);
         if first.name() != item.name() && !kind.is_empty() {
             findings.warn(
                 Code::DuplicateKind,

@@ -32,7 +32,7 @@ pub(super) fn run(csv: Csv<'_>, input: Input<'_>, findings: &mut Findings) {
     related_images(csv, findings);
 }
 
-/// Fields that Go's type always prints: OLM expects a value.
+/// Reports empty fields that Go's type always prints, because OLM requires a value.
 fn required_fields(csv: Csv<'_>, findings: &mut Findings) {
     for keys in [
         &["spec", "displayName"] as &[_],
@@ -43,16 +43,16 @@ fn required_fields(csv: Csv<'_>, findings: &mut Findings) {
                 Code::RequiredField,
                 csv.at(&near(csv.value(), keys)),
                 format!(
-                    "required field missing: the CSV has no {}; operator-sdk refuses this",
+                    "required field missing: the CSV has no {}; operator-sdk rejects this",
                     keys.join(".")
                 ),
-                "write it",
+                "set it",
             );
         }
     }
 }
 
-/// `<name>.v<version>`, by which catalogs and people tell what a CSV is.
+/// Reports a name that does not have the form `<name>.v<version>`, by which catalogs and users identify a CSV.
 fn name_form(csv: Csv<'_>, findings: &mut Findings) {
     let name = csv.name();
     let fits = name.match_indices(".v").any(|(at, _)| {
@@ -67,22 +67,22 @@ fn name_form(csv: Csv<'_>, findings: &mut Findings) {
             Code::CSVName,
             csv.at(&Path::from(["metadata", "name"])),
             format!("metadata.name {name:?} does not have the form <name>.v<semantic version>"),
-            "name it after the package and spec.version, for example etcd.v1.2.3",
+            "set it to <package>.v<spec.version>, for example etcd.v1.2.3",
         );
     }
 }
 
-/// OLM reads versions tolerantly, catalogs do not.
+/// Reports versions that OLM accepts, but catalogs do not.
 fn version(csv: Csv<'_>, input: Input<'_>, findings: &mut Findings) {
     let text = input.version;
     let message = if text.is_empty() {
         "csv.Spec.Version must be set: a catalog orders bundles by it".to_owned()
     } else if let (Ok(_), Err(error)) = (version::tolerant(text), version::strict(text)) {
-        format!("spec.version: {error}; opm refuses catalogs with this version")
+        format!("spec.version: {error}; opm rejects catalogs with this version")
     } else {
         return;
     };
-    let remedy = "write a version such as 1.2.3";
+    let remedy = "set it to a version such as 1.2.3";
     findings.warn(
         Code::Version,
         csv.at(&near(csv.value(), &["spec", "version"])),
@@ -91,7 +91,7 @@ fn version(csv: Csv<'_>, input: Input<'_>, findings: &mut Findings) {
     );
 }
 
-/// A release tells builds of one version apart; names must then say it.
+/// Checks the release, which distinguishes builds of one version and must be part of the name.
 fn release(csv: Csv<'_>, input: Input<'_>, findings: &mut Findings) {
     let release = match at(csv.value(), &["spec", "release"]) {
         Some(Value::String(text)) if !text.is_empty() => text.clone(),
@@ -121,7 +121,7 @@ fn release(csv: Csv<'_>, input: Input<'_>, findings: &mut Findings) {
     }
     if release.len() > 20 {
         let message = format!(
-            "invalid release {release:?}: exceeds maximum length of 20 characters; opm refuses this"
+            "invalid release {release:?}: exceeds maximum length of 20 characters; opm rejects this"
         );
         warn(&["spec", "release"], message, "shorten it");
     }
@@ -135,7 +135,7 @@ fn release(csv: Csv<'_>, input: Input<'_>, findings: &mut Findings) {
         .annotation("olm.substitutesFor")
         .is_some_and(|name| !name.is_empty())
     {
-        let message = "the CSV has a release and the annotation olm.substitutesFor; opm refuses both together".to_owned();
+        let message = "the CSV has a release and the annotation olm.substitutesFor; opm rejects both together".to_owned();
         warn(
             &["metadata", "annotations", "olm.substitutesFor"],
             message,
@@ -145,23 +145,23 @@ fn release(csv: Csv<'_>, input: Input<'_>, findings: &mut Findings) {
 }
 
 fn repeated_install_modes(csv: Csv<'_>, findings: &mut Findings) {
-    const KNOWN: [&str; 4] = [
+    const INSTALL_MODES: [&str; 4] = [
         "OwnNamespace",
         "SingleNamespace",
         "MultiNamespace",
         ALL_NAMESPACES,
     ];
-    let mut seen = BTreeSet::new();
+    let mut unique = BTreeSet::new();
     for (at, mode) in csv.list(&["spec", "installModes"]).iter().enumerate() {
         let name = word(mode, &["type"]);
-        let (problem, remedy) = if !KNOWN.contains(&name) {
+        let (problem, remedy) = if !INSTALL_MODES.contains(&name) {
             (
-                "is no install mode",
+                "is not an install mode",
                 "the modes are OwnNamespace, SingleNamespace, MultiNamespace and AllNamespaces",
             )
-        } else if !seen.insert(name) {
+        } else if !unique.insert(name) {
             (
-                "stands twice: duplicate install modes present",
+                "is listed twice: duplicate install modes present",
                 "keep one of them",
             )
         } else {
@@ -177,7 +177,7 @@ fn repeated_install_modes(csv: Csv<'_>, findings: &mut Findings) {
     }
 }
 
-/// A conversion webhook serves all namespaces whatever the operator watches.
+/// Reports other install modes together with a conversion webhook, which always serves all namespaces.
 fn conversion_install_modes(csv: Csv<'_>, findings: &mut Findings) {
     let others: Vec<_> = csv
         .install_modes()
@@ -192,8 +192,8 @@ fn conversion_install_modes(csv: Csv<'_>, findings: &mut Findings) {
             Code::InstallModeList,
             csv.at(&Path::from(["spec", "webhookdefinitions"]).index(at).key("conversionCRDs")),
             format!(
-                "only AllNamespaces InstallModeType is supported when conversionCRDs is present; the CSV supports {}, \
-                 too, and operator-sdk refuses this",
+                "only AllNamespaces InstallModeType is supported when conversionCRDs is present; the CSV also supports {}, \
+                 and operator-sdk rejects this",
                 others.join(", ")
             ),
             "set `supported: false` for the other install modes",
@@ -210,27 +210,27 @@ fn min_kube_version(csv: Csv<'_>, target: KubeVersion, findings: &mut Findings) 
     if text.is_empty() {
         return warn(
             "csv.Spec.minKubeVersion is not informed: the operator is offered to clusters of every version".into(),
-            "write the oldest Kubernetes version that the operator runs on, for example 1.25.0",
+            "set it to the oldest Kubernetes version that the operator supports, for example 1.25.0",
         );
     }
     match (version::strict(text), version::tolerant(text)) {
         (Err(error), _) => warn(
             format!(
-                "csv.Spec.MinKubeVersion has an invalid value: {error}; operator-sdk refuses this"
+                "csv.Spec.MinKubeVersion has an invalid value: {error}; operator-sdk rejects this"
             ),
-            "write all three numbers without a leading v",
+            "use three numbers without a leading v",
         ),
         (Ok(_), Ok(min)) if KubeVersion::new(min.major, min.minor) > target => warn(
-            format!("the operator needs Kubernetes {min}; the target is {target}"),
+            format!("the operator requires Kubernetes {min}; the target is {target}"),
             "install it on a newer cluster",
         ),
         _ => {}
     }
 }
 
-/// OLM compares annotation keys by case; one in another case has no effect.
+/// Reports annotation keys with the wrong case, which OLM ignores.
 fn annotation_case(csv: Csv<'_>, others: &[Item], findings: &mut Findings) {
-    const KNOWN: [&str; 5] = [
+    const KNOWN_ANNOTATIONS: [&str; 5] = [
         "olm.operatorGroup",
         "olm.operatorNamespace",
         "olm.targetNamespaces",
@@ -245,14 +245,14 @@ fn annotation_case(csv: Csv<'_>, others: &[Item], findings: &mut Findings) {
     for (value, place) in groups.chain([(csv.value(), &csv_place)]) {
         let annotations = at(value, &["metadata", "annotations"]).and_then(Value::as_object);
         for key in annotations.into_iter().flat_map(|map| map.keys()) {
-            let known = KNOWN
+            let correct = KNOWN_ANNOTATIONS
                 .into_iter()
-                .find(|known| known.eq_ignore_ascii_case(key) && known != key);
-            if let Some(known) = known {
+                .find(|correct| correct.eq_ignore_ascii_case(key) && correct != key);
+            if let Some(correct) = correct {
                 findings.warn(
                     Code::AnnotationCase,
                     place.at(&Path::from(["metadata", "annotations", key])),
-                    format!("provided annotation {key} uses wrong case and should be {known} instead; OLM ignores it"),
+                    format!("provided annotation {key} uses wrong case and should be {correct} instead; OLM ignores it"),
                     "rename it",
                 );
             }
@@ -265,7 +265,7 @@ fn properties_annotation(csv: Csv<'_>, findings: &mut Findings) {
         findings.warn(
             Code::PropertiesAnnotation,
             csv.at(&Path::from(["metadata", "annotations", PROPERTIES])),
-            "found olm.properties annotation: the place for properties is metadata/properties.yaml",
+            "found olm.properties annotation: properties belong in metadata/properties.yaml",
             "please define these properties in metadata/properties.yaml instead",
         );
     }
@@ -275,10 +275,10 @@ fn related_images(csv: Csv<'_>, findings: &mut Findings) {
     for (at, related) in csv.list(&["spec", "relatedImages"]).iter().enumerate() {
         let image = word(related, &["image"]);
         let message = if image.is_empty() {
-            format!("relatedImages[{at}] has an empty image field; operator-sdk refuses this")
+            format!("relatedImages[{at}] has an empty image field; operator-sdk rejects this")
         } else if let Err(error) = image.parse::<Reference>() {
             format!(
-                "relatedImages[{at}] has an invalid image pullspec: {error}; operator-sdk refuses this"
+                "relatedImages[{at}] has an invalid image pullspec: {error}; operator-sdk rejects this"
             )
         } else {
             continue;
@@ -288,7 +288,7 @@ fn related_images(csv: Csv<'_>, findings: &mut Findings) {
             Code::RelatedImage,
             place,
             message,
-            "correct the entry; mirroring tools copy what it names",
+            "correct the entry; mirroring tools copy this image",
         );
     }
 }

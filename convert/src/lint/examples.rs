@@ -11,14 +11,14 @@ use serde_json::Value;
 use super::{near, word};
 use crate::{budget::MAX_ANNOTATIONS, code::Code, csv::Csv, report::Findings};
 
-/// The annotations that hold examples; the first one counts.
+/// Annotations that contain examples; the first existing one is used.
 const KEYS: [&str; 2] = ["alm-examples", "olm.examples"];
 
-/// Group, version and kind.
+/// API as group, version and kind.
 type Api<'a> = (&'a str, &'a str, &'a str);
 
 pub(super) fn run(csv: Csv<'_>, findings: &mut Findings) {
-    let provided = provided(csv);
+    let provided_apis = provided_apis(csv);
     let present: Vec<_> = KEYS
         .iter()
         .filter_map(|key| Some((*key, csv.annotation(key)?)))
@@ -27,17 +27,17 @@ pub(super) fn run(csv: Csv<'_>, findings: &mut Findings) {
         findings.warn(
             Code::Example,
             csv.at(&Path::from(["metadata", "annotations", "olm.examples"])),
-            "both `alm-examples` and `olm.examples` are present; only `alm-examples` counts",
+            "both `alm-examples` and `olm.examples` are present; `olm.examples` is ignored",
             "keep one of them",
         );
     }
     let Some((key, json)) = present.first() else {
-        if !provided.is_empty() {
+        if !provided_apis.is_empty() {
             findings.warn(
                 Code::Example,
                 csv.at(&near(csv.value(), &["metadata", "annotations"])),
-                "example annotations not found: consoles have nothing to offer for the APIs that the CSV owns",
-                "write a JSON list with a custom resource of each kind into the annotation alm-examples",
+                "example annotations not found: consoles cannot show examples for the APIs that the CSV owns",
+                "set the annotation alm-examples to a JSON list with a custom resource of each kind",
             );
         }
         return;
@@ -47,33 +47,33 @@ pub(super) fn run(csv: Csv<'_>, findings: &mut Findings) {
         findings.warn(Code::Example, place.clone(), message, remedy);
     };
     if json.len() > MAX_ANNOTATIONS {
-        return; // The bundle is refused, as Deployments could not carry it.
+        return; // The bundle is rejected, because Deployments cannot contain the annotation.
     }
     let examples = match serde_json::from_str::<Value>(json) {
         Ok(Value::Array(list)) => list,
         Ok(other) => {
             let message = format!(
-                "invalid example: {key} is {}, not a list; operator-sdk refuses this",
+                "invalid example: {key} is {}, not a list; operator-sdk rejects this",
                 type_name(&other)
             );
-            return warn(message, "write a JSON list of custom resources");
+            return warn(message, "set it to a JSON list of custom resources");
         }
         Err(error) => {
             let message =
-                format!("invalid example: {key} is not JSON: {error}; operator-sdk refuses this");
-            return warn(message, "write a JSON list of custom resources");
+                format!("invalid example: {key} is not JSON: {error}; operator-sdk rejects this");
+            return warn(message, "set it to a JSON list of custom resources");
         }
     };
-    let known: BTreeSet<Api<'_>> = provided.iter().map(|(api, ..)| *api).collect();
-    let mut shown: BTreeSet<Api<'_>> = BTreeSet::new();
+    let owned: BTreeSet<Api<'_>> = provided_apis.iter().map(|(api, ..)| *api).collect();
+    let mut with_example: BTreeSet<Api<'_>> = BTreeSet::new();
     for (at, example) in examples.iter().enumerate() {
         let (group, version) = group_version(word(example, &["apiVersion"]));
         let api = (group, version, word(example, &["kind"]));
-        shown.insert(api);
-        if !known.contains(&api) {
+        with_example.insert(api);
+        if !owned.contains(&api) {
             warn(
                 format!(
-                    "{key}[{at}] {} {:?}: example must have a provided API; operator-sdk refuses this",
+                    "{key}[{at}] {} {:?}: example must have a provided API; operator-sdk rejects this",
                     if api.2.is_empty() {
                         "without a kind"
                     } else {
@@ -81,13 +81,13 @@ pub(super) fn run(csv: Csv<'_>, findings: &mut Findings) {
                     },
                     word(example, &["metadata", "name"]),
                 ),
-                "show kinds and versions that the CSV owns, or remove the example",
+                "use kinds and versions that the CSV owns, or remove the example",
             );
         }
     }
-    for ((group, version, kind), [field, list], at) in provided
+    for ((group, version, kind), [field, list], at) in provided_apis
         .into_iter()
-        .filter(|(api, ..)| !shown.contains(api))
+        .filter(|(api, ..)| !with_example.contains(api))
     {
         findings.warn(
             Code::Example,
@@ -98,11 +98,11 @@ pub(super) fn run(csv: Csv<'_>, findings: &mut Findings) {
     }
 }
 
-/// An API that the CSV owns, and its place: a field of the spec, the list in that field, the position in that list.
+/// An API that the CSV owns, and its location: a field of the spec, the list in that field, and the position in that list.
 type Provided<'a> = (Api<'a>, [&'static str; 2], usize);
 
-/// The APIs that the CSV owns.
-fn provided(csv: Csv<'_>) -> Vec<Provided<'_>> {
+/// Returns the APIs that the CSV owns.
+fn provided_apis(csv: Csv<'_>) -> Vec<Provided<'_>> {
     let crds = csv.crds("owned").iter().enumerate().map(|(at, crd)| {
         let group = word(crd, &["name"]).split_once('.').unwrap_or_default().1;
         let api = (group, word(crd, &["version"]), word(crd, &["kind"]));

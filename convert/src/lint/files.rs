@@ -1,4 +1,4 @@
-//! The bundle as a set of files.
+//! Files of the bundle.
 
 use std::{collections::BTreeMap, io::Write};
 
@@ -27,13 +27,14 @@ fn hidden(input: Input<'_>, findings: &mut Findings) {
         findings.warn(
             Code::HiddenFile,
             Place::file(format!("{folder}/{name}")),
-            format!("bundle manifests dir has hidden file {name:?}: opm skips it, operator-sdk refuses the bundle"),
+            format!("bundle manifests dir has hidden file {name:?}: opm skips it, and operator-sdk rejects the bundle"),
             "remove or rename it",
         );
     }
 }
 
-/// All objects are installed here; the peers read the first document of a file, and no lists.
+/// Reports files with several objects. This conversion installs all of them, but other tools read only the first document
+/// of a file, and no lists.
 fn one_object(input: Input<'_>, findings: &mut Findings) {
     let csv = input.csv.map(|csv| csv.at(&Path::root()));
     let mut files: BTreeMap<&str, Vec<&Place>> = BTreeMap::new();
@@ -61,7 +62,7 @@ fn one_object(input: Input<'_>, findings: &mut Findings) {
                     "opm and operator-sdk read only the first document of {file:?}; they drop {} of its objects",
                     later.count()
                 ),
-                "give every object a file of its own",
+                "put every object into a separate file",
             );
         }
         if let Some(listed) = places.iter().find(|place| !place.path.is_root()) {
@@ -72,17 +73,18 @@ fn one_object(input: Input<'_>, findings: &mut Findings) {
             findings.warn(
                 Code::SeveralDocuments,
                 place,
-                format!("{file:?} holds a list of objects; opm and operator-sdk refuse lists"),
-                "give every object a file of its own",
+                format!("{file:?} contains a list of objects; opm and operator-sdk reject lists"),
+                "put every object into a separate file",
             );
         }
     }
 }
 
-/// What etcd takes, and what OLM makes of a bundle on its way into a cluster: each file compressed, as base64.
+/// Maximum size of a bundle in etcd, in the form in which OLM transfers it to a cluster: each file compressed and
+/// base64-encoded.
 pub(super) const LIMIT: u64 = 1 << 20;
-/// From where on an author should know: 85 % of the limit.
-pub(super) const NEAR: u64 = LIMIT * 85 / 100;
+/// Size from which authors are warned: 85 % of the limit.
+pub(super) const WARN_SIZE: u64 = LIMIT * 85 / 100;
 
 fn size(input: Input<'_>, findings: &mut Findings) {
     let files = || {
@@ -92,36 +94,37 @@ fn size(input: Input<'_>, findings: &mut Findings) {
             .flat_map(|folder| input.content.folder(folder))
             .map(|(_, file)| file.bytes.as_ref())
     };
-    // Compressing makes nothing larger by more than this, and most bundles are small.
+    // Compression adds no more than this, and most bundles are small.
     if files()
         .map(|bytes| base64(bytes.len() as u64 * 101 / 100 + 64))
         .sum::<u64>()
-        <= NEAR
+        <= WARN_SIZE
     {
         return;
     }
     let compressed = files().map(|bytes| base64(gzip(bytes))).sum();
-    judge(
+    check_size(
         compressed,
         files().map(|bytes| bytes.len() as u64).sum(),
         findings,
     );
 }
 
-/// Tells a size that is over the limit, and one that comes near it.
-pub(super) fn judge(compressed: u64, uncompressed: u64, findings: &mut Findings) {
-    let remedy = "shorten descriptions in CustomResourceDefinitions, or remove images from the CSV's icon and description";
+/// Reports a size above the limit, or close to it.
+pub(super) fn check_size(compressed: u64, uncompressed: u64, findings: &mut Findings) {
+    let remedy =
+        "shorten descriptions in CRDs, or remove images from the CSV's icon and description";
     if compressed > LIMIT {
         findings.warn(
             Code::BundleSize,
             None,
             format!(
-                "maximum bundle compressed size with gzip size exceeded: size=~{compressed} B, max={LIMIT} B; \
-                 uncompressed, the bundle has {uncompressed} B. OLM cannot unpack it, operator-sdk refuses it"
+                "maximum bundle compressed size with gzip size exceeded: size=~{compressed} B, max={LIMIT} B; uncompressed, \
+                 the bundle has {uncompressed} B. OLM cannot unpack the bundle, and operator-sdk rejects it"
             ),
             remedy,
         );
-    } else if compressed > NEAR {
+    } else if compressed > WARN_SIZE {
         findings.warn(
             Code::BundleSize,
             None,
@@ -138,10 +141,10 @@ const fn base64(bytes: u64) -> u64 {
     bytes.div_ceil(3) * 4
 }
 
-/// The compressed size in bytes.
+/// Returns the compressed size in bytes.
 fn gzip(bytes: &[u8]) -> u64 {
     let mut encoder = GzEncoder::new(Counter(0), Compression::default());
-    // Counting does not fail.
+    // Counting cannot fail.
     let _ = encoder.write_all(bytes);
     encoder
         .finish()
@@ -149,7 +152,7 @@ fn gzip(bytes: &[u8]) -> u64 {
         .unwrap_or_default()
 }
 
-/// Counts what is written and keeps nothing of it.
+/// A writer that only counts bytes.
 struct Counter(u64);
 
 impl Write for Counter {

@@ -1,4 +1,4 @@
-//! What a bundle says of its place in the upgrade graph.
+//! Upgrade edges of a bundle.
 
 use manifests::{names, path::Path, range::Range, version};
 
@@ -12,14 +12,14 @@ pub(super) fn run(csv: Csv<'_>, findings: &mut Findings) {
 
 fn replaces(csv: Csv<'_>, findings: &mut Findings) {
     let replaces = csv.text(&["spec", "replaces"]);
-    let Some(problem) = predecessor(csv, replaces).filter(|_| !replaces.is_empty()) else {
+    let Some(problem) = check_reference(csv, replaces).filter(|_| !replaces.is_empty()) else {
         return;
     };
     findings.warn(
         Code::UpgradeGraph,
         csv.at(&Path::from(["spec", "replaces"])),
         format!("spec.replaces {replaces:?} {problem}"),
-        "name the ClusterServiceVersion of the version before, or remove the field",
+        "set it to the ClusterServiceVersion of the previous version, or remove the field",
     );
 }
 
@@ -29,21 +29,21 @@ fn skips(csv: Csv<'_>, findings: &mut Findings) {
         let problem = if name.is_empty() {
             Some("is empty".to_owned())
         } else {
-            predecessor(csv, name)
+            check_reference(csv, name)
         };
         if let Some(problem) = problem {
             findings.warn(
                 Code::UpgradeGraph,
                 csv.at(&Path::from(["spec", "skips"]).index(at)),
                 format!("spec.skips[{at}] {name:?} {problem}"),
-                "name a ClusterServiceVersion, or remove the entry",
+                "set it to the name of a ClusterServiceVersion, or remove the entry",
             );
         }
     }
 }
 
-/// Why a name cannot be that of an earlier version.
-fn predecessor(csv: Csv<'_>, name: &str) -> Option<String> {
+/// Returns the reason why a name is not that of an earlier version, if any.
+fn check_reference(csv: Csv<'_>, name: &str) -> Option<String> {
     if name == csv.name() {
         return Some("is the bundle itself".into());
     }
@@ -64,8 +64,8 @@ fn skip_range(csv: Csv<'_>, findings: &mut Findings) {
         findings.warn(
             Code::UpgradeGraph,
             csv.at(&Path::from(["metadata", "annotations", "olm.skipRange"])),
-            format!("invalid skipRange: {error}; opm refuses catalogs with it"),
-            "write comparisons such as \">=1.0.0 <1.2.0\"",
+            format!("invalid skipRange: {error}; opm rejects catalogs with it"),
+            "use comparisons such as \">=1.0.0 <1.2.0\"",
         );
     }
 }

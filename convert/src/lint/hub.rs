@@ -1,4 +1,4 @@
-//! What OperatorHub.io asks for: who provides the operator, how it looks, where it is listed.
+//! Requirements of OperatorHub.io: provider, maintainers, links, icon, capabilities and categories.
 
 use manifests::path::Path;
 
@@ -48,8 +48,8 @@ fn provider(csv: Csv<'_>, findings: &mut Findings) {
         findings.warn(
             Code::Provider,
             csv.at(&near(csv.value(), &["spec", "provider"])),
-            "csv.Spec.Provider.Name not specified; OperatorHub.io refuses this",
-            "write spec.provider.name",
+            "csv.Spec.Provider.Name not specified; OperatorHub.io rejects this",
+            "set spec.provider.name",
         );
     }
 }
@@ -71,12 +71,12 @@ fn maintainers(csv: Csv<'_>, findings: &mut Findings) {
             Code::Maintainer,
             place,
             message,
-            "write a name and an address such as team@example.com",
+            "set a name and an address such as team@example.com",
         );
     }
 }
 
-/// `local@domain`, perhaps with a name before it: `Team <team@example.com>`.
+/// Reports whether text is an address `local@domain`, optionally with a name: `Team <team@example.com>`.
 fn is_address(text: &str) -> bool {
     let bare = text
         .split_once('<')
@@ -107,7 +107,7 @@ fn links(csv: Csv<'_>, findings: &mut Findings) {
             Code::Link,
             place,
             message,
-            "write a name and an address such as https://example.com",
+            "set a name and a URL such as https://example.com",
         );
     }
 }
@@ -136,7 +136,7 @@ fn icon(csv: Csv<'_>, findings: &mut Findings) {
         [] => {
             return warn(
                 "csv.Spec.Icon not specified".into(),
-                "add an icon; users recognize the operator by it",
+                "add an icon by which users recognize the operator",
             );
         }
         [icon] => icon,
@@ -155,7 +155,7 @@ fn icon(csv: Csv<'_>, findings: &mut Findings) {
     if data.is_empty() || media_type.is_empty() {
         warn(
             "csv.Spec.Icon elements should contain both data and mediatype".into(),
-            "write base64data and mediatype",
+            "set base64data and mediatype",
         );
     } else if !MEDIA_TYPES.contains(&media_type) {
         let remedy = format!("use one of {}", MEDIA_TYPES.join(", "));
@@ -176,7 +176,8 @@ fn capabilities(csv: Csv<'_>, findings: &mut Findings) {
     findings.warn(
         Code::Capabilities,
         csv.at(&Path::from(["metadata", "annotations", "capabilities"])),
-        format!("csv.Metadata.Annotations.Capabilities {level:?} is not a valid capabilities level; OperatorHub.io refuses it"),
+        format!("csv.Metadata.Annotations.Capabilities {level:?} is not a valid capabilities level; OperatorHub.io rejects \
+                 it"),
         &format!("use one of {}", CAPABILITIES.join(", ")),
     );
 }
@@ -196,7 +197,7 @@ fn categories(csv: Csv<'_>, findings: &mut Findings) {
             Code::Categories,
             csv.at(&Path::from(["metadata", "annotations", "categories"])),
             format!(
-                "csv.Metadata.Annotations.Categories has no such category: {}; OperatorHub.io refuses it",
+                "csv.Metadata.Annotations.Categories has no such category: {}; OperatorHub.io rejects it",
                 unknown.join(", ")
             ),
             &format!("use some of {}", CATEGORIES.join(", ")),

@@ -1,4 +1,5 @@
-//! Objects that disturb others: budgets that forbid every disruption, priorities for everybody, Services for nobody.
+//! Objects that affect other workloads: budgets that forbid every disruption, priorities for all pods, Services without
+//! pods.
 
 use manifests::{object::at, path::Path};
 use serde_json::{Map, Value};
@@ -40,8 +41,8 @@ fn disruption_budget(item: &Item, findings: &mut Findings) {
             findings.warn(
                 Code::DisruptionBudget,
                 item.place.at(&Path::from(["spec", field])),
-                format!("{}: {problem}: no node that runs these pods can be drained; operator-sdk refuses this", item.label()),
-                "leave room for one pod",
+                format!("{}: {problem}: nodes that run these pods cannot be drained; operator-sdk rejects this", item.label()),
+                "allow the disruption of at least one pod",
             );
         }
     }
@@ -54,18 +55,18 @@ fn global_priority(item: &Item, findings: &mut Findings) {
             Code::GlobalPriority,
             item.place.at(&Path::from(["globalDefault"])),
             format!(
-                "{}: globalDefault field cannot be set to true: it would be the priority of all pods of the cluster; \
-                 operator-sdk refuses this",
+                "{}: globalDefault field cannot be set to true: the class would apply to all pods of the cluster; \
+                 operator-sdk rejects this",
                 item.label()
             ),
-            "remove the field, and name the class in the operator's pods",
+            "remove the field, and set priorityClassName in the operator's pods",
         );
     }
 }
 
 fn service_selectors(input: Input<'_>, findings: &mut Findings) {
-    /// Real bundles have a handful of labels on each side; a hostile one must not take minutes.
-    const MOST_COMPARISONS: usize = 1_000_000;
+    /// Real bundles have few labels on each side; a hostile one must not take minutes.
+    const MAX_COMPARISONS: usize = 1_000_000;
     let workloads = workloads::all(input);
     if workloads.is_empty() {
         return;
@@ -85,16 +86,16 @@ fn service_selectors(input: Input<'_>, findings: &mut Findings) {
         };
         let place = item.place.at(&Path::from(["spec", "selector"]));
         comparisons += selector.len() * labels.len();
-        if comparisons > MOST_COMPARISONS {
+        if comparisons > MAX_COMPARISONS {
             findings.warn(
                 Code::ServiceSelector,
                 place,
                 format!(
-                    "the bundle has too many Services and workloads to compare: whether {} and those after it select \
-                     any pods is not known",
+                    "the bundle has too many Services and workloads to compare: cannot determine whether {} and the \
+                     following Services select any pods",
                     item.label()
                 ),
-                "ship fewer of them",
+                "reduce their number",
             );
             return;
         }
@@ -108,7 +109,7 @@ fn service_selectors(input: Input<'_>, findings: &mut Findings) {
                 Code::ServiceSelector,
                 place,
                 format!("{} selects none of the bundle's pods", item.label()),
-                "let the selector match the labels of a pod template, unless the operator makes the pods",
+                "make the selector match the labels of a pod template, unless the operator creates the pods",
             );
         }
     }

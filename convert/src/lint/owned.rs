@@ -1,4 +1,4 @@
-//! What the CSV says of CustomResourceDefinitions, against the definitions themselves.
+//! CRD entries of the CSV, compared with the CRDs themselves.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,7 +29,7 @@ pub(super) fn run(csv: Csv<'_>, others: &[Item], findings: &mut Findings) {
             }
         }
     }
-    unowned(csv, &crds, findings);
+    unlisted_crds(csv, &crds, findings);
 }
 
 fn entry_fields(csv: Csv<'_>, entry: &Value, path: &Path, findings: &mut Findings) {
@@ -42,7 +42,7 @@ fn entry_fields(csv: Csv<'_>, entry: &Value, path: &Path, findings: &mut Finding
                 Code::OwnedCRD,
                 csv.at(path),
                 message,
-                "write it as the CustomResourceDefinition has it",
+                "copy it from the CRD",
             );
         }
     }
@@ -57,8 +57,8 @@ fn name_form(csv: Csv<'_>, entry: &Value, path: &Path, findings: &mut Findings) 
         findings.warn(
             Code::OwnedCRD,
             csv.at(&path.clone().key("name")),
-            format!("couldn't parse plural.group from crd name: {name}; operator-sdk refuses this"),
-            "write <plural>.<group>",
+            format!("couldn't parse plural.group from crd name: {name}; operator-sdk rejects this"),
+            "use <plural>.<group>",
         );
     }
 }
@@ -73,7 +73,7 @@ fn description(csv: Csv<'_>, which: &str, entry: &Value, path: &Path, findings: 
             Code::CRDDescription,
             csv.at(path),
             message,
-            "say what a user gets by creating one",
+            "describe the result of creating such a custom resource",
         );
     }
 }
@@ -88,7 +88,7 @@ fn kind(csv: Csv<'_>, entry: &Value, item: &Item, path: &Path, findings: &mut Fi
                 "the CSV owns kind {owned:?} of {}, which defines {defined:?}",
                 item.label()
             ),
-            "write the kind as the CustomResourceDefinition has it",
+            "copy the kind from the CRD",
         );
     }
 }
@@ -116,12 +116,13 @@ fn served(csv: Csv<'_>, entry: &Value, item: &Item, path: &Path, findings: &mut 
             item.label(),
             served.join(", ")
         ),
-        "own versions that are served",
+        "list versions that are served",
     );
 }
 
-/// OLM neither offers nor guards what the CSV does not own. Other versions of an owned kind are fine.
-fn unowned(csv: Csv<'_>, crds: &BTreeMap<&str, &Item>, findings: &mut Findings) {
+/// Reports CRDs that the CSV does not own, because OLM neither offers nor protects them. Other versions of an owned kind
+/// are accepted.
+fn unlisted_crds(csv: Csv<'_>, crds: &BTreeMap<&str, &Item>, findings: &mut Findings) {
     let owned: BTreeSet<(&str, &str)> = csv
         .crds("owned")
         .iter()
@@ -142,7 +143,7 @@ fn unowned(csv: Csv<'_>, crds: &BTreeMap<&str, &Item>, findings: &mut Findings) 
             findings.warn(
                 Code::UnownedCRD,
                 item.place.clone(),
-                format!("CRD {name:?} is present in the bundle but not defined in CSV; operator-sdk refuses this"),
+                format!("CRD {name:?} is present in the bundle but not defined in CSV; operator-sdk rejects this"),
                 "list it in spec.customresourcedefinitions.owned",
             );
         }

@@ -1,4 +1,4 @@
-//! What the operator may do: rules of the CSV's permissions, and of Roles that the bundle ships.
+//! Permissions of the operator: rules of the CSV's permissions, and of Roles in the bundle.
 
 use manifests::{object::shortened, path::Path};
 use serde_json::Value;
@@ -14,12 +14,12 @@ use crate::{
 /// One RBAC rule.
 pub(super) struct Rule<'a> {
     owner: Owner<'a>,
-    /// Its position in the list of its owner.
+    /// The position in the list of its owner.
     index: usize,
     value: &'a Value,
 }
 
-/// The list that holds a rule.
+/// The list that contains a rule.
 #[derive(Clone, Copy)]
 enum Owner<'a> {
     /// An entry of a list of the CSV's permissions.
@@ -56,23 +56,23 @@ impl<'a> Rule<'a> {
         }
     }
 
-    fn words(&self, field: &str) -> impl Iterator<Item = &'a str> + use<'a> {
-        list(self.value, &[field]).filter_map(|(_, word)| word.as_str())
+    fn values(&self, field: &str) -> impl Iterator<Item = &'a str> + use<'a> {
+        list(self.value, &[field]).filter_map(|(_, value)| value.as_str())
     }
 
-    /// Whether the rule names a resource of a group. All groups at once are another rule's business.
+    /// Reports whether the rule names a resource of a group. Rules for all groups are the subject of another check.
     pub(super) fn names(&self, group: &str, resource: &str) -> bool {
-        self.words("apiGroups").any(|other| other == group)
+        self.values("apiGroups").any(|value| value == group)
             && self
-                .words("resources")
-                .any(|other| other == resource || other == "*")
+                .values("resources")
+                .any(|value| value == resource || value == "*")
     }
 
-    /// The first of some verbs that the rule allows.
+    /// Returns the first of several verbs that the rule allows.
     fn allows<'v>(&self, verbs: &[&'v str]) -> Option<&'v str> {
         verbs.iter().copied().find(|verb| {
-            self.words("verbs")
-                .any(|other| other == *verb || other == "*")
+            self.values("verbs")
+                .any(|value| value == *verb || value == "*")
         })
     }
 
@@ -86,7 +86,7 @@ impl<'a> Rule<'a> {
     }
 }
 
-/// All rules of the bundle.
+/// Returns all rules of the bundle.
 pub(super) fn all(input: Input<'_>) -> impl Iterator<Item = Rule<'_>> {
     let lists = ["permissions", "clusterPermissions"];
     let entries = input.csv.into_iter().flat_map(move |csv| {
@@ -120,7 +120,7 @@ pub(super) fn all(input: Input<'_>) -> impl Iterator<Item = Rule<'_>> {
 pub(super) fn run(input: Input<'_>, findings: &mut Findings) {
     for rule in all(input) {
         wildcard(&rule, findings);
-        definitions(&rule, findings);
+        crd_permissions(&rule, findings);
         budgets(&rule, findings);
         security_constraints(&rule, findings);
     }
@@ -134,11 +134,11 @@ fn wildcard(rule: &Rule<'_>, findings: &mut Findings) {
     ];
     let wild: Vec<_> = fields
         .iter()
-        .filter(|(field, _)| rule.words(field).any(|word| word == "*"))
+        .filter(|(field, _)| rule.values(field).any(|value| value == "*"))
         .map(|(_, name)| *name)
         .collect();
     if !wild.is_empty() {
-        let problem = format!("allows all {} by \"*\"", wild.join(" and all "));
+        let problem = format!("allows all {} with \"*\"", wild.join(" and all "));
         rule.warn(
             Code::WildcardPermissions,
             &problem,
@@ -148,13 +148,12 @@ fn wildcard(rule: &Rule<'_>, findings: &mut Findings) {
     }
 }
 
-fn definitions(rule: &Rule<'_>, findings: &mut Findings) {
+fn crd_permissions(rule: &Rule<'_>, findings: &mut Findings) {
     if rule.names("apiextensions.k8s.io", "customresourcedefinitions")
         && let Some(verb) = rule.allows(&["create", "patch"])
     {
-        let problem =
-            format!("allows to {verb} CustomResourceDefinitions; an operator should not need that");
-        let remedy = "ship the definitions in the bundle, and allow get, list and watch";
+        let problem = format!("allows to {verb} CRDs; an operator should not need this");
+        let remedy = "put the CRDs into the bundle, and allow get, list and watch";
         rule.warn(Code::CRDPermissions, &problem, remedy, findings);
     }
 }
@@ -169,14 +168,14 @@ fn budgets(rule: &Rule<'_>, findings: &mut Findings) {
         rule.warn(
             Code::BudgetPermissions,
             &problem,
-            "make sure that budgets leave room for disruptions",
+            "make sure that the budgets allow disruptions",
             findings,
         );
     }
 }
 
 fn security_constraints(rule: &Rule<'_>, findings: &mut Findings) {
-    /// What OpenShift comes with; some also as a second version with a suffix.
+    /// Default constraints of OpenShift; some also exist in a second version with a suffix.
     const DEFAULTS: [&str; 8] = [
         "anyuid",
         "hostaccess",
@@ -188,16 +187,16 @@ fn security_constraints(rule: &Rule<'_>, findings: &mut Findings) {
         "restricted",
     ];
     let is_default = |name: &str| DEFAULTS.contains(&name.strip_suffix("-v2").unwrap_or(name));
-    let mut names = rule.words("resourceNames").peekable();
+    let mut names = rule.values("resourceNames").peekable();
     let concerns_defaults = names.peek().is_none() || names.any(is_default);
     if rule.names("security.openshift.io", "securitycontextconstraints")
         && concerns_defaults
         && let Some(verb) = rule.allows(&["update", "patch", "delete"])
     {
         let problem = format!(
-            "allows to {verb} OpenShift's default SecurityContextConstraints; operator-sdk refuses this"
+            "allows to {verb} OpenShift's default SecurityContextConstraints; operator-sdk rejects this"
         );
-        let remedy = "create constraints of your own, and name them in resourceNames";
+        let remedy = "create separate SecurityContextConstraints, and list them in resourceNames";
         rule.warn(Code::SecurityConstraints, &problem, remedy, findings);
     }
 }

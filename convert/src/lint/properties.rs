@@ -1,4 +1,4 @@
-//! Properties and dependencies: what catalogs and OLM's resolver read of each type.
+//! Properties and dependencies, checked for the fields that catalogs and OLM's resolver read.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ use crate::{
     report::{Findings, Place},
 };
 
-/// Something wrong within a value.
+/// A problem within a value.
 pub(super) struct Problem {
     path: Path,
     text: String,
@@ -45,7 +45,7 @@ pub(super) fn run(input: Input<'_>, findings: &mut Findings) {
         .iter()
         .flatten()
         .zip(&metadata.property_places);
-    // Within an annotation, nothing has a place of its own.
+    // Values in an annotation have no position of their own.
     let mut all: Vec<(&Property, &Place, bool)> = listed
         .map(|(property, place)| (property, place, true))
         .collect();
@@ -53,7 +53,7 @@ pub(super) fn run(input: Input<'_>, findings: &mut Findings) {
         own.iter()
             .flat_map(|(place, list)| list.iter().map(move |property| (property, place, false))),
     );
-    let mut seen = BTreeSet::new();
+    let mut unique = BTreeSet::new();
     for (property, place, has_lines) in all {
         typed(property, place, has_lines, findings);
         spelling(property, place, findings);
@@ -61,7 +61,7 @@ pub(super) fn run(input: Input<'_>, findings: &mut Findings) {
         if !has_lines {
             unquoted(property, place, findings);
         }
-        if !seen.insert((&property.type_, property.value.get())) {
+        if !unique.insert((&property.type_, property.value.get())) {
             let message = format!(
                 "property {} is listed twice with the same value",
                 property.type_
@@ -78,7 +78,7 @@ pub(super) fn run(input: Input<'_>, findings: &mut Findings) {
     }
 }
 
-/// The fields that a property of a known type must have.
+/// Returns the fields that a property of a known type must have.
 fn fields(type_: &str) -> &'static [&'static str] {
     match type_ {
         "olm.package" => &["packageName", "version"],
@@ -126,12 +126,12 @@ fn typed(property: &Property, place: &Place, has_lines: bool, findings: &mut Fin
             Code::Property,
             place,
             message,
-            "correct it; opm refuses catalogs with it",
+            "correct it; opm rejects catalogs with it",
         );
     }
 }
 
-/// A type that is missing, or differs from a known one by case, has no effect at all.
+/// Reports a type that is missing, or differs from a known one only by case, and therefore has no effect.
 fn spelling(property: &Property, place: &Place, findings: &mut Findings) {
     const KNOWN: [&str; 11] = [
         "olm.bundle.object",
@@ -148,24 +148,25 @@ fn spelling(property: &Property, place: &Place, findings: &mut Findings) {
     ];
     let type_ = property.type_.as_str();
     if type_.is_empty() {
-        let message = "a property has no type; the property has no effect".to_owned();
+        let message = "a property without a type has no effect".to_owned();
         findings.warn(
             Code::Property,
             place.clone(),
             message,
-            "write `type` and `value`",
+            "set `type` and `value`",
         );
     }
-    let known = KNOWN
+    let correct = KNOWN
         .into_iter()
-        .find(|known| known.eq_ignore_ascii_case(type_) && *known != type_);
-    if let Some(known) = known {
-        let message = format!("property {type_:?} has no effect; OLM knows {known:?}");
+        .find(|correct| correct.eq_ignore_ascii_case(type_) && *correct != type_);
+    if let Some(correct) = correct {
+        let message = format!("property {type_:?} has no effect; OLM recognizes {correct:?}");
         findings.warn(Code::Property, place.clone(), message, "correct its case");
     }
 }
 
-/// A catalog shortens numbers: opm makes 4.1 of 4.10. Those of the file are reported when it is read.
+/// Reports unquoted numbers, which catalogs shorten: opm converts 4.10 to 4.1. Numbers in the file are reported when it is
+/// read.
 fn unquoted(property: &Property, place: &Place, findings: &mut Findings) {
     if property.type_ == MAX_PROPERTY && parsed(property).is_number() {
         let number = Unquoted::new(property.value.get());
@@ -179,26 +180,26 @@ fn unquoted(property: &Property, place: &Place, findings: &mut Findings) {
     }
 }
 
-/// A bundle's package and version come from its annotations and its CSV; opm lets such a property override them.
+/// Reports a package property that differs from the annotations and the CSV, because opm gives it precedence over them.
 fn package(property: &Property, place: &Place, input: Input<'_>, findings: &mut Findings) {
     if property.type_ != "olm.package" {
         return;
     }
     let value = parsed(property);
-    let said = (
+    let declared = (
         super::word(&value, &["packageName"]),
         super::word(&value, &["version"]),
     );
-    let is = (input.facts.package.as_str(), input.facts.version.as_str());
-    if said != is {
+    let expected = (input.facts.package.as_str(), input.facts.version.as_str());
+    if declared != expected {
         findings.warn(
             Code::Property,
             place.clone(),
             format!(
-                "property olm.package says {:?} {:?}; the bundle is {:?} {:?}, and opm believes the property",
-                said.0, said.1, is.0, is.1
+                "property olm.package declares {:?} {:?}, but the bundle is {:?} {:?}; opm uses the property",
+                declared.0, declared.1, expected.0, expected.1
             ),
-            "remove the property; opm makes it from the bundle",
+            "remove the property; opm generates it from the bundle",
         );
     }
 }
@@ -221,7 +222,7 @@ fn dependency(property: &Property, place: &Place, findings: &mut Findings) {
         other => findings.warn(
             Code::Dependency,
             place.clone(),
-            format!("unsupported dependency type {other}; opm refuses the bundle"),
+            format!("unsupported dependency type {other}; opm rejects the bundle"),
             "use olm.package, olm.gvk, olm.label or olm.constraint",
         ),
     }
@@ -230,7 +231,7 @@ fn dependency(property: &Property, place: &Place, findings: &mut Findings) {
             Code::Dependency,
             place.at(&existing(&value, &path)),
             format!(
-                "dependency {}: {}{text}; opm refuses the bundle",
+                "dependency {}: {}{text}; opm rejects the bundle",
                 property.type_,
                 named(&path)
             ),
@@ -251,18 +252,18 @@ fn check_constraint(property: &Property, value: &Value, problems: &mut Vec<Probl
     constraint::check(value, Path::root(), problems);
 }
 
-/// A field that has to be a text, and not an empty one.
+/// Checks a field that must be a non-empty string.
 pub(super) fn field(value: &Value, name: &str, path: &Path, problems: &mut Vec<Problem>) {
     let text = match value.get(name) {
         Some(Value::String(text)) if !text.trim().is_empty() => return,
         Some(Value::String(_)) => "is empty".to_owned(),
-        Some(other) => format!("is {}, not a text", type_name(other)),
+        Some(other) => format!("is {}, not a string", type_name(other)),
         None => "is missing".to_owned(),
     };
     problems.push(Problem::new(path.clone().key(name), text));
 }
 
-/// A field that has to be a range of versions.
+/// Checks a field that must be a version range.
 pub(super) fn range_field(value: &Value, name: &str, path: &Path, problems: &mut Vec<Problem>) {
     match value
         .get(name)
@@ -299,7 +300,7 @@ fn parsed(property: &Property) -> Value {
     serde_json::from_str(property.value.get()).unwrap_or_default()
 }
 
-/// The path of a field for a message.
+/// Formats the path of a field for a message.
 fn named(path: &Path) -> String {
     if path.is_root() {
         String::new()
@@ -308,18 +309,18 @@ fn named(path: &Path) -> String {
     }
 }
 
-/// The path within a value, as far as something stands there.
+/// Returns the existing prefix of a path in a value.
 fn existing(value: &Value, path: &Path) -> Path {
-    let mut here = Path::root();
+    let mut prefix = Path::root();
     let mut value = value;
     for step in path.steps() {
         let (next, further) = match step {
-            Step::Key(key) => (value.get(key), here.clone().key(key)),
-            Step::Index(at) => (value.get(at), here.clone().index(*at)),
+            Step::Key(key) => (value.get(key), prefix.clone().key(key)),
+            Step::Index(at) => (value.get(at), prefix.clone().index(*at)),
         };
         let Some(next) = next else { break };
         value = next;
-        here = further;
+        prefix = further;
     }
-    here
+    prefix
 }

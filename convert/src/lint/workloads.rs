@@ -1,4 +1,4 @@
-//! What runs: the CSV's Deployments, and workloads that the bundle ships as plain objects.
+//! Workloads: the CSV's Deployments, and other workloads of the bundle.
 
 use manifests::{image::Reference, object::at, path::Path};
 use serde_json::Value;
@@ -11,17 +11,17 @@ use crate::{
     report::{Findings, Place},
 };
 
-/// Something that starts pods.
+/// An object that creates pods.
 pub(super) struct Workload<'a> {
     label: String,
-    /// The object, or the CSV's entry.
+    /// The object, or the entry of the CSV.
     place: Place,
-    /// Where its pod template stands.
+    /// Path of the pod template.
     keys: &'static [&'static str],
     pub(super) template: &'a Value,
 }
 
-/// Everything that starts pods.
+/// Returns all workloads.
 pub(super) fn all(input: Input<'_>) -> Vec<Workload<'_>> {
     let deployments = input.csv.into_iter().flat_map(|csv| {
         csv.deployments()
@@ -85,14 +85,14 @@ struct Container<'a> {
     value: &'a Value,
 }
 
-/// An image that may become another one under the same name.
+/// Reports an image that can change under the same reference.
 fn image(container: &Container<'_>, findings: &mut Findings) {
     let image = word(container.value, &["image"]);
     let problem = match image.parse::<Reference>() {
         Err(error) => format!("cannot start: {error}"),
         Ok(reference) if reference.is_pinned() => return,
         Ok(reference) if reference.tag() == Some("latest") => {
-            format!("runs {image:?}, which is another image from time to time")
+            format!("runs {image:?}, which can refer to different images over time")
         }
         Ok(_) => format!("runs {image:?}, which is not pinned by a digest"),
     };
@@ -100,7 +100,7 @@ fn image(container: &Container<'_>, findings: &mut Findings) {
         Code::MutableImage,
         container.place.at(&near(container.value, &["image"])),
         format!("{} {problem}", container.label),
-        "name the image by its digest, <repository>@sha256:…, so that tests, mirrors and clusters mean the same",
+        "pin the image by digest, <repository>@sha256:…, so that tests, mirrors and clusters use the same image",
     );
 }
 
@@ -111,7 +111,7 @@ fn privileged(container: &Container<'_>, findings: &mut Findings) {
             Code::Privileged,
             container.place.at(&Path::from(KEYS)),
             format!(
-                "{} is privileged: it may do whatever the node's root may",
+                "{} is privileged: it has root access to the node",
                 container.label
             ),
             "grant the capabilities that it needs instead",
@@ -119,7 +119,8 @@ fn privileged(container: &Container<'_>, findings: &mut Findings) {
     }
 }
 
-/// Without requests, a busy node starves the operator. A limit counts as a request, as in the cluster.
+/// Reports missing requests, without which a busy node starves the operator. As in the cluster, a limit counts as a
+/// request.
 fn requests(container: &Container<'_>, findings: &mut Findings) {
     let has = |name| {
         ["requests", "limits"]
@@ -139,7 +140,7 @@ fn requests(container: &Container<'_>, findings: &mut Findings) {
                 container.label,
                 missing.join(" and ")
             ),
-            "write resources.requests.cpu and resources.requests.memory",
+            "set resources.requests.cpu and resources.requests.memory",
         );
     }
 }

@@ -1,9 +1,9 @@
-//! Which accounts were seen to call APIs that go, as OpenShift counts requests (`APIRequestCount`,
-//! `API server.openshift.io/v1`).
+//! ServiceAccounts that called removed APIs, from the requests that OpenShift counts (`APIRequestCount`,
+//! `apiserver.openshift.io/v1`).
 //!
-//! Each such object is about one resource in one version: its name is `flowschemas.v1beta3.flowcontrol.API server.k8s.io`.
-//! It has the last 24 hours, and of each hour and node the ten users, or up to a hundred, with the most requests. So a call
-//! that is in there was made; one that is not may have been made, too.
+//! Each object is about one resource in one version, with a name such as
+//! `flowschemas.v1beta3.flowcontrol.apiserver.k8s.io`. It covers the last 24 hours. For each hour and node, it lists the
+//! ten (at most a hundred) users with the most requests. A listed call was made; a missing one may also have been made.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,60 +13,61 @@ use std::{
 use manifests::{object::shortened, version::KubeVersion};
 use serde::{Deserialize, Serialize};
 
-/// What the names of all ServiceAccounts begin with.
+/// Prefix of the user names of all ServiceAccounts.
 const ACCOUNT: &str = "system:serviceaccount:";
-/// How many pairs of account and API are kept. A cluster has some hundreds of accounts, and few APIs that go.
-const MOST: usize = 20_000;
-/// The longest name that is kept, in characters: what the API server admits is shorter.
-const LONGEST: usize = 400;
+/// Maximum number of stored pairs of ServiceAccount and API. A cluster has some hundreds of ServiceAccounts, and few
+/// removed APIs.
+const MAX_CALLS: usize = 20_000;
+/// Maximum length of a stored name, in characters: names that the API server admits are shorter.
+const MAX_NAME_LEN: usize = 400;
 
-/// As much of the status of an `APIRequestCount` as is read here.
+/// Status of an `APIRequestCount`, reduced to the fields that are read here.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RequestCount {
-    /// The first release of Kubernetes that does not serve the API: `1.32`. Empty if none is announced.
+    /// The first minor version of Kubernetes that does not serve the API: `1.32`. Empty if no removal is announced.
     pub removed_in_release: Option<String>,
-    /// Hour by hour; the current one is among them.
+    /// Counts by hour, including the current one.
     pub last24h: Option<Vec<Hour>>,
 }
 
-/// An hour.
+/// Counts of one hour.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Hour {
-    /// By the node that was asked.
+    /// Counts by control plane node.
     pub by_node: Option<Vec<Node>>,
 }
 
-/// A node.
+/// Counts of one node.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Node {
-    /// By who asked, and with what program.
+    /// Counts by user and user agent.
     pub by_user: Option<Vec<User>>,
 }
 
-/// Who asked.
+/// Counts of one user.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct User {
-    /// `system:serviceaccount:etcd:etcd-operator`.
+    /// The user name: `system:serviceaccount:etcd:etcd-operator`.
     pub username: String,
-    /// How often.
+    /// The number of requests.
     pub request_count: i64,
 }
 
-/// What an account was seen to call within a day.
+/// Calls of an API by a ServiceAccount within a day.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Call {
-    /// Resource, version and group: `flowschemas.v1beta3.flowcontrol.API server.k8s.io`.
+    /// Resource, version and group: `flowschemas.v1beta3.flowcontrol.apiserver.k8s.io`.
     pub api: String,
-    /// The first minor release of Kubernetes 1 that does not serve it.
+    /// The first minor version of Kubernetes 1 that does not serve the API.
     pub until: u64,
     /// The ServiceAccount: `namespace:name`.
     pub account: String,
-    /// How often.
+    /// The number of calls.
     pub count: u64,
 }
 
@@ -82,27 +83,27 @@ impl fmt::Display for Call {
         let times = if *count == 1 { "time" } else { "times" };
         write!(
             f,
-            "ServiceAccount {account} called {api} {count} {times} within a day, which Kubernetes 1.{until} does not serve"
+            "ServiceAccount {account} called {api} {count} {times} within a day; Kubernetes 1.{until} does not serve this API"
         )
     }
 }
 
-/// All calls to APIs that go.
+/// All calls of removed APIs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Calls {
-    /// By account, as `namespace:name`.
+    /// Calls by ServiceAccount, as `namespace:name`.
     by_account: BTreeMap<String, Vec<Call>>,
-    pairs: usize,
+    total: usize,
     is_incomplete: bool,
 }
 
 impl Calls {
-    /// Reports whether nothing was counted.
+    /// Reports whether no calls were counted.
     pub fn is_empty(&self) -> bool {
         self.by_account.is_empty()
     }
 
-    /// Adds what was counted of an API, if its end is known; `name` is that of the object.
+    /// Adds the counts of an API, if its removal is announced; `name` is that of the object.
     pub fn add(&mut self, name: &str, count: &RequestCount) {
         let release = count.removed_in_release.as_deref();
         let Some(release) = release.and_then(|text| text.parse::<KubeVersion>().ok()) else {
@@ -121,14 +122,14 @@ impl Calls {
                 *sum = sum.saturating_add(times);
             }
         }
-        let api = shortened(name, LONGEST);
+        let api = shortened(name, MAX_NAME_LEN);
         for (account, count) in by_account {
-            if self.pairs >= MOST {
+            if self.total >= MAX_CALLS {
                 self.is_incomplete = true;
                 return;
             }
-            self.pairs += 1;
-            let account = shortened(account, LONGEST);
+            self.total += 1;
+            let account = shortened(account, MAX_NAME_LEN);
             self.by_account
                 .entry(account.clone())
                 .or_default()
@@ -141,7 +142,7 @@ impl Calls {
         }
     }
 
-    /// What ServiceAccounts, each as `namespace:name`, have called that one release serves and a later one does not.
+    /// Returns the calls by ServiceAccounts (`namespace:name`) of APIs that one version serves and a later one does not.
     pub fn of<'a>(
         &self,
         accounts: impl IntoIterator<Item = &'a str>,
@@ -158,7 +159,7 @@ impl Calls {
             .collect()
     }
 
-    /// Whether there was too much to keep.
+    /// Reports whether calls exceeded the limit.
     pub fn is_incomplete(&self) -> bool {
         self.is_incomplete
     }
@@ -211,8 +212,8 @@ mod tests {
         let said = calls.of(["etcd:operator"], kube(24), kube(25)).pop_first();
         assert_eq!(
             said.unwrap().to_string(),
-            "ServiceAccount etcd/operator called cronjobs.v1beta1.batch 2 times within a day, which Kubernetes 1.25 does not \
-             serve"
+            "ServiceAccount etcd/operator called cronjobs.v1beta1.batch 2 times within a day; Kubernetes 1.25 does not \
+             serve this API"
         );
     }
 
@@ -242,7 +243,7 @@ mod tests {
         }
         assert!(calls.is_incomplete());
         let found = calls.of(["a:b7"], kube(29), kube(30));
-        assert!(found.iter().map(|call| call.api.chars().count()).max() <= Some(LONGEST + 1));
+        assert!(found.iter().map(|call| call.api.chars().count()).max() <= Some(MAX_NAME_LEN + 1));
         assert!(found.len() < 300);
     }
 }

@@ -1,17 +1,18 @@
-//! Which Kubernetes a release of OpenShift has.
+//! Kubernetes versions of OpenShift releases.
 
 use manifests::{openshift::Release, version::KubeVersion};
 
-/// The first release of OpenShift 4 that took the next Kubernetes, as each one since has.
+/// The first OpenShift 4 release since which each release has the next Kubernetes minor version.
 const FIRST: u64 = 3;
-/// What is between both numbers since then.
-const APART: u64 = 13;
-/// The release of OpenShift 4 that is OpenShift 5.0.
-const FIVE: u64 = 23;
+/// Difference between the two minor versions since then.
+const MINOR_OFFSET: u64 = 13;
+/// The OpenShift 4 release that equals OpenShift 5.0.
+const OPENSHIFT_5: u64 = 23;
 
-/// The Kubernetes that a release of OpenShift has: 1.(N+13) for 4.N. So it is from 4.3 (1.16) on, says Red Hat's list "What
-/// version of the Kubernetes API is included with each OpenShift 4.x release?" (solution 4870701), and each release's notes.
-/// 5.0 is 4.23, and 5.N is taken to go on from there. Nothing for what came before, and for what is no release.
+/// Returns the Kubernetes version of an OpenShift release: 1.(N+13) for 4.N, from 4.3 (1.16) on. Sources: Red Hat's list
+/// "What version of the Kubernetes API is included with each OpenShift 4.x release?" (solution 4870701), and the notes of
+/// each release. 5.0 is 4.23, and 5.N is assumed to continue from there. Returns `None` for earlier releases, and for
+/// numbers that are not releases.
 ///
 /// ```
 /// use convert::removal::kubernetes_of;
@@ -20,11 +21,11 @@ const FIVE: u64 = 23;
 /// ```
 pub fn kubernetes_of(release: Release) -> Option<KubeVersion> {
     let of_four = match (release.major, release.minor) {
-        (4, minor @ FIRST..=FIVE) => minor,
-        (5, minor) => minor.checked_add(FIVE)?,
+        (4, minor @ FIRST..=OPENSHIFT_5) => minor,
+        (5, minor) => minor.checked_add(OPENSHIFT_5)?,
         _ => return None,
     };
-    Some(KubeVersion::new(1, of_four.checked_add(APART)?))
+    Some(KubeVersion::new(1, of_four.checked_add(MINOR_OFFSET)?))
 }
 
 #[cfg(test)]

@@ -83,10 +83,10 @@ fn objects_in_apis_that_go_are_found_between_the_releases() {
 #[test]
 fn roles_tell_what_may_be_used() {
     for (resource, expected) in ::tests::rows![
-        "poddisruptionbudgets/status" => "ClusterRole etcd names the resource of PodDisruptionBudget, of which Kubernetes 1.25 \
-            does not serve policy/v1beta1 any more: make sure that the operator uses policy/v1";
+        "poddisruptionbudgets/status" => "ClusterRole etcd refers to the resource of PodDisruptionBudget, and Kubernetes \
+            1.25 does not serve policy/v1beta1: make sure that the operator uses policy/v1";
         "podsecuritypolicies"
-            => "ClusterRole etcd names the resource of PodSecurityPolicy, which Kubernetes 1.25 does not serve any more";
+            => "ClusterRole etcd refers to the resource of PodSecurityPolicy, which Kubernetes 1.25 no longer serves";
     ] {
         let rules = json!([{"apiGroups": ["policy"], "resources": [resource], "verbs": ["use"]}]);
         let found = between([&role(&rules)], kube(24), kube(25)).found;
@@ -108,12 +108,12 @@ fn roles_tell_what_may_be_used() {
 #[test]
 fn what_happens_to_objects_is_said() {
     let said = |api, kind| between([&object(api, kind)], kube(24), kube(25)).found[0].to_string();
-    let expected = "CronJob b/a is in batch/v1beta1, which Kubernetes 1.25 does not serve; it is applied in batch/v1 then";
+    let expected = "CronJob b/a is in batch/v1beta1, which Kubernetes 1.25 does not serve; it is applied in batch/v1 from that version on";
     assert_eq!(said("batch/v1beta1", "CronJob"), expected);
     assert_eq!(
         said("policy/v1beta1", "PodSecurityPolicy"),
-        "PodSecurityPolicy b/a is in policy/v1beta1, which Kubernetes 1.25 does not serve, and nothing takes its place: it \
-         is gone then"
+        "PodSecurityPolicy b/a is in policy/v1beta1, which Kubernetes 1.25 does not serve and which has no replacement: the \
+         object is removed in that version"
     );
 }
 
@@ -156,5 +156,5 @@ fn hostile_roles_are_bounded() {
     let budgets: Vec<Object> = (0..2000).map(|n| budget(n).try_into().unwrap()).collect();
     let found = between(&budgets, kube(24), kube(25));
     assert!(found.is_incomplete);
-    assert_eq!(found.found.len(), MOST);
+    assert_eq!(found.found.len(), MAX_USES);
 }

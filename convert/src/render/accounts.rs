@@ -1,4 +1,4 @@
-//! ServiceAccounts: one for each name that a permission or a Deployment uses, unless the bundle ships it.
+//! ServiceAccounts: one for each name in a permission or Deployment, unless the bundle contains it.
 
 use std::collections::BTreeSet;
 
@@ -18,18 +18,18 @@ use crate::{
     report::Findings,
 };
 
-/// The memory of an account.
+/// Memory of a ServiceAccount in bytes.
 const ACCOUNT: usize = 4 << 10;
 
-/// The account every namespace has; Kubernetes makes it.
+/// The ServiceAccount of every namespace, which Kubernetes creates.
 pub(crate) const DEFAULT: &str = "default";
 
-/// The account a permission or a pod means: no name is the default one.
+/// Returns the ServiceAccount of a permission or a pod: an empty name is the default one.
 pub(crate) fn named(name: &str) -> &str {
     if name.is_empty() { DEFAULT } else { name }
 }
 
-/// Names of the accounts among the bundle's own objects.
+/// Returns the names of the ServiceAccounts among the bundle's own objects.
 pub(crate) fn shipped(extra: &[Item]) -> BTreeSet<String> {
     let is_account = |item: &&Item| item.kind() == "ServiceAccount" && item.api_version() == "v1";
     extra
@@ -39,7 +39,7 @@ pub(crate) fn shipped(extra: &[Item]) -> BTreeSet<String> {
         .collect()
 }
 
-/// The accounts to make, by name. A shipped one stays as it is, with its pull secrets and annotations.
+/// Returns the ServiceAccounts to create, by name. One of the bundle is unchanged, with its pull secrets and annotations.
 pub(crate) fn objects(
     input: &Input<'_>,
     install: &Install,
@@ -66,7 +66,7 @@ pub(crate) fn objects(
             findings.change(
                 Code::ServiceAccount,
                 csv.at(&path),
-                format!("ServiceAccount {name:?} is the one that the bundle ships"),
+                format!("ServiceAccount {name:?} is taken from the bundle"),
             );
         } else {
             objects.push(json!({
@@ -79,9 +79,9 @@ pub(crate) fn objects(
     objects
 }
 
-/// Names in use, each once, with the place of their first use.
+/// Returns the names in use, each once, with the path of the first use.
 fn used(install: &Install) -> Vec<(&str, Path)> {
-    let mut seen = BTreeSet::new();
+    let mut unique = BTreeSet::new();
     let mut names = Vec::new();
     let lists = [
         ("permissions", &install.permissions),
@@ -95,7 +95,7 @@ fn used(install: &Install) -> Vec<(&str, Path)> {
                     .index(index)
                     .key("serviceAccountName")
             };
-            if name != DEFAULT && seen.insert(name) {
+            if name != DEFAULT && unique.insert(name) {
                 names.push((name, path()));
             }
         }
@@ -108,11 +108,11 @@ fn used(install: &Install) -> Vec<(&str, Path)> {
             let Some(name) = text(pod, &[field]).map(named) else {
                 continue;
             };
-            if name != DEFAULT && seen.insert(name) {
+            if name != DEFAULT && unique.insert(name) {
                 let pod = Path::from(["spec", "template", "spec"]).key(field);
                 names.push((name, Path::from(DEPLOYMENTS).index(index).join(&pod)));
             }
-            // The deprecated field counts only where the other one is absent.
+            // The deprecated field is used only if the other one is missing.
             break;
         }
     }

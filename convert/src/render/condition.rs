@@ -1,5 +1,5 @@
-//! The OperatorCondition, by which an operator says whether it may be upgraded now: the object, the rights to write it, and
-//! its name, which operator-lib reads from a variable.
+//! The OperatorCondition, with which an operator controls its upgrades: the object, the permissions to write it, and its
+//! name, which operator-lib reads from an environment variable.
 
 use std::collections::BTreeSet;
 
@@ -14,8 +14,9 @@ use crate::{overlay, render::accounts};
 const GROUP: &str = "operators.coreos.com";
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// The object, and role and binding of the accounts of all Deployments. It has the ClusterServiceVersion's name, as OLM
-/// calls it; the role has another one than OLM would give it, for where both run, OLM makes its own.
+/// Returns the object, and role and binding for the ServiceAccounts of all Deployments. The object has the
+/// ClusterServiceVersion's name, as in OLM. The name of the role differs from OLM's, because OLM creates its own role if it
+/// also runs.
 pub(crate) fn objects(name: &str, deployments: &[Value], namespace: &str) -> Vec<Value> {
     let pod = ["spec", "template", "spec", "serviceAccountName"];
     let accounts: BTreeSet<&str> = deployments

@@ -1,4 +1,4 @@
-//! Deployments of the install strategy, with what OLM adds to their pods.
+//! Deployments of the install strategy, with OLM's additions to their pods.
 
 use manifests::{
     object::{add_missing, at, child, mapping, text},
@@ -17,13 +17,13 @@ use crate::{
     report::Findings,
 };
 
-/// The memory of a Deployment beside its spec and the annotations of the CSV.
+/// Memory of a Deployment besides its spec and the annotations of the CSV, in bytes.
 const DEPLOYMENT: usize = 8 << 10;
-/// The memory of a variable in a container.
+/// Memory of a variable in a container, in bytes.
 const VARIABLE: usize = 2 << 10;
 
-/// All Deployments. Operators read `olm.targetNamespaces` from their own pod through the downward API, hence all
-/// annotations go to the pod template, not to the Deployment (rukpak put them there).
+/// Returns all Deployments. Operators read `olm.targetNamespaces` from their own pod through the downward API. Therefore,
+/// all annotations are set on the pod template instead of the Deployment (rukpak set them there).
 pub(crate) fn objects(
     input: &Input<'_>,
     deployments: Vec<Value>,
@@ -35,7 +35,7 @@ pub(crate) fn objects(
         findings.warn(
             Code::NoDeployment,
             csv.at(&Path::from(DEPLOYMENTS)),
-            "unable to find a deployment to install in the CSV: nothing of the bundle will run",
+            "unable to find a deployment to install in the CSV: the operator will not run",
             "list the operator's Deployment under spec.install.spec.deployments",
         );
     }
@@ -63,7 +63,7 @@ pub(crate) fn objects(
     objects
 }
 
-/// The Deployment of an entry of the install strategy.
+/// Returns the Deployment for an entry of the install strategy.
 fn deployment(mut entry: Value, annotations: &Map<String, Value>, namespace: &str) -> Value {
     let mut spec = entry.get_mut("spec").map_or_else(|| json!({}), Value::take);
     let reads_operator_namespace = mentions(&spec, OPERATOR_NAMESPACE);
@@ -96,11 +96,11 @@ fn deployment(mut entry: Value, annotations: &Map<String, Value>, namespace: &st
     deployment
 }
 
-/// The memory of Deployments.
+/// Memory of Deployments.
 struct Cost {
     /// Bytes for each Deployment.
     deployment: usize,
-    /// Bytes for each of its containers.
+    /// Bytes for each container.
     container: usize,
 }
 
@@ -122,8 +122,8 @@ impl Cost {
     }
 }
 
-/// The annotations of the CSV and the properties of the bundle; `None` if they exceed the limit of an API server. Those with
-/// which OLM describes an installation are left to [`deployment`].
+/// Returns the annotations of the CSV and the properties of the bundle, or `None` if they exceed the limit of an API
+/// server. [`deployment`] sets the annotations with which OLM describes an installation.
 fn annotations(input: &Input<'_>, findings: &mut Findings) -> Option<Map<String, Value>> {
     let properties = input.properties.map(property::to_annotation);
     let is_kept = |key: &str| {
@@ -142,8 +142,8 @@ fn annotations(input: &Input<'_>, findings: &mut Findings) -> Option<Map<String,
             Code::TooMany,
             input.csv.at(&Path::from(["metadata", "annotations"])),
             format!(
-                "the annotations of the ClusterServiceVersion have {size} bytes, and each Deployment gets them; the limit \
-                 is {MAX_ANNOTATIONS} bytes"
+                "the annotations of the ClusterServiceVersion have {size} bytes and are copied to each Deployment; the \
+                 limit is {MAX_ANNOTATIONS} bytes"
             ),
             "shorten alm-examples or other long annotations",
         );
@@ -155,27 +155,27 @@ fn annotations(input: &Input<'_>, findings: &mut Findings) -> Option<Map<String,
     )
 }
 
-/// The annotation with the namespaces that an operator watches, as OLM sets it on pods.
+/// Annotation for the namespaces that an operator watches, as OLM sets it on pods.
 const TARGET_NAMESPACES: &str = "olm.targetNamespaces";
 
-/// The annotation with the namespace of the installation. Only pods that read the annotation get it. The newer reference
-/// sets it on every pod; doing the same here would restart all operators when the provisioner is upgraded.
+/// Annotation for the namespace of the installation. Only pods that read it get the annotation. The newer reference
+/// implementation sets it on every pod; doing the same would restart all operators when the provisioner is upgraded.
 const OPERATOR_NAMESPACE: &str = "olm.operatorNamespace";
 
-/// Whether any text within a value contains another.
-fn mentions(value: &Value, what: &str) -> bool {
+/// Reports whether any string in a value contains another string.
+fn mentions(value: &Value, needle: &str) -> bool {
     match value {
-        Value::String(text) => text.contains(what),
-        Value::Array(list) => list.iter().any(|value| mentions(value, what)),
-        Value::Object(map) => map.values().any(|value| mentions(value, what)),
+        Value::String(text) => text.contains(needle),
+        Value::Array(list) => list.iter().any(|value| mentions(value, needle)),
+        Value::Object(map) => map.values().any(|value| mentions(value, needle)),
         _ => false,
     }
 }
 
-/// The CSV annotation that carries properties.
+/// Annotation of the CSV that contains properties.
 pub(crate) const PROPERTIES: &str = "olm.properties";
 
-/// What the annotation holds once `metadata/properties.yaml` is merged into it: the CSV's own first.
-pub(crate) fn merged(own: &[Property], file: &[Property]) -> Vec<Property> {
+/// Merges the properties of `metadata/properties.yaml` into those of the annotation, which come first.
+pub(crate) fn merge_properties(own: &[Property], file: &[Property]) -> Vec<Property> {
     own.iter().chain(file).cloned().collect()
 }

@@ -1,4 +1,4 @@
-//! Everything else that a bundle ships: CustomResourceDefinitions, RBAC, Services, custom resources.
+//! All other objects of a bundle: CustomResourceDefinitions, RBAC, Services, custom resources.
 
 use manifests::{
     object::{child, mapping, text},
@@ -15,7 +15,7 @@ use crate::{
     scope::{self, Scope, Scopes},
 };
 
-/// The objects, put where their kind belongs and freed from what an API server would refuse.
+/// Moves the objects to their namespace, and removes fields that an API server would reject.
 pub(crate) fn objects(others: Vec<Item>, namespace: &str, findings: &mut Findings) -> Vec<Item> {
     let places: Vec<Option<Scope>> = {
         let scopes = Scopes::of_crds(
@@ -34,23 +34,23 @@ pub(crate) fn objects(others: Vec<Item>, namespace: &str, findings: &mut Finding
         .map(|(mut item, scope)| {
             supported(&item, findings);
             place(&mut item, scope, namespace, findings);
-            tidy(&mut item, findings);
+            remove_server_fields(&mut item, findings);
             item
         })
         .collect()
 }
 
-/// OLM installs a list of kinds; here they all go, and the author learns that OLM would refuse.
+/// Warns about kinds that OLM does not install. This conversion installs all kinds, but OLM rejects the bundle.
 fn supported(item: &Item, findings: &mut Findings) {
     if !scope::is_supported_by_olm(item.kind()) {
         findings.warn(
             Code::UnsupportedKind,
             item.place.clone(),
             format!(
-                "{} is installed here; OLM refuses bundles with this kind",
+                "{} is installed here; OLM rejects bundles with this kind",
                 item.label()
             ),
-            "create it from the operator if the bundle has to work with OLM, too",
+            "create it from the operator if the bundle must also work with OLM",
         );
     }
 }
@@ -62,19 +62,19 @@ fn place(item: &mut Item, scope: Option<Scope>, namespace: &str, findings: &mut 
         Some(Scope::Namespaced) => Some(namespace),
         Some(Scope::Cluster) => None,
         None => {
-            // Without an apiVersion the bundle is refused.
+            // An object without an apiVersion is rejected elsewhere.
             if !item.api_version().is_empty() {
                 findings.warn(
                     Code::UnknownScope,
                     item.place.clone(),
                     format!(
-                        "the scope of kind {} ({}) is unknown; {} is taken for {}, as the bundle says",
+                        "the scope of kind {} ({}) is unknown; {} is treated as {}, as in the bundle",
                         item.kind(),
                         item.api_version(),
                         item.label(),
                         if stated.is_empty() { "cluster-scoped" } else { "namespaced" },
                     ),
-                    "ship the kind's CustomResourceDefinition, or set metadata.namespace if the kind is namespaced",
+                    "add the CRD of the kind to the bundle, or set metadata.namespace if the kind is namespaced",
                 );
             }
             (!stated.is_empty()).then_some(namespace)
@@ -88,13 +88,13 @@ fn place(item: &mut Item, scope: Option<Scope>, namespace: &str, findings: &mut 
                     "{} moves from namespace {stated:?} to {namespace:?}",
                     item.label()
                 );
-                // A role that was meant for another namespace gives its rights in the wrong one now.
+                // A role for another namespace now grants its permissions in the wrong one.
                 if matches!(item.kind(), "Role" | "RoleBinding") {
                     findings.warn(
                         Code::Namespace,
                         at(),
                         message,
-                        "use a ClusterRole, or grant the right by hand",
+                        "use a ClusterRole, or grant the permissions manually",
                     );
                 } else {
                     findings.change(Code::Namespace, at(), message);
@@ -122,12 +122,12 @@ fn set_namespace(value: &mut Value, namespace: Option<&str>) {
     };
 }
 
-/// What a cluster writes itself goes; what the API of a built-in kind does not know goes with a word, because
-/// server-side apply refuses it.
-fn tidy(item: &mut Item, findings: &mut Findings) {
+/// Removes fields that a cluster sets itself. Reports and removes fields that the API of a built-in kind does not define,
+/// because server-side apply rejects them.
+fn remove_server_fields(item: &mut Item, findings: &mut Findings) {
     let is_built_in = scope::of_builtin(item.api_version(), item.kind()).is_some();
     let value = mapping(&mut item.value);
-    // Of a custom resource it may be data: without a status subresource it is stored like the rest.
+    // In a custom resource, the status may be data: without a status subresource it is stored like all other fields.
     if is_built_in {
         value.remove("status");
     }
@@ -150,7 +150,8 @@ fn tidy(item: &mut Item, findings: &mut Findings) {
         return;
     };
     let label = item.label();
-    // Peers decode CustomResourceDefinitions, so a wrong type there stops them; everything else is the API server's to judge.
+    // Other tools decode CustomResourceDefinitions, so a wrong type prevents their use. All other kinds are validated by
+    // the API server.
     if item.kind() == "CustomResourceDefinition" {
         for problem in schema::conform(&mut item.value, kind.ty) {
             csv::report(&problem, |_| true, &item.place, &label, findings);

@@ -1,4 +1,4 @@
-//! The install namespace: the caller's, else the one the CSV suggests, else `<package>-system`.
+//! The install namespace: the one of the caller, else that suggested by the CSV, else `<package>-system`.
 
 use manifests::{
     names,
@@ -16,15 +16,15 @@ use crate::{
     report::{Findings, Place},
 };
 
-/// The CSV annotation that suggests a namespace.
+/// Annotation of the CSV that suggests a namespace.
 pub(crate) const SUGGESTED: &str = "operatorframework.io/suggested-namespace";
-/// The CSV annotation that holds a Namespace as JSON, for its labels and annotations.
+/// Annotation of the CSV that contains a Namespace as JSON, for its labels and annotations.
 pub(crate) const TEMPLATE: &str = "operatorframework.io/suggested-namespace-template";
-/// Marks objects that whoever installs the bundle may create but must never own or prune: the namespace holds what
-/// users put there (rukpak deleted it with all its content).
+/// Marks objects that an installer may create but must never own or prune: a namespace also contains objects of users
+/// (rukpak deleted it with all its content).
 pub const KEEP: &str = "core.rukpak.io/keep";
 
-/// Decides the install namespace.
+/// Selects the install namespace.
 pub(crate) fn choose(
     options: &Options,
     csv: Option<Csv<'_>>,
@@ -45,7 +45,7 @@ pub(crate) fn choose(
             name.to_owned(),
             csv.map(|csv| csv.at(&Path::from(["metadata", "annotations", SUGGESTED]))),
             "the namespace that the CSV suggests",
-            "correct the annotation operatorframework.io/suggested-namespace, or give --install-namespace",
+            "correct the annotation operatorframework.io/suggested-namespace, or set --install-namespace",
         ),
         (None, None) => (
             format!("{}-system", metadata.package()),
@@ -54,8 +54,8 @@ pub(crate) fn choose(
                     .place
                     .at(&Path::from(["annotations", keys::PACKAGE])),
             ),
-            "the namespace made from the package name",
-            "suggest one by the annotation operatorframework.io/suggested-namespace, or give --install-namespace",
+            "the namespace derived from the package name",
+            "set the annotation operatorframework.io/suggested-namespace, or set --install-namespace",
         ),
     };
     let derives_from_nothing =
@@ -71,9 +71,9 @@ pub(crate) fn choose(
     name
 }
 
-/// The Namespace object, with the labels and annotations that the CSV's template asks for.
+/// Returns the Namespace object with the labels and annotations of the CSV's template.
 pub(crate) fn object(csv: Csv<'_>, name: &str, findings: &mut Findings) -> Value {
-    // With a longer one the bundle is refused, as Deployments could not carry it.
+    // A longer annotation is rejected, because Deployments cannot contain it.
     let template = csv
         .annotation(TEMPLATE)
         .filter(|json| json.len() <= MAX_ANNOTATIONS)
@@ -85,14 +85,14 @@ pub(crate) fn object(csv: Csv<'_>, name: &str, findings: &mut Findings) -> Value
         Some(Err(error)) => findings.warn(
             Code::WrongShape,
             place(),
-            format!("annotation {TEMPLATE:?} is not JSON ({error}); namespace {name:?} gets no labels from it"),
-            "write a Namespace object as JSON",
+            format!("annotation {TEMPLATE:?} is not JSON ({error}); namespace {name:?} gets no labels from the annotation"),
+            "set it to a Namespace object as JSON",
         ),
         Some(Ok(template)) if !template.is_object() => findings.warn(
             Code::WrongShape,
             place(),
-            format!("annotation {TEMPLATE:?} is no object; namespace {name:?} gets no labels from it"),
-            "write a Namespace object as JSON",
+            format!("annotation {TEMPLATE:?} is not an object; namespace {name:?} gets no labels from the annotation"),
+            "set it to a Namespace object as JSON",
         ),
         Some(Ok(template)) => {
             for field in ["labels", "annotations"] {
@@ -105,19 +105,19 @@ pub(crate) fn object(csv: Csv<'_>, name: &str, findings: &mut Findings) -> Value
                 findings.warn(
                     Code::Namespace,
                     place(),
-                    format!("annotation {TEMPLATE:?} describes namespace {other:?}; its labels go to {name:?}"),
-                    "suggest the same name by operatorframework.io/suggested-namespace",
+                    format!("annotation {TEMPLATE:?} describes namespace {other:?}; its labels are applied to {name:?}"),
+                    "use the same name in operatorframework.io/suggested-namespace",
                 );
             }
         }
     }
     metadata.insert("name".into(), name.into());
     let mut namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata});
-    keep(&mut namespace);
+    mark_keep(&mut namespace);
     namespace
 }
 
-/// Labels or annotations of the template. What an API server would refuse is left out or mended with a word.
+/// Returns the labels or annotations of the template. Invalid ones are reported, and omitted or converted to strings.
 fn texts(
     template: &Value,
     field: &str,
@@ -133,13 +133,13 @@ fn texts(
             _ => String::new(),
         };
         let legal = names::qualified(key).and_then(|()| match (field, value) {
-            (_, Value::Null | Value::Array(_) | Value::Object(_)) => Err("must be a text"),
+            (_, Value::Null | Value::Array(_) | Value::Object(_)) => Err("must be a string"),
             ("labels", _) => names::label_value(&text),
             _ => Ok(()),
         });
         if let Err(problem) = legal {
             let message =
-                format!("{field} of the suggested namespace: {key:?} {problem}; it is left out");
+                format!("{field} of the suggested namespace: {key:?} {problem}; it is dropped");
             findings.warn(
                 Code::WrongShape,
                 place.clone(),
@@ -150,7 +150,7 @@ fn texts(
         }
         if !value.is_string() {
             let message = format!(
-                "{field} of the suggested namespace: {key:?} is {value}, taken for the text {text:?}"
+                "{field} of the suggested namespace: {key:?} is {value}, used as the string {text:?}"
             );
             findings.warn(
                 Code::WrongShape,
@@ -164,9 +164,8 @@ fn texts(
     texts
 }
 
-/// Gives the install namespace the labels and annotations of one that the bundle ships under the same name; what it
-/// has already stays.
-pub(crate) fn adopt(namespace: &mut Value, shipped: &Value) {
+/// Copies the labels and annotations of the bundle's own Namespace to the install namespace. Existing ones take precedence.
+pub(crate) fn inherit_metadata(namespace: &mut Value, shipped: &Value) {
     for field in ["labels", "annotations"] {
         if let Some(more) = at(shipped, &["metadata", field]).and_then(Value::as_object) {
             add_missing(child(child(namespace, "metadata"), field), more);
@@ -174,8 +173,8 @@ pub(crate) fn adopt(namespace: &mut Value, shipped: &Value) {
     }
 }
 
-/// Marks a namespace as one to keep.
-pub(crate) fn keep(namespace: &mut Value) {
+/// Marks a namespace to be kept.
+pub(crate) fn mark_keep(namespace: &mut Value) {
     let annotations = child(child(namespace, "metadata"), "annotations");
     mapping(annotations).insert(KEEP.into(), "true".into());
 }

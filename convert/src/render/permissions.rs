@@ -1,4 +1,4 @@
-//! Permissions: with AllNamespaces, each becomes a ClusterRole and its binding.
+//! Permissions: with AllNamespaces, each entry becomes a ClusterRole and a binding.
 
 use std::collections::BTreeMap;
 
@@ -16,11 +16,11 @@ use crate::{
     report::Findings,
 };
 
-/// The memory of a role and its binding, without the rules.
+/// Memory of a role and its binding without the rules, in bytes.
 const ROLE: usize = 8 << 10;
 
-/// The roles and bindings of all permissions. Promoted ones may also look at namespaces, as OLM adds it: an operator
-/// that watches all of them lists them first. Identical entries become one.
+/// Returns the roles and bindings of all permissions. Promoted ones also allow reading namespaces, as in OLM: an operator
+/// that watches all namespaces lists them first. Identical entries are merged.
 pub(crate) fn objects(
     input: &Input<'_>,
     [permissions, cluster_permissions]: [Vec<Value>; 2],
@@ -54,7 +54,7 @@ pub(crate) fn objects(
                 findings.change(
                     Code::Permissions,
                     place(),
-                    format!("the permissions of ServiceAccount {account:?} repeat an entry before; both become one"),
+                    format!("the permissions of ServiceAccount {account:?} repeat an earlier entry; the entries are merged"),
                 );
                 continue;
             }
@@ -77,7 +77,7 @@ pub(crate) fn objects(
                 "kind": "ClusterRole",
                 "metadata": {"name": name},
             });
-            // In the macro above they would be copied.
+            // The macro above would copy the rules.
             mapping(&mut role).insert("rules".into(), rules.into());
             roles.insert(name, [role, binding]);
         }
@@ -85,10 +85,10 @@ pub(crate) fn objects(
     roles.into_values().flatten().collect()
 }
 
-/// Role and binding share a name: they differ in kind. It hashes all that makes them distinct in a cluster, the CSV
-/// included, so that two packages with the same rules do not collide.
+/// Returns the common name of a role and its binding. The name contains a hash of everything that distinguishes them in a
+/// cluster, including the CSV, so that two packages with the same rules do not collide.
 fn role_name(csv: &str, account: &str, rules: &[Value]) -> String {
-    // Values of JSON can always be written as JSON.
+    // Serializing JSON values cannot fail.
     let rules = serde_json::to_string(rules).unwrap_or_default();
     names::generated(
         &format!("{csv}-{account}"),

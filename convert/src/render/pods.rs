@@ -1,4 +1,4 @@
-//! What every API server refuses in a Deployment, said before it does: these are the bundle's own mistakes.
+//! Problems of a Deployment that every API server rejects, reported in advance because the bundle causes them.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::{
     report::{Findings, Place},
 };
 
-/// Looks at a finished Deployment; `place` is where its `spec` stands in the CSV.
+/// Checks a rendered Deployment; `place` is that of its `spec` in the CSV.
 pub(crate) fn check(deployment: &Value, place: &Place, findings: &mut Findings) {
     selector(deployment, place, findings);
     let pod = ["spec", "template", "spec"];
@@ -22,7 +22,7 @@ pub(crate) fn check(deployment: &Value, place: &Place, findings: &mut Findings) 
         findings.warn(
             Code::WrongShape,
             place.at(&Path::from(["template", "spec"])),
-            "the pod template has no containers; the apiserver refuses it",
+            "the pod template has no containers; the API server rejects it",
             "list at least one container",
         );
     }
@@ -30,7 +30,7 @@ pub(crate) fn check(deployment: &Value, place: &Place, findings: &mut Findings) 
     unique(
         list(deployment, &pod, "volumes"),
         &spec.clone().key("volumes"),
-        "the apiserver",
+        "the API server",
         place,
         findings,
     );
@@ -41,9 +41,9 @@ pub(crate) fn check(deployment: &Value, place: &Place, findings: &mut Findings) 
             let path = path.clone().index(index);
             let name = text(container, &["name"]).unwrap_or_default();
             if !names.insert(name) {
-                twice(name, &path, "the apiserver", place, findings);
+                report_duplicate(name, &path, "the API server", place, findings);
             }
-            // The last one of two variables wins everywhere else.
+            // All other clients use the last of two equal variables.
             unique(
                 list(container, &[], "env"),
                 &path.key("env"),
@@ -62,7 +62,7 @@ fn list<'a>(value: &'a Value, keys: &[&str], name: &str) -> &'a [Value] {
     list.map(Vec::as_slice).unwrap_or_default()
 }
 
-/// Finds names that a list has twice. Server-side apply merges these lists by name, and rejects all of them.
+/// Reports repeated names in a list. Server-side apply merges these lists by name, and rejects repeated ones.
 fn unique(
     entries: &[Value],
     path: &Path,
@@ -70,11 +70,11 @@ fn unique(
     place: &Place,
     findings: &mut Findings,
 ) {
-    let mut seen = BTreeSet::new();
+    let mut unique = BTreeSet::new();
     for (index, entry) in entries.iter().enumerate() {
         let name = text(entry, &["name"]).unwrap_or_default();
-        if !seen.insert(name) {
-            twice(
+        if !unique.insert(name) {
+            report_duplicate(
                 name,
                 &path.clone().index(index),
                 rejected_by,
@@ -85,35 +85,42 @@ fn unique(
     }
 }
 
-fn twice(name: &str, path: &Path, rejected_by: &str, place: &Place, findings: &mut Findings) {
+fn report_duplicate(
+    name: &str,
+    path: &Path,
+    rejected_by: &str,
+    place: &Place,
+    findings: &mut Findings,
+) {
     findings.warn(
         Code::WrongShape,
         place.at(path),
-        format!("{path} has the name {name:?} of another entry; {rejected_by} refuses it"),
+        format!("{path} has the name {name:?} of another entry; {rejected_by} rejects it"),
         "keep one of them",
     );
 }
 
-/// A selector is required, and must match the labels of the template.
+/// Checks the selector, which is required and must match the labels of the template.
 fn selector(deployment: &Value, place: &Place, findings: &mut Findings) {
     let selector = at(deployment, &["spec", "selector"]).and_then(Value::as_object);
     if selector.is_none_or(|selector| selector.values().all(is_empty)) {
         findings.warn(
             Code::WrongShape,
             place.clone(),
-            "the deployment has no selector; the apiserver refuses it",
+            "the deployment has no selector; the API server rejects it",
             "select the labels of the pod template",
         );
     }
     let labels = at(deployment, &["spec", "template", "metadata", "labels"]);
-    let wanted = at(deployment, &["spec", "selector", "matchLabels"]).and_then(Value::as_object);
-    for (key, value) in wanted.into_iter().flatten() {
+    let match_labels =
+        at(deployment, &["spec", "selector", "matchLabels"]).and_then(Value::as_object);
+    for (key, value) in match_labels.into_iter().flatten() {
         if labels.and_then(|labels| labels.get(key)) != Some(value) {
             findings.warn(
                 Code::WrongShape,
                 place.at(&Path::from(["selector"])),
-                format!("selector {key}={value} does not match the labels of the pod template; the apiserver refuses it"),
-                "give the template the labels of the selector",
+                format!("selector {key}={value} does not match the labels of the pod template; the API server rejects it"),
+                "add the labels of the selector to the template",
             );
         }
     }

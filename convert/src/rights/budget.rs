@@ -1,12 +1,12 @@
-//! How much may be listed. Bindings multiply: thousands of holders of thousands of rules make millions of grants.
+//! Limits of the evaluation. Bindings multiply: thousands of subjects of thousands of rules yield millions of grants.
 
-/// What is left to spend. Real bundles need a hundredth of it.
+/// Remaining budget. Real bundles require a hundredth of it.
 pub(super) struct Budget {
-    /// Memory for the rules that are listed, in bytes.
+    /// Memory for the listed rules, in bytes.
     pub(super) memory: usize,
-    /// Rules and selectors that are looked at.
+    /// Number of examined rules and selectors.
     pub(super) steps: usize,
-    /// Bytes that are compared to merge rules.
+    /// Number of bytes that are compared to merge rules.
     pub(super) comparisons: usize,
 }
 
@@ -20,9 +20,9 @@ impl Default for Budget {
     }
 }
 
-/// Takes a cost from what is left; nothing when that is not enough.
-pub(super) fn spend(left: &mut usize, cost: usize) -> Option<()> {
-    *left = left.checked_sub(cost)?;
+/// Deducts a cost from a budget, or returns `None` if it does not suffice.
+pub(super) fn spend(remaining: &mut usize, cost: usize) -> Option<()> {
+    *remaining = remaining.checked_sub(cost)?;
     Some(())
 }
 
@@ -50,7 +50,7 @@ mod tests {
             }),
         ];
         let objects = objects.map(|object| object.try_into().unwrap());
-        rights::within(&objects, &mut budget)
+        rights::collect_rights(&objects, &mut budget)
     }
 
     /// Rules none of which can be merged with another.
@@ -107,7 +107,7 @@ mod tests {
         let objects = bindings.chain([role]);
         let objects: Vec<_> = objects.map(|object| object.try_into().unwrap()).collect();
         let mut budget = with!(Budget, memory: 1 << 20, comparisons: 0);
-        let rights = rights::within(&objects, &mut budget);
+        let rights = rights::collect_rights(&objects, &mut budget);
         assert_eq!(rights.len(), 3000);
         assert!(rights.iter().all(|rights| rights.is_incomplete));
     }

@@ -1,4 +1,4 @@
-//! Rights that lead to more rights, after the Kubernetes page on good practices for RBAC.
+//! Permissions that lead to further permissions, based on the Kubernetes page "RBAC Good Practices".
 
 use std::{collections::BTreeSet, fmt};
 
@@ -6,36 +6,36 @@ use serde::Serialize;
 
 use super::{RBAC, rule::Rule};
 
-/// Why a rule deserves a second look.
+/// Risk of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub enum Danger {
-    /// `*`: also what will exist one day.
+    /// `*` also covers resources that will exist in the future.
     Wildcard,
-    /// Reads Secrets, and with them the tokens and passwords of others.
+    /// Reads Secrets, including tokens and passwords of other users.
     Secrets,
-    /// `escalate`: writes roles with rights that the holder does not have.
+    /// `escalate`: writes roles with permissions that the subject lacks.
     Escalate,
-    /// `bind`: gives itself roles with rights that it does not have.
+    /// `bind`: binds itself to roles with permissions that the subject lacks.
     Bind,
-    /// `impersonate`: acts as somebody else.
+    /// `impersonate`: acts as another user.
     Impersonate,
-    /// Runs commands in containers, or otherwise reaches into running pods.
+    /// Runs commands in containers, or accesses running pods by other means.
     Exec,
-    /// Creates pods, directly or through workloads: with any ServiceAccount, Secret and volume of the namespace.
+    /// Creates pods, directly or through workloads, with any ServiceAccount, Secret and volume of the namespace.
     Workloads,
-    /// Creates PersistentVolumes, which may be a node's own disk.
+    /// Creates PersistentVolumes, which may be the disk of a node.
     Volumes,
-    /// `nodes/proxy`: talks to the kubelet past the API server's admission and audit.
+    /// `nodes/proxy`: accesses the kubelet, bypassing admission and audit of the API server.
     NodeProxy,
     /// Requests tokens of ServiceAccounts.
     Tokens,
-    /// Approves or signs certificates, and with them identities.
+    /// Approves or signs certificates, and thereby identities.
     Certificates,
-    /// Changes what the API server admits: webhooks and policies see and alter every object.
+    /// Changes admission: webhooks and policies read and modify every object.
     Admission,
-    /// Changes Namespaces, and with their labels the pod security and network policies that hold there.
+    /// Changes Namespaces, including their labels for pod security and network policies.
     Namespaces,
-    /// Runs pods without the limits that OpenShift sets for others.
+    /// Runs pods without the usual limits of OpenShift.
     PrivilegedPods,
 }
 
@@ -51,7 +51,7 @@ const CHANGE: &[&str] = &["update", "patch"];
 const CREATE: &[&str] = &["create"];
 const ADMISSION: &str = "admissionregistration.k8s.io";
 
-/// What allows what: any of the verbs on a resource of a group.
+/// Rules for the risks: any of the verbs on a resource of a group.
 const TABLE: &[(Danger, &[&str], &str, &[&str])] = &[
     (
         Danger::Escalate,
@@ -72,7 +72,7 @@ const TABLE: &[(Danger, &[&str], &str, &[&str])] = &[
         "authentication.k8s.io",
         &["userextras", "uids"],
     ),
-    // A websocket is opened by GET, which the verb "get" covers.
+    // GET opens a websocket, which the verb "get" covers.
     (
         Danger::Exec,
         &["create", "get"],
@@ -132,7 +132,7 @@ const TABLE: &[(Danger, &[&str], &str, &[&str])] = &[
     (Danger::Namespaces, CHANGE, "", &["namespaces"]),
 ];
 
-/// SecurityContextConstraints that limit little. `restricted` and `nonroot` are what everybody has, or nearly.
+/// SecurityContextConstraints with few limits. `restricted` and `nonroot` are available to nearly all users.
 const PRIVILEGED: &[&str] = &[
     "privileged",
     "anyuid",
@@ -143,7 +143,7 @@ const PRIVILEGED: &[&str] = &[
     "node-exporter",
 ];
 
-/// The dangers of a rule.
+/// Returns the risks of a rule.
 pub(super) fn of(rule: &Rule) -> BTreeSet<Danger> {
     let mut dangers: BTreeSet<Danger> = TABLE
         .iter()
@@ -162,7 +162,7 @@ pub(super) fn of(rule: &Rule) -> BTreeSet<Danger> {
     {
         dangers.insert(Danger::Wildcard);
     }
-    // Named ones are mostly the operator's own.
+    // Named Secrets are usually the operator's own.
     if rule.resource_names.is_empty() && rule.allows(READ, "", "secrets") {
         dangers.insert(Danger::Secrets);
     }

@@ -1,4 +1,4 @@
-//! What the objects of one bundle let somebody do that those of another do not.
+//! Permissions that the objects of one bundle grant, and those of another do not.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,68 +15,71 @@ use super::{
     of, rule,
 };
 
-/// How many single rights are compared, each with every rule that is held. Rules multiply: a hundred resources in ten
-/// groups with eight verbs are 8,000.
-const MOST_COMPARED: usize = 4_000_000;
-/// How many single rights are kept until they are merged. Each takes about a kilobyte.
-const MOST_KEPT: usize = 20_000;
+/// Maximum number of comparisons of a single permission with a held rule. Rules multiply: a hundred resources in ten groups
+/// with eight verbs are 8,000 permissions.
+const MAX_COMPARED: usize = 4_000_000;
+/// Maximum number of single permissions that are stored until they are merged. Each takes about a kilobyte.
+const MAX_KEPT: usize = 20_000;
 
-/// What is left to spend.
-struct Left {
+/// Remaining budget for comparisons and stored permissions.
+struct Remaining {
     compared: usize,
-    kept: usize,
+    stored: usize,
 }
 
-/// Rights that are gained.
+/// Permissions that one bundle grants in addition to another.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Gained {
-    /// `sha256:…` of all lines: who approves it approves exactly these.
+    /// `sha256:…` of all lines: an approval covers exactly these.
     pub digest: String,
-    /// Who may do what, and where, a rule a line: `ServiceAccount a/b, in the whole cluster: {"apiGroups":…}`. Sorted.
+    /// Subject, scope and rule, one rule per line, sorted: `ServiceAccount a/b, in the whole cluster: {"apiGroups":…}`.
     pub lines: Vec<String>,
 }
 
-/// What `after` allows and `before` does not; nothing when that is nothing. Accounts are compared and not roles, as names
-/// of roles change with what they grant.
+/// Returns the permissions that `after` grants and `before` does not, or `None` if there is no difference. Compares
+/// subjects instead of roles, because names of roles change with their rules.
 ///
-/// What is too much to be compared counts as gained.
+/// Permissions that are too many to compare count as gained.
 pub fn gained(before: &[Object], after: &[Object]) -> Option<Gained> {
     let before = of(before);
     let held: BTreeMap<(&Holder, &Scope), &Rights> = before
         .iter()
         .map(|rights| ((&rights.holder, &rights.scope), rights))
         .collect();
-    let mut left = Left {
-        compared: MOST_COMPARED,
-        kept: MOST_KEPT,
+    let mut remaining = Remaining {
+        compared: MAX_COMPARED,
+        stored: MAX_KEPT,
     };
     let mut comparisons = Budget::default().comparisons;
     let mut lines = BTreeSet::new();
     for rights in &of(after) {
-        // What holds in the cluster holds in every namespace.
-        let mut known: Vec<&Rights> = [&Scope::Cluster, &rights.scope]
+        // Permissions for the cluster include every namespace.
+        let mut held_rights: Vec<&Rights> = [&Scope::Cluster, &rights.scope]
             .into_iter()
             .filter_map(|scope| held.get(&(&rights.holder, scope)).copied())
             .collect();
-        known.dedup_by_key(|rights| &rights.scope);
+        held_rights.dedup_by_key(|rights| &rights.scope);
         let place = match &rights.scope {
             Scope::Cluster => format!("{}, in the whole cluster", rights.holder),
             Scope::Namespace(name) => format!("{}, in namespace {name}", rights.holder),
         };
-        let rules: Vec<&Rule> = known
+        let rules: Vec<&Rule> = held_rights
             .iter()
             .flat_map(|rights| rights.grants.iter().map(|grant| &grant.rule))
             .collect();
         let new = rights
             .grants
             .iter()
-            .flat_map(|grant| more(&grant.rule, &rules, &mut left))
+            .flat_map(|grant| more(&grant.rule, &rules, &mut remaining))
             .collect();
         for rule in rule::merge(new, &mut comparisons) {
             lines.insert(format!("{place}: {}", text(&rule)));
         }
         for role in &rights.other_roles {
-            if !known.iter().any(|rights| rights.other_roles.contains(role)) {
+            if !held_rights
+                .iter()
+                .any(|rights| rights.other_roles.contains(role))
+            {
                 lines.insert(format!("{place}: whatever {role} allows"));
             }
         }
@@ -90,11 +93,13 @@ pub fn gained(before: &[Object], after: &[Object]) -> Option<Gained> {
     })
 }
 
-/// A rule as JSON, which is YAML.
+/// Formats a rule as JSON, which is valid YAML.
 fn text(rule: &Rule) -> String {
     serde_json::to_string(rule).unwrap_or_default()
 }
 
+/// Returns the digest that `spec.approvedRights` approves. It covers the text of the lines: another wording of a line would
+/// make approved permissions wait for another approval.
 fn digest(lines: &BTreeSet<String>) -> String {
     let mut sha = Sha256::new();
     for line in lines {
@@ -104,22 +109,22 @@ fn digest(lines: &BTreeSet<String>) -> String {
     let mut text = String::with_capacity(71);
     text.push_str("sha256:");
     for byte in sha.finalize() {
-        let _ = write!(text, "{byte:02x}"); // a String takes everything
+        let _ = write!(text, "{byte:02x}"); // writing to a String cannot fail
     }
     text
 }
 
-/// The part of a rule that no other rule covers: all of it when it is too large to be taken apart.
-fn more(rule: &Rule, held: &[&Rule], left: &mut Left) -> Vec<Rule> {
-    // Most rules stay as they were.
+/// Returns the part of a rule that no other rule covers, or the whole rule if it is too large to split.
+fn more(rule: &Rule, held: &[&Rule], remaining: &mut Remaining) -> Vec<Rule> {
+    // Most rules are unchanged.
     if held.iter().any(|held| held.covers(rule)) {
         return Vec::new();
     }
-    taken_apart(rule, held, left).unwrap_or_else(|| vec![rule.clone()])
+    split(rule, held, remaining).unwrap_or_else(|| vec![rule.clone()])
 }
 
-/// The single rights of a rule that no other rule covers; nothing when there are too many.
-fn taken_apart(rule: &Rule, held: &[&Rule], left: &mut Left) -> Option<Vec<Rule>> {
+/// Returns the single permissions of a rule that no other rule covers, or `None` if they exceed the budget.
+fn split(rule: &Rule, held: &[&Rule], remaining: &mut Remaining) -> Option<Vec<Rule>> {
     let size = |set: &BTreeSet<String>| set.len().max(1);
     let resources = [&rule.api_groups, &rule.resources, &rule.resource_names]
         .into_iter()
@@ -127,7 +132,7 @@ fn taken_apart(rule: &Rule, held: &[&Rule], left: &mut Left) -> Option<Vec<Rule>
         .try_fold(rule.verbs.len(), usize::checked_mul)?;
     let urls = rule.urls.len().checked_mul(rule.verbs.len())?;
     let cost = resources.checked_add(urls)?.checked_mul(1 + held.len())?;
-    spend(&mut left.compared, cost)?;
+    spend(&mut remaining.compared, cost)?;
     let one = |text: &String| BTreeSet::from([text.clone()]);
     let names: Vec<BTreeSet<String>> = if rule.resource_names.is_empty() {
         vec![BTreeSet::new()]
@@ -135,9 +140,9 @@ fn taken_apart(rule: &Rule, held: &[&Rule], left: &mut Left) -> Option<Vec<Rule>
         rule.resource_names.iter().map(one).collect()
     };
     let mut new = Vec::new();
-    let mut keep = |single: Rule| {
+    let mut add = |single: Rule| {
         if !held.iter().any(|held| held.covers(&single)) {
-            spend(&mut left.kept, 1)?;
+            spend(&mut remaining.stored, 1)?;
             new.push(single);
         }
         Some(())
@@ -146,7 +151,7 @@ fn taken_apart(rule: &Rule, held: &[&Rule], left: &mut Left) -> Option<Vec<Rule>
         for group in &rule.api_groups {
             for resource in &rule.resources {
                 for name in &names {
-                    keep(Rule {
+                    add(Rule {
                         api_groups: one(group),
                         resources: one(resource),
                         resource_names: name.clone(),
@@ -157,7 +162,7 @@ fn taken_apart(rule: &Rule, held: &[&Rule], left: &mut Left) -> Option<Vec<Rule>
             }
         }
         for url in &rule.urls {
-            keep(Rule {
+            add(Rule {
                 urls: one(url),
                 verbs: one(verb),
                 ..Rule::default()
@@ -251,8 +256,10 @@ mod tests {
         let after = objects("b", None, &rule("", &["pods", "secrets"], &["get"]));
         let other = objects("c", None, &rule("", &["secrets"], &["get"]));
         let digest = |before: &[Object], after: &[Object]| gained(before, after).unwrap().digest;
-        // Somebody has approved it: a change here asks for all approvals anew.
+        // Approvals name this digest: if the text of a line changes, approved permissions have to be approved again.
         assert_rows!(digest(&before, &after) => "sha256:7c60bbd5af8d98019b41b416b14eafc9ad1c13b1f3f2d081bea8226a05cbd2fb");
+        let bound = objects("view", None, &json!([])).split_off(1);
+        assert_rows!(digest(&[], &bound) => "sha256:a9f75754fba0e293a51e09825efe4108e827210a3532fda0036358d3dbe5d08d");
         assert_eq!(digest(&before, &after), digest(&[], &other));
         assert_ne!(digest(&before, &after), digest(&[], &after));
         assert_eq!(gained(&after, &before), None);

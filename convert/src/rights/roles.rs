@@ -1,4 +1,4 @@
-//! The roles among the objects, and the few that every cluster has.
+//! Roles among the objects, and the few roles that exist in every cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,24 +13,24 @@ use super::{
 
 const AGGREGATE: &str = "rbac.authorization.k8s.io/aggregate-to-";
 
-/// Kind, namespace and name.
+/// A role or subject as kind, namespace and name.
 pub(super) type Key<'a> = (&'a str, &'a str, &'a str);
 
 pub(super) struct Roles<'a> {
-    ours: BTreeMap<Key<'a>, Role<'a>>,
-    /// ClusterRoles that every cluster has, by name.
+    bundled: BTreeMap<Key<'a>, Role<'a>>,
+    /// ClusterRoles that exist in every cluster, by name.
     builtin: BTreeMap<&'static str, Vec<Rule>>,
 }
 
 struct Role<'a> {
     value: &'a Value,
-    /// Its own rules, without those of roles it aggregates.
+    /// Rules of the role itself, without those of roles it aggregates.
     rules: Vec<Rule>,
 }
 
 impl<'a> Roles<'a> {
     pub(super) fn new(objects: &'a [Object]) -> Self {
-        let ours = objects
+        let bundled = objects
             .iter()
             .filter(|o| o.group() == RBAC && matches!(o.kind(), "Role" | "ClusterRole"))
             .map(|object| {
@@ -41,40 +41,40 @@ impl<'a> Roles<'a> {
                 ((object.kind(), object.namespace(), object.name()), role)
             });
         Self {
-            ours: ours.collect(),
+            bundled: bundled.collect(),
             builtin: ["cluster-admin", "admin", "edit"]
                 .map(|name| (name, builtin(name)))
                 .into(),
         }
     }
 
-    /// Whether a role is one of the objects.
+    /// Reports whether a role is one of the objects.
     pub(super) fn has(&self, key: &Key<'a>) -> bool {
-        self.ours.contains_key(key)
+        self.bundled.contains_key(key)
     }
 
-    /// A role's own rules, as far as they are known.
+    /// Returns the rules of the role itself, as far as they are known.
     pub(super) fn own_rules(&self, key: &Key<'a>) -> &[Rule] {
-        let known = match (self.ours.get(key), key) {
+        let rules = match (self.bundled.get(key), key) {
             (Some(role), _) => Some(&role.rules),
             (None, ("ClusterRole", _, name)) => self.builtin.get(*name),
             _ => None,
         };
-        known.map(Vec::as_slice).unwrap_or_default()
+        rules.map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// The roles that a role aggregates, as the cluster's controller does; nothing when they are too many to look at.
+    /// Returns the roles that a role aggregates, like the cluster's controller, or `None` if the budget is exceeded.
     pub(super) fn selected(&self, key: &Key<'a>, budget: &mut Budget) -> Option<BTreeSet<Key<'a>>> {
         let mut selected = BTreeSet::new();
         let selectors = self
-            .ours
+            .bundled
             .get(key)
             .and_then(|role| at(role.value, &["aggregationRule", "clusterRoleSelectors"]))
             .and_then(Value::as_array);
         for selector in selectors.into_iter().flatten() {
-            let cost = (1 + size(selector)).saturating_mul(self.ours.len());
+            let cost = (1 + size(selector)).saturating_mul(self.bundled.len());
             spend(&mut budget.steps, cost)?;
-            let chosen = self.ours.iter().filter(|((kind, ..), role)| {
+            let chosen = self.bundled.iter().filter(|((kind, ..), role)| {
                 *kind == "ClusterRole" && selects(selector, role.value)
             });
             selected.extend(chosen.map(|(key, _)| *key));
@@ -82,10 +82,10 @@ impl<'a> Roles<'a> {
         Some(selected)
     }
 
-    /// Roles whose rules a role of the cluster takes over because of a label: `aggregate-to-admin` and the like.
+    /// Returns the roles that a ClusterRole of the cluster aggregates because of a label, such as `aggregate-to-admin`.
     pub(super) fn aggregated(&self) -> BTreeMap<&'a str, BTreeSet<Key<'a>>> {
         let mut into: BTreeMap<&str, BTreeSet<Key<'_>>> = BTreeMap::new();
-        for (key, role) in &self.ours {
+        for (key, role) in &self.bundled {
             let labels = at(role.value, &["metadata", "labels"]).and_then(Value::as_object);
             for (label, value) in labels.into_iter().flatten() {
                 if let Some(name) = label.strip_prefix(AGGREGATE)
@@ -100,7 +100,7 @@ impl<'a> Roles<'a> {
     }
 }
 
-/// How many values there are to compare.
+/// Returns the number of values to compare.
 fn size(selector: &Value) -> usize {
     match selector {
         Value::Array(list) => list.iter().map(size).sum(),
@@ -119,7 +119,7 @@ fn own_rules(role: &Value) -> Vec<Rule> {
         .collect()
 }
 
-/// Whether a label selector takes a role.
+/// Reports whether a label selector matches a role.
 pub(super) fn selects(selector: &Value, role: &Value) -> bool {
     let label = |key: &str| text(role, &["metadata", "labels", key]);
     let labels = at(selector, &["matchLabels"]).and_then(Value::as_object);
@@ -143,7 +143,8 @@ pub(super) fn selects(selector: &Value, role: &Value) -> bool {
         })
 }
 
-/// The dangerous part of the roles that every cluster has. `admin` and `edit` allow more, but nothing worse.
+/// Returns the risky rules of roles that exist in every cluster. `admin` and `edit` have further rules, but none of higher
+/// risk.
 fn builtin(name: &str) -> Vec<Rule> {
     let set = |entries: &[&str]| -> BTreeSet<String> {
         entries.iter().map(|entry| (*entry).to_owned()).collect()

@@ -1,4 +1,4 @@
-//! Rules as sets, and how several become one.
+//! Rules as sets, and merging of rules.
 
 use std::collections::BTreeSet;
 
@@ -7,28 +7,28 @@ use serde_json::Value;
 
 use super::{Scope, budget::spend};
 
-/// A rule of a role. Every verb goes with every resource of every group.
+/// A rule of a role, which grants every verb on every resource of every group.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Rule {
-    /// API groups; the core one is empty.
+    /// API groups; the core group is the empty string.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub api_groups: BTreeSet<String>,
     /// Resources, with subresources as in `pods/exec`.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub resources: BTreeSet<String>,
-    /// The only objects the rule is about; all, when there is none.
+    /// Names of the objects that the rule is limited to; empty for all objects.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub resource_names: BTreeSet<String>,
-    /// URLs that are no resources.
+    /// Paths of non-resource URLs.
     #[serde(rename = "nonResourceURLs", skip_serializing_if = "BTreeSet::is_empty")]
     pub urls: BTreeSet<String>,
-    /// Verbs.
+    /// Verbs that are allowed.
     pub verbs: BTreeSet<String>,
 }
 
 impl Rule {
-    /// Reads a rule as far as it has the right shape.
+    /// Parses a rule, ignoring members of a wrong type.
     pub(super) fn read(value: &Value) -> Self {
         let set = |field: &str| {
             let list = value.get(field).and_then(Value::as_array);
@@ -47,7 +47,7 @@ impl Rule {
         }
     }
 
-    /// Whether nothing is left that the rule does not allow.
+    /// Reports whether the rule allows all operations.
     pub fn is_everything(&self) -> bool {
         let is_any = |set: &BTreeSet<String>| set.contains("*");
         let resources =
@@ -55,7 +55,7 @@ impl Rule {
         is_any(&self.verbs) && (resources || is_any(&self.urls))
     }
 
-    /// Whether the rule allows anything there: a RoleBinding gives no right to URLs.
+    /// Reports whether the rule has an effect in a scope: a RoleBinding grants no permissions for URLs.
     pub(super) fn holds_in(&self, scope: &Scope) -> bool {
         match scope {
             Scope::Cluster => !self.verbs.is_empty(),
@@ -63,7 +63,7 @@ impl Rule {
         }
     }
 
-    /// Whether one of these verbs is allowed on a resource of a group, as the authorizer decides it.
+    /// Reports whether one of these verbs is allowed on a resource of a group, as authorizers decide it.
     pub(super) fn allows(&self, verbs: &[&str], group: &str, resource: &str) -> bool {
         let verb = self.verbs.contains("*") || verbs.iter().any(|verb| self.verbs.contains(*verb));
         let group = self.api_groups.contains("*") || self.api_groups.contains(group);
@@ -74,8 +74,8 @@ impl Rule {
         verb && group && resource
     }
 
-    /// Whether everything that another rule allows is allowed by this one alone, as the authorizer decides it. A right to
-    /// `*` is covered by `*` alone.
+    /// Reports whether this rule alone allows everything that another rule allows, as authorizers decide it. Only `*`
+    /// covers a permission for `*`.
     pub(super) fn covers(&self, other: &Self) -> bool {
         let all = |own: &BTreeSet<String>, others: &BTreeSet<String>| {
             own.contains("*") || others.iter().all(|entry| own.contains(entry))
@@ -120,7 +120,7 @@ impl Rule {
         .flatten()
     }
 
-    /// About how many bytes a copy takes.
+    /// Estimates the memory of a copy in bytes.
     pub(super) fn memory(&self) -> usize {
         const SETS: usize = 1 << 10;
         SETS + self.entries().map(|entry| entry.len() + 32).sum::<usize>()
@@ -136,7 +136,8 @@ impl Rule {
         ]
     }
 
-    /// Takes over another rule if both differ in one set only: then the union of the two allows exactly what both allow.
+    /// Merges another rule into this one if they differ in only one set: the union of the sets then allows exactly the
+    /// operations of both.
     fn absorb(&mut self, other: &mut Self) -> bool {
         let (mut mine, mut theirs) = (self.sets(), other.sets());
         let mut differing = mine
@@ -147,7 +148,7 @@ impl Rule {
         let (first, second) = (differing.next(), differing.next());
         match (first, second) {
             (None, _) => true,
-            // No name means all objects, which is more than any list of names; and so an empty set of them absorbs.
+            // No names means all objects, which includes any list of names. Therefore, an empty set absorbs all others.
             (Some((3, (mine, theirs))), None) if mine.is_empty() || theirs.is_empty() => {
                 mine.clear();
                 true
@@ -161,7 +162,7 @@ impl Rule {
     }
 }
 
-/// As few rules as say the same, sorted; more than that when there are too many to compare.
+/// Returns the smallest equivalent list of rules, sorted; a longer list if the budget for comparisons is exceeded.
 pub(super) fn merge(mut rules: Vec<Rule>, comparisons: &mut usize) -> Vec<Rule> {
     rules.sort_unstable();
     rules.dedup();
@@ -177,7 +178,7 @@ pub(super) fn merge(mut rules: Vec<Rule>, comparisons: &mut usize) -> Vec<Rule> 
         }
         let mut merged: Vec<Rule> = Vec::with_capacity(before);
         for mut rule in rules {
-            if !merged.iter_mut().any(|known| known.absorb(&mut rule)) {
+            if !merged.iter_mut().any(|existing| existing.absorb(&mut rule)) {
                 merged.push(rule);
             }
         }
@@ -194,7 +195,7 @@ pub(super) fn merge(mut rules: Vec<Rule>, comparisons: &mut usize) -> Vec<Rule> 
     rules
 }
 
-/// What stands beside `*` says nothing more.
+/// Removes entries that `*` includes.
 fn simplify(set: &mut BTreeSet<String>) {
     if set.contains("*") {
         set.retain(|entry| entry == "*");

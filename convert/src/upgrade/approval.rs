@@ -1,4 +1,5 @@
-//! Community groups: the API server refuses a v1 `CustomResourceDefinition` in them without a word on its approval.
+//! Community groups: the API server rejects a v1 `CustomResourceDefinition` in them unless an annotation refers to its
+//! approval.
 
 use manifests::path::Path;
 
@@ -8,14 +9,14 @@ use super::{
 };
 use crate::code::Code;
 
-/// The annotation that says where an API was approved, or why it was not.
+/// Annotation with the URL of the approval, or with the reason why it is missing.
 const ANNOTATION: &str = "api-approved.kubernetes.io";
 
-/// Bundles are not the place where community APIs are approved, but people install what is in them.
+/// Bundles do not approve community APIs, but users install their CRDs.
 const UNAPPROVED: &str =
     "unapproved, shipped by an operator bundle that does not say where the API was approved";
 
-/// Annotates a definition in a community group unless it says already what the API server accepts.
+/// Annotates a CRD in a community group, unless it has an annotation that the API server accepts.
 pub(super) fn annotate(object: &mut Object, notes: &mut Notes<'_>) {
     let Some(group) = json::object(object, "spec").and_then(|spec| filled(spec, "group")) else {
         return;
@@ -24,12 +25,12 @@ pub(super) fn annotate(object: &mut Object, notes: &mut Notes<'_>) {
         return;
     }
     let message = format!(
-        "is in the community group {group}: annotated {ANNOTATION} so that the apiserver accepts it"
+        "is in the community group {group}: annotated {ANNOTATION} so that the API server accepts it"
     );
     let Some(annotations) =
         object_or_new(object, "metadata").and_then(|meta| object_or_new(meta, "annotations"))
     else {
-        return; // Not a mapping: the typed check refuses the object.
+        return; // Not a mapping: the typed check rejects the object.
     };
     if text(annotations, ANNOTATION).is_some_and(is_accepted) {
         return;
@@ -38,7 +39,7 @@ pub(super) fn annotate(object: &mut Object, notes: &mut Notes<'_>) {
     notes.change(Code::UpgradedAPI, Path::from(["spec", "group"]), message);
 }
 
-/// The groups that belong to the Kubernetes community.
+/// Reports whether a group belongs to the Kubernetes community.
 fn is_protected(group: &str) -> bool {
     ["k8s.io", "kubernetes.io"].iter().any(|owner| {
         group
@@ -47,7 +48,7 @@ fn is_protected(group: &str) -> bool {
     })
 }
 
-/// Either the URL of an approval or the admission that there is none.
+/// Reports whether an annotation is the URL of an approval, or declares that the API is unapproved.
 fn is_accepted(annotation: &str) -> bool {
     let is_url = || {
         let (scheme, rest) = annotation.split_once("://")?;

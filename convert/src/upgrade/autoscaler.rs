@@ -1,10 +1,10 @@
-//! `HorizontalPodAutoscaler`: since v2beta2 a metric separates what it measures from its target.
+//! `HorizontalPodAutoscaler`: since v2beta2, a metric consists of an identifier and a target.
 
 use serde_json::{Value, json};
 
 use super::json::{Object, has, object_at, objects_in, take};
 
-/// Moves the metrics of v2beta1; the status reports them in the old shape and is written anew anyway.
+/// Converts the metrics of v2beta1. Removes the status, which has the old shape and is written again by the controller.
 pub(super) fn reshape(object: &mut Object) {
     object.remove("status");
     let Some(spec) = object_at(object, &["spec"]) else {
@@ -13,27 +13,27 @@ pub(super) fn reshape(object: &mut Object) {
     for (_, metric) in objects_in(spec, "metrics") {
         for source in ["resource", "containerResource"] {
             if let Some(source) = object_at(metric, &[source]) {
-                aim(source, &[UTILIZATION, AVERAGE]);
+                target_field(source, &[UTILIZATION, AVERAGE]);
             }
         }
         if let Some(pods) = object_at(metric, &["pods"]) {
             name(pods, "selector");
-            aim(pods, &[AVERAGE]);
+            target_field(pods, &[AVERAGE]);
         }
         if let Some(external) = object_at(metric, &["external"]) {
             name(external, "metricSelector");
-            aim(external, &[VALUE, AVERAGE]);
+            target_field(external, &[VALUE, AVERAGE]);
         }
         if let Some(object) = object_at(metric, &["object"]) {
             name(object, "selector");
-            // `target` was the object that is measured.
+            // `target` was the described object.
             if let Some(described) = take(object, "target") {
                 object.insert("describedObject".into(), described);
             }
             if has(object, "averageValue") {
-                object.remove("targetValue"); // Required in v2beta1, even where the average is what counts.
+                object.remove("targetValue"); // Required in v2beta1, even if only the average has an effect.
             }
-            aim(
+            target_field(
                 object,
                 &[("averageValue", "AverageValue", "averageValue"), VALUE],
             );
@@ -41,7 +41,7 @@ pub(super) fn reshape(object: &mut Object) {
     }
 }
 
-/// The old field of a target, its type and its new field.
+/// The old field of a target, its type, and its new field.
 type Target = (&'static str, &'static str, &'static str);
 
 const UTILIZATION: Target = (
@@ -52,8 +52,8 @@ const UTILIZATION: Target = (
 const AVERAGE: Target = ("targetAverageValue", "AverageValue", "averageValue");
 const VALUE: Target = ("targetValue", "Value", "value");
 
-/// Gathers the targets; the first one that is set gives the type, as in the API server's own conversion.
-fn aim(source: &mut Object, targets: &[Target]) {
+/// Collects the targets. The first existing one determines the type, as in the API server's own conversion.
+fn target_field(source: &mut Object, targets: &[Target]) {
     let mut target = Object::new();
     for (old, kind, new) in targets {
         if let Some(value) = take(source, old) {
@@ -66,7 +66,7 @@ fn aim(source: &mut Object, targets: &[Target]) {
     }
 }
 
-/// Gathers a metric's name and selector.
+/// Collects the name and the selector of a metric.
 fn name(source: &mut Object, selector: &str) {
     let Some(name) = take(source, "metricName") else {
         return;

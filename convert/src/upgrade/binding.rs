@@ -1,4 +1,4 @@
-//! Role bindings of v1alpha1, whose subjects named an API version instead of a group.
+//! Role bindings of v1alpha1, whose subjects had an API version instead of a group.
 
 use super::{
     json::{Object, objects_in, text},
@@ -7,10 +7,10 @@ use super::{
 use crate::code::Code;
 use manifests::path::Path;
 
-/// The group of users and groups.
+/// API group of users and groups.
 const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// Gives every subject its group; the user `*` meant everyone who is authenticated.
+/// Sets the group of every subject. The user `*` meant all authenticated users.
 pub(super) fn reshape(object: &mut Object, notes: &mut Notes<'_>) {
     for (at, subject) in objects_in(object, "subjects") {
         let version = subject.remove("apiVersion");
@@ -31,7 +31,7 @@ pub(super) fn reshape(object: &mut Object, notes: &mut Notes<'_>) {
             notes.change(
                 Code::UpgradedAPI,
                 Path::from(["subjects"]).index(at),
-                "bound the user \"*\", which v1 calls the group system:authenticated",
+                "bound the user \"*\", which is the group system:authenticated in v1",
             );
         }
     }

@@ -1,4 +1,4 @@
-//! Printer columns: v1 spells `JSONPath` like every other field.
+//! Printer columns: v1 uses `jsonPath` in place of `JSONPath`.
 
 use serde_json::Value;
 
@@ -7,18 +7,18 @@ use super::{
     schema::types,
 };
 
-/// What had to be repaired in a list of columns for the API server to accept them.
+/// Repairs in a list of columns that the API server requires.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Repaired {
-    /// Paths that were not simple ones, or types that do not exist.
-    pub(super) mended: usize,
-    /// Columns without any path.
+pub(super) struct ColumnRepairs {
+    /// Number of paths that were not simple, and of types that do not exist.
+    pub(super) fixed: usize,
+    /// Number of columns without a path.
     pub(super) dropped: usize,
 }
 
-/// Renames the path of each column and mends what no API server accepted.
-pub(super) fn reshape(columns: &mut Value) -> Repaired {
-    let mut repaired = Repaired::default();
+/// Renames the path of each column, and repairs values that no API server accepts.
+pub(super) fn reshape(columns: &mut Value) -> ColumnRepairs {
+    let mut repaired = ColumnRepairs::default();
     let Value::Array(list) = columns else {
         return repaired;
     };
@@ -30,24 +30,25 @@ pub(super) fn reshape(columns: &mut Value) -> Repaired {
             column.insert("jsonPath".into(), path);
         }
         let Some(path) = filled(column, "jsonPath") else {
-            // Some other type is for the typed check to refuse.
-            let keep = column
+            // The typed check rejects a value of another type.
+            let has_other_type = column
                 .get("jsonPath")
                 .is_some_and(|path| !path.is_null() && path != "");
-            repaired.dropped += usize::from(!keep);
-            return keep;
+            repaired.dropped += usize::from(!has_other_type);
+            return has_other_type;
         };
         if let Some(simple) = simple(path) {
             column.insert("jsonPath".into(), simple.into());
-            repaired.mended += 1;
+            repaired.fixed += 1;
         }
-        repaired.mended += usize::from(mend_type(column));
+        repaired.fixed += usize::from(fix_type(column));
         true
     });
     repaired
 }
 
-/// The path as the API server wants it, with a leading dot and without braces; nothing when it is one already.
+/// Returns the path in the form that the API server requires, with a leading dot and without braces; `None` if it already
+/// has that form.
 fn simple(path: &str) -> Option<String> {
     if path.starts_with('.') {
         return None;
@@ -61,16 +62,16 @@ fn simple(path: &str) -> Option<String> {
     Some(format!(".{}", bare.trim_start_matches('.')))
 }
 
-/// A column has a type of its own set, with dates in it and without objects and lists.
-fn mend_type(column: &mut Object) -> bool {
+/// Sets a type that columns support: they also have dates, but neither objects nor lists.
+fn fix_type(column: &mut Object) -> bool {
     let kind = filled(column, "type").unwrap_or_default();
     if matches!(kind, "string" | "integer" | "number" | "boolean" | "date") {
         return false;
     }
-    let mended = types::repaired(kind)
-        .filter(|known| !matches!(*known, "array" | "object"))
+    let fixed = types::repaired(kind)
+        .filter(|fixed| !matches!(*fixed, "array" | "object"))
         .unwrap_or("string");
-    column.insert("type".into(), mended.into());
+    column.insert("type".into(), fixed.into());
     true
 }
 
@@ -100,7 +101,7 @@ mod tests {
             {"name": "c", "type": "object", "jsonPath": ".c", "priority": 1}, {"name": "d", "type": "date"},
             {"name": "e", "type": "date", "JSONPath": ""}, {"name": "f", "type": "date", "JSONPath": 5}, "odd",
         ]);
-        assert_rows!(reshape(&mut columns) => Repaired { mended: 3, dropped: 2 });
+        assert_rows!(reshape(&mut columns) => ColumnRepairs { fixed: 3, dropped: 2 });
         let expected = json!([
             {"name": "a", "type": "string", "jsonPath": ".a"}, {"name": "b", "type": "integer", "jsonPath": ".b"},
             {"name": "c", "type": "string", "jsonPath": ".c", "priority": 1},

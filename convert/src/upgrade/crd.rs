@@ -1,4 +1,4 @@
-//! `CustomResourceDefinition` v1beta1 to v1: everything about a version moves into the version.
+//! `CustomResourceDefinition` v1beta1 to v1: all fields about a version move into the version.
 
 #[cfg(test)]
 mod tests;
@@ -7,17 +7,17 @@ use manifests::path::Path;
 use serde_json::{Value, json};
 
 use super::{
-    columns::{self, Repaired},
+    columns::{self, ColumnRepairs},
     json::{self, Object, default, filled, has, object_at, take},
     notes::Notes,
     schema, versions,
 };
 use crate::{code::Code, report::Level};
 
-/// The largest request an API server takes; a definition beyond it cannot be installed.
+/// Maximum size of a request to an API server; a larger CRD cannot be installed.
 const REQUEST_LIMIT: usize = 3 << 20;
 
-/// The fields that the versions of a definition share.
+/// The fields that the versions of a CRD share.
 pub(super) const SHARED: [&str; 4] = [
     "validation",
     "subresources",
@@ -25,12 +25,12 @@ pub(super) const SHARED: [&str; 4] = [
     "selectableFields",
 ];
 
-/// No certificate is as short in PEM and base64.
-const SHORTEST_BUNDLE: usize = 128;
+/// Minimum length of a CA bundle in PEM and base64; every certificate is longer.
+const MIN_CA_BUNDLE_LEN: usize = 128;
 
-/// Reshapes the definition; on an error in the notes it is of no use.
+/// Upgrades the CRD. After an error in the notes, the result is unusable.
 pub(super) fn reshape(object: &mut Object, notes: &mut Notes<'_>) {
-    // Old generators wrote an empty status, and the time at which nothing was created.
+    // Old generators wrote an empty status, and a null creation time.
     object.remove("status");
     if let Some(metadata) = object_at(object, &["metadata"])
         && !has(metadata, "creationTimestamp")
@@ -38,14 +38,14 @@ pub(super) fn reshape(object: &mut Object, notes: &mut Notes<'_>) {
         metadata.remove("creationTimestamp");
     }
     let Some(spec) = object_at(object, &["spec"]) else {
-        notes.refuse(Path::from(["spec"]), "it has no spec");
+        notes.reject(Path::from(["spec"]), "spec is missing");
         return;
     };
     let preserve = match take(spec, "preserveUnknownFields") {
         None => true, // The default of v1beta1.
         Some(Value::Bool(preserve)) => preserve,
         Some(_) => {
-            notes.refuse(
+            notes.reject(
                 Path::from(["spec", "preserveUnknownFields"]),
                 "preserveUnknownFields is neither true nor false",
             );
@@ -57,14 +57,14 @@ pub(super) fn reshape(object: &mut Object, notes: &mut Notes<'_>) {
         notes.change(
             Code::UpgradedAPI,
             Path::from(["spec"]),
-            "is Namespaced, which v1beta1 took for granted",
+            "is Namespaced, which was the default in v1beta1",
         );
     }
     convert(spec, notes);
     let Some(mut versions) = versions::take_from(spec, notes) else {
         return;
     };
-    if !spread(spec, &mut versions, preserve, notes) {
+    if !copy_to_versions(spec, &mut versions, preserve, notes) {
         return;
     }
     spec.insert(
@@ -77,7 +77,7 @@ fn has_other_type(value: &Value) -> bool {
     !value.is_null() && !value.is_string()
 }
 
-/// The conversion webhook got a folder of its own.
+/// Moves the settings of the conversion webhook into the field `webhook`.
 fn convert(spec: &mut Object, notes: &mut Notes<'_>) {
     let Some(conversion) = object_at(spec, &["conversion"]) else {
         return;
@@ -90,7 +90,7 @@ fn convert(spec: &mut Object, notes: &mut Notes<'_>) {
             .and_then(Value::as_array)
             .is_none_or(Vec::is_empty)
         {
-            // What v1beta1 took their absence for; v1 demands them.
+            // The default of v1beta1; v1 requires the field.
             reviews = Some(json!(["v1beta1"]));
         }
         if let Some(Value::Object(client)) = &mut client {
@@ -101,16 +101,16 @@ fn convert(spec: &mut Object, notes: &mut Notes<'_>) {
         webhook.extend(reviews.map(|reviews| ("conversionReviewVersions".into(), reviews)));
         conversion.insert("webhook".into(), webhook.into());
     } else {
-        // Without a webhook both versions refuse its settings.
+        // Without a webhook, both versions reject its settings.
         default(conversion, "strategy", "None");
     }
 }
 
-/// Generators wrote a line feed where the certificate was to go. While it stands there the API server does not establish
-/// the definition; without it, it does, and whoever brings the certificate can still set it.
+/// Removes a placeholder for the CA bundle: generators wrote a line feed there. With the placeholder, the API server does
+/// not establish the CRD. Without it, the client that provides the CA bundle can still set it.
 fn drop_placeholder(client: &mut Object, notes: &mut Notes<'_>) {
     let placeholder =
-        json::text(client, "caBundle").is_some_and(|bundle| bundle.len() < SHORTEST_BUNDLE);
+        json::text(client, "caBundle").is_some_and(|bundle| bundle.len() < MIN_CA_BUNDLE_LEN);
     if placeholder {
         client.remove("caBundle");
         notes.add(
@@ -123,8 +123,8 @@ fn drop_placeholder(client: &mut Object, notes: &mut Notes<'_>) {
     }
 }
 
-/// Moves what the versions shared into every version that has none of its own.
-fn spread(
+/// Copies the shared fields into every version without its own.
+fn copy_to_versions(
     spec: &mut Object,
     versions: &mut [Object],
     preserve: bool,
@@ -138,20 +138,20 @@ fn spread(
     ] {
         if let Some(shared) = take(spec, key) {
             let path = Path::from(["spec", key]);
-            if !share(key, &shared, versions, path, notes) {
+            if !copy_shared(key, &shared, versions, path, notes) {
                 return false;
             }
         }
     }
-    let mut repaired = Repaired::default();
+    let mut repaired = ColumnRepairs::default();
     for version in &mut *versions {
         if let Some(subresources) = object_at(version, &["subresources"]) {
-            // Null is how YAML reads a bare `status:`, and it never enabled anything.
+            // YAML parses a bare `status:` as null, which never enabled the subresource.
             subresources.retain(|_, subresource| !subresource.is_null());
         }
         if let Some(columns) = version.get_mut("additionalPrinterColumns") {
             let more = columns::reshape(columns);
-            repaired.mended += more.mended;
+            repaired.fixed += more.fixed;
             repaired.dropped += more.dropped;
         }
     }
@@ -159,8 +159,8 @@ fn spread(
     schemas(validation, versions, preserve, notes)
 }
 
-/// Gives a copy to every version without such a field, unless the copies exceed the largest request.
-fn share(
+/// Copies a field to every version without it, unless the copies exceed the maximum size of a request.
+fn copy_shared(
     key: &str,
     shared: &Value,
     versions: &mut [Object],
@@ -171,13 +171,13 @@ fn share(
         .iter_mut()
         .filter(|version| !has(version, key))
         .collect();
-    let copies = weight(shared).saturating_mul(sharing.len());
+    let copies = estimated_size(shared).saturating_mul(sharing.len());
     if copies > REQUEST_LIMIT {
         let problem = format!(
             "{path} is too large to be repeated in {} versions",
             sharing.len()
         );
-        notes.refuse(path, problem);
+        notes.reject(path, problem);
         return false;
     }
     for version in sharing {
@@ -186,15 +186,15 @@ fn share(
     true
 }
 
-fn report(repaired: Repaired, notes: &mut Notes<'_>) {
+fn report(repaired: ColumnRepairs, notes: &mut Notes<'_>) {
     let path = || Path::from(["spec", "additionalPrinterColumns"]);
-    if repaired.mended > 0 {
+    if repaired.fixed > 0 {
         notes.warn(
             Code::UpgradedAPI,
             path(),
             format!(
-                "had {} path(s) or type(s) of printer columns mended that no apiserver accepts",
-                repaired.mended
+                "had {} path(s) or type(s) of printer columns corrected that no API server accepts",
+                repaired.fixed
             ),
         );
     }
@@ -203,14 +203,14 @@ fn report(repaired: Repaired, notes: &mut Notes<'_>) {
             Code::UpgradedAPI,
             path(),
             format!(
-                "lost {} printer column(s) without a path, which no apiserver accepts",
+                "lost {} printer column(s) without a path, which no API server accepts",
                 repaired.dropped
             ),
         );
     }
 }
 
-/// Gives every version a structural schema: its own, the shared one, or one that accepts anything.
+/// Sets a structural schema in every version: its own, the shared one, or one that accepts any object.
 fn schemas(
     validation: Option<Value>,
     versions: &mut [Object],
@@ -243,20 +243,20 @@ fn schemas(
         }
     }
     let shared = or_open(shared, sharing);
-    if !share("schema", &shared, versions, path, notes) {
+    if !copy_shared("schema", &shared, versions, path, notes) {
         return false;
     }
     if open > 0 {
         notes.change(
             Code::Schema,
             Path::from(["spec"]),
-            format!("has no schema for {open} version(s): they accept anything, as before; v1 demands a schema"),
+            format!("has no schema for {open} version(s): they still accept any value; v1 requires a schema"),
         );
     }
     true
 }
 
-/// A validation with its schema made structural; nothing when there is no schema in it.
+/// Returns a validation with a structural schema, or `None` if it contains no schema.
 fn structural(
     validation: Value,
     preserve: bool,
@@ -265,14 +265,14 @@ fn structural(
     notes: &mut Notes<'_>,
 ) -> Option<Value> {
     let Value::Object(mut validation) = validation else {
-        return Some(validation); // For the typed check to refuse.
+        return Some(validation); // The typed check rejects it.
     };
     let Some(mut schema) = take(&mut validation, "openAPIV3Schema") else {
         if !validation.is_empty() {
             notes.warn(
                 Code::Schema,
                 path,
-                "has a schema that is not below openAPIV3Schema: it never validated anything and was dropped",
+                "has a schema outside of openAPIV3Schema: it never validated any value and was dropped",
             );
         }
         return None;
@@ -287,18 +287,18 @@ fn structural(
     Some(json!({"openAPIV3Schema": schema}))
 }
 
-/// A lower bound of how long a value is as JSON.
-fn weight(value: &Value) -> usize {
+/// Estimates a lower bound for the length of a value as JSON.
+fn estimated_size(value: &Value) -> usize {
     match value {
-        Value::Array(list) => list.iter().map(|item| weight(item) + 1).sum(),
+        Value::Array(list) => list.iter().map(|item| estimated_size(item) + 1).sum(),
         Value::Object(object) => length(object),
         Value::String(text) => text.len() + 2,
         _ => 1,
     }
 }
 
-/// The same of an object.
+/// Estimates a lower bound for the length of an object as JSON.
 fn length(object: &Object) -> usize {
-    let entry = |(key, item): (&String, &Value)| key.len() + weight(item) + 4;
+    let entry = |(key, item): (&String, &Value)| key.len() + estimated_size(item) + 4;
     object.iter().map(entry).sum()
 }

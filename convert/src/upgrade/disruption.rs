@@ -1,4 +1,4 @@
-//! `PodDisruptionBudget`: an empty selector selected no pod in v1beta1 and selects every pod in v1.
+//! `PodDisruptionBudget`: an empty selector selects no pods in v1beta1, but all pods in v1.
 
 use manifests::path::Path;
 use serde_json::{Value, json};
@@ -6,13 +6,13 @@ use serde_json::{Value, json};
 use super::{json::Object, json::object_at, notes::Notes};
 use crate::{code::Code, report::Level};
 
-/// The label by which the API server itself tells the two meanings apart; pods never carry it.
+/// Label with which the API server itself distinguishes the two meanings; pods never have it.
 const NEVER: &str = "pdb.kubernetes.io/deprecated-v1beta1-empty-selector-match";
 
-/// Makes an empty selector select nothing in v1 too.
+/// Replaces an empty selector by one that selects no pods in v1.
 pub(super) fn reshape(object: &mut Object, notes: &mut Notes<'_>) {
     let Some(selector) = object_at(object, &["spec", "selector"]) else {
-        return; // None at all selects no pod in either version.
+        return; // Without a selector, neither version selects a pod.
     };
     if !selector.values().all(is_empty) {
         return;
@@ -25,8 +25,8 @@ pub(super) fn reshape(object: &mut Object, notes: &mut Notes<'_>) {
         Level::Warning,
         Code::UpgradedAPI,
         Path::from(["spec", "selector"]),
-        "has an empty selector, which selected no pods in v1beta1: kept so, v1 would select all pods",
-        Some("select the pods that the budget is for".into()),
+        "has an empty selector, which selected no pods in v1beta1; this is preserved, because it would select all pods in v1",
+        Some("set a selector for the pods of the budget".into()),
     );
 }
 

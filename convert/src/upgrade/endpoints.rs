@@ -1,10 +1,10 @@
-//! `EndpointSlice`: v1 took the node and the zone out of the topology labels.
+//! `EndpointSlice`: v1 has fields for the node and the zone, in place of topology labels.
 
 use serde_json::Value;
 
 use super::json::{self, Object, objects_in, take};
 
-/// Spreads the topology of each endpoint as the API server does.
+/// Converts the topology of each endpoint like the API server.
 pub(super) fn reshape(object: &mut Object) {
     for (_, endpoint) in objects_in(object, "endpoints") {
         let Some(Value::Object(mut topology)) = take(endpoint, "topology") else {

@@ -1,4 +1,4 @@
-//! Ingress: v1 nests the service of a backend and wants every path to say its type.
+//! Ingress: v1 nests the service of a backend, and requires a type for every path.
 
 use manifests::path::Path;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::code::Code;
 
-/// Moves the backends; annotations such as `kubernetes.io/ingress.class` still count and stay.
+/// Converts the backends. Annotations such as `kubernetes.io/ingress.class` still have an effect and are kept.
 pub(super) fn reshape(object: &mut Object, notes: &mut Notes<'_>) {
     object.remove("status");
     let Some(spec) = object_at(object, &["spec"]) else {
@@ -24,7 +24,7 @@ pub(super) fn reshape(object: &mut Object, notes: &mut Notes<'_>) {
             continue;
         };
         for (path_at, path) in objects_in(http, "paths") {
-            // What v1beta1 took an absent type for.
+            // The default of v1beta1.
             json::default(path, "pathType", "ImplementationSpecific");
             let at = || {
                 Path::from(["spec", "rules"])
@@ -44,7 +44,7 @@ pub(super) fn reshape(object: &mut Object, notes: &mut Notes<'_>) {
 fn backend(backend: &mut Object, at: impl Fn() -> Path, notes: &mut Notes<'_>) {
     let (name, port) = (take(backend, "serviceName"), take(backend, "servicePort"));
     if name.is_none() && port.is_none() {
-        return; // A resource, or already what v1 wants.
+        return; // A resource, or already in the form of v1.
     }
     let mut service = Object::new();
     if let Some(name) = name {
@@ -53,11 +53,11 @@ fn backend(backend: &mut Object, at: impl Fn() -> Path, notes: &mut Notes<'_>) {
     match port {
         None => {}
         Some(Value::String(text)) => {
-            // A port's name has a letter in it: digits alone can only mean the number.
+            // The name of a port contains a letter, so digits alone can only be the number.
             let port = match text.parse::<u16>() {
                 Ok(number) => {
                     let message = format!(
-                        "names a service port {text:?}, which is taken for the number {number}"
+                        "has a service port {text:?}, which is treated as the number {number}"
                     );
                     notes.change(Code::UpgradedAPI, at().key("servicePort"), message);
                     json!({"number": number})
@@ -69,7 +69,7 @@ fn backend(backend: &mut Object, at: impl Fn() -> Path, notes: &mut Notes<'_>) {
         Some(number @ Value::Number(_)) => {
             service.insert("port".into(), json!({"number": number}));
         }
-        Some(_) => notes.refuse(
+        Some(_) => notes.reject(
             at().key("servicePort"),
             "the service port is neither a number nor a name",
         ),

@@ -1,11 +1,11 @@
-//! Collects what an upgrade has to say about one object.
+//! Collector of the changes to one object.
 
 use manifests::path::Path;
 
 use super::Change;
 use crate::{code::Code, report::Level};
 
-/// The changes of one object; whoever shows them says which object that is.
+/// The changes of one object. The caller adds the name of the object to messages.
 pub(super) struct Notes<'a>(pub(super) &'a mut Vec<Change>);
 
 impl Notes<'_> {
@@ -26,18 +26,18 @@ impl Notes<'_> {
         });
     }
 
-    /// Something now reads differently but means the same.
+    /// Adds a change of the form that preserves the meaning.
     pub(super) fn change(&mut self, code: Code, path: Path, message: impl Into<String>) {
         self.add(Level::Change, code, path, message, None);
     }
 
-    /// Something no longer means quite the same.
+    /// Adds a change that alters the meaning.
     pub(super) fn warn(&mut self, code: Code, path: Path, message: impl Into<String>) {
         self.add(Level::Warning, code, path, message, None);
     }
 
-    /// The object cannot be upgraded because a value is not what its API says.
-    pub(super) fn refuse(&mut self, path: Path, problem: impl AsRef<str>) {
+    /// Adds an error: the object cannot be upgraded because a value is invalid for its API.
+    pub(super) fn reject(&mut self, path: Path, problem: impl AsRef<str>) {
         let message = format!("cannot be upgraded: {}", problem.as_ref());
         self.add(Level::Error, Code::WrongShape, path, message, None);
     }

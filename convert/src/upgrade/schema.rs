@@ -1,8 +1,8 @@
-//! Schemas as v1 wants them: structural, so that the API server can prune and default.
+//! Structural schemas, which v1 requires so that the API server can prune and default.
 //!
-//! v1beta1 also took schemas that only validate. Making one structural never prunes a field that was kept, and
-//! refuses no custom resource that was accepted, except for one that has, say, a text where the schema describes
-//! fields without saying that they are those of an object. Where v1 cannot express something, the schema gets looser.
+//! v1beta1 also accepted schemas that only validate. The conversion never prunes a field that was preserved. It rejects no
+//! custom resource that was accepted, with one exception: a value such as a string where the schema describes fields
+//! without requiring an object. Where v1 cannot express a restriction, the schema is relaxed.
 
 mod defaults;
 mod junctor;
@@ -17,7 +17,7 @@ use manifests::path::{Path, Step};
 use serde_json::{Value, json};
 
 use self::{
-    tally::{Repair, Tally},
+    tally::{Repair, RepairCounts},
     types::Normalized,
 };
 use super::{
@@ -25,14 +25,14 @@ use super::{
     notes::Notes,
 };
 
-/// Marks a node whose unknown fields are kept.
+/// Marks a node that preserves unknown fields.
 const PRESERVE: &str = "x-kubernetes-preserve-unknown-fields";
 /// Marks a node that accepts integers and strings.
 const INT_OR_STRING: &str = "x-kubernetes-int-or-string";
-/// Marks a node that is a Kubernetes object in itself.
+/// Marks a node that is an embedded Kubernetes object.
 const EMBEDDED: &str = "x-kubernetes-embedded-resource";
 
-/// Keywords every version forbids or ignores, and whether they validated something where they were read.
+/// Keywords that every version forbids or ignores, and whether they had an effect on validation.
 const FORBIDDEN: &[(&str, bool)] = &[
     ("$ref", true),
     ("$schema", false),
@@ -51,18 +51,18 @@ pub(super) fn make_structural(
     at: &Path,
     notes: &mut Notes<'_>,
 ) {
-    let mut walk = Walk {
+    let mut walk = SchemaWalk {
         preserve,
         at: at.steps().to_vec(),
-        tally: Tally::default(),
+        repairs: RepairCounts::default(),
     };
     if let Some(schema) = as_object(schema) {
         walk.root(schema, status);
     }
-    walk.tally.report(notes);
+    walk.repairs.report(notes);
 }
 
-/// The schema as a mapping; null and true say nothing, and anything else is for the typed check to refuse.
+/// Returns the schema as a mapping. Null and true have no effect; the typed check rejects all other values.
 fn as_object(schema: &mut Value) -> Option<&mut Object> {
     if schema.is_null() || *schema == Value::Bool(true) {
         *schema = json!({});
@@ -70,30 +70,30 @@ fn as_object(schema: &mut Value) -> Option<&mut Object> {
     schema.as_object_mut()
 }
 
-/// A node that accepts any value.
-fn any() -> Value {
+/// Returns a node that accepts any value.
+fn accept_any() -> Value {
     json!({PRESERVE: true, "nullable": true})
 }
 
-/// A walk through a schema, from the root to the leaves and back.
-struct Walk {
-    /// Whether the definition preserved unknown fields.
+/// Traversal of a schema, from the root to the leaves and back.
+struct SchemaWalk {
+    /// Whether the CRD preserved unknown fields.
     preserve: bool,
-    /// Where the walk is, in the object as it was.
+    /// Current path in the original object.
     at: Vec<Step>,
-    tally: Tally,
+    repairs: RepairCounts,
 }
 
-impl Walk {
+impl SchemaWalk {
     fn count(&mut self, repair: Repair) {
-        self.tally.count(repair, &self.at, 1);
+        self.repairs.count(repair, &self.at, 1);
     }
 
     fn count_if(&mut self, repair: Repair, happened: bool) {
-        self.tally.count(repair, &self.at, usize::from(happened));
+        self.repairs.count(repair, &self.at, usize::from(happened));
     }
 
-    /// A node below the root.
+    /// Processes a node below the root.
     fn node(&mut self, schema: &mut Value) {
         let Some(schema) = as_object(schema) else {
             return;
@@ -103,7 +103,7 @@ impl Walk {
         self.after(schema);
     }
 
-    /// What a node's children need to know is settled first.
+    /// Applies the repairs on which the children of a node depend.
     fn before(&mut self, schema: &mut Object) {
         schema.retain(|_, value| !value.is_null());
         for (keyword, validates) in FORBIDDEN {
@@ -111,7 +111,7 @@ impl Walk {
                 let repair = if *validates {
                     Repair::Forbidden(keyword)
                 } else {
-                    Repair::Inert(keyword)
+                    Repair::NoEffect(keyword)
                 };
                 self.count_if(repair, value != "");
             }
@@ -121,12 +121,12 @@ impl Walk {
             schema.remove("uniqueItems");
         }
         self.count_if(Repair::Forbidden("uniqueItems"), unique);
-        // v1beta1 took false for absent; v1 refuses it.
+        // v1beta1 treated false as absent, but v1 rejects it.
         if schema.get(PRESERVE) == Some(&Value::Bool(false)) {
             schema.remove(PRESERVE);
         }
         match types::normalize(schema) {
-            Normalized::Fine => {}
+            Normalized::Unchanged => {}
             Normalized::Nullable => self.count(Repair::Nullable),
             Normalized::IntOrString => self.count(Repair::IntOrString),
             Normalized::Repaired => self.count(Repair::BadType),
@@ -137,24 +137,24 @@ impl Walk {
         self.additional(schema);
     }
 
-    /// Recognizes the ways in which people said "an integer or a string" before there was a keyword for it.
+    /// Detects the former representations of "an integer or a string", before a keyword existed.
     fn int_or_string(&mut self, schema: &mut Object) {
         let marked = types::is_int_or_string(schema);
-        if !marked && types::stated(schema).is_some() {
+        if !marked && types::declared_type(schema).is_some() {
             return;
         }
-        let mut found = marked;
+        let mut detected = marked;
         for key in ["anyOf", "oneOf"] {
             if let Some(in_order) = schema.get(key).and_then(types::int_or_string_branches) {
-                found = true;
-                // The API server tolerates only this very form of what the keyword says already.
+                detected = true;
+                // The API server accepts only this form of a repetition of the keyword.
                 if key == "oneOf" || !in_order {
                     schema.remove(key);
                 }
             }
         }
         if !marked
-            && (found
+            && (detected
                 || schema
                     .get("format")
                     .is_some_and(|format| format == "int-or-string"))
@@ -165,29 +165,30 @@ impl Walk {
         }
     }
 
-    /// Without a type only `enum` kept null out, whatever allOf and the like say; with one, the API server drops it.
+    /// Allows null. Without a type, only `enum` excluded null, despite allOf and similar keywords; with a type, the API
+    /// server drops null.
     fn admit_null(&self, schema: &mut Object) {
         if self.preserve && !schema.contains_key("enum") && !flag(schema, EMBEDDED) {
             schema.insert("nullable".into(), true.into());
         }
     }
 
-    /// A list has one schema for all of its items.
+    /// Sets one schema for all items of a list.
     fn items(&mut self, schema: &mut Object) {
         if let Some(Value::Array(tuple)) = schema.get_mut("items") {
             let (one, last) = (tuple.len() == 1, tuple.pop());
             let items = last.filter(|_| one).unwrap_or_else(|| json!({}));
             schema.insert("items".into(), items);
             self.count(Repair::Tuple);
-        } else if types::stated(schema) == Some("array") && !schema.contains_key("items") {
-            schema.insert("items".into(), any());
+        } else if types::declared_type(schema) == Some("array") && !schema.contains_key("items") {
+            schema.insert("items".into(), accept_any());
             self.count(Repair::Items);
         }
     }
 
-    /// States the type that the node's keywords leave no doubt about.
+    /// Sets the type that the keywords of a node imply.
     fn infer(&mut self, schema: &mut Object) {
-        if types::stated(schema).is_some() || types::is_int_or_string(schema) {
+        if types::declared_type(schema).is_some() || types::is_int_or_string(schema) {
             return;
         }
         let has = |key: &str| schema.contains_key(key);
@@ -197,7 +198,7 @@ impl Walk {
         } else if has("items") {
             Some("array")
         } else {
-            types::implied(schema)
+            types::inferred_type(schema)
         };
         if let Some(inferred) = inferred {
             schema.insert("type".into(), inferred.into());
@@ -209,9 +210,9 @@ impl Walk {
         }
     }
 
-    /// Known fields and a schema for all fields exclude each other.
+    /// Removes a schema for all fields beside known fields, because v1 forbids the combination.
     fn additional(&mut self, schema: &mut Object) {
-        let known =
+        let has_properties =
             object_at(schema, &["properties"]).is_some_and(|properties| !properties.is_empty());
         let Some(additional) = schema.get("additionalProperties") else {
             return;
@@ -221,9 +222,9 @@ impl Walk {
             *additional == Value::Bool(false),
         );
         if open && self.preserve {
-            // The API server would empty the objects in such a field: it prunes what no schema describes.
+            // The API server would empty the objects in such a field, because it prunes undescribed fields.
             schema.remove("additionalProperties");
-        } else if flag(schema, EMBEDDED) || (known && !open) {
+        } else if flag(schema, EMBEDDED) || (has_properties && !open) {
             schema.remove("additionalProperties");
             if !closed {
                 schema.insert(PRESERVE.into(), true.into());
@@ -251,15 +252,15 @@ impl Walk {
         }
     }
 
-    /// What depends on the node's children is settled last.
+    /// Applies the repairs that depend on the children of a node.
     fn after(&mut self, schema: &mut Object) {
         self.junctors(schema);
         if flag(schema, EMBEDDED) {
             let object =
-                types::stated(schema) == Some("object") && !types::is_int_or_string(schema);
+                types::declared_type(schema) == Some("object") && !types::is_int_or_string(schema);
             if object {
                 self.identity(schema);
-                // Without either the API server would prune all of it, and refuses it therefore.
+                // Without either, the API server would prune the whole object, and therefore rejects the schema.
                 if object_at(schema, &["properties"]).is_none_or(|properties| properties.is_empty())
                 {
                     schema.insert(PRESERVE.into(), true.into());
@@ -271,20 +272,20 @@ impl Walk {
         }
         self.open(schema);
         self.count_if(Repair::Topology, topology::repair(schema));
-        let refused = defaults::remove_refused(schema, self.preserve);
-        self.count_if(Repair::Default, refused);
+        let removed = defaults::remove_refused(schema, self.preserve);
+        self.count_if(Repair::Default, removed);
     }
 
-    /// Keeps unknown fields where they were kept, and any value where there was no type.
+    /// Preserves unknown fields where they were preserved, and accepts any value where no type existed.
     fn open(&mut self, schema: &mut Object) {
         if types::is_int_or_string(schema) {
             schema.remove(PRESERVE);
             return;
         }
-        let repair = match types::stated(schema) {
+        let repair = match types::declared_type(schema) {
             None => Repair::Any,
             Some("object") if self.preserve && !schema.contains_key("additionalProperties") => {
-                Repair::Preserved
+                Repair::PreserveUnknown
             }
             Some(_) => return,
         };
@@ -297,7 +298,7 @@ impl Walk {
         }
     }
 
-    /// The fields that make an object a Kubernetes object have the types they have.
+    /// Sets the types of the fields that identify a Kubernetes object.
     fn identity(&mut self, schema: &mut Object) {
         for (name, kind) in [
             ("apiVersion", "string"),
@@ -307,7 +308,7 @@ impl Walk {
             let Some(field) = object_at(schema, &["properties", name]) else {
                 continue;
             };
-            if types::stated(field) != Some(kind) {
+            if types::declared_type(field) != Some(kind) {
                 field.insert("type".into(), kind.into());
                 field.remove(INT_OR_STRING);
                 if kind == "string" {

@@ -1,25 +1,26 @@
-//! Which of Kubernetes' own APIs a release serves, and what succeeded those it does not.
+//! Kubernetes' own APIs by the versions that serve them, with their successors.
 
 use manifests::version::KubeVersion;
 
-/// Why a release does not serve an API.
+/// Reason why a Kubernetes version does not serve an API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unserved {
-    /// It came with a later release.
+    /// The API was added in a later version.
     NotYet {
-        /// The first minor release that serves it.
+        /// The first minor version that serves the API.
         since: u64,
     },
-    /// It went with this or an earlier release.
+    /// The API was removed in this or an earlier version.
     Gone {
-        /// The first minor release that does not serve it any more.
+        /// The first minor version that no longer serves the API.
         until: u64,
-        /// The API that took its place, if the release serves it.
+        /// The successor API, if the version serves it.
         successor: Option<&'static str>,
     },
 }
 
-/// Whether the target does not serve a kind; nothing for what it serves and for what is not Kubernetes' own.
+/// Returns the reason why the target does not serve a kind; `None` for served kinds, and for kinds that are not Kubernetes'
+/// own.
 ///
 /// ```
 /// use convert::upgrade::{Unserved, unserved};
@@ -41,22 +42,23 @@ pub fn unserved(api_version: &str, kind: &str, target: KubeVersion) -> Option<Un
     })
 }
 
-/// Every API version and kind that is known here, older versions of a kind first.
+/// Returns all known API versions and kinds, older versions of a kind first.
 pub(crate) fn apis() -> impl Iterator<Item = (&'static str, &'static str)> {
     APIS.iter()
         .flat_map(|api| api.kinds.iter().map(|kind| (api.version, *kind)))
 }
 
-/// The next API in line that a release serves; a successor can be gone itself by then.
-fn successor(gone: &Api, kind: &str, minor: u64) -> Option<&'static str> {
-    let next = find(gone.successor?, kind)?;
+/// Returns the next successor API that a version serves, because a successor may also be removed.
+fn successor(removed: &Api, kind: &str, minor: u64) -> Option<&'static str> {
+    let next = find(removed.successor?, kind)?;
     match next.until {
         Some(until) if minor >= until => successor(next, kind, minor),
         _ => Some(next.version).filter(|_| minor >= next.since),
     }
 }
 
-/// The table counts the minors of Kubernetes 1; any later major serves what the newest minor does.
+/// Converts a version to a minor version of Kubernetes 1, as in the table. Any later major version serves the same APIs as
+/// the newest minor version.
 fn minor(target: KubeVersion) -> u64 {
     match target.major {
         0 => 0,
@@ -70,7 +72,7 @@ fn find(api_version: &str, kind: &str) -> Option<&'static Api> {
         .find(|api| api.version == api_version && api.kinds.contains(&kind))
 }
 
-/// Some kinds of one API version that came and went together.
+/// Kinds of one API version that were added and removed together.
 struct Api {
     version: &'static str,
     kinds: &'static [&'static str],
@@ -111,9 +113,10 @@ macro_rules! apis {
     (@) => { None };
 }
 
-/// The minors of Kubernetes 1 in which its own APIs came and went, and what took their place if we can upgrade to it.
+/// The minor versions of Kubernetes 1 in which its own APIs were added and removed, and their successors if the upgrade is
+/// supported.
 ///
-/// What never left and came before 1.2 is not listed.
+/// APIs that were added before 1.2 and never removed are not listed.
 static APIS: &[Api] = apis! {
     "extensions/v1beta1", ["Ingress"], 1..22 => "networking.k8s.io/v1";
     "extensions/v1beta1", ["Deployment", "DaemonSet", "ReplicaSet"], 1..16 => "apps/v1";

@@ -1,4 +1,4 @@
-//! The versions of a v1beta1 `CustomResourceDefinition`, which could be listed, named or both.
+//! Versions of a v1beta1 `CustomResourceDefinition`, which could have a list, a single version, or both.
 
 use manifests::path::Path;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::code::Code;
 
-/// Takes the versions out of a spec; nothing, and an error in the notes, when there is no telling what they are.
+/// Removes the versions from a spec. Returns `None`, and adds an error to the notes, if they are malformed.
 pub(super) fn take_from(spec: &mut Object, notes: &mut Notes<'_>) -> Option<Vec<Object>> {
     let path = Path::from(["spec", "versions"]);
     let named = filled(spec, "version").map(str::to_owned);
@@ -18,29 +18,29 @@ pub(super) fn take_from(spec: &mut Object, notes: &mut Notes<'_>) -> Option<Vec<
         None => Vec::new(),
         Some(Value::Array(list)) => list,
         Some(_) => {
-            notes.refuse(path, "its versions are not a list");
+            notes.reject(path, "versions is not a list");
             return None;
         }
     };
     if listed.is_empty() {
         let Some(name) = named else {
-            notes.refuse(path, "it names no version");
+            notes.reject(path, "it has no version");
             return None;
         };
         let Value::Object(version) = json!({"name": name, "served": true, "storage": true}) else {
-            return None; // It is one: written just above.
+            return None; // Unreachable: the value above is an object.
         };
         return Some(vec![version]);
     }
     let mut versions = Vec::with_capacity(listed.len());
     for (at, version) in listed.into_iter().enumerate() {
         let Value::Object(version) = version else {
-            notes.refuse(path.index(at), "one of its versions is not a mapping");
+            notes.reject(path.index(at), "one of the versions is not a mapping");
             return None;
         };
         versions.push(version);
     }
-    // The API server wanted the two to agree, and looked at the list for everything else.
+    // The API server required both to agree, and read all other fields from the list.
     if let (Some(named), Some(first)) = (
         named,
         versions.first().and_then(|first| filled(first, "name")),
@@ -49,13 +49,15 @@ pub(super) fn take_from(spec: &mut Object, notes: &mut Notes<'_>) -> Option<Vec<
         notes.warn(
             Code::UpgradedAPI,
             Path::from(["spec", "version"]),
-            format!("names the version {named:?} but lists {first:?} first: the list counts"),
+            format!(
+                "has spec.version {named:?} but lists {first:?} first; the list takes precedence"
+            ),
         );
     }
     store(&mut versions, notes).then_some(versions)
 }
 
-/// Makes sure that exactly one version is stored; absent flags meant false.
+/// Ensures that exactly one version is stored; absent flags mean false.
 fn store(versions: &mut [Object], notes: &mut Notes<'_>) -> bool {
     let path = Path::from(["spec", "versions"]);
     let stored = versions
@@ -68,13 +70,10 @@ fn store(versions: &mut [Object], notes: &mut Notes<'_>) -> bool {
         notes.warn(
             Code::UpgradedAPI,
             path.index(0),
-            "does not store its only version, which the apiserver refuses: it does now",
+            "does not store its only version, which the API server rejects; the version is now stored",
         );
     } else if stored != 1 {
-        notes.refuse(
-            path,
-            format!("{stored} of its versions are stored instead of one"),
-        );
+        notes.reject(path, format!("{stored} versions are stored instead of one"));
         return false;
     }
     for version in versions {

@@ -1,4 +1,4 @@
-//! Webhook configurations: v1 has other defaults and wants to know about side effects.
+//! Webhook configurations: v1 has other defaults, and requires the declaration of side effects.
 
 use manifests::path::Path;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{code::Code, report::Level};
 
-/// Writes out the defaults of v1beta1 where those of v1 differ.
+/// Writes the defaults of v1beta1 explicitly where those of v1 differ.
 pub(super) fn reshape(object: &mut Object, notes: &mut Notes<'_>) {
     let (mut spelled, mut unclear) = (None, None);
     for (at, webhook) in objects_in(object, "webhooks") {
@@ -18,7 +18,7 @@ pub(super) fn reshape(object: &mut Object, notes: &mut Notes<'_>) {
             .and_then(Value::as_array)
             .is_some_and(Vec::is_empty)
         {
-            webhook.remove("admissionReviewVersions"); // The apiserver takes an empty list for none.
+            webhook.remove("admissionReviewVersions"); // The API server treats an empty list as absent.
         }
         let set = [
             json::default(webhook, "failurePolicy", "Ignore"),
@@ -38,7 +38,7 @@ pub(super) fn reshape(object: &mut Object, notes: &mut Notes<'_>) {
         notes.change(
             Code::UpgradedAPI,
             Path::from(["webhooks"]).index(at),
-            "had defaults of v1beta1 written out that v1 changed (failurePolicy, matchPolicy, timeoutSeconds, \
+            "had defaults of v1beta1 made explicit that v1 changed (failurePolicy, matchPolicy, timeoutSeconds, \
              admissionReviewVersions)",
         );
     }
@@ -47,7 +47,7 @@ pub(super) fn reshape(object: &mut Object, notes: &mut Notes<'_>) {
             Level::Warning,
             Code::UpgradedAPI,
             Path::from(["webhooks"]).index(at).key("sideEffects"),
-            "does not rule out side effects, which v1 demands: declared NoneOnDryRun, so dry runs now reach the webhook",
+            "does not rule out side effects, which v1 requires; declared NoneOnDryRun, so dry runs now reach the webhook",
             Some("make sure that the webhook respects dryRun in its reviews".into()),
         );
     }

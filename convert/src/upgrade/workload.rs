@@ -1,4 +1,4 @@
-//! Deployments and the like: apps/v1 wants a selector and rolls out differently by default.
+//! Deployments and similar workloads: apps/v1 requires a selector, and has another default for rollouts.
 
 use manifests::path::Path;
 use serde_json::{Value, json};
@@ -9,19 +9,19 @@ use super::{
 };
 use crate::code::Code;
 
-/// Writes out what the old API would have defaulted to, where apps/v1 has no default or another one.
+/// Writes the defaults of the old API explicitly where apps/v1 has no default, or another one.
 pub(super) fn reshape(object: &mut Object, from: &str, kind: &str, notes: &mut Notes<'_>) {
     let Some(spec) = object_at(object, &["spec"]) else {
         return;
     };
-    // The last API in which these meant something.
+    // Only the old API supported these fields.
     take(spec, "rollbackTo");
     take(spec, "templateGeneration");
     selector(spec, from, notes);
-    let written = match (kind, from) {
+    let has_defaults = match (kind, from) {
         ("Deployment", "extensions/v1beta1") => [
             rolling(spec),
-            // As good as no limit and no deadline, which is what their absence meant.
+            // Effectively no limit and no deadline, which was the meaning of absent fields.
             default(spec, "revisionHistoryLimit", i32::MAX),
             default(spec, "progressDeadlineSeconds", i32::MAX),
         ]
@@ -33,16 +33,16 @@ pub(super) fn reshape(object: &mut Object, from: &str, kind: &str, notes: &mut N
         }
         _ => false,
     };
-    if written {
+    if has_defaults {
         notes.change(
             Code::UpgradedAPI,
             Path::from(["spec"]),
-            format!("had defaults of {from} written out that apps/v1 changed"),
+            format!("had defaults of {from} made explicit that apps/v1 changed"),
         );
     }
 }
 
-/// The old APIs selected what the template is labeled with; apps/v1beta2 never did.
+/// Sets the selector that old APIs derived from the labels of the template. apps/v1beta2 did not derive it.
 fn selector(spec: &mut Object, from: &str, notes: &mut Notes<'_>) {
     if json::has(spec, "selector") || from == "apps/v1beta2" {
         return;
@@ -55,18 +55,18 @@ fn selector(spec: &mut Object, from: &str, notes: &mut Notes<'_>) {
             notes.change(
                 Code::UpgradedAPI,
                 Path::from(["spec"]),
-                "got the selector that its template's labels implied; apps/v1 demands one",
+                "got the selector that its template's labels implied; apps/v1 requires one",
             );
         }
         None => notes.warn(
             Code::UpgradedAPI,
             Path::from(["spec"]),
-            "has neither a selector nor labels in its template; apps/v1 refuses it",
+            "has neither a selector nor labels in its template; apps/v1 rejects it",
         ),
     }
 }
 
-/// One Pod at a time, rather than a quarter of them.
+/// Sets the rollout strategy to one pod at a time, in place of a quarter of the pods.
 fn rolling(spec: &mut Object) -> bool {
     let Some(strategy) = object_or_new(spec, "strategy") else {
         return false;

@@ -85,7 +85,7 @@ fn findings_have_a_limit_of_memory() {
     assert_rows!(count > 500 && bytes < 12 << 20 => true, "{count} findings, {bytes} bytes");
     let mut last = findings.iter();
     let last = last.find(|finding| finding.code == Code::TooMany);
-    assert!(last.is_some_and(|finding| finding.message.ends_with("more findings are left out")));
+    assert!(last.is_some_and(|finding| finding.message.ends_with("more findings are omitted")));
 }
 
 /// No renderer reads dependencies: a mistake there keeps no bundle from being converted.

@@ -90,10 +90,10 @@ fn warnings_say_who_rejects_what() {
     let containers = format!("{DEPLOYMENTS}/0/spec/template/spec/containers");
     let twice = json!([{"name": "A"}, {"name": "A"}]);
     for (pointer, value, expected) in tests::rows![
-        format!("{containers}/0/env"), twice.clone() => "of another entry; server-side apply refuses it";
-        containers, twice => "of another entry; the apiserver refuses it";
+        format!("{containers}/0/env"), twice.clone() => "of another entry; server-side apply rejects it";
+        containers, twice => "of another entry; the API server rejects it";
         "/apiVersion".into(), json!("") => "has no apiVersion; OLM rejects the bundle";
-        "/apiVersion".into(), json!("operators.coreos.com/v1") => "OLM takes it for operators.coreos.com/v1alpha1";
+        "/apiVersion".into(), json!("operators.coreos.com/v1") => "OLM treats it as operators.coreos.com/v1alpha1";
     ] {
         let report = Bundle::good().csv(&pointer, value).convert().report;
         let is_reported = report

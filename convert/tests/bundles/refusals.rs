@@ -112,7 +112,7 @@ fn every_refusal_has_a_remedy_and_a_line() {
     report.locate(&content);
     let mut refusals = report.refusals();
     let refusal = refusals.find(|finding| finding.code == Code::InstallStrategy);
-    let expected = "install strategy \"helm\" is not supported; write `strategy: deployment`";
+    let expected = "install strategy \"helm\" is not supported; set `strategy: deployment`";
     assert_rows!(refusal.unwrap().to_string() => format!("{CSV}:8:15 (spec.install.strategy): {expected}"));
 }
 
@@ -144,7 +144,7 @@ fn plain_content_is_refused_in_rukpaks_words() {
          found \"manifests/sub\"";
         vec![("manifests/x.yaml", "# nothing\n")]
             => "invalid bundle: found zero objects: plain+v0 bundles are required to contain at least one object";
-        vec![("manifests/README.md", "# Readme\n\nA text.\n")] => "the document is a text, not an object";
+        vec![("manifests/README.md", "# Readme\n\nA text.\n")] => "the document is a string, not an object";
         vec![("manifests/x.yaml", map), ("manifests/y.yaml", &map.replace("}}", "}, data: {k: v}}"))]
             => "bundle contains ConfigMap \"a\" twice, and they differ";
         vec![("manifests/x.yaml", "{apiVersion: v1, kind: ConfigMap}")] => "a ConfigMap has no metadata.name";

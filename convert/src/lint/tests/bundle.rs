@@ -1,5 +1,5 @@
 use super::*;
-use crate::lint::files::{LIMIT, NEAR, judge};
+use crate::lint::files::{LIMIT, WARN_SIZE, check_size};
 use crate::report::Findings;
 
 const MANIFESTS: &str = "/annotations/operators.operatorframework.io.bundle.manifests.v1";
@@ -31,15 +31,15 @@ fn files() {
 // parity: check-6
 #[test]
 fn the_size_limit_is_one_mebibyte_and_85_percent_are_near_it() {
-    assert_eq!((LIMIT, NEAR), (1_048_576, 891_289));
+    assert_eq!((LIMIT, WARN_SIZE), (1_048_576, 891_289));
     for (size, message) in ::tests::rows![
-        NEAR => None;
-        NEAR + 1 => Some("nearing maximum bundle compressed size with gzip: size=~891290 B, max=1048576 B");
+        WARN_SIZE => None;
+        WARN_SIZE + 1 => Some("nearing maximum bundle compressed size with gzip: size=~891290 B, max=1048576 B");
         LIMIT => Some("nearing maximum bundle compressed size with gzip: size=~1048576 B, max=1048576 B");
         LIMIT + 1 => Some("maximum bundle compressed size with gzip size exceeded: size=~1048577 B, max=1048576 B");
     ] {
         let mut findings = Findings::default();
-        judge(size, 5_000_000, &mut findings);
+        check_size(size, 5_000_000, &mut findings);
         let found = findings.finish();
         assert_eq!(found.len(), usize::from(message.is_some()), "{size}");
         assert_rows!(found.iter().all(|finding| finding.message.starts_with(message.unwrap_or("?"))) => true, "{found:?}");

@@ -164,8 +164,8 @@ fn bindings_refer_to_roles_that_exist() {
     // Another bundle or an admin may have created the Role.
     let content = bundle("RoleBinding", "Role", "writer").content();
     let report = validate(&content, &Options::default());
-    let expected = "RoleBinding \"a\" refers to Role \"writer\", which the bundle does not ship; the binding grants nothing \
-                    unless the Role exists in the cluster; ship the Role, or refer to a ClusterRole";
+    let expected = "RoleBinding \"a\" refers to Role \"writer\", which the bundle does not contain; the binding grants \
+                    nothing unless the Role exists in the cluster; add the Role to the bundle, or refer to a ClusterRole";
     let is_reported = |finding: &Finding| finding.to_string().ends_with(expected);
     assert_rows!(report.findings.iter().any(is_reported) => true, "{:?}", report.findings);
 }

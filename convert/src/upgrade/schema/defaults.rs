@@ -1,74 +1,74 @@
-//! Defaults: the API server refuses one that its own schema would refuse or prune.
+//! Defaults: the API server rejects a default that its own schema would reject or prune.
 
 use serde_json::{Number, Value};
 
 use super::{EMBEDDED, PRESERVE, types};
 use crate::upgrade::json::{Object, flag, object};
 
-/// What the API server makes of a default, as far as it can be told here.
+/// Assessment of a default, as far as it can be determined without an API server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Verdict {
+enum DefaultCheck {
     Valid,
-    /// A pattern, a format or another schema decides.
-    Unsure,
+    /// The result depends on a pattern, a format or another schema.
+    Unknown,
     Invalid,
 }
 
-/// Removes a default that the API server refuses; whether there was one.
+/// Removes a default that the API server rejects, and reports whether it was removed.
 ///
-/// While unknown fields were preserved no default was ever accepted, so that a doubtful one is better removed;
-/// otherwise v1beta1 checked it as v1 does, so that a doubtful one was fine.
+/// While unknown fields were preserved, no default was accepted, so an undetermined one is removed. Otherwise, v1beta1
+/// validated it like v1, so an undetermined one was valid.
 pub(super) fn remove_refused(schema: &mut Object, preserve: bool) -> bool {
     let Some(default) = schema.remove("default") else {
         return false;
     };
     match check(schema, &default) {
-        Verdict::Valid => {}
-        Verdict::Unsure if !preserve => {}
+        DefaultCheck::Valid => {}
+        DefaultCheck::Unknown if !preserve => {}
         _ => return true,
     }
     schema.insert("default".into(), default);
     false
 }
 
-/// Lists of values longer than this are not searched, since a default can have as many values of its own.
-const SEARCHED: usize = 4096;
+/// Maximum length of a list of values to search, because a default can contain as many values itself.
+const MAX_SEARCHED: usize = 4096;
 
-fn check(schema: &Object, value: &Value) -> Verdict {
+fn check(schema: &Object, value: &Value) -> DefaultCheck {
     if value.is_null() {
         return if flag(schema, "nullable") {
-            Verdict::Valid
+            DefaultCheck::Valid
         } else {
-            Verdict::Invalid
+            DefaultCheck::Invalid
         };
     }
     let listed = match schema.get("enum").and_then(Value::as_array) {
-        Some(all) if all.len() > SEARCHED => Verdict::Unsure,
-        Some(all) if !all.is_empty() && !all.contains(value) => Verdict::Invalid,
-        _ => Verdict::Valid,
+        Some(all) if all.len() > MAX_SEARCHED => DefaultCheck::Unknown,
+        Some(all) if !all.is_empty() && !all.contains(value) => DefaultCheck::Invalid,
+        _ => DefaultCheck::Valid,
     };
-    if !has_type(schema, value) || listed == Verdict::Invalid {
-        return Verdict::Invalid;
+    if !has_type(schema, value) || listed == DefaultCheck::Invalid {
+        return DefaultCheck::Invalid;
     }
     let doubtful = ["allOf", "anyOf", "oneOf", "not", "x-kubernetes-validations"]
         .iter()
         .any(|key| schema.contains_key(*key));
     let own = if doubtful && !types::is_int_or_string(schema) {
-        Verdict::Unsure
+        DefaultCheck::Unknown
     } else {
-        Verdict::Valid
+        DefaultCheck::Valid
     };
     own.max(listed).max(match value {
         Value::String(text) => check_text(schema, text),
         Value::Number(number) => check_number(schema, number),
         Value::Array(list) => check_list(schema, list),
         Value::Object(fields) => check_object(schema, fields),
-        _ => Verdict::Valid,
+        _ => DefaultCheck::Valid,
     })
 }
 
 fn has_type(schema: &Object, value: &Value) -> bool {
-    match types::stated(schema) {
+    match types::declared_type(schema) {
         Some("array") => value.is_array(),
         Some("boolean") => value.is_boolean(),
         Some("integer") => {
@@ -86,19 +86,19 @@ fn has_type(schema: &Object, value: &Value) -> bool {
     }
 }
 
-fn check_text(schema: &Object, text: &str) -> Verdict {
+fn check_text(schema: &Object, text: &str) -> DefaultCheck {
     if !within(schema, text.chars().count(), "minLength", "maxLength") {
-        Verdict::Invalid
+        DefaultCheck::Invalid
     } else if schema.contains_key("pattern") || schema.contains_key("format") {
-        Verdict::Unsure
+        DefaultCheck::Unknown
     } else {
-        Verdict::Valid
+        DefaultCheck::Valid
     }
 }
 
-fn check_number(schema: &Object, number: &Number) -> Verdict {
+fn check_number(schema: &Object, number: &Number) -> DefaultCheck {
     let Some(number) = number.as_f64() else {
-        return Verdict::Unsure;
+        return DefaultCheck::Unknown;
     };
     let limit = |key: &str| schema.get(key).and_then(Value::as_f64);
     let below = limit("minimum")
@@ -106,37 +106,37 @@ fn check_number(schema: &Object, number: &Number) -> Verdict {
     let above = limit("maximum")
         .is_some_and(|max| number > max || (number >= max && flag(schema, "exclusiveMaximum")));
     if below || above {
-        Verdict::Invalid
+        DefaultCheck::Invalid
     } else if schema.contains_key("multipleOf") || schema.contains_key("format") {
-        Verdict::Unsure
+        DefaultCheck::Unknown
     } else {
-        Verdict::Valid
+        DefaultCheck::Valid
     }
 }
 
-fn check_list(schema: &Object, list: &[Value]) -> Verdict {
+fn check_list(schema: &Object, list: &[Value]) -> DefaultCheck {
     if !within(schema, list.len(), "minItems", "maxItems") {
-        return Verdict::Invalid;
+        return DefaultCheck::Invalid;
     }
     let topology = if schema.contains_key("x-kubernetes-list-type") && !list.is_empty() {
-        Verdict::Unsure // Its items may have to be unique.
+        DefaultCheck::Unknown // Its items may have to be unique.
     } else {
-        Verdict::Valid
+        DefaultCheck::Valid
     };
     let items = object(schema, "items");
-    list.iter().fold(topology, |verdict, item| {
-        verdict.max(items.map_or(Verdict::Valid, |items| check(items, item)))
+    list.iter().fold(topology, |result, item| {
+        result.max(items.map_or(DefaultCheck::Valid, |items| check(items, item)))
     })
 }
 
-fn check_object(schema: &Object, fields: &Object) -> Verdict {
+fn check_object(schema: &Object, fields: &Object) -> DefaultCheck {
     let embedded = flag(schema, EMBEDDED);
     if embedded
         && !["apiVersion", "kind"]
             .iter()
             .all(|key| fields.get(*key).is_some_and(Value::is_string))
     {
-        return Verdict::Invalid; // Not a Kubernetes object, whatever its schema says.
+        return DefaultCheck::Invalid; // Not a Kubernetes object, regardless of its schema.
     }
     let required = schema.get("required").and_then(Value::as_array);
     let missing = required.is_some_and(|all| {
@@ -145,24 +145,24 @@ fn check_object(schema: &Object, fields: &Object) -> Verdict {
             .any(|key| !fields.contains_key(key))
     });
     if missing || !within(schema, fields.len(), "minProperties", "maxProperties") {
-        return Verdict::Invalid;
+        return DefaultCheck::Invalid;
     }
     let properties = object(schema, "properties");
     let start = if embedded {
-        Verdict::Unsure
+        DefaultCheck::Unknown
     } else {
-        Verdict::Valid
+        DefaultCheck::Valid
     };
-    fields.iter().fold(start, |verdict, (key, field)| {
-        verdict.max(
+    fields.iter().fold(start, |result, (key, field)| {
+        result.max(
             match properties.and_then(|properties| properties.get(key)) {
                 Some(Value::Object(property)) => check(property, field),
-                Some(_) => Verdict::Unsure,
+                Some(_) => DefaultCheck::Unknown,
                 None => match schema.get("additionalProperties") {
                     Some(Value::Object(any)) => check(any, field),
-                    Some(_) => Verdict::Unsure,
-                    None if flag(schema, PRESERVE) => Verdict::Valid,
-                    None => Verdict::Invalid, // Pruned.
+                    Some(_) => DefaultCheck::Unknown,
+                    None if flag(schema, PRESERVE) => DefaultCheck::Valid,
+                    None => DefaultCheck::Invalid, // Pruned.
                 },
             },
         )

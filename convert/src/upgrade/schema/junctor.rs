@@ -1,48 +1,49 @@
-//! allOf, anyOf, oneOf and not: in v1 they can restrict what a node describes, but describe nothing themselves.
+//! allOf, anyOf, oneOf and not: in v1, they can only restrict the description of a node, and contain no description
+//! themselves.
 
 use std::collections::BTreeMap;
 
 use manifests::path::Step;
 use serde_json::{Value, json};
 
-use super::{FORBIDDEN, INT_OR_STRING, PRESERVE, Repair, Walk, any, as_object, types};
+use super::{FORBIDDEN, INT_OR_STRING, PRESERVE, Repair, SchemaWalk, accept_any, as_object, types};
 use crate::upgrade::json::{Object, flag, object, object_at};
 
 const LISTS: &[&str] = &["allOf", "anyOf", "oneOf"];
 
-/// What a junctor lost when its branches were reduced to restrictions.
+/// Loss by reducing the branches of a combinator to restrictions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Loss {
-    /// Nothing changed.
+enum PrecisionLoss {
+    /// The combinator is unchanged.
     None,
-    /// Something went that the node itself says.
-    Words,
-    /// It accepts values that it did not accept.
-    Strength,
+    /// Keywords that the node itself already has were removed.
+    Redundant,
+    /// Restrictions were removed, so that more values are accepted.
+    Constraints,
 }
 
-impl Walk {
-    /// Declares what the junctors of a node mention, then reduces them to restrictions of it.
+impl SchemaWalk {
+    /// Declares the fields that the combinators of a node mention, and reduces them to restrictions of the node.
     pub(super) fn junctors(&mut self, schema: &mut Object) {
-        let mut demand = Demand::default();
-        demand.branches(schema, true);
-        let declared = demand.declare(schema, self.preserve);
-        self.tally.count(Repair::Declared, &self.at, declared);
+        let mut mentioned = MentionedFields::default();
+        mentioned.branches(schema, true);
+        let declared = mentioned.declare(schema, self.preserve);
+        self.repairs.count(Repair::Declared, &self.at, declared);
         for key in LISTS.iter().chain(&["not"]) {
             let Some(junctor) = schema.remove(*key) else {
                 continue;
             };
             let mut alone = Object::from_iter([((*key).to_owned(), junctor)]);
             let loss = if tolerated(key, &mut alone, schema) {
-                Loss::None
+                PrecisionLoss::None
             } else {
                 settle(&mut alone, schema)
             };
             self.at.push(Step::Key((*key).to_owned()));
             match loss {
-                Loss::None => {}
-                Loss::Words => self.count(Repair::Tidied),
-                Loss::Strength => self.count(Repair::Loosened),
+                PrecisionLoss::None => {}
+                PrecisionLoss::Redundant => self.count(Repair::Flattened),
+                PrecisionLoss::Constraints => self.count(Repair::Relaxed),
             }
             self.at.pop();
             for (key, value) in alone {
@@ -52,7 +53,7 @@ impl Walk {
     }
 }
 
-/// Adds a junctor to a node; a second one of the same kind must hold as well.
+/// Adds a combinator to a node. A second one of the same kind must also match.
 fn put(schema: &mut Object, key: &str, junctor: Value) {
     if !schema.contains_key(key) {
         schema.insert(key.to_owned(), junctor);
@@ -64,7 +65,7 @@ fn put(schema: &mut Object, key: &str, junctor: Value) {
     }
 }
 
-/// The two places in which the API server lets "an integer or a string" be said again.
+/// Reports whether a repetition of "an integer or a string" is at a location where the API server accepts it.
 fn tolerated(key: &str, junctor: &mut Object, node: &Object) -> bool {
     if !types::is_int_or_string(node) {
         return false;
@@ -72,7 +73,7 @@ fn tolerated(key: &str, junctor: &mut Object, node: &Object) -> bool {
     if key == "anyOf" {
         return junctor.get(key).and_then(types::int_or_string_branches) == Some(true);
     }
-    // The first branch is kept as it is, so the others are settled apart from it.
+    // The first branch is kept, so the others are processed separately.
     let Some(Value::Array(all)) = junctor.get_mut(key).filter(|_| key == "allOf") else {
         return false;
     };
@@ -83,19 +84,19 @@ fn tolerated(key: &str, junctor: &mut Object, node: &Object) -> bool {
     if first == Some(true)
         && let Some(Value::Object(first)) = all.first_mut()
     {
-        first.remove("anyOf"); // The node's own keyword says it.
+        first.remove("anyOf"); // The keyword of the node has the same effect.
     }
     false
 }
 
-/// Reduces the junctors of a branch, or of a node, to restrictions of the node.
-fn settle(holder: &mut Object, node: &Object) -> Loss {
-    let mut loss = Loss::None;
+/// Reduces the combinators of a branch, or of a node, to restrictions of the node.
+fn settle(holder: &mut Object, node: &Object) -> PrecisionLoss {
+    let mut loss = PrecisionLoss::None;
     if let Some(Value::Array(all)) = holder.get_mut("allOf") {
         for branch in all.iter_mut() {
             loss = loss.max(reduce(branch, node, false));
         }
-        all.retain(|branch| !says_nothing(branch));
+        all.retain(|branch| !is_trivial(branch));
         if all.is_empty() {
             holder.remove("allOf");
         }
@@ -105,10 +106,10 @@ fn settle(holder: &mut Object, node: &Object) -> Loss {
     }
     if let Some(not) = holder.get_mut("not") {
         match reduce(not, node, false) {
-            // The less the inner schema demands, the more its negation refuses.
-            Loss::Strength => {
+            // A relaxed inner schema would make its negation stricter.
+            PrecisionLoss::Constraints => {
                 holder.remove("not");
-                loss = Loss::Strength;
+                loss = PrecisionLoss::Constraints;
             }
             other => loss = loss.max(other),
         }
@@ -116,56 +117,56 @@ fn settle(holder: &mut Object, node: &Object) -> Loss {
     loss
 }
 
-fn settle_choice(holder: &mut Object, key: &str, node: &Object) -> Loss {
+fn settle_choice(holder: &mut Object, key: &str, node: &Object) -> PrecisionLoss {
     let Some(junctor) = holder.get_mut(key) else {
-        return Loss::None;
+        return PrecisionLoss::None;
     };
     if types::is_int_or_string(node) && types::int_or_string_branches(junctor).is_some() {
-        holder.remove(key); // The node's own keyword says it.
-        return Loss::Words;
+        holder.remove(key); // The keyword of the node has the same effect.
+        return PrecisionLoss::Redundant;
     }
     let Value::Array(branches) = junctor else {
-        return Loss::None;
+        return PrecisionLoss::None;
     };
     let loss = branches
         .iter_mut()
         .map(|branch| reduce(branch, node, false))
         .max()
-        .unwrap_or(Loss::None);
-    if loss < Loss::Strength {
+        .unwrap_or(PrecisionLoss::None);
+    if loss < PrecisionLoss::Constraints {
         return loss;
     }
-    let trivial = branches.iter().any(says_nothing);
+    let trivial = branches.iter().any(is_trivial);
     let Some(branches) = holder.remove(key) else {
         return loss;
     };
     if !trivial {
-        // Looser branches can overlap, which oneOf would refuse; one of them still has to hold.
+        // Relaxed branches can overlap, which oneOf would reject; one of them must still match.
         put(holder, "anyOf", branches);
     }
     loss
 }
 
-/// Whether a branch accepts everything.
-fn says_nothing(branch: &Value) -> bool {
+/// Reports whether a branch accepts all values.
+fn is_trivial(branch: &Value) -> bool {
     branch.as_object().is_some_and(Object::is_empty)
 }
 
 /// Reduces one branch to restrictions of the node.
 ///
-/// The API server does not ask branches about null, but it asks what branches say of fields and items.
-fn reduce(branch: &mut Value, node: &Object, asked_about_null: bool) -> Loss {
+/// The API server does not apply branches to null, but it applies them to null in fields and items.
+fn reduce(branch: &mut Value, node: &Object, asked_about_null: bool) -> PrecisionLoss {
     let Some(branch) = as_object(branch) else {
-        return Loss::None;
+        return PrecisionLoss::None;
     };
     branch.retain(|_, value| !value.is_null());
     let mut loss = types_of(branch, node, asked_about_null);
     for (keyword, validates) in FORBIDDEN {
         if branch.remove(*keyword).is_some() {
             loss = loss.max(if *validates {
-                Loss::Strength
+                PrecisionLoss::Constraints
             } else {
-                Loss::Words
+                PrecisionLoss::Redundant
             });
         }
     }
@@ -179,7 +180,7 @@ fn reduce(branch: &mut Value, node: &Object, asked_about_null: bool) -> Loss {
         "x-kubernetes-map-type",
     ] {
         if branch.remove(keyword).is_some() {
-            loss = loss.max(Loss::Words);
+            loss = loss.max(PrecisionLoss::Redundant);
         }
     }
     for keyword in [
@@ -191,60 +192,65 @@ fn reduce(branch: &mut Value, node: &Object, asked_about_null: bool) -> Loss {
         match branch.remove(keyword) {
             None => {}
             Some(Value::Bool(open)) if open == (keyword == "additionalProperties") => {
-                loss = loss.max(Loss::Words);
+                loss = loss.max(PrecisionLoss::Redundant);
             }
-            Some(_) => loss = Loss::Strength,
+            Some(_) => loss = PrecisionLoss::Constraints,
         }
     }
     loss.max(fields_of(branch, node)).max(settle(branch, node))
 }
 
-/// A branch has no type of its own, which is no loss when the node has the same.
-fn types_of(branch: &mut Object, node: &Object, asked_about_null: bool) -> Loss {
-    let mut loss = Loss::None;
-    if types::normalize(branch) != types::Normalized::Fine {
-        loss = Loss::Words;
+/// Removes the type of a branch, which is no loss if the node has the same type.
+fn types_of(branch: &mut Object, node: &Object, asked_about_null: bool) -> PrecisionLoss {
+    let mut loss = PrecisionLoss::None;
+    if types::normalize(branch) != types::Normalized::Unchanged {
+        loss = PrecisionLoss::Redundant;
     }
     let nullable = branch.remove("nullable");
     if nullable.is_some() {
-        loss = Loss::Words;
+        loss = PrecisionLoss::Redundant;
     }
     let refuses_null =
         asked_about_null && flag(node, "nullable") && nullable != Some(Value::Bool(true));
-    if let Some(wanted) = types::stated(branch) {
-        let given = types::stated(node);
-        let same = given == Some(wanted) || (wanted == "number" && given == Some("integer"));
+    if let Some(branch_type) = types::declared_type(branch) {
+        let node_type = types::declared_type(node);
+        let same = node_type == Some(branch_type)
+            || (branch_type == "number" && node_type == Some("integer"));
         loss = if same && !refuses_null {
-            loss.max(Loss::Words)
+            loss.max(PrecisionLoss::Redundant)
         } else {
-            Loss::Strength
+            PrecisionLoss::Constraints
         };
         branch.remove("type");
     } else if branch.remove("type").is_some() {
-        loss = Loss::Strength;
+        loss = PrecisionLoss::Constraints;
     }
     if branch.remove(INT_OR_STRING).is_some() {
         let same = types::is_int_or_string(node);
-        loss = loss.max(if same { Loss::Words } else { Loss::Strength });
+        loss = loss.max(if same {
+            PrecisionLoss::Redundant
+        } else {
+            PrecisionLoss::Constraints
+        });
     }
     loss
 }
 
-/// A branch can only restrict fields and items that the node declares.
-fn fields_of(branch: &mut Object, node: &Object) -> Loss {
-    let mut loss = Loss::None;
+/// Removes fields and items that the node does not declare, because a branch can only restrict declared ones.
+fn fields_of(branch: &mut Object, node: &Object) -> PrecisionLoss {
+    let mut loss = PrecisionLoss::None;
     if let Some(properties) = object_at(branch, &["properties"]) {
         let declared = object(node, "properties");
         properties.retain(|name, field| {
-            let known = declared
+            let declared_field = declared
                 .and_then(|declared| object(declared, name))
                 .filter(|_| name != "metadata");
-            let Some(known) = known else {
-                loss = Loss::Strength;
+            let Some(declared_field) = declared_field else {
+                loss = PrecisionLoss::Constraints;
                 return false;
             };
-            loss = loss.max(reduce(field, known, true));
-            !says_nothing(field)
+            loss = loss.max(reduce(field, declared_field, true));
+            !is_trivial(field)
         });
         if properties.is_empty() {
             branch.remove("properties");
@@ -252,37 +258,37 @@ fn fields_of(branch: &mut Object, node: &Object) -> Loss {
     }
     match (branch.get_mut("items"), object(node, "items")) {
         (None, _) => return loss,
-        (Some(items), Some(known)) if !items.is_array() => {
-            loss = loss.max(reduce(items, known, true));
-            if !says_nothing(items) {
+        (Some(items), Some(declared_field)) if !items.is_array() => {
+            loss = loss.max(reduce(items, declared_field, true));
+            if !is_trivial(items) {
                 return loss;
             }
         }
-        _ => loss = Loss::Strength,
+        _ => loss = PrecisionLoss::Constraints,
     }
     branch.remove("items");
     loss
 }
 
-/// What the branches of a node mention, by field.
+/// Fields that the branches of a node mention.
 #[derive(Debug, Default)]
-struct Demand {
+struct MentionedFields {
     kind: Kind,
-    properties: BTreeMap<String, Demand>,
-    items: Option<Box<Demand>>,
+    properties: BTreeMap<String, MentionedFields>,
+    items: Option<Box<MentionedFields>>,
 }
 
-/// The type that all mentions agree on.
+/// The type on which all mentions agree.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     #[default]
     Unknown,
     One(&'static str),
-    Disputed,
+    Conflicting,
 }
 
-impl Demand {
-    /// Collects from all branches; what is negated tells nothing about types.
+impl MentionedFields {
+    /// Collects from all branches. Negated branches do not determine types.
     fn branches(&mut self, holder: &Object, typed: bool) {
         for key in LISTS {
             for branch in holder
@@ -304,7 +310,7 @@ impl Demand {
             return;
         };
         if let Some(properties) = object(branch, "properties") {
-            // The API server forbids reasoning about metadata here.
+            // The API server forbids conditions on metadata here.
             for (name, field) in properties.iter().filter(|(name, _)| *name != "metadata") {
                 self.properties
                     .entry(name.clone())
@@ -319,25 +325,29 @@ impl Demand {
     }
 
     fn mention(&mut self, field: &Value, typed: bool) {
-        if let Some(kind) = field.as_object().and_then(types::implied).filter(|_| typed) {
+        if let Some(kind) = field
+            .as_object()
+            .and_then(types::inferred_type)
+            .filter(|_| typed)
+        {
             self.kind = match self.kind {
                 Kind::Unknown => Kind::One(kind),
-                Kind::One(known) if known == kind => self.kind,
-                _ => Kind::Disputed,
+                Kind::One(previous) if previous == kind => self.kind,
+                _ => Kind::Conflicting,
             };
         }
         self.branch(field, typed);
     }
 
-    /// Declares in a node what it does not declare yet; how many fields that were.
+    /// Declares missing fields in a node, and returns their number.
     fn declare(self, node: &mut Object, preserve: bool) -> usize {
         let mut declared = 0;
         // A node cannot have both known fields and a schema for all fields.
         if !self.properties.is_empty() && !node.contains_key("additionalProperties") {
             let properties = node.entry("properties").or_insert_with(|| json!({}));
             if let Value::Object(properties) = properties {
-                for (name, demand) in self.properties {
-                    declared += demand.declare_as(properties, &name, preserve);
+                for (name, mentioned) in self.properties {
+                    declared += mentioned.declare_as(properties, &name, preserve);
                 }
             }
         }
@@ -348,10 +358,10 @@ impl Demand {
     }
 
     fn declare_as(self, parent: &mut Object, name: &str, preserve: bool) -> usize {
-        if let Some(known) = parent.get_mut(name) {
-            return known
+        if let Some(existing) = parent.get_mut(name) {
+            return existing
                 .as_object_mut()
-                .map_or(0, |known| self.declare(known, preserve));
+                .map_or(0, |existing| self.declare(existing, preserve));
         }
         let mut node = Object::new();
         match self.kind {
@@ -361,10 +371,10 @@ impl Demand {
                     node.insert(PRESERVE.into(), true.into());
                 }
                 if kind == "array" && self.items.is_none() {
-                    node.insert("items".into(), any());
+                    node.insert("items".into(), accept_any());
                 }
             }
-            Kind::Unknown | Kind::Disputed => {
+            Kind::Unknown | Kind::Conflicting => {
                 node.extend([
                     (PRESERVE.to_owned(), true.into()),
                     ("nullable".to_owned(), true.into()),

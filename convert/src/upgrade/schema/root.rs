@@ -1,12 +1,12 @@
-//! The root of a schema, where a custom resource is a Kubernetes object.
+//! Root of a schema, where a custom resource is a Kubernetes object.
 
 use manifests::path::Step;
 use serde_json::{Value, json};
 
-use super::{EMBEDDED, INT_OR_STRING, PRESERVE, Repair, Walk, types};
+use super::{EMBEDDED, INT_OR_STRING, PRESERVE, Repair, SchemaWalk, types};
 use crate::upgrade::json::{Object, object_at};
 
-/// What the root cannot have beside a status subresource, which splits the schema in two.
+/// Keywords that the root must not have beside a status subresource, which splits the schema in two.
 const NOT_WITH_STATUS: &[&str] = &[
     "allOf",
     "anyOf",
@@ -19,7 +19,7 @@ const NOT_WITH_STATUS: &[&str] = &[
     "x-kubernetes-map-type",
 ];
 
-impl Walk {
+impl SchemaWalk {
     /// Makes the whole schema structural.
     pub(super) fn root(&mut self, schema: &mut Object, status: bool) {
         schema.retain(|_, value| !value.is_null());
@@ -44,21 +44,21 @@ impl Walk {
         self.before(schema);
         schema.remove(INT_OR_STRING);
         schema.remove("nullable");
-        let stated = types::stated(schema);
-        if stated != Some("object") {
+        let declared = types::declared_type(schema);
+        if declared != Some("object") {
             schema.insert("type".into(), "object".into());
-            self.count(if stated.is_some() {
+            self.count(if declared.is_some() {
                 Repair::BadType
             } else {
                 Repair::Typed
             });
         }
         if additional.is_some() {
-            // A schema for all fields would be one for apiVersion too.
+            // A schema for all fields would also apply to apiVersion.
             schema.insert(PRESERVE.into(), true.into());
             self.count_if(Repair::Additional, additional != Some(Value::Bool(true)));
         }
-        // First of all nodes, so that this is the place that is reported.
+        // Called before all other nodes, so that the report contains this path.
         self.open(schema);
         self.children(schema);
         if let Some(metadata) = metadata {
@@ -73,15 +73,15 @@ impl Walk {
         }
         for name in ["apiVersion", "kind"] {
             if let Some(field) = object_at(schema, &["properties", name]) {
-                let refused = field.remove("default").is_some();
-                self.count_if(Repair::Default, refused);
+                let removed = field.remove("default").is_some();
+                self.count_if(Repair::Default, removed);
             }
         }
     }
 
-    /// Of the metadata only its names can be described.
+    /// Reduces the schema of metadata to its names, the only fields that a schema can describe.
     fn metadata(&mut self, metadata: Value) -> Value {
-        let mut kept = Object::new();
+        let mut names_kept = Object::new();
         let plain =
             metadata == json!({"type": "object"}) || metadata == json!({}) || metadata.is_null();
         let mut removed = !plain;
@@ -97,7 +97,7 @@ impl Walk {
                     continue;
                 };
                 schema.remove("default");
-                kept.insert(name.into(), schema.into());
+                names_kept.insert(name.into(), schema.into());
             }
             removed = !only_names
                 || metadata
@@ -108,8 +108,8 @@ impl Walk {
             .extend(["properties", "metadata"].map(|key| Step::Key(key.into())));
         self.count_if(Repair::Metadata, removed);
         let mut metadata = json!({"type": "object"});
-        if let (false, Value::Object(metadata)) = (kept.is_empty(), &mut metadata) {
-            let mut names = Object::from_iter([("properties".into(), Value::Object(kept))]);
+        if let (false, Value::Object(metadata)) = (names_kept.is_empty(), &mut metadata) {
+            let mut names = Object::from_iter([("properties".into(), Value::Object(names_kept))]);
             self.children(&mut names);
             metadata.extend(names);
         }

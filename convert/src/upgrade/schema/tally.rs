@@ -1,4 +1,4 @@
-//! Counts what was done to a schema, so that each rule is reported once.
+//! Counts of the repairs of a schema, so that each rule is reported once.
 
 use std::collections::BTreeMap;
 
@@ -6,65 +6,65 @@ use manifests::path::{Path, Step};
 
 use crate::{code::Code, report::Level, upgrade::notes::Notes};
 
-/// One rule that makes a schema structural.
+/// Rule that makes a schema structural.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Repair {
-    /// An object keeps the fields it does not know.
-    Preserved,
+    /// An object preserves unknown fields.
+    PreserveUnknown,
     /// A node without a type accepts any value.
     Any,
-    /// A node has the type that its other keywords imply.
+    /// A node gets the type that its other keywords imply.
     Typed,
     /// A node accepts integers and strings.
     IntOrString,
-    /// A type that included null.
+    /// A type includes null.
     Nullable,
-    /// A list without items.
+    /// A list has no schema for its items.
     Items,
-    /// A field that was only mentioned in allOf, anyOf, oneOf or not.
+    /// A field is only mentioned in allOf, anyOf, oneOf or not.
     Declared,
-    /// Keywords in allOf, anyOf, oneOf or not that the node itself has already.
-    Tidied,
-    /// The root's metadata, which the API server checks itself.
+    /// Keywords in allOf, anyOf, oneOf or not repeat those of the node.
+    Flattened,
+    /// The root describes metadata, which the API server validates itself.
     Metadata,
-    /// A keyword v1 forbids that validated nothing.
-    Inert(&'static str),
-    /// A keyword v1 forbids.
+    /// A keyword that v1 forbids had no effect.
+    NoEffect(&'static str),
+    /// A keyword is forbidden in v1.
     Forbidden(&'static str),
-    /// A type that does not exist.
+    /// A type does not exist.
     BadType,
-    /// A list with a schema per position.
+    /// A list has a schema per position.
     Tuple,
-    /// Known and additional properties side by side.
+    /// A node has known and additional properties.
     Additional,
-    /// Validation that v1 cannot express.
-    Loosened,
-    /// A default that v1 refuses.
+    /// A restriction cannot be expressed in v1.
+    Relaxed,
+    /// A default is rejected by v1.
     Default,
-    /// A list or map type that does not fit its node.
+    /// A list or map type does not fit the node.
     Topology,
-    /// Keywords that the root must not have.
+    /// The root has keywords that are not allowed there.
     Root,
 }
 
 impl Repair {
     fn level(self) -> Level {
         match self {
-            Self::Preserved
+            Self::PreserveUnknown
             | Self::Any
             | Self::Typed
             | Self::IntOrString
             | Self::Nullable
             | Self::Items
             | Self::Declared
-            | Self::Tidied
+            | Self::Flattened
             | Self::Metadata
-            | Self::Inert(_) => Level::Change,
+            | Self::NoEffect(_) => Level::Change,
             Self::Forbidden(_)
             | Self::BadType
             | Self::Tuple
             | Self::Additional
-            | Self::Loosened
+            | Self::Relaxed
             | Self::Default
             | Self::Topology
             | Self::Root => Level::Warning,
@@ -74,7 +74,7 @@ impl Repair {
     fn message(self, count: usize) -> String {
         let n = count;
         match self {
-            Self::Preserved => {
+            Self::PreserveUnknown => {
                 format!("still preserves unknown fields, on {n} object node(s) of its schema")
             }
             Self::Any => {
@@ -86,59 +86,59 @@ impl Repair {
             Self::IntOrString => {
                 format!("has {n} integer-or-string node(s) in its schema marked as such")
             }
-            Self::Nullable => format!("has {n} node(s) in its schema that v1 calls nullable"),
+            Self::Nullable => format!("has {n} node(s) in its schema that are marked nullable for v1"),
             Self::Items => format!(
-                "has {n} list(s) in its schema that now say that their items can be anything"
+                "has {n} list(s) in its schema that now declare that they accept any items"
             ),
             Self::Declared => format!(
-                "has {n} field(s) declared that its schema only mentioned in allOf, anyOf, oneOf or not"
+                "has {n} field(s) declared that its schema had only in allOf, anyOf, oneOf or not"
             ),
-            Self::Tidied => format!(
-                "repeated itself in {n} allOf, anyOf, oneOf or not of its schema, which v1 forbids"
+            Self::Flattened => format!(
+                "repeated declarations in {n} allOf, anyOf, oneOf or not of its schema, which v1 forbids"
             ),
             Self::Metadata => {
-                "no longer describes metadata in its schema: the apiserver checks it by itself"
+                "no longer describes metadata in its schema, because the API server validates metadata"
                     .into()
             }
-            Self::Inert(keyword) => format!(
-                "has {n} {keyword:?} less in its schema: it validated nothing and v1 forbids it"
+            Self::NoEffect(keyword) => format!(
+                "lost {n} {keyword:?} in its schema: the keyword validated nothing, and v1 forbids it"
             ),
             Self::Forbidden(keyword) => {
-                format!("has {n} {keyword:?} less in its schema: the apiserver refuses it")
+                format!("lost {n} {keyword:?} in its schema: the API server rejects the keyword")
             }
             Self::BadType => format!(
-                "has {n} type(s) in its schema that do not exist: replaced by what they stand for"
+                "has {n} type(s) in its schema that do not exist: replaced by the types that they stand for"
             ),
             Self::Tuple => format!(
-                "has {n} list(s) with a schema per position in its schema: their items can be anything"
+                "has {n} list(s) with a schema per position in its schema: they now accept any items"
             ),
             Self::Additional => {
                 format!(
-                    "has {n} node(s) in its schema whose additionalProperties the apiserver refuses beside properties"
+                    "has {n} node(s) in its schema whose additionalProperties the API server rejects together with properties"
                 )
             }
-            Self::Loosened => {
+            Self::Relaxed => {
                 format!(
                     "validates less in {n} place(s) of its schema: v1 cannot express their allOf, anyOf, oneOf or not"
                 )
             }
-            Self::Default => format!("lost {n} default(s) that the apiserver refuses"),
+            Self::Default => format!("lost {n} default(s) that the API server rejects"),
             Self::Topology => {
-                format!("lost {n} list or map type(s) in its schema that the apiserver refuses")
+                format!("lost {n} list or map type(s) in its schema that the API server rejects")
             }
             Self::Root => {
-                "lost keywords at the root of its schema that the apiserver refuses there".into()
+                "lost keywords at the root of its schema that the API server rejects there".into()
             }
         }
     }
 }
 
-/// How often each rule applied, and where first.
+/// Number of applications of each rule, and the first path.
 #[derive(Debug, Default)]
-pub(super) struct Tally(BTreeMap<Repair, (Path, usize)>);
+pub(super) struct RepairCounts(BTreeMap<Repair, (Path, usize)>);
 
-impl Tally {
-    /// Counts a rule at a place.
+impl RepairCounts {
+    /// Counts applications of a rule at a path.
     pub(super) fn count(&mut self, repair: Repair, at: &[Step], times: usize) {
         if times > 0 {
             let entry = self
@@ -149,7 +149,7 @@ impl Tally {
         }
     }
 
-    /// Tells it all.
+    /// Reports all applied rules.
     pub(super) fn report(self, notes: &mut Notes<'_>) {
         for (repair, (path, count)) in self.0 {
             notes.add(

@@ -1,5 +1,5 @@
-//! List and map types: how server-side apply merges a node. One that the API server refuses goes, which leaves the
-//! node atomic or granular, as it is without one.
+//! List and map types, which determine how server-side apply merges a node. Types that the API server rejects are removed,
+//! which leaves the node atomic or granular by default.
 
 use std::collections::BTreeSet;
 
@@ -12,11 +12,11 @@ const LIST: &str = "x-kubernetes-list-type";
 const KEYS: &str = "x-kubernetes-list-map-keys";
 const MAP: &str = "x-kubernetes-map-type";
 
-/// Removes what the API server refuses; whether there was something.
+/// Removes types that the API server rejects, and reports whether any were removed.
 pub(super) fn repair(schema: &mut Object) -> bool {
     let mut removed = false;
     if schema.contains_key(MAP) {
-        let sound = types::stated(schema) == Some("object")
+        let sound = types::declared_type(schema) == Some("object")
             && matches!(text(schema, MAP), Some("atomic" | "granular"));
         removed |= !sound && schema.remove(MAP).is_some();
     }
@@ -33,7 +33,8 @@ fn is_sound_list(schema: &Object) -> bool {
         Some(Value::Array(keys)) => keys.as_slice(),
         Some(_) => return false,
     };
-    let Some(items) = object(schema, "items").filter(|_| types::stated(schema) == Some("array"))
+    let Some(items) =
+        object(schema, "items").filter(|_| types::declared_type(schema) == Some("array"))
     else {
         return false;
     };
@@ -43,23 +44,23 @@ fn is_sound_list(schema: &Object) -> bool {
         Some("map") => {
             let names: BTreeSet<&str> = keys.iter().filter_map(Value::as_str).collect();
             let unique = !keys.is_empty() && names.len() == keys.len();
-            let object = types::stated(items) == Some("object") && !flag(items, "nullable");
+            let object = types::declared_type(items) == Some("object") && !flag(items, "nullable");
             unique && object && are_keys(items, &names)
         }
         _ => false,
     }
 }
 
-/// The items of a set are compared as wholes.
+/// Reports whether items of a set are compared as a whole.
 fn is_one_value(items: &Object) -> bool {
-    match types::stated(items) {
+    match types::declared_type(items) {
         Some("object") => text(items, MAP) == Some("atomic"),
         Some("array") => matches!(text(items, LIST), None | Some("atomic")),
         _ => true,
     }
 }
 
-/// Keys are scalars that every item has.
+/// Reports whether the keys are scalars that every item has.
 fn are_keys(items: &Object, keys: &BTreeSet<&str>) -> bool {
     let Some(properties) = object(items, "properties") else {
         return false;
@@ -72,7 +73,7 @@ fn are_keys(items: &Object, keys: &BTreeSet<&str>) -> bool {
     let required: BTreeSet<&str> = required.filter_map(Value::as_str).collect();
     keys.iter().all(|key| {
         object(properties, key).is_some_and(|field| {
-            let scalar = !matches!(types::stated(field), Some("array" | "object"));
+            let scalar = !matches!(types::declared_type(field), Some("array" | "object"));
             scalar
                 && !flag(field, "nullable")
                 && (required.contains(key) || field.contains_key("default"))

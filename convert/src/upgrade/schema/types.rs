@@ -1,21 +1,21 @@
-//! The types of schema nodes: JSON schema and its readers know more of them than v1 does.
+//! Types of schema nodes: JSON schema and its parsers support more types than v1.
 
 use serde_json::Value;
 
 use crate::upgrade::json::Object;
 
-/// The types v1 knows.
-const KNOWN: &[&str] = &["array", "boolean", "integer", "number", "object", "string"];
+/// The types of v1.
+const TYPES: &[&str] = &["array", "boolean", "integer", "number", "object", "string"];
 
-/// A type v1 knows, as it spells it.
-pub(in crate::upgrade) fn known(name: &str) -> Option<&'static str> {
-    KNOWN.iter().find(|known| **known == name).copied()
+/// Returns a type of v1 in its static spelling.
+pub(in crate::upgrade) fn known_type(name: &str) -> Option<&'static str> {
+    TYPES.iter().find(|candidate| **candidate == name).copied()
 }
 
-/// The type that a name stands for, which is often the name in some programming language.
+/// Returns the type for a name, which is often that of a programming language.
 pub(in crate::upgrade) fn repaired(name: &str) -> Option<&'static str> {
     let name = name.trim().to_ascii_lowercase();
-    known(&name).or_else(|| {
+    known_type(&name).or_else(|| {
         Some(match name.as_str() {
             "int" | "int32" | "int64" | "long" | "uint" | "uint32" | "uint64" => "integer",
             "float" | "float32" | "float64" | "double" => "number",
@@ -28,41 +28,41 @@ pub(in crate::upgrade) fn repaired(name: &str) -> Option<&'static str> {
     })
 }
 
-/// What became of a node's type.
+/// Result of normalizing the type of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Normalized {
-    /// It was fine, or absent.
-    Fine,
-    /// It allowed null, and now says so as v1 does.
+    /// The type was valid, or absent.
+    Unchanged,
+    /// The type included null, which is now expressed as in v1.
     Nullable,
-    /// It named an integer or a string.
+    /// The type included integers and strings.
     IntOrString,
-    /// It was no type at all.
+    /// The type did not exist.
     Repaired,
 }
 
-/// Leaves at most one type of v1 in a node.
+/// Reduces the type of a node to at most one type of v1.
 pub(super) fn normalize(schema: &mut Object) -> Normalized {
     let names: Vec<&str> = match schema.get("type") {
-        None => return Normalized::Fine,
-        Some(Value::String(name)) if known(name).is_some() => return Normalized::Fine,
+        None => return Normalized::Unchanged,
+        Some(Value::String(name)) if known_type(name).is_some() => return Normalized::Unchanged,
         Some(Value::String(name)) => vec![name],
         Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).collect(),
         Some(_) => Vec::new(),
     };
     let nullable = names.contains(&"null");
-    let mut found: Vec<&'static str> = names.iter().filter_map(|name| repaired(name)).collect();
-    found.sort_unstable();
-    found.dedup();
-    let unknown = names
+    let mut types: Vec<&'static str> = names.iter().filter_map(|name| repaired(name)).collect();
+    types.sort_unstable();
+    types.dedup();
+    let has_unknown = names
         .iter()
         .any(|name| *name != "null" && !name.is_empty() && repaired(name).is_none());
     schema.remove("type");
     if nullable {
         schema.insert("nullable".into(), true.into());
     }
-    match found.as_slice() {
-        [one] if !unknown => {
+    match types.as_slice() {
+        [one] if !has_unknown => {
             schema.insert("type".into(), (*one).into());
             if nullable {
                 Normalized::Nullable
@@ -70,27 +70,30 @@ pub(super) fn normalize(schema: &mut Object) -> Normalized {
                 Normalized::Repaired
             }
         }
-        ["integer", "string"] if !unknown => {
+        ["integer", "string"] if !has_unknown => {
             schema.insert("x-kubernetes-int-or-string".into(), true.into());
             Normalized::IntOrString
         }
-        [] if nullable && !unknown => Normalized::Nullable,
+        [] if nullable && !has_unknown => Normalized::Nullable,
         _ => Normalized::Repaired,
     }
 }
 
-/// The type that a node says it has.
-pub(super) fn stated(schema: &Object) -> Option<&'static str> {
-    schema.get("type").and_then(Value::as_str).and_then(known)
+/// Returns the declared type of a node.
+pub(super) fn declared_type(schema: &Object) -> Option<&'static str> {
+    schema
+        .get("type")
+        .and_then(Value::as_str)
+        .and_then(known_type)
 }
 
-/// The type that a node has without saying so, by what it demands of its values.
-pub(super) fn implied(schema: &Object) -> Option<&'static str> {
+/// Returns the type of a node that its restrictions imply, if none is declared.
+pub(super) fn inferred_type(schema: &Object) -> Option<&'static str> {
     let branches = |key: &str| -> Option<Vec<Option<&'static str>>> {
         let list = schema.get(key)?.as_array()?;
         Some(
             list.iter()
-                .map(|branch| branch.as_object().and_then(stated))
+                .map(|branch| branch.as_object().and_then(declared_type))
                 .collect(),
         )
     };
@@ -99,14 +102,14 @@ pub(super) fn implied(schema: &Object) -> Option<&'static str> {
         let first = all.first().copied().flatten()?;
         all.iter().all(|one| *one == Some(first)).then_some(first)
     };
-    stated(schema)
+    declared_type(schema)
         .or_else(|| branches("allOf")?.into_iter().flatten().next())
         .or_else(|| agreed("anyOf"))
         .or_else(|| agreed("oneOf"))
         .or_else(|| listed(schema))
 }
 
-/// The one type of everything an `enum` lists.
+/// Returns the common type of all values in an `enum`.
 fn listed(schema: &Object) -> Option<&'static str> {
     let values = schema.get("enum")?.as_array()?;
     let first = kind(values.first()?)?;
@@ -116,7 +119,7 @@ fn listed(schema: &Object) -> Option<&'static str> {
         .then_some(first)
 }
 
-/// The type of a value.
+/// Returns the type of a value.
 fn kind(value: &Value) -> Option<&'static str> {
     Some(match value {
         Value::Null => return None,
@@ -129,19 +132,20 @@ fn kind(value: &Value) -> Option<&'static str> {
     })
 }
 
-/// Whether a node accepts integers and strings.
+/// Reports whether a node accepts integers and strings.
 pub(super) fn is_int_or_string(schema: &Object) -> bool {
     crate::upgrade::json::flag(schema, "x-kubernetes-int-or-string")
 }
 
-/// Whether a list of branches says nothing but "an integer or a string", and in the order the API server wants.
+/// Returns whether branches that only express "an integer or a string" have the order that the API server requires; `None`
+/// for other branches.
 pub(super) fn int_or_string_branches(branches: &Value) -> Option<bool> {
     let [first, second] = branches.as_array()?.as_slice() else {
         return None;
     };
     let only_type = |branch: &Value| {
         let branch = branch.as_object()?;
-        stated(branch).filter(|_| branch.len() == 1)
+        declared_type(branch).filter(|_| branch.len() == 1)
     };
     match (only_type(first)?, only_type(second)?) {
         ("integer", "string") => Some(true),
