@@ -1,4 +1,4 @@
-//! With what a source may be reached: credentials and trust.
+//! Access settings for sources: credentials, trust, proxies and mirrors.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -12,15 +12,15 @@ use crate::{
     web::{Patience, Proxies, printable},
 };
 
-/// Length of an error in the log, in characters.
+/// Maximum length of an error in the log, in characters.
 const MAX_LOGGED: usize = 2000;
 
-/// A password, a token or a key. It never shows in messages.
+/// A password, token or key. It never appears in messages.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct Secret(String);
 
 impl Secret {
-    /// The secret itself, for the one place that sends it.
+    /// Returns the secret, for the code that sends it.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -38,81 +38,83 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// A name and a password.
+/// A user name and a password.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Basic {
-    /// Who.
+    /// Name of the user.
     pub username: String,
-    /// With what.
+    /// Password of the user.
     pub password: Secret,
 }
 
 impl Basic {
-    /// The value of the `Authorization` header that carries it.
+    /// Returns the value of the `Authorization` header with these credentials.
     pub fn authorization(&self) -> Secret {
         let pair = format!("{}:{}", self.username, self.password.reveal());
         Secret(format!("Basic {}", BASE64.encode(pair)))
     }
 }
 
-/// How ssh proves who we are, and who the server is.
+/// Credentials for ssh, and the known host keys.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Ssh {
-    /// A private key as OpenSSH writes it, PKCS#8 or PEM: `ssh-privatekey` of a Secret. Of several, one behind the other,
-    /// the first one that the server takes is used.
+    /// Private key in the format of OpenSSH, in PKCS#8 or in PEM: `ssh-privatekey` of a Secret. If it contains
+    /// several keys, the first one that the server accepts is used.
     pub key: Secret,
-    /// What the key is encrypted with, if it is.
+    /// Passphrase of the key; `None` if the key is not encrypted.
     pub passphrase: Option<Secret>,
-    /// Lines as in `~/.ssh/known_hosts`: `ssh-knownhosts` of a Secret.
+    /// Lines in the format of `~/.ssh/known_hosts`: `ssh-knownhosts` of a Secret.
     pub known_hosts: String,
 }
 
-/// Whether servers must prove who they are.
+/// Verification of servers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Verify {
-    /// They must, by a certificate (https) or a known key (ssh), and plain HTTP is refused where nothing asks for it.
+    /// Servers are verified by a certificate (https) or a known host key (ssh). Plain HTTP is used only where it is
+    /// requested.
     #[default]
     Always,
-    /// They need not; plain HTTP is tried where https is not spoken.
+    /// Servers are not verified. Plain HTTP is used where a server does not support https.
     Never,
 }
 
-/// Whom to believe.
+/// Trusted CAs, and the verification of servers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Trust {
-    /// Certificates of authorities in PEM, believed beside those of the system.
+    /// CA certificates in PEM, trusted in addition to those of the system.
     pub roots: String,
-    /// Whether servers must prove who they are.
+    /// Whether servers are verified.
     pub verify: Verify,
 }
 
-/// Decides whether errors repeat what a server says. A user on a local machine wants to read it. A program that asks for
-/// other users must not: these could read answers of servers that only the program can reach.
+/// Controls whether errors repeat texts of servers. A user on a local machine should see them. A program that sends
+/// requests for other users must withhold them, because only the program may be able to reach these servers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Quotes {
-    /// Errors repeat the beginning of a body, texts of git servers, targets of redirects and the like.
+    /// Errors repeat texts of servers: the beginning of a body, messages of git servers, targets of redirects, and
+    /// similar texts.
     #[default]
     Shown,
-    /// Errors have what the author of the source wrote, the kind of problem and the remedy. They lose what the server
-    /// chose:
+    /// Errors contain the input of the source's author, the kind of problem and the remedy. Texts that the server
+    /// chose are removed:
     ///
-    /// | withheld                                                         | kept                                             |
-    /// | ---------------------------------------------------------------- | ------------------------------------------------ |
-    /// | bodies, sideband texts and `ERR` lines of git, ssh banners       | the status: 401, 403, 404, 407, 408, 429 and 5xx |
-    /// | the digest of a body that is not the pinned one                  | the URL and the pinned digest                    |
-    /// | targets of redirects, URLs of token services, content types      | that the server redirects                        |
-    /// | names of branches, tags and directories beside the requested one | the requested name                               |
-    /// | names and dates in certificates                                  | the problem of the certificate                   |
-    /// | values in manifests, indexes and configurations of images        | the label's name, the number of the layer        |
+    /// | removed                                                      | retained                                         |
+    /// | ------------------------------------------------------------ | ------------------------------------------------ |
+    /// | bodies, sideband texts and `ERR` lines of git, ssh banners   | the status: 401, 403, 404, 407, 408, 429 and 5xx |
+    /// | the digest of a body that is not the pinned one              | the URL and the pinned digest                    |
+    /// | targets of redirects, URLs of token services, content types  | the fact that the server redirects               |
+    /// | names of other branches, tags and directories                | the requested name                               |
+    /// | names and dates in certificates                              | the problem of the certificate                   |
+    /// | values in manifests, indexes and configurations of images    | the label's name, the number of the layer        |
     ///
-    /// The content of a bundle is not withheld: its author needs the paths and values that are invalid. Neither is the key
-    /// of an unknown ssh host, which an admin has to compare and to add. Every error type matches all of its variants for
-    /// this, so that a new one cannot be forgotten.
+    /// The content of a bundle is not withheld, because its author needs the invalid paths and values. The key of an
+    /// unknown ssh host is not withheld either, because an admin has to compare and add it. Every error type matches
+    /// all of its variants for this purpose, so that a new variant cannot be forgotten.
     Withheld,
 }
 
 impl Quotes {
-    /// Removes remote texts from an error, unless the caller may repeat them. The log has the whole error at level debug.
+    /// Removes texts of servers from an error if they are withheld. The full error is logged at level debug.
     pub(crate) fn apply<T>(self, result: crate::Result<T>) -> crate::Result<T> {
         match (self, result) {
             (Self::Withheld, Err(error)) => {
@@ -127,25 +129,25 @@ impl Quotes {
     }
 }
 
-/// All that reaching a source may need. What a source has no use for is not looked at.
+/// Settings for the access to sources. Each source uses only the settings for its type.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Access {
-    /// For git over https, and for http.
+    /// User name and password for git over https and for archives over HTTP.
     pub basic: Option<Basic>,
-    /// For git over ssh.
+    /// Credentials for git over ssh.
     pub ssh: Option<Ssh>,
-    /// Whom to believe.
+    /// Trusted CAs and verification.
     pub trust: Trust,
-    /// How long servers are waited for.
+    /// Timeouts and retry policy.
     pub patience: Patience,
-    /// Whether errors repeat what servers say.
+    /// Whether errors repeat texts of servers.
     pub quotes: Quotes,
-    /// For registries.
+    /// Credentials for registries.
     pub registries: Credentials,
-    /// Where the content of registries may be had, and of which it may be had at all.
+    /// Mirrors of registries, and rules for admitted images.
     pub mirrors: Mirrors,
-    /// Certificates of authorities in PEM that are believed by a registry, `host[:port]`, and nowhere else.
+    /// Additional CA certificates in PEM by registry, `host[:port]`. They are trusted only for that registry.
     pub authorities: BTreeMap<String, String>,
-    /// The proxies that requests go through; those that the environment names, if there are none here.
+    /// Proxies for requests; `None` uses the proxies from the environment.
     pub proxies: Option<Proxies>,
 }

@@ -1,7 +1,7 @@
-//! Reading a tar, which may be compressed.
+//! Reader of tar archives, which may be compressed.
 //!
-//! The tar crate parses single headers here. Its own iterator is not used: it reads extended headers whole, whatever
-//! size they claim, and it prefers one of two contradicting names or sizes in silence.
+//! The tar crate parses single headers. Its iterator is not used, because it reads extended headers of any declared
+//! size completely. It also silently prefers one of two contradictory names or sizes.
 
 use std::{io::Read, mem};
 
@@ -11,27 +11,32 @@ use tar::Header;
 use crate::{
     Error, Options, Result,
     block::{Blocks, Meter, explain},
-    inflate::Inflate,
-    pax::{self, Before, lossy},
+    inflate::Decompressor,
+    pax::{self, PendingHeaders, lossy},
     select::Select,
-    spool::Room,
+    spool::Storage,
     tree::{Builder, Tree},
 };
 
-/// What Go's reader allows for one extended header. It is gone as soon as its entry is read.
+/// Maximum size of an extended header, as in the tar reader of Go. The header is released as soon as its entry was
+/// read.
 pub(crate) const EXTENDED: u64 = 1 << 20;
 
-/// Reads a stream to its end, or to the limit.
-pub(crate) fn read(reader: impl Read, options: &Options, room: Room) -> Result<(Tree, usize)> {
+/// Reads a stream to its end or to the limit.
+pub(crate) fn read(
+    reader: impl Read,
+    options: &Options,
+    storage: Storage,
+) -> Result<(Tree, usize)> {
     let limit = options.stream_limit();
-    // Metered before it is inflated too: gzip members without content could go on for ever.
-    let inflated = Inflate::new(Meter::new(reader, limit))
+    // The compressed stream is limited, too, because gzip members without content could continue endlessly.
+    let inflated = Decompressor::new(Meter::new(reader, limit))
         .map_err(|error| explain(error, "at its start".to_owned()))?;
     let wrapping = inflated.wrapping();
     let mut blocks = Blocks::new(inflated, wrapping, limit);
     let mut archive = Archive {
         select: Select::new(options)?,
-        files: Builder::new(options.limits, room),
+        files: Builder::new(options.limits, storage),
         unselected: 0,
     };
     each(&mut blocks, options.limits.path as u64, |blocks, entry| {
@@ -40,20 +45,20 @@ pub(crate) fn read(reader: impl Read, options: &Options, room: Room) -> Result<(
     Ok((archive.files.finish(), archive.unselected))
 }
 
-/// One entry, behind all that stands before it. Its body is read or passed over by whoever takes it.
+/// An entry with the extended headers before it. The caller reads or skips its body.
 pub(crate) struct Entry {
     pub(crate) header: Header,
-    pub(crate) before: Before,
+    pub(crate) before: PendingHeaders,
     pub(crate) size: u64,
 }
 
-/// Reads a tar to its end, entry by entry. A name that is longer than `longest` is not read to its end.
+/// Reads a tar archive entry by entry. A name longer than `longest` is not read completely.
 pub(crate) fn each<R: Read>(
     blocks: &mut Blocks<R>,
     longest: u64,
-    mut take: impl FnMut(&mut Blocks<R>, &Entry) -> Result<()>,
+    mut visit: impl FnMut(&mut Blocks<R>, &Entry) -> Result<()>,
 ) -> Result<()> {
-    let mut before = Before::default();
+    let mut before = PendingHeaders::default();
     while let Some(header) = blocks.header()? {
         let Ok(size) = header.entry_size() else {
             return corrupt(blocks, "the size of an entry is not a number");
@@ -69,7 +74,7 @@ pub(crate) fn each<R: Read>(
                 let body = extension(blocks, &header, size)?;
                 match pax::parse(&body) {
                     Some(extended) => before.extended = Some(extended),
-                    None => return corrupt(blocks, "an extended header is not well formed"),
+                    None => return corrupt(blocks, "an extended header is malformed"),
                 }
             }
             b'L' | b'K' | b'x' => {
@@ -83,14 +88,14 @@ pub(crate) fn each<R: Read>(
                     before,
                     size,
                 };
-                take(blocks, &entry)?;
+                visit(blocks, &entry)?;
             }
         }
         blocks.padding()?;
     }
     if before.is_pending() {
         return Err(Error::Truncated {
-            at: "behind an extended header".to_owned(),
+            at: "after an extended header".to_owned(),
         });
     }
     Ok(())
@@ -104,7 +109,7 @@ fn corrupt<T, R: Read>(blocks: &Blocks<R>, problem: &'static str) -> Result<T> {
     })
 }
 
-/// The name that a GNU header holds as its body.
+/// Reads the body of a GNU header with a long name.
 fn long_name<R: Read>(blocks: &mut Blocks<R>, size: u64, longest: u64) -> Result<Vec<u8>> {
     let mut name = bytes(blocks, size.min(longest.saturating_add(2)))?;
     if name.last() == Some(&0) {
@@ -121,7 +126,7 @@ fn long_name<R: Read>(blocks: &mut Blocks<R>, size: u64, longest: u64) -> Result
     Ok(name)
 }
 
-/// The target of a link that a GNU header holds as its body.
+/// Reads the body of a GNU header with the target of a link.
 fn long_link<R: Read>(blocks: &mut Blocks<R>, header: &Header, size: u64) -> Result<Vec<u8>> {
     let mut target = extension(blocks, header, size)?;
     if target.last() == Some(&0) {
@@ -130,7 +135,7 @@ fn long_link<R: Read>(blocks: &mut Blocks<R>, header: &Header, size: u64) -> Res
     Ok(target)
 }
 
-/// The body of an extended header.
+/// Reads the body of an extended header.
 fn extension<R: Read>(blocks: &mut Blocks<R>, header: &Header, size: u64) -> Result<Vec<u8>> {
     if size > EXTENDED {
         return Err(Error::Refused {
@@ -142,14 +147,14 @@ fn extension<R: Read>(blocks: &mut Blocks<R>, header: &Header, size: u64) -> Res
     bytes(blocks, size)
 }
 
-/// A header about all entries that follow, as git writes one with the commit in it. Names and sizes have no place
-/// there.
+/// Reads a header that applies to all following entries. Git writes one with the commit. Names and sizes are rejected
+/// in it.
 fn global<R: Read>(blocks: &mut Blocks<R>, header: &Header, size: u64) -> Result<()> {
     let body = extension(blocks, header, size)?;
     match pax::parse(&body) {
-        Some(extended) if extended == pax::Extended::default() => Ok(()),
+        Some(extended) if extended == pax::PaxHeader::default() => Ok(()),
         Some(_) => corrupt(blocks, "a global header gives all entries one name or size"),
-        None => corrupt(blocks, "a global header is not well formed"),
+        None => corrupt(blocks, "a global header is malformed"),
     }
 }
 
@@ -162,7 +167,7 @@ fn bytes<R: Read>(blocks: &mut Blocks<R>, size: u64) -> Result<Vec<u8>> {
     }
 }
 
-/// Refuses what readers see differently, and what no content has.
+/// Rejects entries that readers interpret differently, or that content must not contain.
 pub(crate) fn refuse<T>(path: &str, kind: &'static str, remedy: &'static str) -> Result<T> {
     Err(Error::Refused {
         path: lossy(path.as_bytes()),
@@ -172,8 +177,7 @@ pub(crate) fn refuse<T>(path: &str, kind: &'static str, remedy: &'static str) ->
 }
 
 impl Entry {
-    /// The kind, as a folder where it is one: before folders had a type of their own they were files with a slash at
-    /// the end.
+    /// Returns the kind of the entry. Early formats had no type for directories and used files with a trailing slash.
     pub(crate) fn kind(&self, path: &[u8]) -> u8 {
         match self.header.entry_type().as_byte() {
             0 | b'0' | b'7' if path.ends_with(b"/") => b'5',
@@ -191,19 +195,19 @@ impl Entry {
         self.header.mode().unwrap_or(0o644)
     }
 
-    /// Refuses sizes by which readers would find different entries behind this one.
+    /// Rejects sizes that make readers disagree on the position of the next entry.
     pub(crate) fn check_size(&self, path: &str, kind: u8) -> Result<()> {
-        let stated = self.before.extended.as_ref().and_then(|all| all.size);
-        if stated.is_some_and(|stated| stated != self.size) {
+        let pax_size = self.before.extended.as_ref().and_then(|header| header.size);
+        if pax_size.is_some_and(|pax_size| pax_size != self.size) {
             return refuse(
                 path,
                 "given two sizes",
                 "pack the bundle again with one tar program",
             );
         }
-        // Readers differ in whether a body follows what needs none.
+        // Readers disagree on whether a body follows an entry of these kinds.
         let kind = match kind {
-            b'5' | b'2' if self.size > 0 => "a folder or a symbolic link with content",
+            b'5' | b'2' if self.size > 0 => "a directory or a symbolic link with content",
             b'1' | b'3' | b'4' | b'6' if self.size > 0 => "a link or a device with content",
             _ => return Ok(()),
         };
@@ -211,8 +215,8 @@ impl Entry {
         refuse(path, kind, remedy)
     }
 
-    /// Returns the kind of an entry that is neither a regular file nor a directory. Refuses kinds of which readers do
-    /// not agree where the next entry starts.
+    /// Returns the kind of an entry that is neither a regular file nor a directory. Rejects kinds for which readers
+    /// disagree on the start of the next entry.
     pub(crate) fn irregular(&self, path: &str, kind: u8) -> Result<Option<Kind>> {
         Ok(Some(match kind {
             _ if self.is_sparse() => Kind::Sparse,
@@ -228,7 +232,7 @@ impl Entry {
         }))
     }
 
-    /// Records an entry that is not a regular file, unless `link` adds the file that a hard link leads to.
+    /// Records an entry that is not a regular file, unless `link` adds the target of a hard link as a file.
     pub(crate) fn record(
         &self,
         files: &mut Builder,
@@ -253,10 +257,10 @@ impl Entry {
     }
 }
 
-/// Passes over the body of an entry that is not read.
-pub(crate) fn pass<R: Read>(blocks: &mut Blocks<R>, entry: &Entry, kind: u8) -> Result<()> {
+/// Skips the body of an entry.
+pub(crate) fn skip_body<R: Read>(blocks: &mut Blocks<R>, entry: &Entry, kind: u8) -> Result<()> {
     if kind == b'S' {
-        // GNU's sparse files may have more of their map in blocks that the size does not count.
+        // A GNU sparse file may have additional map blocks that its size does not include.
         const FIRST: usize = 482;
         const OTHERS: usize = 504;
         let mut more = entry.header.as_bytes().get(FIRST) == Some(&1);
@@ -270,10 +274,10 @@ pub(crate) fn pass<R: Read>(blocks: &mut Blocks<R>, entry: &Entry, kind: u8) -> 
             more = map.get(OTHERS) == Some(&1);
         }
     }
-    blocks.pass(entry.size)
+    blocks.skip(entry.size)
 }
 
-/// Adds a regular file whose body comes next.
+/// Adds a regular file whose body follows.
 pub(crate) fn add<R: Read>(
     files: &mut Builder,
     blocks: &mut Blocks<R>,
@@ -306,9 +310,9 @@ impl Archive {
         }
         let normal = content::normalize(&path)?;
         match irregular {
-            None if self.select.takes(&normal) => add(&mut self.files, blocks, &path, entry),
-            // A link in the place of a directory hides what is selected in it.
-            Some(irregular) if self.select.enters(&normal) => {
+            None if self.select.matches(&normal) => add(&mut self.files, blocks, &path, entry),
+            // A link in place of a directory hides selected files below it.
+            Some(irregular) if self.select.descends_into(&normal) => {
                 entry.record(&mut self.files, &path, irregular, |files, target| {
                     let target = str::from_utf8(target).ok();
                     match target.and_then(|target| content::normalize(target).ok()) {
@@ -316,18 +320,18 @@ impl Archive {
                         None => Ok(false),
                     }
                 })?;
-                pass(blocks, entry, kind)
+                skip_body(blocks, entry, kind)
             }
             _ => {
                 self.unselected += 1;
                 self.files.skip(&path)?;
-                pass(blocks, entry, kind)
+                skip_body(blocks, entry, kind)
             }
         }
     }
 }
 
-/// A name that must be text.
+/// Converts a name to text. Names must be UTF-8.
 pub(crate) fn text(name: Vec<u8>) -> Result<String> {
     String::from_utf8(name).map_err(|error| Error::Name {
         path: lossy(error.as_bytes()),

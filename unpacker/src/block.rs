@@ -1,4 +1,4 @@
-//! The blocks of a tar: headers, bodies, padding and the end, read with every byte counted.
+//! Blocks of a tar archive: headers, bodies, padding and end marker. All bytes are counted.
 
 use std::{
     fmt,
@@ -9,50 +9,50 @@ use tar::Header;
 
 use crate::{Error, Result};
 
-/// The size of a header, and what bodies are padded to.
+/// Size of a header in bytes. Bodies are padded to a multiple of it.
 const BLOCK: u64 = 512;
 
-/// What is passed over at once.
-const PASSED: usize = 64 << 10;
+/// Size of the buffer for skipped bytes.
+const SKIP_BUFFER: usize = 64 << 10;
 
 // === Meter ===
 
-/// Counts what is read and fails behind the limit.
+/// A reader that counts its bytes and fails above a limit.
 pub(crate) struct Meter<R> {
     reader: R,
     read: u64,
     limit: u64,
 }
 
-/// The limit of a [`Meter`], as it travels through decoders.
+/// The error of an exceeded [`Meter`] limit, in a form that passes through decoders.
 #[derive(Debug)]
-struct Overrun(u64);
+struct LimitExceeded(u64);
 
-impl fmt::Display for Overrun {
+impl fmt::Display for LimitExceeded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "more than {} bytes", self.0)
     }
 }
 
-impl std::error::Error for Overrun {}
+impl std::error::Error for LimitExceeded {}
 
-/// A failure of the reader itself, told from those of decoders above it.
+/// An error of the underlying reader, marked to distinguish it from errors of the decoders above.
 #[derive(Debug)]
-struct Failed(io::Error);
+struct ReaderError(io::Error);
 
-impl fmt::Display for Failed {
+impl fmt::Display for ReaderError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
 }
 
-impl std::error::Error for Failed {
+impl std::error::Error for ReaderError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.0.source()
     }
 }
 
-/// Data behind the last member of a gzip stream.
+/// The error for data after the last member of a gzip stream.
 #[derive(Debug)]
 pub(crate) struct Trailing;
 
@@ -68,10 +68,10 @@ impl Trailing {
     const PROBLEM: &str = "data follows the end of the gzip stream and cannot be decompressed";
 }
 
-/// Whether an error comes from a [`Meter`] or from what it reads.
-pub(crate) fn is_marked(error: &io::Error) -> bool {
+/// Reports whether an error comes from a [`Meter`] or from its underlying reader.
+pub(crate) fn is_source_error(error: &io::Error) -> bool {
     let inner = error.get_ref();
-    inner.is_some_and(|inner| inner.is::<Overrun>() || inner.is::<Failed>())
+    inner.is_some_and(|inner| inner.is::<LimitExceeded>() || inner.is::<ReaderError>())
 }
 
 impl<R> Meter<R> {
@@ -83,7 +83,7 @@ impl<R> Meter<R> {
         }
     }
 
-    /// The bytes that were read.
+    /// Returns the number of bytes that were read.
     #[cfg(feature = "sources")]
     pub(crate) fn count(&self) -> u64 {
         self.read
@@ -93,23 +93,23 @@ impl<R> Meter<R> {
 impl<R: Read> Read for Meter<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.reader.read(buffer).map_err(|error| {
-            if error.kind() == io::ErrorKind::Other && !is_marked(&error) {
-                io::Error::other(Failed(error))
+            if error.kind() == io::ErrorKind::Other && !is_source_error(&error) {
+                io::Error::other(ReaderError(error))
             } else {
                 error
             }
         })?;
         self.read = self.read.saturating_add(count as u64);
         if self.read > self.limit {
-            return Err(io::Error::other(Overrun(self.limit)));
+            return Err(io::Error::other(LimitExceeded(self.limit)));
         }
         Ok(count)
     }
 }
 
-/// Tells a cut archive from a damaged one, an endless one, a transfer that broke, and a reader that failed.
+/// Classifies an error: truncated, corrupt or oversized archive, broken transfer, or failed reader.
 pub(crate) fn explain(source: io::Error, at: String) -> Error {
-    if let Some(Overrun(limit)) = source.get_ref().and_then(|inner| inner.downcast_ref()) {
+    if let Some(LimitExceeded(limit)) = source.get_ref().and_then(|inner| inner.downcast_ref()) {
         return Error::TooLong { limit: *limit };
     }
     if let Some(Trailing) = source.get_ref().and_then(|inner| inner.downcast_ref()) {
@@ -120,8 +120,8 @@ pub(crate) fn explain(source: io::Error, at: String) -> Error {
         };
     }
     let source = source
-        .downcast::<Failed>()
-        .map_or_else(|source| source, |Failed(source)| source);
+        .downcast::<ReaderError>()
+        .map_or_else(|source| source, |ReaderError(source)| source);
     #[cfg(feature = "sources")]
     let source = match source.downcast() {
         Ok(error) => return Error::Web(error),
@@ -131,7 +131,7 @@ pub(crate) fn explain(source: io::Error, at: String) -> Error {
         io::ErrorKind::UnexpectedEof => Error::Truncated { at },
         io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => Error::Corrupt {
             at,
-            problem: "it cannot be decompressed",
+            problem: "the data cannot be decompressed",
             source: Some(source),
         },
         _ => Error::Read {
@@ -141,7 +141,7 @@ pub(crate) fn explain(source: io::Error, at: String) -> Error {
     }
 }
 
-/// Reads until the buffer is full or nothing is left.
+/// Reads until the buffer is full or the reader ends.
 pub(crate) fn fill(reader: &mut dyn Read, mut buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while !buffer.is_empty() {
@@ -160,24 +160,24 @@ pub(crate) fn fill(reader: &mut dyn Read, mut buffer: &mut [u8]) -> io::Result<u
 
 // === Blocks ===
 
-/// Whether the bytes are protected against being cut.
+/// The compression of a stream, which determines whether truncation is detected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wrapping {
-    /// As they are: only the end marker shows that nothing is missing.
+    /// No compression. Only the end marker shows that the archive is complete.
     Plain,
     /// Gzip, which ends with a checksum and a length.
     Gzip,
-    /// Zstd, whose frames say where they end.
+    /// Zstd, whose frames mark their end.
     Zstd,
 }
 
-/// A tar, block by block.
+/// A reader of tar blocks.
 pub(crate) struct Blocks<R> {
     reader: Meter<R>,
     wrapping: Wrapping,
-    /// Whether something outside vouches for the last byte, so that no end marker is needed.
-    vouched: bool,
-    passed: Vec<u8>,
+    /// Whether the last byte is verified otherwise, so that the end marker is optional.
+    is_length_verified: bool,
+    skip_buffer: Vec<u8>,
 }
 
 impl<R: Read> Blocks<R> {
@@ -185,33 +185,33 @@ impl<R: Read> Blocks<R> {
         Self {
             reader: Meter::new(reader, limit),
             wrapping,
-            // Go reads an archive without an end marker too, and the checksum vouches for the rest.
-            vouched: wrapping != Wrapping::Plain,
-            passed: Vec::new(),
+            // Go also reads archives without an end marker, and the checksum shows that nothing is missing.
+            is_length_verified: wrapping != Wrapping::Plain,
+            skip_buffer: Vec::new(),
         }
     }
 
-    /// A tar whose digest or size is known besides.
+    /// Makes the end marker optional, for an archive whose digest or size is verified otherwise.
     #[cfg(feature = "sources")]
-    pub(crate) fn vouched(self) -> Self {
+    pub(crate) fn with_verified_length(self) -> Self {
         Self {
-            vouched: true,
+            is_length_verified: true,
             ..self
         }
     }
 
-    /// The bytes of tar that were read.
+    /// Returns the number of tar bytes that were read.
     #[cfg(feature = "sources")]
     pub(crate) fn count(&self) -> u64 {
         self.reader.count()
     }
 
-    /// Where the next byte stands in the tar.
+    /// Describes the current position for messages.
     pub(crate) fn place(&self) -> String {
         format!("at byte {} of the tar", self.reader.read)
     }
 
-    /// The next header, or nothing at the end of the archive, which has been read to its last byte then.
+    /// Returns the next header, or `None` at the end of the archive. The archive was then read to its last byte.
     pub(crate) fn header(&mut self) -> Result<Option<Header>> {
         let start = self.reader.read;
         let at = self.place();
@@ -223,46 +223,46 @@ impl<R: Read> Blocks<R> {
         if count == 0 && start == 0 {
             return Err(Error::Empty);
         }
-        if count == 0 && self.vouched {
+        if count == 0 && self.is_length_verified {
             return Ok(None);
         }
         if count == BLOCK && header.as_bytes().iter().all(|byte| *byte == 0) {
             self.expect_zeros()?;
             return Ok(None);
         }
-        let sound = count == BLOCK && has_right_sum(&header);
-        match (sound, start) {
+        let is_valid = count == BLOCK && has_valid_checksum(&header);
+        match (is_valid, start) {
             (true, _) => Ok(Some(header)),
             (false, 0) => Err(Error::NotArchive {
-                found: looks_like(header.as_bytes(), self.wrapping),
+                found: detect_format(header.as_bytes(), self.wrapping),
             }),
             (false, _) if count < BLOCK => Err(Error::Truncated { at }),
             (false, _) => Err(Error::Corrupt {
                 at,
-                problem: "the checksum of a header is wrong",
+                problem: "invalid header checksum",
                 source: None,
             }),
         }
     }
 
-    /// The next so many bytes, whose end comes as an error if it comes early.
+    /// Returns a reader of the next `size` bytes. It fails if the archive ends before.
     pub(crate) fn body(&mut self, size: u64) -> Body<'_, R> {
         Body {
             reader: &mut self.reader,
-            left: size,
+            remaining: size,
         }
     }
 
-    /// Passes over a body, or over the rest of one, without keeping it.
-    pub(crate) fn pass(&mut self, size: u64) -> Result<()> {
+    /// Skips a body, or the rest of one.
+    pub(crate) fn skip(&mut self, size: u64) -> Result<()> {
         let at = self.place();
         let mut body = Body {
             reader: &mut self.reader,
-            left: size,
+            remaining: size,
         };
-        self.passed.resize(PASSED, 0);
+        self.skip_buffer.resize(SKIP_BUFFER, 0);
         loop {
-            match body.read(&mut self.passed) {
+            match body.read(&mut self.skip_buffer) {
                 Ok(0) => return Ok(()),
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -271,17 +271,18 @@ impl<R: Read> Blocks<R> {
         }
     }
 
-    /// Passes over what fills the last block of a body.
+    /// Skips the padding of a body.
     pub(crate) fn padding(&mut self) -> Result<()> {
-        let over = self.reader.read % BLOCK;
-        if over == 0 {
+        let excess = self.reader.read % BLOCK;
+        if excess == 0 {
             Ok(())
         } else {
-            self.pass(BLOCK - over)
+            self.skip(BLOCK - excess)
         }
     }
 
-    /// The rest, which fills the record: readers that go on behind the end would see other content in it.
+    /// Reads the rest of the archive, which must be zeros. Readers that continue after the end marker would otherwise
+    /// find other content.
     fn expect_zeros(&mut self) -> Result<()> {
         let mut buffer = [0; 8192];
         loop {
@@ -305,22 +306,22 @@ impl<R: Read> Blocks<R> {
 /// The body of an entry.
 pub(crate) struct Body<'a, R> {
     reader: &'a mut Meter<R>,
-    left: u64,
+    remaining: u64,
 }
 
 impl<R: Read> Read for Body<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let most = usize::try_from(self.left)
+        let limit = usize::try_from(self.remaining)
             .unwrap_or(usize::MAX)
             .min(buffer.len());
-        let part = buffer.get_mut(..most).unwrap_or_default();
-        if part.is_empty() {
+        let chunk = buffer.get_mut(..limit).unwrap_or_default();
+        if chunk.is_empty() {
             return Ok(0);
         }
-        match self.reader.read(part)? {
+        match self.reader.read(chunk)? {
             0 => Err(io::ErrorKind::UnexpectedEof.into()),
             count => {
-                self.left = self.left.saturating_sub(count as u64);
+                self.remaining = self.remaining.saturating_sub(count as u64);
                 Ok(count)
             }
         }
@@ -329,9 +330,9 @@ impl<R: Read> Read for Body<'_, R> {
 
 // === Headers ===
 
-/// The sum of all bytes with the sum itself as spaces; old writers summed signed bytes.
-fn has_right_sum(header: &Header) -> bool {
-    let Ok(stated) = header.cksum() else {
+/// Verifies the checksum of a header. The checksum field counts as spaces, and old programs summed signed bytes.
+fn has_valid_checksum(header: &Header) -> bool {
+    let Ok(checksum) = header.cksum() else {
         return false;
     };
     let bytes = || {
@@ -344,18 +345,18 @@ fn has_right_sum(header: &Header) -> bool {
             }
         })
     };
-    let stated = i64::from(stated);
-    bytes().map(i64::from).sum::<i64>() == stated
+    let checksum = i64::from(checksum);
+    bytes().map(i64::from).sum::<i64>() == checksum
         || bytes()
             .map(|byte| i64::from(byte.cast_signed()))
             .sum::<i64>()
-            == stated
+            == checksum
 }
 
-/// A guess at what came instead of a tar, for the message alone.
-fn looks_like(head: &[u8], wrapping: Wrapping) -> &'static str {
-    const KNOWN: [(&[u8], &str); 8] = [
-        (b"PK\x03\x04", "a zip"),
+/// Guesses the format of data that is not a tar archive, for the message only.
+fn detect_format(head: &[u8], wrapping: Wrapping) -> &'static str {
+    const SIGNATURES: [(&[u8], &str); 8] = [
+        (b"PK\x03\x04", "a zip archive"),
         (b"\x28\xb5\x2f\xfd", "compressed with zstd"),
         (b"\xfd7zXZ\0", "compressed with xz"),
         (b"BZh", "compressed with bzip2"),
@@ -364,8 +365,8 @@ fn looks_like(head: &[u8], wrapping: Wrapping) -> &'static str {
         (b"<", "HTML or XML"),
         (b"---", "YAML"),
     ];
-    let known = KNOWN.iter().find(|(magic, _)| head.starts_with(magic));
-    match (wrapping, known) {
+    let signature = SIGNATURES.iter().find(|(magic, _)| head.starts_with(magic));
+    match (wrapping, signature) {
         (Wrapping::Plain, Some((_, found))) => found,
         (Wrapping::Plain, None) => "of an unknown format",
         (Wrapping::Gzip, Some((b"\x1f\x8b", _))) => "compressed with gzip twice",

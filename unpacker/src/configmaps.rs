@@ -1,4 +1,4 @@
-//! Content that lies in ConfigMaps, as values: reading them from a cluster is for those who have a client.
+//! Content in ConfigMaps. The caller reads the ConfigMaps from the cluster.
 //!
 //! ```
 //! use unpacker::{Options, configmaps::{ConfigMap, read}};
@@ -18,70 +18,70 @@ use std::collections::BTreeMap;
 
 use manifests::content;
 
-use crate::{Options, Result, Tree, select::Select, spool::Room, tree::Builder};
+use crate::{Options, Result, Tree, select::Select, spool::Storage, tree::Builder};
 
 /// A ConfigMap whose keys are files.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ConfigMap {
-    /// What it is called.
+    /// Name of the ConfigMap.
     pub name: String,
-    /// Files of text.
+    /// Text files by key.
     pub data: BTreeMap<String, String>,
-    /// Files of any bytes.
+    /// Binary files by key.
     pub binary_data: BTreeMap<String, Vec<u8>>,
-    /// The folder that the files belong in; the root if there is none.
+    /// Directory of the files in the bundle; `None` is the root.
     pub path: Option<String>,
 }
 
-/// Why ConfigMaps do not make up a bundle.
+/// An error in the ConfigMaps of a bundle.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Not one ConfigMap.
-    #[error("no configmap is named; name at least one that holds manifests")]
+    /// The list of ConfigMaps is empty.
+    #[error("no configmap specified; specify at least one with manifests")]
     None,
-    /// A ConfigMap without keys.
+    /// A ConfigMap has no keys.
     #[error(
         "configmap {name:?} is empty: at least one object is required; add one, or leave the configmap out"
     )]
     Empty {
-        /// Which.
+        /// Name of the ConfigMap.
         name: String,
     },
-    /// A folder outside the bundle.
+    /// The directory is outside of the bundle.
     #[error(
-        "the path of configmap {name:?} is invalid: {path:?} is outside bundle root; write a relative path without \"..\""
+        "the path of configmap {name:?} is invalid: {path:?} is outside bundle root; use a relative path without \"..\""
     )]
     Path {
-        /// Which ConfigMap.
+        /// Name of the ConfigMap.
         name: String,
-        /// Its path.
+        /// Invalid directory as given.
         path: String,
-        /// Why.
+        /// Problem of the path.
         #[source]
         source: Box<content::Error>,
     },
-    /// A key that no ConfigMap can have.
+    /// The key is not valid in a ConfigMap.
     #[error(
-        "key {key:?} of configmap {name:?} is no file name; use letters, digits, \".\", \"-\" and \"_\""
+        "key {key:?} of configmap {name:?} is not a valid file name; use letters, digits, \".\", \"-\" and \"_\""
     )]
     Key {
-        /// Which ConfigMap.
+        /// Name of the ConfigMap.
         name: String,
-        /// The key, cut to a readable length.
+        /// Invalid key, truncated to a readable length.
         key: String,
     },
-    /// One file in several ConfigMaps, or in both parts of one.
+    /// Several keys have the same path, in different ConfigMaps or in `data` and `binaryData` of one.
     #[error("duplicate path {path:?} found in configmaps [{}]; keep one of them", .names.join(", "))]
     Duplicate {
-        /// The file.
+        /// Path of the file in the bundle.
         path: String,
-        /// The ConfigMaps.
+        /// Names of the ConfigMaps.
         names: Vec<String>,
     },
 }
 
 impl Error {
-    /// The kind of failure in one word, for conditions, events and metrics.
+    /// Returns the CamelCase reason of this failure, for conditions, events and metrics.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::None | Self::Empty { .. } => "ConfigMapEmpty",
@@ -91,17 +91,18 @@ impl Error {
     }
 }
 
-/// A file, and which ConfigMap has it.
+/// A file and the name of its ConfigMap.
 struct Entry<'a> {
     name: &'a str,
     bytes: &'a [u8],
 }
 
-/// Puts all files together, each under its ConfigMap's path. Also returns the number of files that are not selected.
+/// Combines the files of all ConfigMaps, each below the directory of its ConfigMap. Also returns the number of files
+/// that are not selected.
 ///
 /// # Errors
-/// When there is nothing to put together, a file stands in several ConfigMaps, a path or a key names no file in the
-/// bundle, or a limit is exceeded.
+/// Returns an error if the ConfigMaps contain no files, or two files with the same path. Invalid paths and keys and
+/// exceeded limits are errors, too.
 pub fn read(configmaps: &[ConfigMap], options: &Options) -> Result<(Tree, usize)> {
     if configmaps.is_empty() {
         return Err(Error::None.into());
@@ -114,13 +115,13 @@ pub fn read(configmaps: &[ConfigMap], options: &Options) -> Result<(Tree, usize)
     }
     let select = Select::new(options)?;
     let mut unselected = 0;
-    let mut builder = Builder::new(options.limits, Room::Memory);
+    let mut builder = Builder::new(options.limits, Storage::Memory);
     for (path, entries) in files {
         let [entry] = entries.as_slice() else {
             let names = entries.iter().map(|entry| entry.name.to_owned()).collect();
             return Err(Error::Duplicate { path, names }.into());
         };
-        if select.takes(&path) {
+        if select.matches(&path) {
             builder.add(&path, 0o644, &mut &*entry.bytes)?;
         } else {
             builder.skip(&path)?;
@@ -140,7 +141,7 @@ fn entries(configmap: &ConfigMap) -> Result<Vec<(String, Entry<'_>)>, Error> {
         .binary_data
         .iter()
         .map(|(key, bytes)| (key, bytes.as_slice()));
-    let folder = folder(configmap)?;
+    let dir = directory(configmap)?;
     let entries: Vec<_> = texts
         .chain(binaries)
         .map(|(key, bytes)| {
@@ -150,8 +151,8 @@ fn entries(configmap: &ConfigMap) -> Result<Vec<(String, Entry<'_>)>, Error> {
                     key: key.chars().take(80).collect(),
                 });
             }
-            let path = match &folder {
-                Some(folder) => format!("{folder}/{key}"),
+            let path = match &dir {
+                Some(dir) => format!("{dir}/{key}"),
                 None => key.clone(),
             };
             Ok((path, Entry { name, bytes }))
@@ -164,14 +165,14 @@ fn entries(configmap: &ConfigMap) -> Result<Vec<(String, Entry<'_>)>, Error> {
     Ok(entries)
 }
 
-/// The folder that a ConfigMap's files belong in, unless that is the root.
-fn folder(configmap: &ConfigMap) -> Result<Option<String>, Error> {
+/// Returns the directory for the files of a ConfigMap; `None` is the root.
+fn directory(configmap: &ConfigMap) -> Result<Option<String>, Error> {
     let path = configmap.path.as_deref().unwrap_or_default();
     if path.split('/').all(|part| matches!(part, "" | ".")) && !path.starts_with('/') {
         return Ok(None);
     }
     match content::normalize(path) {
-        Ok(folder) => Ok(Some(folder)),
+        Ok(dir) => Ok(Some(dir)),
         Err(source) => Err(Error::Path {
             name: configmap.name.clone(),
             path: path.chars().take(200).collect(),
@@ -180,7 +181,7 @@ fn folder(configmap: &ConfigMap) -> Result<Option<String>, Error> {
     }
 }
 
-/// What Kubernetes allows as a key. Values may come from elsewhere.
+/// Reports whether Kubernetes allows a key. The values may have other sources than a cluster.
 fn is_key(key: &str) -> bool {
     let is_plain = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.');
     (1..=253).contains(&key.len())
@@ -255,7 +256,7 @@ mod tests {
     fn missing_files_and_conflicts_are_rejected() {
         let map = configmap;
         assert_each!(|configmaps, problem| outcome(&configmaps, &Options::default()) => has problem;
-            vec![] => "no configmap is named";
+            vec![] => "no configmap specified";
             vec![map("a", None, &[("x", "")]), map("b", None, &[])] => "configmap \"b\" is empty";
             vec![map("a", None, &[("manifests", "")]), map("b", Some("manifests"), &[("x", "")])] => "requires one";
         );
@@ -266,7 +267,7 @@ mod tests {
         let long = "x".repeat(254);
         for key in "|.|..|..x|a/b|/a|a\\b|a b|ä|a\0".split('|').chain([&*long]) {
             let text = outcome(&[configmap("a", None, &[(key, "")])], &Options::default());
-            ::tests::assert_has(&text, "is no file name");
+            ::tests::assert_has(&text, "is not a valid file name");
         }
         for path in ["..", "../x", "a/../..", "/", "/a", "a\\b", "a\nb"] {
             let configmap = configmap("a", Some(path), &[("x", "")]);

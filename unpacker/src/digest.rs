@@ -1,4 +1,4 @@
-//! SHA-256, by which content and its sources are named.
+//! SHA-256 digests, which identify content and sources.
 
 use std::{
     fmt,
@@ -8,31 +8,31 @@ use std::{
 
 use sha2::{Digest as _, Sha256};
 
-/// A SHA-256, written as `sha256:<64 hexadecimal digits>`.
+/// A SHA-256 digest in the form `sha256:<64 hexadecimal digits>`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest([u8; 32]);
 
-/// Why a text is not a digest.
+/// The error for a text that is not a digest.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is not a digest; write sha256: and 64 lower-case hexadecimal digits")]
+#[error("{text:?} is not a digest; use sha256: and 64 lower-case hexadecimal digits")]
 pub struct NotADigest {
     text: String,
 }
 
 impl Digest {
-    /// The digest of these bytes.
+    /// Computes the digest of bytes.
     pub fn of(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
     }
 
-    /// The digits alone, as they stand in file names.
+    /// Returns the hexadecimal digits without the algorithm, for use in file names.
     pub fn hex(&self) -> String {
         self.0.iter().fold(String::with_capacity(64), |hex, byte| {
             hex + &format!("{byte:02x}")
         })
     }
 
-    /// The 32 bytes, as they stand in header fields.
+    /// Returns the 32 bytes of the digest, for use in header fields.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
@@ -84,14 +84,14 @@ impl FromStr for Digest {
     }
 }
 
-/// Hashes what it passes on.
-pub(crate) struct Hashed<W> {
+/// A writer that hashes the bytes that pass through it.
+pub(crate) struct HashingWriter<W> {
     writer: W,
     hash: Sha256,
     count: u64,
 }
 
-impl<W: Write> Hashed<W> {
+impl<W: Write> HashingWriter<W> {
     pub(crate) fn new(writer: W) -> Self {
         Self {
             writer,
@@ -100,7 +100,7 @@ impl<W: Write> Hashed<W> {
         }
     }
 
-    /// Returns the digest and the size that a tar would have if it ended here.
+    /// Returns the digest and the size of the tar archive if it ended here.
     pub(crate) fn as_ended_tar(&self) -> (Digest, u64) {
         const END: [u8; 1024] = [0; 1024];
         let mut hash = self.hash.clone();
@@ -108,13 +108,13 @@ impl<W: Write> Hashed<W> {
         (hash.into(), self.count + END.len() as u64)
     }
 
-    /// The writer, and the digest of all that went through.
+    /// Returns the underlying writer, and the digest of all written bytes.
     pub(crate) fn finish(self) -> (W, Digest) {
         (self.writer, self.hash.into())
     }
 }
 
-impl<W: Write> Write for Hashed<W> {
+impl<W: Write> Write for HashingWriter<W> {
     fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
         let count = self.writer.write(buffer)?;
         self.hash.update(buffer.get(..count).unwrap_or(buffer));

@@ -1,205 +1,205 @@
-//! Why a source could not be unpacked.
+//! Errors of reading and packing sources.
 
 use std::{io, path::PathBuf};
 
 use manifests::content::{self, Irregular, Needed};
 
-/// The result of reading or packing.
+/// Result of reading or packing.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a source cannot be read, or content not be packed.
+/// An error while a source is read or content is packed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The source itself cannot be opened.
-    #[error("failed to open {path:?}; check that it exists and may be read")]
+    /// The source cannot be opened.
+    #[error("failed to open {path:?}; check that it exists and is readable")]
     Open {
-        /// As given.
+        /// Path as given.
         path: PathBuf,
-        /// Why.
+        /// Cause of the failure.
         #[source]
         source: io::Error,
     },
-    /// The source is a device, a fifo or a socket.
+    /// The source is a device, a FIFO or a socket.
     #[error(
-        "{path:?} is neither a folder nor a file; name one, or pass an archive through standard input"
+        "{path:?} is neither a directory nor a file; use one of these, or pass an archive on standard input"
     )]
     Kind {
-        /// As given.
+        /// Path as given.
         path: PathBuf,
     },
-    /// The source was opened, but cannot be taken.
+    /// The content of the source was rejected or cannot be read.
     #[error("failed to unpack {path:?}")]
     Unpack {
-        /// As given.
+        /// Path as given.
         path: PathBuf,
-        /// Why.
+        /// Cause of the failure.
         #[source]
         source: Box<Error>,
     },
-    /// A file or folder inside a folder, or the stream itself, cannot be read.
-    #[error("failed to read {path:?}; check that it is still there and may be read")]
+    /// A file or directory in the source, or the stream, cannot be read.
+    #[error("failed to read {path:?}; check that it still exists and is readable")]
     Read {
-        /// Relative to the source.
+        /// Path relative to the source.
         path: String,
-        /// Why.
+        /// Cause of the failure.
         #[source]
         source: io::Error,
     },
-    /// A path or a size that is not acceptable.
+    /// A path is invalid, or a limit is exceeded.
     #[error(transparent)]
     Content(#[from] content::Error),
-    /// A name that is no text.
+    /// A name is not UTF-8.
     #[error("name {path:?} is not UTF-8; rename the file")]
     Name {
-        /// The path, with a replacement character for each byte that is no text.
+        /// Path with a replacement character for each invalid byte.
         path: String,
     },
-    /// Not one byte.
-    #[error("the archive is empty: it has no bytes at all; check how it was written or fetched")]
+    /// The archive has no bytes.
+    #[error("the archive is empty (0 bytes); check how it was written or fetched")]
     Empty,
-    /// Something else than a tar.
+    /// The file is not a tar archive.
     #[error(
-        "this is neither a tar nor one compressed with gzip or zstd, but {found}; pack the bundle with \"tar czf\""
+        "not a tar archive, plain or compressed with gzip or zstd, but {found}; pack the bundle with \"tar czf\""
     )]
     NotArchive {
-        /// What it looks like.
+        /// Format that was detected.
         found: &'static str,
     },
-    /// The archive ends too early.
-    #[error("the archive is cut short {at}; fetch it again or pack it again")]
+    /// The archive is truncated.
+    #[error("the archive is truncated {at}; fetch it again or pack it again")]
     Truncated {
-        /// Where.
+        /// Position in the archive.
         at: String,
     },
-    /// The archive breaks the rules of its format.
-    #[error("the archive is damaged {at}: {problem}; fetch it again or pack it again")]
+    /// The archive is malformed or corrupt.
+    #[error("the archive is corrupt {at}: {problem}; fetch it again or pack it again")]
     Corrupt {
-        /// Where.
+        /// Position in the archive.
         at: String,
-        /// Which rule.
+        /// Problem at this position.
         problem: &'static str,
-        /// What the decoder says, if it was the decoder.
+        /// Error of the decoder; `None` if the problem is not a decoder error.
         #[source]
         source: Option<io::Error>,
     },
-    /// An entry that is not taken from an archive.
+    /// The archive contains an entry that is rejected.
     #[error("entry {path:?} is {kind}; {remedy}")]
     Refused {
-        /// The entry.
+        /// Path of the entry.
         path: String,
-        /// What it is.
+        /// Kind or problem of the entry.
         kind: &'static str,
-        /// What to do about it.
+        /// Remedy in the imperative.
         remedy: &'static str,
     },
-    /// An entry that a bundle is incomplete without is not a regular file.
+    /// A required entry of a bundle is not a regular file.
     #[error(
         "entry {path:?} {}{}; {}", entry.problem(*needed), format_others(*more), entry.remedy(*needed)
     )]
     Irregular {
         /// Path of the first such entry.
         path: String,
-        /// Kind and target of that entry.
+        /// Kind and target of the entry.
         entry: Irregular,
-        /// What the bundle needs in its place.
+        /// Requirement of the bundle for this path.
         needed: Needed,
-        /// The number of other such entries.
+        /// Number of further such entries.
         more: usize,
     },
-    /// A layer of an image cannot be taken.
+    /// A layer of an image was rejected or cannot be read.
     #[error("failed to read layer {name}")]
     Layer {
-        /// Usually its digest.
+        /// Name of the layer, usually its digest.
         name: String,
-        /// Why.
+        /// Cause of the failure.
         #[source]
         source: Box<Error>,
     },
-    /// An image is larger than any that is gone through.
+    /// The layers of an image exceed a limit.
     #[error(
         "the image has more than {limit} {problem} in its layers; build the bundle's image from scratch"
     )]
     ImageTooLarge {
-        /// Of what there is too much.
+        /// Items that exceed the limit.
         problem: &'static str,
-        /// See [`crate::ImageLimits`].
+        /// Exceeded limit: see [`crate::ImageLimits`].
         limit: u64,
     },
-    /// The archive inflates to far more than any content allowed.
+    /// The decompressed archive exceeds the limit for streams.
     #[error(
-        "the archive has more than {limit} bytes, counting headers and what is skipped; reduce it or raise --max-size"
+        "the archive has more than {limit} bytes, including headers and skipped entries; reduce it or raise --max-size"
     )]
     TooLong {
-        /// See [`crate::Options::stream_limit`].
+        /// Exceeded limit: see [`crate::Options::stream_limit`].
         limit: u64,
     },
-    /// A server cannot be reached, or gives no answer that can be taken.
+    /// An HTTP request failed.
     #[cfg(feature = "sources")]
     #[error(transparent)]
     Web(#[from] crate::web::Error),
-    /// A source takes longer than it may, all requests together.
+    /// The requests for a source together exceeded the total timeout.
     #[cfg(feature = "sources")]
     #[error(
-        "{what} took longer than {} s; try again later, or allow more by --timeout",
+        "{what} took longer than {} s; try again later, or raise --timeout",
         total.as_secs()
     )]
     Slow {
-        /// Which source.
+        /// Name of the source.
         what: String,
-        /// How long was waited.
+        /// Total timeout of a source.
         total: std::time::Duration,
     },
-    /// A git repository gives no content.
+    /// A git source failed.
     #[cfg(feature = "sources")]
     #[error(transparent)]
     Git(#[from] crate::git::Error),
-    /// A URL does not give a bundle.
+    /// An archive at a URL failed.
     #[cfg(feature = "sources")]
     #[error(transparent)]
     Http(#[from] crate::http::Error),
-    /// ConfigMaps do not make up a bundle.
+    /// The ConfigMaps are not a bundle.
     #[cfg(feature = "sources")]
     #[error(transparent)]
     ConfigMaps(#[from] crate::configmaps::Error),
-    /// A registry does not give an image, or does not take one.
+    /// An image pull or push failed.
     #[cfg(feature = "sources")]
     #[error(transparent)]
     Registry(#[from] Box<crate::registry::Error>),
-    /// The content store cannot do its part.
+    /// The content store failed.
     #[cfg(feature = "sources")]
     #[error(transparent)]
     Store(#[from] crate::store::Error),
-    /// The same failure for all who waited for one fetch.
+    /// A fetch failed that several callers waited for.
     #[cfg(feature = "sources")]
     #[error(transparent)]
     Shared(std::sync::Arc<Error>),
-    /// What was given does not say where a bundle is.
+    /// The text does not describe a source.
     #[cfg(feature = "sources")]
     #[error(transparent)]
     Source(#[from] crate::source::Error),
-    /// An image on this machine cannot be read.
+    /// A local image failed.
     #[cfg(feature = "sources")]
     #[error(transparent)]
     Local(#[from] crate::local::Error),
-    /// An image's manifest, index or configuration cannot be taken.
+    /// A manifest, index or image configuration was rejected.
     #[cfg(feature = "sources")]
     #[error(transparent)]
     Oci(#[from] crate::oci::Error),
-    /// What waits on disk cannot be written there.
+    /// Temporary data cannot be written to disk.
     #[error(
-        "failed to write to a temporary file in {folder:?}; free or add space there, or set TMPDIR to another folder"
+        "failed to write to a temporary file in {folder:?}; free or add space there, or set TMPDIR to another directory"
     )]
     Spool {
-        /// The folder of the file, which has no name itself.
+        /// Directory of the unnamed temporary file.
         folder: PathBuf,
-        /// Why.
+        /// Cause of the failure.
         #[source]
         source: io::Error,
     },
     /// The packed archive cannot be written.
-    #[error("failed to write the archive; check the space and permissions where it goes")]
+    #[error("failed to write the archive; check the free space and permissions of its destination")]
     Write {
-        /// Why.
+        /// Cause of the failure.
         #[source]
         source: io::Error,
     },
@@ -212,20 +212,20 @@ impl From<crate::registry::Error> for Error {
     }
 }
 
-/// Mentions entries that a message does not name.
+/// Formats the number of entries that the message does not name.
 fn format_others(number: usize) -> String {
     match number {
         0 => String::new(),
-        1 => " (1 more entry is not either)".to_owned(),
-        number => format!(" ({number} more entries are not either)"),
+        1 => " (and 1 more entry)".to_owned(),
+        number => format!(" (and {number} more entries)"),
     }
 }
 
 impl Error {
-    /// Reason of an entry that no source may have, or that a bundle is incomplete without.
+    /// Reason for an entry that is not allowed, or that a bundle requires as a regular file.
     pub const ENTRY_REFUSED: &str = "EntryRefused";
 
-    /// The kind of failure in one word, for conditions, events and metrics.
+    /// Returns the CamelCase reason of this failure, for conditions, events and metrics.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Open { .. } | Self::Read { .. } | Self::Content(content::Error::Read { .. }) => {
@@ -271,7 +271,8 @@ impl Error {
         }
     }
 
-    /// Whether the same source fails again however often it is read. What was cut short may arrive whole next time.
+    /// Reports whether the same source always fails. Truncated archives are transient, because the next transfer may
+    /// be complete.
     pub fn is_terminal(&self) -> bool {
         match self {
             Self::Open { .. }
@@ -307,7 +308,7 @@ impl Error {
 
 #[cfg(feature = "sources")]
 impl Error {
-    /// Removes what the server chose: see [`Quotes::Withheld`](crate::access::Quotes::Withheld).
+    /// Removes texts that the server chose: see [`Quotes::Withheld`](crate::access::Quotes::Withheld).
     pub(crate) fn withheld(self) -> Self {
         match self {
             Self::Unpack { path, source } => Self::Unpack {
@@ -323,7 +324,8 @@ impl Error {
             Self::Http(error) => Self::Http(error.withheld()),
             Self::Registry(error) => Self::Registry(Box::new(error.withheld())),
             Self::Oci(error) => Self::Oci(error.withheld()),
-            // Shared errors are withheld before callers share them. The others name content or local files.
+            // Shared errors were withheld before they were shared. The other errors contain only content or local
+            // paths.
             error @ (Self::Shared(_)
             | Self::Open { .. }
             | Self::Kind { .. }

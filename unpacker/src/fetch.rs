@@ -1,4 +1,4 @@
-//! What every source gives, and how far it has come.
+//! Fetching and resolving of all kinds of sources.
 
 use std::{
     collections::BTreeMap,
@@ -14,25 +14,26 @@ use crate::{
     source::Local, stream_tree,
 };
 
-/// A source that has been read to its end and checked.
+/// A completely fetched and verified source.
 #[derive(Debug)]
 pub struct Fetched {
-    /// The same source, named so that it can never mean anything else: by a digest or a commit where there is one.
+    /// The source with a digest or commit, if it can be pinned.
     pub resolved: Source,
-    /// The digest of what was transferred: of an image's manifest or of an archive as it came.
+    /// Digest of the transferred data: of the image manifest, or of the archive as received.
     pub digest: Option<Digest>,
-    /// Its files, and the entries that are not regular files.
+    /// Regular files, and the entries that are not regular files.
     pub tree: Tree,
-    /// The number of entries that are not selected.
+    /// Number of entries that are not selected.
     pub unselected: usize,
-    /// The labels of an image whose labels tell what is read of it ([`crate::Selection::Natural`]); else there are none.
+    /// Labels of an image, if they determined the selection ([`crate::Selection::Natural`]); otherwise empty.
     pub labels: BTreeMap<String, String>,
 }
 
-/// Fetches what a source holds. An archive may hold the bundle in a folder, which is taken off.
+/// Fetches the content of a source. If an archive has one top-level directory with the bundle, its contents are
+/// returned.
 ///
 /// # Errors
-/// When it cannot be reached or read, holds what is refused, or exceeds a limit.
+/// Returns an error if the source is unreachable or rejected, cannot be read, or exceeds a limit.
 pub async fn fetch(
     source: &Source,
     access: &Access,
@@ -46,39 +47,39 @@ pub async fn fetch(
         }
         Source::Git(at) => git::fetch(at, access, options, progress).await,
         Source::Http(at) => {
-            in_time(source, access, http::fetch(at, access, options, progress)).await
+            with_timeout(source, access, http::fetch(at, access, options, progress)).await
         }
         Source::Image(at) => {
-            in_time(source, access, image::fetch(at, access, options, progress)).await
+            with_timeout(source, access, image::fetch(at, access, options, progress)).await
         }
     }
 }
 
-/// Names what a source means now in a form that means the same for ever: a tag becomes a digest, a branch a commit.
-/// What cannot be pinned without fetching it stays as it is.
+/// Pins a source: resolves a tag to a digest, and a branch to a commit. Sources that can be pinned only by a fetch
+/// are returned unchanged.
 ///
 /// # Errors
-/// When it cannot be reached, or there is no such thing.
+/// Returns an error if the source is unreachable or does not exist.
 pub async fn resolve(source: &Source, access: &Access) -> Result<Source> {
     match source {
         Source::Http(_) | Source::Local(_) => Ok(source.clone()),
         Source::Git(at) => git::resolve(at, access).await.map(Source::Git),
         Source::Image(at) => {
-            let resolved = in_time(source, access, image::resolve(at, access)).await;
+            let resolved = with_timeout(source, access, image::resolve(at, access)).await;
             resolved.map(Source::Image)
         }
     }
 }
 
-/// Waits no longer than is allowed for everything: each of many requests may stay just within its own time.
-async fn in_time<T>(
+/// Applies the total timeout to all requests of a source together.
+async fn with_timeout<T>(
     source: &Source,
     access: &Access,
     work: impl Future<Output = Result<T>>,
 ) -> Result<T> {
     let total = access.patience.total;
-    let done = tokio::time::timeout(total, work).await;
-    done.unwrap_or_else(|_| {
+    let result = tokio::time::timeout(total, work).await;
+    result.unwrap_or_else(|_| {
         Err(Error::Slow {
             what: source.to_string(),
             total,
@@ -86,10 +87,10 @@ async fn in_time<T>(
     })
 }
 
-/// Reads what is on this machine. The platform matters if it holds several images.
+/// Reads a local source. The platform selects one of several images.
 ///
 /// # Errors
-/// As [`fetch`].
+/// Returns the errors of [`fetch`].
 pub fn local(local: &Local, platform: Option<&str>, options: &Options) -> Result<Fetched> {
     let (tree, unselected) = match local {
         Local::Stdin => {
@@ -119,7 +120,7 @@ pub fn local(local: &Local, platform: Option<&str>, options: &Options) -> Result
     })
 }
 
-/// Does what would hold up everything else on a thread of its own.
+/// Runs blocking code on a separate thread.
 async fn blocking(work: impl FnOnce() -> Result<Fetched> + Send + 'static) -> Result<Fetched> {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
@@ -130,7 +131,7 @@ async fn blocking(work: impl FnOnce() -> Result<Fetched> + Send + 'static) -> Re
     }
 }
 
-/// Counts the bytes that have been transferred, for whoever shows them. Clones count together.
+/// Counts transferred bytes, for display. Clones share the counters.
 #[derive(Debug, Clone, Default)]
 pub struct Progress {
     counts: Arc<Counts>,
@@ -143,27 +144,27 @@ struct Counts {
 }
 
 impl Progress {
-    /// Counts bytes that have arrived.
+    /// Adds received bytes.
     pub fn add(&self, bytes: u64) {
         self.counts.done.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Forgets what has arrived, when a transfer begins once more.
+    /// Resets the received bytes when a transfer restarts.
     pub fn restart(&self) {
         self.counts.done.store(0, Ordering::Relaxed);
     }
 
-    /// States how many bytes there will be, as soon as that is known.
+    /// Sets the total number of bytes as soon as it is known.
     pub fn set_total(&self, bytes: u64) {
         self.counts.total.store(bytes, Ordering::Relaxed);
     }
 
-    /// The bytes that have arrived.
+    /// Returns the received bytes.
     pub fn done(&self) -> u64 {
         self.counts.done.load(Ordering::Relaxed)
     }
 
-    /// The bytes there will be; zero while that is not known.
+    /// Returns the total number of bytes, or zero if it is unknown.
     pub fn total(&self) -> u64 {
         self.counts.total.load(Ordering::Relaxed)
     }

@@ -1,11 +1,11 @@
-//! Reads a directory: only regular files, and none outside of the directory.
+//! Reader of directories. It reads only regular files, and none outside of the directory.
 //!
-//! Symbolic links of a bundle to regular files of the same directory tree are followed where [`Links::Follow`] says so.
-//! Every file is opened directory by directory without following links, so that changes of the tree in the meantime
-//! cannot lead the reader elsewhere.
+//! Symbolic links of a bundle to regular files of the same directory tree are followed if [`Links::Follow`] is set.
+//! Every file is opened directory by directory without following links, so that concurrent changes of the tree cannot
+//! redirect the reader.
 //!
-//! A folder is surveyed first, by its listings alone, and read afterwards, file by file. So limits are known to hold
-//! before the first byte is read, and a folder of any size can be streamed into a tar.
+//! A directory is listed first and read afterwards, file by file. Therefore the limits are checked before the first
+//! byte is read, and a directory of any size can be streamed into a tar archive.
 
 use std::{
     cell::RefCell,
@@ -21,61 +21,61 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use crate::{
     Digest, Error, Options, Result,
     pack::{self, Packed},
-    spool::Room,
+    spool::Storage,
     tree::{Builder, Tree},
 };
 
 mod walk;
 
 /// Reads all files below the root. Also returns the number of entries that are not selected.
-pub(crate) fn read(root: &Path, options: &Options, room: Room) -> Result<(Tree, usize)> {
-    let survey = Survey::new(root, options, Bounds::Everything, Links::Follow)?;
-    let mut files = Builder::new(options.limits, room);
-    for (path, found) in survey.files.iter() {
-        let mut file = survey.open(path, found)?;
+pub(crate) fn read(root: &Path, options: &Options, storage: Storage) -> Result<(Tree, usize)> {
+    let listing = DirListing::new(root, options, WalkScope::Unlimited, Links::Follow)?;
+    let mut files = Builder::new(options.limits, storage);
+    for (path, listed) in listing.files.iter() {
+        let mut file = listing.open(path, listed)?;
         files
-            .add(path, found.mode, &mut file)
+            .add(path, listed.mode, &mut file)
             .map_err(|error| match error {
                 Error::Content(content::Error::Read { source, .. }) => failed(path, source),
                 error => error,
             })?;
     }
-    for (path, entry) in survey.files.irregular() {
+    for (path, entry) in listing.files.irregular() {
         files.record(path, entry.clone())?;
     }
-    Ok((files.finish(), survey.unselected))
+    Ok((files.finish(), listing.unselected))
 }
 
 /// Treatment of symbolic links in `manifests/` and `metadata/` of a bundle to regular files of the same tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Links {
-    /// They stand for the files.
+    /// Read the target file in place of the link.
     Follow,
-    /// They are recorded as all other links are.
+    /// Record the link like all other links.
     Record,
 }
 
-/// Where a survey stops.
+/// The extent of a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Bounds {
-    /// Nowhere.
-    Everything,
-    /// At what a container runtime puts into the root of every container.
+pub(crate) enum WalkScope {
+    /// All entries of the directory.
+    Unlimited,
+    /// All entries except those that a container runtime adds to the root of every container.
     Container,
 }
 
-/// The regular files of a folder, none of them opened yet.
+/// The selected regular files of a directory, before any of them is opened.
 #[derive(Debug)]
-pub(crate) struct Survey {
+pub(crate) struct DirListing {
     root: PathBuf,
-    files: Paths<Found>,
+    files: Paths<ListedFile>,
     unselected: usize,
 }
 
-/// A file as it was listed.
+/// A file with the metadata of the listing.
 #[derive(Debug)]
-struct Found {
-    /// Path of the file if a symbolic link stands for it.
+struct ListedFile {
+    /// Path of the file if the listed path is a symbolic link to it; otherwise `None`.
     target: Option<String>,
     mode: u32,
     size: u64,
@@ -83,53 +83,53 @@ struct Found {
     inode: u64,
 }
 
-impl Survey {
-    /// Lists all that is selected.
+impl DirListing {
+    /// Lists the selected files.
     pub(crate) fn new(
         root: &Path,
         options: &Options,
-        bounds: Bounds,
+        bounds: WalkScope,
         links: Links,
     ) -> Result<Self> {
         walk::walk(root, options, bounds, links)
     }
 
-    /// The number of files.
+    /// Returns the number of files.
     pub(crate) fn len(&self) -> usize {
         self.files.len()
     }
 
-    /// Entries that are not regular files.
+    /// Returns the entries that are not regular files.
     pub(crate) fn skipped(&self) -> SkippedEntries {
         SkippedEntries::count(self.files.irregular())
     }
 
-    /// Opens every file and reads none, so that one that may not be read is known before anything is sent.
+    /// Opens every file without reading it, so that an unreadable file is detected before anything is sent.
     pub(crate) fn check(&self) -> Result<()> {
         self.files
             .iter()
-            .try_for_each(|(path, found)| self.open(path, found).map(drop))
+            .try_for_each(|(path, listed)| self.open(path, listed).map(drop))
     }
 
-    /// Writes a tar for a receiver that checks the bundle: the tar that [`pack`](crate::pack) makes of the same files,
-    /// with the entries that are not regular files after them. Returns digest and size of the former. No file is in
-    /// memory at any time. A file that has another size than it was listed with is an error.
+    /// Writes a tar archive for a receiver that checks the bundle. It is the archive of [`pack`](crate::pack) for the
+    /// same files, followed by the entries that are not regular files. Returns digest and size of the former. No file
+    /// is held in memory. A file whose size differs from the listing is an error.
     pub(crate) fn deliver(&self, writer: impl Write) -> Result<(Digest, u64)> {
         let failure = RefCell::new(None);
-        let files = self.files.iter().map(|(path, found)| Packed {
+        let files = self.files.iter().map(|(path, listed)| Packed {
             path,
-            mode: found.mode,
-            size: found.size,
-            reader: Exact {
-                survey: self,
+            mode: listed.mode,
+            size: listed.size,
+            reader: ExactReader {
+                listing: self,
                 path,
-                found,
+                listed,
                 file: None,
-                left: found.size,
+                remaining: listed.size,
                 failure: &failure,
             },
         });
-        let out = Guarded {
+        let out = FailingWriter {
             writer,
             failure: &failure,
         };
@@ -140,30 +140,30 @@ impl Survey {
         }
     }
 
-    fn open(&self, path: &str, found: &Found) -> Result<fs::File> {
-        open(&self.root, path, found)
+    fn open(&self, path: &str, listed: &ListedFile) -> Result<fs::File> {
+        open(&self.root, path, listed)
     }
 }
 
 /// Opens a file that was listed as a regular file.
-fn open(root: &Path, path: &str, found: &Found) -> Result<fs::File> {
+fn open(root: &Path, path: &str, listed: &ListedFile) -> Result<fs::File> {
     let open = || {
-        let file = open_beneath(root, found.target.as_deref().unwrap_or(path))?;
+        let file = open_beneath(root, listed.target.as_deref().unwrap_or(path))?;
         let now = file.metadata()?;
-        if now.is_file() && (now.dev(), now.ino()) == (found.device, found.inode) {
+        if now.is_file() && (now.dev(), now.ino()) == (listed.device, listed.inode) {
             return Ok(file);
         }
         Err(io::Error::other(
-            "it was replaced while the directory was read",
+            "the file was replaced while the directory was read",
         ))
     };
     open().map_err(|error| failed(path, error))
 }
 
-/// Opens a file below a directory, without following a link below it.
+/// Opens a file below a directory without following links below it.
 fn open_beneath(root: &Path, path: &str) -> io::Result<fs::File> {
     let directory = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    // Without the flag, opening a FIFO that took the place of the file would wait for a writer.
+    // Without this flag, opening a FIFO that replaced the file would wait for a writer.
     let file = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let mut at = openat(CWD, root, directory, Mode::empty())?;
     let mut parts = path.split('/').peekable();
@@ -183,22 +183,22 @@ fn failed(path: &str, source: io::Error) -> Error {
     Error::Read { path, source }
 }
 
-/// A file of so many bytes, neither fewer nor more, which is open only while it is read. Why it cannot be read is put
-/// aside, for behind a copy that could as well be a failure to write.
-struct Exact<'a> {
-    survey: &'a Survey,
+/// A reader of a file with a known size, which is open only while it is read. Read errors are stored in `failure`,
+/// because the error of a copy could also be a write error.
+struct ExactReader<'a> {
+    listing: &'a DirListing,
     path: &'a str,
-    found: &'a Found,
+    listed: &'a ListedFile,
     file: Option<fs::File>,
-    left: u64,
+    remaining: u64,
     failure: &'a RefCell<Option<Error>>,
 }
 
-impl Exact<'_> {
+impl ExactReader<'_> {
     fn next(&mut self, buffer: &mut [u8]) -> Result<usize> {
         let file = match &mut self.file {
             Some(file) => file,
-            closed => closed.insert(self.survey.open(self.path, self.found)?),
+            closed => closed.insert(self.listing.open(self.path, self.listed)?),
         };
         let failed = |error| failed(self.path, error);
         let count = loop {
@@ -207,34 +207,34 @@ impl Exact<'_> {
                 result => break result.map_err(failed)?,
             }
         };
-        match self.left.checked_sub(count as u64) {
-            Some(left) if count > 0 || left == 0 || buffer.is_empty() => {
-                self.left = left;
+        match self.remaining.checked_sub(count as u64) {
+            Some(remaining) if count > 0 || remaining == 0 || buffer.is_empty() => {
+                self.remaining = remaining;
                 Ok(count)
             }
             _ => Err(failed(io::Error::other(
-                "its size changed while it was read",
+                "the file size changed while the file was read",
             ))),
         }
     }
 }
 
-impl Read for Exact<'_> {
+impl Read for ExactReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.next(buffer).map_err(|error| {
             self.failure.replace(Some(error));
-            io::Error::other("a file cannot be read")
+            io::Error::other("failed to read a file")
         })
     }
 }
 
-/// Takes nothing more behind a failure: the tar would still be given an end.
-struct Guarded<'a, W> {
+/// A writer that fails after a read error. Otherwise the tar archive would be completed.
+struct FailingWriter<'a, W> {
     writer: W,
     failure: &'a RefCell<Option<Error>>,
 }
 
-impl<W: Write> Write for Guarded<'_, W> {
+impl<W: Write> Write for FailingWriter<'_, W> {
     fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
         if self.failure.borrow().is_some() {
             return Err(io::ErrorKind::BrokenPipe.into());
@@ -254,7 +254,7 @@ mod tests {
     use super::*;
 
     /// A link in `manifests` to a file in `shared`, and a directory beside the bundle with the same file.
-    fn linked() -> (tempfile::TempDir, Survey) {
+    fn linked() -> (tempfile::TempDir, DirListing) {
         let folder = tempfile::tempdir().unwrap();
         for directory in ["bundle/manifests", "bundle/shared", "outside"] {
             fs::create_dir_all(folder.path().join(directory)).unwrap();
@@ -264,8 +264,8 @@ mod tests {
         fs::hard_link(at("bundle/shared/a"), at("outside/a")).unwrap();
         symlink("../shared/a", at("bundle/manifests/a")).unwrap();
         let options = Options::default();
-        let bounds = Bounds::Everything;
-        let survey = Survey::new(&at("bundle"), &options, bounds, Links::Follow).unwrap();
+        let bounds = WalkScope::Unlimited;
+        let survey = DirListing::new(&at("bundle"), &options, bounds, Links::Follow).unwrap();
         (folder, survey)
     }
 
@@ -282,8 +282,8 @@ mod tests {
         let shared = folder.path().join("bundle/shared");
         fs::rename(&shared, folder.path().join("before")).unwrap();
         symlink("../outside", &shared).unwrap();
-        for (path, found) in survey.files.iter() {
-            let error = survey.open(path, found).unwrap_err();
+        for (path, listed) in survey.files.iter() {
+            let error = survey.open(path, listed).unwrap_err();
             assert_eq!(error.reason(), "ReadFailed", "{path}: {error}");
         }
     }

@@ -1,20 +1,20 @@
-//! Git without git: a folder of a commit, straight from the server.
+//! Git client that reads a directory of a commit from a server, without the `git` program.
 //!
-//! The image that this runs in has neither git nor ssh, and a bundle needs little of git: one commit, its folders, some
-//! files. So this speaks the protocol itself (version 2, or what older servers speak), over HTTP through the client
-//! that every source uses, or over ssh. No process is started, no configuration read, nothing checked out; hooks,
-//! filters, submodules, `file:` and `ext::` do not exist here.
+//! The container image has neither git nor ssh, and a bundle needs little of git: one commit, its directories and
+//! some files. Therefore this module implements the protocol itself: version 2, or the older versions of older
+//! servers. The transports are HTTP, through the client of all sources, and ssh. The module starts no process, reads no
+//! configuration and checks nothing out. Hooks, filters, submodules, `file:` and `ext::` are not supported.
 //!
 //! ```text
-//!  refs ── which commit? ──> fetch, one commit deep ──> pack ──> spool (unnamed file) + where each object begins
-//!                                                                   │ names of objects: computed, not believed
-//!  Tree <── files <── folders <── commit <─────────────────────────┘
+//!  refs ── choose commit ──> fetch, one commit deep ──> pack ──> spool (unnamed file) + offset of each object
+//!                                                                   │ names of objects: computed, not trusted
+//!  Tree <── files <── directories <── commit <──────────────────────┘
 //! ```
 //!
-//! What arrives is believed only as far as its SHA-1 goes, with detection of collisions: from the commit that the
-//! server named (or the caller demanded) every folder and file is found by its hash. Sizes, counts and depths are
-//! compared with their bounds before anything is allocated; files outside of the folder that is wanted cost their
-//! transfer, and inflating once.
+//! Received objects are trusted only as far as their SHA-1 is, with detection of collisions. Starting at the commit
+//! that the server or the caller named, every directory and file is found by its hash. Sizes, counts and depths are
+//! checked against limits before memory is allocated. Files outside of the requested directory cost only their
+//! transfer and one decompression.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -67,13 +67,14 @@ use error::Result;
 use id::{Id, Kind};
 use pack::{Bounds, Pack};
 use refs::Target;
-use talk::{Depth, Talk};
-use walk::Blame;
+use talk::{Depth, GitConnection};
+use walk::FaultOrigin;
 
-/// Reads a folder of a commit.
+/// Fetches a directory of a commit.
 ///
 /// # Errors
-/// When the server gives no such commit or folder, or what it gives cannot be taken.
+/// Returns an error if the commit or directory does not exist, if the server is unreachable, or if the content is
+/// rejected.
 pub async fn fetch(
     git: &Git,
     access: &Access,
@@ -83,43 +84,48 @@ pub async fn fetch(
     bounded(git, access, transfer(git, access, options, progress)).await
 }
 
-/// The same source, with the commit that its branch or tag stands for now.
+/// Resolves the branch or tag of a source to its current commit.
 ///
 /// # Errors
-/// When the server has no such branch or tag.
+/// Returns an error if the branch or tag does not exist, or if the server is unreachable.
 pub async fn resolve(git: &Git, access: &Access) -> crate::Result<Git> {
     if let Revision::Commit(commit) = &git.revision {
         refs::commit(commit).map_err(|problem| at(git, problem))?;
         return Ok(git.clone());
     }
-    let found = || async {
+    let resolve_target = || async {
         let mut talk = connect(git, access).await?;
         let target = choose(git, &mut talk).await?;
         talk.end().await;
         Ok(target)
     };
-    let target = bounded(git, access, persist(access, &Progress::default(), found)).await?;
-    // Without a commit of their own only commits are chosen, and those were dealt with.
+    let target = bounded(
+        git,
+        access,
+        with_retries(access, &Progress::default(), resolve_target),
+    )
+    .await?;
+    // `choose` returns `None` only for revisions that are commits, and those are handled above.
     let commit = target.map(|target| target.commit.to_string());
     let commit = commit.ok_or_else(|| at(git, Problem::Aborted))?;
     Ok(pinned(git, commit))
 }
 
-/// Waits no longer than is allowed for everything, and says which repository it was.
+/// Limits an operation to the total timeout, and adds the repository to its error.
 async fn bounded<T>(
     git: &Git,
     access: &Access,
-    work: impl Future<Output = Result<T, Blame>>,
+    work: impl Future<Output = Result<T, FaultOrigin>>,
 ) -> crate::Result<T> {
     let total = access.patience.total;
-    let done = timeout(total, work).await;
-    let done = done
+    let result = timeout(total, work).await;
+    let result = result
         .unwrap_or_else(|_| Err(Problem::Slow { total }.into()))
         .map_err(|blame| match blame {
-            Blame::Repository(problem) => at(git, problem),
-            Blame::Content(error) => error,
+            FaultOrigin::Repository(problem) => at(git, problem),
+            FaultOrigin::Content(error) => error,
         });
-    access.quotes.apply(done)
+    access.quotes.apply(result)
 }
 
 fn at(git: &Git, problem: Problem) -> crate::Error {
@@ -139,7 +145,7 @@ fn pinned(git: &Git, commit: String) -> Git {
     }
 }
 
-async fn connect(git: &Git, access: &Access) -> Result<Talk> {
+async fn connect(git: &Git, access: &Access) -> Result<GitConnection> {
     match git.repository.scheme() {
         "https" | "http" => smart::connect(&git.repository, access).await,
         "ssh" => ssh::connect(&git.repository, access).await,
@@ -147,20 +153,20 @@ async fn connect(git: &Git, access: &Access) -> Result<Talk> {
     }
 }
 
-/// What the revision stands for, unless it is a commit that has to be asked for by its hash.
-async fn choose(git: &Git, talk: &mut Talk) -> Result<Option<Target>, Blame> {
+/// Returns the target of the revision, or `None` for a commit that has to be fetched by its hash.
+async fn choose(git: &Git, talk: &mut GitConnection) -> Result<Option<Target>, FaultOrigin> {
     let refs = talk.refs(&refs::prefixes(&git.revision)).await?;
     match refs.choose(&git.revision) {
         Ok(target) => Ok(target),
-        // Only now all names are of interest, and if they cannot be had, the error is told without them.
+        // The error lists similar names. If the server does not list all names, the error is returned without them.
         Err(problem @ (Problem::NoReference { .. } | Problem::NoHead { .. })) => {
-            let all = if talk.is_listed() {
+            let all_refs = if talk.is_listed() {
                 Ok(refs)
             } else {
-                talk.refs(&refs::everything()).await
+                talk.refs(&refs::all_prefixes()).await
             };
-            Err(match all {
-                Ok(all) => all.explain(problem).into(),
+            Err(match all_refs {
+                Ok(all_refs) => all_refs.explain(problem).into(),
                 Err(_) => problem.into(),
             })
         }
@@ -173,19 +179,19 @@ async fn transfer(
     access: &Access,
     options: &Options,
     progress: &Progress,
-) -> Result<Fetched, Blame> {
+) -> Result<Fetched, FaultOrigin> {
     let attempt = || download(git, access, options, progress);
-    let (pack, start) = persist(access, progress, attempt).await?;
+    let (pack, start) = with_retries(access, progress, attempt).await?;
     let (git, options) = (git.clone(), options.clone());
     let read = spawn_blocking(move || {
         let mut pack = pack;
         pack.resolve(&[Kind::Commit, Kind::Tag, Kind::Tree], None)?;
         let commit = walk::commit(&mut pack, start).map_err(|problem| match &git.revision {
-            // Everything that branches and tags lead to is there, and the commit is not.
+            // All commits of branches and tags were fetched, so the commit is not among them.
             Revision::Commit(commit) if matches!(problem, Problem::Missing { .. }) => {
                 Problem::NoCommit {
                     commit: commit.clone(),
-                    how: " in the history of its branches and tags",
+                    how: " in the history of the branches and tags",
                 }
             }
             _ => problem,
@@ -202,67 +208,67 @@ async fn transfer(
     read.await.unwrap_or(Err(Problem::Aborted.into()))
 }
 
-/// Begins anew when the connection breaks, as often as is allowed.
-async fn persist<T, F: Future<Output = Result<T, Blame>>>(
+/// Repeats an operation while its connection breaks, within the limits for attempts and time.
+async fn with_retries<T, F: Future<Output = Result<T, FaultOrigin>>>(
     access: &Access,
     progress: &Progress,
     attempt: impl Fn() -> F,
-) -> Result<T, Blame> {
+) -> Result<T, FaultOrigin> {
     let patience = &access.patience;
-    let (begin, mut tries) = (Instant::now(), 1);
+    let (start, mut attempts) = (Instant::now(), 1);
     loop {
         let outcome = attempt().await;
-        let Err(Blame::Repository(
-            problem @ (Problem::CutShort { .. } | Problem::Web(web::Error::Broken { .. })),
+        let Err(FaultOrigin::Repository(
+            problem @ (Problem::Disconnected { .. } | Problem::Web(web::Error::Broken { .. })),
         )) = &outcome
         else {
             return outcome;
         };
-        let pause = patience.pause_after(tries);
-        let is_in_time = begin.elapsed().saturating_add(pause) < patience.total;
-        if tries >= patience.tries || !is_in_time {
+        let delay = patience.pause_after(attempts);
+        let is_in_time = start.elapsed().saturating_add(delay) < patience.total;
+        if attempts >= patience.tries || !is_in_time {
             return outcome;
         }
-        tracing::debug!(error = %problem, "asking a git server again");
+        tracing::debug!(error = %problem, "retrying a request to a git server");
         progress.restart();
-        tokio::time::sleep(pause).await;
-        tries += 1;
+        tokio::time::sleep(delay).await;
+        attempts += 1;
     }
 }
 
-/// Receives what the revision stands for, over one connection.
+/// Fetches the target of the revision over one connection.
 async fn download(
     git: &Git,
     access: &Access,
     options: &Options,
     progress: &Progress,
-) -> Result<(Pack, Id), Blame> {
+) -> Result<(Pack, Id), FaultOrigin> {
     let bounds = Bounds::new(options.limits.file);
     let mut talk = connect(git, access).await?;
     let received = if let Revision::Commit(text) = &git.revision {
         let commit = refs::commit(text)?;
-        by_hash(git, access, &mut talk, commit, bounds, progress).await?
+        fetch_by_hash(git, access, &mut talk, commit, bounds, progress).await?
     } else {
         let target = choose(git, &mut talk).await?;
         let want = target.ok_or(Problem::Aborted)?.want;
-        let pack = receive(&mut talk, &[want], Depth::One, bounds, progress).await?;
+        let pack = receive(&mut talk, &[want], Depth::Shallow, bounds, progress).await?;
         (pack, want)
     };
     talk.end().await;
     Ok(received)
 }
 
-/// Fetches a commit of which only the hash is known.
-async fn by_hash(
+/// Fetches a commit by its hash.
+async fn fetch_by_hash(
     git: &Git,
     access: &Access,
-    talk: &mut Talk,
+    talk: &mut GitConnection,
     commit: Id,
     bounds: Bounds,
     progress: &Progress,
 ) -> Result<(Pack, Id)> {
-    if talk.may_want_any() {
-        match receive(talk, &[commit], Depth::One, bounds, progress).await {
+    if talk.allows_any_object() {
+        match receive(talk, &[commit], Depth::Shallow, bounds, progress).await {
             Ok(pack) => return Ok((pack, commit)),
             Err(Problem::Refused { .. } | Problem::NotFound { .. }) if talk.is_final() => {
                 return Err(Problem::NoCommit {
@@ -270,72 +276,73 @@ async fn by_hash(
                     how: "",
                 });
             }
-            // Some servers give away only what a branch or a tag leads to, and hang up on other wishes.
+            // Some servers send only commits that branches or tags point to, and close the connection for other
+            // requests.
             Err(Problem::Refused { .. }) => *talk = connect(git, access).await?,
             Err(problem) => return Err(problem),
         }
     }
-    let refs = talk.refs(&refs::everything()).await?;
+    let refs = talk.refs(&refs::all_prefixes()).await?;
     if let Some(target) = refs.choose(&git.revision)? {
-        let pack = receive(talk, &[target.want], Depth::One, bounds, progress).await?;
+        let pack = receive(talk, &[target.want], Depth::Shallow, bounds, progress).await?;
         return Ok((pack, target.want));
     }
     let tips = refs.tips();
-    if tips.is_empty() || tips.len() > MOST_TIPS {
+    if tips.is_empty() || tips.len() > MAX_TIPS {
         return Err(Problem::NoCommit {
             commit: commit.to_string(),
-            how: ", or the server gives only what a branch or tag stands for",
+            how: ", or the server sends only commits that a branch or tag points to",
         });
     }
     let pack = receive(talk, &tips, Depth::All, bounds, progress).await?;
     Ok((pack, commit))
 }
 
-/// How many branches and tags are fetched to find a commit among them.
-const MOST_TIPS: usize = 5000;
+/// Maximum number of branches and tags that are fetched to find a commit in their history.
+const MAX_TIPS: usize = 5000;
 
-/// Asks for commits, and reads the pack while it arrives.
+/// Requests commits, and reads the pack while it arrives.
 async fn receive(
-    talk: &mut Talk,
+    talk: &mut GitConnection,
     wants: &[Id],
     depth: Depth,
     bounds: Bounds,
     progress: &Progress,
 ) -> Result<Pack> {
     let (sender, receiver) = mpsc::channel(16);
-    let parts = Parts {
+    let chunks = ChunkReader {
         receiver,
-        part: Bytes::new(),
+        chunk: Bytes::new(),
     };
-    let reading = spawn_blocking(move || receive::receive(parts, bounds));
+    let reading = spawn_blocking(move || receive::receive(chunks, bounds));
     let sent = talk
         .fetch(wants, depth, bounds.received, sender, progress)
         .await;
     let read = reading.await.unwrap_or(Err(Problem::Aborted));
     match (sent, read) {
-        // The pack is cut short since the transfer failed, and not the other way round.
-        (Err(problem), Ok(_) | Err(Problem::CutShort { .. })) => Err(problem),
+        // The truncated pack is a consequence of the failed transfer, which is therefore the error to return.
+        (Err(problem), Ok(_) | Err(Problem::Disconnected { .. })) => Err(problem),
         (_, read) => read,
     }
 }
 
-/// Reads what comes through a channel.
-struct Parts {
+/// A reader of the chunks that arrive through a channel.
+struct ChunkReader {
     receiver: mpsc::Receiver<Bytes>,
-    part: Bytes,
+    chunk: Bytes,
 }
 
-impl Read for Parts {
+impl Read for ChunkReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        while self.part.is_empty() {
+        while self.chunk.is_empty() {
             match self.receiver.blocking_recv() {
-                Some(part) => self.part = part,
+                Some(chunk) => self.chunk = chunk,
                 None => return Ok(0),
             }
         }
-        let count = buffer.len().min(self.part.len());
+        let count = buffer.len().min(self.chunk.len());
         if let Some(to) = buffer.get_mut(..count) {
-            self.part.copy_to_slice(to);
+            self.chunk.copy_to_slice(to);
         }
         Ok(count)
     }

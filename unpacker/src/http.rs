@@ -1,4 +1,4 @@
-//! Archives behind a URL.
+//! Archives at a URL.
 
 use std::{
     collections::BTreeMap,
@@ -18,26 +18,26 @@ use crate::{
     web::{self, Client, Reader, Request, Shown},
 };
 
-/// Why a URL does not give a bundle.
+/// An error of an archive at a URL.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A URL that would show a password wherever it is repeated.
+    /// The URL contains credentials, which would appear in logs and messages.
     #[error(
-        "{url} is given with credentials in it; take them out, and pass them by --username and --password-file, or in a Secret"
+        "{url} contains credentials; remove them, and pass them with --username and --password-file, or in a Secret"
     )]
     Credentials {
-        /// Where it leads to.
+        /// URL without the credentials.
         url: Shown,
     },
-    /// What came is not what was pinned.
+    /// The archive does not match the pinned digest.
     #[error(
-        "{url} gives {}, but is pinned to {expected}; find out who has changed it, and pin the new digest if it is right",
-        actual.as_ref().map_or("something else".to_owned(), ToString::to_string)
+        "{url} provides {}, but is pinned to {expected}; find out why it changed, and pin the new digest if it is correct",
+        actual.as_ref().map_or("other content".to_owned(), ToString::to_string)
     )]
     Digest {
-        /// Where it came from.
+        /// URL of the archive.
         url: Shown,
-        /// What it should be.
+        /// Digest that is pinned.
         expected: Box<Digest>,
         /// Digest of the received bytes; `None` where remote texts are withheld.
         actual: Option<Box<Digest>>,
@@ -45,27 +45,27 @@ pub enum Error {
         #[source]
         source: Option<Box<crate::Error>>,
     },
-    /// A page for people.
+    /// The server sent an HTML or XML page.
     #[error(
-        "{url} gives a page of HTML or XML and no archive; use the address behind its download link, and pass credentials if it asks to log in"
+        "{url} is an HTML or XML page, not an archive; use the URL of its download link, and pass credentials if it requires a login"
     )]
     Page {
-        /// Where it came from.
+        /// URL of the page.
         url: Shown,
     },
-    /// What came is no archive that can be taken.
+    /// The body is not an archive, or its content is rejected.
     #[error("failed to unpack {url}")]
     Unpack {
-        /// Where it came from.
+        /// URL of the archive.
         url: Shown,
-        /// Why.
+        /// Cause of the failure.
         #[source]
         source: Box<crate::Error>,
     },
 }
 
 impl Error {
-    /// The kind of failure in one word, for conditions, events and metrics.
+    /// Returns the CamelCase reason of this failure, for conditions, events and metrics.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Credentials { .. } => "CredentialsInvalid",
@@ -75,7 +75,7 @@ impl Error {
         }
     }
 
-    /// Whether the same URL fails again however often it is asked.
+    /// Reports whether the same URL always fails.
     pub fn is_terminal(&self) -> bool {
         match self {
             Self::Credentials { .. } | Self::Digest { .. } | Self::Page { .. } => true,
@@ -85,7 +85,7 @@ impl Error {
 }
 
 impl Error {
-    /// Removes what the server chose: see [`Quotes::Withheld`](crate::access::Quotes::Withheld).
+    /// Removes texts that the server chose: see [`Quotes::Withheld`](crate::access::Quotes::Withheld).
     pub(crate) fn withheld(self) -> Self {
         match self {
             Self::Digest { url, expected, .. } => Self::Digest {
@@ -104,13 +104,13 @@ impl Error {
     }
 }
 
-/// Fetches a tar or a gzip-compressed tar. Credentials are only sent to the URL's own server.
+/// Fetches a tar or tar.gz archive. Credentials are sent only to the server in the URL.
 ///
-/// The archive is unpacked as it arrives; should the connection break, it is fetched once more from its start.
+/// The archive is unpacked while it arrives. If the connection breaks, the fetch restarts.
 ///
 /// # Errors
-/// When the server cannot be reached or gives no archive, the archive holds what is refused or exceeds a limit, or its
-/// digest is not the one that is pinned.
+/// Returns an error if the server is unreachable or sends no archive, or if the content is rejected or exceeds a
+/// limit. A digest that does not match the pinned one is an error, too.
 pub async fn fetch(
     http: &Http,
     access: &Access,
@@ -121,12 +121,12 @@ pub async fn fetch(
         let url = Shown::from(&http.url);
         return Err(Error::Credentials { url }.into());
     }
-    let fetched = persist(http, access, options, progress).await;
+    let fetched = fetch_with_retries(http, access, options, progress).await;
     access.quotes.apply(fetched)
 }
 
-/// Fetches again when the connection breaks, as often as is allowed.
-async fn persist(
+/// Repeats the fetch while the connection breaks, within the limits for attempts and time.
+async fn fetch_with_retries(
     http: &Http,
     access: &Access,
     options: &Options,
@@ -134,17 +134,17 @@ async fn persist(
 ) -> Result<Fetched> {
     let patience = &access.patience;
     let client = Client::of(access)?;
-    let begin = Instant::now();
-    let mut tries = 1;
+    let started = Instant::now();
+    let mut attempts = 1;
     loop {
         match attempt(&client, http, access, options, progress).await {
             Err(crate::Error::Web(web::Error::Broken { url, read, source }))
-                if tries < patience.tries && begin.elapsed() < patience.total =>
+                if attempts < patience.tries && started.elapsed() < patience.total =>
             {
-                tracing::debug!(%url, read, error = source, "fetching an archive again");
+                tracing::debug!(%url, read, error = source, "retrying the download of an archive");
                 progress.restart();
-                tokio::time::sleep(patience.pause_after(tries)).await;
-                tries += 1;
+                tokio::time::sleep(patience.pause_after(attempts)).await;
+                attempts += 1;
             }
             outcome => return outcome,
         }
@@ -172,7 +172,7 @@ async fn attempt(
         }
         progress.set_total(size);
     }
-    let body = Body {
+    let body = HashingBody {
         reader: web::reader(response.into_body()),
         hash: Sha256::new(),
         start: Vec::new(),
@@ -224,20 +224,20 @@ fn unpack_failed(url: Shown, source: crate::Error) -> crate::Error {
 }
 
 /// A body that is hashed and counted while it is read.
-struct Body {
+struct HashingBody {
     reader: Reader,
     hash: Sha256,
-    /// Its first bytes, to tell what it is if it is no archive.
+    /// First bytes of the body, to detect its format if it is not an archive.
     start: Vec<u8>,
     progress: Progress,
 }
 
-/// What is in an archive, or why it is none.
+/// The files of an archive, or the reason why the body is not an archive.
 type Contents = Result<(Tree, usize)>;
 
-impl Body {
-    /// Reads the archive, and whatever follows it, which counts for the digest. What is no archive is only read on if
-    /// its digest must be known.
+impl HashingBody {
+    /// Reads the archive and the data after it, which is part of the digest. If the body is not an archive, the rest
+    /// is read only if its digest is needed.
     fn read_whole(mut self, options: &Options, pinned: bool) -> Result<(Contents, Self)> {
         let limit = options.stream_limit();
         let contents = match stream_tree(&mut self, options) {
@@ -247,9 +247,9 @@ impl Body {
             contents => contents,
         };
         if pinned || contents.is_ok() {
-            let mut rest = (&mut self).take(limit);
-            let read = io::copy(&mut rest, &mut io::sink());
-            let read = read.map_err(|error| explain(error, "behind its end".to_owned()))?;
+            let mut remaining = (&mut self).take(limit);
+            let read = io::copy(&mut remaining, &mut io::sink());
+            let read = read.map_err(|error| explain(error, "after its end".to_owned()))?;
             if read == limit {
                 return Err(crate::Error::TooLong { limit });
             }
@@ -258,13 +258,13 @@ impl Body {
     }
 }
 
-impl Read for Body {
+impl Read for HashingBody {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.reader.read(buffer)?;
         let bytes = buffer.get(..count).unwrap_or_default();
         self.hash.update(bytes);
-        let wanted = 64usize.saturating_sub(self.start.len());
-        self.start.extend(bytes.iter().take(wanted));
+        let missing = 64usize.saturating_sub(self.start.len());
+        self.start.extend(bytes.iter().take(missing));
         self.progress.add(count as u64);
         Ok(count)
     }

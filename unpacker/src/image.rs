@@ -1,4 +1,4 @@
-//! Images from registries.
+//! Fetching and resolving of images from registries.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -23,16 +23,16 @@ use crate::{
     oci,
     registry::{
         Blob, Checksum, Error, manifest,
-        mirrors::Place,
+        mirrors::RegistryEndpoint,
         session::{Action, Session},
     },
     source::Image,
 };
 
-/// Fetches the files of an image: those that its labels name, unless the options ask for others.
+/// Fetches the files of an image. By default, these are the directories in its labels.
 ///
 /// # Errors
-/// When no registry gives the image, or its content cannot be taken.
+/// Returns an error if all endpoints fail, or if the content is rejected.
 pub async fn fetch(
     image: &Image,
     access: &Access,
@@ -50,19 +50,19 @@ async fn fetch_anywhere(
     progress: &Progress,
 ) -> Result<Fetched> {
     let mut failures = Vec::new();
-    for place in places(image, access)? {
-        match fetch_from(&place, image, access, options, progress).await {
+    for endpoint in endpoints(image, access)? {
+        match fetch_from(&endpoint, image, access, options, progress).await {
             Ok(fetched) => return Ok(fetched),
-            Err(error) => failures.push(elsewhere(&place, error)?),
+            Err(error) => failures.push(next_endpoint(&endpoint, error)?),
         }
     }
-    Err(nowhere(image, failures).into())
+    Err(all_failed(image, failures).into())
 }
 
-/// Pins an image to the digest that its tag names now. What is pinned stays as it is, and nobody is asked.
+/// Pins an image to the digest that its tag points to. A pinned image is returned without a request.
 ///
 /// # Errors
-/// When no registry knows the image.
+/// Returns an error if no endpoint has the image.
 pub async fn resolve(image: &Image, access: &Access) -> Result<Image> {
     if image.reference.is_pinned() {
         return pinned(image, &checksum(&image.reference)?).map_err(Into::into);
@@ -72,69 +72,72 @@ pub async fn resolve(image: &Image, access: &Access) -> Result<Image> {
 
 async fn resolve_anywhere(image: &Image, access: &Access) -> Result<Image> {
     let mut failures = Vec::new();
-    for place in places(image, access)? {
-        let found = async {
-            let session = Session::open(&place, access, Action::Pull).await?;
+    for endpoint in endpoints(image, access)? {
+        let resolve_tag = async {
+            let session = Session::open(&endpoint, access, Action::Pull).await?;
             manifest::digest(&session, name(&image.reference)).await
         };
-        match found.await {
+        match resolve_tag.await {
             Ok(digest) => {
-                tell(&place, image, &digest);
+                log_mirror_digest(&endpoint, image, &digest);
                 return Ok(pinned(image, &digest)?);
             }
-            Err(error) => failures.push(elsewhere(&place, error)?),
+            Err(error) => failures.push(next_endpoint(&endpoint, error)?),
         }
     }
-    Err(nowhere(image, failures).into())
+    Err(all_failed(image, failures).into())
 }
 
-/// The labels of an image, without its files.
+/// Returns the labels of an image without fetching its files.
 ///
 /// # Errors
-/// When no registry knows the image, or its configuration is not well formed.
+/// Returns an error if no endpoint has the image, or if its configuration is malformed.
 pub async fn labels(image: &Image, access: &Access) -> Result<BTreeMap<String, String>> {
     access.quotes.apply(labels_anywhere(image, access).await)
 }
 
 async fn labels_anywhere(image: &Image, access: &Access) -> Result<BTreeMap<String, String>> {
     let mut failures = Vec::new();
-    for place in places(image, access)? {
-        let found = async {
-            let session = Session::open(&place, access, Action::Pull).await?;
+    for endpoint in endpoints(image, access)? {
+        let fetch_labels = async {
+            let session = Session::open(&endpoint, access, Action::Pull).await?;
             let platform = image.platform.as_deref();
-            let found = manifest::find(&session, name(&image.reference), platform).await?;
-            let what = image.reference.to_string();
-            natural(&session, &found.manifest, &what, access).await
+            let resolved = manifest::find(&session, name(&image.reference), platform).await?;
+            let image_name = image.reference.to_string();
+            default_selection(&session, &resolved.manifest, &image_name, access).await
         };
-        match found.await {
+        match fetch_labels.await {
             Ok((_, labels)) => return Ok(labels),
-            Err(error) => failures.push(elsewhere(&place, error)?),
+            Err(error) => failures.push(next_endpoint(&endpoint, error)?),
         }
     }
-    Err(nowhere(image, failures).into())
+    Err(all_failed(image, failures).into())
 }
 
 async fn fetch_from(
-    place: &Place,
+    endpoint: &RegistryEndpoint,
     image: &Image,
     access: &Access,
     options: &Options,
     progress: &Progress,
 ) -> Result<Fetched, Error> {
-    let session = Session::open(place, access, Action::Pull).await?;
-    let found = manifest::find(&session, name(&image.reference), image.platform.as_deref()).await?;
-    tell(place, image, &found.named);
-    let what = image.reference.to_string();
-    let total = found.manifest.size();
+    let session = Session::open(endpoint, access, Action::Pull).await?;
+    let resolved =
+        manifest::find(&session, name(&image.reference), image.platform.as_deref()).await?;
+    log_mirror_digest(endpoint, image, &resolved.tag_digest);
+    let image_name = image.reference.to_string();
+    let total = resolved.manifest.size();
     if total > options.image.bytes {
-        return Err(Error::TooMuch {
-            what,
+        return Err(Error::LimitExceeded {
+            what: image_name,
             problem: format!("layers of {total} bytes"),
             limit: options.image.bytes,
         });
     }
     let (select, labels) = match &options.select {
-        Selection::Natural => natural(&session, &found.manifest, &what, access).await?,
+        Selection::Natural => {
+            default_selection(&session, &resolved.manifest, &image_name, access).await?
+        }
         chosen => (chosen.clone(), BTreeMap::new()),
     };
     progress.set_total(total);
@@ -144,35 +147,35 @@ async fn fetch_from(
     };
     let fetch = layers::Fetch {
         session: &session,
-        what: &what,
+        image: &image_name,
         options: &options,
         patience: &access.patience,
         progress,
     };
-    let (tree, unselected) = fetch.layers(&found.manifest).await?;
-    // An archive in an artifact is packed as archives are.
-    let tree = match found.manifest.artifact {
+    let (tree, unselected) = fetch.layers(&resolved.manifest).await?;
+    // Artifacts may contain archives with a top-level directory.
+    let tree = match resolved.manifest.artifact {
         Some(_) => tree.strip_top_folder(),
         None => tree,
     };
     Ok(Fetched {
-        resolved: Source::Image(pinned(image, &found.named)?),
-        digest: Some(found.digest),
+        resolved: Source::Image(pinned(image, &resolved.tag_digest)?),
+        digest: Some(resolved.digest),
         tree,
         unselected,
         labels,
     })
 }
 
-/// The folders that the image's labels name, and these labels.
-async fn natural(
+/// Returns the directories that the labels of the image name, and these labels.
+async fn default_selection(
     session: &Session,
     manifest: &oci::Manifest,
-    what: &str,
+    image_name: &str,
     access: &Access,
 ) -> Result<(Selection, BTreeMap<String, String>), Error> {
     let document = |source| Error::Document {
-        what: what.to_owned(),
+        what: image_name.to_owned(),
         source,
     };
     if manifest.artifact.is_some() {
@@ -182,11 +185,11 @@ async fn natural(
     if config.size > oci::DOCUMENT_LIMIT {
         return Err(document(oci::Error::TooLarge));
     }
-    let what = format!("the configuration of {what}");
+    let subject = format!("the configuration of {image_name}");
     let blob = Blob {
-        digest: Checksum::parse(&config.digest.to_string(), &what)?,
+        digest: Checksum::parse(&config.digest.to_string(), &subject)?,
         size: config.size,
-        what,
+        what: subject,
     };
     let config = blob.bytes(session, &access.patience).await?;
     let labels = oci::labels(&config).map_err(document)?;
@@ -194,25 +197,25 @@ async fn natural(
     Ok((select, labels))
 }
 
-fn places(image: &Image, access: &Access) -> Result<Vec<Place>, Error> {
-    Ok(access.mirrors.places(&image.reference)?)
+fn endpoints(image: &Image, access: &Access) -> Result<Vec<RegistryEndpoint>, Error> {
+    Ok(access.mirrors.endpoints(&image.reference)?)
 }
 
-/// The failure of one place, if another one may do better; else an error.
-fn elsewhere(place: &Place, error: Error) -> Result<(String, Error), Error> {
-    if !error.is_of_the_place() {
+/// Returns the failure of an endpoint if another one may succeed; otherwise returns the error.
+fn next_endpoint(endpoint: &RegistryEndpoint, error: Error) -> Result<(String, Error), Error> {
+    if !error.is_endpoint_specific() {
         return Err(error);
     }
-    tracing::debug!(%place, %error, "an image cannot be had here");
-    Ok((place.to_string(), error))
+    tracing::debug!(place = %endpoint, %error, "failed to pull an image from an endpoint");
+    Ok((endpoint.to_string(), error))
 }
 
-fn nowhere(image: &Image, mut failures: Vec<(String, Error)>) -> Error {
+fn all_failed(image: &Image, mut failures: Vec<(String, Error)>) -> Error {
     match failures.pop() {
         Some((_, only)) if failures.is_empty() => only,
         last => {
             failures.extend(last);
-            Error::Everywhere {
+            Error::AllEndpointsFailed {
                 image: image.reference.to_string(),
                 failures,
             }
@@ -220,14 +223,14 @@ fn nowhere(image: &Image, mut failures: Vec<(String, Error)>) -> Error {
     }
 }
 
-/// Says that a mirror has been believed about what a tag means.
-fn tell(place: &Place, image: &Image, digest: &Checksum) {
-    if place.is_mirror && !image.reference.is_pinned() {
-        tracing::info!(image = %image.reference, mirror = %place, %digest, "a mirror has said what the tag names");
+/// Logs the digest if a mirror resolved the tag.
+fn log_mirror_digest(endpoint: &RegistryEndpoint, image: &Image, digest: &Checksum) {
+    if endpoint.is_mirror && !image.reference.is_pinned() {
+        tracing::info!(image = %image.reference, mirror = %endpoint, %digest, "a mirror resolved the tag");
     }
 }
 
-/// What the registry is asked for.
+/// Returns the digest, or else the tag, for a request to the registry.
 fn name(reference: &Reference) -> &str {
     let tag = || reference.tag().unwrap_or("latest");
     reference.digest().unwrap_or_else(tag)

@@ -1,5 +1,5 @@
-//! Compression, told by the first bytes. What a media type says about it is not asked: registries are full of images
-//! whose layers were compressed anew, and every reader of them looks at the bytes.
+//! Decompression. The format is detected by the first bytes, not by the media type: many images have recompressed
+//! layers, and all other clients also check the bytes.
 
 use std::io::{self, BufRead as _, BufReader, Cursor, Read};
 
@@ -7,45 +7,45 @@ use flate2::bufread::GzDecoder;
 
 use crate::block::{Trailing, Wrapping, fill};
 
-/// The bytes that tell.
+/// Number of bytes that identify the format.
 const MAGIC: usize = 4;
 
-/// The largest window of zstd that is given memory, as an exponent of two: 16 MiB. The format asks readers for half of
-/// that, and no level below --ultra writes more.
+/// Maximum window size of zstd as a power of two: 16 MiB. The format asks decoders to support half of that, and only
+/// levels with `--ultra` write larger windows.
 #[cfg(feature = "sources")]
 const WINDOW: u32 = 24;
 
-type Whole<R> = io::Chain<Cursor<Vec<u8>>, R>;
+type FullStream<R> = io::Chain<Cursor<Vec<u8>>, R>;
 
-/// A stream, inflated if it is compressed. Gzip members and zstd frames one behind the other are one stream.
-pub(crate) enum Inflate<R: Read> {
-    Plain(Whole<R>),
-    Gzip(Box<Members<Whole<R>>>),
+/// A stream that is decompressed if necessary. Consecutive gzip members or zstd frames are one stream.
+pub(crate) enum Decompressor<R: Read> {
+    Plain(FullStream<R>),
+    Gzip(Box<Members<FullStream<R>>>),
     #[cfg(feature = "sources")]
-    Zstd(zstd::Decoder<'static, io::BufReader<Whole<R>>>),
+    Zstd(zstd::Decoder<'static, io::BufReader<FullStream<R>>>),
 }
 
-impl<R: Read> Inflate<R> {
+impl<R: Read> Decompressor<R> {
     pub(crate) fn new(mut reader: R) -> io::Result<Self> {
         let mut magic = [0; MAGIC];
         let count = fill(&mut reader, &mut magic)?;
         let head: Vec<u8> = magic.into_iter().take(count).collect();
         let wrapping = match head.as_slice() {
             [0x1f, 0x8b, ..] => Wrapping::Gzip,
-            // A frame, or one that is skipped.
+            // A frame, or a skippable frame.
             [0x28, 0xb5, 0x2f, 0xfd] | [0x50..=0x5f, 0x2a, 0x4d, 0x18] => Wrapping::Zstd,
             _ => Wrapping::Plain,
         };
-        let whole = Cursor::new(head).chain(reader);
+        let stream = Cursor::new(head).chain(reader);
         Ok(match wrapping {
-            Wrapping::Gzip => Self::Gzip(Box::new(Members::new(whole))),
+            Wrapping::Gzip => Self::Gzip(Box::new(Members::new(stream))),
             #[cfg(feature = "sources")]
             Wrapping::Zstd => {
-                let mut zstd = zstd::Decoder::new(whole)?;
+                let mut zstd = zstd::Decoder::new(stream)?;
                 zstd.window_log_max(WINDOW)?;
                 Self::Zstd(zstd)
             }
-            _ => Self::Plain(whole),
+            _ => Self::Plain(stream),
         })
     }
 
@@ -59,16 +59,17 @@ impl<R: Read> Inflate<R> {
     }
 }
 
-impl<R: Read> Read for Inflate<R> {
+impl<R: Read> Read for Decompressor<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Plain(reader) => reader.read(buffer),
             Self::Gzip(reader) => reader.read(buffer),
             #[cfg(feature = "sources")]
             Self::Zstd(reader) => reader.read(buffer).map_err(|error| {
-                // Zstd has no kinds of errors. One of the reader below was marked where it was metered.
-                let own = error.kind() == io::ErrorKind::Other && !crate::block::is_marked(&error);
-                if own {
+                // Zstd errors have no kinds. Errors of the underlying reader were marked by the meter.
+                let is_zstd_error =
+                    error.kind() == io::ErrorKind::Other && !crate::block::is_source_error(&error);
+                if is_zstd_error {
                     io::Error::new(io::ErrorKind::InvalidData, error.to_string())
                 } else {
                     error
@@ -78,10 +79,10 @@ impl<R: Read> Read for Inflate<R> {
     }
 }
 
-/// The members of a gzip stream, one behind the other. Unlike the decoder of `flate2`, tells data behind the last member
-/// from a member that is cut short.
+/// The consecutive members of a gzip stream. Unlike the decoder of `flate2`, this reader distinguishes trailing data
+/// from a truncated member.
 pub(crate) struct Members<R: Read> {
-    /// `None` behind the last member.
+    /// Decoder of the current member; `None` after the last one.
     member: Option<GzDecoder<BufReader<R>>>,
 }
 
@@ -96,14 +97,14 @@ impl<R: Read> Members<R> {
 
 impl<R: Read> Read for Members<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        /// The first byte of a member.
+        /// First byte of a member.
         const MAGIC: u8 = 0x1f;
         while let Some(member) = &mut self.member {
             let count = member.read(buffer)?;
             if count > 0 || buffer.is_empty() {
                 return Ok(count);
             }
-            // The member has ended, and its checksum is right.
+            // The member has ended with a correct checksum.
             match member.get_mut().fill_buf()?.first() {
                 None => self.member = None,
                 Some(&MAGIC) => {

@@ -1,4 +1,5 @@
-//! The unpack Job: hands a folder of its container over, as [`wire`](crate::wire) says, with no file in memory.
+//! Client of the unpack Job: uploads a directory of its container to the content service, in the format of
+//! [`wire`](crate::wire). No file is held in memory.
 //!
 //! ```
 //! use unpacker::{Options, Selection, job::Load};

@@ -1,25 +1,26 @@
-//! A stack of layers, read from the top down: what an upper layer has, hides or deletes, a lower one no longer adds.
-//! So nothing is ever kept that loses, and what lies outside the folders that are wanted is not even remembered.
+//! Reader of image layers from the topmost down. Entries that an upper layer replaces or deletes are not read from
+//! lower layers. Therefore no replaced file is ever stored, and entries outside of the selected directories need no
+//! memory.
 //!
 //! | entry in a layer               | inside the selected directories                                  | outside          |
 //! | ------------------------------ | ---------------------------------------------------------------- | ---------------- |
 //! | regular file                   | read, unless an upper layer hides it                             | skipped, counted |
-//! | directory                      | hides a lower file of its name                                   | passed over      |
-//! | symbolic link                  | hides lower entries; recorded; refused above an entry            | skipped, counted |
+//! | directory                      | hides a lower file with its name                                 | skipped          |
+//! | symbolic link                  | hides lower entries; recorded; rejected above an entry           | skipped, counted |
 //! | hard link                      | read if it links to a selected file of this layer; else recorded | skipped, counted |
 //! | whiteout, opaque directory     | hides lower entries                                              | skipped, counted |
 //! | device, FIFO, sparse file      | recorded, unless an upper layer hides it                         | skipped, counted |
-//! | entry of an unknown kind       | refused, unless an upper layer hides it                          | skipped, counted |
-//! | name that is not UTF-8         | refused                                                          | skipped, counted |
-//! | the same path twice            | refused: tools differ in which they take                         | passed over      |
-//! | name with `..`, or with a zero | refused                                                          | refused          |
+//! | entry of an unknown kind       | rejected, unless an upper layer hides it                         | skipped, counted |
+//! | name that is not UTF-8         | rejected                                                         | skipped, counted |
+//! | the same path twice            | rejected: tools differ in which entry they use                   | skipped          |
+//! | name with `..`, or with a zero | rejected                                                         | rejected         |
 //!
-//! A selected entry of an upper layer below a symbolic link is refused, unless the upper layer replaces the link.
+//! A selected entry of an upper layer below a symbolic link is rejected, unless the upper layer replaces the link.
 //!
-//! A recorded link, device or sparse file is also one in the place of a directory above a selected one. It is not
-//! content, see [`Tree::ensure_regular`].
+//! A link, device or sparse file in place of a directory above a selected one is recorded, too. Recorded entries are
+//! not content, see [`Tree::ensure_regular`].
 //!
-//! A leading `/` or `./` means the root of the image, as everywhere.
+//! A leading `/` or `./` is the root of the image, as in all sources.
 //!
 //! ```
 //! use unpacker::{layers::Layers, Options};
@@ -48,9 +49,9 @@ use manifests::content;
 
 use crate::{
     Error, ImageLimits, Options, Result,
-    archive::{self, EXTENDED, Entry, pass},
+    archive::{self, EXTENDED, Entry, skip_body},
     block::{Blocks, Meter, explain},
-    inflate::Inflate,
+    inflate::Decompressor,
     pax::lossy,
     select::Select,
     spool::Failure,
@@ -58,25 +59,25 @@ use crate::{
 };
 
 use name::Change;
-pub(crate) use name::Name;
+pub(crate) use name::LayerPath;
 use parents::Parents;
-use stack::{Fresh, Stack};
+use stack::{LayerChanges, Overlay};
 
-/// The files of an image, as they come in layer by layer.
+/// The files of an image, which are added layer by layer.
 #[derive(Debug)]
 pub struct Layers {
     limits: ImageLimits,
-    left: Left,
+    budget: LayerBudget,
     select: Select,
-    stack: Stack,
+    stack: Overlay,
     parents: Parents,
     files: Builder,
     unselected: usize,
 }
 
-/// What may still be read.
+/// The remaining budget of an image.
 #[derive(Debug)]
-struct Left {
+struct LayerBudget {
     layers: usize,
     entries: u64,
     bytes: u64,
@@ -84,37 +85,37 @@ struct Left {
 }
 
 impl Layers {
-    /// No layer yet. [`Selection::Natural`](crate::Selection::Natural) selects everything here: what the labels of an
-    /// image name is known to [`oci::select`](crate::oci::select).
+    /// Creates a reader without layers. Here, [`Selection::Natural`](crate::Selection::Natural) selects everything;
+    /// [`oci::select`](crate::oci::select) returns the directories that the labels of an image name.
     ///
     /// # Errors
-    /// When a selected path cannot be in an image.
+    /// Returns an error if a selected path cannot exist in an image.
     pub fn new(options: &Options) -> Result<Self> {
         let limits = options.image;
         Ok(Self {
             limits,
-            left: Left {
+            budget: LayerBudget {
                 layers: limits.layers,
                 entries: limits.entries,
                 bytes: limits.bytes,
                 compressed: limits.bytes,
             },
             select: Select::new(options)?,
-            stack: Stack::default(),
+            stack: Overlay::default(),
             parents: Parents::default(),
-            files: Builder::new(options.limits, options.room()),
+            files: Builder::new(options.limits, options.storage()),
             unselected: 0,
         })
     }
 
-    /// Reads the next lower layer to its end: a tar, plain or compressed with gzip or zstd. The name, usually its
-    /// digest, is for messages. After an error nothing more can be pushed.
+    /// Reads the next lower layer to its end: a tar archive, optionally compressed with gzip or zstd. `name`
+    /// identifies the layer in messages and is usually its digest. After an error, no further layer can be pushed.
     ///
     /// # Errors
-    /// When the layer cannot be read, holds what is refused, or exceeds a limit.
+    /// Returns an error if the layer cannot be read, contains rejected entries, or exceeds a limit.
     pub fn push(&mut self, name: &str, reader: impl Read) -> Result<()> {
         self.read(reader).map_err(|error| match error {
-            Error::TooLong { .. } => self.too_much(),
+            Error::TooLong { .. } => self.too_large(),
             too_large @ Error::ImageTooLarge { .. } => too_large,
             error => Error::Layer {
                 name: name.chars().take(100).collect(),
@@ -123,17 +124,17 @@ impl Layers {
         })
     }
 
-    /// Reads a single file as if it stood alone in the next lower layer.
+    /// Reads a single file as the next lower layer.
     ///
     /// # Errors
-    /// As [`push`](Self::push), and when there are not `size` bytes.
+    /// Returns the errors of [`push`](Self::push), and an error if the file does not have `size` bytes.
     pub fn push_file(&mut self, path: &str, size: u64, reader: impl Read) -> Result<()> {
         let path = content::normalize(path)?;
         let mut header = tar::Header::new_gnu();
         header.set_size(size);
         header.set_mode(0o644);
         let mut head = tar::Builder::new(Vec::new());
-        // The body follows from elsewhere.
+        // The body is read from `reader`.
         let written = head.append_data(&mut header, &path, io::empty());
         written.map_err(|source| Error::Write { source })?;
         let padding = size.next_multiple_of(512) - size;
@@ -141,12 +142,12 @@ impl Layers {
         self.push(&path, head.get_ref().as_slice().chain(reader).chain(tail))
     }
 
-    /// Returns the remaining entries, and the number of those that are not selected.
+    /// Returns the remaining entries, and the number of entries that are not selected.
     pub fn finish(self) -> (Tree, usize) {
         (self.files.finish(), self.unselected)
     }
 
-    fn too_much(&self) -> Error {
+    fn too_large(&self) -> Error {
         Error::ImageTooLarge {
             problem: "uncompressed bytes",
             limit: self.limits.bytes,
@@ -154,48 +155,48 @@ impl Layers {
     }
 
     fn read(&mut self, reader: impl Read) -> Result<()> {
-        self.left.layers = self
-            .left
+        self.budget.layers = self
+            .budget
             .layers
             .checked_sub(1)
             .ok_or(Error::ImageTooLarge {
                 problem: "layers",
                 limit: self.limits.layers as u64,
             })?;
-        let mut metered = Meter::new(reader, self.left.compressed);
-        let inflated = Inflate::new(&mut metered)
+        let mut metered = Meter::new(reader, self.budget.compressed);
+        let inflated = Decompressor::new(&mut metered)
             .map_err(|error| explain(error, "at its start".to_owned()))?;
         let wrapping = inflated.wrapping();
-        let mut blocks = Blocks::new(inflated, wrapping, self.left.bytes).vouched();
+        let mut blocks = Blocks::new(inflated, wrapping, self.budget.bytes).with_verified_length();
         let mut layer = Layer {
             layers: self,
-            fresh: Fresh::default(),
+            changes: LayerChanges::default(),
         };
         archive::each(&mut blocks, EXTENDED, |blocks, entry| {
             layer.entry(blocks, entry)
         })?;
-        let fresh = layer.fresh;
-        self.stack.put_below(fresh);
+        let changes = layer.changes;
+        self.stack.merge(changes);
         self.parents.end_layer();
-        self.files.forget_aside();
-        self.left.bytes -= blocks.count().min(self.left.bytes);
+        self.files.drop_set_aside();
+        self.budget.bytes -= blocks.count().min(self.budget.bytes);
         drop(blocks);
-        self.left.compressed -= metered.count().min(self.left.compressed);
+        self.budget.compressed -= metered.count().min(self.budget.compressed);
         Ok(())
     }
 }
 
-/// One layer while it is read. Its own whiteouts are for lower layers, so they wait in `fresh` until its end.
+/// The current layer. Its whiteouts apply to lower layers, so they are collected in `changes` until its end.
 struct Layer<'a> {
     layers: &'a mut Layers,
-    fresh: Fresh,
+    changes: LayerChanges,
 }
 
 impl Layer<'_> {
     fn entry<R: Read>(&mut self, blocks: &mut Blocks<R>, entry: &Entry) -> Result<()> {
         let limit = self.layers.limits.entries;
-        let left = &mut self.layers.left.entries;
-        *left = left.checked_sub(1).ok_or(Error::ImageTooLarge {
+        let remaining = &mut self.layers.budget.entries;
+        *remaining = remaining.checked_sub(1).ok_or(Error::ImageTooLarge {
             problem: "entries",
             limit,
         })?;
@@ -203,59 +204,61 @@ impl Layer<'_> {
         let kind = entry.kind(&bytes);
         let lossy_path = || lossy(&bytes);
         entry.check_size(&lossy_path(), kind)?;
-        let name = Name::read(&bytes)?;
+        let name = LayerPath::read(&bytes)?;
         let change = name.change()?;
         self.pass_parents(kind, &name.path, &change)?;
         let select = &self.layers.select;
-        let is_of_interest = match &change {
+        let is_relevant = match &change {
             Change::Nothing => false,
-            Change::Add(path) | Change::Hide(path) | Change::Opaque(path) => select.enters(path),
+            Change::Add(path) | Change::Remove(path) | Change::Opaque(path) => {
+                select.descends_into(path)
+            }
         };
-        if !is_of_interest {
+        if !is_relevant {
             self.layers.unselected += usize::from(kind != b'5');
-            return pass(blocks, entry, kind);
+            return skip_body(blocks, entry, kind);
         }
         if !name.is_text {
             return Err(Error::Name { path: lossy_path() });
         }
         match change {
             Change::Nothing => Ok(()),
-            Change::Hide(path) => {
+            Change::Remove(path) => {
                 self.layers.files.skip(&path)?;
-                self.fresh.hide(path);
-                pass(blocks, entry, kind)
+                self.changes.hide(path);
+                skip_body(blocks, entry, kind)
             }
             Change::Opaque(folder) => {
                 self.layers.files.skip(&folder)?;
-                self.fresh.opaque(folder);
-                pass(blocks, entry, kind)
+                self.changes.opaque(folder);
+                skip_body(blocks, entry, kind)
             }
             Change::Add(path) if path.is_empty() => match kind {
                 b'5' => Ok(()),
                 _ => archive::refuse(
                     &lossy_path(),
-                    "the root of the image, and no folder",
+                    "the root of the image, but not a directory",
                     "build the image again with another tool",
                 ),
             },
             Change::Add(path) if kind == b'5' => {
                 self.layers.files.skip(&path)?;
-                Ok(self.fresh.folder(path)?)
+                Ok(self.changes.folder(path)?)
             }
             Change::Add(path) => self.add(blocks, entry, kind, path),
         }
     }
 
-    /// Checks that no runtime would write the entry through a link of a lower layer.
+    /// Verifies that no container runtime would write the entry through a link of a lower layer.
     fn pass_parents(&mut self, kind: u8, name: &str, change: &Change) -> Result<()> {
         let Layers {
             parents, select, ..
         } = &mut *self.layers;
         match change {
-            // With everything selected, the links of operating systems matter as little as their files.
+            // If everything is selected, the links of operating systems are as irrelevant as their files.
             _ if select.is_everything() => Ok(()),
             Change::Nothing => Ok(()),
-            Change::Hide(path) => parents.whiteout(path, name, select),
+            Change::Remove(path) => parents.whiteout(path, name, select),
             Change::Opaque(directory) => parents.opaque(directory, name, select),
             Change::Add(path) if path.is_empty() => Ok(()),
             Change::Add(path) => match kind {
@@ -266,7 +269,7 @@ impl Layer<'_> {
         }
     }
 
-    /// Anything but a folder.
+    /// Adds an entry that is not a directory.
     fn add<R: Read>(
         &mut self,
         blocks: &mut Blocks<R>,
@@ -283,38 +286,38 @@ impl Layer<'_> {
         } = &mut *self.layers;
         let is_hidden = stack.hides(&path);
         let is_file = kind == b'0' && !entry.is_sparse();
-        // A link in the place of a directory hides what is selected in it.
-        let is_wanted = select.takes(&path) || !is_file;
-        self.fresh.file(&path)?;
-        if is_hidden || !is_wanted {
-            *unselected += usize::from(!is_wanted);
+        // A link in place of a directory hides selected files below it.
+        let is_selected = select.matches(&path) || !is_file;
+        self.changes.file(&path)?;
+        if is_hidden || !is_selected {
+            *unselected += usize::from(!is_selected);
             files.skip(&path)?;
-            let may_be_linked = is_wanted && is_file;
+            let may_be_linked = is_selected && is_file;
             if may_be_linked && files.has_room_aside(entry.size) {
-                // An upper layer has removed this name of the file, and perhaps not its others.
+                // An upper layer has removed this name of the file, but hard links may give it other names.
                 let mut body = blocks.body(entry.size);
-                let kept = files.set_aside(&path, entry.mode(), &mut body);
-                self.fresh.keep(path.clone());
-                return kept.map_err(|failure| match failure {
+                let result = files.set_aside(&path, entry.mode(), &mut body);
+                self.changes.keep(path.clone());
+                return result.map_err(|failure| match failure {
                     Failure::Write(error) => error,
                     Failure::Read(source) => explain(source, format!("in {path:?}")),
                 });
             }
-            return pass(blocks, entry, kind);
+            return skip_body(blocks, entry, kind);
         }
         match entry.irregular(&path, kind)? {
             None => archive::add(files, blocks, &path, entry)?,
             Some(irregular) => {
-                let fresh = &self.fresh;
+                let changes = &self.changes;
                 entry.record(files, &path, irregular, |files, target| {
-                    let target = Name::read(target)?;
+                    let target = LayerPath::read(target)?;
                     // The target is a file that this layer added before, because lower layers are read later.
-                    Ok(fresh.has_file(&target.path) && files.link(&path, &target.path)?)
+                    Ok(changes.has_file(&target.path) && files.link(&path, &target.path)?)
                 })?;
-                pass(blocks, entry, kind)?;
+                skip_body(blocks, entry, kind)?;
             }
         }
-        self.fresh.keep(path);
+        self.changes.keep(path);
         Ok(())
     }
 }
@@ -322,7 +325,7 @@ impl Layer<'_> {
 impl From<stack::Conflict> for Error {
     fn from(conflict: stack::Conflict) -> Self {
         Self::Content(match conflict {
-            stack::Conflict::Twice(path) => content::Error::Duplicate { path },
+            stack::Conflict::Duplicate(path) => content::Error::Duplicate { path },
             stack::Conflict::FileAsFolder(path, other) => {
                 content::Error::FileAsFolder { path, other }
             }

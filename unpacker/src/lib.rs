@@ -1,16 +1,16 @@
-//! Reads folders and archives from strangers into checked [`Content`], and packs content into archives.
+//! Reader of untrusted directories and archives into checked [`Content`], and packer of content into archives.
 //!
-//! No path of a source ever becomes a path on disk: what is too large for memory waits in a file without a name.
-//! Everything is bounded while it is read: the number of
-//! entries, the length and depth of paths, the size of a file and of all files ([`Limits`]), and with them the
-//! bytes that an archive may inflate to ([`Options::stream_limit`]), skipped entries, headers and padding included.
+//! No path of a source becomes a path on disk; data too large for memory is stored in an unnamed file. All input is
+//! limited while it is read: the number of entries, the length and depth of paths, and the size of a file and of all
+//! files ([`Limits`]). These limits also determine the maximum decompressed size of an archive ([`Options::stream_limit`]),
+//! including skipped entries, headers and padding.
 //!
 //! ```text
-//!  folder ─────────────────────────── walk ─┐
+//!  directory ──────────────────────── walk ─┐
 //!  file, stream ── inflate ── meter ── tar ─┼── Gate (paths, limits) ──> Tree ──> Content
 //!  layers ──────── inflate ── meter ── tar ─┘
 //!
-//!  Content ── pack ──> the same bytes for the same content, and their digest
+//!  Content ── pack ──> deterministic archive and its digest
 //! ```
 //!
 //! | entry                                   | in a directory      | in an archive                              |
@@ -20,15 +20,15 @@
 //! | hard link                               | a file like another | read, if the archive has the file; else recorded |
 //! | device, FIFO, socket                    | recorded            | recorded                                   |
 //! | sparse file                             | a file like another | recorded                                   |
-//! | name that leaves the root, is not UTF-8 | refused             | refused                                    |
+//! | name that leaves the root, is not UTF-8 | rejected            | rejected                                   |
 //!
-//! Recorded entries are not part of the content. A bundle that has one in `manifests/` or `metadata/` is rejected, because its object
-//! would be missing ([`Tree::ensure_regular`]); elsewhere they are skipped and counted. In a directory on this machine,
-//! a symbolic link in `manifests/` or `metadata/` to a regular file of the same directory tree is read as that file.
+//! Recorded entries are not part of the content. A bundle with a recorded entry in `manifests/` or `metadata/` is
+//! rejected, because its object would be missing ([`Tree::ensure_regular`]). Elsewhere they are skipped and counted.
+//! In a local directory, a symbolic link in `manifests/` or `metadata/` to a regular file of the same directory tree
+//! is read as that file.
 //!
-//! Wherever two readers of tar could see different content, the archive is refused: two names for one entry, two
-//! sizes for one file, data behind the end, a folder with a body.
-//! Layers of images have rules of their own.
+//! An archive is rejected if two readers of tar could see different content. Examples are two names for one entry,
+//! two sizes for one file, data after the end, and a directory with a body. Layers of images have additional rules.
 //!
 //! ```
 //! use unpacker::{Format, Options};
@@ -114,36 +114,36 @@ pub use tree::{FileInfo, Tree};
 pub use unpack::{Pinned, unpack};
 
 use manifests::content::Paths;
-use spool::Room;
+use spool::Storage;
 
-/// How to read a source.
+/// Options for reading a source.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
-    /// How much may be read.
+    /// Limits of the content.
     pub limits: Limits,
-    /// Which part of it. What lies outside is counted as an entry, but not read and not counted as size, so that a
-    /// few folders of a large checkout can be taken.
+    /// Selected part of the source. Other entries are counted, but not read, and do not count toward the size.
+    /// Therefore a few directories of a large checkout can be read.
     pub select: Selection,
-    /// The folder of the unnamed file in which content waits that is too large for memory; the system's folder for
-    /// temporary files if there is none.
+    /// Directory of the unnamed file for content that is too large for memory; `None` uses the directory for
+    /// temporary files of the system.
     pub spool: Option<PathBuf>,
-    /// How much of an image may be gone through in search of what is selected.
+    /// Limits for the search of selected entries in an image.
     pub image: ImageLimits,
 }
 
-/// How much of an image may be gone through: what is not selected costs nothing but time.
+/// The limits for all entries of an image. Entries that are not selected cost only time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ImageLimits {
-    /// Uncompressed bytes of all layers.
+    /// Maximum number of uncompressed bytes in all layers.
     pub bytes: u64,
-    /// Entries of all layers.
+    /// Maximum number of entries in all layers.
     pub entries: u64,
-    /// Layers.
+    /// Maximum number of layers.
     pub layers: usize,
 }
 
 impl Default for ImageLimits {
-    /// More than any image with an operating system in it.
+    /// Returns limits above the size of any image with an operating system.
     fn default() -> Self {
         Self {
             bytes: 8 << 30,
@@ -153,21 +153,21 @@ impl Default for ImageLimits {
     }
 }
 
-/// Which part of a source is read.
+/// The part of a source that is read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Selection {
-    /// Of a folder, an archive or a repository everything; of an image the folders that its labels name.
+    /// All of a directory, archive or repository; for an image, the directories that its labels name.
     #[default]
     Natural,
-    /// Everything, of an image too.
+    /// Everything, also for an image.
     All,
-    /// These folders and files, relative to the root of the source.
+    /// These directories and files, relative to the root of the source.
     Only(Vec<String>),
 }
 
 impl Options {
-    /// The bytes of tar that are read at most: four times the content, for entries that are not selected, and 4 KiB
-    /// for each entry's headers and padding. The same holds for the bytes before they are inflated.
+    /// Returns the maximum number of tar bytes to read: four times the content, for entries that are not selected,
+    /// plus 4 KiB per entry for headers and padding. The same limit applies to compressed bytes.
     pub fn stream_limit(&self) -> u64 {
         let entries = u64::try_from(self.limits.entries).unwrap_or(u64::MAX);
         let content = self.limits.total.saturating_mul(4);
@@ -175,42 +175,43 @@ impl Options {
     }
 }
 
-/// A source that has been read to its end.
+/// A completely read source.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Unpacked {
-    /// Its regular files, and the entries that are not regular files.
+    /// Regular files, and the entries that are not regular files.
     pub content: Content,
-    /// The number of entries outside of [`Options::select`]; a directory of which nothing is selected counts once.
+    /// Number of entries outside of [`Options::select`]. A directory without selected entries counts once.
     pub unselected: usize,
 }
 
-/// Reads a folder, or a tar that may be compressed with gzip or zstd, told apart by what they hold and not by their names.
+/// Reads a directory, or a tar archive that may be compressed with gzip or zstd. The format is detected by the
+/// content, not by the name.
 ///
 /// # Errors
-/// When the source cannot be read, is none of these, holds what is refused, or exceeds a limit.
+/// Returns an error if the source cannot be read, has another format, contains rejected entries, or exceeds a limit.
 pub fn open(path: &Path, options: &Options) -> Result<Unpacked> {
-    unpacked(open_in(path, options, Room::Memory)?)
+    unpacked(open_in(path, options, Storage::Memory)?)
 }
 
-/// Reads a folder or an archive as [`open`] does, into a [`Tree`]. Also returns the number of entries that are not
-/// selected.
+/// Reads a directory or an archive into a [`Tree`]; otherwise like [`open`]. Also returns the number of entries that
+/// are not selected.
 ///
 /// # Errors
-/// As [`open`], and when a temporary file cannot be written.
+/// Returns the errors of [`open`], and an error if a temporary file cannot be written.
 pub fn open_tree(path: &Path, options: &Options) -> Result<(Tree, usize)> {
-    open_in(path, options, options.room())
+    open_in(path, options, options.storage())
 }
 
-fn open_in(path: &Path, options: &Options, room: Room) -> Result<(Tree, usize)> {
+fn open_in(path: &Path, options: &Options, storage: Storage) -> Result<(Tree, usize)> {
     let failed = |source| Error::Open {
         path: path.to_owned(),
         source,
     };
     let kind = fs::metadata(path).map_err(failed)?.file_type();
     let read = if kind.is_dir() {
-        folder::read(path, options, room)
+        folder::read(path, options, storage)
     } else if kind.is_file() {
-        archive::read(fs::File::open(path).map_err(failed)?, options, room)
+        archive::read(fs::File::open(path).map_err(failed)?, options, storage)
     } else {
         return Err(Error::Kind {
             path: path.to_owned(),
@@ -222,20 +223,22 @@ fn open_in(path: &Path, options: &Options, room: Room) -> Result<(Tree, usize)> 
     })
 }
 
-/// Reads a tar, which may be compressed with gzip or zstd, from standard input or an upload, to its end.
+/// Reads a tar archive to its end, for example from standard input or an upload. It may be compressed with gzip or
+/// zstd.
 ///
 /// # Errors
-/// When the stream cannot be read, is neither, holds what is refused, or exceeds a limit.
+/// Returns an error if the stream cannot be read, has another format, contains rejected entries, or exceeds a limit.
 pub fn stream(reader: impl Read, options: &Options) -> Result<Unpacked> {
-    unpacked(archive::read(reader, options, Room::Memory)?)
+    unpacked(archive::read(reader, options, Storage::Memory)?)
 }
 
-/// Reads an archive as [`stream`] does, into a [`Tree`]. Also returns the number of entries that are not selected.
+/// Reads an archive into a [`Tree`]; otherwise like [`stream`]. Also returns the number of entries that are not
+/// selected.
 ///
 /// # Errors
-/// As [`stream`], and when a temporary file cannot be written.
+/// Returns the errors of [`stream`], and an error if a temporary file cannot be written.
 pub fn stream_tree(reader: impl Read, options: &Options) -> Result<(Tree, usize)> {
-    archive::read(reader, options, options.room())
+    archive::read(reader, options, options.storage())
 }
 
 fn unpacked((tree, unselected): (Tree, usize)) -> Result<Unpacked> {
@@ -246,10 +249,11 @@ fn unpacked((tree, unselected): (Tree, usize)) -> Result<Unpacked> {
     })
 }
 
-/// Takes the bundle out of the one folder that it was packed with, as in `tar czf bundle.tgz bundle/`.
+/// Removes the top-level directory of a bundle that was packed with it, as in `tar czf bundle.tgz bundle/`.
 ///
-/// Content stays as it is if it has `manifests` or `metadata` at its root, has anything beside that one folder, or
-/// that folder has neither of the two: then it is no bundle in a folder, and guessing would only hide a mistake.
+/// Content is returned unchanged if it has `manifests` or `metadata` at its root, if it has other top-level entries,
+/// or if the directory contains neither of the two. In these cases it is not a bundle in a directory, and a guess
+/// would hide a mistake.
 #[must_use]
 pub fn strip_top_folder(content: Content) -> Content {
     let files = Paths::from(content);

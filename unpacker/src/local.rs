@@ -1,4 +1,4 @@
-//! Images on this machine: an OCI layout as a folder or an archive, and what `docker save` writes.
+//! Local images: OCI layouts as directories or archives, and archives of `docker save`.
 //!
 //! ```text
 //!  oci:DIR ────────────────┐
@@ -7,8 +7,8 @@
 //!  docker-archive:FILE ────┴─ manifest.json ──────────────────> config, layers ───┘
 //! ```
 //!
-//! Every blob must have the digest by which it is named. What archives are compressed with is taken off into an
-//! unnamed temporary file first, since images are not read in the order in which they are written.
+//! Every blob must have the digest in its name. A compressed archive is first decompressed into an unnamed temporary
+//! file, because images are not read in the order of the archive.
 
 mod docker;
 mod error;
@@ -29,13 +29,14 @@ use crate::{
 };
 
 pub use error::Error;
-use shelf::Shelf;
+use shelf::LayoutFiles;
 
-/// Reads an image: an OCI layout, an OCI archive or a docker archive. The platform matters if the name stands for
-/// several images: see [`oci::Index::choose`].
+/// Reads an image from an OCI layout, an OCI archive or a Docker archive. The platform selects one of several images:
+/// see [`oci::Index::choose`].
 ///
 /// # Errors
-/// When there is no such image, it holds what is refused, exceeds a limit, or differs from its digests.
+/// Returns an error if the image does not exist, contains rejected entries, exceeds a limit, or does not match its
+/// digests.
 pub fn image(local: &Local, platform: Option<&str>, options: &Options) -> Result<Fetched> {
     let (path, name) = match local {
         Local::OciLayout(path, name)
@@ -45,13 +46,13 @@ pub fn image(local: &Local, platform: Option<&str>, options: &Options) -> Result
         Local::Stdin => return Err(Error::NoImage { path: "-".into() }.into()),
     };
     let read = || {
-        let shelf = match local {
-            Local::OciLayout(..) => Shelf::folder(path)?,
-            _ => Shelf::archive(path, options)?,
+        let files = match local {
+            Local::OciLayout(..) => LayoutFiles::folder(path)?,
+            _ => LayoutFiles::archive(path, options)?,
         };
         match local {
-            Local::DockerArchive(..) => docker::read(&shelf, name, options),
-            _ => layout::read(&shelf, name, platform, options),
+            Local::DockerArchive(..) => docker::read(&files, name, options),
+            _ => layout::read(&files, name, platform, options),
         }
     };
     let image = read().map_err(|source| unpack(path, source))?;
@@ -69,9 +70,9 @@ pub fn image(local: &Local, platform: Option<&str>, options: &Options) -> Result
     })
 }
 
-/// What was read.
+/// The result of reading an image.
 struct Image {
-    /// The digest by which the image is found again.
+    /// Digest that identifies the image in its layout.
     name: Option<String>,
     manifest: Option<Digest>,
     tree: crate::Tree,
@@ -89,7 +90,8 @@ fn unpack(path: &Path, source: Failure) -> Failure {
     }
 }
 
-/// The layers of an image with this configuration, and the labels if they have a say.
+/// Returns an empty stack of layers for an image with this configuration, and the labels if they determine the
+/// selection.
 fn layers(config: &[u8], options: &Options) -> Result<(Layers, BTreeMap<String, String>)> {
     let mut options = options.clone();
     let mut labels = BTreeMap::new();
@@ -100,18 +102,18 @@ fn layers(config: &[u8], options: &Options) -> Result<(Layers, BTreeMap<String, 
     Ok((Layers::new(&options)?, labels))
 }
 
-/// Which of several images a name means: all of its full name, what follows the last slash of that, or its tag.
-fn is_named(full: &str, wanted: &str) -> bool {
+/// Reports whether a name selects an image: the full name, its part after the last slash, or its tag.
+fn is_named(full: &str, requested: &str) -> bool {
     let last = full.rsplit('/').next().unwrap_or(full);
     let tag = last.split_once(':').map(|(_, tag)| tag);
     let latest = last.strip_suffix(":latest");
-    full == wanted || [Some(last), tag, latest].contains(&Some(wanted)) || {
-        let parsed: (Result<manifests::image::Reference, _>, _) = (full.parse(), wanted.parse());
-        matches!(parsed, (Ok(full), Ok(wanted)) if full == wanted)
+    full == requested || [Some(last), tag, latest].contains(&Some(requested)) || {
+        let parsed: (Result<manifests::image::Reference, _>, _) = (full.parse(), requested.parse());
+        matches!(parsed, (Ok(full), Ok(requested)) if full == requested)
     }
 }
 
-/// A list for messages.
+/// Formats a list for messages.
 fn listed(names: impl IntoIterator<Item = String>) -> String {
     let names: Vec<_> = names
         .into_iter()
@@ -124,14 +126,14 @@ fn listed(names: impl IntoIterator<Item = String>) -> String {
     names.join(", ")
 }
 
-/// Hashes and counts what is read.
-struct Summed<R> {
+/// A reader that hashes and counts its bytes.
+struct HashingReader<R> {
     reader: R,
     hash: Sha256,
     count: u64,
 }
 
-impl<R: Read> Summed<R> {
+impl<R: Read> HashingReader<R> {
     fn new(reader: R) -> Self {
         Self {
             reader,
@@ -140,14 +142,14 @@ impl<R: Read> Summed<R> {
         }
     }
 
-    /// The digest and the size of everything, the rest included.
+    /// Returns the digest and the size of the whole file, including the part that was not read yet.
     fn finish(mut self) -> io::Result<(Digest, u64)> {
         io::copy(&mut self, &mut io::sink())?;
         Ok((self.hash.into(), self.count))
     }
 }
 
-impl<R: Read> Read for Summed<R> {
+impl<R: Read> Read for HashingReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.reader.read(buffer)?;
         self.hash.update(buffer.get(..count).unwrap_or_default());

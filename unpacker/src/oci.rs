@@ -1,7 +1,6 @@
-//! The documents that describe an image: indexes, manifests and configurations, as OCI and Docker write them.
+//! OCI and Docker image documents: indexes, manifests and configurations. Pure; no I/O.
 //!
-//! Everything here is a function of bytes. Where they come from, and that they have the digest that was asked for, is
-//! the business of whoever reads a registry, a folder or an archive.
+//! The caller fetches the documents from a registry, a directory or an archive, and verifies their digests.
 //!
 //! ```
 //! use unpacker::oci::{Document, Index};
@@ -31,65 +30,66 @@ use crate::Digest;
 pub use error::Error;
 pub use labels::{labels, select};
 
-/// What one document may have in bytes. Registries refuse larger manifests themselves.
+/// Maximum size of a document in bytes. Registries reject larger manifests, too.
 pub const DOCUMENT_LIMIT: u64 = 4 << 20;
 
-/// The layers that one image may have. Docker refuses more than 127.
+/// Maximum number of layers of an image. Docker allows at most 127.
 pub const LAYERS_LIMIT: usize = 256;
 
-/// How many indexes may stand one in the other.
+/// Maximum number of nested indexes.
 pub const DEPTH_LIMIT: usize = 4;
 
-/// The media types of manifests and indexes, for a request's `Accept`.
+/// Media types of manifests and indexes, for the `Accept` header of a request.
 pub const ACCEPTED: [&str; 4] = [MANIFEST, DOCKER_MANIFEST, INDEX, DOCKER_INDEX];
 
 const SCHEMA_1: &str = "application/vnd.docker.distribution.manifest.v1+";
 
-/// An image, or a choice of images.
+/// An image manifest or an index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Document {
-    /// One image.
+    /// A single image.
     Manifest(Manifest),
-    /// Several, usually one for each platform.
+    /// Several images, usually one per platform.
     Index(Index),
 }
 
-/// One image.
+/// The manifest of one image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Manifest {
-    /// Where its labels are.
+    /// Descriptor of the configuration, which contains the labels.
     pub config: Descriptor,
-    /// From the lowest to the topmost; each a tar, which may be compressed, or in an artifact a file.
+    /// Layers from the lowest to the topmost. Each is a tar archive, which may be compressed, or a file in an
+    /// artifact.
     pub layers: Vec<Descriptor>,
-    /// Its type, if it is an artifact and no image.
+    /// Artifact type; `None` for an image.
     pub artifact: Option<String>,
 }
 
-/// Several images, or indexes of images.
+/// A list of images or of further indexes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Index {
-    /// As they stand there, attestations and signatures included.
+    /// Entries in their original order, including attestations and signatures.
     pub entries: Vec<Descriptor>,
 }
 
-/// Names a blob by its digest.
+/// A reference to a blob by its digest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Descriptor {
-    /// What it is.
+    /// Media type of the blob.
     pub media_type: String,
-    /// The digest of its bytes.
+    /// Digest of the blob.
     pub digest: Digest,
-    /// The number of its bytes.
+    /// Size of the blob in bytes.
     pub size: u64,
-    /// On what it runs: `os/architecture[/variant]`.
+    /// Platform that the image runs on: `os/architecture[/variant]`.
     pub platform: Option<String>,
-    /// What else is said about it.
+    /// Annotations of the entry.
     pub annotations: BTreeMap<String, String>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Raw {
+struct RawDocument {
     #[serde(default)]
     schema_version: u64,
     #[serde(default)]
@@ -132,36 +132,38 @@ struct RawPlatform {
 // === impl Document ===
 
 impl Document {
-    /// Reads a manifest or an index. The media type is that of the response or the descriptor, if there was one.
+    /// Parses a manifest or an index. `media_type` is that of the response or of the descriptor.
     ///
     /// # Errors
-    /// When the bytes are neither, could be read as both, or describe an image that cannot be unpacked.
+    /// Returns an error if the document is neither of both, is ambiguous, or describes an image that cannot be
+    /// unpacked.
     pub fn read(bytes: &[u8], media_type: Option<&str>) -> Result<Self, Error> {
         if bytes.len() as u64 > DOCUMENT_LIMIT {
             return Err(Error::TooLarge);
         }
-        // Parameters, as in `; charset=utf-8`, say nothing here.
-        let said = media_type
+        // Parameters such as `; charset=utf-8` are irrelevant here.
+        let declared = media_type
             .and_then(|text| text.split(';').next())
             .map(str::trim);
-        if said.is_some_and(|said| said.starts_with(SCHEMA_1)) {
+        if declared.is_some_and(|kind| kind.starts_with(SCHEMA_1)) {
             return Err(Error::Schema1);
         }
-        let raw: Raw = json(bytes, "the manifest")?;
+        let raw: RawDocument = json(bytes, "the manifest")?;
         if raw.schema_version == 1 {
             return Err(Error::Schema1);
         }
-        let own = raw.media_type.as_deref();
-        let known = |kind: &&str| ACCEPTED.contains(kind);
-        if let (Some(said), Some(own)) = (said.filter(known), own.filter(known))
-            && said != own
+        let embedded = raw.media_type.as_deref();
+        let is_known = |kind: &&str| ACCEPTED.contains(kind);
+        if let (Some(declared), Some(embedded)) =
+            (declared.filter(is_known), embedded.filter(is_known))
+            && declared != embedded
         {
             return Err(Error::Ambiguous {
-                one: excerpt(said),
-                other: excerpt(own),
+                one: excerpt(declared),
+                other: excerpt(embedded),
             });
         }
-        let kind = said.filter(known).or(own).map(excerpt);
+        let kind = declared.filter(is_known).or(embedded).map(excerpt);
         match (raw.manifests, raw.config, raw.layers) {
             (Some(entries), None, None) => match kind.as_deref() {
                 Some(MANIFEST | DOCKER_MANIFEST) => Err(Error::Ambiguous {
@@ -178,7 +180,7 @@ impl Document {
                 _ => Manifest::read(config, layers.unwrap_or_default(), raw.artifact_type)
                     .map(Self::Manifest),
             },
-            // One reader would take the one, another the other.
+            // Different clients would interpret such a document differently.
             (Some(_), ..) => Err(Error::Ambiguous {
                 one: "an index".to_owned(),
                 other: "a manifest".to_owned(),
@@ -196,7 +198,7 @@ impl Manifest {
         layers: Vec<RawDescriptor>,
         artifact: Option<String>,
     ) -> Result<Self, Error> {
-        // Before version 1.1 an artifact had its type as that of the configuration.
+        // Before version 1.1, the type of an artifact was the media type of its configuration.
         let kind = match artifact {
             Some(kind) if !kind.is_empty() => Some(kind),
             _ if is_image_config(&config.media_type) => None,
@@ -222,13 +224,13 @@ impl Manifest {
         })
     }
 
-    /// The name of a layer that is a single file, as ORAS pushes it.
+    /// Returns the file name of a layer that is a single file, as pushed by ORAS.
     pub fn file<'a>(&self, layer: &'a Descriptor) -> Option<&'a str> {
         self.artifact.as_ref()?;
         file_name(Some(&layer.annotations))
     }
 
-    /// The bytes of all layers, as they are transferred.
+    /// Returns the transferred size of all layers in bytes.
     pub fn size(&self) -> u64 {
         let sizes = self.layers.iter().map(|layer| layer.size);
         sizes.fold(0, u64::saturating_add)
@@ -245,7 +247,8 @@ fn is_image_config(media_type: &str) -> bool {
     )
 }
 
-/// The title of a layer, if that names a file and no archive. ORAS pushes folders as tars with their name.
+/// Returns the title of a layer if it names a file that is not an archive. ORAS pushes directories as tar archives
+/// with the name of the directory.
 fn file_name(annotations: Option<&BTreeMap<String, String>>) -> Option<&str> {
     let annotations = annotations?;
     let title = annotations.get("org.opencontainers.image.title")?;
@@ -258,19 +261,19 @@ fn file_name(annotations: Option<&BTreeMap<String, String>>) -> Option<&str> {
     (!is_folder && !is_archive).then_some(title)
 }
 
-/// Whether the layer can be read, and is in the same place as the manifest.
+/// Verifies that a layer can be read, and that it is stored with the manifest.
 fn check_layer(number: usize, layer: &RawDescriptor, artifact: Option<&str>) -> Result<(), Error> {
     let kind = layer.media_type.as_str();
     let has_urls = layer.urls.as_ref().is_some_and(|urls| !urls.is_empty());
     if has_urls || kind.contains(".foreign.") || kind.contains(".nondistributable.") {
-        return Err(Error::Foreign { number });
+        return Err(Error::NondistributableLayer { number });
     }
-    let of_image = [
+    let is_image_layer = [
         "application/vnd.oci.image.layer.",
         "application/vnd.docker.image.rootfs.diff.tar",
     ]
     .iter()
-    .any(|known| kind.starts_with(known));
+    .any(|prefix| kind.starts_with(prefix));
     let is_archive = [
         "application/tar",
         "application/x-tar",
@@ -278,10 +281,10 @@ fn check_layer(number: usize, layer: &RawDescriptor, artifact: Option<&str>) -> 
         "application/x-gzip",
     ]
     .iter()
-    .any(|known| kind.starts_with(known));
+    .any(|prefix| kind.starts_with(prefix));
     let is_file = is_archive || file_name(layer.annotations.as_ref()).is_some();
-    let of_artifact = artifact.is_some() && is_file;
-    if !(of_image || of_artifact) {
+    let is_artifact_file = artifact.is_some() && is_file;
+    if !(is_image_layer || is_artifact_file) {
         return Err(Error::NoFileSystem {
             number,
             kind: Some(excerpt(kind)),
@@ -301,38 +304,38 @@ impl Index {
         })
     }
 
-    /// The entry for a platform, `os/architecture[/variant]`. Without one it is that for `linux/amd64`, else the
-    /// first: bundles are the same for all platforms, and every machine should take the same.
+    /// Returns the entry for a platform, `os/architecture[/variant]`. The default is `linux/amd64`, or else the first
+    /// entry: bundles are the same for all platforms, and all machines should select the same entry.
     ///
     /// # Errors
-    /// When there is none.
+    /// Returns an error if no entry matches.
     pub fn choose(&self, platform: Option<&str>) -> Result<&Descriptor, Error> {
         let images = || self.entries.iter().filter(|entry| !entry.is_attestation());
-        let runs_on = |wanted: &str| {
+        let runs_on = |requested: &str| {
             images().find(|entry| {
                 let platform = entry.platform.as_deref();
-                platform.is_some_and(|platform| fits(platform, wanted))
+                platform.is_some_and(|platform| matches_platform(platform, requested))
             })
         };
-        let chosen = match platform {
-            Some(wanted) => {
+        let selected = match platform {
+            Some(requested) => {
                 let only_one_without = || match images().collect::<Vec<_>>().as_slice() {
                     [one] if one.platform.is_none() => Some(*one),
                     _ => None,
                 };
-                runs_on(wanted).or_else(only_one_without)
+                runs_on(requested).or_else(only_one_without)
             }
             None => runs_on("linux/amd64").or_else(|| images().next()),
         };
-        chosen.ok_or_else(|| {
-            let known: Vec<_> = images()
+        selected.ok_or_else(|| {
+            let platforms: Vec<_> = images()
                 .map(|entry| entry.platform.as_deref().map_or("any".to_owned(), excerpt))
                 .take(20)
                 .collect();
             match platform {
-                Some(wanted) => Error::NoPlatform {
-                    wanted: excerpt(wanted),
-                    known: Some(known.join(", ")),
+                Some(requested) => Error::NoPlatform {
+                    wanted: excerpt(requested),
+                    known: Some(platforms.join(", ")),
                 },
                 None => Error::NoImage,
             }
@@ -340,8 +343,8 @@ impl Index {
     }
 }
 
-/// Whether `os/architecture/variant` is what is wanted; a variant counts only if both name one.
-fn fits(platform: &str, wanted: &str) -> bool {
+/// Reports whether a platform matches the requested one. Variants are compared only if both have one.
+fn matches_platform(platform: &str, requested: &str) -> bool {
     let split = |text: &str| -> (String, Option<String>) {
         let mut parts = text.splitn(3, '/');
         let base = format!(
@@ -351,12 +354,12 @@ fn fits(platform: &str, wanted: &str) -> bool {
         );
         (base, parts.next().map(str::to_owned))
     };
-    let ((base, variant), (wanted, wanted_variant)) = (split(platform), split(wanted));
-    let same_variant = match (variant, wanted_variant) {
-        (Some(variant), Some(wanted)) => variant == wanted,
+    let ((base, variant), (requested, requested_variant)) = (split(platform), split(requested));
+    let same_variant = match (variant, requested_variant) {
+        (Some(variant), Some(requested)) => variant == requested,
         _ => true,
     };
-    base == wanted && same_variant
+    base == requested && same_variant
 }
 
 // === impl Descriptor ===
@@ -391,38 +394,38 @@ impl RawDescriptor {
 }
 
 impl Descriptor {
-    /// Whether an index is behind it.
+    /// Reports whether the descriptor refers to an index.
     pub fn is_index(&self) -> bool {
         matches!(self.media_type.as_str(), INDEX | DOCKER_INDEX)
     }
 
-    /// Whether it is a statement about another entry, as `docker buildx` adds them.
+    /// Reports whether the entry is an attestation of another entry, as added by `docker buildx`.
     pub fn is_attestation(&self) -> bool {
         self.annotations.contains_key("vnd.docker.reference.type")
             || self.platform.as_deref() == Some("unknown/unknown")
     }
 }
 
-/// Reads JSON, and says where it ends to be any without repeating what it holds.
+/// Parses a JSON object. The error truncates the text of the parser.
 pub(crate) fn json<'a, T: Deserialize<'a>>(
     bytes: &'a [u8],
-    what: &'static str,
+    document: &'static str,
 ) -> Result<T, Error> {
     let failed = |problem: &str| Error::Json {
-        what,
+        what: document,
         problem: Some(excerpt(problem)),
     };
-    // Serde would take a list of the fields' values, too.
+    // Serde also accepts a list of the values of the fields.
     if bytes.trim_ascii_start().first() != Some(&b'{') {
         return Err(failed("it does not start with \"{\""));
     }
     serde_json::from_slice(bytes).map_err(|error| failed(&error.to_string()))
 }
 
-/// A text of strangers for messages: short, and without what changes how the rest is shown.
+/// Truncates an untrusted text for messages, and removes characters that change its display.
 pub(crate) fn excerpt(text: &str) -> String {
-    let shown = text.chars().filter(|c| !is_unprintable(*c)).take(120);
-    shown.collect()
+    let printable = text.chars().filter(|c| !is_unprintable(*c)).take(120);
+    printable.collect()
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Writing content as an archive, with the same bytes for the same content.
+//! Writer of deterministic archives: the same content gives the same bytes.
 
 use std::io::{self, Read, Write};
 
@@ -7,23 +7,24 @@ use manifests::content::{Content, Irregular, Kind};
 
 use tar::EntryType;
 
-use crate::{Digest, Error, Result, digest::Hashed};
+use crate::{Digest, Error, Result, digest::HashingWriter};
 
-/// What an archive is written as.
+/// The format of an archive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// A tar.
+    /// A tar archive.
     Tar,
-    /// A tar compressed with gzip.
+    /// A tar archive that is compressed with gzip.
     TarGz,
 }
 
-/// Writes all files in order, owned by nobody in particular, from the beginning of time, and executable or not.
+/// Writes all files in order, with fixed owner, time and permissions. Of the permission bits, only the executable bit
+/// is kept.
 ///
-/// The layers of published images are made by this, so that the bytes stay the same from version to version.
+/// Layers of published images are created by this function, so its output must not change between versions.
 ///
 /// # Errors
-/// When writing fails.
+/// Returns an error if writing fails.
 pub fn pack(content: &Content, format: Format, writer: impl Write) -> Result<Digest> {
     let files = content.files().map(|(path, file)| Packed {
         path,
@@ -31,21 +32,21 @@ pub fn pack(content: &Content, format: Format, writer: impl Write) -> Result<Dig
         size: file.bytes.len() as u64,
         reader: file.bytes.as_ref(),
     });
-    // The level that images have always been compressed with: another one would change their digests.
+    // The compression level of all published images. Another level would change their digests.
     compressed(files, format, Compression::default(), writer)
 }
 
-/// A file that is to be written.
+/// A file to write.
 pub(crate) struct Packed<'a, R> {
     pub(crate) path: &'a str,
     pub(crate) mode: u32,
     pub(crate) size: u64,
-    /// Exactly `size` bytes, or an error.
+    /// Reader of exactly `size` bytes. It fails if the file has another size.
     pub(crate) reader: R,
 }
 
-/// Writes files in the order given, which is that of their paths. Whatever is compressed is so in a hurry: somebody
-/// waits for it, and only the tar inside has a digest that matters.
+/// Writes files in the given order, which is that of their paths. Compression is fast, because only the digest of the
+/// tar archive matters.
 pub(crate) fn write<'a, R: Read>(
     files: impl Iterator<Item = Packed<'a, R>>,
     format: Format,
@@ -54,14 +55,14 @@ pub(crate) fn write<'a, R: Read>(
     compressed(files, format, Compression::fast(), writer)
 }
 
-/// Writes files as [`write`] does into a tar, and after them the entries that are not regular files, for a receiver that
-/// checks the bundle. Returns the digest and the size of the tar of the files alone.
+/// Writes files to a tar archive like [`write`], followed by the entries that are not regular files, for a receiver
+/// that checks the bundle. Returns the digest and the size of the tar archive of the files alone.
 pub(crate) fn deliver<'a, R: Read>(
     files: impl Iterator<Item = Packed<'a, R>>,
     irregular: impl Iterator<Item = (&'a str, &'a Irregular)>,
     writer: impl Write,
 ) -> Result<(Digest, u64)> {
-    let mut archive = tar::Builder::new(Hashed::new(writer));
+    let mut archive = tar::Builder::new(HashingWriter::new(writer));
     let write = || -> io::Result<_> {
         append(&mut archive, files)?;
         let content = archive.get_ref().as_ended_tar();
@@ -75,7 +76,8 @@ pub(crate) fn deliver<'a, R: Read>(
     write().map_err(|source| Error::Write { source })
 }
 
-/// Compresses an archive that is read once: in a hurry, for only the tar inside has a digest that matters.
+/// Returns a gzip encoder with fast compression, because the archive is read once and only the digest of the tar
+/// archive matters.
 pub(crate) fn gzip<W: Write>(writer: W) -> GzEncoder<W> {
     GzBuilder::new().mtime(0).write(writer, Compression::fast())
 }
@@ -86,7 +88,7 @@ fn compressed<'a, R: Read>(
     level: Compression,
     writer: impl Write,
 ) -> Result<Digest> {
-    let writer = Hashed::new(writer);
+    let writer = HashingWriter::new(writer);
     let written = match format {
         Format::Tar => tar(files, writer),
         Format::TarGz => {
@@ -122,13 +124,14 @@ fn append<'a, R: Read, W: Write>(
     Ok(())
 }
 
-/// Writes an entry as any tar has it that was packed from the same files.
+/// Writes an entry in the form of other tar programs.
 fn append_irregular<W: Write>(
     archive: &mut tar::Builder<W>,
     path: &str,
     entry: &Irregular,
 ) -> io::Result<()> {
-    // Entries beside the bundle's own directory; no tar has `..`.
+    // Entries next to the top-level directory of the bundle have `..` in their path, which tar archives must not
+    // contain.
     let outside = path.strip_prefix("../").map(|path| format!(".../{path}"));
     let path = outside.as_deref().unwrap_or(path);
     let mut header = header(0);
@@ -143,7 +146,8 @@ fn append_irregular<W: Write>(
         // A link without a target cannot be written.
         Kind::Symlink | Kind::HardLink => {
             let target = entry.target.as_deref().unwrap_or("unknown");
-            // The receiver has all files by now: a hard link that leads out of the bundle is never one of them.
+            // The receiver already has all files, so a hard link with a target outside of the bundle never refers to
+            // one of them.
             let is_hard = entry.kind == Kind::HardLink;
             let target = [if is_hard { "../" } else { "" }, target].concat();
             archive.append_link(&mut header, path, target)

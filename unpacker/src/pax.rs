@@ -1,26 +1,26 @@
-//! The extended headers that stand before an entry and describe it.
+//! Extended headers of tar entries.
 
 use tar::Header;
 
 use crate::{Error, Result};
 
-/// What an extended header says about content. Times, owners and attributes do not matter.
+/// The fields of an extended header that affect content. Times, owners and attributes are ignored.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Extended {
-    /// The path, in place of the header's.
+pub(crate) struct PaxHeader {
+    /// Path that replaces the path of the header.
     pub(crate) path: Option<Vec<u8>>,
-    /// The target of a link, in place of the header's.
+    /// Link target that replaces the one of the header.
     pub(crate) link: Option<Vec<u8>>,
-    /// The size, in place of the header's.
+    /// Size that replaces the size of the header.
     pub(crate) size: Option<u64>,
     /// Whether the body is a sparse file without its holes, or the map of one.
     pub(crate) sparse: bool,
 }
 
-/// Reads the records `<length> <key>=<value>\n`; the last of several for one key counts, an empty one takes it back.
-/// Returns nothing if they are not well formed.
-pub(crate) fn parse(mut body: &[u8]) -> Option<Extended> {
-    let mut extended = Extended::default();
+/// Parses the records `<length> <key>=<value>\n`. The last record for a key applies, and an empty value removes the
+/// key. Returns `None` if the records are malformed.
+pub(crate) fn parse(mut body: &[u8]) -> Option<PaxHeader> {
+    let mut extended = PaxHeader::default();
     while !body.is_empty() {
         let digits = body.iter().take(20).position(|byte| *byte == b' ')?;
         let length = number(body.get(..digits)?)?;
@@ -39,7 +39,8 @@ pub(crate) fn parse(mut body: &[u8]) -> Option<Extended> {
                     Some(number(value)?)
                 }
             }
-            // GNU tar, star and the tar of Solaris. Readers that do not know them take the file without its holes.
+            // Keys of GNU tar, star and the tar of Solaris. Readers that do not know them read the file without its
+            // holes.
             b"SCHILY.realsize" | b"SUN.holesdata" => extended.sparse = true,
             b"SCHILY.filetype" => extended.sparse |= value == b"sparse",
             key if key.starts_with(b"GNU.sparse.") => extended.sparse = true,
@@ -49,47 +50,53 @@ pub(crate) fn parse(mut body: &[u8]) -> Option<Extended> {
     Some(extended)
 }
 
-/// Digits alone: `str::parse` would take a sign as well.
+/// Parses decimal digits. Unlike `str::parse`, rejects a sign.
 fn number(digits: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(digits).ok()?;
-    let plain = text.bytes().all(|byte| byte.is_ascii_digit());
-    if plain { text.parse().ok() } else { None }
+    let is_decimal = text.bytes().all(|byte| byte.is_ascii_digit());
+    if is_decimal { text.parse().ok() } else { None }
 }
 
-/// Everything that stands before one entry.
+/// The extended headers before an entry.
 #[derive(Debug, Default)]
-pub(crate) struct Before {
-    /// GNU's name for a path of more than 100 bytes.
+pub(crate) struct PendingHeaders {
+    /// Path of more than 100 bytes, in the header of GNU tar.
     pub(crate) long_name: Option<Vec<u8>>,
-    /// GNU's name for a link's target of more than 100 bytes.
+    /// Link target of more than 100 bytes, in the header of GNU tar.
     pub(crate) long_link: Option<Vec<u8>>,
-    /// POSIX' own way.
-    pub(crate) extended: Option<Extended>,
+    /// Extended header of POSIX.
+    pub(crate) extended: Option<PaxHeader>,
 }
 
-impl Before {
-    /// Whether an entry must follow.
+impl PendingHeaders {
+    /// Reports whether an entry must follow.
     pub(crate) fn is_pending(&self) -> bool {
         self.long_name.is_some() || self.long_link.is_some() || self.extended.is_some()
     }
 
-    /// The one path of the entry. Readers differ in which of two they prefer, so two must agree.
+    /// Returns the path of the entry. Readers prefer different headers, so two paths must be equal.
     pub(crate) fn path(&self, header: &Header) -> Result<Vec<u8>> {
-        let extended = self.extended.as_ref().and_then(|all| all.path.as_ref());
-        let named = one_of(self.long_name.as_ref(), extended)?;
-        Ok(named.unwrap_or_else(|| header.path_bytes().into_owned()))
+        let extended = self
+            .extended
+            .as_ref()
+            .and_then(|extended| extended.path.as_ref());
+        let long = single(self.long_name.as_ref(), extended)?;
+        Ok(long.unwrap_or_else(|| header.path_bytes().into_owned()))
     }
 
-    /// The one target of a link.
+    /// Returns the target of a link.
     pub(crate) fn link(&self, header: &Header) -> Result<Vec<u8>> {
-        let extended = self.extended.as_ref().and_then(|all| all.link.as_ref());
-        let named = one_of(self.long_link.as_ref(), extended)?;
+        let extended = self
+            .extended
+            .as_ref()
+            .and_then(|extended| extended.link.as_ref());
+        let long = single(self.long_link.as_ref(), extended)?;
         let short = || header.link_name_bytes().unwrap_or_default().into_owned();
-        Ok(named.unwrap_or_else(short))
+        Ok(long.unwrap_or_else(short))
     }
 }
 
-fn one_of(long: Option<&Vec<u8>>, extended: Option<&Vec<u8>>) -> Result<Option<Vec<u8>>> {
+fn single(long: Option<&Vec<u8>>, extended: Option<&Vec<u8>>) -> Result<Option<Vec<u8>>> {
     match (long, extended) {
         (Some(long), Some(extended)) if long != extended => Err(Error::Refused {
             path: lossy(extended),
@@ -100,7 +107,7 @@ fn one_of(long: Option<&Vec<u8>>, extended: Option<&Vec<u8>>) -> Result<Option<V
     }
 }
 
-/// A name for messages, cut to a readable length.
+/// Converts a name to text for messages, truncated to a readable length.
 pub(crate) fn lossy(name: &[u8]) -> String {
     String::from_utf8_lossy(name).chars().take(200).collect()
 }
@@ -111,12 +118,12 @@ mod tests {
 
     #[test]
     fn records_are_read_by_their_lengths_and_anything_else_is_refused() {
-        let record = |path: Option<&str>, size, sparse| with!(Extended, path: path.map(Into::into), size, sparse);
+        let record = |path: Option<&str>, size, sparse| with!(PaxHeader, path: path.map(Into::into), size, sparse);
         let (nothing, path) = (record(None, None, false), |path| {
             record(Some(path), None, false)
         });
         let sparse = record(None, None, true);
-        let cases: [(&[u8], &Extended); 13] = ::tests::rows![
+        let cases: [(&[u8], &PaxHeader); 13] = ::tests::rows![
             b"" => &nothing;
             b"10 path=a\n" => &path("a");
             b"12 path=a\nb\n" => &path("a\nb");

@@ -1,7 +1,7 @@
-//! Registries: who we are to them, where their content may be had, and how it is asked for.
+//! Client for OCI registries: credentials, mirrors, pull and push.
 //!
 //! ```text
-//!  reference ── mirrors ──> places, in order
+//!  reference ── mirrors ──> endpoints, in order
 //!                             │ each with its own credentials
 //!                          session ── challenge ──> token
 //!                             │

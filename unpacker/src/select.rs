@@ -1,15 +1,15 @@
-//! Which part of a source is read.
+//! Selection of the entries of a source that are read.
 
 use manifests::content;
 
 use crate::{Options, Result, Selection};
 
-/// [`Options::select`] with normalized paths; nothing selects everything.
+/// The normalized paths of [`Options::select`]; `None` selects everything.
 #[derive(Debug)]
 pub(crate) struct Select(Option<Vec<String>>);
 
 impl Select {
-    /// Refuses paths that cannot exist in content.
+    /// Creates a selection. Rejects paths that cannot exist in content.
     pub(crate) fn new(options: &Options) -> Result<Self> {
         let Selection::Only(paths) = &options.select else {
             return Ok(Self(None));
@@ -18,30 +18,31 @@ impl Select {
         Ok(Self(Some(normal.collect::<Result<_, _>>()?)))
     }
 
-    /// Whether this file, or everything in this folder, is wanted.
-    pub(crate) fn takes(&self, path: &str) -> bool {
+    /// Reports whether a file, or everything in a directory, is selected.
+    pub(crate) fn matches(&self, path: &str) -> bool {
         match &self.0 {
             None => true,
-            Some(only) => only.iter().any(|wanted| is_at_or_below(path, wanted)),
+            Some(only) => only.iter().any(|selected| is_at_or_below(path, selected)),
         }
     }
 
-    /// Reports whether nothing is left out.
+    /// Reports whether everything is selected.
     #[cfg(feature = "sources")]
     pub(crate) fn is_everything(&self) -> bool {
         self.0.is_none()
     }
 
-    /// Whether something in this folder may be wanted.
-    pub(crate) fn enters(&self, folder: &str) -> bool {
-        let above = |only: &Vec<String>| only.iter().any(|wanted| is_at_or_below(wanted, folder));
-        folder.is_empty() || self.takes(folder) || self.0.as_ref().is_some_and(above)
+    /// Reports whether a directory may contain selected entries.
+    pub(crate) fn descends_into(&self, dir: &str) -> bool {
+        let is_parent =
+            |only: &Vec<String>| only.iter().any(|selected| is_at_or_below(selected, dir));
+        dir.is_empty() || self.matches(dir) || self.0.as_ref().is_some_and(is_parent)
     }
 }
 
-fn is_at_or_below(path: &str, folder: &str) -> bool {
-    path.strip_prefix(folder)
-        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+fn is_at_or_below(path: &str, dir: &str) -> bool {
+    path.strip_prefix(dir)
+        .is_some_and(|suffix| suffix.is_empty() || suffix.starts_with('/'))
 }
 
 #[cfg(test)]
@@ -55,7 +56,7 @@ mod tests {
             Select::new(&with!(Options, select: Selection::Only(paths)))
         };
         let wanted = select(&["./a/b/", "c.yaml"]).unwrap();
-        assert_each!(|path, takes, enters| (wanted.takes(path), wanted.enters(path)) => (takes, enters);
+        assert_each!(|path, takes, enters| (wanted.matches(path), wanted.descends_into(path)) => (takes, enters);
             "a", false => true;
             "a/b", true => true;
             "a/b/c", true => true;

@@ -1,4 +1,4 @@
-//! Where bundles come from, in the words of a command line.
+//! Sources of bundles, in the syntax of the command line.
 //!
 //! ```
 //! use unpacker::Source;
@@ -19,111 +19,114 @@ use url::Url;
 
 use crate::Digest;
 
-/// One place that holds a bundle.
+/// A source of a bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
     /// An image or an artifact in a registry.
     Image(Image),
     /// A commit of a git repository.
     Git(Git),
-    /// An archive behind a URL.
+    /// An archive at a URL.
     Http(Http),
-    /// Something on this machine.
+    /// A file, directory or image on this machine.
     Local(Local),
 }
 
 /// An image in a registry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Image {
-    /// As given, or with the digest that its tag was resolved to.
+    /// Reference as given, or pinned to the resolved digest.
     pub reference: Reference,
-    /// Which of several images an index should give: `os/architecture[/variant]`. Bundles are the same for all
-    /// platforms, so that without one any entry will do.
+    /// Platform to select from an index: `os/architecture[/variant]`. Bundles are the same for all platforms, so
+    /// `None` accepts any entry.
     pub platform: Option<String>,
 }
 
-/// A folder in a git repository.
+/// A directory in a git repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Git {
-    /// `https://…`, `http://…` or `ssh://…`, without credentials.
+    /// URL with the scheme `https`, `http` or `ssh`, without credentials.
     pub repository: Url,
-    /// What to take of it.
+    /// Branch, tag or commit to fetch.
     pub revision: Revision,
-    /// The folder that is the bundle's root; the repository's own root if there is none.
+    /// Root directory of the bundle; `None` is the root of the repository.
     pub directory: Option<String>,
 }
 
-/// What names a commit.
+/// A name of a commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Revision {
-    /// What the server's HEAD points to.
+    /// The commit that the HEAD of the server points to.
     Head,
-    /// A branch or a tag, whichever exists; both at once is an error.
+    /// A branch or a tag. An error if both exist.
     Name(String),
     /// A branch.
     Branch(String),
     /// A tag.
     Tag(String),
-    /// A commit, by all digits of its hash.
+    /// A commit by its full hash.
     Commit(String),
 }
 
-/// An archive behind a URL.
+/// An archive at a URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Http {
-    /// `https://…` or `http://…`, without credentials. Its query may be a secret, and is not displayed.
+    /// `https://…` or `http://…`, without credentials. The query may be secret and is not displayed.
     pub url: Url,
-    /// What the body must have as its digest.
+    /// Required digest of the body; `None` accepts any body.
     pub sha256: Option<Digest>,
 }
 
-/// Something on this machine.
+/// A source on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Local {
     /// An archive on standard input.
     Stdin,
-    /// A folder, a tar or a tar.gz.
+    /// A directory, or a tar or tar.gz archive.
     Path(PathBuf),
-    /// A folder with an OCI image layout; a tag or digest chooses between several images.
+    /// A directory with an OCI image layout. A tag or digest selects one of several images.
     OciLayout(PathBuf, Option<String>),
-    /// The same as a tar.
+    /// An OCI image layout in a tar archive.
     OciArchive(PathBuf, Option<String>),
-    /// What `docker save` writes; a tag chooses between several images.
+    /// An archive of `docker save`. A tag selects one of several images.
     DockerArchive(PathBuf, Option<String>),
 }
 
-/// Why a text does not say where a bundle is.
+/// The error for a text that does not describe a source.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} {problem}")]
 pub struct Error {
-    /// Without what may be secret.
+    /// Text without possible secrets.
     text: String,
     problem: String,
 }
 
-/// What skopeo and podman read besides, and where it can be had instead.
+/// Other transports of Skopeo and Podman, with the command that converts them.
 const TRANSPORTS: &[(&str, &str)] = &[
     (
         "containers-storage",
-        "podman save --format oci-archive -o FILE IMAGE, and name oci-archive:FILE",
+        "podman save --format oci-archive -o FILE IMAGE, and use oci-archive:FILE",
     ),
     (
         "docker-daemon",
-        "docker save -o FILE IMAGE, and name docker-archive:FILE",
+        "docker save -o FILE IMAGE, and use docker-archive:FILE",
     ),
-    ("dir", "skopeo copy dir:… oci:FOLDER, and name oci:FOLDER"),
+    (
+        "dir",
+        "skopeo copy dir:… oci:DIRECTORY, and use oci:DIRECTORY",
+    ),
     (
         "ostree",
-        "skopeo copy ostree:… oci:FOLDER, and name oci:FOLDER",
+        "skopeo copy ostree:… oci:DIRECTORY, and use oci:DIRECTORY",
     ),
 ];
 
 impl Source {
-    /// Reads a source as people write it. `exists` tells whether there is a file or folder of that name; only for
-    /// texts that may be one it is asked.
+    /// Parses a source from a command line. `exists` reports whether a file or directory has that name; it is called
+    /// only for texts that may be paths.
     ///
     /// # Errors
-    /// When the text is none, or could be several.
+    /// Returns an error if the text does not describe a source, or is ambiguous.
     pub fn parse(text: &str, exists: impl Fn(&Path) -> bool) -> Result<Self, Error> {
         Self::read(text, exists).map_err(|problem| Error {
             text: show::without_secrets(text).chars().take(200).collect(),
@@ -136,14 +139,14 @@ impl Source {
             return Ok(Self::Local(Local::Stdin));
         }
         if let Some((scheme, rest)) = text.split_once(':') {
-            let of = |kind: fn(PathBuf, Option<String>) -> Local| {
+            let parse_as = |kind: fn(PathBuf, Option<String>) -> Local| {
                 let (path, name) = path_and_name(scheme, rest)?;
                 Ok(Self::Local(kind(path, name)))
             };
             match scheme {
-                "oci" => return of(Local::OciLayout),
-                "oci-archive" => return of(Local::OciArchive),
-                "docker-archive" => return of(Local::DockerArchive),
+                "oci" => return parse_as(Local::OciLayout),
+                "oci-archive" => return parse_as(Local::OciArchive),
+                "docker-archive" => return parse_as(Local::DockerArchive),
                 _ => {}
             }
         }
@@ -162,7 +165,7 @@ impl Source {
                 }
                 _ => Err(transport(scheme, rest).unwrap_or_else(|| {
                     format!(
-                        "has the unknown scheme {scheme:?}; write git+https://, git+ssh://, https:// or docker://"
+                        "has the unknown scheme {scheme:?}; use git+https://, git+ssh://, https:// or docker://"
                     )
                 })),
             };
@@ -175,7 +178,7 @@ impl Source {
         {
             return Err(problem);
         }
-        if let Some(problem) = address::of_scp(text) {
+        if let Some(problem) = address::suggest_for_scp(text) {
             return Err(problem);
         }
         let first = text.split('/').next().unwrap_or_default();
@@ -184,23 +187,23 @@ impl Source {
             return address::image(text).map(Self::Image);
         }
         Err(
-            "does not exist here, and names no registry; check the path, or write docker.io/… for an image on Docker Hub"
+            "does not exist here and has no registry; check the path, or use docker.io/… for an image on Docker Hub"
                 .to_owned(),
         )
     }
 }
 
 impl Image {
-    /// Reads an image whose registry is named, by `docker://` or by itself: `quay.io/org/app:v1`, and not `app:v1`.
+    /// Parses an image with an explicit registry, either `docker://…` or `quay.io/org/app:v1`, but not `app:v1`.
     ///
     /// # Errors
-    /// When the text is no such image.
+    /// Returns an error if the text is not such an image.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let problem = match Source::read(text, |_| false) {
             Ok(Source::Image(image)) => return Ok(image),
-            Ok(_) => "is no image; write REGISTRY/REPOSITORY:TAG".to_owned(),
+            Ok(_) => "is not an image; use REGISTRY/REPOSITORY:TAG".to_owned(),
             Err(_) if text.parse::<Reference>().is_ok() => {
-                "names no registry; write REGISTRY/REPOSITORY:TAG, as docker.io/NAME/REPOSITORY:TAG for Docker Hub"
+                "has no registry; use REGISTRY/REPOSITORY:TAG, as docker.io/NAME/REPOSITORY:TAG for Docker Hub"
                     .to_owned()
             }
             Err(problem) => problem,
@@ -212,16 +215,17 @@ impl Image {
     }
 }
 
-/// What to do about a source that only other tools read. A registry may be called as one of them, and have a port.
+/// Returns the remedy for a source that only other tools can read. A registry with a port may have the same name as a
+/// transport.
 fn transport(scheme: &str, rest: &str) -> Option<String> {
     if rest.starts_with(|c: char| c.is_ascii_digit()) {
         return None;
     }
     let (_, instead) = TRANSPORTS.iter().find(|(name, _)| *name == scheme)?;
-    Some(format!("is not read here; run {instead}"))
+    Some(format!("is not supported; run {instead}"))
 }
 
-/// A file and what it is to be looked up in it. File names may have an `@` in them.
+/// Splits a text into the path of a file and the name of an image in it. File names may contain an `@`.
 fn path_and_name(scheme: &str, rest: &str) -> Result<(PathBuf, Option<String>), String> {
     let at = |mark: &str| rest.find(mark).unwrap_or(rest.len());
     let (path, name) = rest
@@ -229,7 +233,7 @@ fn path_and_name(scheme: &str, rest: &str) -> Result<(PathBuf, Option<String>), 
         .unwrap_or((rest, ""));
     match (path, name.get(1..)) {
         ("", _) | (_, Some("")) => Err(format!(
-            "names no file; write {scheme}:PATH or {scheme}:PATH:TAG"
+            "has no file name; use {scheme}:PATH or {scheme}:PATH:TAG"
         )),
         (path, name) => Ok((path.into(), name.map(str::to_owned))),
     }

@@ -1,4 +1,4 @@
-//! Bytes that are too many for memory wait in a file that has no name.
+//! Storage of data in memory and, above a limit, in an unnamed file.
 
 use std::{
     fs::File,
@@ -13,22 +13,22 @@ use bytes::Bytes;
 use crate::block::explain;
 use crate::{Error, Result};
 
-/// What is kept in memory before the rest goes to disk.
-const MEMORY: u64 = 1 << 20;
+/// Maximum number of bytes in memory.
+const MEMORY_LIMIT: u64 = 1 << 20;
 
-/// Where bytes are kept.
+/// The kind of storage.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Room {
-    /// In memory alone.
+pub(crate) enum Storage {
+    /// All data in memory.
     Memory,
-    /// In memory as far as they are few, else in an unnamed file in this folder.
+    /// Memory up to a limit, and an unnamed file in this directory for the rest.
     Disk(PathBuf),
 }
 
-impl Room {
-    /// An unnamed file of all that a reader gives, which goes when it is closed.
+impl Storage {
+    /// Copies a reader to an unnamed file, which is deleted when it is closed.
     #[cfg(feature = "sources")]
-    pub(crate) fn file(&self, reader: &mut dyn Read) -> Result<File> {
+    pub(crate) fn to_file(&self, reader: &mut dyn Read) -> Result<File> {
         let folder = match self {
             Self::Memory => std::env::temp_dir(),
             Self::Disk(folder) => folder.clone(),
@@ -48,7 +48,7 @@ impl Room {
     }
 }
 
-/// Passes on all that a reader gives.
+/// Passes all bytes of a reader to `write`.
 fn copy(
     reader: &mut dyn Read,
     mut write: impl FnMut(&[u8]) -> Result<()>,
@@ -66,17 +66,16 @@ fn copy(
     }
 }
 
-/// Bytes one behind the other. The file behind them is unlinked from its beginning, so that it goes with the process
-/// at the latest, however that ends.
+/// Consecutive pieces of data. The file is unlinked when it is created, so that it disappears with the process.
 #[derive(Debug)]
 pub(crate) struct Spool {
-    room: Room,
+    storage: Storage,
     memory: u64,
     file: Option<File>,
     end: u64,
 }
 
-/// One piece of what was kept.
+/// A stored piece of data.
 #[derive(Debug, Clone)]
 pub(crate) enum Piece {
     Memory(Bytes),
@@ -92,40 +91,40 @@ impl Piece {
     }
 }
 
-/// Why a piece cannot be kept.
+/// An error while a piece is stored.
 pub(crate) enum Failure {
-    /// The bytes could not be read.
+    /// The source cannot be read.
     Read(io::Error),
-    /// They could not be written.
+    /// The storage cannot be written.
     Write(Error),
 }
 
 impl Spool {
-    pub(crate) fn new(room: Room) -> Self {
+    pub(crate) fn new(storage: Storage) -> Self {
         Self {
-            room,
+            storage,
             memory: 0,
             file: None,
             end: 0,
         }
     }
 
-    /// Keeps all that a reader gives.
-    pub(crate) fn keep(&mut self, reader: &mut dyn Read) -> Result<Piece, Failure> {
-        let most = match self.room {
-            Room::Memory => u64::MAX,
-            Room::Disk(_) => MEMORY.saturating_sub(self.memory),
+    /// Stores all bytes of a reader.
+    pub(crate) fn store(&mut self, reader: &mut dyn Read) -> Result<Piece, Failure> {
+        let limit = match self.storage {
+            Storage::Memory => u64::MAX,
+            Storage::Disk(_) => MEMORY_LIMIT.saturating_sub(self.memory),
         };
         let mut bytes = Vec::new();
-        if most > 0 {
+        if limit > 0 {
             (&mut *reader)
-                .take(most)
+                .take(limit)
                 .read_to_end(&mut bytes)
                 .map_err(Failure::Read)?;
         }
-        if (bytes.len() as u64) < most {
+        if (bytes.len() as u64) < limit {
             self.memory += bytes.len() as u64;
-            bytes.shrink_to_fit(); // or a file could hold twice its size, and content twice its limit
+            bytes.shrink_to_fit(); // the buffer may otherwise have twice the size of the file
             return Ok(Piece::Memory(bytes.into()));
         }
         let at = self.end;
@@ -136,8 +135,8 @@ impl Spool {
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        let Room::Disk(folder) = &self.room else {
-            return Ok(()); // memory takes all, so that nothing is left to write
+        let Storage::Disk(folder) = &self.storage else {
+            return Ok(()); // everything is stored in memory
         };
         let failed = |source| Error::Spool {
             folder: folder.clone(),
@@ -145,50 +144,58 @@ impl Spool {
         };
         let file = match &mut self.file {
             Some(file) => file,
-            free => free.insert(tempfile::tempfile_in(folder).map_err(failed)?),
+            none => none.insert(tempfile::tempfile_in(folder).map_err(failed)?),
         };
         file.write_all(bytes).map_err(failed)?;
         self.end += bytes.len() as u64;
         Ok(())
     }
 
-    /// Reads one of the pieces that were kept here.
+    /// Returns a reader of a piece of this spool.
     pub(crate) fn reader<'a>(&'a self, piece: &'a Piece) -> PieceReader<'a> {
         match (piece, &self.file) {
             (Piece::Memory(bytes), _) => PieceReader::Memory(bytes),
             (Piece::Disk { at, size }, Some(file)) => PieceReader::Disk {
                 file,
                 at: *at,
-                left: *size,
+                remaining: *size,
             },
             (Piece::Disk { .. }, None) => PieceReader::Memory(&[]), // a piece of another spool
         }
     }
 }
 
-/// Reads a piece from its beginning.
+/// A reader of a piece.
 pub(crate) enum PieceReader<'a> {
     Memory(&'a [u8]),
-    Disk { file: &'a File, at: u64, left: u64 },
+    Disk {
+        file: &'a File,
+        at: u64,
+        remaining: u64,
+    },
 }
 
 impl Read for PieceReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Memory(bytes) => bytes.read(buffer),
-            Self::Disk { file, at, left } => {
-                let most = usize::try_from(*left).unwrap_or(usize::MAX);
-                let most = most.min(buffer.len());
-                let part = buffer.get_mut(..most).unwrap_or_default();
-                if part.is_empty() {
+            Self::Disk {
+                file,
+                at,
+                remaining,
+            } => {
+                let limit = usize::try_from(*remaining).unwrap_or(usize::MAX);
+                let limit = limit.min(buffer.len());
+                let chunk = buffer.get_mut(..limit).unwrap_or_default();
+                if chunk.is_empty() {
                     return Ok(0);
                 }
-                let count = file.read_at(part, *at)?;
+                let count = file.read_at(chunk, *at)?;
                 if count == 0 {
                     return Err(io::ErrorKind::UnexpectedEof.into());
                 }
                 *at += count as u64;
-                *left -= count as u64;
+                *remaining -= count as u64;
                 Ok(count)
             }
         }
@@ -202,11 +209,11 @@ mod tests {
     #[test]
     fn many_bytes_go_to_an_unnamed_file_and_come_back() {
         let folder = tempfile::tempdir().unwrap();
-        let mut spool = Spool::new(Room::Disk(folder.path().to_owned()));
+        let mut spool = Spool::new(Storage::Disk(folder.path().to_owned()));
         let large: Vec<u8> = (0..(9 << 20)).map(|n: u32| n.to_le_bytes()[1]).collect();
         let mut pieces = Vec::new();
         for bytes in [b"first".as_slice(), &large, b"last", b""] {
-            let Ok(piece) = spool.keep(&mut &*bytes) else {
+            let Ok(piece) = spool.store(&mut &*bytes) else {
                 panic!("this is kept");
             };
             assert_eq!(piece.size(), bytes.len() as u64);
@@ -226,14 +233,14 @@ mod tests {
     #[test]
     fn a_full_disk_is_told_from_a_broken_source() {
         let large = vec![0; 5 << 20];
-        let mut spool = Spool::new(Room::Disk("/dev/null/none".into()));
-        let Err(Failure::Write(error)) = spool.keep(&mut large.as_slice()) else {
+        let mut spool = Spool::new(Storage::Disk("/dev/null/none".into()));
+        let Err(Failure::Write(error)) = spool.store(&mut large.as_slice()) else {
             panic!("there is no such folder");
         };
         assert!(error.to_string().contains("\"/dev/null/none\"") && !error.is_terminal());
         // Writing to this file fails as on a full disk.
-        let mut spool = Spool::new(Room::Disk("/".into()));
+        let mut spool = Spool::new(Storage::Disk("/".into()));
         spool.file = Some(File::options().write(true).open("/dev/full").unwrap());
-        assert_rows!(matches!(spool.keep(&mut large.as_slice()), Err(Failure::Write(_))) => true);
+        assert_rows!(matches!(spool.store(&mut large.as_slice()), Err(Failure::Write(_))) => true);
     }
 }

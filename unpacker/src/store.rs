@@ -1,4 +1,4 @@
-//! Content on disk under its digest, and the last of it in memory.
+//! Content store: content on disk by its digest, with a cache of recently used content in memory.
 //!
 //! ```text
 //!  Tree ── put ──> tmp/… ── sync, rename ──> content/<digest>.tar ── get, verified ──> memory ──> Arc<Content>
@@ -6,12 +6,12 @@
 //!                      sources/<key> ──────────┘
 //! ```
 //!
-//! Content is whole or not there, whenever whoever writes it is killed. It is verified whenever it is read; what is
-//! damaged is removed, and said to be. On disk and in memory what was used longest ago goes first when a budget would
-//! be exceeded, but on disk never what somebody holds, in whichever process. Any number of processes may share a
-//! folder: files are locked (`flock`), and so is the one file that says how full the folder is.
+//! Content is stored atomically: it is complete or absent, even if a writing process is killed. Every read from disk
+//! verifies the digest; corrupt content is removed and reported. If a budget would be exceeded, the least recently
+//! used content is evicted, on disk only if no process holds it. Any number of processes may share a directory. They
+//! lock (`flock`) the content files and the file that records the used space.
 //!
-//! All functions here block; call them through `spawn_blocking` where that matters.
+//! All functions block; call them through `spawn_blocking` in async code.
 //!
 //! ```
 //! use unpacker::{Limits, Options, Store, store::Budget};
@@ -52,11 +52,11 @@ use tracing::warn;
 
 use crate::{Access, Digest, Format, Options, SkippedEntries, Source, Tree, unpack};
 use disk::Disk;
-use flight::Flights;
+use flight::SingleFlight;
 use hold::Holds;
-use memory::Memory;
+use memory::MemoryCache;
 use stats::Counts;
-use writing::Kept;
+use writing::CommitOutcome;
 
 pub use error::{Error, Result};
 pub use hold::Hold;
@@ -64,16 +64,17 @@ pub use key::Key;
 pub use reading::{Reader, Served};
 pub use stats::Stats;
 
-/// How much a store may keep, in bytes.
+/// Size limits of a store, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Budget {
-    /// On disk, for all processes that share the folder together; the one with the smallest budget evicts.
+    /// Limit on disk, for all processes that share the directory together. The process with the smallest budget
+    /// evicts.
     pub disk: u64,
-    /// In the memory of this process. What is larger is read for each caller and not kept.
+    /// Limit of the memory cache of this process. Larger content is read for each caller and not cached.
     pub memory: u64,
 }
 
-/// A folder of content. Clones are the same store.
+/// A directory of content. Clones refer to the same store.
 #[derive(Debug, Clone)]
 pub struct Store {
     inner: Arc<Inner>,
@@ -82,36 +83,37 @@ pub struct Store {
 #[derive(Debug)]
 struct Inner {
     disk: Disk,
-    memory: Memory,
+    memory: MemoryCache,
     holds: Holds,
-    reads: Flights<(Digest, Limits), Result<Arc<Content>>>,
+    reads: SingleFlight<(Digest, Limits), Result<Arc<Content>>>,
     fetches: unpack::Flights,
     counts: Counts,
 }
 
-/// Content that is in the store, for as long as it is held.
+/// Content in the store that cannot be evicted while this value lives.
 #[derive(Debug, Clone)]
 pub struct Stored {
-    /// By which it is had.
+    /// Digest of the content.
     pub digest: Digest,
-    /// The bytes of its tar.
+    /// Size of the tar archive in bytes.
     pub size: u64,
-    /// Keeps it there.
+    /// Protects the content from eviction.
     pub hold: Hold,
 }
 
 impl Store {
-    /// Opens or makes a store, and sweeps what crashes left behind. The folder may exist; what lies in it beside the
-    /// store's own folders is left alone.
+    /// Opens or creates a store, and removes the remains of crashes. The directory may exist. Entries other than
+    /// those of the store are left alone.
     ///
     /// # Errors
-    /// When the folder cannot be written or locked, is none, or is in use by something else.
+    /// Returns an error if the directory cannot be written or locked, is not a directory, or contains files of
+    /// another program.
     pub fn open(folder: &Path, budget: Budget) -> Result<Self> {
         let inner = Inner {
             disk: Disk::open(folder, budget.disk)?,
-            memory: Memory::new(budget.memory),
+            memory: MemoryCache::new(budget.memory),
             holds: Holds::default(),
-            reads: Flights::default(),
+            reads: SingleFlight::default(),
             fetches: unpack::Flights::default(),
             counts: Counts::default(),
         };
@@ -120,26 +122,26 @@ impl Store {
         })
     }
 
-    /// Where the store is. Others may have folders of their own beside those of the store.
+    /// Returns the directory of the store. Other programs may have their own directories next to those of the store.
     pub fn folder(&self) -> &Path {
         &self.inner.disk.root
     }
 
-    /// The folder for what is on its way into the store: see [`Options::spool`].
+    /// Returns the directory for temporary files of the store: see [`Options::spool`].
     pub fn spool(&self) -> &Path {
         &self.inner.disk.temp
     }
 
-    /// Stores content and holds it. Content that is there already, and whole, is not written to its place again.
+    /// Stores content and holds it. Content that already exists intact is not replaced.
     ///
     /// # Errors
-    /// When it does not fit into the budget or onto the disk, even if all is evicted that nobody holds, or cannot be
-    /// read or written. Nothing of it is left then.
+    /// Returns an error if the content cannot be read or written. Also returns an error if it exceeds the budget or
+    /// the disk, even after the eviction of all content that is not held. Partial content is never stored.
     pub fn put(&self, tree: &Tree) -> Result<Stored> {
         self.put_until(tree, &AtomicBool::new(false))
     }
 
-    /// Gives up as soon as `stop` is set.
+    /// Stores content like `put`, but stops as soon as `stop` is set.
     pub(crate) fn put_until(&self, tree: &Tree, stop: &AtomicBool) -> Result<Stored> {
         let Inner {
             disk,
@@ -148,30 +150,30 @@ impl Store {
             ..
         } = &*self.inner;
         let write = || {
-            let (writing, evicted) = disk.reserve(writing::size_of(tree))?;
+            let (writer, evicted) = disk.reserve(writing::size_of(tree))?;
             counts.evicted.add(evicted);
-            let digest = writing.fill(tree, stop)?;
-            Ok((digest, writing.keep(&digest)?))
+            let digest = writer.fill(tree, stop)?;
+            Ok((digest, writer.commit(&digest)?))
         };
-        let (digest, kept) = loop {
+        let (digest, outcome) = loop {
             match write() {
-                // The budget may be larger than the disk, or the disk be used by others too.
+                // The budget may be larger than the disk, and other programs may use the disk.
                 Err(Error::DiskFull { size, source }) => {
-                    let evicted = disk.free(size)?;
+                    let evicted = disk.evict_for(size)?;
                     counts.evicted.add(evicted);
                     if evicted == 0 {
                         return Err(Error::DiskFull { size, source });
                     }
                 }
-                written => break written?,
+                result => break result?,
             }
         };
-        let file = match kept {
-            Kept::New(file) => {
+        let file = match outcome {
+            CommitOutcome::New(file) => {
                 counts.written.add(1);
                 file
             }
-            Kept::Old(file) => {
+            CommitOutcome::Existing(file) => {
                 counts.duplicates.add(1);
                 file
             }
@@ -181,31 +183,32 @@ impl Store {
         Ok(Stored { digest, size, hold })
     }
 
-    /// The files of content, from memory or from disk. Callers who ask for the same at the same time share one read.
+    /// Returns the files of content, from memory or from disk. Concurrent calls for the same content share one read.
     ///
     /// # Errors
-    /// When it is missing, damaged, cannot be read, or exceeds the limits, wherever it comes from.
+    /// Returns an error if the content is missing, is corrupt, cannot be read, or exceeds the limits. The limits also
+    /// apply to cached content.
     pub fn get(&self, digest: &Digest, limits: &Limits) -> Result<Arc<Content>> {
         let counts = &self.inner.counts;
-        if let Some(content) = self.remembered(digest, limits) {
+        if let Some(content) = self.cached(digest, limits) {
             counts.hits.add(1);
             return content;
         }
         counts.misses.add(1);
-        let joined = || counts.shared.add(1);
-        self.inner.reads.run(&(*digest, *limits), joined, || {
-            // Another read may have ended between looking and asking.
-            let remembered = self.remembered(digest, limits);
-            remembered.unwrap_or_else(|| self.read(digest, limits))
+        let on_wait = || counts.shared.add(1);
+        self.inner.reads.run(&(*digest, *limits), on_wait, || {
+            // Another read may have ended since the first lookup.
+            let cached = self.cached(digest, limits);
+            cached.unwrap_or_else(|| self.read(digest, limits))
         })
     }
 
-    fn remembered(&self, digest: &Digest, limits: &Limits) -> Option<Result<Arc<Content>>> {
+    fn cached(&self, digest: &Digest, limits: &Limits) -> Option<Result<Arc<Content>>> {
         let hit = self.inner.memory.get(digest, limits)?;
         Some(match hit {
             Ok(hit) => {
-                if hit.is_news {
-                    // Where it has been evicted meanwhile, there is nothing to keep.
+                if hit.needs_touch {
+                    // If the content was evicted from disk in the meantime, a failure to hold it does no harm.
                     let _ = self.hold(digest);
                 }
                 Ok(hit.content)
@@ -214,7 +217,7 @@ impl Store {
         })
     }
 
-    /// Reads content to its end and verifies it, whatever its reader says.
+    /// Reads and verifies content. The digest is verified even if the archive cannot be read to its end.
     fn read(&self, digest: &Digest, limits: &Limits) -> Result<Arc<Content>> {
         let Inner {
             disk,
@@ -224,22 +227,22 @@ impl Store {
         } = &*self.inner;
         let hold = self.hold(digest)?;
         counts.reads.add(1);
-        let mut reading = hold.read();
+        let mut reader = hold.read();
         let options = Options {
             limits: *limits,
             ..Options::default()
         };
-        let unpacked = crate::stream(BufReader::with_capacity(256 << 10, &mut reading), &options);
-        let found = reading.finish();
-        let found = found.map_err(Error::file("read", disk.path(digest)))?;
-        self.verify(&hold, &found)?;
+        let unpacked = crate::stream(BufReader::with_capacity(256 << 10, &mut reader), &options);
+        let actual = reader.finish();
+        let actual = actual.map_err(Error::file("read", disk.path(digest)))?;
+        self.verify(&hold, &actual)?;
         let unpacked = unpacked.map_err(|error| Error::Content(Arc::new(error)))?;
         let content = Arc::new(unpacked.content);
         memory.put(digest, &content);
         Ok(content)
     }
 
-    fn verify(&self, hold: &Hold, found: &Digest) -> Result<()> {
+    fn verify(&self, hold: &Hold, actual: &Digest) -> Result<()> {
         let Inner {
             disk,
             memory,
@@ -247,96 +250,103 @@ impl Store {
             ..
         } = &*self.inner;
         let digest = hold.digest();
-        if *found == digest {
+        if *actual == digest {
             return Ok(());
         }
-        warn!(%digest, %found, "removing content that was damaged on disk");
+        warn!(%digest, found = %actual, "removing corrupt content");
         counts.damaged.add(1);
         memory.remove(&digest);
-        disk.discard(&digest, hold.file())?;
+        disk.remove_corrupt(&digest, hold.file())?;
         Err(Error::Damaged { digest })
     }
 
-    /// The plain tar of content, without taking it into memory. All of it is verified before the first byte is given
-    /// out: bytes that have been sent cannot be taken back, and reading a file twice reads the disk once.
+    /// Returns the uncompressed tar archive of content without loading it into memory. All of it is verified before
+    /// the first byte is returned, because sent bytes cannot be revoked. The second read of the file usually comes
+    /// from the page cache.
     ///
     /// # Errors
-    /// When it is missing, damaged, or cannot be read.
+    /// Returns an error if the content is missing, is corrupt, or cannot be read.
     pub fn reader(&self, digest: &Digest) -> Result<Reader> {
         self.verified(digest).map(Reader::new)
     }
 
-    /// Holds content, once all of it has been read and found right.
+    /// Reads and verifies content, and holds it.
     pub(crate) fn verified(&self, digest: &Digest) -> Result<Hold> {
         let hold = self.hold(digest)?;
         self.inner.counts.reads.add(1);
-        let found = hold.read().finish();
-        let found = found.map_err(Error::file("read", self.inner.disk.path(digest)))?;
-        self.verify(&hold, &found)?;
+        let actual = hold.read().finish();
+        let actual = actual.map_err(Error::file("read", self.inner.disk.path(digest)))?;
+        self.verify(&hold, &actual)?;
         Ok(hold)
     }
 
-    /// Content in the form in which others want it, from [`Store::reader`]; compressed fast, while it is read.
+    /// Returns the archive of [`Store::reader`] in another format. Compression is fast and happens while the archive
+    /// is read.
     ///
     /// # Errors
-    /// As [`Store::reader`].
+    /// Returns the errors of [`Store::reader`].
     pub fn served(&self, digest: &Digest, format: Format) -> Result<Served> {
         Ok(Served::new(self.reader(digest)?, format))
     }
 
-    /// Keeps content from being evicted. It is not verified.
+    /// Protects content from eviction without verifying it.
     ///
     /// # Errors
-    /// When it is missing.
+    /// Returns an error if the content is missing.
     pub fn hold(&self, digest: &Digest) -> Result<Hold> {
         self.inner.holds.hold(&self.inner.disk, digest)
     }
 
-    /// Removes content that nobody holds, from disk and memory. What is missing is removed already.
+    /// Removes content from disk and memory. Missing content is not an error.
     ///
     /// # Errors
-    /// When somebody holds it, in any process.
+    /// Returns an error if any process holds the content.
     pub fn remove(&self, digest: &Digest) -> Result<()> {
         self.inner.disk.remove(digest)?;
         self.inner.memory.remove(digest);
         Ok(())
     }
 
-    /// All content that is there now, in no order.
+    /// Returns the digests of all stored content, in no particular order.
     ///
     /// # Errors
-    /// When the folder cannot be read.
+    /// Returns an error if the directory cannot be read.
     pub fn digests(&self) -> Result<Vec<Digest>> {
         self.inner.disk.digests()
     }
 
-    /// What a source is known by once it has been fetched; nothing for one that may change.
+    /// Returns the key of a source in the source index; `None` if the source is not pinned.
     pub fn key(&self, source: &Source, options: &Options, access: &Access) -> Option<Key> {
         Key::new(&self.inner.disk.state.salt, source, options, access)
     }
 
-    /// What is asked for, by a source that may change too.
-    pub(crate) fn asked(&self, source: &Source, options: &Options, access: &Access) -> Option<Key> {
-        Key::of(&self.inner.disk.state.salt, source, options, access)
+    /// Returns the key of a request, also for a source that is not pinned.
+    pub(crate) fn request_key(
+        &self,
+        source: &Source,
+        options: &Options,
+        access: &Access,
+    ) -> Option<Key> {
+        Key::new(&self.inner.disk.state.salt, source, options, access)
     }
 
-    /// What is being fetched.
+    /// Returns the running fetches.
     pub(crate) fn fetches(&self) -> &unpack::Flights {
         &self.inner.fetches
     }
 
-    /// Notes which content a source has, and which of its entries were skipped.
+    /// Records the content of a source, and its skipped entries.
     ///
     /// # Errors
-    /// When that cannot be written.
+    /// Returns an error if the record cannot be written.
     pub fn remember(&self, key: &Key, digest: &Digest, skipped: &SkippedEntries) -> Result<()> {
         let disk = &self.inner.disk;
         let usage = disk.state.lock()?;
-        disk.sources.remember(&usage, key, digest, skipped)
+        disk.sources.record(&usage, key, digest, skipped)
     }
 
-    /// The content that a source was noted to have, if it is still there, and holds it; and the entries that were
-    /// skipped.
+    /// Returns the recorded content of a source and holds it, if it is still in the store. Also returns the skipped
+    /// entries.
     pub fn find(&self, key: &Key) -> Option<(Stored, SkippedEntries)> {
         let (digest, skipped) = self.inner.disk.sources.find(key)?;
         let hold = self.hold(&digest).ok()?;
@@ -344,7 +354,7 @@ impl Store {
         Some((Stored { digest, size, hold }, skipped))
     }
 
-    /// What has been done since this process opened the store, and how full it is.
+    /// Returns the counters of this process since it opened the store, and the current usage.
     pub fn stats(&self) -> Stats {
         let Inner {
             disk,

@@ -1,4 +1,4 @@
-//! Checked files of any size: as [`Content`], but what is large waits on disk and not in memory.
+//! Checked files like [`Content`], with large files on disk instead of in memory.
 //!
 //! ```
 //! use unpacker::{Options, Tree};
@@ -27,79 +27,79 @@ use manifests::content::{
 use crate::{
     Digest, Error, Format, Options, Result,
     pack::{self, Packed},
-    spool::{Failure, Piece, Room, Spool},
+    spool::{Failure, Piece, Spool, Storage},
 };
 
-/// An ordered set of regular files under normalized relative paths. The first few MiB are in memory, the rest in an
+/// An ordered set of regular files under normalized relative paths. The first MiB is in memory, the rest in an
 /// unnamed temporary file.
 #[derive(Debug)]
 pub struct Tree {
-    files: Paths<Kept>,
+    files: Paths<StoredFile>,
     spool: Spool,
 }
 
-/// What is known of a file without reading it.
+/// The metadata of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileInfo {
-    /// Its bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// Permission bits; only whether it may be executed survives packing.
+    /// Permission bits. Only the executable bit is preserved in archives.
     pub mode: u32,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct StoredFile {
     piece: Piece,
     mode: u32,
 }
 
 impl Tree {
-    /// The number of files.
+    /// Returns the number of files.
     pub fn len(&self) -> usize {
         self.files.len()
     }
 
-    /// Whether there is no file at all.
+    /// Reports whether the tree contains no files.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty()
     }
 
-    /// The size of all files in bytes.
+    /// Returns the size of all files in bytes.
     pub fn size(&self) -> u64 {
         self.files().map(|(_, file)| file.size).sum()
     }
 
-    /// All files, ordered by path.
+    /// Returns all files, ordered by path.
     pub fn files(&self) -> impl Iterator<Item = (&str, FileInfo)> {
-        self.files.iter().map(|(path, kept)| {
+        self.files.iter().map(|(path, file)| {
             let info = FileInfo {
-                size: kept.piece.size(),
-                mode: kept.mode,
+                size: file.piece.size(),
+                mode: file.mode,
             };
             (path, info)
         })
     }
 
-    /// The bytes of one file.
+    /// Returns a reader of one file.
     pub fn read(&self, path: &str) -> Option<impl Read + '_> {
-        let kept = self.files.get(path)?;
-        Some(self.spool.reader(&kept.piece))
+        let file = self.files.get(path)?;
+        Some(self.spool.reader(&file.piece))
     }
 
-    /// Entries of the source that are not regular files, ordered by path.
+    /// Returns the entries of the source that are not regular files, ordered by path.
     pub fn irregular(&self) -> impl Iterator<Item = (&str, &Irregular)> {
         self.files.irregular()
     }
 
-    /// Makes sure that a bundle lacks none of its manifests and metadata because of an entry that is not a regular
+    /// Verifies that a bundle lacks none of its manifests and metadata because of an entry that is not a regular
     /// file. Returns the other such entries.
     ///
     /// # Errors
     /// Returns an error that names the first of these entries.
     pub fn ensure_regular(&self) -> Result<SkippedEntries> {
-        let Assessment { rejected, skipped } = Assessment::new(&self.files, |_, kept| {
+        let Assessment { rejected, skipped } = Assessment::new(&self.files, |_, file| {
             let mut bytes = Vec::new();
-            let read = self.spool.reader(&kept.piece).read_to_end(&mut bytes);
+            let read = self.spool.reader(&file.piece).read_to_end(&mut bytes);
             read.ok().map(|_| bytes)
         });
         match rejected.split_first() {
@@ -113,17 +113,17 @@ impl Tree {
         }
     }
 
-    /// All files in memory.
+    /// Loads all files into memory.
     ///
     /// # Errors
-    /// When the temporary file cannot be read.
+    /// Returns an error if the temporary file cannot be read.
     pub fn into_content(self) -> Result<Content> {
         let Self { files, spool } = self;
-        let files = files.try_map(|path, Kept { piece, mode }| {
+        let files = files.try_map(|path, StoredFile { piece, mode }| {
             let bytes = match piece {
                 Piece::Memory(bytes) => bytes,
                 Piece::Disk { size, .. } => {
-                    // Growing would take twice as much for a moment.
+                    // A growing buffer would briefly need twice as much memory.
                     let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or_default());
                     let read = spool.reader(&piece).read_to_end(&mut bytes);
                     read.map_err(|source| Error::Read {
@@ -138,51 +138,51 @@ impl Tree {
         Ok(files.into())
     }
 
-    /// The same files, which stay in memory.
+    /// Creates a tree from content. The files stay in memory.
     pub fn from_content(content: Content) -> Self {
-        let files = Paths::from(content).map(|File { bytes, mode }| Kept {
+        let files = Paths::from(content).map(|File { bytes, mode }| StoredFile {
             piece: Piece::Memory(bytes),
             mode,
         });
         Self {
             files,
-            spool: Spool::new(Room::Memory),
+            spool: Spool::new(Storage::Memory),
         }
     }
 
-    /// Writes the files as [`pack`](crate::pack) does, but compresses fast rather than well: the tar within is the same.
+    /// Writes the files like [`pack`](crate::pack), but with fast compression. The tar archive inside is the same.
     ///
     /// # Errors
-    /// When writing fails, or the temporary file cannot be read.
+    /// Returns an error if writing fails, or if the temporary file cannot be read.
     pub fn pack(&self, format: Format, writer: impl Write) -> Result<Digest> {
-        let files = self.files.iter().map(|(path, kept)| Packed {
+        let files = self.files.iter().map(|(path, file)| Packed {
             path,
-            mode: kept.mode,
-            size: kept.piece.size(),
-            reader: self.spool.reader(&kept.piece),
+            mode: file.mode,
+            size: file.piece.size(),
+            reader: self.spool.reader(&file.piece),
         });
         pack::write(files, format, writer)
     }
 
-    /// Writes the tar whose digest is the digest of this content, wherever it came from.
+    /// Writes the tar archive whose digest is the content digest, independent of the source.
     ///
     /// # Errors
-    /// When writing fails, or the temporary file cannot be read.
+    /// Returns an error if writing fails, or if the temporary file cannot be read.
     pub fn write_tar(&self, writer: impl Write) -> Result<Digest> {
         self.pack(Format::Tar, writer)
     }
 
-    /// Writes a tar.gz for a receiver that checks the bundle itself: unlike [`Tree::pack`], it has also the entries that
-    /// are not regular files. Returns the digest of the content, which does not depend on these.
+    /// Writes a tar.gz archive for a receiver that checks the bundle. Unlike [`Tree::pack`], the archive includes the
+    /// entries that are not regular files. Returns the content digest, which does not depend on these.
     ///
     /// # Errors
-    /// Returns an error if writing fails, or the temporary file cannot be read.
+    /// Returns an error if writing fails, or if the temporary file cannot be read.
     pub fn deliver(&self, writer: impl Write) -> Result<Digest> {
-        let files = self.files.iter().map(|(path, kept)| Packed {
+        let files = self.files.iter().map(|(path, file)| Packed {
             path,
-            mode: kept.mode,
-            size: kept.piece.size(),
-            reader: self.spool.reader(&kept.piece),
+            mode: file.mode,
+            size: file.piece.size(),
+            reader: self.spool.reader(&file.piece),
         });
         let mut gzip = pack::gzip(writer);
         let (digest, _) = pack::deliver(files, self.files.irregular(), &mut gzip)?;
@@ -191,7 +191,8 @@ impl Tree {
         Ok(digest)
     }
 
-    /// Takes the bundle out of the one folder that it was packed with: [`strip_top_folder`](crate::strip_top_folder).
+    /// Removes the top-level directory of a bundle that was packed with it:
+    /// [`strip_top_folder`](crate::strip_top_folder).
     #[must_use]
     pub fn strip_top_folder(self) -> Self {
         let Self { files, spool } = self;
@@ -203,44 +204,45 @@ impl Tree {
     }
 }
 
-/// The folder that holds everything, if the bundle is in there.
+/// Returns the directory that contains all files, if it contains a bundle.
 pub(crate) fn top_folder<T>(files: &Paths<T>) -> Option<String> {
     let is_bundle =
         |at: &str| ["manifests", "metadata"].map(|name| files.has_folder(&format!("{at}{name}")));
     let (path, _) = files.iter().next()?;
     let (top, _) = path.split_once('/')?;
-    let alone = files.folder(top).count() == files.len();
-    let found =
-        alone && is_bundle("") == [false, false] && is_bundle(&format!("{top}/")) != [false, false];
-    found.then(|| top.to_owned())
+    let is_only_dir = files.folder(top).count() == files.len();
+    let is_top_folder = is_only_dir
+        && is_bundle("") == [false, false]
+        && is_bundle(&format!("{top}/")) != [false, false];
+    is_top_folder.then(|| top.to_owned())
 }
 
-/// Builds a [`Tree`] file by file, under limits.
+/// Builds a [`Tree`] file by file within limits.
 #[derive(Debug)]
 pub(crate) struct Builder {
-    gate: Gate<Kept>,
+    gate: Gate<StoredFile>,
     spool: Spool,
     #[cfg(feature = "sources")]
-    aside: Aside,
+    aside: SetAside,
 }
 
-/// Files that are no content themselves, but may get a second name that is.
+/// Files that are not part of the content, but that hard links may make part of it.
 #[cfg(feature = "sources")]
 #[derive(Debug)]
-struct Aside {
-    files: BTreeMap<String, Kept>,
-    /// Of each file, and of all there ever were: their bytes stay in the spool.
+struct SetAside {
+    files: BTreeMap<String, StoredFile>,
+    /// Limits for each file, and for all files that were ever set aside: their data stays in the spool.
     limits: Limits,
     size: u64,
 }
 
 impl Builder {
-    pub(crate) fn new(limits: Limits, room: Room) -> Self {
+    pub(crate) fn new(limits: Limits, storage: Storage) -> Self {
         Self {
             gate: Gate::new(limits),
-            spool: Spool::new(room),
+            spool: Spool::new(storage),
             #[cfg(feature = "sources")]
-            aside: Aside {
+            aside: SetAside {
                 files: BTreeMap::new(),
                 limits,
                 size: 0,
@@ -248,11 +250,11 @@ impl Builder {
         }
     }
 
-    /// Reads one regular file to its end, or to the limit.
+    /// Reads one regular file to its end or to the limit.
     pub(crate) fn add(&mut self, path: &str, mode: u32, reader: &mut dyn Read) -> Result<()> {
         let spool = &mut self.spool;
         self.gate.add(path, reader, |path, reader| {
-            let piece = spool.keep(reader).map_err(|failure| match failure {
+            let piece = spool.store(reader).map_err(|failure| match failure {
                 Failure::Write(error) => error,
                 Failure::Read(source) => Error::Content(content::Error::Read {
                     path: path.to_owned(),
@@ -260,11 +262,11 @@ impl Builder {
                 }),
             })?;
             let mode = mode & 0o777;
-            Ok(Kept { piece, mode })
+            Ok(StoredFile { piece, mode })
         })
     }
 
-    /// Checks and counts an entry that carries no content.
+    /// Checks and counts an entry without content.
     pub(crate) fn skip(&mut self, path: &str) -> Result<()> {
         Ok(self.gate.skip(path)?)
     }
@@ -274,37 +276,38 @@ impl Builder {
         Ok(self.gate.record(path, entry)?)
     }
 
-    /// Adds a file under a second name, if there is one under the first. It counts as if it was read again, which it
-    /// is whenever the tree is packed.
+    /// Adds a file under a second name, if the first name exists. Its size counts again, because the file is packed
+    /// twice.
     pub(crate) fn link(&mut self, path: &str, target: &str) -> Result<bool> {
-        let Some(Kept { piece, mode }) = self.linked(target) else {
+        let Some(StoredFile { piece, mode }) = self.linked(target) else {
             return Ok(false);
         };
         let (piece, mode) = (piece.clone(), *mode);
         let size = piece.size();
-        self.gate.note(path, size, Kept { piece, mode })?;
+        self.gate.note(path, size, StoredFile { piece, mode })?;
         Ok(true)
     }
 
-    fn linked(&self, target: &str) -> Option<&Kept> {
-        // A file that is set aside belongs to the layer that is read; an upper layer may have another one of its name.
+    fn linked(&self, target: &str) -> Option<&StoredFile> {
+        // A file that was set aside belongs to the current layer. An upper layer may have another file with this
+        // name.
         #[cfg(feature = "sources")]
-        if let Some(kept) = self.aside.files.get(target) {
-            return Some(kept);
+        if let Some(file) = self.aside.files.get(target) {
+            return Some(file);
         }
         self.gate.paths().get(target)
     }
 
-    /// Whether so many bytes more can be set aside.
+    /// Reports whether a file of this size can be set aside.
     #[cfg(feature = "sources")]
     pub(crate) fn has_room_aside(&self, size: u64) -> bool {
-        let Aside {
+        let SetAside {
             limits, size: used, ..
         } = &self.aside;
         size <= limits.file && used.saturating_add(size) <= limits.total
     }
 
-    /// Keeps a file for [`Self::link`] alone.
+    /// Stores a file for [`Self::link`] only.
     #[cfg(feature = "sources")]
     pub(crate) fn set_aside(
         &mut self,
@@ -312,18 +315,18 @@ impl Builder {
         mode: u32,
         reader: &mut dyn Read,
     ) -> Result<(), Failure> {
-        let piece = self.spool.keep(reader)?;
+        let piece = self.spool.store(reader)?;
         self.aside.size += piece.size();
         let mode = mode & 0o777;
         self.aside
             .files
-            .insert(path.to_owned(), Kept { piece, mode });
+            .insert(path.to_owned(), StoredFile { piece, mode });
         Ok(())
     }
 
-    /// Forgets what was set aside.
+    /// Drops the files that were set aside.
     #[cfg(feature = "sources")]
-    pub(crate) fn forget_aside(&mut self) {
+    pub(crate) fn drop_set_aside(&mut self) {
         self.aside.files.clear();
     }
 
@@ -336,8 +339,8 @@ impl Builder {
 }
 
 impl Options {
-    /// Where large content waits.
-    pub(crate) fn room(&self) -> Room {
-        Room::Disk(self.spool.clone().unwrap_or_else(env::temp_dir))
+    /// Returns the storage for large content.
+    pub(crate) fn storage(&self) -> Storage {
+        Storage::Disk(self.spool.clone().unwrap_or_else(env::temp_dir))
     }
 }

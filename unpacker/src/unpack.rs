@@ -1,8 +1,8 @@
-//! From any source to content in the store, fetched only if it is not there.
+//! Unpacking of any source into the store. Content is fetched only if the store does not have it.
 //!
 //! ```text
 //!  source ── resolve ──> pinned source ── find ──> content, held
-//!                              └── not there: fetch ── put ── remember ──┘   once for all who wait for it
+//!                              └── missing: fetch ── put ── remember ────┘   once for all waiting callers
 //! ```
 //!
 //! ```
@@ -43,31 +43,31 @@ use crate::{
     store::{self, Hold, Stored},
 };
 
-/// A source's content in the store.
+/// The stored content of a source.
 #[derive(Debug, Clone)]
 pub struct Pinned {
-    /// The same source, named so that it can never mean anything else.
+    /// Source with a digest or commit, if it can be pinned.
     pub resolved: Source,
-    /// By which the store gives its content.
+    /// Digest of the content in the store.
     pub digest: Digest,
-    /// The bytes of its tar.
+    /// Size of the tar archive in bytes.
     pub size: u64,
     /// Entries of the source that are not regular files, and that a bundle does not need.
     pub skipped: SkippedEntries,
-    /// Keeps the content in the store.
+    /// Protects the content from eviction.
     pub hold: Hold,
 }
 
-/// Brings what a source holds into the store, unless it is there. Callers who want the same with the same credentials,
-/// trust and patience and under the same limits at the same time share one fetch, which goes on as long as one of them
-/// waits, and all get its outcome. Who joins one sees its progress only at the end.
+/// Fetches a source into the store, unless the store has its content. Concurrent callers share one fetch if they have
+/// the same source, credentials, trust, timeouts and limits. The fetch continues as long as one of them waits, and
+/// all get its result. Callers that join a fetch see its progress only at the end.
 ///
-/// Content that is there is neither read nor checked against the limits; [`Store::get`] does both. Without
-/// [`Options::spool`], what is too large for memory waits beside the store.
+/// Existing content is neither read nor checked against the limits; [`Store::get`] does both. Without
+/// [`Options::spool`], large content is temporarily stored in the directory of the store.
 ///
 /// # Errors
-/// Returns an error if the source cannot be resolved, reached or read, contains a rejected entry, lacks a manifest of a
-/// bundle because the entry is not a regular file, exceeds a limit, or does not fit into the store.
+/// Returns an error if the source cannot be resolved, reached or read, contains a rejected entry, or exceeds a limit.
+/// Also returns an error if a required entry of a bundle is not a regular file, or if the store is full.
 pub async fn unpack(
     store: &Store,
     source: &Source,
@@ -81,7 +81,7 @@ pub async fn unpack(
     {
         access.mirrors = access.mirrors.of_tag(&image.reference);
     }
-    let wanted = Arc::new(Wanted {
+    let request = Arc::new(FetchRequest {
         source: fetch::resolve(source, &access).await?,
         access,
         options: Options {
@@ -90,21 +90,21 @@ pub async fn unpack(
         },
         progress: progress.clone(),
     });
-    find_or_fetch(store, wanted, |wanted| async move {
-        let Wanted {
+    find_or_fetch(store, request, |request| async move {
+        let FetchRequest {
             source,
             access,
             options,
             progress,
-        } = &*wanted;
+        } = &*request;
         fetch::fetch(source, access, options, progress).await
     })
     .await
 }
 
-/// All that a fetch needs: it may outlive the caller who began it.
+/// The parameters of a fetch. The fetch may outlive the caller that started it.
 #[derive(Debug)]
-struct Wanted {
+struct FetchRequest {
     source: Source,
     access: Access,
     options: Options,
@@ -113,67 +113,72 @@ struct Wanted {
 
 async fn find_or_fetch<F>(
     store: &Store,
-    wanted: Arc<Wanted>,
-    fetch: impl FnOnce(Arc<Wanted>) -> F + Send + 'static,
+    request: Arc<FetchRequest>,
+    fetch: impl FnOnce(Arc<FetchRequest>) -> F + Send + 'static,
 ) -> Result<Pinned>
 where
     F: Future<Output = Result<Fetched>> + Send + 'static,
 {
-    let Wanted {
+    let FetchRequest {
         source,
         access,
         options,
         progress,
-    } = &*wanted;
-    let asked = store.asked(source, options, access);
-    let asked = asked.map(|key| flights::Id::new(key, source, access, options));
+    } = &*request;
+    let key = store.request_key(source, options, access);
+    let key = key.map(|key| flights::FetchKey::new(key, source, access, options));
     let progress = progress.clone();
     let work = {
         let store = store.clone();
         async move {
-            // The callers share the lookup, too: one before it could miss what another caller stores meanwhile.
-            if let Some(found) = find(&store, &wanted).await? {
-                return Ok(found);
+            // The lookup is a part of the shared work. A separate lookup before it could miss content that another
+            // caller stores in the meantime.
+            if let Some(existing) = find(&store, &request).await? {
+                return Ok(existing);
             }
-            let fetched = fetch(Arc::clone(&wanted)).await?;
-            keep(&store, fetched, wanted).await
+            let fetched = fetch(Arc::clone(&request)).await?;
+            store_fetched(&store, fetched, request).await
         }
     };
-    match asked {
-        Some(id) => store.fetches().join(id, &progress, work).await,
+    match key {
+        Some(id) => store.fetches().get_or_start(id, &progress, work).await,
         None => work.await,
     }
 }
 
-/// Finds content that the store has of a source.
-async fn find(store: &Store, wanted: &Wanted) -> Result<Option<Pinned>> {
-    let Wanted {
+/// Finds the stored content of a source.
+async fn find(store: &Store, request: &FetchRequest) -> Result<Option<Pinned>> {
+    let FetchRequest {
         source,
         access,
         options,
         ..
-    } = wanted;
+    } = request;
     let Some(key) = store.key(source, options, access) else {
         return Ok(None);
     };
-    let found = blocking(store, move |store| store.find(&key)).await?;
-    Ok(found.map(|(stored, skipped)| Pinned::new(source.clone(), stored, skipped)))
+    let stored = blocking(store, move |store| store.find(&key)).await?;
+    Ok(stored.map(|(stored, skipped)| Pinned::new(source.clone(), stored, skipped)))
 }
 
-/// Stores what has been fetched, and notes where it came from.
-async fn keep(store: &Store, fetched: Fetched, wanted: Arc<Wanted>) -> Result<Pinned> {
+/// Stores fetched content and records its source.
+async fn store_fetched(
+    store: &Store,
+    fetched: Fetched,
+    request: Arc<FetchRequest>,
+) -> Result<Pinned> {
     let Fetched { resolved, tree, .. } = fetched;
-    let key = store.key(&resolved, &wanted.options, &wanted.access);
-    let given_up = GivenUp::default();
-    let stop = Arc::clone(&given_up.0);
+    let key = store.key(&resolved, &request.options, &request.access);
+    let cancel = CancelOnDrop::default();
+    let stop = Arc::clone(&cancel.0);
     let stored = blocking(store, move |store| {
         let skipped = tree.ensure_regular()?;
         let stored = store.put_until(&tree, &stop)?;
-        // Without the note it is fetched once more: no reason to fail now.
+        // Without the record, the source is only fetched again, so this is not an error.
         if let Some(key) = key
             && let Err(error) = store.remember(&key, &stored.digest, &skipped)
         {
-            warn!(%error, "cannot note which content a source has");
+            warn!(%error, "failed to record the content of a source");
         }
         Ok::<_, crate::Error>((stored, skipped))
     });
@@ -194,24 +199,24 @@ impl Pinned {
     }
 }
 
-/// Tells a thread that cannot be interrupted that nobody waits for it, by being dropped.
+/// Cancels a blocking thread when it is dropped, which means that all callers gave up.
 #[derive(Default)]
-struct GivenUp(Arc<AtomicBool>);
+struct CancelOnDrop(Arc<AtomicBool>);
 
-impl Drop for GivenUp {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
-/// Uses the store on a thread that may block.
+/// Calls the store on a thread that may block.
 async fn blocking<T: Send + 'static>(
     store: &Store,
     work: impl FnOnce(Store) -> T + Send + 'static,
 ) -> Result<T, store::Error> {
     let store = store.clone();
-    let done = spawn_blocking(move || work(store)).await;
-    done.map_err(|_| store::Error::Cancelled) // the runtime ends
+    let result = spawn_blocking(move || work(store)).await;
+    result.map_err(|_| store::Error::Cancelled) // the runtime ends
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! The one HTTP client that every source is reached with.
+//! HTTP client of all sources.
 //!
-//! It follows redirects by hand, so that credentials go to the host they are meant for and nowhere else, tries again
-//! what may succeed later, and bounds what a server can make us wait for or read.
+//! The client follows redirects itself, so that credentials are sent only to the host they are meant for. It repeats
+//! requests that failed for a transient reason, and limits the time and the data that a server can consume.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -38,7 +38,7 @@ use url::Url;
 pub use body::{Reader, reader};
 pub use error::{Error, Result, Untrusted};
 pub use proxies::Proxies;
-pub(crate) use retry::may_recover;
+pub(crate) use retry::is_retryable;
 pub use show::Shown;
 pub(crate) use show::is_markup;
 pub(crate) use show::printable;
@@ -48,20 +48,20 @@ use crate::{
     access::{Quotes, Secret, Trust, Verify},
 };
 use body::{Body, Upload};
-use wait::Wait;
+use wait::Deadline;
 
-/// How long a server is waited for, and how often it is asked again.
+/// Timeouts and retry policy of requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Patience {
-    /// Until a connection stands, TLS included.
+    /// Timeout for a connection, including the TLS handshake.
     pub connect: Duration,
-    /// For the next bytes, of the answer's head or of its body.
+    /// Timeout for the next bytes of the response head or body.
     pub idle: Duration,
-    /// For everything: all tries, all redirects, and the body to its last byte.
+    /// Timeout of the whole operation: all attempts, all redirects, and the complete body.
     pub total: Duration,
-    /// How often a request is sent at most.
+    /// Maximum number of times that a request is sent.
     pub tries: u32,
-    /// The wait before the second try; it doubles with every other.
+    /// Delay before the second attempt. It doubles with every further attempt.
     pub pause: Duration,
 }
 
@@ -78,38 +78,39 @@ impl Default for Patience {
 }
 
 impl Patience {
-    /// How long to wait before trying once more what has failed so often.
+    /// Returns the delay after a number of failed attempts.
     pub(crate) fn pause_after(&self, tries: u32) -> Duration {
-        retry::pause(self, tries, None)
+        retry::delay(self, tries, None)
     }
 }
 
-/// What to ask a server.
+/// An HTTP request.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// What to do. GET, HEAD and PUT are tried again if they fail for a reason that may pass.
+    /// Method of the request. GET, HEAD and PUT are repeated after a transient failure.
     pub method: Method,
-    /// Whether any other method is, too: for questions that are asked by POST, and for what does no harm if done twice.
+    /// Whether requests with other methods are repeated, too. Set it for queries by POST and for idempotent requests.
     pub repeatable: bool,
-    /// Where.
+    /// URL of the request.
     pub url: Url,
-    /// Sent along with every redirect: no credentials.
+    /// Headers without credentials. They are also sent after redirects.
     pub headers: HeaderMap,
-    /// The whole value of the `Authorization` header. It is sent to this URL's scheme, host and port only.
+    /// Complete value of the `Authorization` header. It is sent only to the scheme, host and port of `url`.
     pub authorization: Option<Secret>,
-    /// What to send.
+    /// Body of the request.
     pub body: Option<Bytes>,
-    /// Names a URL that a server chose, for errors that must not repeat the URL; `None` if the caller wrote the URL.
+    /// Name in errors of a URL that a server chose and that errors must not repeat; `None` if the caller wrote the
+    /// URL.
     pub(crate) written: Option<Box<str>>,
 }
 
 impl Request {
-    /// Asks for what is at a URL.
+    /// Creates a GET request.
     pub fn get(url: Url) -> Self {
         Self::new(Method::GET, url)
     }
 
-    /// A request without headers, credentials and body.
+    /// Creates a request without headers, credentials and body.
     pub fn new(method: Method, url: Url) -> Self {
         Self {
             method,
@@ -122,30 +123,30 @@ impl Request {
         }
     }
 
-    /// Returns the URL as errors show it.
+    /// Returns the URL in the form for errors.
     fn shown_url(&self) -> Shown {
         Shown::from(&self.url).with_written(self.written.clone())
     }
 }
 
-/// A server's answer, whose body has not been read yet.
+/// A response whose body was not read yet.
 #[derive(Debug)]
 pub struct Response {
-    /// Any status that is left when redirects have been followed and tries are used up.
+    /// Status after all redirects and retries.
     pub status: StatusCode,
-    /// As sent.
+    /// Headers as sent.
     pub headers: HeaderMap,
-    /// Where the answer came from, behind all redirects.
+    /// URL of the response after all redirects.
     pub url: Url,
     method: Method,
     shown: Shown,
     body: Body,
-    /// What was sent to get it, and must not come back in a message.
+    /// Credentials that were sent. They must not appear in a message.
     authorization: Option<Secret>,
     quotes: Quotes,
 }
 
-/// A client for one set of authorities and proxies. Clones share their connections.
+/// A client with fixed CAs and proxies. Clones share their connections.
 #[derive(Debug, Clone)]
 pub struct Client {
     http: reqwest::Client,
@@ -155,19 +156,18 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client that goes through the proxies that the environment names.
+    /// Creates a client with the proxies from the environment.
     ///
     /// # Errors
-    /// When the certificates to believe are malformed.
+    /// Returns an error if the configured CA certificates are malformed.
     pub fn new(trust: &Trust, patience: &Patience) -> Result<Self> {
         Self::with_proxies(trust, patience, &Proxies::from_environment())
     }
 
-    /// A client that reaches sources as is told: whom it believes, how long it waits, through which proxies it goes and
-    /// whether it quotes.
+    /// Creates a client with the CAs, timeouts, proxies and message policy of `access`.
     ///
     /// # Errors
-    /// When the certificates to believe are malformed.
+    /// Returns an error if the configured CA certificates are malformed.
     pub fn of(access: &Access) -> Result<Self> {
         let client = match &access.proxies {
             Some(proxies) => Self::with_proxies(&access.trust, &access.patience, proxies),
@@ -176,21 +176,21 @@ impl Client {
         Ok(client?.quoting(access.quotes))
     }
 
-    /// A client that goes through these proxies, whatever the environment says.
+    /// Creates a client with these proxies. The environment is ignored.
     ///
     /// # Errors
-    /// When the certificates to believe are malformed.
+    /// Returns an error if the configured CA certificates are malformed.
     pub fn with_proxies(trust: &Trust, patience: &Patience, proxies: &Proxies) -> Result<Self> {
         static PROVIDER: Once = Once::new();
         PROVIDER.call_once(|| {
-            // Fails if the process has chosen one already, which is as good.
+            // Fails if the process has already chosen a provider, which works as well.
             let _ = rustls::crypto::ring::default_provider().install_default();
         });
         let roots = roots(trust)?;
         let proxies = Arc::new(proxies.clone());
         let builder = || {
             let proxies = Arc::clone(&proxies);
-            // Without one that can be used no request is sent at all.
+            // An unusable proxy is an error before the request is sent.
             let proxy = move |url: &Url| proxies.of(url).ok().flatten().cloned();
             reqwest::Client::builder()
                 .connect_timeout(patience.connect)
@@ -202,12 +202,12 @@ impl Client {
                 .tls_danger_accept_invalid_certs(trust.verify == Verify::Never)
                 .user_agent(concat!("rukpak-rs/", env!("CARGO_PKG_VERSION")))
         };
-        let built = match builder().tls_certs_merge(roots).build() {
-            // A system without any authorities can still reach plain HTTP; https then fails where it is tried.
+        let result = match builder().tls_certs_merge(roots).build() {
+            // A system without CAs can still use plain HTTP. Requests by https then fail when they are sent.
             Err(_) if trust.roots.trim().is_empty() => builder().tls_certs_only([]).build(),
-            built => built,
+            result => result,
         };
-        let http = built.map_err(|error| {
+        let http = result.map_err(|error| {
             let source = explain::cause(&error);
             if trust.roots.trim().is_empty() {
                 Error::Client { source }
@@ -225,27 +225,27 @@ impl Client {
         })
     }
 
-    /// Decides whether messages quote servers.
+    /// Sets whether messages repeat texts of servers.
     #[must_use]
     pub fn quoting(self, quotes: Quotes) -> Self {
         Self { quotes, ..self }
     }
 
-    /// Sends a request, and gives the answer's head with a body that can be read.
+    /// Sends a request, and returns the response with an unread body.
     ///
     /// # Errors
-    /// When no server answers, it cannot be believed, or it redirects to where nobody should go. An unwelcome status
-    /// is none: see [`Response::into_error`].
+    /// Returns an error if the server is unreachable or not trusted, or if a redirect must not be followed. An
+    /// unexpected status is not an error: see [`Response::into_error`].
     pub async fn send(&self, request: &Request) -> Result<Response> {
-        let wait = Wait::new(&self.patience);
-        let mut tries = 0;
+        let deadline = Deadline::new(&self.patience);
+        let mut attempts = 0;
         let mut request = Request {
-            url: redirect::bare(request.url.clone()),
+            url: redirect::strip_credentials(request.url.clone()),
             ..request.clone()
         };
-        for _ in 0..=redirect::MOST {
+        for _ in 0..=redirect::MAX_REDIRECTS {
             let response = self
-                .send_until_answered(&request, &wait, &mut tries)
+                .send_until_answered(&request, &deadline, &mut attempts)
                 .await?;
             match redirect::next(&request, &response)? {
                 Some(next) => request = next,
@@ -255,29 +255,29 @@ impl Client {
         Err(Error::Redirect {
             url: request.shown_url(),
             problem: format!(
-                "further, after {} redirects; use the address where they should lead to",
-                redirect::MOST
+                "more than {} times; use the final URL",
+                redirect::MAX_REDIRECTS
             ),
         })
     }
 
-    /// Sends one request again and again until there is an answer to keep.
+    /// Sends one request, with retries after transient failures.
     async fn send_until_answered(
         &self,
         request: &Request,
-        wait: &Wait,
-        tries: &mut u32,
+        deadline: &Deadline,
+        attempts: &mut u32,
     ) -> Result<Response> {
         loop {
-            *tries += 1;
-            let answer = self.send_once(request, wait, *tries).await;
+            *attempts += 1;
+            let answer = self.send_once(request, deadline, *attempts).await;
             let headers = match &answer {
-                Ok(response) if retry::may_pass(response.status) => Some(&response.headers),
-                Err(error) if retry::may_recover(error) => None,
+                Ok(response) if retry::is_transient(response.status) => Some(&response.headers),
+                Err(error) if retry::is_retryable(error) => None,
                 _ => return answer,
             };
-            let pause = retry::pause(&self.patience, *tries, headers);
-            let is_last = *tries >= self.patience.tries || pause >= wait.left();
+            let delay = retry::delay(&self.patience, *attempts, headers);
+            let is_last = *attempts >= self.patience.tries || delay >= deadline.remaining();
             if is_last || !retry::is_repeatable(request) {
                 return answer;
             }
@@ -285,21 +285,26 @@ impl Client {
                 url = %Shown::from(&request.url),
                 status = answer.as_ref().ok().map(|response| response.status.as_u16()),
                 error = answer.as_ref().err().map(tracing::field::display),
-                pause = pause.as_secs_f64(),
-                "trying a request again"
+                pause = delay.as_secs_f64(),
+                "retrying a request"
             );
             drop(answer);
-            tokio::time::sleep(pause).await;
+            tokio::time::sleep(delay).await;
         }
     }
 
-    async fn send_once(&self, request: &Request, wait: &Wait, tries: u32) -> Result<Response> {
+    async fn send_once(
+        &self,
+        request: &Request,
+        deadline: &Deadline,
+        attempts: u32,
+    ) -> Result<Response> {
         let url = request.shown_url();
         if !matches!(request.url.scheme(), "https" | "http") {
             return Err(Error::Scheme { url });
         }
         self.proxies.of(&request.url)?;
-        let mut sent = self
+        let mut builder = self
             .http
             .request(request.method.clone(), request.url.clone())
             .headers(request.headers.clone());
@@ -307,28 +312,32 @@ impl Client {
             let value = header::HeaderValue::from_str(authorization.reveal());
             let mut value = value.map_err(|_| Error::Credentials { url: url.clone() })?;
             value.set_sensitive(true);
-            sent = sent.header(header::AUTHORIZATION, value);
+            builder = builder.header(header::AUTHORIZATION, value);
         }
-        let wait = wait.begin();
+        let deadline = deadline.start();
         if let Some(body) = &request.body {
-            sent = sent.body(reqwest::Body::wrap(Upload::new(body.clone(), wait.clone())));
+            builder = builder.body(reqwest::Body::wrap(Upload::new(
+                body.clone(),
+                deadline.clone(),
+            )));
         }
-        let response = wait.bound(&url, sent.send()).await?;
-        let response = response.map_err(|error| explain::explain(&error, url.clone(), tries))?;
+        let response = deadline.bound(&url, builder.send()).await?;
+        let response =
+            response.map_err(|error| explain::classify(&error, url.clone(), attempts))?;
         Ok(Response {
             status: response.status(),
             headers: response.headers().clone(),
             url: request.url.clone(),
             method: request.method.clone(),
             shown: url.clone(),
-            body: Body::new(response, url, wait),
+            body: Body::new(response, url, deadline),
             authorization: request.authorization.clone(),
             quotes: self.quotes,
         })
     }
 }
 
-/// The authorities that are believed beside the system's.
+/// Parses the CA certificates that are trusted in addition to those of the system.
 fn roots(trust: &Trust) -> Result<Vec<reqwest::Certificate>> {
     if trust.roots.trim().is_empty() {
         return Ok(Vec::new());
@@ -337,47 +346,47 @@ fn roots(trust: &Trust) -> Result<Vec<reqwest::Certificate>> {
         problem: problem.to_owned(),
     };
     let roots = reqwest::Certificate::from_pem_bundle(trust.roots.as_bytes());
-    let roots = roots.map_err(|_| fail("a block of it is not well formed"))?;
+    let roots = roots.map_err(|_| fail("a PEM block is malformed"))?;
     if roots.is_empty() {
-        return Err(fail("there is none in them"));
+        return Err(fail("no certificate found"));
     }
     Ok(roots)
 }
 
 impl Response {
-    /// The body as it arrives. Its parts are errors when nothing comes for too long or the connection breaks.
+    /// Returns the body as a stream. The stream returns an error if a timeout expires or the connection breaks.
     pub fn into_body(self) -> impl Stream<Item = Result<Bytes>> + Send + Unpin + 'static {
         self.body.into_stream()
     }
 
-    /// The whole body, if it is not larger than this.
+    /// Reads the complete body, up to a limit.
     ///
     /// # Errors
-    /// When it is larger, or does not arrive.
+    /// Returns an error if the body exceeds the limit or is incomplete.
     pub async fn bytes(self, limit: u64) -> Result<Bytes> {
         let url = self.shown.clone();
-        if self.body.stated().is_some_and(|stated| stated > limit) {
+        if self.body.stated().is_some_and(|size| size > limit) {
             return Err(Error::TooLarge { url, limit });
         }
         let mut body = self.into_body();
         let mut bytes = Vec::new();
-        while let Some(part) = body.next().await {
-            let part = part?;
-            if bytes.len() as u64 + part.len() as u64 > limit {
+        while let Some(chunk) = body.next().await {
+            let chunk = chunk?;
+            if bytes.len() as u64 + chunk.len() as u64 > limit {
                 return Err(Error::TooLarge { url, limit });
             }
-            bytes.extend_from_slice(&part);
+            bytes.extend_from_slice(&chunk);
         }
         Ok(bytes.into())
     }
 
-    /// The size of the body, if the server states it.
+    /// Returns the size of the body, if the server states it.
     pub fn size(&self) -> Option<u64> {
         self.body.stated()
     }
 
-    /// The beginning of the body, as a message may show it: at most 200 characters on one line, nothing of a page of
-    /// HTML or XML, and without the credentials that were sent. Empty where servers are not quoted.
+    /// Returns the beginning of the body for a message: at most 200 characters on one line, no HTML or XML, and
+    /// without the credentials that were sent. The text is empty where remote texts are withheld.
     pub async fn excerpt(self) -> String {
         if self.quotes == Quotes::Withheld {
             return String::new();
@@ -385,10 +394,10 @@ impl Response {
         let authorization = self.authorization.clone();
         let mut body = self.into_body();
         let mut bytes = Vec::new();
-        // What comes slowly is not worth the wait: the status has been told already.
+        // The status is already known, so a slow body is not worth a long wait.
         let end = Instant::now() + Duration::from_secs(5);
-        while let Ok(Some(Ok(part))) = timeout_at(end, body.next()).await {
-            bytes.extend_from_slice(&part);
+        while let Ok(Some(Ok(chunk))) = timeout_at(end, body.next()).await {
+            bytes.extend_from_slice(&chunk);
             if bytes.len() > 4000 {
                 break;
             }
@@ -399,12 +408,12 @@ impl Response {
         }
         let text = String::from_utf8_lossy(&bytes);
         match authorization {
-            Some(secret) => printable(&show::without(&text, &secret), 200),
+            Some(secret) => printable(&show::strip_credentials(&text, &secret), 200),
             None => printable(&text, 200),
         }
     }
 
-    /// What to say about an answer whose status is not the one that was asked for.
+    /// Converts a response with an unexpected status into an error.
     pub async fn into_error(self) -> Error {
         Error::Status {
             method: self.method.clone(),

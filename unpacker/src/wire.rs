@@ -1,40 +1,41 @@
-//! How content is handed over: from an unpack Job, or by whoever uploads a bundle.
+//! Protocol for the transfer of content, from an unpack Job or from a user who uploads a bundle.
 //!
-//! # The request
+//! # Request
 //!
-//! HTTP/1.1, `PUT` to a URL that the receiver chooses. The body is a tar.gz. Links, devices and sockets of the source are
-//! entries of the tar like any other, without content: the receiver rejects the bundle if it needs one of them, and
-//! counts the others. The digest and the size of the content are those of a tar without them.
+//! HTTP/1.1, `PUT` to a URL that the receiver chooses. The body is a tar.gz archive. Links, devices and sockets of
+//! the source are tar entries without content. The receiver rejects the bundle if it needs one of them, and counts
+//! the others. The digest and the size of the content are those of a tar archive without them.
 //!
 //! | header                                      | from a Job                                                     |
 //! | ------------------------------------------- | -------------------------------------------------------------- |
-//! | `Authorization: Bearer …`                   | the projected token of the pod, read afresh for each try       |
-//! | `Content-Type: application/gzip`            | always; others may leave it out, but not say something else    |
+//! | `Authorization: Bearer …`                   | the projected token of the pod, read again for each attempt    |
+//! | `Content-Type: application/gzip`            | always; other senders may omit it, but not send another type   |
 //! | `Transfer-Encoding: chunked`                | always: the length is not known before the end                 |
 //! | `Trailer: Content-Digest, Rukpak-Content-…` | names the trailers                                             |
 //!
-//! | trailer                                | what the sender claims                                                      |
+//! | trailer                                | claim of the sender                                                         |
 //! | -------------------------------------- | --------------------------------------------------------------------------- |
 //! | `Content-Digest: sha-256=:<base64>:`   | RFC 9530: the digest of the body as sent, chunk headers not included        |
 //! | `Rukpak-Content-Digest: sha256:<hex>`  | the digest of the content: of the deterministic, uncompressed tar of it     |
 //! | `Rukpak-Content-Size: <bytes>`         | the size of that tar                                                        |
 //!
-//! Claims may stand among the headers as well, for clients without trailers; claims that contradict each other are
-//! refused. A receiver of Jobs demands all three, a receiver of uploads none. Each that is made must be right.
-//! A receiver may expect a digest of the content itself, as for a Bundle that names one; no claim replaces it.
+//! Claims may also be sent as headers, for clients without trailers. Contradictory claims are rejected. A receiver of
+//! Jobs requires all three claims, and a receiver of uploads none. Every claim that is made must be correct. A
+//! receiver may additionally expect a content digest, for example for a Bundle that names one; a claim does not
+//! replace it.
 //!
-//! # The answer
+//! # Response
 //!
-//! | status                   | body                | what it means                           | what a Job does              |
-//! | ------------------------ | ------------------- | --------------------------------------- | ---------------------------- |
-//! | 201                      | `{digest, size}`    | stored                                  | ends well                    |
-//! | 200                      | `{digest, size}`    | known already                           | ends well                    |
-//! | 408, 429, 5xx            | `{reason, message}` | not now; `Retry-After` may say when     | sends all again, after a wait |
-//! | any other 4xx            | `{reason, message}` | never                                   | ends with reason and message |
-//! | 3xx, anything else       |                     | no receiver is there                    | ends with an error           |
+//! | status                | body                | meaning                                | reaction of a Job             |
+//! | --------------------- | ------------------- | -------------------------------------- | ----------------------------- |
+//! | 201                   | `{digest, size}`    | stored                                 | succeeds                      |
+//! | 200                   | `{digest, size}`    | already stored                         | succeeds                      |
+//! | 408, 429, 5xx         | `{reason, message}` | unavailable; `Retry-After` is optional | sends everything again later  |
+//! | any other 4xx         | `{reason, message}` | rejected                               | fails with reason and message |
+//! | 3xx, any other status |                     | not a receiver                         | fails with an error           |
 //!
-//! Nothing is kept of a body that breaks off, stops, or whose claims are wrong. An answer may come while the body is
-//! still being sent; who sends must read it.
+//! No data is kept of a body that is truncated, stalls, or does not match its claims. The response may arrive while
+//! the body is still being sent, so the sender must read it concurrently.
 //!
 //! ```
 //! use unpacker::{Digest, wire::Claims};
@@ -64,58 +65,58 @@ pub use receive::{Demand, Received, Terms, answer, receive};
 #[cfg(feature = "sources")]
 pub use refusal::Refusal;
 
-/// What a body is.
+/// Media type of the body.
 pub const CONTENT_TYPE: &str = "application/gzip";
-/// RFC 9530: the digest of the body.
+/// Digest of the body (RFC 9530).
 pub const BODY_DIGEST: HeaderName = HeaderName::from_static("content-digest");
-/// The digest of the content.
+/// Digest of the content.
 pub const CONTENT_DIGEST: HeaderName = HeaderName::from_static("rukpak-content-digest");
-/// The size of the content's tar.
+/// Size of the tar archive of the content.
 pub const CONTENT_SIZE: HeaderName = HeaderName::from_static("rukpak-content-size");
-/// What `Trailer` announces.
+/// Value of the `Trailer` header.
 pub const TRAILERS: &str = "Content-Digest, Rukpak-Content-Digest, Rukpak-Content-Size";
 
-/// What a sender says about what it sends.
+/// The claims of a sender about the transferred content.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Claims {
-    /// The digest of the body.
+    /// Digest of the body.
     pub body: Option<Digest>,
-    /// The digest of the content.
+    /// Digest of the content.
     pub content: Option<Digest>,
-    /// The size of the content's tar in bytes.
+    /// Size of the tar archive of the content, in bytes.
     pub size: Option<u64>,
 }
 
-/// Why a claim cannot be taken.
+/// The error for a malformed or contradictory claim.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{name} {problem}")]
 pub struct BadClaim {
-    /// The header or trailer.
+    /// Name of the header or trailer.
     pub name: HeaderName,
-    /// What is wrong with it.
+    /// Problem of the claim, as a continuation of the message.
     pub problem: &'static str,
 }
 
-/// The body of an answer to content that is stored.
+/// The body of the response for stored content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Accepted {
-    /// The digest of the content.
+    /// Digest of the content.
     pub digest: String,
-    /// The size of the content's tar in bytes.
+    /// Size of the tar archive of the content, in bytes.
     pub size: u64,
 }
 
-/// The body of an answer to content that is not.
+/// The body of the response for rejected content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
-    /// One word in CamelCase.
+    /// Reason in CamelCase, such as `NotGzip`.
     pub reason: String,
-    /// One sentence for people.
+    /// Message in one sentence.
     pub message: String,
 }
 
 impl Claims {
-    /// As headers or trailers.
+    /// Formats the claims as headers or trailers.
     pub fn to_headers(&self) -> HeaderMap {
         let body = |digest: Digest| format!("sha-256=:{}:", BASE64.encode(digest.as_bytes()));
         let fields = [
@@ -132,10 +133,10 @@ impl Claims {
             .collect()
     }
 
-    /// What headers or trailers claim.
+    /// Parses the claims in headers or trailers.
     ///
     /// # Errors
-    /// When a claim is not written as it must be, or made twice.
+    /// Returns an error if a claim is malformed or repeated.
     pub fn read(headers: &HeaderMap) -> Result<Self, BadClaim> {
         let field = |name: &HeaderName| {
             let mut values = headers.get_all(name).iter();
@@ -143,14 +144,14 @@ impl Claims {
                 (None, _) => Ok(None),
                 (Some(value), None) => match value.to_str() {
                     Ok(text) => Ok(Some(text.trim())),
-                    Err(_) => bad(name, "is not plain text"),
+                    Err(_) => invalid(name, "is not plain text"),
                 },
-                (Some(_), Some(_)) => bad(name, "is there twice"),
+                (Some(_), Some(_)) => invalid(name, "is set twice"),
             }
         };
         let content = field(&CONTENT_DIGEST)?.map(|text| {
             text.parse().or_else(|_| {
-                bad(
+                invalid(
                     &CONTENT_DIGEST,
                     "is not sha256: and 64 lower-case hexadecimal digits",
                 )
@@ -158,7 +159,7 @@ impl Claims {
         });
         let size = field(&CONTENT_SIZE)?.map(|text| match text.parse() {
             Ok(size) if text.bytes().all(|byte| byte.is_ascii_digit()) => Ok(size),
-            _ => bad(&CONTENT_SIZE, "is not a number of bytes"),
+            _ => invalid(&CONTENT_SIZE, "is not a number of bytes"),
         });
         Ok(Self {
             body: field(&BODY_DIGEST)?.map_or(Ok(None), body_digest)?,
@@ -167,10 +168,10 @@ impl Claims {
         })
     }
 
-    /// These claims and others, which must not contradict each other.
+    /// Merges two sets of claims.
     ///
     /// # Errors
-    /// When they do.
+    /// Returns an error if the claims contradict each other.
     pub fn and(self, other: Self) -> Result<Self, BadClaim> {
         fn one<T: PartialEq>(
             a: Option<T>,
@@ -178,9 +179,7 @@ impl Claims {
             name: &HeaderName,
         ) -> Result<Option<T>, BadClaim> {
             match (a, b) {
-                (Some(a), Some(b)) if a != b => {
-                    bad(name, "says one thing as a header and another as a trailer")
-                }
+                (Some(a), Some(b)) if a != b => invalid(name, "differs between header and trailer"),
                 (a, b) => Ok(a.or(b)),
             }
         }
@@ -192,11 +191,11 @@ impl Claims {
     }
 }
 
-/// The SHA-256 among the digests of a `Content-Digest`; others are nothing that we could check.
+/// Returns the SHA-256 digest of a `Content-Digest` field. Other algorithms are ignored.
 fn body_digest(field: &str) -> Result<Option<Digest>, BadClaim> {
     let digests = field.split(',').map(str::trim);
-    let mut ours = digests.filter_map(|digest| digest.strip_prefix("sha-256="));
-    let Some(value) = ours.next() else {
+    let mut sha256_digests = digests.filter_map(|digest| digest.strip_prefix("sha-256="));
+    let Some(value) = sha256_digests.next() else {
         return Ok(None);
     };
     let bytes = value
@@ -204,16 +203,16 @@ fn body_digest(field: &str) -> Result<Option<Digest>, BadClaim> {
         .and_then(|value| value.strip_suffix(':'))
         .and_then(|value| BASE64.decode(value).ok())
         .and_then(|bytes| <[u8; 32]>::try_from(bytes).ok());
-    match (bytes, ours.next()) {
+    match (bytes, sha256_digests.next()) {
         (Some(bytes), None) => Ok(Some(bytes.into())),
-        _ => bad(
+        _ => invalid(
             &BODY_DIGEST,
             "is not sha-256=:, 32 bytes in base64, and a colon",
         ),
     }
 }
 
-fn bad<T>(name: &HeaderName, problem: &'static str) -> Result<T, BadClaim> {
+fn invalid<T>(name: &HeaderName, problem: &'static str) -> Result<T, BadClaim> {
     Err(BadClaim {
         name: name.clone(),
         problem,
@@ -237,7 +236,7 @@ mod tests {
             }
             Claims::read(&headers).is_ok()
         };
-        for (name, good, bad) in ::tests::rows![
+        for (name, good, invalid) in ::tests::rows![
             "content-digest", "sha-256=:B64:|sha-512=:eHg=:, sha-256=:B64:|sha-512=:eHg=:"
                 => "sha-256=B64|sha-256=:B64|sha-256=:B64:, sha-256=:B64:|sha-256=:eHg=:";
             "rukpak-content-digest", "sha256:HEX" => "HEX|é";
@@ -247,7 +246,7 @@ mod tests {
                 assert!(read(name, &[value]), "{name}: {value}");
                 assert!(!read(name, &[value, value]), "{name} twice");
             }
-            for value in bad.split('|') {
+            for value in invalid.split('|') {
                 assert!(!read(name, &[value]), "{name}: {value}");
             }
         }

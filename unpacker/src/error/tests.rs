@@ -36,8 +36,8 @@ fn web_errors() -> Vec<(web::Error, &'static str)> {
     };
     Vec::from(::tests::rows![
         status(404)
-            => "GET https://example.com/a (redirected): unexpected status \"404 Not Found\"; check the address; it may also be \
-             hidden from who has no credentials";
+            => "GET https://example.com/a (redirected): unexpected status \"404 Not Found\"; check the address; it may \
+                require credentials";
         status(503)
             => "GET https://example.com/a (redirected): unexpected status \"503 Service Unavailable\"; the server has a \
              problem; try again later";
@@ -46,10 +46,10 @@ fn web_errors() -> Vec<(web::Error, &'static str)> {
         E::Redirect { url: redirected(), problem: format!("to https://{REMOTE}, which is not encrypted") }
             => "https://example.com/a (redirected) redirects to an address that is not followed; use the final address";
         E::Untrusted { url: redirected(), problem: web::Untrusted::Name, source: Some(cause()) }
-            => "the certificate of https://example.com/a (redirected) is for another name; use the name in the certificate, \
-             or have it issued for this one";
+            => "the certificate of https://example.com/a (redirected) is for another name; use a name in the \
+                certificate, or reissue it for this name";
         E::TooLarge { url: redirected(), limit: 5 }
-            => "the answer of https://example.com/a (redirected) is larger than the limit of 5 bytes";
+            => "the response of https://example.com/a (redirected) is larger than the limit of 5 bytes";
     ])
 }
 
@@ -57,30 +57,29 @@ fn git_problems() -> Vec<(Problem, &'static str)> {
     let (said, others) = (remote, || vec![remote()]);
     Vec::from(::tests::rows![
         Problem::NotFound { said: said() }
-            => "it does not exist, or is hidden from who has no right to it; check the address and the credentials";
-        Problem::Refused { said: said() } => "the server refuses; check what it asks for";
-        Problem::GivenUp { said: said() } => "the server gives up; try again, or ask who runs it";
-        Problem::NotGit { found: "it answers with".to_owned(), media_type: remote() }
-            => "this is no git server: it answers with another kind of content; check that the address is the one that \
-             \"git clone\" takes";
+            => "not found, or not visible with these credentials; check the URL and the credentials";
+        Problem::Refused { said: said() } => "the server rejected the request; check its requirements";
+        Problem::GivenUp { said: said() } => "the server aborted the request; try again, or contact its operator";
+        Problem::NotGit { found: "unexpected content type".to_owned(), media_type: remote() }
+            => "not a git server: unexpected content type; check that \"git clone\" accepts this URL";
         Problem::NoReference { kind: "branch", name: "main".to_owned(), others: others() }
-            => "there is no branch \"main\"; check the name";
-        Problem::NoHead { others: others() } => "it has no commit at its HEAD; check the name";
-        Problem::NoDirectory { directory: "a".to_owned(), commit: remote(), problem: "it does not exist", others: others() }
-            => "failed to get subdirectory \"a\": it does not exist; check the name";
+            => "branch \"main\" not found; check the name";
+        Problem::NoHead { others: others() } => "HEAD does not point to a commit; check the name";
+        Problem::NoDirectory { directory: "a".to_owned(), commit: remote(), problem: "the path does not exist", others: others() }
+            => "failed to get subdirectory \"a\": the path does not exist; check the name";
         Problem::TagOfOther { name: remote(), kind: "tree" }
-            => "the reference is a tag of a tree, not of a commit; choose another";
+            => "the reference is a tag of a tree, not of a commit; use another tag";
         Problem::Submodule { path: remote() }
-            => "a directory is a submodule, and those are not fetched; keep the files in this repository, or name the \
-             submodule's own repository";
+            => "a directory is a submodule, and submodules are not fetched; keep the files in this repository, or use \
+                the repository of the submodule";
         Problem::Name { path: remote(), problem: "is too long" } => "a path is too long; rename it in the repository";
         Problem::Missing { id: remote() }
-            => "an object is missing in what the server sent; try again, or have the repository checked by \"git fsck\"";
+            => "an object is missing in the response of the server; try again, or check the repository with \"git fsck\"";
         Problem::HostUnknown { host: "example.com".to_owned(), fingerprint: "SHA256:f".to_owned(), line: remote() }
-            => "example.com is not among the known hosts; if SHA256:f is its key's fingerprint, add that key to the file of \
+            => "example.com is not in known_hosts; if SHA256:f is the fingerprint of its key, add that key to the file of \
              --known-hosts (in a cluster: to ssh-knownhosts)";
         Problem::Ssh { host: "example.com".to_owned(), source: Some(cause()) }
-            => "failed to talk to example.com by ssh; try again, or check that an ssh server listens there";
+            => "failed to communicate with example.com over ssh; try again, or check that an ssh server listens there";
     ])
 }
 
@@ -94,11 +93,11 @@ fn oci_errors() -> Vec<(oci::Error, &'static str)> {
     let labels = [(label.to_owned(), "../REMOTE".to_owned())].into();
     Vec::from(::tests::rows![
         document(r#"{"schemaVersion": "REMOTE"}"#)
-            => "the manifest is not well formed; check that the reference names an image";
+            => "the manifest is malformed; check that the reference names an image";
         document(r#"{"mediaType": "REMOTE"}"#)
-            => "this is neither a manifest nor an index; check that the reference names an image";
-        document(layer) => "layer 1 is of another type, and no file system; publish the bundle as an image";
-        document(digest) => "the manifest names a blob by a digest that is not supported";
+            => "the document is neither a manifest nor an index; check that the reference names an image";
+        document(layer) => "layer 1 is of another type, not a file system; publish the bundle as an image";
+        document(digest) => "the manifest names a blob by an unsupported digest";
         oci::select(&labels).unwrap_err()
             => "label operators.operatorframework.io.bundle.manifests.v1 names a path, which is not a directory in an image; \
              build the image with another value";
@@ -117,24 +116,23 @@ fn registry_errors() -> Vec<(RegistryError, String)> {
         source: web().0,
     };
     let mut errors = Vec::from(::tests::rows![
-        E::Realm { registry: "example.com".to_owned(), realm: Some(remote()), problem: "is no URL" }
-            => "the registry example.com sends us to the token service that it chose, which is no URL; have the registry's \
-             configuration corrected"
+        E::Realm { registry: "example.com".to_owned(), realm: Some(remote()), problem: "is not a URL" }
+            => "registry example.com uses a token service, which is not a URL; ask its owner to correct the \
+                configuration"
                 .to_owned();
         E::Digest { what: what(), expected: Some(remote()), found: Some(remote()) }
-            => "example.com/a:v1 is not what its digest says; the registry, or something on the way, has changed it: push it \
-             again"
+            => "digest mismatch for example.com/a:v1; push it again"
                 .to_owned();
         E::Web { action: "reach example.com".to_owned(), source } => format!("failed to reach example.com: {message}");
         E::Interrupted { what: what(), tries: 2, read: 3, source: web().0 } => format!(
-            "example.com/a:v1 broke off after 3 bytes, in try 2; try again later, or over a better connection: {message}"
+            "transfer of example.com/a:v1 interrupted after 3 bytes, in attempt 2; try again later, or over a better connection: {message}"
         );
-        E::Everywhere { image: what(), failures: vec![("mirror.example.com/a".to_owned(), asked)] }
-            => format!("example.com/a:v1 cannot be had from any of 1 places: mirror.example.com/a: failed to ask: {message}");
+        E::AllEndpointsFailed { image: what(), failures: vec![("mirror.example.com/a".to_owned(), asked)] }
+            => format!("failed to pull example.com/a:v1 from 1 endpoints: mirror.example.com/a: failed to ask: {message}");
     ]);
     errors.extend(oci_errors().into_iter().map(|(source, message)| {
         let what = what();
-        let expected = format!("{what} cannot be unpacked: {message}");
+        let expected = format!("failed to unpack {what}: {message}");
         (E::Document { what, source }, expected)
     }));
     errors
@@ -151,8 +149,8 @@ fn errors() -> Vec<(Error, String)> {
         source: Some(Error::Name { path: remote() }.into()),
     };
     let message = format!(
-        "https://example.com/a.tgz gives something else, but is pinned to {pinned}; find out who has changed it, and pin \
-         the new digest if it is right"
+        "https://example.com/a.tgz provides other content, but is pinned to {pinned}; find out why it changed, and pin \
+         the new digest if it is correct"
     );
     let (inner, inner_message) = web_errors().swap_remove(0);
     let broken = HttpError::Unpack {

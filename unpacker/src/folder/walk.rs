@@ -1,4 +1,4 @@
-//! Listing a folder and what is below it.
+//! Listing of a directory and its subdirectories.
 
 use std::{
     collections::BTreeSet,
@@ -12,26 +12,31 @@ use std::{
 
 use manifests::content::{self, Assessment, Gate, Irregular, Kind};
 
-use super::{Bounds, Found, Links, Survey, failed, open};
+use super::{DirListing, Links, ListedFile, WalkScope, failed, open};
 use crate::{Error, Options, Result, select::Select};
 
-/// Folders in a container's root in which not all is the image's.
+/// Directories in the root of a container with entries that are not from the image.
 const RUNTIME_FOLDERS: [&str; 5] = ["bin", "dev", "etc", "proc", "sys"];
-/// Files in a container's root that name the machine.
+/// Files in the root of a container that identify the machine.
 const RUNTIME_FILES: [&str; 2] = ["product_name", "product_uuid"];
 
-/// Lists all that is selected. Folders wait on a list of their own, so depth costs no stack.
-pub(super) fn walk(root: &Path, options: &Options, bounds: Bounds, links: Links) -> Result<Survey> {
+/// Lists the selected files. Pending directories are stored in a list, so that depth needs no stack.
+pub(super) fn walk(
+    root: &Path,
+    options: &Options,
+    bounds: WalkScope,
+    links: Links,
+) -> Result<DirListing> {
     let device = match bounds {
-        Bounds::Everything => None,
-        Bounds::Container => Some(fs::metadata(root).map_err(|error| failed("", error))?.dev()),
+        WalkScope::Unlimited => None,
+        WalkScope::Container => Some(fs::metadata(root).map_err(|error| failed("", error))?.dev()),
     };
     let mut walk = Walk {
         root,
         select: Select::new(options)?,
         device,
         files: Gate::new(options.limits),
-        left: options.limits.entries,
+        remaining: options.limits.entries,
         limit: options.limits.entries,
         unselected: 0,
         file_limit: options.limits.file,
@@ -39,13 +44,13 @@ pub(super) fn walk(root: &Path, options: &Options, bounds: Bounds, links: Links)
         followed: Vec::new(),
     };
     let mut waiting = vec![String::new()];
-    while let Some(folder) = waiting.pop() {
-        let mut below = walk.folder(&folder)?;
-        below.reverse();
-        waiting.append(&mut below);
+    while let Some(dir) = waiting.pop() {
+        let mut subdirs = walk.list_dir(&dir)?;
+        subdirs.reverse();
+        waiting.append(&mut subdirs);
     }
     walk.follow()?;
-    Ok(Survey {
+    Ok(DirListing {
         root: root.to_owned(),
         files: walk.files.finish(),
         unselected: walk.unselected,
@@ -55,52 +60,52 @@ pub(super) fn walk(root: &Path, options: &Options, bounds: Bounds, links: Links)
 struct Walk<'a> {
     root: &'a Path,
     select: Select,
-    /// The only file system that is entered.
+    /// Device of the only file system to visit; `None` visits all.
     device: Option<u64>,
-    files: Gate<Found>,
-    /// Entries that may still be listed. Listing counts, not adding: a folder of millions is refused before its
-    /// names fill the memory.
-    left: usize,
+    files: Gate<ListedFile>,
+    /// Number of entries that may still be listed. Listed entries are counted, not added ones, so that a directory
+    /// with millions of files is rejected before their names fill the memory.
+    remaining: usize,
     limit: usize,
     unselected: usize,
-    /// The bytes of one file that may be read.
+    /// Maximum size of a file to read, in bytes.
     file_limit: u64,
     links: Links,
     /// Symbolic links to regular files, which are followed if the bundle needs them.
-    followed: Vec<(String, Found)>,
+    followed: Vec<(String, ListedFile)>,
 }
 
 impl Walk<'_> {
-    /// Notes the files of one folder and returns the folders in it that are to be listed.
-    fn folder(&mut self, folder: &str) -> Result<Vec<String>> {
-        let mut below = Vec::new();
-        for (name, kind) in self.list(folder)? {
-            let Some(path) = name.to_str().map(|name| join(folder, name)) else {
-                let path = join(folder, &name.to_string_lossy());
-                if self.select.takes(&path) {
+    /// Lists the files of one directory, and returns the subdirectories to visit.
+    fn list_dir(&mut self, dir: &str) -> Result<Vec<String>> {
+        let mut subdirs = Vec::new();
+        for (name, kind) in self.list(dir)? {
+            let Some(path) = name.to_str().map(|name| join(dir, name)) else {
+                let path = join(dir, &name.to_string_lossy());
+                if self.select.matches(&path) {
                     return Err(Error::Name { path });
                 }
                 self.unselected += 1;
                 continue;
             };
-            // A link in the place of a directory hides what is selected in it.
-            let is_wanted =
-                self.select.takes(&path) || !kind.is_file() && self.select.enters(&path);
-            if !is_wanted || self.is_of_runtime(&path, kind)? {
+            // A link in place of a directory hides selected files below it.
+            let is_selected =
+                self.select.matches(&path) || !kind.is_file() && self.select.descends_into(&path);
+            if !is_selected || self.is_runtime_file(&path, kind)? {
                 self.unselected += 1;
             } else if kind.is_dir() {
                 self.files.skip(&path)?;
-                below.push(path);
+                subdirs.push(path);
             } else if kind.is_file() {
-                let found = Found::new(&self.look(&path)?);
-                self.files.note(&path, found.size, found)?;
+                let file = ListedFile::new(&self.metadata(&path)?);
+                self.files.note(&path, file.size, file)?;
             } else if kind.is_symlink() {
                 self.link(&path)?;
             } else {
                 self.files.record(&path, Irregular::new(Kind::Special))?;
             }
         }
-        Ok(below)
+        Ok(subdirs)
     }
 
     fn link(&mut self, path: &str) -> Result<()> {
@@ -110,62 +115,62 @@ impl Walk<'_> {
         self.files.record(path, link)?;
         if self.links == Links::Follow
             && let Some(target) = target.to_str().and_then(|target| resolve(path, target))
-            && let Some(mut found) = self.regular(&target)
+            && let Some(mut file) = self.regular(&target)
         {
-            found.target = Some(target);
-            self.followed.push((path.to_owned(), found));
+            file.target = Some(target);
+            self.followed.push((path.to_owned(), file));
         }
         Ok(())
     }
 
-    /// Returns a regular file, unless a link leads to it. The reader checks that again.
-    fn regular(&self, path: &str) -> Option<Found> {
+    /// Returns a regular file unless a path component is a link. The reader repeats the check.
+    fn regular(&self, path: &str) -> Option<ListedFile> {
         for (at, _) in path.match_indices('/') {
             let directory = fs::symlink_metadata(self.root.join(path.get(..at)?)).ok()?;
             directory.is_dir().then_some(())?;
         }
         let file = fs::symlink_metadata(self.root.join(path)).ok()?;
-        file.is_file().then(|| Found::new(&file))
+        file.is_file().then(|| ListedFile::new(&file))
     }
 
-    /// Adds the files behind links that the bundle would be incomplete without.
+    /// Adds the files behind links that the bundle requires.
     fn follow(&mut self) -> Result<()> {
-        // The annotations that name the bundle's directories may be behind a link themselves.
+        // The annotations that name the directories of the bundle may be behind a link, too.
         for _ in 0..2 {
             if self.followed.is_empty() {
                 return Ok(());
             }
             let (root, limit) = (self.root, self.file_limit);
-            let found = Assessment::new(self.files.paths(), |path, found| {
+            let assessment = Assessment::new(self.files.paths(), |path, file| {
                 let mut bytes = Vec::new();
-                let file = open(root, path, found).ok()?;
+                let file = open(root, path, file).ok()?;
                 file.take(limit).read_to_end(&mut bytes).ok()?;
                 Some(bytes)
             });
-            let needed: BTreeSet<String> = found
+            let needed: BTreeSet<String> = assessment
                 .rejected
                 .into_iter()
                 .map(|entry| entry.path.to_owned())
                 .collect();
-            for (path, found) in mem::take(&mut self.followed) {
+            for (path, file) in mem::take(&mut self.followed) {
                 if needed.contains(&path) {
-                    self.files.follow(&path, found.size, found)?;
+                    self.files.follow(&path, file.size, file)?;
                 } else {
-                    self.followed.push((path, found));
+                    self.followed.push((path, file));
                 }
             }
         }
         Ok(())
     }
 
-    /// The names in a folder, ordered, so that the same folder always fails at the same file.
-    fn list(&mut self, folder: &str) -> Result<Vec<(OsString, fs::FileType)>> {
-        let failed = |source| failed(folder, source);
+    /// Returns the sorted entries of a directory. Sorting makes the first error deterministic.
+    fn list(&mut self, dir: &str) -> Result<Vec<(OsString, fs::FileType)>> {
+        let failed = |source| failed(dir, source);
         let mut names = Vec::new();
-        for entry in fs::read_dir(self.root.join(folder)).map_err(failed)? {
+        for entry in fs::read_dir(self.root.join(dir)).map_err(failed)? {
             let entry = entry.map_err(failed)?;
-            self.left = self
-                .left
+            self.remaining = self
+                .remaining
                 .checked_sub(1)
                 .ok_or(content::Error::TooManyEntries { limit: self.limit })?;
             names.push((entry.file_name(), entry.file_type().map_err(failed)?));
@@ -174,25 +179,25 @@ impl Walk<'_> {
         Ok(names)
     }
 
-    /// Whether the runtime put this here. Only of folders does the device tell: on an overlay, a file may bear that
-    /// of the layer it is in.
-    fn is_of_runtime(&self, path: &str, kind: fs::FileType) -> Result<bool> {
+    /// Reports whether the container runtime added the entry. The device is reliable only for directories: on an
+    /// overlay, a file may have the device of its layer.
+    fn is_runtime_file(&self, path: &str, kind: fs::FileType) -> Result<bool> {
         let Some(device) = self.device else {
             return Ok(false);
         };
         if kind.is_dir() {
-            Ok(RUNTIME_FOLDERS.contains(&path) || self.look(path)?.dev() != device)
+            Ok(RUNTIME_FOLDERS.contains(&path) || self.metadata(path)?.dev() != device)
         } else {
             Ok(RUNTIME_FILES.contains(&path))
         }
     }
 
-    fn look(&self, path: &str) -> Result<fs::Metadata> {
+    fn metadata(&self, path: &str) -> Result<fs::Metadata> {
         fs::symlink_metadata(self.root.join(path)).map_err(|error| failed(path, error))
     }
 }
 
-impl Found {
+impl ListedFile {
     fn new(file: &fs::Metadata) -> Self {
         Self {
             target: None,
@@ -204,8 +209,8 @@ impl Found {
     }
 }
 
-/// Returns the path of a link's target relative to the root; `None` if the target is outside of the root, is absolute,
-/// or has a `..` after a name, whose meaning depends on further links.
+/// Returns the path of a link target relative to the root. Returns `None` if the target is absolute or outside of the
+/// root. Also returns `None` for a `..` after a name, because its meaning depends on further links.
 fn resolve(link: &str, target: &str) -> Option<String> {
     if target.starts_with('/') || target.ends_with('/') {
         return None;
@@ -232,11 +237,11 @@ fn resolve(link: &str, target: &str) -> Option<String> {
     has_name.then(|| parts.join("/"))
 }
 
-fn join(folder: &str, name: &str) -> String {
-    if folder.is_empty() {
+fn join(dir: &str, name: &str) -> String {
+    if dir.is_empty() {
         name.to_owned()
     } else {
-        format!("{folder}/{name}")
+        format!("{dir}/{name}")
     }
 }
 

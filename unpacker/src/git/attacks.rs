@@ -9,7 +9,7 @@ use futures::{StreamExt as _, stream};
 use super::{
     error::{Problem, Result},
     id::{Id, Kind},
-    line::{Input, Line, Lines},
+    line::{ByteSource, PktLine, PktReader},
     pack::{Bounds, Pack},
     receive::receive,
 };
@@ -200,25 +200,25 @@ fn bases_that_are_let_go_are_made_again() {
 fn sizes_that_lie_are_found_before_anything_is_made() {
     let huge = 1 << 55;
     assert_each!(|writer, expected| message(resolved(&writer.end(), BOUNDS)) => has expected;
-        Writer::default().entry(3, 2, &[], b"abc") => "larger than it says";
-        Writer::default().entry(3, 4, &[], b"abc") => "smaller than it says";
+        Writer::default().entry(3, 2, &[], b"abc") => "larger than declared";
+        Writer::default().entry(3, 4, &[], b"abc") => "smaller than declared";
         Writer::default().entry(3, huge, &[], b"abc") => "its unpacked bytes exceed";
         Writer::default().entry(3, 70_000, &[], &vec![0; 70_000]) => "its unpacked bytes exceed";
         Writer::default().entry(5, 3, &[], b"abc") => "of an unknown kind";
         Writer::default().entry(0, 3, &[], b"abc") => "of an unknown kind";
-        Writer::default().blob(b"abc").on(0, &delta(4, 3, &copy(3))) => "does not fit its base";
-        Writer::default().blob(b"abc").on(0, &delta(3, 3, &copy(4))) => "does not fit its base";
-        Writer::default().blob(b"abc").on(0, &delta(3, 2, &copy(3))) => "does not fit its base";
-        Writer::default().blob(b"abc").on(0, &delta(3, 4, &copy(3))) => "does not fit its base";
-        Writer::default().blob(b"abc").on(0, &delta(3, 3, &[0])) => "does not fit its base";
-        Writer::default().blob(b"abc").on(0, &delta(3, 3, &[5, 1])) => "does not fit its base";
-        Writer::default().blob(b"abc").on(0, &delta(3, 3, &[0xff])) => "does not fit its base";
-        Writer::default().blob(b"abc").on(0, &[0xff; 12]) => "does not fit its base";
-        Writer::default().blob(b"abc").on(0, &[]) => "does not fit its base";
-        Writer::default().entry(6, 3, &[1], b"abc") => "base of a delta is nowhere";
-        Writer::default().blob(b"a").entry(6, 3, &[3], b"abc") => "base of a delta is nowhere";
-        Writer::default().entry(6, 3, &[0xff; 12], b"abc") => "base of a delta is nowhere";
-        Writer::default().entry(6, 3, &[0], b"abc") => "base of a delta is nowhere";
+        Writer::default().blob(b"abc").on(0, &delta(4, 3, &copy(3))) => "does not match its base";
+        Writer::default().blob(b"abc").on(0, &delta(3, 3, &copy(4))) => "does not match its base";
+        Writer::default().blob(b"abc").on(0, &delta(3, 2, &copy(3))) => "does not match its base";
+        Writer::default().blob(b"abc").on(0, &delta(3, 4, &copy(3))) => "does not match its base";
+        Writer::default().blob(b"abc").on(0, &delta(3, 3, &[0])) => "does not match its base";
+        Writer::default().blob(b"abc").on(0, &delta(3, 3, &[5, 1])) => "does not match its base";
+        Writer::default().blob(b"abc").on(0, &delta(3, 3, &[0xff])) => "does not match its base";
+        Writer::default().blob(b"abc").on(0, &[0xff; 12]) => "does not match its base";
+        Writer::default().blob(b"abc").on(0, &[]) => "does not match its base";
+        Writer::default().entry(6, 3, &[1], b"abc") => "base of a delta is missing";
+        Writer::default().blob(b"a").entry(6, 3, &[3], b"abc") => "base of a delta is missing";
+        Writer::default().entry(6, 3, &[0xff; 12], b"abc") => "base of a delta is missing";
+        Writer::default().entry(6, 3, &[0], b"abc") => "base of a delta is missing";
     );
     // One that would make more than may be held is not made, and what rests on it is not known.
     let large = Writer::default()
@@ -262,7 +262,7 @@ fn a_pack_is_taken_whole_and_unchanged_or_not_at_all() {
     assert_eq!(message(resolved(&good, BOUNDS)), "taken");
     for end in 0..good.len() {
         let found = resolved(&good[..end], BOUNDS);
-        assert_rows!(matches!(found, Err(Problem::CutShort { .. })) => true, "{end}: {}", message(found));
+        assert_rows!(matches!(found, Err(Problem::Disconnected { .. })) => true, "{end}: {}", message(found));
     }
     for at in 0..good.len() {
         let mut changed = good.clone();
@@ -284,7 +284,7 @@ fn a_pack_that_never_ends_is_left_at_the_limit() {
     let blocks = io::repeat(0).take(u64::MAX);
     let found = message(receive(head[0].chain(Stored(0)), BOUNDS));
     ::tests::assert_has(&found, "the bytes to transfer exceed the limit of 1048576");
-    ::tests::assert_has(message(receive(head[0].chain(blocks), BOUNDS)), "damaged");
+    ::tests::assert_has(message(receive(head[0].chain(blocks), BOUNDS)), "corrupt");
 }
 
 /// Stored blocks without content.
@@ -300,10 +300,10 @@ impl Read for Stored {
     }
 }
 
-fn lines(parts: &[&[u8]]) -> Lines {
+fn lines(parts: &[&[u8]]) -> PktReader {
     let part = |part: &&[u8]| Ok(Bytes::copy_from_slice(part));
     let parts: Vec<_> = parts.iter().map(part).collect();
-    let mut lines = Lines::new(Input::Http(stream::iter(parts).boxed()));
+    let mut lines = PktReader::new(ByteSource::Http(stream::iter(parts).boxed()));
     lines.allow(1000, "the lines");
     lines
 }
@@ -311,20 +311,33 @@ fn lines(parts: &[&[u8]]) -> Lines {
 #[tokio::test]
 async fn frames_are_read_whatever_they_are_cut_into_and_lies_about_their_length_are_refused() {
     let mut good = lines(&[b"00", b"06a", b"b0001", b"0000000200", b"04"]);
-    let data = |bytes: &'static [u8]| Line::Data(Bytes::from_static(bytes));
-    let (ab, delimiter, flush, end) = (data(b"ab"), Line::Delimiter, Line::Flush, Line::End);
-    for expected in [ab, delimiter, flush, end, data(b""), Line::Eof, Line::Eof] {
+    let data = |bytes: &'static [u8]| PktLine::Data(Bytes::from_static(bytes));
+    let (ab, delimiter, flush, end) = (
+        data(b"ab"),
+        PktLine::Delimiter,
+        PktLine::Flush,
+        PktLine::End,
+    );
+    for expected in [
+        ab,
+        delimiter,
+        flush,
+        end,
+        data(b""),
+        PktLine::Eof,
+        PktLine::Eof,
+    ] {
         assert_eq!(good.next().await.unwrap(), expected);
     }
     assert_each!(|bytes, expected| lines(&[bytes]).next().await.unwrap_err() => has expected;
-        &b"0003"[..] => "a line has an impossible length";
-        b"ffff" => "a line has an impossible length";
-        b"fff1" => "a line has an impossible length";
-        b"+005a" => "answers with something else than git's lines";
-        b"<html>" => "answers with something else than git's lines";
+        &b"0003"[..] => "a line has an invalid length";
+        b"ffff" => "a line has an invalid length";
+        b"fff1" => "a line has an invalid length";
+        b"+005a" => "not in pkt-line format";
+        b"<html>" => "not in pkt-line format";
         b"000" => "ended within a line";
         b"0006a" => "ended within a line";
-        b"0011ERR bad\x1b[2Jly" => "the server refuses: bad [2Jly";
+        b"0011ERR bad\x1b[2Jly" => "the server rejected the request: bad [2Jly";
         &[b'a'; 1001] => "the lines exceed the limit of 1000";
     );
 }
@@ -332,7 +345,7 @@ async fn frames_are_read_whatever_they_are_cut_into_and_lies_about_their_length_
 #[tokio::test]
 async fn frames_without_end_are_left_at_the_limit() {
     let endless = stream::repeat_with(|| Ok(Bytes::from_static(b"0005\x020000"))).boxed();
-    let mut lines = Lines::new(Input::Http(endless));
+    let mut lines = PktReader::new(ByteSource::Http(endless));
     lines.allow(1 << 16, "the lines");
     let mut count = 0;
     let problem = loop {

@@ -1,63 +1,64 @@
-//! Objects that are written as changes to others.
+//! Delta objects: objects that a pack encodes as changes to a base object.
 
 use super::error::{Problem, Result};
 
-const DAMAGED: Problem = Problem::Damaged {
-    problem: "a delta does not fit its base",
+const CORRUPT: Problem = Problem::Damaged {
+    problem: "a delta does not match its base",
 };
 
-/// The sizes that a delta states: of its base, and of what it makes.
-pub(super) struct Head<'a> {
+/// The header of a delta: the sizes of its base and of its result.
+pub(super) struct DeltaHeader<'a> {
     pub(super) base: u64,
     pub(super) result: u64,
-    orders: &'a [u8],
+    instructions: &'a [u8],
 }
 
-impl<'a> Head<'a> {
+impl<'a> DeltaHeader<'a> {
     pub(super) fn read(delta: &'a [u8]) -> Result<Self> {
-        let mut orders = delta;
-        let base = number(&mut orders).ok_or(DAMAGED)?;
-        let result = number(&mut orders).ok_or(DAMAGED)?;
+        let mut instructions = delta;
+        let base = number(&mut instructions).ok_or(CORRUPT)?;
+        let result = number(&mut instructions).ok_or(CORRUPT)?;
         Ok(Self {
             base,
             result,
-            orders,
+            instructions,
         })
     }
 
-    /// Makes the object. The caller has found the stated size acceptable; nothing beyond it is ever written.
+    /// Reconstructs the object. The caller has checked the size of the result, and nothing beyond this size is
+    /// written.
     pub(super) fn apply(&self, base: &[u8]) -> Result<Vec<u8>> {
-        self.made(base).ok_or(DAMAGED)
+        self.reconstruct(base).ok_or(CORRUPT)
     }
 
-    fn made(&self, base: &[u8]) -> Option<Vec<u8>> {
+    fn reconstruct(&self, base: &[u8]) -> Option<Vec<u8>> {
         let size = usize::try_from(self.result).ok()?;
         if self.base != base.len() as u64 {
             return None;
         }
-        let mut made = Vec::with_capacity(size);
-        let mut orders = self.orders;
-        while let Some(order) = byte(&mut orders) {
-            let part = if order & 0x80 != 0 {
-                let from = packed(&mut orders, order, 4)?;
-                let count = match packed(&mut orders, order >> 4, 3)? {
+        let mut object = Vec::with_capacity(size);
+        let mut instructions = self.instructions;
+        while let Some(instruction) = byte(&mut instructions) {
+            let part = if instruction & 0x80 != 0 {
+                let from = packed(&mut instructions, instruction, 4)?;
+                let count = match packed(&mut instructions, instruction >> 4, 3)? {
                     0 => 0x1_0000,
                     count => count,
                 };
                 base.get(from..from.checked_add(count)?)?
             } else {
-                // Zero is kept for orders of the future.
-                let count = usize::from(order);
-                let part = orders.get(..count).filter(|part| !part.is_empty())?;
-                orders = orders.get(count..)?;
+                // Zero is reserved for future instructions.
+                let count = usize::from(instruction);
+                let part = instructions.get(..count).filter(|part| !part.is_empty())?;
+                instructions = instructions.get(count..)?;
                 part
             };
-            if part.len() > size - made.len() {
+            if part.len() > size - object.len() {
                 return None;
             }
-            made.extend_from_slice(part);
+            object.extend_from_slice(part);
         }
-        (made.len() == size).then_some(made)
+        (object.len() == size).then_some(object)
     }
 }
 
@@ -67,7 +68,7 @@ fn byte(from: &mut &[u8]) -> Option<u8> {
     Some(*first)
 }
 
-/// Seven bits a byte, the lowest first.
+/// Reads a variable-length number with seven bits per byte, least significant first.
 fn number(from: &mut &[u8]) -> Option<u64> {
     let mut number = 0;
     for shift in (0..63).step_by(7) {
@@ -80,7 +81,7 @@ fn number(from: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// A number of which only the bytes follow that are not zero; the bits of `present` tell which.
+/// Reads a number of which only selected bytes are stored; the bits of `present` select them.
 fn packed(from: &mut &[u8], present: u8, bytes: usize) -> Option<usize> {
     let mut number = 0;
     for at in 0..bytes {

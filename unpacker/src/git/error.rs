@@ -1,4 +1,4 @@
-//! Why a git repository gave no content.
+//! Errors of git sources.
 
 mod withhold;
 
@@ -6,289 +6,289 @@ use std::{fmt, io, time::Duration};
 
 use crate::web::{self, Shown};
 
-/// The result inside of this module, where the repository is known.
+/// Result of functions in this module that do not know the repository.
 pub(super) type Result<T, E = Problem> = std::result::Result<T, E>;
 
-/// A repository, and why it gave no content. The URL is shown without user and password.
+/// An error with the repository it belongs to. The URL is printed without user and password.
 #[derive(Debug)]
 pub struct Error {
     pub(super) repository: Shown,
     pub(super) problem: Box<Problem>,
 }
 
-/// What is wrong with a repository, its server or the way there.
+/// The problem of a repository, of its server or of the connection.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
-    /// A URL of a scheme that is not used for git.
-    #[error("only https://, http:// and ssh:// can be asked; write one of them")]
+    /// The scheme of the URL is not supported.
+    #[error("unsupported scheme; use https://, http:// or ssh://")]
     Scheme,
-    /// An address that cannot be sent to a server.
-    #[error("its address {problem}; correct it")]
+    /// The address contains characters that cannot be sent to a server.
+    #[error("the URL {problem}; correct it")]
     Address {
-        /// What is wrong with it.
+        /// Problem of the address, as a continuation of the message.
         problem: &'static str,
     },
-    /// There is nothing, or nothing for strangers.
+    /// The repository does not exist, or is not visible with these credentials.
     #[error(
-        "it does not exist, or is hidden from who has no right to it{}; check the address and the credentials", told(.said)
+        "not found, or not visible with these credentials{}; check the URL and the credentials", server_message(.said)
     )]
     NotFound {
-        /// What the server says.
+        /// Message of the server; empty if it sent none.
         said: String,
     },
-    /// The server wants to know who asks.
+    /// The server requires credentials, and none are configured.
     #[error(
-        "it does not exist, or it needs credentials; check the address, or pass --username and --password-file (in a cluster: a Secret with username and password)"
+        "not found, or credentials are required; check the URL, or pass --username and --password-file (in a cluster: a Secret with username and password)"
     )]
     CredentialsNeeded,
-    /// The server knows who asks, and gives nothing.
-    #[error("the server refuses these credentials; check them, and that they may read it")]
+    /// The server rejects the credentials.
+    #[error("the server rejected the credentials; check them and their read permission")]
     CredentialsRefused,
-    /// The server does not speak as git does.
+    /// The server does not implement the git protocol.
     #[error(
-        "this is no git server: {found}{}; check that the address is the one that \"git clone\" takes", typed(.media_type)
+        "not a git server: {found}{}; check that \"git clone\" accepts this URL", typed(.media_type)
     )]
     NotGit {
-        /// Description of the answer; `media_type` completes the sentence.
+        /// Description of the response; `media_type` completes the sentence.
         found: String,
-        /// Content type that the server states; empty if the problem is another one.
+        /// Content type in the response; empty if the problem is another one.
         media_type: String,
     },
-    /// The server rejects the request with a text.
-    #[error("the server refuses{}; check what it asks for", quoted(.said))]
+    /// The server rejects the request with a message.
+    #[error("the server rejected the request{}; check its requirements", quoted(.said))]
     Refused {
-        /// Text of the server; empty where remote texts are withheld.
+        /// Message of the server; empty where remote texts are withheld.
         said: String,
     },
-    /// The server reports an error after it began to answer.
-    #[error("the server gives up{}; try again, or ask who runs it", quoted(.said))]
+    /// The server reports an error after the start of its response.
+    #[error("the server aborted the request{}; try again, or contact its operator", quoted(.said))]
     GivenUp {
-        /// Text of the server; empty where remote texts are withheld.
+        /// Message of the server; empty where remote texts are withheld.
         said: String,
     },
-    /// The server does not keep to the protocol.
-    #[error("the server breaks the rules of git: {problem}; try again, or ask who runs it")]
+    /// The server violates the protocol.
+    #[error("the server violated the git protocol: {problem}; try again, or contact its operator")]
     Protocol {
-        /// In which way.
+        /// Description of the violation.
         problem: &'static str,
     },
-    /// The connection was closed too early.
+    /// The connection was closed before the response was complete.
     #[error("the connection ended {during}; try again")]
-    CutShort {
-        /// What was missing.
+    Disconnected {
+        /// Part of the response during which the connection was closed.
         during: &'static str,
     },
-    /// Objects of another hash function.
-    #[error("its objects are named by SHA-256, which cannot be read; offer it with SHA-1")]
+    /// The repository uses SHA-256 object names.
+    #[error("SHA-256 object names are not supported; use a repository with SHA-1")]
     Sha256,
-    /// The name that was asked for does not exist.
-    #[error("there is no {kind} {name:?}{}", some(.others))]
+    /// The requested branch or tag does not exist.
+    #[error("{kind} {name:?} not found{}", alternatives(.others))]
     NoReference {
-        /// Branch, tag, or either.
+        /// Kind of the reference: branch, tag, or either.
         kind: &'static str,
-        /// As asked for.
+        /// Name as requested.
         name: String,
-        /// Names that do exist.
+        /// Names that exist.
         others: Vec<String>,
     },
-    /// The name stands for two things.
-    #[error(
-        "{name:?} is a branch and a tag; write refs/heads/{name} or refs/tags/{name} for one of them"
-    )]
+    /// The requested name is both a branch and a tag.
+    #[error("{name:?} is ambiguous; use refs/heads/{name} or refs/tags/{name}")]
     Ambiguous {
-        /// As asked for.
+        /// Name as requested.
         name: String,
     },
-    /// A repository that has no default.
-    #[error("it has no commit at its HEAD{}", some(.others))]
+    /// The HEAD of the repository points to no commit.
+    #[error("HEAD does not point to a commit{}", alternatives(.others))]
     NoHead {
-        /// Branches that do exist.
+        /// Branches that exist.
         others: Vec<String>,
     },
-    /// The text names no commit.
-    #[error("{text:?} is no commit; write all 40 digits of its hash")]
+    /// The requested text is not a commit hash.
+    #[error("{text:?} is not a full commit hash; use all 40 digits")]
     NotACommit {
-        /// As asked for.
+        /// Text as requested.
         text: String,
     },
-    /// The commit does not exist, or no branch and tag leads to it.
+    /// The commit does not exist, or is not reachable from a branch or tag.
     #[error(
-        "there is no commit {commit}{how}; check the hash, and that a branch or a tag leads to it"
+        "commit {commit} not found{how}; check the hash, and that a branch or tag contains the commit"
     )]
     NoCommit {
-        /// As asked for.
+        /// Commit as requested.
         commit: String,
-        /// What was tried.
+        /// Extent of the search, as a continuation of the message.
         how: &'static str,
     },
-    /// A tag of something that has no folders.
-    #[error("{} is a tag of a {kind}, not of a commit; choose another", or(.name, "the reference"))]
+    /// The tag points to an object without a directory tree.
+    #[error("{} is a tag of a {kind}, not of a commit; use another tag", or(.name, "the reference"))]
     TagOfOther {
-        /// Its hash; empty where remote texts are withheld.
+        /// Hash of the tag; empty where remote texts are withheld.
         name: String,
-        /// What it points to.
+        /// Kind of the object that the tag points to.
         kind: &'static str,
     },
-    /// The folder that was asked for does not exist.
-    #[error("failed to get subdirectory {directory:?}{}: {problem}{}", of_commit(.commit), some(.others))]
+    /// The requested directory does not exist.
+    #[error("failed to get subdirectory {directory:?}{}: {problem}{}", of_commit(.commit), alternatives(.others))]
     NoDirectory {
-        /// As asked for.
+        /// Directory as requested.
         directory: String,
-        /// In which commit; empty where remote texts are withheld.
+        /// Hash of the commit; empty where remote texts are withheld.
         commit: String,
-        /// What is there instead.
+        /// Reason for the failure, for example that the path is a file.
         problem: &'static str,
-        /// Folders that do exist.
+        /// Directories that exist.
         others: Vec<String>,
     },
-    /// A part of the content lives in another repository.
+    /// A part of the content is a submodule.
     #[error(
-        "{} is a submodule, and those are not fetched; keep the files in this repository, or name the submodule's own repository", path_or(.path, "a directory")
+        "{} is a submodule, and submodules are not fetched; keep the files in this repository, or use the repository of the submodule", path_or(.path, "a directory")
     )]
     Submodule {
-        /// Where; empty where remote texts are withheld.
+        /// Path of the submodule; empty where remote texts are withheld.
         path: String,
     },
-    /// A name in a folder that no file may have.
+    /// A directory contains an invalid file name.
     #[error("{} {problem}; rename it in the repository", path_or(.path, "a path"))]
     Name {
-        /// The path, as far as it can be shown; empty where remote texts are withheld.
+        /// Path in printable form; empty where remote texts are withheld.
         path: String,
-        /// What is wrong.
+        /// Problem of the name, as a continuation of the message.
         problem: &'static str,
     },
-    /// More than one repository may have.
-    #[error("it is too large: {what} exceed the limit of {limit}; keep bundles in a smaller one")]
+    /// The repository exceeds a limit.
+    #[error(
+        "the repository is too large: {what} exceed the limit of {limit}; use a smaller repository for bundles"
+    )]
     TooLarge {
-        /// Of what there is too much.
+        /// Items that exceed the limit.
         what: &'static str,
-        /// How much may be.
+        /// Limit that is exceeded.
         limit: u64,
     },
-    /// Objects that cannot be read.
-    #[error(
-        "its objects are damaged: {problem}; try again, or have the repository checked by \"git fsck\""
-    )]
+    /// The objects of the repository are corrupt.
+    #[error("corrupt objects: {problem}; try again, or check the repository with \"git fsck\"")]
     Damaged {
-        /// In which way.
+        /// Description of the damage.
         problem: &'static str,
     },
-    /// An object that the server should have sent.
+    /// The server did not send a required object.
     #[error(
-        "{} is missing in what the server sent; try again, or have the repository checked by \"git fsck\"", object(.id)
+        "{} is missing in the response of the server; try again, or check the repository with \"git fsck\"", object(.id)
     )]
     Missing {
-        /// Its hash; empty where remote texts are withheld.
+        /// Hash of the object; empty where remote texts are withheld.
         id: String,
     },
-    /// Two objects made to have one hash.
-    #[error("an object was made to have the SHA-1 of another one; do not trust this repository")]
+    /// An object was crafted to have the same SHA-1 as another one.
+    #[error(
+        "an object was crafted to have the same SHA-1 as another one; do not trust this repository"
+    )]
     Collision,
-    /// HTTP.
+    /// The HTTP request failed.
     #[error(transparent)]
     Web(#[from] web::Error),
-    /// The ssh server cannot be reached.
+    /// The ssh server is unreachable.
     #[error("failed to reach {host} by ssh; check the address and the network")]
     Connect {
         /// Host and port.
         host: String,
-        /// Why.
+        /// Cause of the failure.
         #[source]
         source: io::Error,
     },
-    /// No key for ssh.
+    /// A private key is required for ssh, and none is configured.
     #[error(
         "ssh needs a private key; pass --ssh-key (in a cluster: a Secret with ssh-privatekey and ssh-knownhosts)"
     )]
     KeyNeeded,
-    /// A key that cannot be read.
-    #[error("the private ssh key cannot be read: {problem}")]
+    /// The private key cannot be read.
+    #[error("failed to read the private ssh key: {problem}")]
     Key {
-        /// Why, and the remedy.
+        /// Problem and remedy.
         problem: &'static str,
     },
-    /// No key opens the door.
+    /// The ssh server accepts none of the keys.
     #[error(
-        "{host} refuses {} for user {user:?}; check that its public half may read the repository{}", shown_keys(*.keys), left_out(*.unread)
+        "{host} rejected {} for user {user:?}; check that the public key has read access to the repository{}", offered_keys(*.keys), unread_key(*.unread)
     )]
     KeyRefused {
         /// Host and port.
         host: String,
-        /// As whom.
+        /// User name that was used.
         user: String,
-        /// How many keys it was shown.
+        /// Number of keys that were offered.
         keys: usize,
-        /// Why another key could not be shown.
+        /// Reason why another key could not be offered.
         unread: Option<&'static str>,
     },
-    /// An ssh server that nobody vouches for.
+    /// The host key is not in `known_hosts`.
     #[error(
-        "{host} is not among the known hosts; if {fingerprint} is its key's fingerprint, add {} to the file of --known-hosts (in a cluster: to ssh-knownhosts){}", known_host(.line), quoted(.line)
+        "{host} is not in known_hosts; if {fingerprint} is the fingerprint of its key, add {} to the file of --known-hosts (in a cluster: to ssh-knownhosts){}", known_host(.line), quoted(.line)
     )]
     HostUnknown {
         /// Host and port.
         host: String,
-        /// Of its key.
+        /// Fingerprint of the host key.
         fingerprint: String,
-        /// What to add; empty where remote texts are withheld.
+        /// Line to add to `known_hosts`; empty where remote texts are withheld.
         line: String,
     },
-    /// An ssh server with another key than it should have.
+    /// The host key differs from the one in `known_hosts`.
     #[error(
-        "{host} has not the key that the known hosts have for it, but one with the fingerprint {fingerprint}; somebody may stand in between: ask who runs it, and correct the known hosts if it changed"
+        "host key of {host} does not match known_hosts (fingerprint {fingerprint}); this may be a man-in-the-middle attack; update known_hosts only if the key was changed on purpose"
     )]
     HostChanged {
         /// Host and port.
         host: String,
-        /// Of its key.
+        /// Fingerprint of the presented host key.
         fingerprint: String,
     },
-    /// An ssh server with a key that is not to be trusted any more.
+    /// The host key is marked as revoked in `known_hosts`.
     #[error(
-        "the key of {host} is marked as revoked in the known hosts; ask who runs it for the new one"
+        "the host key of {host} is revoked in known_hosts; ask the operator of the host for the new key"
     )]
     HostRevoked {
         /// Host and port.
         host: String,
     },
-    /// Anything else that ssh stumbles over.
+    /// Another error of the ssh connection.
     #[error(
-        "failed to talk to {host} by ssh; try again, or check that an ssh server listens there"
+        "failed to communicate with {host} over ssh; try again, or check that an ssh server listens there"
     )]
     Ssh {
         /// Host and port.
         host: String,
-        /// The cause, which may repeat what the server offers; `None` where remote texts are withheld.
+        /// Cause, which may repeat texts of the server; `None` where remote texts are withheld.
         #[source]
         source: Option<Box<dyn std::error::Error + Send + Sync>>,
     },
-    /// Nothing came for too long.
+    /// The server sent no data within the idle timeout.
     #[error("the server sent nothing for {} s; try again later", .idle.as_secs_f64())]
     Idle {
-        /// How long.
+        /// Timeout without received data.
         idle: Duration,
     },
-    /// Something came, but all of it took too long.
+    /// The operation exceeded the total timeout.
     #[error("fetching took longer than {} s; try again over a faster connection, or raise --timeout", .total.as_secs_f64())]
     Slow {
-        /// How long.
+        /// Timeout of the whole operation.
         total: Duration,
     },
-    /// What arrived cannot be kept until it is read.
-    #[error("failed to keep what was fetched in a temporary file; check the space there")]
+    /// Received data cannot be written to a temporary file.
+    #[error("failed to write fetched data to a temporary file; check the free disk space")]
     Spool {
-        /// Why.
+        /// Cause of the failure.
         #[source]
         source: io::Error,
     },
-    /// The reading task died.
+    /// The task that reads the repository ended early.
     #[error("reading the repository was aborted; try again")]
     Aborted,
 }
 
 impl Error {
-    /// An error of a repository, for tests of other modules.
+    /// Creates an error of a repository, for tests of other modules.
     #[cfg(test)]
     pub(crate) fn test(repository: &str, problem: Problem) -> Self {
         Self {
@@ -297,17 +297,17 @@ impl Error {
         }
     }
 
-    /// What is wrong.
+    /// Returns the problem without the repository.
     pub fn problem(&self) -> &Problem {
         &self.problem
     }
 
-    /// The kind of failure in one word, for conditions, events and metrics.
+    /// Returns the CamelCase reason of this failure, for conditions, events and metrics.
     pub fn reason(&self) -> &'static str {
         self.problem.reason()
     }
 
-    /// Whether the same repository fails again however often it is asked.
+    /// Reports whether the same repository always fails.
     pub fn is_terminal(&self) -> bool {
         self.problem.is_terminal()
     }
@@ -320,22 +320,22 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {
-    /// The problem is part of this error's message; what is behind it is not.
+    /// Returns the cause of the problem. The problem itself is already part of the message.
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         std::error::Error::source(&*self.problem)
     }
 }
 
-fn shown_keys(keys: usize) -> String {
+fn offered_keys(keys: usize) -> String {
     match keys {
-        1 => "this key".to_owned(),
-        keys => format!("each of these {keys} keys"),
+        1 => "the key".to_owned(),
+        keys => format!("all {keys} keys"),
     }
 }
 
-fn left_out(problem: Option<&str>) -> String {
+fn unread_key(problem: Option<&str>) -> String {
     problem.map_or_else(String::new, |problem| {
-        format!("; another key cannot be read: {problem}")
+        format!("; failed to read another key: {problem}")
     })
 }
 
@@ -354,7 +354,7 @@ impl Problem {
             Self::Refused { .. } => "Refused",
             Self::Protocol { .. } => "ProtocolViolated",
             Self::GivenUp { .. } => "ServerFailed",
-            Self::CutShort { .. } => "ConnectionBroken",
+            Self::Disconnected { .. } => "ConnectionBroken",
             Self::Sha256 => "Unsupported",
             Self::NoReference { .. }
             | Self::Ambiguous { .. }
@@ -378,11 +378,12 @@ impl Problem {
         }
     }
 
-    /// What is missing today may be pushed tomorrow, but not because we ask again.
+    /// Reports whether a retry is useless. Missing objects and names may be pushed later, but a retry alone does not
+    /// change them.
     fn is_terminal(&self) -> bool {
         match self {
             Self::Web(error) => error.is_terminal(),
-            Self::CutShort { .. }
+            Self::Disconnected { .. }
             | Self::GivenUp { .. }
             | Self::Connect { .. }
             | Self::Ssh { .. }
@@ -395,15 +396,15 @@ impl Problem {
     }
 }
 
-fn told(text: &str) -> String {
+fn server_message(text: &str) -> String {
     if text.is_empty() {
         String::new()
     } else {
-        format!(" (the server says: {text})")
+        format!(" (server message: {text})")
     }
 }
 
-/// Appends the text of a server, unless it is withheld.
+/// Appends the message of a server, unless it is withheld.
 fn quoted(text: &str) -> String {
     if text.is_empty() {
         String::new()
@@ -456,11 +457,11 @@ fn typed(media_type: &str) -> String {
     }
 }
 
-/// What to write instead.
-fn some(others: &[String]) -> String {
+/// Lists the existing names as a remedy.
+fn alternatives(others: &[String]) -> String {
     if others.is_empty() {
         "; check the name".to_owned()
     } else {
-        format!("; there is: {}", others.join(", "))
+        format!("; use one of: {}", others.join(", "))
     }
 }

@@ -1,14 +1,14 @@
-//! What names an object, and what kinds there are.
+//! Names and kinds of git objects.
 
 use std::fmt;
 
 use super::error::{Problem, Result};
 
-/// The SHA-1 of an object.
+/// The name of an object: its SHA-1.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Id([u8; Id::LEN]);
 
-/// What an object is.
+/// The kind of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Commit,
@@ -17,18 +17,18 @@ pub(super) enum Kind {
     Tag,
 }
 
-/// Computes an [`Id`]. What was made to collide with something else is found out.
+/// A hasher for an [`Id`]. It detects crafted SHA-1 collisions.
 pub(super) struct Hasher(sha1dc::Hasher);
 
 impl Id {
     pub(super) const LEN: usize = 20;
 
-    /// The id as packs and trees have it.
+    /// Creates an id from its binary form, as used in packs and trees.
     pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         bytes.try_into().ok().map(Self)
     }
 
-    /// The id as people and the protocol write it.
+    /// Parses an id in hexadecimal form, as used in messages and in the protocol.
     pub(super) fn from_hex(text: &[u8]) -> Option<Self> {
         let digit = |byte: u8| {
             char::from(byte)
@@ -46,7 +46,7 @@ impl Id {
         Some(Self(bytes))
     }
 
-    /// The id of a whole object.
+    /// Computes the id of an object from its content.
     pub(super) fn of(kind: Kind, bytes: &[u8]) -> Result<Self> {
         let mut hasher = Hasher::object(kind, bytes.len() as u64);
         hasher.update(bytes);
@@ -78,7 +78,7 @@ impl Kind {
 }
 
 impl Hasher {
-    /// For bytes that are no object, as a whole pack is.
+    /// Creates a hasher for data that is not an object, for example a whole pack.
     pub(super) fn plain() -> Self {
         Self(sha1dc::Hasher::new())
     }

@@ -1,127 +1,133 @@
-//! The lines of `known_hosts` that are about one host.
+//! Parser of the `known_hosts` lines of one host.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use russh::keys::{Algorithm, PublicKey};
 
-/// Keys of one host.
+/// The known keys of one host.
 #[derive(Debug, Default)]
 pub(super) struct KnownHosts {
     name: String,
-    /// Of the host at this port.
-    keys: Vec<Known>,
-    /// Of the host without a port. As in OpenSSH they count only where nothing is known of the port, and only in
-    /// favor of a key: what listens at another port may be something else.
-    bare: Vec<Known>,
+    /// Keys of the host at this port.
+    keys: Vec<KnownKey>,
+    /// Keys of the host without a port. As in OpenSSH, they are used only if the host has no keys at this port. They
+    /// can only confirm a key: a server on another port may be a different one.
+    bare: Vec<KnownKey>,
 }
 
 #[derive(Debug)]
-struct Known {
+struct KnownKey {
     kind: String,
     key: Vec<u8>,
     is_revoked: bool,
 }
 
-/// What the lines say about a key.
+/// The result of the lookup of a host key.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum KeyCheck {
     Known,
-    /// Nothing is known of the host.
+    /// The host has no known keys.
     Unknown,
-    /// The host should have another key.
+    /// The host has other known keys.
     Changed,
     Revoked,
 }
 
 impl KnownHosts {
-    /// Reads the lines that match. What cannot be read matches nothing, as in OpenSSH.
+    /// Parses the lines that match the host. Malformed lines are ignored, as in OpenSSH.
     pub(super) fn new(lines: &str, host: &str, port: u16) -> Self {
         let name = match port {
             22 => host.to_owned(),
             port => format!("[{host}]:{port}"),
         };
-        let about = |name: &str| lines.lines().filter_map(|line| known(line, name)).collect();
+        let lines_of = |name: &str| {
+            lines
+                .lines()
+                .filter_map(|line| parse_line(line, name))
+                .collect()
+        };
         Self {
-            keys: about(&name),
+            keys: lines_of(&name),
             bare: if name == host {
                 Vec::new()
             } else {
-                about(host)
+                lines_of(host)
             },
             name,
         }
     }
 
-    /// Whether a key is known that this algorithm uses.
+    /// Reports whether the host has a known key of the type that this algorithm uses.
     pub(super) fn has_kind(&self, algorithm: &Algorithm) -> bool {
         let kind = match algorithm {
             Algorithm::Rsa { .. } => "ssh-rsa".to_owned(),
             other => other.to_string(),
         };
-        let is_known = |keys: &[Known]| keys.iter().any(|known| !known.is_revoked);
-        let keys = if is_known(&self.keys) {
+        let has_valid = |keys: &[KnownKey]| keys.iter().any(|key| !key.is_revoked);
+        let keys = if has_valid(&self.keys) {
             &self.keys
         } else {
             &self.bare
         };
-        let mut good = keys.iter().filter(|known| !known.is_revoked);
-        good.any(|known| known.kind == kind)
+        let mut valid = keys.iter().filter(|key| !key.is_revoked);
+        valid.any(|key| key.kind == kind)
     }
 
-    pub(super) fn check(&self, key: &PublicKey) -> Verdict {
+    pub(super) fn check(&self, key: &PublicKey) -> KeyCheck {
         let Ok(bytes) = key.to_bytes() else {
-            return Verdict::Unknown;
+            return KeyCheck::Unknown;
         };
-        match verdict(&self.keys, &bytes) {
-            Verdict::Unknown => match verdict(&self.bare, &bytes) {
-                Verdict::Changed => Verdict::Unknown,
+        match check_key(&self.keys, &bytes) {
+            KeyCheck::Unknown => match check_key(&self.bare, &bytes) {
+                KeyCheck::Changed => KeyCheck::Unknown,
                 other => other,
             },
-            known => known,
+            result => result,
         }
     }
 
-    /// The line that would make a key known.
+    /// Returns the `known_hosts` line for a key.
     pub(super) fn line(&self, key: &PublicKey) -> String {
         let key = key.to_openssh().unwrap_or_default();
         format!("{} {}", self.name, key.trim_end())
     }
 }
 
-/// What one list of keys says about a key.
-fn verdict(keys: &[Known], key: &[u8]) -> Verdict {
-    let mut same = keys.iter().filter(|known| known.key == key).peekable();
+/// Looks up a key in one list of keys.
+fn check_key(keys: &[KnownKey], key: &[u8]) -> KeyCheck {
+    let mut same = keys.iter().filter(|entry| entry.key == key).peekable();
     if same.peek().is_some() {
-        return if same.any(|known| known.is_revoked) {
-            Verdict::Revoked
+        return if same.any(|entry| entry.is_revoked) {
+            KeyCheck::Revoked
         } else {
-            Verdict::Known
+            KeyCheck::Known
         };
     }
-    if keys.iter().any(|known| !known.is_revoked) {
-        Verdict::Changed
+    if keys.iter().any(|entry| !entry.is_revoked) {
+        KeyCheck::Changed
     } else {
-        Verdict::Unknown
+        KeyCheck::Unknown
     }
 }
 
-fn known(line: &str, name: &str) -> Option<Known> {
-    let mut words = line.split_whitespace().peekable();
-    let is_revoked = match words.peek() {
-        Some(&"@revoked") => words.next().is_some(),
-        // Authorities sign certificates, and those are not asked for.
+fn parse_line(line: &str, name: &str) -> Option<KnownKey> {
+    let mut fields = line.split_whitespace().peekable();
+    let is_revoked = match fields.peek() {
+        Some(&"@revoked") => fields.next().is_some(),
+        // CA lines are for certificates, which are not requested.
         Some(first) if first.starts_with(['@', '#']) => return None,
         _ => false,
     };
-    let (hosts, kind, key) = (words.next()?, words.next()?, words.next()?);
+    let (hosts, kind, key) = (fields.next()?, fields.next()?, fields.next()?);
     let key = BASE64_STANDARD.decode(key).ok()?;
-    matches(hosts, name).then(|| Known {
+    matches(hosts, name).then(|| KnownKey {
         kind: kind.to_owned(),
         key,
         is_revoked,
     })
 }
 
-/// Whether a list of patterns, or a hashed name, is about a host. One negated pattern outweighs all others.
+/// Reports whether a list of patterns, or a hashed name, matches a host. A matching negated pattern overrides all
+/// others.
 fn matches(hosts: &str, name: &str) -> bool {
     if let Some(hashed) = hosts.strip_prefix("|1|") {
         let parts = hashed.split_once('|').and_then(|(salt, hash)| {
@@ -132,15 +138,15 @@ fn matches(hosts: &str, name: &str) -> bool {
             hmac(&salt, name.as_bytes()).is_some_and(|mac| hash == mac)
         });
     }
-    let fits = |pattern: &str| glob(pattern.as_bytes(), name.as_bytes());
+    let matches_name = |pattern: &str| glob(pattern.as_bytes(), name.as_bytes());
     let negated = hosts.split(',').filter_map(|host| host.strip_prefix('!'));
-    !negated.into_iter().any(&fits) && hosts.split(',').any(fits)
+    !negated.into_iter().any(&matches_name) && hosts.split(',').any(matches_name)
 }
 
-/// `*` and `?`, without regard to case.
+/// Matches a pattern with `*` and `?`, ignoring case.
 fn glob(pattern: &[u8], text: &[u8]) -> bool {
     let (mut at, mut from) = (0, 0);
-    // Where the last star stood, and how much of the text it has eaten.
+    // Position of the last star, and the end of the text that it matches.
     let mut star: Option<(usize, usize)> = None;
     while let Some(byte) = text.get(from) {
         match pattern.get(at) {
@@ -153,9 +159,9 @@ fn glob(pattern: &[u8], text: &[u8]) -> bool {
                 from += 1;
             }
             _ => match &mut star {
-                Some((stood, eaten)) => {
-                    *eaten += 1;
-                    (at, from) = (*stood + 1, *eaten);
+                Some((star_at, matched_to)) => {
+                    *matched_to += 1;
+                    (at, from) = (*star_at + 1, *matched_to);
                 }
                 None => return false,
             },
@@ -166,7 +172,7 @@ fn glob(pattern: &[u8], text: &[u8]) -> bool {
         .is_some_and(|rest| rest.iter().all(|byte| *byte == b'*'))
 }
 
-/// HMAC-SHA1: what OpenSSH hides names with. Nothing rests on its strength.
+/// Computes HMAC-SHA1, which OpenSSH uses for hashed host names. Security does not depend on its strength.
 fn hmac(key: &[u8], text: &[u8]) -> Option<[u8; 20]> {
     let padded = |with: u8| {
         let mut block = [with; 64];
@@ -206,34 +212,34 @@ mod tests {
             format!("|1|{salt}|{}", BASE64_STANDARD.encode(mac))
         };
         assert_each!(|lines, port, verdict| KnownHosts::new(&lines, "git.example.com", port).check(&key) => verdict;
-            format!("git.example.com {KEY}"), 22 => Verdict::Known;
-            format!("GIT.example.com {KEY} me@home"), 22 => Verdict::Known;
-            format!("other,git.example.com,10.0.0.1 {KEY}"), 22 => Verdict::Known;
-            format!("*.example.com {KEY}"), 22 => Verdict::Known;
-            format!("git?example.c* {KEY}"), 22 => Verdict::Known;
-            format!("*.example.com,!git.* {KEY}"), 22 => Verdict::Unknown;
-            format!("{hashed} {KEY}"), 22 => Verdict::Known;
-            format!("[git.example.com]:2222 {KEY}"), 2222 => Verdict::Known;
-            format!("[git.example.com]:2222 {KEY}"), 22 => Verdict::Unknown;
-            format!("git.example.com {KEY}"), 2222 => Verdict::Known;
-            format!("git.example.com {OTHER}"), 22 => Verdict::Changed;
+            format!("git.example.com {KEY}"), 22 => KeyCheck::Known;
+            format!("GIT.example.com {KEY} me@home"), 22 => KeyCheck::Known;
+            format!("other,git.example.com,10.0.0.1 {KEY}"), 22 => KeyCheck::Known;
+            format!("*.example.com {KEY}"), 22 => KeyCheck::Known;
+            format!("git?example.c* {KEY}"), 22 => KeyCheck::Known;
+            format!("*.example.com,!git.* {KEY}"), 22 => KeyCheck::Unknown;
+            format!("{hashed} {KEY}"), 22 => KeyCheck::Known;
+            format!("[git.example.com]:2222 {KEY}"), 2222 => KeyCheck::Known;
+            format!("[git.example.com]:2222 {KEY}"), 22 => KeyCheck::Unknown;
+            format!("git.example.com {KEY}"), 2222 => KeyCheck::Known;
+            format!("git.example.com {OTHER}"), 22 => KeyCheck::Changed;
             // What is known of port 22 says nothing against a key at another port.
-            format!("git.example.com {OTHER}"), 2222 => Verdict::Unknown;
-            format!("[git.example.com]:2222 {OTHER}\ngit.example.com {KEY}"), 2222 => Verdict::Changed;
-            format!("git.example.com {OTHER}\n[git.example.com]:2222 {KEY}"), 2222 => Verdict::Known;
-            format!("[git.example.com]:2222 {KEY}\n!git.example.com,* {OTHER}"), 2222 => Verdict::Known;
-            format!("git.example.com {KEY}\n@revoked git.example.com {KEY}"), 2222 => Verdict::Revoked;
-            format!("@revoked [git.example.com]:2222 {OTHER}\ngit.example.com {KEY}"), 2222 => Verdict::Known;
-            format!("git.example.com {OTHER}\ngit.example.com {KEY}"), 22 => Verdict::Known;
-            format!("@revoked * {KEY}\ngit.example.com {KEY}"), 22 => Verdict::Revoked;
-            format!("@revoked * {OTHER}"), 22 => Verdict::Unknown;
-            format!("@cert-authority * {KEY}"), 22 => Verdict::Unknown;
-            format!("# git.example.com {KEY}"), 22 => Verdict::Unknown;
-            "git.example.com ssh-ed25519 !!".to_owned(), 22 => Verdict::Unknown;
-            "git.example.com".to_owned(), 22 => Verdict::Unknown;
-            "|1|x git.example.com x".to_owned(), 22 => Verdict::Unknown;
-            format!("git.example.com ssh-ed25519 !!\ngit.example.com\n|1|x git.example.com x\ngit.example.com {KEY}"), 22 => Verdict::Known;
-            String::new(), 22 => Verdict::Unknown;
+            format!("git.example.com {OTHER}"), 2222 => KeyCheck::Unknown;
+            format!("[git.example.com]:2222 {OTHER}\ngit.example.com {KEY}"), 2222 => KeyCheck::Changed;
+            format!("git.example.com {OTHER}\n[git.example.com]:2222 {KEY}"), 2222 => KeyCheck::Known;
+            format!("[git.example.com]:2222 {KEY}\n!git.example.com,* {OTHER}"), 2222 => KeyCheck::Known;
+            format!("git.example.com {KEY}\n@revoked git.example.com {KEY}"), 2222 => KeyCheck::Revoked;
+            format!("@revoked [git.example.com]:2222 {OTHER}\ngit.example.com {KEY}"), 2222 => KeyCheck::Known;
+            format!("git.example.com {OTHER}\ngit.example.com {KEY}"), 22 => KeyCheck::Known;
+            format!("@revoked * {KEY}\ngit.example.com {KEY}"), 22 => KeyCheck::Revoked;
+            format!("@revoked * {OTHER}"), 22 => KeyCheck::Unknown;
+            format!("@cert-authority * {KEY}"), 22 => KeyCheck::Unknown;
+            format!("# git.example.com {KEY}"), 22 => KeyCheck::Unknown;
+            "git.example.com ssh-ed25519 !!".to_owned(), 22 => KeyCheck::Unknown;
+            "git.example.com".to_owned(), 22 => KeyCheck::Unknown;
+            "|1|x git.example.com x".to_owned(), 22 => KeyCheck::Unknown;
+            format!("git.example.com ssh-ed25519 !!\ngit.example.com\n|1|x git.example.com x\ngit.example.com {KEY}"), 22 => KeyCheck::Known;
+            String::new(), 22 => KeyCheck::Unknown;
         );
     }
 

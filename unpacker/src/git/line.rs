@@ -1,4 +1,4 @@
-//! The frames in which git sends everything: four hexadecimal digits of length, then that many bytes.
+//! The pkt-line framing of the git protocol: four hexadecimal digits of length, followed by the data.
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use futures::{StreamExt as _, stream::BoxStream};
@@ -9,66 +9,66 @@ use super::{
 };
 use crate::web;
 
-/// No line is longer, its length included.
-const LONGEST: usize = 65_520;
+/// Maximum length of a line, including its length prefix.
+const MAX_LINE_LEN: usize = 65_520;
 
-/// One frame.
+/// One frame of the protocol.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Line {
+pub(super) enum PktLine {
     Data(Bytes),
-    /// The end of a list.
+    /// The end of a list (flush packet).
     Flush,
-    /// The end of a section.
+    /// The end of a section (delimiter packet).
     Delimiter,
-    /// The end of an answer.
+    /// The end of a response (response-end packet).
     End,
-    /// Nothing more will come.
+    /// The end of the stream.
     Eof,
 }
 
-/// Where bytes come from.
-pub(super) enum Input {
+/// A source of bytes from the server.
+pub(super) enum ByteSource {
     Http(BoxStream<'static, web::Result<Bytes>>),
     Ssh(ssh::Reader),
 }
 
-/// Reads frame by frame, and never more than it may.
-pub(super) struct Lines {
-    input: Input,
+/// A reader of frames with a limit on the received bytes.
+pub(super) struct PktReader {
+    input: ByteSource,
     buffer: BytesMut,
-    left: u64,
+    remaining: u64,
     limit: u64,
-    what: &'static str,
+    context: &'static str,
 }
 
-impl Lines {
-    pub(super) fn new(input: Input) -> Self {
+impl PktReader {
+    pub(super) fn new(input: ByteSource) -> Self {
         Self {
             input,
             buffer: BytesMut::new(),
-            left: 0,
+            remaining: 0,
             limit: 0,
-            what: "",
+            context: "",
         }
     }
 
-    /// Goes on with another source of bytes.
-    pub(super) fn switch(&mut self, input: Input) {
+    /// Continues with another source of bytes. Buffered bytes are discarded.
+    pub(super) fn switch(&mut self, input: ByteSource) {
         self.input = input;
         self.buffer.clear();
     }
 
-    /// How many bytes may come from here on.
-    pub(super) fn allow(&mut self, bytes: u64, what: &'static str) {
-        (self.left, self.limit, self.what) = (bytes, bytes, what);
+    /// Sets the number of bytes that may be received from now on. `context` names them in errors.
+    pub(super) fn allow(&mut self, bytes: u64, context: &'static str) {
+        (self.remaining, self.limit, self.context) = (bytes, bytes, context);
     }
 
-    pub(super) async fn next(&mut self) -> Result<Line> {
+    pub(super) async fn next(&mut self) -> Result<PktLine> {
         if !self.fill(4).await? {
             return if self.buffer.is_empty() {
-                Ok(Line::Eof)
+                Ok(PktLine::Eof)
             } else {
-                Err(Problem::CutShort {
+                Err(Problem::Disconnected {
                     during: "within a line",
                 })
             };
@@ -79,44 +79,44 @@ impl Lines {
         });
         let Some(length) = digits.and_then(|length| usize::try_from(length).ok()) else {
             return Err(Problem::NotGit {
-                found: "it answers with something else than git's lines".to_owned(),
+                found: "the response is not in pkt-line format".to_owned(),
                 media_type: String::new(),
             });
         };
         match length {
-            0 => Ok(Line::Flush),
-            1 => Ok(Line::Delimiter),
-            2 => Ok(Line::End),
-            4..=LONGEST => {
+            0 => Ok(PktLine::Flush),
+            1 => Ok(PktLine::Delimiter),
+            2 => Ok(PktLine::End),
+            4..=MAX_LINE_LEN => {
                 let length = length - 4;
                 if !self.fill(length).await? {
-                    return Err(Problem::CutShort {
+                    return Err(Problem::Disconnected {
                         during: "within a line",
                     });
                 }
                 let data = self.buffer.split_to(length).freeze();
                 match data.strip_prefix(b"ERR ") {
-                    Some(said) => Err(refused(said)),
-                    None => Ok(Line::Data(data)),
+                    Some(message) => Err(refused(message)),
+                    None => Ok(PktLine::Data(data)),
                 }
             }
             _ => Err(Problem::Protocol {
-                problem: "a line has an impossible length",
+                problem: "a line has an invalid length",
             }),
         }
     }
 
-    /// Why a server that was to talk over ssh says nothing.
-    pub(super) fn last_words(&self) -> Problem {
+    /// Returns the error for a server that sent nothing. Over ssh, standard error explains the reason.
+    pub(super) fn remote_message(&self) -> Problem {
         match &self.input {
-            Input::Ssh(reader) => reader.last_words(),
-            Input::Http(_) => Problem::CutShort {
-                during: "before the server said anything",
+            ByteSource::Ssh(reader) => reader.remote_message(),
+            ByteSource::Http(_) => Problem::Disconnected {
+                during: "before the server sent anything",
             },
         }
     }
 
-    /// What comes next, whatever it is: for packs without frames. `None` at the end.
+    /// Returns the next bytes without framing, or `None` at the end. Some servers send packs without frames.
     pub(super) async fn raw(&mut self) -> Result<Option<Bytes>> {
         if self.buffer.is_empty() && !self.fill(1).await? {
             return Ok(None);
@@ -124,40 +124,39 @@ impl Lines {
         Ok(Some(self.buffer.split().freeze()))
     }
 
-    /// Whether this many bytes are there, after waiting for them.
+    /// Waits until the buffer has `count` bytes. Returns false if the stream ends before.
     async fn fill(&mut self, count: usize) -> Result<bool> {
         while self.buffer.len() < count {
-            let part = match &mut self.input {
-                Input::Http(stream) => stream.next().await.transpose()?,
-                Input::Ssh(reader) => reader.next().await?,
+            let chunk = match &mut self.input {
+                ByteSource::Http(stream) => stream.next().await.transpose()?,
+                ByteSource::Ssh(reader) => reader.next().await?,
             };
-            let Some(part) = part else {
+            let Some(chunk) = chunk else {
                 return Ok(false);
             };
-            self.left =
-                (self.left)
-                    .checked_sub(part.remaining() as u64)
-                    .ok_or(Problem::TooLarge {
-                        what: self.what,
-                        limit: self.limit,
-                    })?;
-            self.buffer.extend_from_slice(&part);
+            self.remaining = (self.remaining)
+                .checked_sub(chunk.remaining() as u64)
+                .ok_or(Problem::TooLarge {
+                    what: self.context,
+                    limit: self.limit,
+                })?;
+            self.buffer.extend_from_slice(&chunk);
         }
         Ok(true)
     }
 }
 
-/// A message of the server as an error, with what is known of its meaning.
-pub(super) fn refused(said: &[u8]) -> Problem {
-    let said = web::printable(&String::from_utf8_lossy(said), 300);
-    let lower = said.to_ascii_lowercase();
+/// Converts a message of the server into an error, depending on its meaning.
+pub(super) fn refused(message: &[u8]) -> Problem {
+    let message = web::printable(&String::from_utf8_lossy(message), 300);
+    let lower = message.to_ascii_lowercase();
     let is_hidden = ["not found", "does not exist", "does not appear", "no such"]
         .iter()
-        .any(|words| lower.contains(words));
+        .any(|phrase| lower.contains(phrase));
     if is_hidden {
-        Problem::NotFound { said }
+        Problem::NotFound { said: message }
     } else {
-        Problem::Refused { said }
+        Problem::Refused { said: message }
     }
 }
 

@@ -1,9 +1,9 @@
-//! A pack, and the objects in it.
+//! Pack files and their objects.
 //!
-//! A pack does not tell the names of its objects: they are computed. Whole objects get theirs while the pack
-//! arrives; those that are written as changes to others only when something is looked for, each time with no more
-//! in memory than a few objects. Every inflated byte counts against one account, so that no arrangement of deltas
-//! costs more than that, and no size is believed before it is compared with its bound.
+//! A pack does not contain the names of its objects; they are computed. The names of full objects are computed while
+//! the pack arrives. Delta objects are reconstructed only when an object is requested, with few objects in memory at
+//! a time. All decompressed bytes count against one budget, so that no combination of deltas costs more. Sizes are
+//! checked against limits before they are used.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -19,28 +19,29 @@ use super::{
     inflate::Inflater,
 };
 
-/// Where packed bytes wait: in memory, and from some size on in a file without a name.
+/// Temporary storage for packed bytes: in memory, and in an unnamed file above a certain size.
 pub(super) type Spool = SpooledTempFile;
 
-/// How much a repository may have.
+/// The limits of a repository.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {
-    /// Bytes to transfer.
+    /// Maximum number of transferred bytes.
     pub(super) received: u64,
-    /// How many of them stay in memory.
+    /// Number of bytes that are held in memory before a file is used.
     pub(super) memory: usize,
-    /// Objects.
+    /// Maximum number of objects.
     pub(super) objects: u64,
-    /// Bytes of an object that is held in memory: folders, files that are wanted, and bases of deltas.
+    /// Maximum size of an object that is held in memory, in bytes: trees, selected files and bases of deltas.
     pub(super) object: u64,
-    /// Bytes that are inflated or made from deltas, all together.
+    /// Maximum total size of decompressed and reconstructed data, in bytes.
     pub(super) work: u64,
-    /// Deltas upon deltas. No git writes more.
+    /// Maximum length of a chain of deltas. It is the maximum that git writes.
     pub(super) depth: usize,
 }
 
 impl Bounds {
-    /// Generous for any repository that holds bundles; a file has to fit the caller's own limit.
+    /// Creates limits that are generous for repositories with bundles. A file must not exceed the limit of the
+    /// caller.
     pub(super) fn new(file: u64) -> Self {
         Self {
             received: 512 << 20,
@@ -53,51 +54,51 @@ impl Bounds {
     }
 }
 
-/// Where an object stands.
+/// The position of an object in the pack.
 pub(super) struct Entry {
-    /// Where it begins; deltas name their bases by that.
+    /// Offset of the object. Deltas refer to their bases by this offset.
     pub(super) start: u64,
-    /// Where its compressed bytes begin.
+    /// Offset of its compressed data.
     pub(super) data: u64,
-    /// Of its bytes, or of its delta.
+    /// Decompressed size of the object or of its delta.
     pub(super) size: u64,
-    pub(super) form: Form,
-    /// Known at once for what is whole.
+    pub(super) encoding: Encoding,
+    /// Name of the object; `None` for deltas that are not reconstructed yet.
     pub(super) id: Option<Id>,
 }
 
-/// How an object is written.
+/// The encoding of an object in the pack.
 #[derive(Clone, Copy)]
-pub(super) enum Form {
-    Whole(Kind),
-    /// As a change to another entry, which stands before it.
-    On(usize),
-    /// As a change to an object of this name, which may stand anywhere.
-    OnId(Id),
+pub(super) enum Encoding {
+    Full(Kind),
+    /// A delta whose base is an earlier entry of the pack.
+    OffsetDelta(usize),
+    /// A delta whose base has this name and may be anywhere in the pack.
+    RefDelta(Id),
 }
 
-/// Everything that a server has sent.
+/// A received pack.
 pub(super) struct Pack {
     bounds: Bounds,
     spool: Spool,
     inflater: Inflater,
     entries: Vec<Entry>,
     ids: HashMap<Id, usize>,
-    /// Base and delta, ordered.
-    on: Vec<(usize, usize)>,
-    on_id: Vec<(Id, usize)>,
+    /// Pairs of base and delta, sorted by base.
+    offset_deltas: Vec<(usize, usize)>,
+    ref_deltas: Vec<(Id, usize)>,
     work: u64,
-    /// Whether something was left out since it is larger than what may be held.
+    /// Whether an object was skipped because it exceeds the size limit.
     has_oversized: bool,
 }
 
-/// An object that others are made from.
+/// An object whose dependent deltas are being reconstructed.
 struct Base {
     index: usize,
-    /// Absent when too much would be held; then it is made again.
+    /// Content; `None` if it was released to limit memory. It is then reconstructed again.
     bytes: Option<Vec<u8>>,
     waiting: Vec<usize>,
-    /// How many deltas it rests on itself.
+    /// Number of deltas below this object.
     depth: usize,
 }
 
@@ -109,22 +110,22 @@ impl Pack {
             inflater: Inflater::new(),
             entries: Vec::new(),
             ids: HashMap::new(),
-            on: Vec::new(),
-            on_id: Vec::new(),
+            offset_deltas: Vec::new(),
+            ref_deltas: Vec::new(),
             work: bounds.work,
             has_oversized: false,
         }
     }
 
-    /// The entry that begins at this byte.
+    /// Returns the entry with this offset.
     pub(super) fn starting_at(&self, start: u64) -> Option<usize> {
         self.entries
             .binary_search_by_key(&start, |entry| entry.start)
             .ok()
     }
 
-    /// Counts bytes before they are made.
-    pub(super) fn charge(&mut self, bytes: u64) -> Result<()> {
+    /// Deducts bytes from the budget before they are produced.
+    pub(super) fn spend(&mut self, bytes: u64) -> Result<()> {
         self.work = self.work.checked_sub(bytes).ok_or(Problem::TooLarge {
             what: "its unpacked bytes",
             limit: self.bounds.work,
@@ -132,70 +133,75 @@ impl Pack {
         Ok(())
     }
 
-    /// Adds what was read next.
+    /// Adds the next entry.
     pub(super) fn add(&mut self, entry: Entry) {
         let index = self.entries.len();
-        match entry.form {
-            Form::On(base) => self.on.push((base, index)),
-            Form::OnId(base) => self.on_id.push((base, index)),
-            Form::Whole(_) => {}
+        match entry.encoding {
+            Encoding::OffsetDelta(base) => self.offset_deltas.push((base, index)),
+            Encoding::RefDelta(base) => self.ref_deltas.push((base, index)),
+            Encoding::Full(_) => {}
         }
         if let Some(id) = entry.id {
-            // The first of two stays: what is known may only rest on what was known before it.
+            // The first of two equal objects is used, so that a name depends only on earlier entries.
             self.ids.entry(id).or_insert(index);
         }
         self.entries.push(entry);
     }
 
-    /// Nothing is added any more, and everything can be read from here.
+    /// Finishes the pack and provides the storage that its objects are read from.
     pub(super) fn received(mut self, spool: Spool) -> Self {
         self.spool = spool;
-        self.on.sort_unstable();
-        self.on_id.sort_unstable();
+        self.offset_deltas.sort_unstable();
+        self.ref_deltas.sort_unstable();
         self
     }
 
-    /// The object of this name, if it is there and of this kind.
+    /// Reads the object with this name, if it exists and is of this kind.
     pub(super) fn read(&mut self, id: Id, kind: Kind) -> Result<Vec<u8>> {
         let missing = || Problem::Missing { id: id.to_string() };
         let index = *self.ids.get(&id).ok_or_else(missing)?;
-        let (found, bytes) = self.whole(index)?;
-        if found == kind {
+        let (actual, bytes) = self.read_entry(index)?;
+        if actual == kind {
             Ok(bytes)
         } else {
             Err(missing())
         }
     }
 
-    /// Of which kind an object is, if it is known.
+    /// Returns the kind of an object, if its name is known.
     pub(super) fn kind(&self, id: Id) -> Option<Kind> {
         let mut index = *self.ids.get(&id)?;
         for _ in 0..=self.bounds.depth {
-            index = match self.entries.get(index)?.form {
-                Form::Whole(kind) => return Some(kind),
-                Form::On(base) => base,
-                Form::OnId(base) => *self.ids.get(&base)?,
+            index = match self.entries.get(index)?.encoding {
+                Encoding::Full(kind) => return Some(kind),
+                Encoding::OffsetDelta(base) => base,
+                Encoding::RefDelta(base) => *self.ids.get(&base)?,
             };
         }
         None
     }
 
-    /// Whether an object was too large to be named, and might have been any.
+    /// Reports whether an object was too large to compute its name. A missing object may be this one.
     pub(super) fn has_oversized(&self) -> bool {
         self.has_oversized
     }
 
-    /// Names the objects of some kinds that are written as deltas; ends early when all that are looked for are found.
-    pub(super) fn resolve(&mut self, kinds: &[Kind], wanted: Option<&HashSet<Id>>) -> Result<()> {
-        let mut missing: Option<HashSet<Id>> = wanted.map(|wanted| {
-            let known = |id: &&Id| !self.ids.contains_key(*id);
-            wanted.iter().filter(known).copied().collect()
+    /// Computes the names of the delta objects of some kinds. Stops early when all `requested` objects are found.
+    pub(super) fn resolve(
+        &mut self,
+        kinds: &[Kind],
+        requested: Option<&HashSet<Id>>,
+    ) -> Result<()> {
+        let mut missing: Option<HashSet<Id>> = requested.map(|requested| {
+            let unknown = |id: &&Id| !self.ids.contains_key(*id);
+            requested.iter().filter(unknown).copied().collect()
         });
         for index in 0..self.entries.len() {
             if missing.as_ref().is_some_and(HashSet::is_empty) {
                 return Ok(());
             }
-            let Some(Form::Whole(kind)) = self.entries.get(index).map(|entry| entry.form) else {
+            let Some(Encoding::Full(kind)) = self.entries.get(index).map(|entry| entry.encoding)
+            else {
                 continue;
             };
             if kinds.contains(&kind) {
@@ -205,7 +211,7 @@ impl Pack {
         Ok(())
     }
 
-    /// Names everything that rests on one object.
+    /// Computes the names of all objects that are directly or indirectly based on one object.
     fn resolve_from(
         &mut self,
         root: usize,
@@ -214,7 +220,7 @@ impl Pack {
     ) -> Result<()> {
         let id = self.entries.get(root).and_then(|entry| entry.id);
         let id = id.filter(|id| self.ids.get(id) == Some(&root));
-        let waiting = self.resting_on(root, id);
+        let waiting = self.dependents(root, id);
         if waiting.is_empty() || self.is_oversized(root) {
             return Ok(());
         }
@@ -237,16 +243,16 @@ impl Pack {
             let is_last = base.waiting.is_empty();
             let bytes = match base.bytes.take() {
                 Some(bytes) => bytes,
-                None => self.whole(index)?.1,
+                None => self.read_entry(index)?.1,
             };
-            let made = self.change(&bytes, next)?;
+            let object = self.apply_delta(&bytes, next)?;
             if is_last {
                 bases.pop();
             } else if let Some(base) = bases.last_mut() {
                 base.bytes = Some(bytes);
             }
-            let Some(made) = made else { continue };
-            let id = Id::of(kind, &made)?;
+            let Some(object) = object else { continue };
+            let id = Id::of(kind, &object)?;
             let is_new = !self.ids.contains_key(&id);
             if is_new {
                 self.ids.insert(id, next);
@@ -257,59 +263,68 @@ impl Pack {
                     return Ok(());
                 }
             }
-            let waiting = self.resting_on(next, is_new.then_some(id));
+            let waiting = self.dependents(next, is_new.then_some(id));
             if waiting.is_empty() {
                 continue;
             }
             bases.push(Base {
                 index: next,
-                bytes: Some(made),
+                bytes: Some(object),
                 waiting,
                 depth,
             });
-            self.let_go(&mut bases);
+            self.release_bases(&mut bases);
         }
         Ok(())
     }
 
-    /// Keeps what is held within four objects of the largest size; the lowest base is needed last.
-    fn let_go(&self, bases: &mut [Base]) {
-        let held = |base: &Base| base.bytes.as_ref().map_or(0, |bytes| bytes.len() as u64);
-        let mut sum: u64 = bases.iter().map(held).sum();
+    /// Limits the memory of all bases to four objects of the maximum size. The lowest base is released first, because
+    /// it is needed last.
+    fn release_bases(&self, bases: &mut [Base]) {
+        let held_bytes = |base: &Base| base.bytes.as_ref().map_or(0, |bytes| bytes.len() as u64);
+        let mut sum: u64 = bases.iter().map(held_bytes).sum();
         let limit = self.bounds.object.saturating_mul(4);
         for base in bases {
             if sum <= limit {
                 break;
             }
-            sum -= held(base);
+            sum -= held_bytes(base);
             base.bytes = None;
         }
     }
 
-    /// The deltas that an object is the base of.
-    fn resting_on(&self, index: usize, id: Option<Id>) -> Vec<usize> {
-        let from = self.on.partition_point(|(base, _)| *base < index);
-        let on = self.on.iter().skip(from);
-        let on = on.take_while(|(base, _)| *base == index).map(|(_, at)| *at);
-        let mut all: Vec<usize> = on.collect();
+    /// Returns the deltas whose base is this object.
+    fn dependents(&self, index: usize, id: Option<Id>) -> Vec<usize> {
+        let from = self
+            .offset_deltas
+            .partition_point(|(base, _)| *base < index);
+        let deltas = self.offset_deltas.iter().skip(from);
+        let deltas = deltas
+            .take_while(|(base, _)| *base == index)
+            .map(|(_, at)| *at);
+        let mut all: Vec<usize> = deltas.collect();
         if let Some(id) = id {
-            let from = self.on_id.partition_point(|(base, _)| *base < id);
-            let on = self.on_id.iter().skip(from);
-            all.extend(on.take_while(|(base, _)| *base == id).map(|(_, at)| *at));
+            let from = self.ref_deltas.partition_point(|(base, _)| *base < id);
+            let deltas = self.ref_deltas.iter().skip(from);
+            all.extend(
+                deltas
+                    .take_while(|(base, _)| *base == id)
+                    .map(|(_, at)| *at),
+            );
         }
         all
     }
 
-    /// An object by its entry: its base, and all changes on the way to it.
-    fn whole(&mut self, index: usize) -> Result<(Kind, Vec<u8>)> {
+    /// Reads an object: decompresses its base and applies its chain of deltas.
+    fn read_entry(&mut self, index: usize) -> Result<(Kind, Vec<u8>)> {
         let mut deltas = Vec::new();
         let mut at = index;
         let kind = loop {
-            let form = self.entries.get(at).map(|entry| entry.form);
-            let base = match form.ok_or(NOWHERE)? {
-                Form::Whole(kind) => break kind,
-                Form::On(base) => base,
-                Form::OnId(id) => *self.ids.get(&id).ok_or(NOWHERE)?,
+            let encoding = self.entries.get(at).map(|entry| entry.encoding);
+            let base = match encoding.ok_or(MISSING_BASE)? {
+                Encoding::Full(kind) => break kind,
+                Encoding::OffsetDelta(base) => base,
+                Encoding::RefDelta(id) => *self.ids.get(&id).ok_or(MISSING_BASE)?,
             };
             deltas.push(at);
             at = base;
@@ -319,7 +334,7 @@ impl Pack {
         };
         let mut bytes = self.inflate(at)?;
         while let Some(delta) = deltas.pop() {
-            bytes = self.change(&bytes, delta)?.ok_or(Problem::TooLarge {
+            bytes = self.apply_delta(&bytes, delta)?.ok_or(Problem::TooLarge {
                 what: ONE_OBJECT,
                 limit: self.bounds.object,
             })?;
@@ -327,19 +342,19 @@ impl Pack {
         Ok((kind, bytes))
     }
 
-    /// What one delta makes of its base, unless that is too large to be held.
-    fn change(&mut self, base: &[u8], delta: usize) -> Result<Option<Vec<u8>>> {
+    /// Applies one delta to its base. Returns `None` if the result exceeds the size limit.
+    fn apply_delta(&mut self, base: &[u8], delta: usize) -> Result<Option<Vec<u8>>> {
         if self.is_oversized(delta) {
             return Ok(None);
         }
         let delta = self.inflate(delta)?;
-        let head = delta::Head::read(&delta)?;
-        if head.result > self.bounds.object {
+        let header = delta::DeltaHeader::read(&delta)?;
+        if header.result > self.bounds.object {
             self.has_oversized = true;
             return Ok(None);
         }
-        self.charge(head.result)?;
-        head.apply(base).map(Some)
+        self.spend(header.result)?;
+        header.apply(base).map(Some)
     }
 
     fn is_oversized(&mut self, index: usize) -> bool {
@@ -349,9 +364,9 @@ impl Pack {
         is_oversized
     }
 
-    /// The bytes of an entry, which were inflated once before and had the stated size.
+    /// Decompresses an entry. It was decompressed before, while the pack arrived, and had the declared size.
     fn inflate(&mut self, index: usize) -> Result<Vec<u8>> {
-        let entry = self.entries.get(index).ok_or(NOWHERE)?;
+        let entry = self.entries.get(index).ok_or(MISSING_BASE)?;
         let (data, size) = (entry.data, entry.size);
         if size > self.bounds.object {
             return Err(Problem::TooLarge {
@@ -359,26 +374,26 @@ impl Pack {
                 limit: self.bounds.object,
             });
         }
-        self.charge(size)?;
+        self.spend(size)?;
         let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
         self.spool
             .seek(SeekFrom::Start(data))
             .map_err(|source| Problem::Spool { source })?;
         self.inflater
-            .run(&mut BufReader::new(&mut self.spool), size, |part| {
-                bytes.extend_from_slice(part);
+            .run(&mut BufReader::new(&mut self.spool), size, |chunk| {
+                bytes.extend_from_slice(chunk);
             })?;
         Ok(bytes)
     }
 }
 
 const TOO_DEEP: Problem = Problem::Damaged {
-    problem: "deltas rest upon each other too deeply",
+    problem: "deltas are nested too deeply",
 };
 
-const NOWHERE: Problem = Problem::Damaged {
-    problem: "the base of a delta is nowhere",
+const MISSING_BASE: Problem = Problem::Damaged {
+    problem: "the base of a delta is missing",
 };
 
-/// What there is too much of when one object is larger than what may be held.
+/// Subject of the error for an object that exceeds the size limit.
 pub(super) const ONE_OBJECT: &str = "the bytes of one object";

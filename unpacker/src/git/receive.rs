@@ -1,5 +1,5 @@
-//! The first pass over a pack, while it arrives: everything is inflated and hashed once, and nothing kept but the
-//! packed bytes and where in them each object begins.
+//! The first pass over a pack, while it arrives. Every object is decompressed and hashed once. Only the packed bytes
+//! and the offsets of the objects are stored.
 
 use std::io::{self, BufRead, BufReader, Read, Write as _};
 
@@ -7,12 +7,12 @@ use super::{
     error::{Problem, Result},
     id::{Hasher, Id, Kind},
     inflate::Inflater,
-    pack::{Bounds, Entry, Form, Pack, Spool},
+    pack::{Bounds, Encoding, Entry, Pack, Spool},
 };
 
-/// Reads a pack to its last byte.
+/// Reads a complete pack.
 pub(super) fn receive(from: impl Read, bounds: Bounds) -> Result<Pack> {
-    let mut tap = Tap {
+    let mut spool_reader = HashingSpool {
         from: BufReader::with_capacity(64 << 10, from),
         spool: tempfile::spooled_tempfile(bounds.memory),
         hasher: Hasher::plain(),
@@ -20,10 +20,10 @@ pub(super) fn receive(from: impl Read, bounds: Bounds) -> Result<Pack> {
         limit: bounds.received,
         failed: None,
     };
-    let head: [u8; 12] = tap.exact()?;
+    let head: [u8; 12] = spool_reader.exact()?;
     let [b'P', b'A', b'C', b'K', 0, 0, 0, 2 | 3, count @ ..] = head else {
         return Err(Problem::Protocol {
-            problem: "what it sends is no pack",
+            problem: "the response is not a pack",
         });
     };
     let count = u32::from_be_bytes(count);
@@ -36,47 +36,52 @@ pub(super) fn receive(from: impl Read, bounds: Bounds) -> Result<Pack> {
     let mut pack = Pack::new(bounds);
     let mut inflater = Inflater::new();
     for _ in 0..count {
-        entry(&mut tap, &mut inflater, &mut pack)?;
+        entry(&mut spool_reader, &mut inflater, &mut pack)?;
     }
-    let stated = {
-        tap.check()?;
-        std::mem::replace(&mut tap.hasher, Hasher::plain()).finish()?
+    let checksum = {
+        spool_reader.check()?;
+        std::mem::replace(&mut spool_reader.hasher, Hasher::plain()).finish()?
     };
-    let trailer: [u8; Id::LEN] = tap.exact()?;
-    if Id::from_bytes(&trailer) != Some(stated) {
+    let trailer: [u8; Id::LEN] = spool_reader.exact()?;
+    if Id::from_bytes(&trailer) != Some(checksum) {
         return Err(Problem::Damaged {
-            problem: "the checksum of the pack is wrong",
+            problem: "pack checksum mismatch",
         });
     }
-    if !tap.fill_buf().map_err(interrupted)?.is_empty() {
+    if !spool_reader.fill_buf().map_err(interrupted)?.is_empty() {
         return Err(Problem::Protocol {
             problem: "bytes follow the end of the pack",
         });
     }
-    tap.check()?;
-    Ok(pack.received(tap.spool))
+    spool_reader.check()?;
+    Ok(pack.received(spool_reader.spool))
 }
 
-fn entry(tap: &mut Tap<impl Read>, inflater: &mut Inflater, pack: &mut Pack) -> Result<()> {
-    let start = tap.at;
-    let (kind, size) = head(tap)?;
-    let form = match kind {
-        1 => Form::Whole(Kind::Commit),
-        2 => Form::Whole(Kind::Tree),
-        3 => Form::Whole(Kind::Blob),
-        4 => Form::Whole(Kind::Tag),
+fn entry(
+    spool_reader: &mut HashingSpool<impl Read>,
+    inflater: &mut Inflater,
+    pack: &mut Pack,
+) -> Result<()> {
+    let start = spool_reader.at;
+    let (kind, size) = head(spool_reader)?;
+    let encoding = match kind {
+        1 => Encoding::Full(Kind::Commit),
+        2 => Encoding::Full(Kind::Tree),
+        3 => Encoding::Full(Kind::Blob),
+        4 => Encoding::Full(Kind::Tag),
         6 => {
-            let base = start.checked_sub(distance(tap)?);
+            let base = start.checked_sub(distance(spool_reader)?);
             let base = base.and_then(|base| pack.starting_at(base));
-            Form::On(base.ok_or(Problem::Damaged {
-                problem: "the base of a delta is nowhere",
+            Encoding::OffsetDelta(base.ok_or(Problem::Damaged {
+                problem: "the base of a delta is missing",
             })?)
         }
-        7 => Form::OnId(
-            tap.exact()
+        7 => Encoding::RefDelta(
+            spool_reader
+                .exact()
                 .map(|bytes: [u8; Id::LEN]| Id::from_bytes(&bytes))?
                 .ok_or(Problem::Damaged {
-                    problem: "the base of a delta is nowhere",
+                    problem: "the base of a delta is missing",
                 })?,
         ),
         _ => {
@@ -85,42 +90,42 @@ fn entry(tap: &mut Tap<impl Read>, inflater: &mut Inflater, pack: &mut Pack) -> 
             });
         }
     };
-    pack.charge(size)?;
-    let data = tap.at;
-    let mut hasher = match form {
-        Form::Whole(kind) => Some(Hasher::object(kind, size)),
-        Form::On(_) | Form::OnId(_) => None,
+    pack.spend(size)?;
+    let data = spool_reader.at;
+    let mut hasher = match encoding {
+        Encoding::Full(kind) => Some(Hasher::object(kind, size)),
+        Encoding::OffsetDelta(_) | Encoding::RefDelta(_) => None,
     };
-    let run = inflater.run(tap, size, |part| {
+    let run = inflater.run(spool_reader, size, |chunk| {
         if let Some(hasher) = &mut hasher {
-            hasher.update(part);
+            hasher.update(chunk);
         }
     });
-    // What ended too early may have been ended by the limit.
-    tap.check()?;
+    // The data may have ended early because of the limit.
+    spool_reader.check()?;
     run?;
     let id = hasher.map(Hasher::finish).transpose()?;
     let entry = Entry {
         start,
         data,
         size,
-        form,
+        encoding,
         id,
     };
     pack.add(entry);
     Ok(())
 }
 
-/// Kind and size of an object.
-fn head(tap: &mut Tap<impl Read>) -> Result<(u8, u64)> {
-    let [first] = tap.exact()?;
+/// Reads the kind and size of an object.
+fn head(spool_reader: &mut HashingSpool<impl Read>) -> Result<(u8, u64)> {
+    let [first] = spool_reader.exact()?;
     let (kind, mut size) = (first >> 4 & 7, u64::from(first & 15));
     let (mut more, mut shift) = (first & 0x80 != 0, 4);
     while more {
-        let [next] = tap.exact()?;
+        let [next] = spool_reader.exact()?;
         if shift > 56 {
             return Err(Problem::Damaged {
-                problem: "the size of an object is no number",
+                problem: "the size of an object is invalid",
             });
         }
         size |= u64::from(next & 0x7f) << shift;
@@ -129,15 +134,15 @@ fn head(tap: &mut Tap<impl Read>) -> Result<(u8, u64)> {
     Ok((kind, size))
 }
 
-/// How far before a delta its base begins.
-fn distance(tap: &mut Tap<impl Read>) -> Result<u64> {
-    let [mut next] = tap.exact()?;
+/// Reads the distance between a delta and its base.
+fn distance(spool_reader: &mut HashingSpool<impl Read>) -> Result<u64> {
+    let [mut next] = spool_reader.exact()?;
     let mut distance = u64::from(next & 0x7f);
     while next & 0x80 != 0 {
-        [next] = tap.exact()?;
+        [next] = spool_reader.exact()?;
         if distance > 1 << 48 {
             return Err(Problem::Damaged {
-                problem: "the base of a delta is nowhere",
+                problem: "the base of a delta is missing",
             });
         }
         distance = (distance + 1) << 7 | u64::from(next & 0x7f);
@@ -145,18 +150,18 @@ fn distance(tap: &mut Tap<impl Read>) -> Result<u64> {
     Ok(distance)
 }
 
-/// Keeps and hashes what is read through it.
-struct Tap<R> {
+/// A reader that stores and hashes the bytes that pass through it.
+struct HashingSpool<R> {
     from: BufReader<R>,
     spool: Spool,
     hasher: Hasher,
     at: u64,
     limit: u64,
-    /// `consume` cannot fail; what failed there is told at the next chance.
+    /// Write error of the spool. `consume` cannot fail, so `check` reports it later.
     failed: Option<io::Error>,
 }
 
-impl<R: Read> Tap<R> {
+impl<R: Read> HashingSpool<R> {
     fn exact<const N: usize>(&mut self) -> Result<[u8; N]> {
         let mut bytes = [0; N];
         let read = self.read_exact(&mut bytes).map_err(interrupted);
@@ -178,7 +183,7 @@ impl<R: Read> Tap<R> {
     }
 }
 
-impl<R: Read> Read for Tap<R> {
+impl<R: Read> Read for HashingSpool<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let available = self.fill_buf()?;
         let count = available.len().min(buffer.len());
@@ -191,9 +196,9 @@ impl<R: Read> Read for Tap<R> {
     }
 }
 
-impl<R: Read> BufRead for Tap<R> {
+impl<R: Read> BufRead for HashingSpool<R> {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        // The limit ends endless streams here as well: within one object nobody else looks.
+        // The limit is also checked here, because nothing else checks it within one object.
         if self.failed.is_some() || self.at > self.limit {
             return Ok(&[]);
         }
@@ -212,7 +217,7 @@ impl<R: Read> BufRead for Tap<R> {
 }
 
 fn interrupted(_: io::Error) -> Problem {
-    Problem::CutShort {
+    Problem::Disconnected {
         during: "within the pack",
     }
 }

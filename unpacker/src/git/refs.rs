@@ -1,4 +1,4 @@
-//! Branches and tags, and which of them is meant.
+//! Branches and tags of a repository, and the choice of one.
 
 use super::{
     error::{Problem, Result},
@@ -6,25 +6,25 @@ use super::{
 };
 use crate::{source::Revision, web::printable};
 
-/// How many are read. Nobody lists more branches and tags of a repository with bundles.
-const MOST: usize = 200_000;
-/// How many a message lists.
-const SHOWN: usize = 10;
+/// Maximum number of branches and tags. Repositories with bundles have fewer.
+const MAX_REFS: usize = 200_000;
+/// Maximum number of names in a message.
+const MAX_SHOWN: usize = 10;
 
-/// A name of the server, and what it stands for.
+/// A branch or tag of the server, and the object that it points to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Ref {
     pub(super) name: String,
     pub(super) id: Id,
-    /// The commit behind an annotated tag.
+    /// Commit that an annotated tag points to; `None` for other references.
     pub(super) peeled: Option<Id>,
 }
 
-/// HEAD, branches and tags. What else a server has, as the heads of pull requests, is not kept.
+/// HEAD, branches and tags. Other references of a server, such as pull requests, are ignored.
 #[derive(Debug, Default)]
 pub(super) struct Refs(Vec<Ref>);
 
-/// What to ask for, and the commit that it is or leads to.
+/// The object to request, and the commit that it is or points to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Target {
     pub(super) want: Id,
@@ -42,22 +42,22 @@ impl Ref {
 
 impl Refs {
     pub(super) fn add(&mut self, name: &[u8], id: Id, peeled: Option<Id>) -> Result<()> {
-        let is_kept =
+        let is_relevant =
             name == b"HEAD" || name.starts_with(b"refs/heads/") || name.starts_with(b"refs/tags/");
-        let Some(name) = std::str::from_utf8(name).ok().filter(|_| is_kept) else {
+        let Some(name) = std::str::from_utf8(name).ok().filter(|_| is_relevant) else {
             return Ok(());
         };
-        // The older protocol tells what a tag leads to in a line of its own, right behind the tag.
+        // The older protocol lists the commit of an annotated tag in a separate line directly after the tag.
         if let Some(tag) = name.strip_suffix("^{}") {
             if let Some(last) = self.0.last_mut().filter(|last| last.name == tag) {
                 last.peeled = Some(id);
             }
             return Ok(());
         }
-        if self.0.len() >= MOST {
+        if self.0.len() >= MAX_REFS {
             return Err(Problem::TooLarge {
                 what: "its branches and tags",
-                limit: MOST as u64,
+                limit: MAX_REFS as u64,
             });
         }
         self.0.push(Ref {
@@ -69,14 +69,14 @@ impl Refs {
     }
 
     fn get(&self, name: &str) -> Option<&Ref> {
-        self.0.iter().find(|found| found.name == name)
+        self.0.iter().find(|reference| reference.name == name)
     }
 
-    /// What a revision means here; `None` for commits that no branch or tag stands for.
+    /// Returns the target of a revision; `None` for a commit that no branch or tag points to.
     pub(super) fn choose(&self, revision: &Revision) -> Result<Option<Target>> {
         let get = |prefix: &str, name: &str| self.get(&format!("{prefix}{name}")).map(Ref::target);
-        let or = |found: Option<Target>, kind, name: &String| {
-            found.map(Some).ok_or_else(|| Problem::NoReference {
+        let or_missing = |target: Option<Target>, kind, name: &String| {
+            target.map(Some).ok_or_else(|| Problem::NoReference {
                 kind,
                 name: printable(name, 200),
                 others: Vec::new(),
@@ -87,8 +87,8 @@ impl Refs {
                 Some(head) => Ok(Some(head.target())),
                 None => Err(Problem::NoHead { others: Vec::new() }),
             },
-            Revision::Branch(name) => or(get("refs/heads/", name), "branch", name),
-            Revision::Tag(name) => or(get("refs/tags/", name), "tag", name),
+            Revision::Branch(name) => or_missing(get("refs/heads/", name), "branch", name),
+            Revision::Tag(name) => or_missing(get("refs/tags/", name), "tag", name),
             Revision::Name(name) => match (get("refs/heads/", name), get("refs/tags/", name)) {
                 (Some(_), Some(_)) => Err(Problem::Ambiguous {
                     name: printable(name, 200),
@@ -96,31 +96,31 @@ impl Refs {
                 (None, None) if is_short_hash(name) => Err(Problem::NotACommit {
                     text: printable(name, 100),
                 }),
-                (branch, tag) => or(branch.or(tag), "branch or tag", name),
+                (branch, tag) => or_missing(branch.or(tag), "branch or tag", name),
             },
             Revision::Commit(text) => {
                 let id = commit(text)?;
-                let is_it = |found: &&Ref| found.target().commit == id;
-                Ok(self.0.iter().find(is_it).map(Ref::target))
+                let points_to_commit = |reference: &&Ref| reference.target().commit == id;
+                Ok(self.0.iter().find(points_to_commit).map(Ref::target))
             }
         }
     }
 
-    /// Everything that a branch or tag stands for, each once.
+    /// Returns the objects that all branches and tags point to, without duplicates.
     pub(super) fn tips(&self) -> Vec<Id> {
-        let mut tips: Vec<Id> = self.0.iter().map(|found| found.id).collect();
+        let mut tips: Vec<Id> = self.0.iter().map(|reference| reference.id).collect();
         tips.sort_unstable();
         tips.dedup();
         tips
     }
 
-    /// The error with names of what does exist: those that resemble the missing one first.
+    /// Adds existing names to an error. Names that resemble the missing one come first.
     pub(super) fn explain(&self, problem: Problem) -> Problem {
-        let short = |prefix: &str| {
+        let short_names = |prefix: &str| {
             let names = self
                 .0
                 .iter()
-                .filter_map(|found| found.name.strip_prefix(prefix));
+                .filter_map(|reference| reference.name.strip_prefix(prefix));
             names.map(|name| printable(name, 100)).collect::<Vec<_>>()
         };
         match problem {
@@ -130,18 +130,18 @@ impl Refs {
                 others: _,
             } => {
                 let mut others = match kind {
-                    "branch" => short("refs/heads/"),
-                    "tag" => short("refs/tags/"),
-                    _ => [short("refs/heads/"), short("refs/tags/")].concat(),
+                    "branch" => short_names("refs/heads/"),
+                    "tag" => short_names("refs/tags/"),
+                    _ => [short_names("refs/heads/"), short_names("refs/tags/")].concat(),
                 };
                 others
                     .sort_by_key(|other| !(other.contains(&name) || name.contains(other.as_str())));
-                others.truncate(SHOWN);
+                others.truncate(MAX_SHOWN);
                 Problem::NoReference { kind, name, others }
             }
             Problem::NoHead { .. } => {
-                let mut others = short("refs/heads/");
-                others.truncate(SHOWN);
+                let mut others = short_names("refs/heads/");
+                others.truncate(MAX_SHOWN);
                 Problem::NoHead { others }
             }
             other => other,
@@ -149,30 +149,30 @@ impl Refs {
     }
 }
 
-/// What to ask a server for that lists only what is asked for.
+/// Returns the reference prefixes to request for a revision.
 pub(super) fn prefixes(revision: &Revision) -> Vec<String> {
     match revision {
         Revision::Head => vec!["HEAD".to_owned()],
         Revision::Branch(name) => vec![format!("refs/heads/{name}")],
         Revision::Tag(name) => vec![format!("refs/tags/{name}")],
         Revision::Name(name) => vec![format!("refs/heads/{name}"), format!("refs/tags/{name}")],
-        Revision::Commit(_) => everything(),
+        Revision::Commit(_) => all_prefixes(),
     }
 }
 
-/// All branches and tags.
-pub(super) fn everything() -> Vec<String> {
+/// Returns the prefixes of all branches and tags.
+pub(super) fn all_prefixes() -> Vec<String> {
     vec!["refs/heads/".to_owned(), "refs/tags/".to_owned()]
 }
 
-/// Whether git would look for a commit whose hash begins like this. A server cannot be asked for one.
+/// Reports whether a name could be an abbreviated commit hash. The protocol does not support them.
 fn is_short_hash(name: &str) -> bool {
     (7..40).contains(&name.len())
         && name.bytes().all(|b| b.is_ascii_hexdigit())
         && name.bytes().any(|b| b.is_ascii_digit())
 }
 
-/// The hash of a commit.
+/// Parses the hash of a commit.
 pub(super) fn commit(text: &str) -> Result<Id> {
     if text.len() == 64 {
         return Err(Problem::Sha256);

@@ -1,4 +1,4 @@
-//! Git over ssh: one command on the server, whose input and output are ours.
+//! Git over ssh: runs one command on the server and uses its standard input and output.
 
 mod login;
 
@@ -20,35 +20,35 @@ use url::Url;
 
 use super::{
     error::{Problem, Result},
-    known_hosts::{KnownHosts, Verdict},
-    line::{self, Input},
-    talk::{Talk, Way},
+    known_hosts::{KeyCheck, KnownHosts},
+    line::{self, ByteSource},
+    talk::{GitConnection, Transport},
 };
 use crate::{Access, access::Verify, web::printable};
 use login::Keys;
 
-/// How much of what a server says beside its answer is kept for messages.
-const BESIDE: usize = 2000;
+/// Maximum number of bytes of standard error that are stored for messages.
+const MAX_STDERR: usize = 2000;
 
-/// What the command gives.
+/// The standard output of the command.
 pub(super) struct Reader {
     channel: ChannelReadHalf,
     address: String,
     idle: Duration,
-    beside: Vec<u8>,
+    stderr: Vec<u8>,
     status: Option<u32>,
     is_refused: bool,
 }
 
-/// What the command gets. The connection lasts as long as this does.
+/// The standard input of the command. The connection lasts until it is dropped.
 pub(super) struct Writer {
     channel: ChannelWriteHalf<Msg>,
-    handle: Handle<Check>,
+    handle: Handle<HostKeyCheck>,
     address: String,
     idle: Duration,
 }
 
-/// Where to, as whom, and what for.
+/// The server, the user, and the command to run.
 #[derive(Debug, PartialEq, Eq)]
 struct Address {
     host: String,
@@ -59,32 +59,32 @@ struct Address {
 
 impl Address {
     fn new(url: &Url) -> Result<Self> {
-        let decoded = |text: &str, problem| {
+        let decode = |text: &str, problem| {
             let text = percent_decode_str(text).decode_utf8();
             let text = text.ok().filter(|text| !text.contains(char::is_control));
             text.map(String::from).ok_or(Problem::Address { problem })
         };
         let host = url.host_str().filter(|host| !host.is_empty());
         let host = host.ok_or(Problem::Address {
-            problem: "names no host",
+            problem: "has no host",
         })?;
         let host = host.trim_start_matches('[').trim_end_matches(']');
-        let user = decoded(url.username(), "has a user that cannot be sent")?;
-        let path = decoded(url.path(), "has a path that cannot be sent")?;
-        // As git does it: `/~name/` is somebody's home folder, which the server's shell knows.
+        let user = decode(url.username(), "has an invalid user name")?;
+        let path = decode(url.path(), "has an invalid path")?;
+        // As in git, `/~name/` is a home directory, which the shell of the server expands.
         let path = path
             .strip_prefix('/')
-            .filter(|rest| rest.starts_with('~'))
+            .filter(|path| path.starts_with('~'))
             .unwrap_or(&path);
         if matches!(path, "" | "/") {
             return Err(Problem::Address {
-                problem: "names no repository",
+                problem: "has no repository path",
             });
         }
-        // Nothing ends the quotes but the quote itself; csh takes the exclamation mark for its own within them.
+        // Only a quote ends a quoted string, but csh interprets the exclamation mark within quotes.
         let quoted = path.replace('\'', "'\\''").replace('!', "'\\!'");
         Ok(Self {
-            host: decoded(host, "has a host that cannot be sent")?.to_ascii_lowercase(),
+            host: decode(host, "has an invalid host")?.to_ascii_lowercase(),
             port: url.port().unwrap_or(22),
             user: if user.is_empty() {
                 "git".to_owned()
@@ -95,7 +95,7 @@ impl Address {
         })
     }
 
-    fn shown(&self) -> String {
+    fn host_and_port(&self) -> String {
         match self.port {
             22 => self.host.clone(),
             port if self.host.contains(':') => format!("[{}]:{port}", self.host),
@@ -104,20 +104,20 @@ impl Address {
     }
 }
 
-/// Logs in, and starts the command.
-pub(super) async fn connect(url: &Url, access: &Access) -> Result<Talk> {
+/// Logs in and starts the command.
+pub(super) async fn connect(url: &Url, access: &Access) -> Result<GitConnection> {
     let address = Address::new(url)?;
-    let shown = address.shown();
+    let host = address.host_and_port();
     let patience = &access.patience;
     let ssh = access.ssh.as_ref().ok_or(Problem::KeyNeeded)?;
     let keys = Keys::read(ssh)?;
-    let check = Check {
+    let check = HostKeyCheck {
         known: KnownHosts::new(&ssh.known_hosts, &address.host, address.port),
         verify: access.trust.verify,
-        shown: shown.clone(),
-        verdict: Arc::default(),
+        host: host.clone(),
+        problem: Arc::default(),
     };
-    let verdict = Arc::clone(&check.verdict);
+    let key_problem = Arc::clone(&check.problem);
     let config = client::Config {
         preferred: Preferred {
             key: algorithms(&check.known).into(),
@@ -127,21 +127,21 @@ pub(super) async fn connect(url: &Url, access: &Access) -> Result<Talk> {
         ..client::Config::default()
     };
     let failed = |error: russh::Error| {
-        let found = verdict
+        let problem = key_problem
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .take();
-        found.unwrap_or_else(|| Problem::Ssh {
-            host: shown.clone(),
+        problem.unwrap_or_else(|| Problem::Ssh {
+            host: host.clone(),
             source: Some(error.into()),
         })
     };
     let unreachable = |source| Problem::Connect {
-        host: shown.clone(),
+        host: host.clone(),
         source,
     };
     let idle = patience.idle;
-    let late = |_| Problem::Idle { idle };
+    let timed_out = |_| Problem::Idle { idle };
     let stream = TcpStream::connect((address.host.as_str(), address.port));
     let stream = timeout(patience.connect, stream)
         .await
@@ -150,34 +150,34 @@ pub(super) async fn connect(url: &Url, access: &Access) -> Result<Talk> {
     let connected = client::connect_stream(Arc::new(config), stream, check);
     let mut handle = timeout(idle, connected)
         .await
-        .map_err(late)?
+        .map_err(timed_out)?
         .map_err(failed)?;
 
-    let mut is_in = false;
-    for (tried, (key, hash)) in keys.ways().enumerate() {
+    let mut is_logged_in = false;
+    for (attempt, (key, hash)) in keys.auth_methods().enumerate() {
         let key = PrivateKeyWithHashAlg::new(key, hash);
         let login = timeout(idle, handle.authenticate_publickey(&address.user, key));
-        is_in = match login.await.map_err(late)? {
+        is_logged_in = match login.await.map_err(timed_out)? {
             Ok(answer) => answer.success(),
-            // A server may hang up when too many keys do not fit.
-            Err(_) if tried > 0 => false,
+            // Some servers close the connection after several rejected keys.
+            Err(_) if attempt > 0 => false,
             Err(error) => return Err(failed(error)),
         };
-        if is_in || handle.is_closed() {
+        if is_logged_in || handle.is_closed() {
             break;
         }
     }
-    if !is_in {
+    if !is_logged_in {
         return Err(Problem::KeyRefused {
-            host: shown,
+            host,
             user: printable(&address.user, 100),
-            keys: keys.usable.len(),
-            unread: keys.unread,
+            keys: keys.loaded.len(),
+            unread: keys.load_error,
         });
     }
     let channel = timeout(idle, handle.channel_open_session());
-    let channel = channel.await.map_err(late)?.map_err(failed)?;
-    // Servers that do not let this through speak an older version.
+    let channel = channel.await.map_err(timed_out)?.map_err(failed)?;
+    // Servers that do not accept this variable use an older version of the protocol.
     channel
         .set_env(false, "GIT_PROTOCOL", "version=2")
         .await
@@ -186,41 +186,43 @@ pub(super) async fn connect(url: &Url, access: &Access) -> Result<Talk> {
     let (reader, writer) = channel.split();
     let reader = Reader {
         channel: reader,
-        address: shown.clone(),
+        address: host.clone(),
         idle,
-        beside: Vec::new(),
+        stderr: Vec::new(),
         status: None,
         is_refused: false,
     };
     let writer = Writer {
         channel: writer,
         handle,
-        address: shown,
+        address: host,
         idle,
     };
-    Talk::begin(Way::Ssh(writer), Input::Ssh(reader)).await
+    GitConnection::connect(Transport::Ssh(writer), ByteSource::Ssh(reader)).await
 }
 
-/// The algorithms of the keys that are known come first, so that the server shows one of those; SHA-1 never.
-fn algorithms(known: &KnownHosts) -> Vec<Algorithm> {
-    let all = Preferred::DEFAULT.key.iter().cloned();
-    let all = all.filter(|algorithm| !matches!(algorithm, Algorithm::Rsa { hash: None }));
+/// Returns the host key algorithms. Those of known keys come first, so that the server presents a known key. SHA-1 is
+/// never used.
+fn algorithms(known_hosts: &KnownHosts) -> Vec<Algorithm> {
+    let supported = Preferred::DEFAULT.key.iter().cloned();
+    let supported =
+        supported.filter(|algorithm| !matches!(algorithm, Algorithm::Rsa { hash: None }));
     let (mut matching, others): (Vec<_>, Vec<_>) =
-        all.partition(|algorithm| known.has_kind(algorithm));
+        supported.partition(|algorithm| known_hosts.has_kind(algorithm));
     matching.extend(others);
     matching
 }
 
-/// Looks at the server's key.
-struct Check {
+/// A check of the host key.
+struct HostKeyCheck {
     known: KnownHosts,
     verify: Verify,
-    shown: String,
-    /// Why not, for whoever connects.
-    verdict: Arc<Mutex<Option<Problem>>>,
+    host: String,
+    /// Reason for a rejected host key, for the error of the connection.
+    problem: Arc<Mutex<Option<Problem>>>,
 }
 
-impl client::Handler for Check {
+impl client::Handler for HostKeyCheck {
     type Error = russh::Error;
 
     async fn check_server_key(
@@ -230,29 +232,29 @@ impl client::Handler for Check {
         if self.verify == Verify::Never {
             return Ok(true);
         }
-        // Certificates are not asked for.
+        // The client does not request certificates.
         let PublicKeyOrCertificate::PublicKey { key, .. } = key else {
             return Ok(false);
         };
-        let host = self.shown.clone();
+        let host = self.host.clone();
         let fingerprint = key.fingerprint(HashAlg::Sha256).to_string();
         let problem = match self.known.check(key) {
-            Verdict::Known => return Ok(true),
-            Verdict::Revoked => Problem::HostRevoked { host },
-            Verdict::Changed => Problem::HostChanged { host, fingerprint },
-            Verdict::Unknown => Problem::HostUnknown {
+            KeyCheck::Known => return Ok(true),
+            KeyCheck::Revoked => Problem::HostRevoked { host },
+            KeyCheck::Changed => Problem::HostChanged { host, fingerprint },
+            KeyCheck::Unknown => Problem::HostUnknown {
                 host,
                 fingerprint,
                 line: self.known.line(key),
             },
         };
-        *self.verdict.lock().unwrap_or_else(PoisonError::into_inner) = Some(problem);
+        *self.problem.lock().unwrap_or_else(PoisonError::into_inner) = Some(problem);
         Ok(false)
     }
 }
 
 impl Reader {
-    /// The next bytes of the answer; `None` at its end.
+    /// Returns the next bytes of the output, or `None` at its end.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>> {
         loop {
             let idle = self.idle;
@@ -260,36 +262,37 @@ impl Reader {
             match message.await.map_err(|_| Problem::Idle { idle })? {
                 Some(ChannelMsg::Data { data }) => return Ok(Some(data)),
                 Some(ChannelMsg::ExtendedData { data, .. }) => {
-                    let left = BESIDE.saturating_sub(self.beside.len());
-                    self.beside.extend(data.iter().take(left));
+                    let remaining = MAX_STDERR.saturating_sub(self.stderr.len());
+                    self.stderr.extend(data.iter().take(remaining));
                 }
                 Some(ChannelMsg::ExitStatus { exit_status }) => self.status = Some(exit_status),
                 Some(ChannelMsg::Failure) => {
                     self.is_refused = true;
                     return Ok(None);
                 }
-                // What is said beside the answer, and how it ended, may come behind its end.
+                // Standard error and the exit status may arrive after the end of the output, so only the end of the
+                // channel ends the loop.
                 Some(ChannelMsg::Close) | None => return Ok(None),
                 Some(_) => {}
             }
         }
     }
 
-    /// Why there was no answer.
-    pub(super) fn last_words(&self) -> Problem {
-        let said = printable(&String::from_utf8_lossy(&self.beside), 300);
-        match (self.status, said.is_empty()) {
+    /// Returns the error for a command without output.
+    pub(super) fn remote_message(&self) -> Problem {
+        let message = printable(&String::from_utf8_lossy(&self.stderr), 300);
+        match (self.status, message.is_empty()) {
             _ if self.is_refused => Problem::NotGit {
-                found: format!("{} runs no commands", self.address),
+                found: format!("{} does not run commands", self.address),
                 media_type: String::new(),
             },
             (Some(127), _) => Problem::NotGit {
                 found: format!("{} has no git-upload-pack", self.address),
                 media_type: String::new(),
             },
-            (_, false) => line::refused(said.as_bytes()),
-            _ => Problem::CutShort {
-                during: "before the server said anything",
+            (_, false) => line::refused(message.as_bytes()),
+            _ => Problem::Disconnected {
+                during: "before the server sent anything",
             },
         }
     }
@@ -306,11 +309,11 @@ impl Writer {
         })
     }
 
-    /// Closes the connection in an orderly way, if the server takes part in it.
+    /// Closes the connection in an orderly way if the server cooperates.
     pub(super) async fn end(mut self) {
         let _ = self.send(line::FLUSH.to_vec()).await;
-        let goodbye = self.handle.disconnect(Disconnect::ByApplication, "", "");
-        let _ = timeout(Duration::from_secs(1), goodbye).await;
+        let disconnect = self.handle.disconnect(Disconnect::ByApplication, "", "");
+        let _ = timeout(Duration::from_secs(1), disconnect).await;
     }
 }
 
@@ -340,6 +343,6 @@ mod tests {
         assert_eq!(address("ssh://h/r").unwrap().user, "git");
         let odd = address("ssh://-oProxyCommand=x@[::1]:2222/r").unwrap();
         assert_eq!(odd.user, "-oProxyCommand=x");
-        assert_eq!((&*odd.host, &*odd.shown()), ("::1", "[::1]:2222"));
+        assert_eq!((&*odd.host, &*odd.host_and_port()), ("::1", "[::1]:2222"));
     }
 }

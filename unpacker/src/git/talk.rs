@@ -1,4 +1,4 @@
-//! What is said to a server, in the protocol's version 2 or the ones before it.
+//! The dialogue with a git server, in version 2 of the protocol or an older one.
 
 use bytes::Bytes;
 use tokio::sync::mpsc::Sender;
@@ -6,124 +6,130 @@ use tokio::sync::mpsc::Sender;
 use super::{
     error::{Problem, Result},
     id::Id,
-    line::{self, DELIMITER, FLUSH, Input, Line, Lines},
+    line::{self, ByteSource, DELIMITER, FLUSH, PktLine, PktReader},
     refs::Refs,
-    smart::Smart,
+    smart::SmartHttp,
     ssh,
 };
 use crate::{Progress, web::printable};
 
 const AGENT: &str = concat!("agent=rukpak-rs/", env!("CARGO_PKG_VERSION"));
-/// Bytes in which a server lists its branches and tags.
-const LISTED: u64 = 32 << 20;
-/// What else may come along with a pack: progress.
-const BESIDE: u64 = 8 << 20;
+/// Maximum number of bytes in the list of branches and tags.
+const MAX_LIST_SIZE: u64 = 32 << 20;
+/// Maximum number of bytes that may accompany a pack, such as progress messages.
+const MAX_SIDEBAND: u64 = 8 << 20;
 
-/// A server that has greeted us.
-pub(super) struct Talk {
-    lines: Lines,
-    way: Way,
+/// A connection to a server whose greeting was read.
+pub(super) struct GitConnection {
+    lines: PktReader,
+    transport: Transport,
     version: Version,
-    /// What it can do, as it says it.
-    can: Vec<String>,
-    /// What the older versions list without being asked.
+    /// Capabilities that the server announced.
+    capabilities: Vec<String>,
+    /// Branches and tags, which servers of older versions list without a request.
     listed: Option<Refs>,
 }
 
-/// How the server is reached.
-pub(super) enum Way {
-    Http(Smart),
+/// The transport of the connection.
+pub(super) enum Transport {
+    Http(SmartHttp),
     Ssh(ssh::Writer),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Version {
-    /// One and zero differ in one line.
-    Old,
-    Two,
+    /// Versions 0 and 1, which differ only in one line.
+    V0,
+    V2,
 }
 
-/// How much of the history is wanted.
+/// The extent of the history to fetch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Depth {
-    /// The commits that are asked for alone.
-    One,
-    /// All that led to them.
+    /// Only the requested commits.
+    Shallow,
+    /// The requested commits and all their ancestors.
     All,
 }
 
-impl Talk {
-    /// Reads a server's greeting.
-    pub(super) async fn begin(way: Way, input: Input) -> Result<Self> {
-        let mut talk = Self {
-            lines: Lines::new(input),
-            way,
-            version: Version::Old,
-            can: Vec::new(),
+impl GitConnection {
+    /// Reads the greeting of a server.
+    pub(super) async fn connect(transport: Transport, input: ByteSource) -> Result<Self> {
+        let mut connection = Self {
+            lines: PktReader::new(input),
+            transport,
+            version: Version::V0,
+            capabilities: Vec::new(),
             listed: None,
         };
-        talk.lines.allow(LISTED, "its branches and tags");
-        let mut first = talk.lines.next().await?;
-        if matches!(&first, Line::Data(line) if line.starts_with(b"# service=")) {
-            if talk.lines.next().await? != Line::Flush {
+        connection
+            .lines
+            .allow(MAX_LIST_SIZE, "its branches and tags");
+        let mut first = connection.lines.next().await?;
+        if matches!(&first, PktLine::Data(line) if line.starts_with(b"# service=")) {
+            if connection.lines.next().await? != PktLine::Flush {
                 return Err(GREETING);
             }
-            first = talk.lines.next().await?;
+            first = connection.lines.next().await?;
         }
         match &first {
-            Line::Eof => return Err(talk.silence()),
-            Line::Data(line) if trimmed(line) == b"version 2" => {
-                talk.version = Version::Two;
-                while let Line::Data(line) = talk.lines.next().await? {
-                    talk.can.push(text(&line));
-                    if talk.can.len() > 100 {
+            PktLine::Eof => return Err(connection.silence()),
+            PktLine::Data(line) if trimmed(line) == b"version 2" => {
+                connection.version = Version::V2;
+                while let PktLine::Data(line) = connection.lines.next().await? {
+                    connection.capabilities.push(text(&line));
+                    if connection.capabilities.len() > 100 {
                         return Err(GREETING);
                     }
                 }
             }
-            Line::Data(line) if trimmed(line) == b"version 1" => {
-                let first = talk.lines.next().await?;
-                talk.list(first).await?;
+            PktLine::Data(line) if trimmed(line) == b"version 1" => {
+                let first = connection.lines.next().await?;
+                connection.list(first).await?;
             }
-            _ => talk.list(first).await?,
+            _ => connection.list(first).await?,
         }
-        let formats = talk
-            .can
+        let formats = connection
+            .capabilities
             .iter()
-            .filter_map(|can| can.strip_prefix("object-format="));
+            .filter_map(|capability| capability.strip_prefix("object-format="));
         if formats.clone().count() > 0 && formats.clone().all(|format| format != "sha1") {
             return Err(Problem::Sha256);
         }
-        Ok(talk)
+        Ok(connection)
     }
 
-    /// Why nothing came at all; over ssh the reason is told beside it.
+    /// Returns the error for a server that sent nothing. Over ssh, standard error explains the reason.
     fn silence(&self) -> Problem {
-        match &self.way {
-            Way::Http(_) => Problem::NotGit {
-                found: "its answer is empty".to_owned(),
+        match &self.transport {
+            Transport::Http(_) => Problem::NotGit {
+                found: "empty response".to_owned(),
                 media_type: String::new(),
             },
-            Way::Ssh(_) => self.lines.last_words(),
+            Transport::Ssh(_) => self.lines.remote_message(),
         }
     }
 
-    /// Reads what a server of an older version lists.
-    async fn list(&mut self, first: Line) -> Result<()> {
+    /// Reads the branches and tags that a server of an older version lists.
+    async fn list(&mut self, first: PktLine) -> Result<()> {
         let mut refs = Refs::default();
         let mut next = first;
         let mut is_first = true;
-        while let Line::Data(line) = next {
+        while let PktLine::Data(line) = next {
             let line = trimmed(&line).to_vec();
             let mut parts = line.splitn(2, |byte| *byte == 0);
             let head = parts.next().unwrap_or_default();
             if is_first {
-                let can = String::from_utf8_lossy(parts.next().unwrap_or_default());
-                self.can = can.split(' ').take(100).map(str::to_owned).collect();
+                let capabilities = String::from_utf8_lossy(parts.next().unwrap_or_default());
+                self.capabilities = capabilities
+                    .split(' ')
+                    .take(100)
+                    .map(str::to_owned)
+                    .collect();
             }
             let (id, name) = split(head);
             match Id::from_hex(id) {
-                // A repository without commits lists one name that is none.
+                // A repository without commits lists this single entry, which is not a reference.
                 Some(_) if name == b"capabilities^{}" => {}
                 Some(id) => refs.add(name, id, None)?,
                 None if id == b"shallow" => {}
@@ -132,8 +138,8 @@ impl Talk {
             is_first = false;
             next = self.lines.next().await?;
         }
-        if next != Line::Flush {
-            return Err(Problem::CutShort {
+        if next != PktLine::Flush {
+            return Err(Problem::Disconnected {
                 during: "before all branches and tags were listed",
             });
         }
@@ -141,25 +147,26 @@ impl Talk {
         Ok(())
     }
 
-    /// The branches and tags whose names begin with one of these; maybe more.
+    /// Returns the branches and tags whose names start with one of the prefixes, and possibly more.
     pub(super) async fn refs(&mut self, prefixes: &[String]) -> Result<Refs> {
-        if self.version == Version::Old {
+        if self.version == Version::V0 {
             return Ok(self.listed.take().unwrap_or_default());
         }
-        let mut ask = Vec::new();
-        line::write(&mut ask, "command=ls-refs\n");
-        line::write(&mut ask, AGENT);
-        ask.extend_from_slice(DELIMITER);
-        line::write(&mut ask, "peel\n");
+        let mut body = Vec::new();
+        line::write(&mut body, "command=ls-refs\n");
+        line::write(&mut body, AGENT);
+        body.extend_from_slice(DELIMITER);
+        line::write(&mut body, "peel\n");
         for prefix in prefixes {
-            line::write(&mut ask, &format!("ref-prefix {prefix}\n"));
+            line::write(&mut body, &format!("ref-prefix {prefix}\n"));
         }
-        ask.extend_from_slice(FLUSH);
-        self.ask(ask, LISTED, "its branches and tags").await?;
+        body.extend_from_slice(FLUSH);
+        self.request(body, MAX_LIST_SIZE, "its branches and tags")
+            .await?;
         let mut refs = Refs::default();
         loop {
             match self.lines.next().await? {
-                Line::Data(line) => {
+                PktLine::Data(line) => {
                     let (id, rest) = split(trimmed(&line));
                     let (name, more) = split(rest);
                     let mut more = more.split(|byte| *byte == b' ');
@@ -174,9 +181,9 @@ impl Talk {
                         }
                     }
                 }
-                Line::Flush => return Ok(refs),
+                PktLine::Flush => return Ok(refs),
                 _ => {
-                    return Err(Problem::CutShort {
+                    return Err(Problem::Disconnected {
                         during: "before all branches and tags were listed",
                     });
                 }
@@ -184,54 +191,59 @@ impl Talk {
         }
     }
 
-    /// Whether all branches and tags were listed, whatever was asked for.
+    /// Reports whether the server always lists all branches and tags.
     pub(super) fn is_listed(&self) -> bool {
-        self.version == Version::Old
+        self.version == Version::V0
     }
 
-    /// Whether a commit may be asked for that no branch or tag stands for.
-    pub(super) fn may_want_any(&self) -> bool {
-        self.version == Version::Two
-            || self.can("allow-tip-sha1-in-want")
-            || self.can("allow-reachable-sha1-in-want")
+    /// Reports whether the server accepts requests for commits that no branch or tag points to.
+    pub(super) fn allows_any_object(&self) -> bool {
+        self.version == Version::V2
+            || self.has_capability("allow-tip-sha1-in-want")
+            || self.has_capability("allow-reachable-sha1-in-want")
     }
 
-    /// Whether a refusal to give a commit means that it does not exist. Git itself gives any object by version 2.
+    /// Reports whether a rejected request for a commit means that the commit does not exist. With version 2, git
+    /// itself sends any object.
     pub(super) fn is_final(&self) -> bool {
-        self.version == Version::Two && self.can.iter().any(|can| can.starts_with("agent=git/"))
+        self.version == Version::V2
+            && self
+                .capabilities
+                .iter()
+                .any(|capability| capability.starts_with("agent=git/"))
     }
 
-    /// Asks for commits, and hands on the pack that comes.
+    /// Requests commits, and sends their pack to a channel.
     pub(super) async fn fetch(
         &mut self,
         wants: &[Id],
         depth: Depth,
-        most: u64,
+        limit: u64,
         to: Sender<Bytes>,
         progress: &Progress,
     ) -> Result<()> {
-        let ask = match self.version {
-            Version::Two => self.ask_new(wants, depth),
-            Version::Old => self.ask_old(wants, depth),
+        let body = match self.version {
+            Version::V2 => self.fetch_body_v2(wants, depth),
+            Version::V0 => self.fetch_body_v0(wants, depth),
         };
-        // Frames are a tenth at worst; how small they are is up to the server.
-        let most = most.saturating_add(most / 8).saturating_add(BESIDE);
-        let mut beside = BESIDE;
-        self.ask(ask, most, "the bytes to transfer").await?;
+        // The limit allows an eighth for framing, although the server chooses the frame sizes.
+        let limit = limit.saturating_add(limit / 8).saturating_add(MAX_SIDEBAND);
+        let mut sideband = MAX_SIDEBAND;
+        self.request(body, limit, "the bytes to transfer").await?;
         let is_framed = match self.version {
-            Version::Two => self.skip_to_pack().await.map(|()| true)?,
-            Version::Old => {
+            Version::V2 => self.skip_to_pack().await.map(|()| true)?,
+            Version::V0 => {
                 self.skip_to_answer().await?;
-                self.can("side-band-64k")
+                self.has_capability("side-band-64k")
             }
         };
         while let Some(bytes) = if is_framed {
-            self.band(&mut beside).await?
+            self.band(&mut sideband).await?
         } else {
             self.lines.raw().await?
         } {
             progress.add(bytes.len() as u64);
-            // Whoever reads the pack has had enough, and will say why.
+            // The reader of the pack stopped and returns the reason.
             if to.send(bytes).await.is_err() {
                 return Ok(());
             }
@@ -239,100 +251,106 @@ impl Talk {
         Ok(())
     }
 
-    fn ask_new(&self, wants: &[Id], depth: Depth) -> Vec<u8> {
-        let mut ask = Vec::new();
-        line::write(&mut ask, "command=fetch");
-        line::write(&mut ask, AGENT);
-        ask.extend_from_slice(DELIMITER);
-        line::write(&mut ask, "no-progress");
-        line::write(&mut ask, "ofs-delta");
-        let fetch = self.can.iter().find_map(|can| can.strip_prefix("fetch="));
+    fn fetch_body_v2(&self, wants: &[Id], depth: Depth) -> Vec<u8> {
+        let mut body = Vec::new();
+        line::write(&mut body, "command=fetch");
+        line::write(&mut body, AGENT);
+        body.extend_from_slice(DELIMITER);
+        line::write(&mut body, "no-progress");
+        line::write(&mut body, "ofs-delta");
+        let fetch = self
+            .capabilities
+            .iter()
+            .find_map(|capability| capability.strip_prefix("fetch="));
         let is_shallow = fetch.is_some_and(|fetch| fetch.split(' ').any(|word| word == "shallow"));
-        if depth == Depth::One && is_shallow {
-            line::write(&mut ask, "deepen 1");
+        if depth == Depth::Shallow && is_shallow {
+            line::write(&mut body, "deepen 1");
         }
         for want in wants {
-            line::write(&mut ask, &format!("want {want}\n"));
+            line::write(&mut body, &format!("want {want}\n"));
         }
-        line::write(&mut ask, "done\n");
-        ask.extend_from_slice(FLUSH);
-        ask
+        line::write(&mut body, "done\n");
+        body.extend_from_slice(FLUSH);
+        body
     }
 
-    fn ask_old(&self, wants: &[Id], depth: Depth) -> Vec<u8> {
-        let mut ask = Vec::new();
-        let known = ["side-band-64k", "ofs-delta", "no-progress"];
-        let mut can: Vec<&str> = known.into_iter().filter(|word| self.can(word)).collect();
-        can.push(AGENT);
-        let mut extra = format!(" {}", can.join(" "));
+    fn fetch_body_v0(&self, wants: &[Id], depth: Depth) -> Vec<u8> {
+        let mut body = Vec::new();
+        let supported = ["side-band-64k", "ofs-delta", "no-progress"];
+        let mut capabilities: Vec<&str> = supported
+            .into_iter()
+            .filter(|word| self.has_capability(word))
+            .collect();
+        capabilities.push(AGENT);
+        let mut extra = format!(" {}", capabilities.join(" "));
         for want in wants {
-            line::write(&mut ask, &format!("want {want}{extra}\n"));
+            line::write(&mut body, &format!("want {want}{extra}\n"));
             extra.clear();
         }
-        if depth == Depth::One && self.can("shallow") {
-            line::write(&mut ask, "deepen 1");
+        if depth == Depth::Shallow && self.has_capability("shallow") {
+            line::write(&mut body, "deepen 1");
         }
-        ask.extend_from_slice(FLUSH);
-        line::write(&mut ask, "done\n");
-        ask
+        body.extend_from_slice(FLUSH);
+        line::write(&mut body, "done\n");
+        body
     }
 
-    /// Version 2: sections before the pack.
+    /// Skips the sections of version 2 before the pack.
     async fn skip_to_pack(&mut self) -> Result<()> {
         loop {
             match self.lines.next().await? {
-                Line::Data(line) if trimmed(&line) == b"packfile" => return Ok(()),
-                Line::Data(_) | Line::Delimiter => {}
-                Line::Flush | Line::End => return Err(NO_PACK),
-                Line::Eof => return Err(BEFORE_PACK),
+                PktLine::Data(line) if trimmed(&line) == b"packfile" => return Ok(()),
+                PktLine::Data(_) | PktLine::Delimiter => {}
+                PktLine::Flush | PktLine::End => return Err(NO_PACK),
+                PktLine::Eof => return Err(BEFORE_PACK),
             }
         }
     }
 
-    /// Older versions: where the history is cut off, then that we have nothing in common.
+    /// Skips the lines of older versions before the pack: the shallow commits, and the acknowledgment.
     async fn skip_to_answer(&mut self) -> Result<()> {
         loop {
             match self.lines.next().await? {
-                Line::Data(line) if line.starts_with(b"NAK") || line.starts_with(b"ACK ") => {
+                PktLine::Data(line) if line.starts_with(b"NAK") || line.starts_with(b"ACK ") => {
                     return Ok(());
                 }
-                Line::Data(line)
+                PktLine::Data(line)
                     if line.starts_with(b"shallow ") || line.starts_with(b"unshallow ") => {}
-                Line::Flush => {}
-                Line::Eof => return Err(BEFORE_PACK),
+                PktLine::Flush => {}
+                PktLine::Eof => return Err(BEFORE_PACK),
                 _ => return Err(NO_PACK),
             }
         }
     }
 
-    /// The next bytes of the pack; progress is not shown, and errors are told.
-    async fn band(&mut self, beside: &mut u64) -> Result<Option<Bytes>> {
+    /// Returns the next bytes of the pack. Progress messages are skipped, and error messages are returned as errors.
+    async fn band(&mut self, sideband: &mut u64) -> Result<Option<Bytes>> {
         loop {
             match self.lines.next().await? {
-                Line::Data(mut line) => match line.first() {
+                PktLine::Data(mut line) => match line.first() {
                     Some(1) => return Ok(Some(line.split_off(1))),
                     Some(2) => {
                         let size = line.len() as u64;
-                        *beside = beside.checked_sub(size).ok_or(Problem::TooLarge {
-                            what: "its messages beside the pack",
-                            limit: BESIDE,
+                        *sideband = sideband.checked_sub(size).ok_or(Problem::TooLarge {
+                            what: "its progress messages",
+                            limit: MAX_SIDEBAND,
                         })?;
                     }
                     Some(3) => {
-                        let said = String::from_utf8_lossy(&line.split_off(1)).into_owned();
-                        let said = printable(&said, 300);
-                        return Err(Problem::GivenUp { said });
+                        let message = String::from_utf8_lossy(&line.split_off(1)).into_owned();
+                        let message = printable(&message, 300);
+                        return Err(Problem::GivenUp { said: message });
                     }
                     _ => {
                         return Err(Problem::Protocol {
-                            problem: "a part of the pack has no band",
+                            problem: "a part of the pack has no sideband",
                         });
                     }
                 },
-                Line::Flush | Line::End => return Ok(None),
-                Line::Delimiter => return Err(NO_PACK),
-                Line::Eof => {
-                    return Err(Problem::CutShort {
+                PktLine::Flush | PktLine::End => return Ok(None),
+                PktLine::Delimiter => return Err(NO_PACK),
+                PktLine::Eof => {
+                    return Err(Problem::Disconnected {
                         during: "within the pack",
                     });
                 }
@@ -340,39 +358,41 @@ impl Talk {
         }
     }
 
-    async fn ask(&mut self, ask: Vec<u8>, most: u64, what: &'static str) -> Result<()> {
-        match &mut self.way {
-            Way::Http(smart) => {
-                let input = smart.post(ask.into(), self.version == Version::Two).await?;
+    async fn request(&mut self, body: Vec<u8>, limit: u64, context: &'static str) -> Result<()> {
+        match &mut self.transport {
+            Transport::Http(http) => {
+                let input = http.post(body.into(), self.version == Version::V2).await?;
                 self.lines.switch(input);
             }
-            Way::Ssh(writer) => writer.send(ask).await?,
+            Transport::Ssh(writer) => writer.send(body).await?,
         }
-        self.lines.allow(most, what);
+        self.lines.allow(limit, context);
         Ok(())
     }
 
-    /// Says goodbye, so that the server does not note a broken connection.
+    /// Ends the connection, so that the server does not log it as broken.
     pub(super) async fn end(self) {
-        if let Way::Ssh(writer) = self.way {
+        if let Transport::Ssh(writer) = self.transport {
             writer.end().await;
         }
     }
 
-    fn can(&self, word: &str) -> bool {
-        self.can.iter().any(|can| can == word)
+    fn has_capability(&self, word: &str) -> bool {
+        self.capabilities
+            .iter()
+            .any(|capability| capability == word)
     }
 }
 
 const GREETING: Problem = Problem::Protocol {
-    problem: "its greeting is not well formed",
+    problem: "the greeting is malformed",
 };
 
 const NO_PACK: Problem = Problem::Protocol {
-    problem: "its answer has no pack",
+    problem: "the response has no pack",
 };
 
-const BEFORE_PACK: Problem = Problem::CutShort {
+const BEFORE_PACK: Problem = Problem::Disconnected {
     during: "before the pack",
 };
 
@@ -384,7 +404,7 @@ fn text(line: &[u8]) -> String {
     String::from_utf8_lossy(trimmed(line)).into_owned()
 }
 
-/// What stands before and behind the first space.
+/// Splits a line at the first space.
 fn split(line: &[u8]) -> (&[u8], &[u8]) {
     let at = line.iter().position(|byte| *byte == b' ');
     let (head, rest) = line

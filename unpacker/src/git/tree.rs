@@ -1,4 +1,4 @@
-//! What a folder of a commit lists, and which names may be in it.
+//! Entries of a tree object, and the file names that are rejected.
 
 use std::collections::HashSet;
 
@@ -7,29 +7,29 @@ use super::{
     id::Id,
 };
 
-/// One name in a folder.
+/// An entry of a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Entry<'a> {
     pub(super) name: &'a [u8],
-    pub(super) sort: Sort,
+    pub(super) sort: EntryKind,
     pub(super) id: Id,
 }
 
-/// What a name stands for.
+/// The kind of a directory entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sort {
+pub(super) enum EntryKind {
     Folder,
-    /// With permission bits, of which git keeps one.
+    /// A file with its permission bits, of which git stores only the executable bit.
     File(u32),
     Link,
     /// A commit of another repository.
     Submodule,
 }
 
-/// The entries of a folder. Every one has a name, and none the name of another.
+/// Parses the entries of a directory. Every name is non-empty and unique.
 pub(super) fn entries(bytes: &[u8]) -> Result<Vec<Entry<'_>>> {
     const DAMAGED: Problem = Problem::Damaged {
-        problem: "a folder is not well formed",
+        problem: "a tree is malformed",
     };
     let mut entries = Vec::new();
     let mut names = HashSet::new();
@@ -38,7 +38,7 @@ pub(super) fn entries(bytes: &[u8]) -> Result<Vec<Entry<'_>>> {
         let (entry, after) = entry(rest).ok_or(DAMAGED)?;
         if !names.insert(entry.name) {
             return Err(Problem::Damaged {
-                problem: "a folder lists a name twice",
+                problem: "a tree lists a name twice",
             });
         }
         entries.push(entry);
@@ -54,36 +54,36 @@ fn entry(bytes: &[u8]) -> Option<(Entry<'_>, &[u8])> {
     let end = rest.iter().position(|byte| *byte == 0)?;
     let (name, rest) = rest.split_at_checked(end)?;
     let id = rest.get(1..=Id::LEN)?;
-    // Old programs wrote a zero before the mode of folders, and the group's right to write.
+    // Old programs wrote a leading zero before the mode of directories, and the write permission of the group.
     let sort = match mode {
-        b"40000" | b"040000" => Sort::Folder,
-        b"100644" | b"100664" => Sort::File(0o644),
-        b"100755" => Sort::File(0o755),
-        b"120000" => Sort::Link,
-        b"160000" => Sort::Submodule,
+        b"40000" | b"040000" => EntryKind::Folder,
+        b"100644" | b"100664" => EntryKind::File(0o644),
+        b"100755" => EntryKind::File(0o755),
+        b"120000" => EntryKind::Link,
+        b"160000" => EntryKind::Submodule,
         _ => return None,
     };
     let id = Id::from_bytes(id)?;
     (!name.is_empty()).then_some((Entry { name, sort, id }, rest.get(Id::LEN + 1..)?))
 }
 
-/// What is wrong with a name that no git would have put into a folder.
+/// Returns the problem of a name that git itself never stores in a directory.
 ///
-/// Content is a map from paths to bytes, so that such a name could do no harm here; but content may be written to a
-/// disk one day, and whoever made this repository meant harm. Names that differ only in case are innocent, and taken.
+/// Content is a map from paths to bytes, in which such a name is harmless. But content may be written to a disk
+/// later, and the author of such a repository is malicious. Names that differ only in case are accepted.
 pub(super) fn problem_of(name: &[u8]) -> Option<&'static str> {
     match name {
-        b"." | b".." => return Some("leaves the folder that it is in"),
-        name if name.contains(&b'/') => return Some("has a slash within a name"),
+        b"." | b".." => return Some("leaves its directory"),
+        name if name.contains(&b'/') => return Some("contains a slash"),
         _ => {}
     }
-    // File systems of macOS leave out these characters, those of Windows dots and spaces at the end.
+    // File systems of macOS ignore these characters, and those of Windows ignore trailing dots and spaces.
     let text = String::from_utf8_lossy(name);
     let text = text.split(|c| matches!(c, '\u{200c}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{206a}'..='\u{206f}' | '\u{feff}'));
     let text = text.collect::<String>().to_ascii_lowercase();
     let text = text.split(':').next().unwrap_or_default();
     let is_git = matches!(text.trim_end_matches([' ', '.']), ".git" | "git~1");
-    is_git.then_some("is a name that git keeps for itself")
+    is_git.then_some("is a name reserved by git")
 }
 
 #[cfg(test)]
@@ -97,9 +97,9 @@ mod tests {
         for name in bad.split(' ').chain([".git ", ".Git ", ".git. ."]) {
             let problem = problem_of(name.as_bytes());
             let expected = match name {
-                "." | ".." => "leaves the folder that it is in",
-                name if name.contains('/') => "has a slash within a name",
-                _ => "is a name that git keeps for itself",
+                "." | ".." => "leaves its directory",
+                name if name.contains('/') => "contains a slash",
+                _ => "is a name reserved by git",
             };
             assert_eq!(problem, Some(expected), "{name:?}");
         }

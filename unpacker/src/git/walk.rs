@@ -1,45 +1,45 @@
-//! From a commit to the files of one folder in it.
+//! Traversal from a commit to the files of one of its directories.
 
 use std::collections::HashSet;
 
-use manifests::content::{self, Irregular, Kind as EntryKind};
+use manifests::content::{self, Irregular, Kind as IrregularKind};
 
 use super::{
     error::{Problem, Result},
     id::{Id, Kind},
     pack::Pack,
-    tree::{self, Sort},
+    tree::{self, EntryKind},
 };
 use crate::{Options, Tree, select::Select, tree::Builder, web::printable};
 
-/// How many names a message lists.
-const SHOWN: usize = 10;
+/// Maximum number of names in a message.
+const MAX_SHOWN: usize = 10;
 
-/// Why content could not be read: the repository is to blame, or the content itself.
-pub(super) enum Blame {
+/// The origin of an error: the repository or its content.
+pub(super) enum FaultOrigin {
     Repository(Problem),
     Content(crate::Error),
 }
 
-impl From<Problem> for Blame {
+impl From<Problem> for FaultOrigin {
     fn from(problem: Problem) -> Self {
         Self::Repository(problem)
     }
 }
 
-impl From<crate::Error> for Blame {
+impl From<crate::Error> for FaultOrigin {
     fn from(error: crate::Error) -> Self {
         Self::Content(error)
     }
 }
 
-impl From<content::Error> for Blame {
+impl From<content::Error> for FaultOrigin {
     fn from(error: content::Error) -> Self {
         Self::Content(error.into())
     }
 }
 
-/// The commit that an object leads to: itself, or what a tag points to.
+/// Returns the commit that an object is, or that a tag points to.
 pub(super) fn commit(pack: &mut Pack, start: Id) -> Result<Id> {
     let mut id = start;
     for _ in 0..8 {
@@ -48,7 +48,7 @@ pub(super) fn commit(pack: &mut Pack, start: Id) -> Result<Id> {
             Some(Kind::Tag) => {
                 let tag = pack.read(id, Kind::Tag)?;
                 id = field(&tag, b"object ").ok_or(Problem::Damaged {
-                    problem: "a tag points nowhere",
+                    problem: "a tag has no target",
                 })?;
             }
             Some(kind) => {
@@ -61,26 +61,26 @@ pub(super) fn commit(pack: &mut Pack, start: Id) -> Result<Id> {
         }
     }
     Err(Problem::Damaged {
-        problem: "tags point to tags without end",
+        problem: "tags are nested too deeply",
     })
 }
 
-/// The id on the first line of a commit or tag, which has to begin with this word.
+/// Returns the id on the first line of a commit or tag, which must start with `word`.
 fn field(object: &[u8], word: &[u8]) -> Option<Id> {
     let line = object.split(|byte| *byte == b'\n').next()?;
     Id::from_hex(line.strip_prefix(word)?)
 }
 
-/// Reads the files of a folder of a commit.
+/// Reads the files of a directory of a commit.
 pub(super) fn read(
     pack: &mut Pack,
     commit: Id,
     directory: Option<&str>,
     options: &Options,
-) -> Result<(Tree, usize), Blame> {
+) -> Result<(Tree, usize), FaultOrigin> {
     let bytes = pack.read(commit, Kind::Commit)?;
     let root = field(&bytes, b"tree ").ok_or(Problem::Damaged {
-        problem: "a commit has no folder",
+        problem: "a commit has no tree",
     })?;
     let folder = match directory {
         Some(directory) => find(pack, commit, root, directory)?,
@@ -88,23 +88,23 @@ pub(super) fn read(
     };
     let mut walk = Walk {
         pack,
-        select: Select::new(options).map_err(Blame::Content)?,
+        select: Select::new(options).map_err(FaultOrigin::Content)?,
         limit: options.limits.entries,
-        files: Builder::new(options.limits, options.room()),
+        files: Builder::new(options.limits, options.storage()),
         listed: 0,
-        wanted: Vec::new(),
+        selected: Vec::new(),
         unselected: 0,
     };
     let mut waiting = vec![(String::new(), folder)];
     while let Some((path, id)) = waiting.pop() {
-        let mut below = walk.folder(&path, id)?;
-        below.reverse();
-        waiting.append(&mut below);
+        let mut subdirs = walk.folder(&path, id)?;
+        subdirs.reverse();
+        waiting.append(&mut subdirs);
     }
     walk.add(options.limits.file)
 }
 
-/// The folder at a path, link by link of the chain. Links are not followed.
+/// Returns the directory at a path. Symbolic links are not followed.
 fn find(pack: &mut Pack, commit: Id, root: Id, directory: &str) -> Result<Id> {
     let mut id = root;
     let mut path = String::new();
@@ -113,9 +113,13 @@ fn find(pack: &mut Pack, commit: Id, root: Id, directory: &str) -> Result<Id> {
         let entries = tree::entries(&bytes)?;
         let found = entries.iter().find(|entry| entry.name == part.as_bytes());
         path = join(&path, part);
-        let refuse = |problem| {
-            let folders = entries.iter().filter(|entry| entry.sort == Sort::Folder);
-            let others = folders.take(SHOWN).map(|entry| shown(entry.name));
+        let fail = |problem| {
+            let folders = entries
+                .iter()
+                .filter(|entry| entry.sort == EntryKind::Folder);
+            let others = folders
+                .take(MAX_SHOWN)
+                .map(|entry| printable_name(entry.name));
             Err(Problem::NoDirectory {
                 directory: directory.to_owned(),
                 commit: commit.to_string(),
@@ -124,13 +128,13 @@ fn find(pack: &mut Pack, commit: Id, root: Id, directory: &str) -> Result<Id> {
             })
         };
         id = match found.map(|entry| (entry.sort, entry.id)) {
-            Some((Sort::Folder, id)) => id,
-            Some((Sort::File(_), _)) => return refuse("it is a file"),
-            Some((Sort::Link, _)) => {
-                return refuse("it is a symbolic link, and those are not followed");
+            Some((EntryKind::Folder, id)) => id,
+            Some((EntryKind::File(_), _)) => return fail("the path is a file"),
+            Some((EntryKind::Link, _)) => {
+                return fail("the path is a symbolic link, which is not followed");
             }
-            Some((Sort::Submodule, _)) => return Err(Problem::Submodule { path }),
-            None => return refuse("it does not exist"),
+            Some((EntryKind::Submodule, _)) => return Err(Problem::Submodule { path }),
+            None => return fail("the path does not exist"),
         };
     }
     Ok(id)
@@ -142,65 +146,66 @@ struct Walk<'a> {
     limit: usize,
     files: Builder,
     listed: usize,
-    wanted: Vec<(String, u32, Id)>,
+    selected: Vec<(String, u32, Id)>,
     unselected: usize,
 }
 
 impl Walk<'_> {
-    /// Lists one folder, notes its files, and gives the folders in it that are to be read.
-    fn folder(&mut self, folder: &str, id: Id) -> Result<Vec<(String, Id)>, Blame> {
+    /// Lists one directory: records its selected files, and returns the subdirectories to visit.
+    fn folder(&mut self, folder: &str, id: Id) -> Result<Vec<(String, Id)>, FaultOrigin> {
         let bytes = self.pack.read(id, Kind::Tree)?;
-        let mut below = Vec::new();
+        let mut subdirs = Vec::new();
         for entry in tree::entries(&bytes)? {
-            // Listing counts, not adding: a folder that contains one folder ten times over, ten levels deep, is small.
+            // The listed entries are counted, not the added ones. A directory that contains one directory ten times,
+            // ten levels deep, is small but lists many entries.
             self.listed += 1;
             if self.listed > self.limit {
                 return Err(content::Error::TooManyEntries { limit: self.limit }.into());
             }
             if let Some(problem) = tree::problem_of(entry.name) {
-                let path = join(folder, &shown(entry.name));
+                let path = join(folder, &printable_name(entry.name));
                 return Err(Problem::Name { path, problem }.into());
             }
             let Ok(name) = std::str::from_utf8(entry.name) else {
                 let path = join(folder, &String::from_utf8_lossy(entry.name));
-                if self.select.takes(&path) {
+                if self.select.matches(&path) {
                     return Err(crate::Error::Name { path }.into());
                 }
                 self.unselected += 1;
                 continue;
             };
             let path = join(folder, name);
-            // A link in the place of a folder hides what is selected in it.
-            let may_hold_more = matches!(entry.sort, Sort::Folder | Sort::Link);
-            if !(self.select.takes(&path) || may_hold_more && self.select.enters(&path)) {
+            // A link in place of a directory hides selected files below it.
+            let may_hold_more = matches!(entry.sort, EntryKind::Folder | EntryKind::Link);
+            if !(self.select.matches(&path) || may_hold_more && self.select.descends_into(&path)) {
                 self.unselected += 1;
                 continue;
             }
             match entry.sort {
-                Sort::Folder => {
-                    // The depth is checked before the way down, and all else with it.
+                EntryKind::Folder => {
+                    // Checks the depth and the other limits before the descent.
                     self.files.skip(&path)?;
-                    below.push((path, entry.id));
+                    subdirs.push((path, entry.id));
                 }
-                Sort::File(mode) => self.wanted.push((path, mode, entry.id)),
-                Sort::Link => {
-                    let link = Irregular::new(EntryKind::Symlink);
+                EntryKind::File(mode) => self.selected.push((path, mode, entry.id)),
+                EntryKind::Link => {
+                    let link = Irregular::new(IrregularKind::Symlink);
                     self.files.record(&path, link)?;
                 }
-                Sort::Submodule => return Err(Problem::Submodule { path }.into()),
+                EntryKind::Submodule => return Err(Problem::Submodule { path }.into()),
             }
         }
-        Ok(below)
+        Ok(subdirs)
     }
 
-    /// Reads what was noted.
-    fn add(mut self, limit: u64) -> Result<(Tree, usize), Blame> {
-        let ids: HashSet<Id> = self.wanted.iter().map(|(_, _, id)| *id).collect();
+    /// Reads the recorded files.
+    fn add(mut self, limit: u64) -> Result<(Tree, usize), FaultOrigin> {
+        let ids: HashSet<Id> = self.selected.iter().map(|(_, _, id)| *id).collect();
         self.pack.resolve(&[Kind::Blob], Some(&ids))?;
-        for (path, mode, id) in std::mem::take(&mut self.wanted) {
+        for (path, mode, id) in std::mem::take(&mut self.selected) {
             match self.pack.read(id, Kind::Blob) {
                 Ok(bytes) => self.files.add(&path, mode, &mut bytes.as_slice())?,
-                // Only what is larger than any file may be is left without a name, or not read.
+                // Only objects above the file size limit have no name or are not read.
                 Err(Problem::Missing { .. }) if self.pack.has_oversized() => {
                     return Err(content::Error::FileTooLarge { path, limit }.into());
                 }
@@ -222,6 +227,6 @@ fn join(folder: &str, name: &str) -> String {
     }
 }
 
-fn shown(name: &[u8]) -> String {
+fn printable_name(name: &[u8]) -> String {
     printable(&String::from_utf8_lossy(name), 200)
 }

@@ -1,4 +1,4 @@
-//! The layers of an image: some are fetched ahead, and one after the other is read.
+//! Layers of an image. They are read one after the other; some are downloaded ahead.
 
 use std::{
     env,
@@ -19,47 +19,47 @@ use crate::{
     web::{Patience, Reader},
 };
 
-/// How many layers are fetched ahead of the one that is read.
-const AHEAD: usize = 2;
-/// A layer that waits is kept in memory up to this size, and on disk beyond.
+/// Number of layers that are downloaded ahead.
+const PREFETCH: usize = 2;
+/// Maximum size of a downloaded layer in memory, in bytes. Larger layers are stored on disk.
 const IN_MEMORY: usize = 1 << 20;
-/// A larger layer waits where it is until it is read, so that what a fetch needs of the disk has a bound.
+/// Maximum size of a layer that is downloaded ahead, in bytes. It limits the disk space of a fetch.
 const ON_DISK: u64 = 64 << 20;
-/// How much is read of a layer that was given up, to learn whether it is the transfer that has damaged it.
-const AUTOPSY: u64 = 16 << 20;
+/// Number of bytes of a rejected layer that are read to find out whether the transfer damaged it.
+const ERROR_READ_LIMIT: u64 = 16 << 20;
 
-/// What the layers are fetched with.
+/// Parameters of a download of layers.
 pub(super) struct Fetch<'a> {
     pub(super) session: &'a Session,
-    /// The image, for messages.
-    pub(super) what: &'a str,
+    /// Name of the image in messages.
+    pub(super) image: &'a str,
     pub(super) options: &'a Options,
     pub(super) patience: &'a Patience,
     pub(super) progress: &'a Progress,
 }
 
 /// A layer that can be read.
-struct Opened {
+struct OpenLayer {
     digest: String,
     size: u64,
-    /// The name of the single file that it is.
+    /// File name, if the layer is a single file.
     file: Option<String>,
     input: Input,
 }
 
 enum Input {
-    /// As it arrives.
+    /// A layer that is read while it arrives.
     Pipe(Reader, Failure),
-    /// Checked already.
+    /// A downloaded and verified layer.
     File(SpooledTempFile),
 }
 
 impl Fetch<'_> {
-    /// Reads all layers, from the topmost down. Nothing of them counts before all are checked.
+    /// Reads all layers from the topmost down. The result is returned only after all layers are verified.
     pub(super) async fn layers(&self, manifest: &Manifest) -> Result<(Tree, usize), Error> {
         let (sender, receiver) = mpsc::channel(1);
-        let (what, options) = (self.what.to_owned(), self.options.clone());
-        let reading = spawn_blocking(move || read(receiver, &what, &options));
+        let (image, options) = (self.image.to_owned(), self.options.clone());
+        let reading = spawn_blocking(move || read(receiver, &image, &options));
         let layers = manifest.layers.iter().rev().enumerate();
         let layers = layers.map(|(number, layer)| {
             let file = manifest.file(layer).map(str::to_owned);
@@ -67,46 +67,50 @@ impl Fetch<'_> {
         });
         let mut opened = stream::iter(layers.collect::<Vec<_>>())
             .map(|(layer, file, waits)| self.open(layer, file, waits))
-            .buffered(AHEAD);
+            .buffered(PREFETCH);
         while let Some(layer) = opened.next().await {
             let failed = layer.is_err();
-            // Whoever reads has failed if nobody listens, and will say why.
+            // The reader stopped and returns the reason.
             if sender.send(layer).await.is_err() || failed {
                 break;
             }
         }
         drop(sender);
         reading.await.map_err(|source| Error::Stopped {
-            what: self.what.to_owned(),
+            what: self.image.to_owned(),
             source,
         })?
     }
 
-    /// The topmost layer is read as it arrives, and so is one that is too large to be kept. Others arrive while it is
-    /// read, and wait.
+    /// Opens a layer. The topmost layer and layers above the size limit are read while they arrive. Other layers are
+    /// downloaded in advance.
     async fn open(
         &self,
         layer: Descriptor,
         file: Option<String>,
         waits: bool,
-    ) -> Result<Opened, Error> {
+    ) -> Result<OpenLayer, Error> {
         let digest = layer.digest.to_string();
-        let what = format!("layer {digest} of {}", self.what);
+        let subject = format!("layer {digest} of {}", self.image);
         let blob = Blob {
-            digest: Checksum::parse(&digest, &what)?,
+            digest: Checksum::parse(&digest, &subject)?,
             size: layer.size,
-            what,
+            what: subject,
         };
         let (mut reader, failure) = blob.reader(self.session, self.patience, self.progress);
         let input = if waits && layer.size <= ON_DISK {
             let folder = self.options.spool.clone().unwrap_or_else(env::temp_dir);
-            let what = self.what.to_owned();
-            let kept = spawn_blocking(move || keep(&mut reader, &failure, folder)).await;
-            Input::File(kept.map_err(|source| Error::Stopped { what, source })??)
+            let image = self.image.to_owned();
+            let buffered =
+                spawn_blocking(move || buffer_layer(&mut reader, &failure, folder)).await;
+            Input::File(buffered.map_err(|source| Error::Stopped {
+                what: image,
+                source,
+            })??)
         } else {
             Input::Pipe(reader, failure)
         };
-        Ok(Opened {
+        Ok(OpenLayer {
             digest,
             size: layer.size,
             file,
@@ -115,8 +119,12 @@ impl Fetch<'_> {
     }
 }
 
-/// Reads a layer to its end, so that it is checked.
-fn keep(reader: &mut Reader, failure: &Failure, folder: PathBuf) -> Result<SpooledTempFile, Error> {
+/// Downloads and verifies a layer.
+fn buffer_layer(
+    reader: &mut Reader,
+    failure: &Failure,
+    folder: PathBuf,
+) -> Result<SpooledTempFile, Error> {
     let mut file = tempfile::spooled_tempfile_in(IN_MEMORY, &folder);
     let copied = io::copy(reader, &mut file);
     let copied = copied
@@ -132,12 +140,12 @@ fn keep(reader: &mut Reader, failure: &Failure, folder: PathBuf) -> Result<Spool
 }
 
 fn read(
-    mut layers: mpsc::Receiver<Result<Opened, Error>>,
-    what: &str,
+    mut layers: mpsc::Receiver<Result<OpenLayer, Error>>,
+    image: &str,
     options: &Options,
 ) -> Result<(Tree, usize), Error> {
     let failed = |source| Error::Content {
-        what: what.to_owned(),
+        what: image.to_owned(),
         source: Box::new(source),
     };
     let mut stack = Layers::new(options).map_err(failed)?;
@@ -148,26 +156,30 @@ fn read(
     Ok(stack.finish())
 }
 
-impl Opened {
-    /// Reads the layer. That its transfer has failed is told before what came of it.
+impl OpenLayer {
+    /// Reads the layer. A failed transfer takes precedence over its consequences.
     fn push(&mut self, stack: &mut Layers) -> Result<crate::Result<()>, Error> {
         let (reader, failure) = match &mut self.input {
             Input::Pipe(reader, failure) => (reader as &mut dyn Read, failure.clone()),
             Input::File(file) => (file as &mut dyn Read, Failure::default()),
         };
-        let pushed = match &self.file {
-            // Registries are full of the same empty blob, which is no archive.
+        let result = match &self.file {
+            // Many images contain an empty blob as a layer, which is not an archive.
             None if self.size == 0 => Ok(()),
             None => stack.push(&self.digest, &mut *reader),
             Some(path) => stack.push_file(path, self.size, &mut *reader),
         };
-        // What stands behind the end of the archive is part of what is checked, too.
-        let rest = if pushed.is_ok() { u64::MAX } else { AUTOPSY };
-        // A failure is in `failure`.
-        let _ = io::copy(&mut reader.take(rest), &mut io::sink());
+        // The digest includes the data after the end of the archive.
+        let limit = if result.is_ok() {
+            u64::MAX
+        } else {
+            ERROR_READ_LIMIT
+        };
+        // A read failure is stored in `failure`.
+        let _ = io::copy(&mut reader.take(limit), &mut io::sink());
         match failure.take() {
             Some(error) => Err(error),
-            None => Ok(pushed),
+            None => Ok(result),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Where to send.
+//! URL of the receiver.
 
 use std::{fmt, str::FromStr};
 
@@ -6,27 +6,27 @@ use http::{Uri, uri::Scheme};
 
 use super::Error;
 
-/// A URL of a receiver: `https://` or `http://`, without credentials.
+/// The URL of a receiver: `https://` or `http://`, without credentials.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
     pub(super) secure: bool,
-    /// As it stands in `Host`.
+    /// Value of the `Host` header.
     pub(super) authority: String,
-    /// Without the brackets of IPv6.
+    /// Host name, or IP address without the brackets of IPv6.
     pub(super) host: String,
     pub(super) port: u16,
-    /// What stands in the request line.
+    /// Path and query, as sent in the request line.
     pub(super) path: String,
 }
 
 impl Address {
-    /// Host and port, for messages.
-    pub(super) fn shown(&self) -> &str {
+    /// Returns host and port for messages.
+    pub(super) fn host_and_port(&self) -> &str {
         &self.authority
     }
 }
 
-/// Without the query, in which there may be what is not for logs.
+/// Displays the URL without the query, which may contain confidential data.
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = if self.secure { "https" } else { "http" };
@@ -40,7 +40,7 @@ impl FromStr for Address {
 
     fn from_str(text: &str) -> Result<Self, Error> {
         let fail = |problem| Error::Address {
-            // Nothing behind an @, for a password might stand before it.
+            // A password may precede an `@`, so the text is not shown.
             text: if text.contains('@') {
                 "the URL".to_owned()
             } else {
@@ -48,9 +48,9 @@ impl FromStr for Address {
             },
             problem,
         };
-        let url: Uri = text.parse().map_err(|_| fail("is no URL"))?;
+        let url: Uri = text.parse().map_err(|_| fail("is not a URL"))?;
         let (Some(scheme), Some(authority)) = (url.scheme(), url.authority()) else {
-            return Err(fail("is no URL with a scheme and a host"));
+            return Err(fail("is not a URL with a scheme and a host"));
         };
         let secure = match scheme {
             scheme if *scheme == Scheme::HTTPS => true,
@@ -58,11 +58,11 @@ impl FromStr for Address {
             _ => return Err(fail("is neither https:// nor http://")),
         };
         if authority.as_str().contains('@') {
-            return Err(fail("holds credentials, which belong into --token-file"));
+            return Err(fail("contains credentials, which belong in --token-file"));
         }
         let host = authority.host().trim_matches(['[', ']']);
         if host.is_empty() {
-            return Err(fail("names no host"));
+            return Err(fail("has no host"));
         }
         Ok(Self {
             secure,

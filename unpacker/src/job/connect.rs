@@ -1,4 +1,4 @@
-//! Connections, with TLS and without.
+//! Connections to the receiver, with and without TLS.
 
 use std::{env, io, path::Path, path::PathBuf, sync::Arc, time::Duration};
 
@@ -16,10 +16,10 @@ use tokio_rustls::TlsConnector;
 
 use super::{Address, Error};
 
-/// How long a connection may take to come about, and then the agreement on TLS.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Timeout for the TCP connection, and again for the TLS handshake.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Where distributions keep the authorities that they trust.
+/// Locations of the CA bundles of common distributions.
 const BUNDLES: [&str; 5] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -28,28 +28,34 @@ const BUNDLES: [&str; 5] = [
     "/etc/ssl/cert.pem",
 ];
 
-/// Either kind of connection.
+/// A connection with or without TLS.
 pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
-/// Connects, and makes sure that the right one answers.
+/// Connects to the receiver and verifies its certificate.
 pub(super) async fn connect(
     address: &Address,
     ca_file: Option<&Path>,
 ) -> Result<Box<dyn Stream>, Error> {
-    let to = || address.shown().to_owned();
-    let late = |_| io::Error::from(io::ErrorKind::TimedOut);
+    let receiver = || address.host_and_port().to_owned();
+    let timed_out = |_| io::Error::from(io::ErrorKind::TimedOut);
     let target = (address.host.as_str(), address.port);
-    let connected = time::timeout(PATIENCE, TcpStream::connect(target)).await;
+    let connected = time::timeout(CONNECT_TIMEOUT, TcpStream::connect(target)).await;
     let stream = connected
-        .map_err(late)
+        .map_err(timed_out)
         .and_then(|result| result)
         .and_then(|stream| stream.set_nodelay(true).map(|()| stream))
-        .map_err(|source| Error::Connect { to: to(), source })?;
+        .map_err(|source| Error::Connect {
+            to: receiver(),
+            source,
+        })?;
     if !address.secure {
         return Ok(Box::new(stream));
     }
-    let failed = |source| Error::Tls { to: to(), source };
+    let failed = |source| Error::Tls {
+        to: receiver(),
+        source,
+    };
     let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .map_err(|error| failed(io::Error::other(error)))?
@@ -58,23 +64,23 @@ pub(super) async fn connect(
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     let name = ServerName::try_from(address.host.clone())
         .map_err(|error| failed(io::Error::other(error)))?;
-    let agreed = TlsConnector::from(Arc::new(config)).connect(name, stream);
-    let agreed = time::timeout(PATIENCE, agreed).await;
-    let stream = agreed
-        .map_err(late)
+    let handshake = TlsConnector::from(Arc::new(config)).connect(name, stream);
+    let handshake = time::timeout(CONNECT_TIMEOUT, handshake).await;
+    let stream = handshake
+        .map_err(timed_out)
         .and_then(|result| result)
         .map_err(failed)?;
     Ok(Box::new(stream))
 }
 
-/// Whom to trust, read afresh for each connection: certificates are exchanged while a Job waits.
+/// Loads the trusted CAs. They are read for each connection, because certificates are rotated while a Job waits.
 fn roots(ca_file: Option<&Path>) -> Result<RootCertStore, Error> {
-    let named = ca_file.map(Path::to_owned);
-    let file = named
+    let configured = ca_file.map(Path::to_owned);
+    let file = configured
         .or_else(|| env::var_os("SSL_CERT_FILE").map(PathBuf::from))
         .or_else(|| {
-            let known = BUNDLES.iter().map(PathBuf::from);
-            known.into_iter().find(|path| path.is_file())
+            let candidates = BUNDLES.iter().map(PathBuf::from);
+            candidates.into_iter().find(|path| path.is_file())
         });
     let Some(path) = file else {
         return Err(Error::NoRoots);
@@ -89,7 +95,7 @@ fn roots(ca_file: Option<&Path>) -> Result<RootCertStore, Error> {
         Ok(())
     };
     read().map_err(|error: pem::Error| Error::Configuration {
-        what: "the certificates of authorities in",
+        what: "the CA certificates in",
         path: path.clone(),
         flag: "--ca-file",
         source: match error {

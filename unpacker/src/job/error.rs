@@ -1,165 +1,165 @@
-//! Why a Job fails.
+//! Errors of the unpack Job.
 
 use std::{fs, io, os::unix::fs::MetadataExt, path::Path, path::PathBuf, time::Duration};
 
-/// Why a folder was not handed over.
+/// An error while a directory is uploaded or the program is installed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The folder holds what is refused, or something in it cannot be read.
-    #[error("failed to take {folder:?}")]
+    /// The directory contains rejected entries, or some of its files cannot be read.
+    #[error("failed to pack {folder:?}")]
     Folder {
-        /// As given.
+        /// Directory as configured.
         folder: PathBuf,
-        /// Why.
+        /// Cause of the failure.
         #[source]
         source: Box<crate::Error>,
     },
-    /// A file or a folder is closed to the user that the Job runs as.
+    /// The user of the Job lacks permission to read a file or directory.
     #[error(
-        "{path:?} may not be read by {user}; make it readable in the image (chmod a+r, and a+rx for folders), or run the Job as a user that may read it"
+        "{path:?} is not readable by {user}; make it readable in the image (chmod a+r, and a+rx for directories), or run the Job as a user that can read it"
     )]
     Closed {
-        /// What is closed.
+        /// Path of the file or directory.
         path: PathBuf,
-        /// The user.
+        /// Name or number of the user.
         user: String,
     },
-    /// Not one file.
-    #[error("no file found in {folder:?}, looking for {wanted}; {EMPTY}")]
+    /// The directory contains no selected file.
+    #[error("no file found in {folder:?}, looking for {wanted}; {EMPTY_HINT}")]
     Empty {
-        /// As given.
+        /// Directory as configured.
         folder: PathBuf,
-        /// What was selected.
+        /// Paths that were selected.
         wanted: String,
     },
-    /// The URL is none that can be used.
-    #[error("{text:?} {problem}; write https://HOST[:PORT]/PATH")]
+    /// The URL of the receiver is invalid.
+    #[error("{text:?} {problem}; use https://HOST[:PORT]/PATH")]
     Address {
-        /// As given, but for credentials.
+        /// URL as configured, without credentials.
         text: String,
-        /// What is wrong.
+        /// Problem of the URL, as a continuation of the message.
         problem: &'static str,
     },
-    /// A file of the Job's own configuration cannot be used.
+    /// A configuration file of the Job cannot be read.
     #[error("failed to read {what} {path:?}; check {flag} and what is mounted there")]
     Configuration {
-        /// Token or certificates.
+        /// Kind of the file: token or certificates.
         what: &'static str,
-        /// Where.
+        /// Path of the file.
         path: PathBuf,
-        /// The flag that names it.
+        /// Flag that names the file.
         flag: &'static str,
-        /// Why.
+        /// Cause of the failure.
         #[source]
         source: io::Error,
     },
-    /// Nobody to trust.
-    #[error("no certificates of authorities were found on this system; name a file with --ca-file")]
+    /// No CA bundle exists on the system, and none is configured.
+    #[error("no CA certificates found on this system; specify a file with --ca-file")]
     NoRoots,
-    /// There is no connection.
+    /// The connection to the receiver failed.
     #[error("failed to connect to {to}")]
     Connect {
         /// Host and port.
         to: String,
-        /// Why.
+        /// Cause of the failure.
         #[source]
         source: io::Error,
     },
-    /// There is no trust.
-    #[error("failed to agree with {to} on TLS; check its certificate and --ca-file")]
+    /// The TLS handshake failed.
+    #[error("TLS handshake with {to} failed; check its certificate and --ca-file")]
     Tls {
         /// Host and port.
         to: String,
-        /// Why.
+        /// Cause of the failure.
         #[source]
         source: io::Error,
     },
-    /// The connection broke.
-    #[error("the connection to {to} broke")]
+    /// The connection broke during the request.
+    #[error("the connection to {to} was lost")]
     Broken {
         /// Host and port.
         to: String,
-        /// Why.
+        /// Cause of the failure.
         #[source]
         source: hyper::Error,
     },
-    /// Nothing moves.
-    #[error("{to} neither takes nor says anything any more; waited {after:?}")]
-    Silent {
+    /// No data was transferred for too long.
+    #[error("{to} no longer receives or sends data; waited {after:?}")]
+    Stalled {
         /// Host and port.
         to: String,
-        /// How long at least.
+        /// Timeout without transferred data.
         after: Duration,
     },
-    /// The receiver has something against the content or its sender. Its own words.
-    #[error("{message} (answer {status} of {to})")]
+    /// The receiver rejected the content or the sender, with this message.
+    #[error("{message} (status {status} of {to})")]
     Refused {
         /// Host and port.
         to: String,
-        /// 400 to 499.
+        /// Status code from 400 to 499.
         status: u16,
-        /// One word.
+        /// CamelCase reason of the receiver.
         reason: String,
-        /// One sentence.
+        /// Message of the receiver.
         message: String,
     },
-    /// The receiver cannot do its work now.
-    #[error("{to} cannot take it now: {message} (answer {status})")]
+    /// The receiver is temporarily unavailable.
+    #[error("{to} is unavailable: {message} (status {status})")]
     Unavailable {
         /// Host and port.
         to: String,
-        /// 408, 429, or 500 and above.
+        /// Status code: 408, 429, or at least 500.
         status: u16,
-        /// What it says.
+        /// Message of the receiver.
         message: String,
-        /// When to come back, in seconds.
+        /// Requested delay before the next attempt, in seconds.
         after: Option<u64>,
     },
-    /// An answer that no receiver gives.
+    /// The response does not follow the protocol of the receiver.
     #[error(
-        "{to} gave an answer that cannot be used: {problem}; check that the URL is that of the content service"
+        "unexpected response of {to}: {problem}; check that the URL is that of the content service"
     )]
     Answer {
         /// Host and port.
         to: String,
-        /// What is wrong with it.
+        /// Problem of the response.
         problem: String,
     },
-    /// The time is up.
-    #[error("gave up (tries: {tries}, seconds: {seconds})")]
-    GaveUp {
-        /// How often it was tried.
+    /// The attempts or the total time are used up.
+    #[error("gave up (attempts: {tries}, seconds: {seconds})")]
+    RetriesExhausted {
+        /// Number of attempts.
         tries: u32,
-        /// How long all of it took.
+        /// Total duration in seconds.
         seconds: u64,
-        /// Why it failed the last time.
+        /// Error of the last attempt.
         #[source]
         source: Option<Box<Error>>,
     },
     /// The archive cannot be written.
     #[error("failed to write the archive")]
     Write {
-        /// Why.
+        /// Cause of the failure.
         #[source]
         source: io::Error,
     },
     /// The program cannot be copied.
     #[error(
-        "failed to install into {folder:?}; check that it is a folder that this user may write to"
+        "failed to install into {folder:?}; check that it is a directory that this user can write to"
     )]
     Install {
-        /// As given.
+        /// Target directory as configured.
         folder: PathBuf,
-        /// Why.
+        /// Cause of the failure.
         #[source]
         source: io::Error,
     },
 }
 
-const EMPTY: &str = "check that the image is a bundle, or choose with --only or --all";
+const EMPTY_HINT: &str = "check that the image is a bundle, or choose with --only or --all";
 
 impl Error {
-    /// The kind of failure in one word. A refusal bears the receiver's.
+    /// Returns the CamelCase reason of this failure. For a rejection, it is the reason of the receiver.
     pub fn reason(&self) -> &str {
         match self {
             Self::Folder { source, .. } => source.reason(),
@@ -169,11 +169,11 @@ impl Error {
                 "InvalidConfiguration"
             }
             Self::Connect { .. } | Self::Tls { .. } => "ConnectFailed",
-            Self::Broken { .. } | Self::Silent { .. } => "ConnectionBroken",
+            Self::Broken { .. } | Self::Stalled { .. } => "ConnectionBroken",
             Self::Refused { reason, .. } => reason,
             Self::Unavailable { .. } => "ReceiverUnavailable",
             Self::Answer { .. } => "UnexpectedAnswer",
-            Self::GaveUp { source, .. } => {
+            Self::RetriesExhausted { source, .. } => {
                 source.as_ref().map_or("TimedOut", |source| source.reason())
             }
             Self::Write { .. } => "WriteFailed",
@@ -181,22 +181,23 @@ impl Error {
         }
     }
 
-    /// Whether there is no point in trying again.
+    /// Reports whether a retry is useless.
     pub fn is_terminal(&self) -> bool {
         !matches!(
             self,
             Self::Connect { .. }
-                | Self::Tls { .. } // a certificate that is being exchanged is wrong for a moment
-                | Self::Configuration { .. } // a mounted file that is being exchanged is not there for a moment
+                | Self::Tls { .. } // invalid for a moment while the certificate is rotated
+                | Self::Configuration { .. } // missing for a moment while a mounted file is replaced
                 | Self::Broken { .. }
-                | Self::Silent { .. }
+                | Self::Stalled { .. }
                 | Self::Unavailable { .. }
         )
     }
 }
 
-/// Names what the user of this process may not read.
-pub(super) fn explain(folder: &Path, error: crate::Error) -> Error {
+/// Converts an error of the listing or the archive. A file that the user of this process lacks permission to read has
+/// a separate error.
+pub(super) fn describe(folder: &Path, error: crate::Error) -> Error {
     match error {
         crate::Error::Read { path, source } if source.kind() == io::ErrorKind::PermissionDenied => {
             Error::Closed {
@@ -216,7 +217,8 @@ pub(super) fn explain(folder: &Path, error: crate::Error) -> Error {
     }
 }
 
-/// Whose process this is. The standard library does not tell, but its folder in /proc does.
+/// Returns the user of this process. The standard library has no function for it, but the owner of `/proc/self` is
+/// the user.
 fn user() -> String {
     match fs::metadata("/proc/self") {
         Ok(process) => format!("user {}", process.uid()),

@@ -1,4 +1,4 @@
-//! Copying the program to where another container finds it: an image from scratch has no `cp`.
+//! Installation of the program into a shared volume, for images without `cp`.
 
 use std::{
     env, fs, io,
@@ -9,16 +9,16 @@ use std::{
 
 use super::Error;
 
-/// Copies this program to a file of this name in a folder, executable for everyone. It is there whole or not at all.
+/// Copies this program to `name` in a directory, executable for all users. The file appears atomically.
 ///
 /// # Errors
-/// When the folder cannot be written to.
+/// Returns an error if the directory cannot be written.
 pub fn install(folder: &Path, name: &str) -> Result<PathBuf, Error> {
     let target = folder.join(name);
-    let part = folder.join(format!(".{name}.{}", process::id()));
-    let copied = copy(&part).and_then(|()| fs::rename(&part, &target));
+    let temp = folder.join(format!(".{name}.{}", process::id()));
+    let copied = copy(&temp).and_then(|()| fs::rename(&temp, &target));
     copied.map_err(|source| {
-        let _ = fs::remove_file(&part); // not there, if it could not be made
+        let _ = fs::remove_file(&temp); // fails if the file could not be created
         Error::Install {
             folder: folder.to_owned(),
             source,

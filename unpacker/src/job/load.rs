@@ -1,4 +1,4 @@
-//! What a Job carries.
+//! Files that a Job uploads.
 
 use std::{
     fs,
@@ -6,46 +6,46 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Error, error::explain};
+use super::{Error, error::describe};
 use crate::{
     Digest, Options, Selection, SkippedEntries,
-    folder::{Bounds, Links, Survey},
+    folder::{DirListing, Links, WalkScope},
     pack,
 };
 
-/// The selected files of a folder: found, allowed, readable, and not read yet.
+/// The selected files of a directory. They are listed, allowed and readable, but not read yet.
 #[derive(Debug)]
 pub struct Load {
     folder: PathBuf,
-    survey: Survey,
+    listing: DirListing,
 }
 
-/// What was written.
+/// A written archive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packed {
-    /// The digest of the content.
+    /// Digest of the content.
     pub digest: Digest,
-    /// The size of the content's tar in bytes.
+    /// Size of the tar archive of the content, in bytes.
     pub size: u64,
 }
 
 impl Load {
-    /// Looks through a folder. Below the root of a container only what the image brought counts.
+    /// Lists the selected files of a directory. For the root of a container, only files of the image are included.
     ///
     /// # Errors
-    /// When there is nothing selected, something exceeds a limit, or may not be read.
+    /// Returns an error if no file is selected, a limit is exceeded, or a file is not readable.
     pub fn new(folder: &Path, options: &Options) -> Result<Self, Error> {
         let is_root = fs::canonicalize(folder).is_ok_and(|path| path == Path::new("/"));
         let bounds = if is_root {
-            Bounds::Container
+            WalkScope::Container
         } else {
-            Bounds::Everything
+            WalkScope::Unlimited
         };
-        let explain = |error| explain(folder, error);
-        // The receiver gives the same answer for an image that it pulls itself, where links cannot be followed.
-        let survey = Survey::new(folder, options, bounds, Links::Record).map_err(explain)?;
-        let skipped = survey.skipped();
-        if survey.len() == 0 && skipped.is_empty() {
+        let to_error = |error| describe(folder, error);
+        // The receiver pulls images itself with the same result; there, links cannot be followed.
+        let listing = DirListing::new(folder, options, bounds, Links::Record).map_err(to_error)?;
+        let skipped = listing.skipped();
+        if listing.len() == 0 && skipped.is_empty() {
             return Err(Error::Empty {
                 folder: folder.to_owned(),
                 wanted: match &options.select {
@@ -54,37 +54,37 @@ impl Load {
                 },
             });
         }
-        survey.check().map_err(explain)?;
+        listing.check().map_err(to_error)?;
         Ok(Self {
             folder: folder.to_owned(),
-            survey,
+            listing,
         })
     }
 
-    /// The number of files.
+    /// Returns the number of files.
     pub fn files(&self) -> usize {
-        self.survey.len()
+        self.listing.len()
     }
 
-    /// Entries that are not regular files. The receiver gets them without content.
+    /// Returns the entries that are not regular files. The receiver gets them without content.
     pub fn skipped(&self) -> SkippedEntries {
-        self.survey.skipped()
+        self.listing.skipped()
     }
 
-    /// Writes the tar.gz: compressed fast, for what counts is the tar in it. What was written before an error is no
-    /// whole archive.
+    /// Writes the content as a tar.gz archive. Compression is fast, because only the tar archive in it matters. After
+    /// an error, the written bytes are not a complete archive.
     ///
     /// # Errors
-    /// When a file cannot be read, is not what it was, or writing fails.
+    /// Returns an error if a file cannot be read or has changed, or if writing fails.
     pub fn write(&self, writer: impl Write) -> Result<Packed, Error> {
-        let out = Cut {
+        let out = AbortableWriter {
             writer,
-            broken: false,
+            aborted: false,
         };
         let mut gzip = pack::gzip(out);
-        let (digest, size) = self.survey.deliver(&mut gzip).map_err(|error| {
-            gzip.get_mut().broken = true;
-            explain(&self.folder, error)
+        let (digest, size) = self.listing.deliver(&mut gzip).map_err(|error| {
+            gzip.get_mut().aborted = true;
+            describe(&self.folder, error)
         })?;
         let written = gzip.finish().and_then(|mut out| out.flush());
         written.map_err(|source| Error::Write { source })?;
@@ -92,15 +92,15 @@ impl Load {
     }
 }
 
-/// Takes nothing more once the archive cannot become whole: an encoder that is dropped would still end it well.
-struct Cut<W> {
+/// A writer that accepts no more bytes after a failure. Otherwise a dropped encoder would complete the archive.
+struct AbortableWriter<W> {
     writer: W,
-    broken: bool,
+    aborted: bool,
 }
 
-impl<W: Write> Write for Cut<W> {
+impl<W: Write> Write for AbortableWriter<W> {
     fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
-        if self.broken {
+        if self.aborted {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
         self.writer.write(buffer)

@@ -1,4 +1,4 @@
-//! Sending, again and again if need be.
+//! Upload with retries.
 
 use std::{fs, io, path::PathBuf, sync::Arc, time::Duration};
 
@@ -13,171 +13,171 @@ use tokio::time::{self, Instant};
 use super::{Address, Error, Load, Packed, connect, upload};
 use crate::wire::{self, Accepted, Problem};
 
-/// What an answer may have at most.
-const ANSWER: usize = 64 << 10;
-/// What of a message is kept: a termination message holds 4096 bytes, and there is more to say.
-const MESSAGE: usize = 3000;
-/// The first wait between two tries, and the longest that we choose.
-const WAIT: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
-/// The longest wait that a receiver may ask for.
-const RETRY_AFTER: u64 = 120;
+/// Maximum size of a response in bytes.
+const MAX_RESPONSE: usize = 64 << 10;
+/// Maximum length of a message in bytes. A termination message has 4096 bytes and contains more than this message.
+const MAX_MESSAGE_LEN: usize = 3000;
+/// Initial and maximum delay between two attempts.
+const RETRY_DELAYS: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+/// Maximum delay in seconds that a receiver may request.
+const MAX_RETRY_AFTER: u64 = 120;
 
-/// Who takes the archive, and how long that may take.
+/// The receiver of the archive, and the limits for the upload.
 #[derive(Debug, Clone)]
 pub struct Receiver {
-    /// Where it is.
+    /// URL of the receiver.
     pub address: Address,
-    /// The file with the token, which is read for each try: tokens are renewed.
+    /// File with the token. It is read for each attempt, because tokens are renewed.
     pub token_file: Option<PathBuf>,
-    /// The file with the certificates of authorities; the system's if there is none.
+    /// File with the CA certificates; `None` for those of the system.
     pub ca_file: Option<PathBuf>,
-    /// How often to try.
+    /// Maximum number of attempts.
     pub tries: u32,
-    /// How long all tries may take together.
+    /// Timeout of all attempts together.
     pub total: Duration,
-    /// How long nothing may move.
+    /// Timeout without any transferred data.
     pub idle: Duration,
 }
 
-/// What was sent.
+/// The result of a successful upload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sent {
-    /// What the receiver has now.
+    /// Archive that the receiver has now.
     pub packed: Packed,
-    /// Whether it had it before.
+    /// Whether the receiver already had the content.
     pub known: bool,
-    /// How often it took.
+    /// Number of attempts.
     pub tries: u32,
 }
 
-/// Sends until the receiver has it, refuses it, or the tries or the time are up. `told` hears of each try that
-/// failed, and how long the wait for the next one is.
+/// Uploads until the receiver has the content or rejects it, or until the attempts or the time are used up.
+/// `on_retry` is called after each failed attempt, with its number and the delay before the next one.
 ///
 /// # Errors
-/// When the receiver does not get it, or does not want it.
+/// Returns an error if the receiver does not get or does not accept the content.
 pub async fn send(
     load: &Arc<Load>,
     receiver: &Receiver,
-    mut told: impl FnMut(&Error, u32, Duration),
+    mut on_retry: impl FnMut(&Error, u32, Duration),
 ) -> Result<Sent, Error> {
     let started = Instant::now();
-    let end = started + receiver.total;
-    let gave_up = |tries, source: Option<Error>| Error::GaveUp {
-        tries,
+    let deadline = started + receiver.total;
+    let gave_up = |attempts, source: Option<Error>| Error::RetriesExhausted {
+        tries: attempts,
         seconds: started.elapsed().as_secs(),
         source: source.map(Box::new),
     };
     let mut last = None;
-    for tries in 1..=receiver.tries.max(1) {
-        let error = match time::timeout_at(end, attempt(load, receiver)).await {
+    for attempt_number in 1..=receiver.tries.max(1) {
+        let error = match time::timeout_at(deadline, attempt(load, receiver)).await {
             Ok(Ok((packed, known))) => {
                 return Ok(Sent {
                     packed,
                     known,
-                    tries,
+                    tries: attempt_number,
                 });
             }
             Ok(Err(error)) if error.is_terminal() => return Err(error),
             Ok(Err(error)) => error,
-            Err(_) => return Err(gave_up(tries, last)),
+            Err(_) => return Err(gave_up(attempt_number, last)),
         };
-        let wait = wait(&error, tries);
-        if tries >= receiver.tries || Instant::now() + wait >= end {
-            return Err(gave_up(tries, Some(error)));
+        let delay = retry_delay(&error, attempt_number);
+        if attempt_number >= receiver.tries || Instant::now() + delay >= deadline {
+            return Err(gave_up(attempt_number, Some(error)));
         }
-        told(&error, tries, wait);
-        time::sleep(wait).await;
+        on_retry(&error, attempt_number, delay);
+        time::sleep(delay).await;
         last = Some(error);
     }
     Err(gave_up(receiver.tries, last))
 }
 
-/// Twice as long each time, with the lower half certain and the upper half by chance, so that many Jobs do not come
-/// back at once; or what the receiver says.
-fn wait(error: &Error, tries: u32) -> Duration {
+/// Returns the delay before the next attempt. It doubles with each attempt and is shortened randomly by up to half,
+/// so that many Jobs do not retry at once. A delay that the receiver requests takes precedence.
+fn retry_delay(error: &Error, attempts: u32) -> Duration {
     if let Error::Unavailable {
         after: Some(seconds),
         ..
     } = error
     {
-        return Duration::from_secs((*seconds).min(RETRY_AFTER))
+        return Duration::from_secs((*seconds).min(MAX_RETRY_AFTER))
             .mul_f64(1.0 + fastrand::f64() / 4.0);
     }
-    let (first, longest) = WAIT;
-    let doubled = first.saturating_mul(2_u32.saturating_pow(tries.saturating_sub(1)));
-    doubled.min(longest).mul_f64(0.5 + fastrand::f64() / 2.0)
+    let (first, max) = RETRY_DELAYS;
+    let doubled = first.saturating_mul(2_u32.saturating_pow(attempts.saturating_sub(1)));
+    doubled.min(max).mul_f64(0.5 + fastrand::f64() / 2.0)
 }
 
-/// One connection, one request, one answer.
+/// Performs one attempt: one connection, one request and one response.
 async fn attempt(load: &Arc<Load>, receiver: &Receiver) -> Result<(Packed, bool), Error> {
     let address = &receiver.address;
     let broken = |source| Error::Broken {
-        to: address.shown().to_owned(),
+        to: address.host_and_port().to_owned(),
         source,
     };
     let request = request(receiver)?;
     let stream = connect::connect(address, receiver.ca_file.as_deref()).await?;
     let handshake = http1::handshake(TokioIo::new(stream)).await;
     let (mut sender, connection) = handshake.map_err(broken)?;
-    let (body, made) = upload::start(Arc::clone(load));
-    let movement = body.movement();
+    let (body, archive) = upload::start(Arc::clone(load));
+    let progress = body.progress();
     let request = request.body(body).map_err(|_| Error::Address {
         text: address.authority.clone(),
-        problem: "makes no request",
+        problem: "is not a valid request target",
     })?;
-    // The connection reads and writes by itself, so that an answer before the end of the body is seen.
+    // The connection runs in its own task, so that a response before the end of the body is noticed.
     let mut connection = Connection(tokio::spawn(connection));
     let exchange = async {
-        let sent = sender.send_request(request).await;
-        let (head, body) = sent.map_err(broken)?.into_parts();
-        let body = match Limited::new(body, ANSWER).collect().await {
+        let response = sender.send_request(request).await;
+        let (head, body) = response.map_err(broken)?.into_parts();
+        let body = match Limited::new(body, MAX_RESPONSE).collect().await {
             Ok(body) => body.to_bytes(),
-            // Half an answer is none: what it would have been, only another try can tell.
+            // A truncated response cannot be interpreted; the next attempt returns another one.
             Err(error) => match error.downcast() {
                 Ok(error) => return Err(broken(*error)),
-                Err(_) => Bytes::new(), // a longer one than any receiver gives
+                Err(_) => Bytes::new(), // longer than any response of a receiver
             },
         };
         Ok((head, body))
     };
-    let answered = tokio::select! {
-        answered = exchange => answered,
-        () = movement.end(receiver.idle) => Err(Error::Silent {
-            to: address.shown().to_owned(),
+    let result = tokio::select! {
+        result = exchange => result,
+        () = progress.wait_until_idle(receiver.idle) => Err(Error::Stalled {
+            to: address.host_and_port().to_owned(),
             after: receiver.idle,
         }),
     };
-    // Ends the body as well, and with it the making of the archive.
+    // Aborting the connection also ends the body, and with it the creation of the archive.
     connection.close().await;
-    let made = made.await.unwrap_or_else(|error| {
+    let archive = archive.await.unwrap_or_else(|error| {
         Err(Error::Write {
             source: io::Error::other(error),
         })
     });
-    let (head, body) = match (answered, &made) {
-        (Err(_), Err(error)) if !is_gone(error) => return made.map(|packed| (packed, false)),
-        (answered, _) => answered?,
+    let (head, body) = match (result, &archive) {
+        (Err(_), Err(error)) if !is_closed(error) => return archive.map(|packed| (packed, false)),
+        (result, _) => result?,
     };
-    let answer = Answer {
-        to: address.shown(),
+    let response = Response {
+        to: address.host_and_port(),
         head,
         body,
     };
-    answer.judge(made)
+    response.classify(archive)
 }
 
-/// Whether the archive was not finished since nobody wanted more of it.
-fn is_gone(error: &Error) -> bool {
+/// Reports whether the archive is incomplete only because the connection was closed.
+fn is_closed(error: &Error) -> bool {
     matches!(error, Error::Write { source } if source.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// Ends with its owner.
+/// A connection task that is aborted on drop.
 struct Connection(tokio::task::JoinHandle<hyper::Result<()>>);
 
 impl Connection {
     async fn close(&mut self) {
         self.0.abort();
-        let _ = (&mut self.0).await; // it was told to end
+        let _ = (&mut self.0).await; // it was aborted
     }
 }
 
@@ -209,10 +209,10 @@ fn request(receiver: &Receiver) -> Result<request::Builder, Error> {
         let token = fs::read_to_string(path).map_err(failed)?;
         let invalid = |problem: &str| failed(io::Error::new(io::ErrorKind::InvalidData, problem));
         if token.trim().is_empty() {
-            return Err(invalid("it is empty"));
+            return Err(invalid("the file is empty"));
         }
         let mut value = HeaderValue::try_from(format!("Bearer {}", token.trim()))
-            .map_err(|_| invalid("it holds what no token holds"))?;
+            .map_err(|_| invalid("the token has invalid characters"))?;
         value.set_sensitive(true);
         request = request.header(header::AUTHORIZATION, value);
     }
@@ -221,35 +221,37 @@ fn request(receiver: &Receiver) -> Result<request::Builder, Error> {
 
 // === Answers ===
 
-struct Answer<'a> {
+struct Response<'a> {
     to: &'a str,
     head: response::Parts,
     body: Bytes,
 }
 
-impl Answer<'_> {
-    fn judge(&self, made: Result<Packed, Error>) -> Result<(Packed, bool), Error> {
+impl Response<'_> {
+    fn classify(&self, archive: Result<Packed, Error>) -> Result<(Packed, bool), Error> {
         let to = self.to.to_owned();
         let status = self.head.status;
-        let unusable = |problem: String| Error::Answer {
+        let invalid = |problem: String| Error::Answer {
             to: self.to.to_owned(),
             problem,
         };
         match status {
             StatusCode::OK | StatusCode::CREATED => {
-                let packed = made.map_err(|error| {
-                    if is_gone(&error) {
-                        unusable(format!("{status} before it had everything"))
+                let packed = archive.map_err(|error| {
+                    if is_closed(&error) {
+                        invalid(format!("{status} before the end of the upload"))
                     } else {
                         error
                     }
                 })?;
                 let accepted: Accepted = serde_json::from_slice(&self.body)
-                    .map_err(|_| unusable(format!("{status} without the digest of the content")))?;
-                let ours = packed.digest.to_string();
-                if accepted.digest != ours {
-                    let theirs = clean(&accepted.digest, 100);
-                    return Err(unusable(format!("it says {theirs} and we sent {ours}")));
+                    .map_err(|_| invalid(format!("{status} without the digest of the content")))?;
+                let sent = packed.digest.to_string();
+                if accepted.digest != sent {
+                    let received = clean(&accepted.digest, 100);
+                    return Err(invalid(format!(
+                        "it reports {received}, but {sent} was sent"
+                    )));
                 }
                 Ok((packed, status == StatusCode::OK))
             }
@@ -264,10 +266,10 @@ impl Answer<'_> {
                     message,
                 })
             }
-            status if status.is_redirection() => Err(unusable(format!(
-                "{status}, and redirects are not followed, for the token is for this host alone"
+            status if status.is_redirection() => Err(invalid(format!(
+                "{status}, but redirects are not followed because the token is only for this host"
             ))),
-            status => Err(unusable(status.to_string())),
+            status => Err(invalid(status.to_string())),
         }
     }
 
@@ -281,13 +283,13 @@ impl Answer<'_> {
         })
     }
 
-    /// What the receiver says; something in front of it may have said something else.
+    /// Returns the problem that the receiver reports. A proxy in front of it may send other texts.
     fn problem(&self) -> Problem {
-        let said: Option<Problem> = serde_json::from_slice(&self.body).ok();
-        match said {
+        let problem: Option<Problem> = serde_json::from_slice(&self.body).ok();
+        match problem {
             Some(Problem { reason, message }) => Problem {
                 reason: clean(&reason, 64),
-                message: clean(&message, MESSAGE),
+                message: clean(&message, MAX_MESSAGE_LEN),
             },
             None => Problem {
                 reason: "UploadRefused".to_owned(),
@@ -304,19 +306,19 @@ impl Answer<'_> {
     }
 }
 
-/// Whole characters that can be shown on one line, and so many bytes of them at most.
-fn clean(text: &str, most: usize) -> String {
+/// Replaces unprintable characters, and truncates the text to `limit` bytes at a character boundary.
+fn clean(text: &str, limit: usize) -> String {
     let mut clean = String::new();
     for character in text.chars() {
-        let shown = if is_unprintable(character) {
+        let printable = if is_unprintable(character) {
             ' '
         } else {
             character
         };
-        if clean.len() + shown.len_utf8() > most {
+        if clean.len() + printable.len_utf8() > limit {
             break;
         }
-        clean.push(shown);
+        clean.push(printable);
     }
     clean.truncate(clean.trim_end().len());
     clean

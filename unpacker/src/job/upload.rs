@@ -1,4 +1,4 @@
-//! The body of a request: an archive that is made while it is sent.
+//! Request body of an upload: an archive that is created while it is sent.
 
 use std::{
     io::{self, Write},
@@ -19,31 +19,31 @@ use tokio::{sync::mpsc, task, time};
 use super::{Error, Load, Packed};
 use crate::wire::Claims;
 
-/// What is sent at once.
+/// Size of a chunk in bytes.
 const CHUNK: usize = 64 << 10;
-/// How many chunks may wait for the connection.
-const WAITING: usize = 4;
+/// Number of chunks that may wait for the connection.
+const CHANNEL_CAPACITY: usize = 4;
 
-/// The body. It ends with trailers if all went well, and with an error in place of an end if not.
+/// The body of an upload. It ends with trailers on success, and with an error otherwise.
 pub(super) struct Upload {
     frames: mpsc::Receiver<Option<Frame<Bytes>>>,
-    movement: Movement,
+    progress: ProgressCounter,
     ended: bool,
 }
 
-/// Counts what the connection takes.
+/// Counts the frames that the connection takes.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Movement(Arc<AtomicU64>);
+pub(super) struct ProgressCounter(Arc<AtomicU64>);
 
-/// The archive could not be made.
+/// The archive is incomplete.
 #[derive(Debug, thiserror::Error)]
-#[error("the archive could not be made to its end")]
-pub(super) struct Cut;
+#[error("the archive could not be completed")]
+pub(super) struct ArchiveAborted;
 
-/// Starts to make the archive. What comes of it is known when the body has been read or dropped.
+/// Starts to create the archive. The handle returns the result after the body was read or dropped.
 pub(super) fn start(load: Arc<Load>) -> (Upload, task::JoinHandle<Result<Packed, Error>>) {
-    let (sender, frames) = mpsc::channel(WAITING);
-    let made = task::spawn_blocking(move || {
+    let (sender, frames) = mpsc::channel(CHANNEL_CAPACITY);
+    let archive = task::spawn_blocking(move || {
         let mut chunks = Chunks {
             sender,
             waiting: BytesMut::with_capacity(CHUNK),
@@ -59,26 +59,29 @@ pub(super) fn start(load: Arc<Load>) -> (Upload, task::JoinHandle<Result<Packed,
             Frame::trailers(claims.to_headers())
         });
         let sent = chunks.sender.blocking_send(last);
-        sent.map_err(|_| Error::Write { source: gone() })
-            .and(packed)
+        sent.map_err(|_| Error::Write {
+            source: connection_closed(),
+        })
+        .and(packed)
     });
     let upload = Upload {
         frames,
-        movement: Movement::default(),
+        progress: ProgressCounter::default(),
         ended: false,
     };
-    (upload, made)
+    (upload, archive)
 }
 
 impl Upload {
-    pub(super) fn movement(&self) -> Movement {
-        self.movement.clone()
+    pub(super) fn progress(&self) -> ProgressCounter {
+        self.progress.clone()
     }
 }
 
-impl Movement {
-    /// Waits until nothing has moved for so long, and at most twice as long.
-    pub(super) async fn end(&self, idle: Duration) {
+impl ProgressCounter {
+    /// Waits until no frame was taken for the duration `idle`. Returns after at most twice this duration without
+    /// progress.
+    pub(super) async fn wait_until_idle(&self, idle: Duration) {
         let count = || self.0.load(Ordering::Relaxed);
         let mut before = count();
         loop {
@@ -94,19 +97,19 @@ impl Movement {
 
 impl Body for Upload {
     type Data = Bytes;
-    type Error = Cut;
+    type Error = ArchiveAborted;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, ArchiveAborted>>> {
         if self.ended {
             return Poll::Ready(None);
         }
         self.frames.poll_recv(context).map(|frame| {
-            self.movement.0.fetch_add(1, Ordering::Relaxed);
+            self.progress.0.fetch_add(1, Ordering::Relaxed);
             let Some(frame) = frame.flatten() else {
-                return Some(Err(Cut));
+                return Some(Err(ArchiveAborted));
             };
             self.ended = frame.is_trailers();
             Some(Ok(frame))
@@ -129,7 +132,7 @@ impl Chunks {
         let chunk = self.waiting.split().freeze();
         self.waiting.reserve(CHUNK);
         let sent = self.sender.blocking_send(Some(Frame::data(chunk)));
-        sent.map_err(|_| gone())
+        sent.map_err(|_| connection_closed())
     }
 }
 
@@ -144,12 +147,12 @@ impl Write for Chunks {
         Ok(count)
     }
 
-    /// Called at the end, and nowhere before.
+    /// Sends the last chunk. It is called only at the end.
     fn flush(&mut self) -> io::Result<()> {
         self.send()
     }
 }
 
-fn gone() -> io::Error {
-    io::Error::new(io::ErrorKind::BrokenPipe, "the connection is gone")
+fn connection_closed() -> io::Error {
+    io::Error::new(io::ErrorKind::BrokenPipe, "the connection was closed")
 }

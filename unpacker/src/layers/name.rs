@@ -1,26 +1,27 @@
-//! The names in a layer: where they are in the image, and what they say about lower layers.
+//! Names of layer entries: their path in the image, and their effect on lower layers.
 
 use crate::{Result, archive::refuse, pax::lossy};
 
-/// A path from the root of the image.
+/// A path relative to the root of the image.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Name {
-    /// Without `.`, doubled slashes, a leading or a trailing one; empty for the root. What is no text is replaced.
+pub(crate) struct LayerPath {
+    /// Path without `.`, repeated slashes, and leading or trailing slashes; empty for the root. Bytes that are not
+    /// UTF-8 are replaced.
     pub(crate) path: String,
-    /// Whether nothing was replaced.
+    /// Whether the name is UTF-8, so that no byte was replaced.
     pub(crate) is_text: bool,
 }
 
-/// What an entry does.
+/// The effect of an entry.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Change {
-    /// Something is at this path from now on.
+    /// Adds an entry at this path.
     Add(String),
-    /// What lower layers have at and below this path is gone.
-    Hide(String),
-    /// What lower layers have below this folder is gone.
+    /// Removes this path and everything below it from lower layers.
+    Remove(String),
+    /// Removes everything below this directory from lower layers.
     Opaque(String),
-    /// It is a note of the file system that the image was built on.
+    /// No effect: metadata of the file system on which the image was built.
     Nothing,
 }
 
@@ -28,8 +29,9 @@ const WHITEOUT: &str = ".wh.";
 const META: &str = ".wh..wh.";
 const OPAQUE: &str = ".wh..wh..opq";
 
-impl Name {
-    /// Refuses what a reader could take for a path elsewhere: `..`, and a zero, at which some end.
+impl LayerPath {
+    /// Parses a name. Rejects names that readers could interpret differently: with `..`, or with a zero byte, at
+    /// which some readers stop.
     pub(crate) fn read(bytes: &[u8]) -> Result<Self> {
         const REMEDY: &str = "build the image again with another tool";
         if bytes.contains(&0) {
@@ -51,28 +53,28 @@ impl Name {
         Ok(Self { path, is_text })
     }
 
-    /// What an entry of this name does.
+    /// Returns the effect of an entry with this name.
     pub(super) fn change(&self) -> Result<Change> {
         let path = self.path.as_str();
-        let (folder, base) = path.rsplit_once('/').unwrap_or(("", path));
+        let (dir, base) = path.rsplit_once('/').unwrap_or(("", path));
         if base == OPAQUE {
-            return Ok(Change::Opaque(folder.to_owned()));
+            return Ok(Change::Opaque(dir.to_owned()));
         }
         if path.split('/').any(|part| part.starts_with(META)) {
             return Ok(Change::Nothing);
         }
-        let bad = |kind| {
+        let reject = |kind| {
             let remedy = "build the image again with another tool";
             refuse(path, kind, remedy)
         };
-        if folder.split('/').any(|part| part.starts_with(WHITEOUT)) {
-            return bad("below a whiteout");
+        if dir.split('/').any(|part| part.starts_with(WHITEOUT)) {
+            return reject("below a whiteout");
         }
         match base.strip_prefix(WHITEOUT) {
-            // Joined to the folder, these would be the folder itself or the one above.
-            Some("" | "." | "..") => bad("a whiteout of no name"),
-            Some(gone) if folder.is_empty() => Ok(Change::Hide(gone.to_owned())),
-            Some(gone) => Ok(Change::Hide(format!("{folder}/{gone}"))),
+            // Joined to the directory, these names would refer to the directory or its parent.
+            Some("" | "." | "..") => reject("a whiteout without a name"),
+            Some(removed) if dir.is_empty() => Ok(Change::Remove(removed.to_owned())),
+            Some(removed) => Ok(Change::Remove(format!("{dir}/{removed}"))),
             None => Ok(Change::Add(path.to_owned())),
         }
     }
@@ -84,8 +86,8 @@ mod tests {
 
     #[test]
     fn names_are_read_from_the_root_and_whiteouts_by_their_prefix() {
-        let read = |name: &str| Name::read(name.as_bytes()).and_then(|name| name.change());
-        let kinds: [fn(String) -> Change; 3] = [Change::Add, Change::Hide, Change::Opaque];
+        let read = |name: &str| LayerPath::read(name.as_bytes()).and_then(|name| name.change());
+        let kinds: [fn(String) -> Change; 3] = [Change::Add, Change::Remove, Change::Opaque];
         let [add, hide, opaque] = kinds;
         assert_each!(|name, kind, path| read(name).ok() => Some(kind(path.to_owned()));
             "a/b", add => "a/b";
@@ -114,7 +116,7 @@ mod tests {
         for name in bad.split_whitespace() {
             assert!(read(name).is_err(), "{name:?}");
         }
-        let odd = Name::read(b"manifests/\xff").unwrap();
+        let odd = LayerPath::read(b"manifests/\xff").unwrap();
         assert_eq!((&*odd.path, odd.is_text), ("manifests/\u{fffd}", false));
     }
 }

@@ -1,10 +1,10 @@
 //! Parent directories that layers write into without an entry for the directory itself.
 //!
-//! In the place of such a directory, a lower layer may have a symbolic link. Container runtimes follow the link and write
-//! to its target (`archive.Apply` of containerd resolves parents, and replaces an existing link only by an entry of the
-//! same name), so that files land in another directory than the layer names. Such images are rejected where selected
-//! entries lie below the link. As in containerd, an entry for the directory replaces the link, and so does a whiteout, for
-//! the entries that follow. Pure; no I/O.
+//! In place of such a directory, a lower layer may have a symbolic link. Container runtimes follow the link and write
+//! to its target, so files land in another directory than the layer names. For example, `archive.Apply` of containerd
+//! resolves parents, and replaces an existing link only by an entry of the same name. Such images are rejected if
+//! selected entries lie below the link. As in containerd, an entry for the directory or a whiteout replaces the link
+//! for the following entries. Pure; no I/O.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -15,21 +15,21 @@ use manifests::content;
 
 use crate::{Error, Result, select::Select};
 
-/// Maximum length of a path whose parents are recorded, in bytes; Linux has no longer ones.
+/// Maximum length of a path whose parents are recorded, in bytes. Linux has no longer paths.
 const MAX_PATH_LEN: usize = 4096;
-/// Bytes of all names that are kept, with [`OVERHEAD`] for each.
+/// Maximum number of bytes of all recorded names, with [`OVERHEAD`] for each.
 const MAX_NAMES: usize = 32 << 20;
-/// Memory of a name besides its bytes.
+/// Memory of a name in addition to its bytes.
 const OVERHEAD: usize = 64;
-/// Characters of a path in a message.
+/// Maximum length of a path in a message, in characters.
 const MAX_TEXT_LEN: usize = 200;
 
 /// Parent directories of the layers read so far, from the topmost.
 #[derive(Debug, Default)]
 pub(super) struct Parents {
-    /// Those of upper layers that no layer since has an entry for, each with a path below it.
+    /// Parents of upper layers that no later layer has an entry for, each with a path below it.
     open: BTreeMap<String, Arc<str>>,
-    /// The same of the current layer.
+    /// Such parents of the current layer.
     current: BTreeMap<String, Arc<str>>,
     /// Entries of the current layer so far.
     entries: HashMap<String, Entry>,
@@ -41,25 +41,25 @@ pub(super) struct Parents {
 /// An entry of the current layer in the place of a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Entry {
-    /// A directory, whose lower entries are visible, or a parent that is known already.
+    /// A directory whose lower entries are visible, or a parent that is already recorded.
     Directory,
     /// A directory or a deleted path without lower entries.
     Opaque,
 }
 
-/// The parents of a path, from the deepest, without the root.
+/// Returns the parents of a path, from the deepest, without the root.
 fn parents(path: &str) -> impl Iterator<Item = &str> {
     path.rmatch_indices('/')
         .filter_map(|(at, _)| path.get(..at))
 }
 
 impl Parents {
-    /// Adds a directory.
+    /// Adds a directory entry.
     pub(super) fn directory(&mut self, path: &str, select: &Select) -> Result<()> {
-        if !select.enters(path) {
+        if !select.descends_into(path) {
             return Ok(());
         }
-        let is_opaque = select.takes(path) && self.enter(path)?;
+        let is_opaque = select.matches(path) && self.enter(path)?;
         self.remove(path);
         let entry = if is_opaque {
             Entry::Opaque
@@ -72,36 +72,36 @@ impl Parents {
         }
     }
 
-    /// Adds a whiteout of a path; `name` is that of its entry.
+    /// Adds a whiteout of a path. `name` is the name of the whiteout entry.
     pub(super) fn whiteout(&mut self, path: &str, name: &str, select: &Select) -> Result<()> {
-        if !select.enters(path) {
+        if !select.descends_into(path) {
             return Ok(());
         }
-        if select.takes(path) {
+        if select.matches(path) {
             self.enter(name)?;
         }
         self.close(path);
         self.insert(path, Entry::Opaque)
     }
 
-    /// Adds the mark of an opaque directory, `""` for the root; `name` is that of its entry.
+    /// Adds the marker of an opaque directory, `""` for the root. `name` is the name of the marker entry.
     pub(super) fn opaque(&mut self, directory: &str, name: &str, select: &Select) -> Result<()> {
-        if !select.enters(directory) {
+        if !select.descends_into(directory) {
             return Ok(());
         }
-        if select.takes(directory) {
+        if select.matches(directory) {
             self.enter(name)?;
         }
         self.close_below(directory);
         self.insert(directory, Entry::Opaque)
     }
 
-    /// Adds anything else that is not a symbolic link.
+    /// Adds another entry that is not a symbolic link.
     pub(super) fn file(&mut self, path: &str, select: &Select) -> Result<()> {
-        if select.takes(path) {
+        if select.matches(path) {
             self.enter(path)?;
         }
-        if select.enters(path) {
+        if select.descends_into(path) {
             self.close(path);
         }
         Ok(())
@@ -110,7 +110,7 @@ impl Parents {
     /// Adds a symbolic link.
     ///
     /// # Errors
-    /// Returns an error if selected entries of this layer or of an upper one lie below the link.
+    /// Returns an error if selected entries of this layer or of an upper layer lie below the link.
     pub(super) fn link(&mut self, path: &str, select: &Select) -> Result<()> {
         if let Some(below) = self.current.get(path).or_else(|| self.open.get(path)) {
             return Err(conflict(path, below));
@@ -130,18 +130,18 @@ impl Parents {
         }
     }
 
-    /// Records the parents of a path that the current layer has no entry for. Reports whether nothing of lower layers is
-    /// visible in the nearest parent.
+    /// Records the parents of a path that the current layer has no entry for. Returns true if no entry of a lower
+    /// layer is visible in the nearest parent.
     fn enter(&mut self, path: &str) -> Result<bool> {
         if path.len() > MAX_PATH_LEN {
-            return Ok(false); // beyond what content takes
+            return Ok(false); // longer than any path in content
         }
         let mut missing = Vec::new();
         let mut is_opaque = false;
         for directory in parents(path).chain([""]) {
             match self.entries.get(directory) {
                 None => missing.push(directory),
-                Some(Entry::Directory) => break, // whose own parents are recorded
+                Some(Entry::Directory) => break, // its parents are recorded
                 Some(Entry::Opaque) => {
                     is_opaque = true;
                     break;
@@ -157,7 +157,7 @@ impl Parents {
                 self.insert(directory, Entry::Opaque)?;
             } else {
                 self.insert(directory, Entry::Directory)?;
-                self.charge(size(directory, path))?;
+                self.spend(size(directory, path))?;
                 self.current
                     .insert(directory.to_owned(), Arc::clone(&below));
             }
@@ -165,7 +165,7 @@ impl Parents {
         Ok(is_opaque)
     }
 
-    /// Forgets a path and all below: the current layer has something else in its place.
+    /// Removes a path and everything below it: the current layer replaces it.
     fn close(&mut self, path: &str) {
         self.remove(path);
         self.close_below(path);
@@ -193,16 +193,16 @@ impl Parents {
     }
 
     fn insert(&mut self, path: &str, entry: Entry) -> Result<()> {
-        if let Some(known) = self.entries.get_mut(path) {
-            *known = entry;
+        if let Some(existing) = self.entries.get_mut(path) {
+            *existing = entry;
             return Ok(());
         }
-        self.charge(path.len() + OVERHEAD)?;
+        self.spend(path.len() + OVERHEAD)?;
         self.entries.insert(path.to_owned(), entry);
         Ok(())
     }
 
-    fn charge(&mut self, bytes: usize) -> Result<()> {
+    fn spend(&mut self, bytes: usize) -> Result<()> {
         self.current_size += bytes;
         if self.size + self.current_size <= MAX_NAMES {
             return Ok(());
@@ -214,7 +214,7 @@ impl Parents {
     }
 }
 
-/// Memory of a directory and of a path below it.
+/// Returns the memory of the names of a directory and of a path below it.
 fn size(directory: &str, below: &str) -> usize {
     directory.len() + below.len() + OVERHEAD
 }

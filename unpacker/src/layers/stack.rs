@@ -1,88 +1,98 @@
-//! What the layers read so far leave of those below.
+//! Overlay of the layers that were read so far, which determines the visible entries of lower layers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What upper layers have done, by path.
+/// The effects of all upper layers by path.
 #[derive(Debug, Default)]
-pub(super) struct Stack {
-    marks: BTreeMap<String, Mark>,
+pub(super) struct Overlay {
+    marks: BTreeMap<String, OverlayEntry>,
 }
 
-/// What stands at a path. The later in this list hides the more.
+/// The effect at a path. Later variants hide more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Mark {
-    /// A folder: a lower one shines through, anything else of that name does not.
+enum OverlayEntry {
+    /// A directory. It merges with a lower directory, and hides other lower entries of its name.
     Folder,
-    /// A folder through which nothing shines.
+    /// A directory that hides everything below it in lower layers.
     Opaque,
-    /// A file, a link, or nothing at all.
-    Hide,
+    /// A file, a link, or a deleted entry.
+    Remove,
 }
 
-/// What one layer adds and hides.
+/// The entries that one layer adds and removes.
 #[derive(Debug, Default)]
-pub(super) struct Fresh {
-    /// Whether it is a folder.
+pub(super) struct LayerChanges {
+    /// Added paths, and whether they are directories.
     entries: BTreeMap<String, bool>,
     hidden: BTreeSet<String>,
     opaque: BTreeSet<String>,
-    kept: BTreeSet<String>,
+    files_read: BTreeSet<String>,
 }
 
-/// Two entries of one layer that cannot both be there.
+/// Two entries of one layer that exclude each other.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Conflict {
-    /// The path stands there twice.
-    Twice(String),
-    /// The first is no folder, and the second needs it to be one.
+    /// The path occurs twice.
+    Duplicate(String),
+    /// The first path is not a directory, but the second one requires it to be one.
     FileAsFolder(String, String),
 }
 
-/// The folders above a path, from the topmost, without the root.
-fn above(path: &str) -> impl Iterator<Item = &str> {
+/// Returns the directories above a path from the topmost, without the root.
+fn ancestors(path: &str) -> impl Iterator<Item = &str> {
     let slashes = path.match_indices('/');
     slashes.filter_map(|(at, _)| path.get(..at))
 }
 
-/// The first of the paths below a folder.
+/// Returns the first path below a directory.
 fn first_below<'a, T>(paths: &'a BTreeMap<String, T>, folder: &str) -> Option<&'a String> {
     let below = format!("{folder}/");
     let (path, _) = paths.range(below.clone()..).next()?;
     path.starts_with(&below).then_some(path)
 }
 
-impl Stack {
-    /// Whether anything but a folder that a lower layer has at this path is gone.
+impl Overlay {
+    /// Reports whether a lower layer's entry at this path is hidden, unless it is a directory.
     pub(super) fn hides(&self, path: &str) -> bool {
         let covers = |folder: &str| {
             let mark = self.marks.get(folder);
-            mark.is_some_and(|mark| *mark >= Mark::Opaque)
+            mark.is_some_and(|mark| *mark >= OverlayEntry::Opaque)
         };
         covers("")
-            || above(path).any(covers)
+            || ancestors(path).any(covers)
             || self.marks.contains_key(path)
             || first_below(&self.marks, path).is_some()
     }
 
-    /// Puts a layer below those that are there.
-    pub(super) fn put_below(&mut self, layer: Fresh) {
+    /// Merges the next lower layer.
+    pub(super) fn merge(&mut self, layer: LayerChanges) {
         let entries = layer.entries.into_iter().map(|(path, is_folder)| {
-            let mark = if is_folder { Mark::Folder } else { Mark::Hide };
+            let mark = if is_folder {
+                OverlayEntry::Folder
+            } else {
+                OverlayEntry::Remove
+            };
             (path, mark)
         });
-        let hidden = layer.hidden.into_iter().map(|path| (path, Mark::Hide));
-        let opaque = layer.opaque.into_iter().map(|path| (path, Mark::Opaque));
+        let hidden = layer
+            .hidden
+            .into_iter()
+            .map(|path| (path, OverlayEntry::Remove));
+        let opaque = layer
+            .opaque
+            .into_iter()
+            .map(|path| (path, OverlayEntry::Opaque));
         for (path, mark) in entries.chain(hidden).chain(opaque) {
-            let known = self.marks.entry(path).or_insert(mark);
-            *known = mark.max(*known);
+            let existing = self.marks.entry(path).or_insert(mark);
+            *existing = mark.max(*existing);
         }
     }
 }
 
-impl Fresh {
-    /// Adds a folder. It may come several times.
+impl LayerChanges {
+    /// Adds a directory. It may occur several times.
     pub(super) fn folder(&mut self, path: String) -> Result<(), Conflict> {
-        self.check_above(&path)?;
+        self.check_ancestors(&path)?;
         if self.entries.get(&path) == Some(&false) {
             let below = format!("{path}/");
             return Err(Conflict::FileAsFolder(path, below));
@@ -91,47 +101,48 @@ impl Fresh {
         Ok(())
     }
 
-    /// Adds anything else. Runtimes take the last of two, other tools the first, so there may be only one.
+    /// Adds another entry. Runtimes use the last of two equal paths and other tools the first, so duplicates are
+    /// rejected.
     pub(super) fn file(&mut self, path: &str) -> Result<(), Conflict> {
-        self.check_above(path)?;
+        self.check_ancestors(path)?;
         match self.entries.get(path) {
-            Some(false) => return Err(Conflict::Twice(path.to_owned())),
+            Some(false) => return Err(Conflict::Duplicate(path.to_owned())),
             Some(true) => {
                 let below = format!("{path}/");
                 return Err(Conflict::FileAsFolder(path.to_owned(), below));
             }
             None => {}
         }
-        if let Some(below) = first_below(&self.entries, path) {
-            return Err(Conflict::FileAsFolder(path.to_owned(), below.clone()));
+        if let Some(child) = first_below(&self.entries, path) {
+            return Err(Conflict::FileAsFolder(path.to_owned(), child.clone()));
         }
         self.entries.insert(path.to_owned(), false);
         Ok(())
     }
 
-    /// Hides what lower layers have at and below a path.
+    /// Removes this path and everything below it from lower layers.
     pub(super) fn hide(&mut self, path: String) {
         self.hidden.insert(path);
     }
 
-    /// Hides what lower layers have below a folder.
+    /// Removes everything below a directory from lower layers.
     pub(super) fn opaque(&mut self, folder: String) {
         self.opaque.insert(folder);
     }
 
-    /// Remembers that the file at this path was read.
+    /// Records that the file at this path was read.
     pub(super) fn keep(&mut self, path: String) {
-        self.kept.insert(path);
+        self.files_read.insert(path);
     }
 
-    /// Whether the file at this path was read from this layer.
+    /// Reports whether the file at this path was read from this layer.
     pub(super) fn has_file(&self, path: &str) -> bool {
-        self.kept.contains(path)
+        self.files_read.contains(path)
     }
 
-    /// Through a link, a path would be elsewhere.
-    fn check_above(&self, path: &str) -> Result<(), Conflict> {
-        match above(path).find(|folder| self.entries.get(*folder) == Some(&false)) {
+    /// Rejects a path whose parent is a link or file: through a link, it would be at another place.
+    fn check_ancestors(&self, path: &str) -> Result<(), Conflict> {
+        match ancestors(path).find(|folder| self.entries.get(*folder) == Some(&false)) {
             Some(file) => Err(Conflict::FileAsFolder(file.to_owned(), path.to_owned())),
             None => Ok(()),
         }
@@ -143,8 +154,8 @@ mod tests {
     use super::*;
 
     /// `d/` is a folder, `-p` a whiteout, `o!` an opaque folder, anything else a file.
-    fn layer(entries: &str) -> Result<Fresh, Conflict> {
-        let mut fresh = Fresh::default();
+    fn layer(entries: &str) -> Result<LayerChanges, Conflict> {
+        let mut fresh = LayerChanges::default();
         for entry in entries.split_whitespace() {
             if let Some(path) = entry.strip_suffix('/') {
                 fresh.folder(path.to_owned())?;
@@ -179,9 +190,9 @@ mod tests {
             (&["a/b/", "a/b/c"], "a a/b a/b/c", "a/b/d"),
         ];
         for (layers, hidden, left) in cases {
-            let mut stack = Stack::default();
+            let mut stack = Overlay::default();
             for entries in layers {
-                stack.put_below(layer(entries).unwrap());
+                stack.merge(layer(entries).unwrap());
             }
             for path in hidden.split_whitespace() {
                 assert!(stack.hides(path), "{layers:?} must hide {path}");
@@ -210,7 +221,7 @@ mod tests {
             let found = layer(entries).err();
             let named = found.as_ref().map(|conflict| match conflict {
                 Conflict::FileAsFolder(file, other) => (file.as_str(), other.trim_end_matches('/')),
-                Conflict::Twice(path) => (path.as_str(), ""),
+                Conflict::Duplicate(path) => (path.as_str(), ""),
             });
             assert_eq!(named, expected, "{entries}");
         }

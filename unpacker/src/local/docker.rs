@@ -1,16 +1,16 @@
-//! What `docker save` writes: `manifest.json`, configurations, and layers that are usually not compressed.
+//! Archives of `docker save`: `manifest.json`, configurations, and usually uncompressed layers.
 
 use serde::Deserialize;
 
 use super::{
-    Error, Image, Shelf, Summed, is_named, layers, listed,
-    shelf::{check, sum},
+    Error, HashingReader, Image, LayoutFiles, is_named, layers, listed,
+    shelf::{check, digest_of},
 };
 use crate::{
     Digest, Options, Result,
     block::explain,
-    inflate::Inflate,
-    layers::{Layers, Name},
+    inflate::Decompressor,
+    layers::{LayerPath, Layers},
     oci::{self, LAYERS_LIMIT},
 };
 
@@ -37,11 +37,11 @@ struct Rootfs {
     diff_ids: Vec<String>,
 }
 
-pub(super) fn read(shelf: &Shelf, name: Option<&str>, options: &Options) -> Result<Image> {
-    let bytes = shelf.document(MANIFEST)?.ok_or(Error::NotThere {
+pub(super) fn read(files: &LayoutFiles, name: Option<&str>, options: &Options) -> Result<Image> {
+    let bytes = files.document(MANIFEST)?.ok_or(Error::FileMissing {
         missing: MANIFEST,
         kind: "docker archive",
-        remedy: "check the path, or write oci-archive: for an OCI layout",
+        remedy: "check the path, or use oci-archive: for an OCI layout",
     })?;
     let malformed = |source| Error::Malformed {
         path: MANIFEST,
@@ -64,22 +64,22 @@ pub(super) fn read(shelf: &Shelf, name: Option<&str>, options: &Options) -> Resu
         let count = saved.layers.len();
         return Err(oci::Error::TooManyLayers { count }.into());
     }
-    let config = config(shelf, &saved.config)?;
-    let wanted: Config = oci::json(&config, "the image's configuration")?;
-    let wanted = wanted.rootfs.diff_ids;
-    if wanted.len() != saved.layers.len() {
+    let config = config(files, &saved.config)?;
+    let config_json: Config = oci::json(&config, "the image's configuration")?;
+    let diff_ids = config_json.rootfs.diff_ids;
+    if diff_ids.len() != saved.layers.len() {
         return Err(Error::Layers {
             layers: saved.layers.len(),
-            configured: wanted.len(),
+            configured: diff_ids.len(),
         }
         .into());
     }
     let (mut stack, labels) = layers(&config, options)?;
-    for (layer, wanted) in saved.layers.iter().zip(&wanted).rev() {
-        let wanted = wanted
+    for (layer, diff_id) in saved.layers.iter().zip(&diff_ids).rev() {
+        let diff_id = diff_id
             .parse()
             .map_err(|error| oci::Error::Digest(Some(error)))?;
-        push(shelf, layer, wanted, &mut stack)?;
+        push(files, layer, diff_id, &mut stack)?;
     }
     let (tree, unselected) = stack.finish();
     Ok(Image {
@@ -93,23 +93,23 @@ pub(super) fn read(shelf: &Shelf, name: Option<&str>, options: &Options) -> Resu
 
 fn choose<'a>(images: &'a [Saved], name: Option<&str>) -> Result<&'a Saved, Error> {
     let tags = |image: &'a Saved| image.repo_tags.iter().flatten();
-    let known = || {
+    let names = || {
         listed(images.iter().map(|image| match tags(image).next() {
             Some(tag) => tag.clone(),
             None => image.config.clone(),
         }))
     };
-    let is_wanted = |image: &&'a Saved| match name {
+    let is_selected = |image: &&'a Saved| match name {
         None => true,
-        Some(wanted) => image.config == wanted || tags(image).any(|tag| is_named(tag, wanted)),
+        Some(name) => image.config == name || tags(image).any(|tag| is_named(tag, name)),
     };
-    let mut found = images.iter().filter(is_wanted);
-    match (found.next(), found.next(), name) {
+    let mut selected = images.iter().filter(is_selected);
+    match (selected.next(), selected.next(), name) {
         (Some(image), None, _) => Ok(image),
-        (Some(_), Some(_), _) => Err(Error::Several { known: known() }),
+        (Some(_), Some(_), _) => Err(Error::Several { known: names() }),
         (None, _, Some(wanted)) => Err(Error::Unknown {
             wanted: oci::excerpt(wanted),
-            known: known(),
+            known: names(),
         }),
         (None, _, None) => Err(Error::Malformed {
             path: MANIFEST,
@@ -118,43 +118,44 @@ fn choose<'a>(images: &'a [Saved], name: Option<&str>) -> Result<&'a Saved, Erro
     }
 }
 
-/// A path in an archive, which cannot be one elsewhere.
-fn inside(path: &str) -> Result<String, Error> {
-    let refuse = |problem| Error::Path {
+/// Parses a path in an archive. Rejects paths that leave the archive.
+fn relative_path(path: &str) -> Result<String, Error> {
+    let reject = |problem| Error::Path {
         path: oci::excerpt(path),
         problem,
     };
     if path.starts_with('/') {
-        return Err(refuse("is absolute"));
+        return Err(reject("is absolute"));
     }
-    match Name::read(path.as_bytes()) {
+    match LayerPath::read(path.as_bytes()) {
         Ok(name) if !name.path.is_empty() => Ok(name.path),
-        _ => Err(refuse("is no path in the archive")),
+        _ => Err(reject("is not a path in the archive")),
     }
 }
 
-/// The configuration, which has its digest as its name in every archive known.
-fn config(shelf: &Shelf, path: &str) -> Result<Vec<u8>> {
-    let inside = inside(path)?;
-    let name = inside.rsplit('/').next().unwrap_or(&inside);
+/// Reads the configuration. All known tools name it by its digest.
+fn config(files: &LayoutFiles, path: &str) -> Result<Vec<u8>> {
+    let file_path = relative_path(path)?;
+    let name = file_path.rsplit('/').next().unwrap_or(&file_path);
     let name = name.strip_suffix(".json").unwrap_or(name);
     let hex = name.strip_prefix("sha256:").unwrap_or(name);
     if let Ok(digest) = format!("sha256:{hex}").parse() {
-        return shelf.verified(&inside, digest);
+        return files.read_verified(&file_path, digest);
     }
     let missing = || Error::Missing {
         path: oci::excerpt(path),
     };
-    Ok(shelf.document(&inside)?.ok_or_else(missing)?)
+    Ok(files.document(&file_path)?.ok_or_else(missing)?)
 }
 
-/// The digest in the configuration is that of the uncompressed layer.
-fn push(shelf: &Shelf, layer: &str, wanted: Digest, stack: &mut Layers) -> Result<()> {
-    let path = inside(layer)?;
-    let (reader, _) = shelf.need(&path)?;
-    let inflated = Inflate::new(reader).map_err(|error| explain(error, format!("in {path:?}")))?;
-    let mut summed = Summed::new(inflated);
-    stack.push(&wanted.to_string(), &mut summed)?;
-    let (digest, _) = sum(&path, summed)?;
-    check(&path, wanted, digest)
+/// Adds a layer. The digest in the configuration is that of the uncompressed layer.
+fn push(files: &LayoutFiles, layer: &str, expected: Digest, stack: &mut Layers) -> Result<()> {
+    let path = relative_path(layer)?;
+    let (reader, _) = files.require(&path)?;
+    let inflated =
+        Decompressor::new(reader).map_err(|error| explain(error, format!("in {path:?}")))?;
+    let mut hashing = HashingReader::new(inflated);
+    stack.push(&expected.to_string(), &mut hashing)?;
+    let (digest, _) = digest_of(&path, hashing)?;
+    check(&path, expected, digest)
 }

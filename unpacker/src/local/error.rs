@@ -1,107 +1,107 @@
-//! Why an image on this machine cannot be read.
+//! Errors of local images.
 
 use std::path::PathBuf;
 
-/// Why an image on this machine cannot be read.
+/// An error while a local image is read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// It is not the kind of source that holds images.
-    #[error("{path:?} is no image; write oci:, oci-archive: or docker-archive: before the path")]
+    /// The source is not a kind that contains images.
+    #[error("{path:?} is not an image; use oci:, oci-archive: or docker-archive: before the path")]
     NoImage {
-        /// As given.
+        /// Path as given.
         path: PathBuf,
     },
-    /// The file by which images are found is missing.
-    #[error("there is no {missing:?}, so this is no {kind}; {remedy}")]
-    NotThere {
-        /// The file.
+    /// The file that lists the images is missing.
+    #[error("not a valid {kind}: {missing:?} not found; {remedy}")]
+    FileMissing {
+        /// Name of the missing file.
         missing: &'static str,
-        /// What should be here.
+        /// Format that was expected.
         kind: &'static str,
-        /// What to do.
+        /// Remedy in the imperative.
         remedy: &'static str,
     },
-    /// The file by which images are found is none.
-    #[error("{path:?} is not well formed; write the image again")]
+    /// The file that lists the images is malformed.
+    #[error("{path:?} is malformed; write the image again")]
     Malformed {
-        /// The file.
+        /// Name of the malformed file.
         path: &'static str,
-        /// What the parser says.
+        /// Error of the parser.
         #[source]
         source: crate::oci::Error,
     },
-    /// More than one image, and none was chosen.
-    #[error("there are several images; name one of them behind the path: {known}")]
+    /// The source contains several images, and none was selected.
+    #[error("the source contains several images; append one of these names to the path: {known}")]
     Several {
-        /// Their names.
+        /// Names of the images.
         known: String,
     },
-    /// The chosen image is not there.
-    #[error("there is no image {wanted:?}; choose one of: {known}")]
+    /// The selected image does not exist.
+    #[error("image {wanted:?} not found; use one of: {known}")]
     Unknown {
-        /// The name that was given.
+        /// Name as requested.
         wanted: String,
-        /// The names there are.
+        /// Names of the existing images.
         known: String,
     },
-    /// A blob or file that the image consists of is not there.
-    #[error("the image needs {path:?}, which is not there; write the image again")]
+    /// A blob or file of the image is missing.
+    #[error("the image refers to {path:?}, which does not exist; write the image again")]
     Missing {
-        /// Its path.
+        /// Path of the missing file.
         path: String,
     },
-    /// A path in an archive that is none of its own files.
-    #[error("the image names {path:?}, which {problem}; write the image again")]
+    /// A path in an archive refers to a file outside of it.
+    #[error("the image refers to {path:?}, which {problem}; write the image again")]
     Path {
-        /// As found, cut to a readable length.
+        /// Path as found, truncated to a readable length.
         path: String,
-        /// What is wrong with it.
+        /// Problem of the path, as a continuation of the message.
         problem: &'static str,
     },
-    /// A file has other bytes than its name or the manifest says.
-    #[error("{path:?} has {found}, and not {wanted}; write the image again")]
-    Lie {
-        /// Its path.
+    /// The digest or size of a file does not match its name or the manifest.
+    #[error("{path:?} has {found}, expected {wanted}; write the image again")]
+    DigestMismatch {
+        /// Path of the file.
         path: String,
-        /// The digest or size that it should have.
+        /// Expected digest or size.
         wanted: String,
-        /// What it has instead.
+        /// Actual digest or size.
         found: String,
     },
-    /// An image's configuration speaks of other layers than there are.
+    /// The configuration lists another number of layers than the image has.
     #[error(
-        "the image has {layers} layers, and its configuration {configured}; write the image again"
+        "the image has {layers} layers, but its configuration lists {configured}; write the image again"
     )]
     Layers {
-        /// The layers there are.
+        /// Number of layers in the image.
         layers: usize,
-        /// The layers that the configuration lists.
+        /// Number of layers in the configuration.
         configured: usize,
     },
-    /// Too many files in an archive of an image.
-    #[error("the archive has more than {limit} entries, which is no image; check the path")]
+    /// The archive contains too many files for an image.
+    #[error("the archive has more than {limit} entries, too many for an image; check the path")]
     TooManyEntries {
-        /// The limit.
+        /// Limit that is exceeded.
         limit: usize,
     },
 }
 
 impl Error {
-    /// The kind of failure in one word, for conditions, events and metrics.
+    /// Returns the CamelCase reason of this failure, for conditions, events and metrics.
     pub fn reason(&self) -> &'static str {
         match self {
-            Self::NoImage { .. } | Self::NotThere { .. } => "UnknownFormat",
+            Self::NoImage { .. } | Self::FileMissing { .. } => "UnknownFormat",
             Self::Malformed { .. } | Self::Layers { .. } => "ManifestInvalid",
             Self::Several { .. } | Self::Unknown { .. } => "ImageUnknown",
             Self::Missing { .. } => "ImageIncomplete",
             Self::Path { .. } => "InvalidPath",
-            Self::Lie { .. } => "DigestMismatch",
+            Self::DigestMismatch { .. } => "DigestMismatch",
             Self::TooManyEntries { .. } => "LimitExceeded",
         }
     }
 
-    /// Whether the same image fails again: always, since nothing of it changes by itself.
+    /// Reports whether the same image always fails. Always true, because local images do not change.
     pub fn is_terminal(&self) -> bool {
         true
     }

@@ -1,10 +1,10 @@
-//! The OCI image layout: `index.json`, and every blob under its digest.
+//! OCI image layouts: `index.json`, and blobs named by their digest.
 
 use std::collections::BTreeMap;
 
 use super::{
-    Error, Image, Shelf, Summed, is_named, layers, listed,
-    shelf::{check, sum},
+    Error, HashingReader, Image, LayoutFiles, is_named, layers, listed,
+    shelf::{check, digest_of},
 };
 use crate::{
     Digest, Options, Result,
@@ -14,22 +14,22 @@ use crate::{
 
 const INDEX: &str = "index.json";
 
-/// What a tool that writes a layout calls an image.
+/// Annotations with the name of an image.
 const NAMES: [&str; 2] = [
     "org.opencontainers.image.ref.name",
     "io.containerd.image.name",
 ];
 
 pub(super) fn read(
-    shelf: &Shelf,
+    files: &LayoutFiles,
     name: Option<&str>,
     platform: Option<&str>,
     options: &Options,
 ) -> Result<Image> {
-    let bytes = shelf.document(INDEX)?.ok_or(Error::NotThere {
+    let bytes = files.document(INDEX)?.ok_or(Error::FileMissing {
         missing: INDEX,
         kind: "OCI layout",
-        remedy: "check the path, or write docker-archive: for what docker save writes",
+        remedy: "check the path, or use docker-archive: for the output of docker save",
     })?;
     let malformed = |source| Error::Malformed {
         path: INDEX,
@@ -42,17 +42,17 @@ pub(super) fn read(
         }
     };
     let entry = choose(&index, name)?;
-    let (digest, manifest) = manifest(shelf, entry, platform)?;
+    let (digest, manifest) = manifest(files, entry, platform)?;
 
     let path = path(manifest.config.digest);
-    let config = shelf.verified(&path, manifest.config.digest)?;
+    let config = files.read_verified(&path, manifest.config.digest)?;
     let (mut stack, labels) = match manifest.artifact {
-        // What is pushed as an artifact is all meant to be there.
+        // Artifacts have no labels, so all of their content is selected.
         Some(_) => (Layers::new(options)?, BTreeMap::new()),
         None => layers(&config, options)?,
     };
     for layer in manifest.layers.iter().rev() {
-        push(shelf, layer, manifest.file(layer), &mut stack)?;
+        push(files, layer, manifest.file(layer), &mut stack)?;
     }
     let (tree, unselected) = stack.finish();
     let tree = match manifest.artifact {
@@ -72,30 +72,31 @@ fn path(digest: Digest) -> String {
     format!("blobs/sha256/{}", digest.hex())
 }
 
-/// The entry of that name, or the only one.
+/// Returns the entry with this name, or the only entry.
 fn choose<'a>(index: &'a Index, name: Option<&str>) -> Result<&'a Descriptor, Error> {
     let images = || index.entries.iter().filter(|entry| !entry.is_attestation());
     let names = |entry: &'a Descriptor| {
         let names = NAMES.iter().filter_map(|key| entry.annotations.get(*key));
         names.map(String::as_str)
     };
-    let known = || {
+    let all_names = || {
         listed(images().map(|entry| match names(entry).next() {
             Some(name) => name.to_owned(),
             None => entry.digest.to_string(),
         }))
     };
-    let is_wanted = |entry: &&'a Descriptor| match name {
+    let is_selected = |entry: &&'a Descriptor| match name {
         None => true,
-        Some(wanted) => {
-            entry.digest.to_string() == wanted || names(entry).any(|name| is_named(name, wanted))
+        Some(requested) => {
+            entry.digest.to_string() == requested
+                || names(entry).any(|name| is_named(name, requested))
         }
     };
-    let mut found = images().filter(is_wanted);
-    let first = found.next().ok_or_else(|| match name {
+    let mut selected = images().filter(is_selected);
+    let first = selected.next().ok_or_else(|| match name {
         Some(wanted) => Error::Unknown {
             wanted: oci::excerpt(wanted),
-            known: known(),
+            known: all_names(),
         },
         None => Error::Malformed {
             path: INDEX,
@@ -103,15 +104,15 @@ fn choose<'a>(index: &'a Index, name: Option<&str>) -> Result<&'a Descriptor, Er
         },
     })?;
     // One image may have several names.
-    if found.any(|other| other.digest != first.digest) {
-        return Err(Error::Several { known: known() });
+    if selected.any(|other| other.digest != first.digest) {
+        return Err(Error::Several { known: all_names() });
     }
     Ok(first)
 }
 
-/// The manifest behind an entry, through as many indexes as there may be.
+/// Returns the manifest of an entry, through nested indexes.
 fn manifest(
-    shelf: &Shelf,
+    files: &LayoutFiles,
     entry: &Descriptor,
     platform: Option<&str>,
 ) -> Result<(Digest, Manifest)> {
@@ -121,7 +122,7 @@ fn manifest(
             return Err(oci::Error::TooLarge.into());
         }
         let path = path(entry.digest);
-        let bytes = shelf.verified(&path, entry.digest)?;
+        let bytes = files.read_verified(&path, entry.digest)?;
         match Document::read(&bytes, Some(&entry.media_type))? {
             Document::Manifest(manifest) => return Ok((entry.digest, manifest)),
             Document::Index(index) => entry = index.choose(platform)?.clone(),
@@ -130,22 +131,27 @@ fn manifest(
     Err(oci::Error::TooDeep.into())
 }
 
-fn push(shelf: &Shelf, layer: &Descriptor, file: Option<&str>, stack: &mut Layers) -> Result<()> {
+fn push(
+    files: &LayoutFiles,
+    layer: &Descriptor,
+    file: Option<&str>,
+    stack: &mut Layers,
+) -> Result<()> {
     let path = path(layer.digest);
-    let (reader, found) = shelf.need(&path)?;
-    if found != layer.size {
-        return Err(Error::Lie {
+    let (reader, size) = files.require(&path)?;
+    if size != layer.size {
+        return Err(Error::DigestMismatch {
             path,
             wanted: layer.size.to_string(),
-            found: format!("{found} bytes"),
+            found: format!("{size} bytes"),
         }
         .into());
     }
-    let mut summed = Summed::new(reader);
+    let mut hashing = HashingReader::new(reader);
     match file {
-        Some(name) => stack.push_file(name, layer.size, &mut summed)?,
-        None => stack.push(&layer.digest.to_string(), &mut summed)?,
+        Some(name) => stack.push_file(name, layer.size, &mut hashing)?,
+        None => stack.push(&layer.digest.to_string(), &mut hashing)?,
     }
-    let (digest, _) = sum(&path, summed)?;
+    let (digest, _) = digest_of(&path, hashing)?;
     check(&path, layer.digest, digest)
 }

@@ -1,4 +1,4 @@
-//! The files of a layout, wherever they are: in a folder, or at some offset of an archive.
+//! Files of an image layout, in a directory or in an archive.
 
 use std::{
     collections::BTreeMap,
@@ -10,42 +10,42 @@ use std::{
 
 use manifests::content::Kind;
 
-use super::{Error, Summed};
+use super::{Error, HashingReader};
 use crate::{
     Digest, Error as Failure, Options, Result,
     archive::{self, EXTENDED},
     block::{Blocks, Meter, Wrapping, explain},
-    inflate::Inflate,
-    layers::Name,
+    inflate::Decompressor,
+    layers::LayerPath,
     oci,
 };
 
-/// Every layer of Docker's older archives has four entries.
-const ENTRIES: usize = 10_000;
+/// Maximum number of entries. Every layer in older archives of Docker has four entries.
+const MAX_ENTRIES: usize = 10_000;
 
-/// Links from one layer to another of the same bytes, as older versions of Docker write them.
-const LINKS: usize = 8;
+/// Maximum length of a chain of links. Older versions of Docker write identical layers as links to each other.
+const MAX_LINKS: usize = 8;
 
-/// Where the files are.
-pub(super) enum Shelf {
+/// The files of an image layout.
+pub(super) enum LayoutFiles {
     Folder(PathBuf),
     Archive {
         file: File,
-        entries: BTreeMap<String, Place>,
+        entries: BTreeMap<String, EntryLocation>,
     },
 }
 
-/// What is known of an entry of an archive.
-pub(super) enum Place {
+/// The location of an archive entry.
+pub(super) enum EntryLocation {
     File {
         at: u64,
         size: u64,
     },
-    /// To a path from the root; nothing if it leaves that.
+    /// A link to a path relative to the root; `None` if the path leaves the root.
     Link(Option<String>),
 }
 
-impl Shelf {
+impl LayoutFiles {
     pub(super) fn folder(path: &Path) -> Result<Self> {
         let failed = |source| Failure::Open {
             path: path.to_owned(),
@@ -53,17 +53,17 @@ impl Shelf {
         };
         let is_folder = fs::metadata(path).map_err(failed)?.is_dir();
         if !is_folder {
-            return Err(Error::NotThere {
+            return Err(Error::FileMissing {
                 missing: "index.json",
                 kind: "OCI layout",
-                remedy: "write oci-archive: or docker-archive: before the path of a file",
+                remedy: "use oci-archive: or docker-archive: before the path of a file",
             }
             .into());
         }
         Ok(Self::Folder(path.to_owned()))
     }
 
-    /// Finds all entries by going through the archive once.
+    /// Indexes the entries of an archive in one pass.
     pub(super) fn archive(path: &Path, options: &Options) -> Result<Self> {
         let limit = options.image.bytes;
         Self::indexed(path, options).map_err(|error| match error {
@@ -87,17 +87,19 @@ impl Shelf {
         }
         let limit = options.image.bytes;
         let file = File::open(path).map_err(failed)?;
-        let inflated = Inflate::new(Meter::new(&file, limit))
+        let inflated = Decompressor::new(Meter::new(&file, limit))
             .map_err(|error| explain(error, "at its start".to_owned()))?;
         let file = match inflated.wrapping() {
             Wrapping::Plain => File::open(path).map_err(failed)?,
-            _ => options.room().file(&mut Meter::new(inflated, limit))?,
+            _ => options
+                .storage()
+                .to_file(&mut Meter::new(inflated, limit))?,
         };
-        let entries = index(At { file: &file, at: 0 }, limit)?;
+        let entries = index(OffsetReader { file: &file, at: 0 }, limit)?;
         Ok(Self::Archive { file, entries })
     }
 
-    /// Opens a file and tells its size.
+    /// Opens a file and returns its size.
     pub(super) fn open(&self, path: &str) -> Result<Option<(Box<dyn Read + '_>, u64)>> {
         match self {
             Self::Folder(folder) => {
@@ -106,49 +108,49 @@ impl Shelf {
                     source,
                 };
                 let at = folder.join(path);
-                // A link is followed, as some build tools lay out blobs by links: what is behind it is only read,
-                // and has the right digest or is of no use.
-                let found = match fs::metadata(&at) {
+                // Links are followed, because some build tools create layouts with linked blobs. The target is only
+                // read, and its digest is verified.
+                let metadata = match fs::metadata(&at) {
                     Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-                    found => found.map_err(failed)?,
+                    metadata => metadata.map_err(failed)?,
                 };
-                if !found.is_file() {
-                    let problem = "is no regular file";
+                if !metadata.is_file() {
+                    let problem = "is not a regular file";
                     let path = path.to_owned();
                     return Err(Error::Path { path, problem }.into());
                 }
                 let file = File::open(&at).map_err(failed)?;
-                Ok(Some((Box::new(file), found.len())))
+                Ok(Some((Box::new(file), metadata.len())))
             }
             Self::Archive { file, entries } => {
                 let mut path = path;
-                for _ in 0..=LINKS {
+                for _ in 0..=MAX_LINKS {
                     match entries.get(path) {
                         None => return Ok(None),
-                        Some(Place::File { at, size }) => {
-                            let body = At { file, at: *at }.take(*size);
+                        Some(EntryLocation::File { at, size }) => {
+                            let body = OffsetReader { file, at: *at }.take(*size);
                             return Ok(Some((Box::new(body), *size)));
                         }
-                        Some(Place::Link(Some(target))) => path = target,
-                        Some(Place::Link(None)) => break,
+                        Some(EntryLocation::Link(Some(target))) => path = target,
+                        Some(EntryLocation::Link(None)) => break,
                     }
                 }
-                let problem = "is a link that leads out of the archive or to itself";
+                let problem = "is a link to a path outside of the archive or to itself";
                 let path = oci::excerpt(path);
                 Err(Error::Path { path, problem }.into())
             }
         }
     }
 
-    /// A file that must be there.
-    pub(super) fn need(&self, path: &str) -> Result<(Box<dyn Read + '_>, u64)> {
+    /// Opens a file that must exist.
+    pub(super) fn require(&self, path: &str) -> Result<(Box<dyn Read + '_>, u64)> {
         let missing = || Error::Missing {
             path: oci::excerpt(path),
         };
         self.open(path)?.ok_or_else(|| missing().into())
     }
 
-    /// All of a document, which is never large.
+    /// Reads a complete document. Documents are small.
     pub(super) fn document(&self, path: &str) -> Result<Option<Vec<u8>>> {
         let Some((reader, _)) = self.open(path)? else {
             return Ok(None);
@@ -164,8 +166,8 @@ impl Shelf {
         Ok(Some(bytes))
     }
 
-    /// All of a document with this digest.
-    pub(super) fn verified(&self, path: &str, wanted: Digest) -> Result<Vec<u8>> {
+    /// Reads a complete document and verifies its digest.
+    pub(super) fn read_verified(&self, path: &str, expected: Digest) -> Result<Vec<u8>> {
         let missing = || Error::Missing {
             path: oci::excerpt(path),
         };
@@ -173,56 +175,56 @@ impl Shelf {
         if bytes.len() as u64 > oci::DOCUMENT_LIMIT {
             return Err(oci::Error::TooLarge.into());
         }
-        check(path, wanted, Digest::of(&bytes))?;
+        check(path, expected, Digest::of(&bytes))?;
         Ok(bytes)
     }
 }
 
-/// Refuses bytes of another digest.
-pub(super) fn check(path: &str, wanted: Digest, found: Digest) -> Result<()> {
-    if wanted == found {
+/// Rejects data with another digest.
+pub(super) fn check(path: &str, expected: Digest, actual: Digest) -> Result<()> {
+    if expected == actual {
         return Ok(());
     }
-    Err(Error::Lie {
+    Err(Error::DigestMismatch {
         path: oci::excerpt(path),
-        wanted: wanted.to_string(),
-        found: format!("the digest {found}"),
+        wanted: expected.to_string(),
+        found: format!("the digest {actual}"),
     }
     .into())
 }
 
-/// The digest and the size of a reader that has been read, the rest included.
-pub(super) fn sum<R: Read>(path: &str, summed: Summed<R>) -> Result<(Digest, u64)> {
-    summed.finish().map_err(|source| Failure::Read {
+/// Returns the digest and the size of a file, including the part that was not read yet.
+pub(super) fn digest_of<R: Read>(path: &str, reader: HashingReader<R>) -> Result<(Digest, u64)> {
+    reader.finish().map_err(|source| Failure::Read {
         path: oci::excerpt(path),
         source,
     })
 }
 
-fn index(reader: impl Read, limit: u64) -> Result<BTreeMap<String, Place>> {
+fn index(reader: impl Read, limit: u64) -> Result<BTreeMap<String, EntryLocation>> {
     let mut blocks = Blocks::new(Meter::new(reader, limit), Wrapping::Plain, limit);
     let mut entries = BTreeMap::new();
-    let mut left = ENTRIES;
+    let mut remaining = MAX_ENTRIES;
     archive::each(&mut blocks, EXTENDED, |blocks, entry| {
-        left = left
+        remaining = remaining
             .checked_sub(1)
-            .ok_or(Error::TooManyEntries { limit: ENTRIES })?;
+            .ok_or(Error::TooManyEntries { limit: MAX_ENTRIES })?;
         let bytes = entry.before.path(&entry.header)?;
-        let name = Name::read(&bytes)?;
+        let name = LayerPath::read(&bytes)?;
         let kind = entry.kind(&bytes);
         entry.check_size(&name.path, kind)?;
-        let place = match kind {
-            b'0' if !entry.is_sparse() => Place::File {
+        let location = match kind {
+            b'0' if !entry.is_sparse() => EntryLocation::File {
                 at: blocks.count(),
                 size: entry.size,
             },
             b'1' => {
-                let target = Name::read(&entry.before.link(&entry.header)?)?;
-                Place::Link(Some(target.path))
+                let target = LayerPath::read(&entry.before.link(&entry.header)?)?;
+                EntryLocation::Link(Some(target.path))
             }
             b'2' => {
                 let target = entry.before.link(&entry.header)?;
-                Place::Link(behind(&name.path, &String::from_utf8_lossy(&target)))
+                EntryLocation::Link(resolve_link(&name.path, &String::from_utf8_lossy(&target)))
             }
             b'5' => return Ok(()),
             kind => {
@@ -234,10 +236,10 @@ fn index(reader: impl Read, limit: u64) -> Result<BTreeMap<String, Place>> {
                 return archive::refuse(&name.path, kind, remedy);
             }
         };
-        blocks.pass(entry.size)?;
-        if entries.insert(name.path.clone(), place).is_some() {
+        blocks.skip(entry.size)?;
+        if entries.insert(name.path.clone(), location).is_some() {
             let path = oci::excerpt(&name.path);
-            let problem = "stands twice in the archive";
+            let problem = "occurs twice in the archive";
             return Err(Error::Path { path, problem }.into());
         }
         Ok(())
@@ -245,13 +247,13 @@ fn index(reader: impl Read, limit: u64) -> Result<BTreeMap<String, Place>> {
     Ok(entries)
 }
 
-/// Where a symbolic link leads, if it stays in the archive.
-fn behind(path: &str, target: &str) -> Option<String> {
+/// Resolves a symbolic link. Returns `None` if the target is outside of the archive.
+fn resolve_link(path: &str, target: &str) -> Option<String> {
     if target.starts_with('/') {
         return None;
     }
-    let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
-    let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
+    let dir = path.rsplit_once('/').map_or("", |(dir, _)| dir);
+    let mut parts: Vec<&str> = dir.split('/').filter(|part| !part.is_empty()).collect();
     for part in target.split('/') {
         match part {
             "" | "." => {}
@@ -264,13 +266,13 @@ fn behind(path: &str, target: &str) -> Option<String> {
     Some(parts.join("/"))
 }
 
-/// Reads a file from some offset, whoever else reads it.
-struct At<'a> {
+/// A reader that starts at an offset and does not use the file position.
+struct OffsetReader<'a> {
     file: &'a File,
     at: u64,
 }
 
-impl Read for At<'_> {
+impl Read for OffsetReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.file.read_at(buffer, self.at)?;
         self.at += count as u64;
@@ -284,7 +286,7 @@ mod tests {
 
     #[test]
     fn links_lead_to_another_entry_or_nowhere() {
-        assert_each!(|path, target, found| behind(path, target).as_deref() => found;
+        assert_each!(|path, target, found| resolve_link(path, target).as_deref() => found;
             "a/layer.tar", "../b/layer.tar" => Some("b/layer.tar");
             "a/layer.tar", "other" => Some("a/other");
             "layer.tar", "./b" => Some("b");

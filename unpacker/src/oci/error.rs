@@ -1,112 +1,110 @@
-//! Why a document does not describe an image that can be unpacked.
+//! Errors in image documents.
 
 use super::{DOCUMENT_LIMIT, LAYERS_LIMIT};
 use crate::NotADigest;
 
-/// Why a document does not describe an image that can be unpacked.
+/// An error in a document that describes an image.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// More bytes than any manifest has.
+    /// The manifest exceeds the size limit.
     #[error(
         "the manifest is larger than {DOCUMENT_LIMIT} bytes; check that the reference names an image"
     )]
     TooLarge,
-    /// No JSON, or other JSON.
+    /// The document is not JSON, or has unexpected fields.
     #[error(
-        "{what} is not well formed{}; check that the reference names an image",
+        "{what} is malformed{}; check that the reference names an image",
         problem.as_ref().map_or(String::new(), |problem| format!(": {problem}"))
     )]
     Json {
-        /// Which document.
+        /// Kind of the document.
         what: &'static str,
         /// Error of the parser, which may repeat values; `None` where remote texts are withheld.
         problem: Option<String>,
     },
-    /// The oldest format, which is not even addressed by digests.
+    /// The manifest has schema 1, which is not addressed by digests.
     #[error("the image has a manifest of the outdated schema 1; push it again with a current tool")]
     Schema1,
-    /// Two readers would see two images.
+    /// Different clients would interpret the document differently.
     #[error(
-        "the manifest says to be {one} and is {other}; push the image again with a current tool"
+        "the manifest declares {one}, but is {other}; push the image again with a current tool"
     )]
     Ambiguous {
-        /// Its type by one reading.
+        /// Type that is declared.
         one: String,
-        /// Its type by another.
+        /// Actual or other declared type.
         other: String,
     },
-    /// Other JSON than a manifest or an index.
+    /// The document is neither a manifest nor an index.
     #[error(
-        "this is neither a manifest nor an index{}; check that the reference names an image",
+        "the document is neither a manifest nor an index{}; check that the reference names an image",
         kind.as_ref().map_or(String::new(), |kind| format!(", but {kind:?}"))
     )]
     NoManifest {
         /// Media type that the document states; `None` if it states none, and where remote texts are withheld.
         kind: Option<String>,
     },
-    /// A digest of another algorithm, or none.
-    #[error("the manifest names a blob by a digest that is not supported")]
+    /// A digest is malformed, or uses another algorithm.
+    #[error("the manifest names a blob by an unsupported digest")]
     Digest(#[source] Option<NotADigest>),
-    /// More layers than any image has.
+    /// The image exceeds the limit for layers.
     #[error(
         "the image has {count} layers, more than the limit of {LAYERS_LIMIT}; build it with fewer steps, or squash it"
     )]
     TooManyLayers {
-        /// Their number.
+        /// Number of layers.
         count: usize,
     },
-    /// No layer at all.
-    #[error("the image has no layers, and with them no files; copy the bundle into it")]
+    /// The image has no layers.
+    #[error("the image has no layers and therefore no files; copy the bundle into it")]
     NoLayers,
-    /// A layer that is elsewhere.
+    /// A layer is not stored with the image.
     #[error(
-        "layer {number} is foreign: its bytes are not kept with the image; build the bundle from scratch, or from a base that may be distributed"
+        "layer {number} is foreign: its content is not stored with the image; build the bundle from scratch, or from a distributable base image"
     )]
-    Foreign {
-        /// Counted from the lowest, which is 1.
+    NondistributableLayer {
+        /// Number of the layer, starting with 1 for the lowest.
         number: usize,
     },
-    /// A layer that is no tar: the image is an artifact of some other kind.
+    /// A layer is not a tar archive: the image is an artifact of another kind.
     #[error(
-        "layer {number} is {}{}, and no file system; publish the bundle as an image",
+        "layer {number} is {}{}, not a file system; publish the bundle as an image",
         kind.as_ref().map_or("of another type".to_owned(), |kind| format!("{kind:?}")),
         artifact.as_ref().map_or(String::new(), |artifact| format!(" of an artifact {artifact:?}"))
     )]
     NoFileSystem {
-        /// Counted from the lowest, which is 1.
+        /// Number of the layer, starting with 1 for the lowest.
         number: usize,
         /// Media type of the layer; `None` where remote texts are withheld.
         kind: Option<String>,
-        /// The type of the artifact, if it says to be one; `None` where remote texts are withheld.
+        /// Type of the artifact; `None` for images, and where remote texts are withheld.
         artifact: Option<String>,
     },
-    /// An index without the platform that was asked for.
+    /// The index has no image for the requested platform.
     #[error(
         "the index has no image for {wanted:?}; choose {}",
         known.as_ref().map_or("another platform".to_owned(), |known| format!("one of: {known}"))
     )]
     NoPlatform {
-        /// What was asked for.
+        /// Platform as requested.
         wanted: String,
         /// Platforms of the index; `None` where remote texts are withheld.
         known: Option<String>,
     },
-    /// An index of nothing but attestations, or of nothing.
+    /// The index contains no image, or only attestations.
     #[error("the index has no image; push one")]
     NoImage,
-    /// Indexes one in the other.
-    #[error(
-        "the index names an index that names an index, and so on; name an image in it by its digest"
-    )]
+    /// Indexes are nested too deeply.
+    #[error("the indexes are nested too deeply; use the digest of an image in them")]
     TooDeep,
-    /// A label that names no folder.
+    /// A label does not name a directory.
     #[error(
         "label {label} names {}, which is not a directory in an image; build the image with another value",
         value.as_ref().map_or("a path".to_owned(), |value| format!("{value:?}"))
     )]
     Label {
-        /// The label.
+        /// Name of the label.
         label: &'static str,
         /// Value of the label, truncated; `None` where remote texts are withheld.
         value: Option<String>,
@@ -116,20 +114,20 @@ pub enum Error {
     },
 }
 
-/// What is wrong with the folder that a label names.
+/// The problem of a directory in a label.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct LabelProblem(pub(super) String);
 
 impl Error {
-    /// The kind of failure in one word, for conditions, events and metrics.
+    /// Returns the CamelCase reason of this failure, for conditions, events and metrics.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::TooLarge | Self::TooManyLayers { .. } | Self::TooDeep => "LimitExceeded",
             Self::Json { .. } | Self::Ambiguous { .. } | Self::Digest(_) => "ManifestInvalid",
             Self::Schema1
             | Self::NoManifest { .. }
-            | Self::Foreign { .. }
+            | Self::NondistributableLayer { .. }
             | Self::NoFileSystem { .. } => "ImageUnsupported",
             Self::NoLayers | Self::NoImage => "ImageEmpty",
             Self::NoPlatform { .. } => "PlatformMissing",
@@ -137,14 +135,14 @@ impl Error {
         }
     }
 
-    /// Whether the same image fails again: always, since an image never changes.
+    /// Reports whether the same image always fails. Always true, because images are immutable.
     pub fn is_terminal(&self) -> bool {
         true
     }
 }
 
 impl Error {
-    /// Removes what the server chose: see [`Quotes::Withheld`](crate::access::Quotes::Withheld).
+    /// Removes texts that the server chose: see [`Quotes::Withheld`](crate::access::Quotes::Withheld).
     pub(crate) fn withheld(self) -> Self {
         match self {
             Self::Json { what, .. } => Self::Json {
@@ -167,13 +165,13 @@ impl Error {
                 value: None,
                 source: None,
             },
-            // The types in `Ambiguous` are those that this crate knows.
+            // `Ambiguous` contains only types that this crate knows.
             error @ (Self::TooLarge
             | Self::Schema1
             | Self::Ambiguous { .. }
             | Self::TooManyLayers { .. }
             | Self::NoLayers
-            | Self::Foreign { .. }
+            | Self::NondistributableLayer { .. }
             | Self::NoImage
             | Self::TooDeep) => error,
         }

@@ -1,4 +1,4 @@
-//! Which folders of an image matter, as its labels say.
+//! Image labels that select the directories to read.
 
 use std::collections::BTreeMap;
 
@@ -8,22 +8,22 @@ use serde::Deserialize;
 use super::{Error, error::LabelProblem, excerpt, json};
 use crate::Selection;
 
-/// Labels of a bundle that name a folder.
+/// Labels of a bundle that name directories.
 const BUNDLE: [&str; 3] = [
     "operators.operatorframework.io.bundle.manifests.v1",
     "operators.operatorframework.io.bundle.metadata.v1",
     "operators.operatorframework.io.test.config.v1",
 ];
 
-/// Labels of a catalog that name a folder or a file. Some images have both; then the first is the catalog, and the other
-/// the same for older programs.
+/// Labels of a catalog that name a directory or a file. Some images have both. Then the first one is the catalog, and
+/// the second one is a copy for older programs.
 const CATALOG: [&str; 2] = [
     "operators.operatorframework.io.index.configs.v1",
     "operators.operatorframework.io.index.database.v1",
 ];
 
-/// What a bundle has whatever its labels say.
-const USUAL: [&str; 3] = ["manifests", "metadata", "tests"];
+/// Directories of a bundle that are read regardless of its labels.
+const DEFAULT_DIRS: [&str; 3] = ["manifests", "metadata", "tests"];
 
 #[derive(Deserialize)]
 struct Image {
@@ -37,10 +37,10 @@ struct Config {
     labels: Option<BTreeMap<String, String>>,
 }
 
-/// The labels in an image's configuration.
+/// Returns the labels in an image configuration.
 ///
 /// # Errors
-/// When it is not well formed.
+/// Returns an error if the configuration is malformed.
 pub fn labels(config: &[u8]) -> Result<BTreeMap<String, String>, Error> {
     if config.len() as u64 > super::DOCUMENT_LIMIT {
         return Err(Error::TooLarge);
@@ -52,21 +52,21 @@ pub fn labels(config: &[u8]) -> Result<BTreeMap<String, String>, Error> {
         .unwrap_or_default())
 }
 
-/// The folders of an image with these labels: that of a catalog if they name one, else those of a bundle and the usual
-/// ones.
+/// Returns the directories to read of an image with these labels: the catalog if a label names one, otherwise the
+/// directories of the bundle and the default ones.
 ///
 /// # Errors
-/// When a label names what cannot be in an image.
+/// Returns an error if a label names a path that cannot exist in an image.
 pub fn select(labels: &BTreeMap<String, String>) -> Result<Selection, Error> {
     let mut paths = Vec::new();
     for label in CATALOG {
         if paths.is_empty() {
-            paths = named(labels, &[label])?;
+            paths = label_paths(labels, &[label])?;
         }
     }
     if paths.is_empty() {
-        paths = named(labels, &BUNDLE)?;
-        paths.extend(USUAL.map(str::to_owned));
+        paths = label_paths(labels, &BUNDLE)?;
+        paths.extend(DEFAULT_DIRS.map(str::to_owned));
     }
     if paths.iter().any(String::is_empty) {
         return Ok(Selection::All);
@@ -76,8 +76,11 @@ pub fn select(labels: &BTreeMap<String, String>) -> Result<Selection, Error> {
     Ok(Selection::Only(paths))
 }
 
-/// The paths that these labels name, the root as an empty text.
-fn named(labels: &BTreeMap<String, String>, keys: &[&'static str]) -> Result<Vec<String>, Error> {
+/// Returns the paths in these labels. The root is an empty string.
+fn label_paths(
+    labels: &BTreeMap<String, String>,
+    keys: &[&'static str],
+) -> Result<Vec<String>, Error> {
     let mut paths = Vec::new();
     for label in keys {
         let Some(value) = labels.get(*label).filter(|value| !value.is_empty()) else {

@@ -50,11 +50,11 @@ fn documents_are_what_they_say_or_are_refused() {
         json!({"schemaVersion": 2, "manifests": []}), Some(DOCKER_INDEX) => "index of 0";
         // confusion
         plain.clone(), Some(INDEX)
-            => "ManifestInvalid: the manifest says to be application/vnd.oci.image.index.v1+json and is a manifest";
-        index.clone(), Some(MANIFEST) => "and is an index";
-        with(plain.clone(), "mediaType", DOCKER_MANIFEST.into()), Some(MANIFEST) => "ManifestInvalid: the manifest says";
-        with(plain.clone(), "manifests", json!([])), None => "says to be an index and is a manifest";
-        with(index.clone(), "layers", json!([])), None => "says to be an index and is a manifest";
+            => "ManifestInvalid: the manifest declares application/vnd.oci.image.index.v1+json, but is a manifest";
+        index.clone(), Some(MANIFEST) => "but is an index";
+        with(plain.clone(), "mediaType", DOCKER_MANIFEST.into()), Some(MANIFEST) => "ManifestInvalid: the manifest declares";
+        with(plain.clone(), "manifests", json!([])), None => "declares an index, but is a manifest";
+        with(index.clone(), "layers", json!([])), None => "declares an index, but is a manifest";
     ]);
 }
 
@@ -85,22 +85,22 @@ fn images_that_cannot_be_unpacked_are_refused_with_a_remedy() {
         plain, Some("application/vnd.docker.distribution.manifest.v1+prettyjws") => "outdated schema 1";
         json!({"schemaVersion": 2}), None => "neither a manifest nor an index; check";
         json!({"mediaType": "text/x"}), None => "neither a manifest nor an index, but \"text/x\"; check";
-        json!([2]), None => "ManifestInvalid: the manifest is not well formed";
+        json!([2]), None => "ManifestInvalid: the manifest is malformed";
         image(&[]), None => "ImageEmpty: the image has no layers";
         image(&vec![blob(GZIP); 257]), None => "LimitExceeded: the image has 257 layers, more than the limit of 256";
         image(&[blob(GZIP), hidden]), None => "layer 2 is foreign";
         image(&[blob("application/vnd.docker.image.rootfs.foreign.diff.tar.gzip")]), None => "layer 1 is foreign";
         image(&[with(blob(GZIP), "urls", json!(["https://example.com/x"]))]), None => "layer 1 is foreign";
         with(chart, "config", blob("application/vnd.cncf.helm.config.v1+json")), None
-            => "layer 1 is \"application/vnd.cncf.helm.chart.content.v1.tar+gzip\" of an artifact \"application/vnd.cncf.helm.config.v1+json\", and no file system";
+            => "layer 1 is \"application/vnd.cncf.helm.chart.content.v1.tar+gzip\" of an artifact \"application/vnd.cncf.helm.config.v1+json\", not a file system";
         image(&[blob("application/vnd.oci.empty.v1+json")]), None
-            => "layer 1 is \"application/vnd.oci.empty.v1+json\", and no file system";
+            => "layer 1 is \"application/vnd.oci.empty.v1+json\", not a file system";
         titled("false"), None => "image of 1 layers";
         titled("true"), None => "image of 1 layers";
         image(&[with(blob(GZIP), "digest", sha512.into())]), None
-            => "ManifestInvalid: the manifest names a blob by a digest that is not supported";
-        image(&[with(blob(GZIP), "size", json!(-1))]), None => "not well formed";
-        image(&[with(blob(GZIP), "size", json!("\u{7}secret"))]), None => "not well formed";
+            => "ManifestInvalid: the manifest names a blob by an unsupported digest";
+        image(&[with(blob(GZIP), "size", json!(-1))]), None => "malformed";
+        image(&[with(blob(GZIP), "size", json!("\u{7}secret"))]), None => "malformed";
     ]);
     assert_rows!(Document::read(&vec![b' '; 4 << 20 | 1], None) => Err(Error::TooLarge));
     // No stack is deep enough for that.

@@ -1,4 +1,4 @@
-//! Blobs as they arrive: counted, checked, and taken up again where a connection broke.
+//! Download of blobs with size and digest verification. A broken transfer resumes where the connection was lost.
 
 use std::{
     pin::Pin,
@@ -20,20 +20,21 @@ use crate::{
     web::{self, Patience, Reader, Response},
 };
 
-/// After this many bytes the tries that they took are forgotten: a large blob may break off more often than a small
-/// one, but nobody keeps us for a byte at a time.
-const FORGIVEN: u64 = 8 << 20;
+/// Progress in bytes that resets the attempt counter. A large blob may lose its connection more often than a small
+/// one. The minimum stops a server from keeping a download open with a byte per connection.
+const MIN_PROGRESS: u64 = 8 << 20;
 
-/// What to fetch.
+/// A blob of an image, with the digest and size that its manifest declares.
 #[derive(Debug, Clone)]
 pub(crate) struct Blob {
-    /// For messages.
+    /// Name of the blob in error messages.
     pub(crate) what: String,
     pub(crate) digest: Checksum,
     pub(crate) size: u64,
 }
 
-/// Why a blob did not arrive, for whoever notices only that the reader failed.
+/// The cause of a failed download. It is shared with the code that reads the blob, because [`Reader`] reports only
+/// that reading failed.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Failure(Arc<Mutex<Option<Error>>>);
 
@@ -48,10 +49,10 @@ impl Failure {
 }
 
 impl Blob {
-    /// All of it, if it is small.
+    /// Downloads the whole blob into memory. Use it for small blobs only.
     pub(crate) async fn bytes(self, session: &Session, patience: &Patience) -> Result<Bytes> {
         let mut transfer =
-            Transfer::new(session.clone(), self, patience.clone(), Progress::default());
+            BlobTransfer::new(session.clone(), self, patience.clone(), Progress::default());
         let mut bytes = Vec::new();
         while let Some(part) = transfer.next().await? {
             bytes.extend_from_slice(&part);
@@ -59,7 +60,7 @@ impl Blob {
         Ok(bytes.into())
     }
 
-    /// Lets the blob be read where blocking is allowed. It is checked when its end is read, and not before.
+    /// Returns a blocking reader of the blob. The digest is verified when the end of the blob is read, not before.
     pub(crate) fn reader(
         self,
         session: &Session,
@@ -67,29 +68,29 @@ impl Blob {
         progress: &Progress,
     ) -> (Reader, Failure) {
         let failure = Failure::default();
-        let transfer = Transfer::new(session.clone(), self, patience.clone(), progress.clone());
+        let transfer = BlobTransfer::new(session.clone(), self, patience.clone(), progress.clone());
         (web::reader(transfer.into_stream(failure.clone())), failure)
     }
 }
 
-/// A blob on its way.
-struct Transfer {
+/// A running download of one blob.
+struct BlobTransfer {
     session: Session,
     blob: Blob,
     patience: Patience,
     progress: Progress,
-    begun: Instant,
+    started: Instant,
     body: Option<Pin<Box<dyn Stream<Item = web::Result<Bytes>> + Send>>>,
     hasher: Hasher,
     read: u64,
-    /// What is sent once more, since the server starts at the beginning.
+    /// Bytes to discard from the next response, because the server ignored the range and starts at the beginning.
     skip: u64,
-    tries: u32,
-    /// What had been read when the tries were last forgotten.
-    forgiven: u64,
+    attempts: u32,
+    /// Value of `read` when `attempts` was last reset.
+    reset_at: u64,
 }
 
-impl Transfer {
+impl BlobTransfer {
     fn new(session: Session, blob: Blob, patience: Patience, progress: Progress) -> Self {
         Self {
             hasher: blob.digest.hasher(),
@@ -97,12 +98,12 @@ impl Transfer {
             blob,
             patience,
             progress,
-            begun: Instant::now(),
+            started: Instant::now(),
             body: None,
             read: 0,
             skip: 0,
-            tries: 0,
-            forgiven: 0,
+            attempts: 0,
+            reset_at: 0,
         }
     }
 
@@ -122,7 +123,7 @@ impl Transfer {
         ))
     }
 
-    /// The next bytes; `None` when all of them have arrived and have the right digest.
+    /// Returns the next bytes, or `None` when all bytes have arrived and their digest matches.
     async fn next(&mut self) -> Result<Option<Bytes>> {
         loop {
             let Some(body) = &mut self.body else {
@@ -154,16 +155,16 @@ impl Transfer {
                     self.progress.add(part.len() as u64);
                     return Ok(Some(part));
                 }
-                Some(Err(error)) => self.broken(error).await?,
+                Some(Err(error)) => self.back_off(error).await?,
                 None if self.read == self.blob.size => self.body = None,
                 None => return Err(self.size("fewer than")),
             }
         }
     }
 
-    /// Asks for what is missing.
+    /// Requests the bytes that have not arrived yet.
     async fn open(&mut self) -> Result<()> {
-        self.tries += 1;
+        self.attempts += 1;
         let mut headers = HeaderMap::new();
         if self.read > 0
             && let Ok(range) = HeaderValue::try_from(format!("bytes={}-", self.read))
@@ -179,10 +180,10 @@ impl Transfer {
             0 => &[StatusCode::OK][..],
             _ => &[StatusCode::OK, StatusCode::PARTIAL_CONTENT][..],
         };
-        let what = || self.blob.what.clone();
+        let name = || self.blob.what.clone();
         let response = self
             .session
-            .expect(response, statuses, "fetch", what)
+            .expect(response, statuses, "fetch", name)
             .await?;
         self.skip = if response.status == StatusCode::PARTIAL_CONTENT {
             self.check_range(&response)?;
@@ -190,17 +191,17 @@ impl Transfer {
         } else {
             self.read
         };
-        let rest = self.blob.size - self.read + self.skip;
+        let remaining = self.blob.size - self.read + self.skip;
         match response.size() {
-            Some(size) if size > rest => return Err(self.size("more than")),
-            Some(size) if size < rest => return Err(self.size("fewer than")),
+            Some(size) if size > remaining => return Err(self.size("more than")),
+            Some(size) if size < remaining => return Err(self.size("fewer than")),
             _ => {}
         }
         self.body = Some(Box::pin(response.into_body()));
         Ok(())
     }
 
-    /// Whether the server gives the part that was asked for.
+    /// Verifies that the server sends the requested range.
     fn check_range(&self, response: &Response) -> Result<()> {
         let range = response.headers.get(header::CONTENT_RANGE);
         let range = range
@@ -214,32 +215,31 @@ impl Transfer {
         }
         Err(Error::Invalid {
             what: self.blob.what.clone(),
-            problem: "was asked for from where it broke off, and another part of it came"
-                .to_owned(),
+            problem: "was requested from an offset, but the registry sent another range".to_owned(),
         })
     }
 
-    /// Waits before the rest is asked for, unless that was done too often or for too long.
-    async fn broken(&mut self, error: web::Error) -> Result<()> {
+    /// Waits before the next attempt. Fails if the attempts or the total time are used up.
+    async fn back_off(&mut self, error: web::Error) -> Result<()> {
         self.body = None;
-        if self.read - self.forgiven >= FORGIVEN {
-            self.forgiven = self.read;
-            self.tries = 1;
+        if self.read - self.reset_at >= MIN_PROGRESS {
+            self.reset_at = self.read;
+            self.attempts = 1;
         }
-        let doubled = 2u32.saturating_pow(self.tries.saturating_sub(1));
-        let pause = self.patience.pause.saturating_mul(doubled);
-        let pause = pause.mul_f64(0.5 + fastrand::f64() / 2.0);
-        let late = self.begun.elapsed() + pause >= self.patience.total;
-        if self.tries >= self.patience.tries || late {
+        let doubled = 2u32.saturating_pow(self.attempts.saturating_sub(1));
+        let delay = self.patience.pause.saturating_mul(doubled);
+        let delay = delay.mul_f64(0.5 + fastrand::f64() / 2.0);
+        let out_of_time = self.started.elapsed() + delay >= self.patience.total;
+        if self.attempts >= self.patience.tries || out_of_time {
             return Err(Error::Interrupted {
                 what: self.blob.what.clone(),
-                tries: self.tries,
+                tries: self.attempts,
                 read: self.read,
                 source: error,
             });
         }
-        tracing::debug!(blob = %self.blob.digest, read = self.read, %error, "taking up a transfer again");
-        tokio::time::sleep(pause).await;
+        tracing::debug!(blob = %self.blob.digest, read = self.read, %error, "resuming a transfer");
+        tokio::time::sleep(delay).await;
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! A bundle's folder as an image. The same files give the same image, on any machine and at any time.
+//! Conversion of a bundle directory into an OCI image. Deterministic: the same files give the same image digest.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 use super::{Error, Result};
 use crate::{Digest, Format, pack};
 
-/// What may stand in one label. Registries and runtimes refuse or cut more.
+/// Maximum size of all labels together, in bytes. Registries and runtimes reject or truncate larger sets of labels.
 const MAX_LABELS: usize = 1 << 20;
 
-/// An image that holds one bundle: a layer with its files, and its annotations as labels.
+/// An OCI image that contains one bundle: its files in one layer, and its annotations as labels.
 ///
 /// ```
 /// use unpacker::{Content, Limits, registry::BundleImage};
@@ -36,10 +36,10 @@ pub struct BundleImage {
 }
 
 impl BundleImage {
-    /// Makes an image of a bundle's files.
+    /// Builds an image from the files of a bundle.
     ///
     /// # Errors
-    /// When there are no annotations in `metadata/`, or one is no text.
+    /// Returns an error if `metadata/` has no annotations, or if an annotation is not a string.
     pub fn new(content: &Content) -> Result<Self> {
         let labels = labels(content)?;
         let failed = |source| Error::Content {
@@ -50,14 +50,14 @@ impl BundleImage {
         let mut layer = Vec::new();
         pack(content, Format::TarGz, &mut layer).map_err(failed)?;
         let layer = Bytes::from(layer);
-        // Files of a bundle run nowhere; some tools want a platform all the same.
+        // The files of a bundle run on no platform, but some tools require one.
         let config = json!({
             "architecture": "amd64",
             "os": "linux",
-            "created": BEGINNING,
+            "created": EPOCH,
             "config": { "Labels": labels },
             "rootfs": { "type": "layers", "diff_ids": [plain.to_string()] },
-            "history": [{ "created": BEGINNING, "created_by": "rukpak push" }],
+            "history": [{ "created": EPOCH, "created_by": "rukpak push" }],
         });
         let config = Bytes::from(config.to_string());
         let manifest = OciImageManifest {
@@ -74,17 +74,17 @@ impl BundleImage {
         })
     }
 
-    /// The annotations of the bundle.
+    /// Returns the annotations of the bundle.
     pub fn labels(&self) -> &BTreeMap<String, String> {
         &self.labels
     }
 
-    /// The digest of the manifest, by which the image can be pulled wherever it was pushed to.
+    /// Returns the digest of the manifest. It is the same in every registry that the image is pushed to.
     pub fn digest(&self) -> Digest {
         Digest::of(&self.manifest)
     }
 
-    /// What the manifest names.
+    /// Returns the blobs that the manifest references.
     pub(super) fn blobs(&self) -> [&Bytes; 2] {
         [&self.layer, &self.config]
     }
@@ -94,8 +94,8 @@ impl BundleImage {
     }
 }
 
-/// When everything was made: a clock would give another digest every time.
-const BEGINNING: &str = "1970-01-01T00:00:00Z";
+/// Fixed creation time: the current time would change the digest with every build.
+const EPOCH: &str = "1970-01-01T00:00:00Z";
 
 fn descriptor(media_type: &str, bytes: &[u8]) -> OciDescriptor {
     OciDescriptor {
@@ -106,15 +106,15 @@ fn descriptor(media_type: &str, bytes: &[u8]) -> OciDescriptor {
     }
 }
 
-/// All annotations, as the bundle format wants them on the image.
+/// Returns all annotations. The bundle format requires them as labels of the image.
 fn labels(content: &Content) -> Result<BTreeMap<String, String>> {
     let fail = |problem: String| Error::NoBundle { problem };
-    let usual = ["annotations.yaml", "annotations.yml"];
+    let default_names = ["annotations.yaml", "annotations.yml"];
     let mut files: Vec<_> = content.folder("metadata").collect();
-    files.sort_by_key(|(name, _)| !usual.contains(name));
+    files.sort_by_key(|(name, _)| !default_names.contains(name));
     if files.is_empty() {
         return Err(fail(
-            "it has no metadata/annotations.yaml; create one, or name the folder that holds manifests/ and metadata/"
+            "it has no metadata/annotations.yaml; create one, or specify the directory with manifests/ and metadata/"
                 .to_owned(),
         ));
     }
@@ -122,8 +122,8 @@ fn labels(content: &Content) -> Result<BTreeMap<String, String>> {
         let documents = yaml::documents(&file.bytes);
         let documents: Vec<Value> = match documents.collect() {
             Ok(documents) => documents,
-            Err(error) if usual.contains(&name) => {
-                return Err(fail(format!("metadata/{name} cannot be read: {error}")));
+            Err(error) if default_names.contains(&name) => {
+                return Err(fail(format!("failed to read metadata/{name}: {error}")));
             }
             Err(_) => continue,
         };
@@ -137,11 +137,11 @@ fn labels(content: &Content) -> Result<BTreeMap<String, String>> {
         for (key, value) in annotations {
             let value = match value {
                 Value::String(text) => text.clone(),
-                // As Go reads a key without a value.
+                // Go unmarshals a key without a value to an empty string.
                 Value::Null => String::new(),
                 _ => {
                     return Err(fail(format!(
-                        "annotation {key:?} in metadata/{name} is no text; put it in quotes"
+                        "annotation {key:?} in metadata/{name} is not a string; put it in quotes"
                     )));
                 }
             };
@@ -160,7 +160,7 @@ fn labels(content: &Content) -> Result<BTreeMap<String, String>> {
         return Ok(labels);
     }
     Err(fail(
-        "no file in metadata/ has annotations; write them below \"annotations:\" in metadata/annotations.yaml".to_owned(),
+        "no file in metadata/ has annotations; add them below \"annotations:\" in metadata/annotations.yaml".to_owned(),
     ))
 }
 
@@ -202,8 +202,8 @@ mod tests {
             vec![("manifests/a.yaml", "a: b")] => Some("has no metadata/annotations.yaml");
             vec![("metadata/annotations.yaml", "a: b")] => Some("no file in metadata/ has annotations");
             vec![("metadata/annotations.yaml", "annotations: {}")] => Some("no file in metadata/ has annotations");
-            vec![("metadata/annotations.yaml", "annotations: [")] => Some("cannot be read");
-            vec![("metadata/annotations.yaml", "annotations: {a: 1}")] => Some("\"a\" in metadata/annotations.yaml is no text");
+            vec![("metadata/annotations.yaml", "annotations: [")] => Some("failed to read metadata/annotations.yaml");
+            vec![("metadata/annotations.yaml", "annotations: {a: 1}")] => Some("\"a\" in metadata/annotations.yaml is not a string");
             vec![("metadata/x.yaml", "annotations: {a: b}")] => None;
             vec![("metadata/a.yaml", "["), ANNOTATIONS] => None;
         ] {

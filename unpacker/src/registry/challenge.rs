@@ -1,29 +1,29 @@
-//! What a registry asks for when it answers with 401: the `WWW-Authenticate` headers.
+//! Authentication challenges: the `WWW-Authenticate` headers of a response with status 401.
 
 use http::{HeaderMap, header::WWW_AUTHENTICATE};
 use http_auth::parser::ChallengeParser;
 
-/// More than any registry sends; a server that sends more is not listened to any further.
+/// Maximum number of challenges that are read. Registries send fewer; further challenges are ignored.
 const MAX_CHALLENGES: usize = 8;
 const MAX_HEADER: usize = 8 << 10;
 
-/// How a registry wants to be told who we are.
+/// An authentication scheme that a registry requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Challenge {
-    /// By a token, which a service gives.
+    /// Bearer token, issued by a token service.
     Bearer {
-        /// The service's URL, as sent.
+        /// URL of the token service, as sent by the registry.
         realm: String,
-        /// What the service calls the registry.
+        /// Name of the registry at the token service.
         service: Option<String>,
     },
-    /// By name and password.
+    /// User name and password.
     Basic,
 }
 
-/// The challenge to take up: a token if that is offered. Others, and what cannot be read, are passed over.
+/// Chooses the challenge to answer. Bearer is preferred over Basic; other schemes and malformed headers are skipped.
 pub(crate) fn choose(headers: &HeaderMap) -> Option<Challenge> {
-    let mut found = None;
+    let mut fallback = None;
     for header in headers
         .get_all(WWW_AUTHENTICATE)
         .iter()
@@ -32,7 +32,7 @@ pub(crate) fn choose(headers: &HeaderMap) -> Option<Challenge> {
         let Some(text) = header.to_str().ok().filter(|text| text.len() <= MAX_HEADER) else {
             continue;
         };
-        // Stops at the first thing that is no challenge; those before it count.
+        // Parsing stops at the first malformed challenge. The challenges before it are used.
         for challenge in ChallengeParser::new(text)
             .map_while(Result::ok)
             .take(MAX_CHALLENGES)
@@ -50,11 +50,11 @@ pub(crate) fn choose(headers: &HeaderMap) -> Option<Challenge> {
                     });
                 }
             } else if challenge.scheme.eq_ignore_ascii_case("basic") {
-                found = Some(Challenge::Basic);
+                fallback = Some(Challenge::Basic);
             }
         }
     }
-    found
+    fallback
 }
 
 #[cfg(test)]

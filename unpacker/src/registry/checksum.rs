@@ -1,4 +1,4 @@
-//! Digests as registries use them: SHA-256, and SHA-512 where somebody has asked for it.
+//! Content digests of registries: SHA-256, and SHA-512 where a reference uses it.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use sha2::{Digest as _, Sha256, Sha512};
 
 use super::{Error, Result};
 
-/// A digest by one of two algorithms, with its algorithm.
+/// A digest and its algorithm.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Checksum {
     algorithm: Algorithm,
@@ -20,10 +20,10 @@ enum Algorithm {
 }
 
 impl Checksum {
-    /// Reads `sha256:…` or `sha512:…`, as it stands in `what`.
-    pub(crate) fn parse(text: &str, what: &str) -> Result<Self> {
+    /// Parses `sha256:…` or `sha512:…`. `subject` names the document that contains it, for error messages.
+    pub(crate) fn parse(text: &str, subject: &str) -> Result<Self> {
         let invalid = || Error::Invalid {
-            what: what.to_owned(),
+            what: subject.to_owned(),
             problem: format!(
                 "has the digest {:?}, which is neither a SHA-256 nor a SHA-512",
                 text.chars().take(150).collect::<String>()
@@ -44,7 +44,7 @@ impl Checksum {
         })
     }
 
-    /// Starts to check what should have this digest.
+    /// Starts a hash with the algorithm of this digest.
     pub(crate) fn hasher(&self) -> Hasher {
         match self.algorithm {
             Algorithm::Sha256 => Hasher::Sha256(Sha256::new()),
@@ -52,23 +52,23 @@ impl Checksum {
         }
     }
 
-    /// Checks that these bytes have this digest.
-    pub(crate) fn check(&self, bytes: &[u8], what: &str) -> Result<()> {
+    /// Verifies that these bytes have this digest.
+    pub(crate) fn check(&self, bytes: &[u8], subject: &str) -> Result<()> {
         let mut hasher = self.hasher();
         hasher.update(bytes);
-        self.expect(hasher, what)
+        self.expect(hasher, subject)
     }
 
-    /// Checks what has gone through the hasher.
-    pub(crate) fn expect(&self, hasher: Hasher, what: &str) -> Result<()> {
-        let found = hasher.finish();
-        if found == self.text {
+    /// Verifies that the bytes hashed so far have this digest.
+    pub(crate) fn expect(&self, hasher: Hasher, subject: &str) -> Result<()> {
+        let actual = hasher.finish();
+        if actual == self.text {
             return Ok(());
         }
         Err(Error::Digest {
-            what: what.to_owned(),
+            what: subject.to_owned(),
             expected: Some(self.text.clone()),
-            found: Some(found),
+            found: Some(actual),
         })
     }
 }
@@ -79,7 +79,7 @@ impl fmt::Display for Checksum {
     }
 }
 
-/// What has been read so far.
+/// The state of a hash.
 #[derive(Debug, Clone)]
 pub(crate) enum Hasher {
     Sha256(Sha256),
@@ -121,7 +121,10 @@ mod tests {
             assert_eq!(checksum.to_string(), text);
             checksum.check(b"", "x").unwrap();
             let error = checksum.check(b"y", "the thing").unwrap_err().to_string();
-            assert!(error.starts_with("the thing is not what"), "{error}");
+            assert!(
+                error.starts_with("digest mismatch for the thing"),
+                "{error}"
+            );
         }
         let others = ::tests::pairs("sha256 sha384, sha256 sha512, sha256: md5:, e é");
         let others: Vec<_> = others.map(|(from, to)| sha256.replace(from, to)).collect();

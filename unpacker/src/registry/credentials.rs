@@ -1,4 +1,4 @@
-//! Who we are to which registry, as `docker login` and pull secrets write it.
+//! Registry credentials in the formats of `docker login` and of pull secrets.
 //!
 //! ```
 //! use unpacker::registry::Credentials;
@@ -22,125 +22,126 @@ use tracing::warn;
 
 use crate::access::{Basic, Secret};
 use auth::Auth;
-use helper::Asked;
+use helper::HelperResult;
 use key::Key;
 
-/// What a file or Secret with credentials may have in bytes: the same as a whole Secret.
+/// Maximum size of a file or Secret with credentials, in bytes. It is the size limit of a Secret.
 const MAX_CONFIG: usize = 1 << 20;
 
 /// Credentials for any number of registries and repositories.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Credentials {
-    /// The first one that knows something about a repository is asked, and no other.
+    /// Used in this order. The first one with an entry for a repository is used.
     configs: Vec<Config>,
 }
 
-/// What proves to a registry who we are.
+/// A credential for one registry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Credential {
-    /// A name and a password.
+    /// A user name and a password.
     Basic(Basic),
-    /// What the registry's token service exchanges for tokens.
+    /// An identity token. The token service of the registry exchanges it for registry tokens.
     Identity(Secret),
     /// A token for the registry itself.
     Token(Secret),
 }
 
 impl Credential {
-    /// Whom the registry will take us for, as far as that is known without asking.
+    /// Describes the user for error messages, without a request to the registry.
     pub(crate) fn user(&self) -> String {
         match self {
-            Self::Basic(basic) => format!("user {:?}", cut(&basic.username)),
+            Self::Basic(basic) => format!("user {:?}", truncate(&basic.username)),
             Self::Identity(_) => "an identity token".to_owned(),
             Self::Token(_) => "a registry token".to_owned(),
         }
     }
 }
 
-/// Why credentials cannot be used.
+/// An error in registry credentials.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Larger than any Secret can be.
+    /// The credentials exceed the size limit of a Secret.
     #[error(
         "the registry credentials are larger than {MAX_CONFIG} bytes; keep only what is needed"
     )]
     TooLarge,
-    /// Neither of the two formats.
+    /// The credentials have neither of the two supported formats.
     #[error(
         "the registry credentials are not JSON as in ~/.docker/config.json (line {line}, column {column}); \
          create the pull secret with \"kubectl create secret docker-registry\""
     )]
     Json {
-        /// Where, from 1.
+        /// Line of the syntax error, starting at 1.
         line: usize,
-        /// Where, from 1.
+        /// Column of the syntax error, starting at 1.
         column: usize,
     },
-    /// One registry's entry.
+    /// The entry of one registry is invalid.
     #[error(
-        "the credentials for {key:?} {problem}; log in to that registry again, or write the entry anew"
+        "the credentials for {key:?} {problem}; log in to that registry again, or replace the entry"
     )]
     Entry {
-        /// As written, cut to a readable length.
+        /// Key of the entry, truncated to a readable length.
         key: String,
-        /// What is wrong with it.
+        /// Problem of the entry, as a continuation of the message.
         problem: &'static str,
     },
-    /// A program of the user's machine, in a Secret.
+    /// A Secret names a credential helper. Helpers are programs on a user's machine.
     #[error(
-        "the credentials for {registry} are kept by the program docker-credential-{helper}, which is not in the cluster; \
-         put name and password into the pull secret: \"kubectl create secret docker-registry\""
+        "the credentials for {registry} are stored by the program docker-credential-{helper}, which is not available \
+         in the cluster; put user name and password into the pull secret: \"kubectl create secret docker-registry\""
     )]
     HelperInSecret {
-        /// For which registry.
+        /// Registry that the credentials are for.
         registry: String,
-        /// Which program.
+        /// Credential helper, without the prefix `docker-credential-`.
         helper: String,
     },
-    /// A name that could be a path.
+    /// The name of a credential helper is invalid, because it could be a path.
     #[error(
-        "{helper:?} cannot be the name of a credential helper; write letters, digits, \".\", \"_\" and \"-\""
+        "invalid name of a credential helper: {helper:?}; use letters, digits, \".\", \"_\" and \"-\""
     )]
     HelperName {
-        /// As written, cut to a readable length.
+        /// Configured name, truncated to a readable length.
         helper: String,
     },
-    /// The program did not do its job.
+    /// The credential helper failed.
     #[error(
-        "docker-credential-{helper} gave no credentials for {registry}: it {problem}; try it by hand, or log in again"
+        "docker-credential-{helper} returned no credentials for {registry}: it {problem}; run it manually, or log in \
+         again"
     )]
     Helper {
-        /// For which registry.
+        /// Registry that the credentials are for.
         registry: String,
-        /// Which program.
+        /// Credential helper, without the prefix `docker-credential-`.
         helper: String,
-        /// What went wrong.
+        /// Problem, as a continuation of the message.
         problem: String,
     },
-    /// A file of the user's.
+    /// A credentials file of the user cannot be read.
     #[error(
-        "failed to read the registry credentials in {path:?}; check that the file exists and may be read"
+        "failed to read the registry credentials in {path:?}; check that the file exists and is readable"
     )]
     Read {
-        /// The file.
+        /// Path of the credentials file.
         path: std::path::PathBuf,
-        /// Why.
+        /// Cause of the failure.
         #[source]
         source: std::io::Error,
     },
-    /// The contents of a file of the user's.
-    #[error("{path:?} cannot be used")]
+    /// The content of a credentials file of the user is invalid.
+    #[error("invalid credentials file {path:?}")]
     File {
-        /// The file.
+        /// Path of the credentials file.
         path: std::path::PathBuf,
-        /// Why.
+        /// Problem of the content.
         #[source]
         source: Box<Error>,
     },
 }
 
 impl Error {
-    /// Whether the same credentials fail again: all but what a program or the disk may do better next time.
+    /// Reports whether the same credentials always fail. Failures of a helper or of the disk are transient.
     pub fn is_terminal(&self) -> bool {
         match self {
             Self::Helper { .. } | Self::Read { .. } => false,
@@ -150,20 +151,20 @@ impl Error {
     }
 }
 
-/// One file or Secret.
+/// The content of one credentials file or Secret.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Config {
-    /// One that makes no sense is a problem only for those whom it is for.
-    auths: BTreeMap<Key, Result<Credential, Bad>>,
+    /// Entries by key. An invalid entry is an error only for the registry that it belongs to.
+    auths: BTreeMap<Key, Result<Credential, InvalidEntry>>,
     helpers: BTreeMap<Key, String>,
     store: Option<String>,
-    /// Whether helpers may be run: they are programs of the user's machine.
-    runs_helpers: bool,
+    /// Whether credential helpers may run: they exist only on the machine of a user.
+    allow_helpers: bool,
 }
 
-/// An entry that cannot be used.
+/// An invalid entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Bad {
+struct InvalidEntry {
     key: String,
     problem: &'static str,
 }
@@ -181,50 +182,53 @@ struct DockerConfig {
 // === impl Credentials ===
 
 impl Credentials {
-    /// Reads what a Secret of type `kubernetes.io/dockerconfigjson` or `kubernetes.io/dockercfg` holds.
+    /// Parses the data of a Secret of type `kubernetes.io/dockerconfigjson` or `kubernetes.io/dockercfg`.
     ///
     /// # Errors
-    /// When it is neither. Entries that make no sense, and helpers, are refused as soon as one would be needed.
+    /// Returns an error if the data has neither format. Invalid entries and helpers are rejected when a registry
+    /// needs them.
     pub fn from_docker_config(json: &[u8]) -> Result<Self, Error> {
         Ok(Self {
             configs: vec![Config::parse(json)?],
         })
     }
 
-    /// Whether these hold anything for a repository, or name a program that may.
+    /// Reports whether the credentials contain an entry for a repository, or name a helper that may have one.
     pub fn names(&self, registry: &str, repository: &str) -> bool {
-        let knows = |config: &Config| config.find(registry, repository).is_some();
-        self.configs.iter().any(knows)
+        let has_entry = |config: &Config| config.find(registry, repository).is_some();
+        self.configs.iter().any(has_entry)
     }
 
-    /// All texts that `find` could answer with for one repository, or run to have an answer, as far as they are known
-    /// without running anything.
-    pub(crate) fn each(&self, registry: &str, repository: &str, mut tell: impl FnMut(&str)) {
+    /// Passes to `visit` every string that determines the result of `find` for one repository. Helpers are not run;
+    /// only their names are passed.
+    pub(crate) fn each(&self, registry: &str, repository: &str, mut visit: impl FnMut(&str)) {
         for config in &self.configs {
             match config.find(registry, repository) {
                 None => {}
-                Some(Found::Helper(helper) | Found::Store(helper)) => {
-                    ["helper", helper].into_iter().for_each(&mut tell);
+                Some(CredentialLookup::Helper(helper) | CredentialLookup::Store(helper)) => {
+                    ["helper", helper].into_iter().for_each(&mut visit);
                 }
-                Some(Found::Bad(bad)) => ["bad", bad.problem].into_iter().for_each(&mut tell),
-                Some(Found::Credential(credential)) => match credential {
+                Some(CredentialLookup::InvalidEntry(invalid)) => {
+                    ["bad", invalid.problem].into_iter().for_each(&mut visit);
+                }
+                Some(CredentialLookup::Credential(credential)) => match credential {
                     Credential::Basic(basic) => ["basic", &basic.username, basic.password.reveal()]
                         .into_iter()
-                        .for_each(&mut tell),
+                        .for_each(&mut visit),
                     Credential::Identity(secret) => {
                         ["identity", secret.reveal()]
                             .into_iter()
-                            .for_each(&mut tell);
+                            .for_each(&mut visit);
                     }
                     Credential::Token(secret) => {
-                        ["token", secret.reveal()].into_iter().for_each(&mut tell);
+                        ["token", secret.reveal()].into_iter().for_each(&mut visit);
                     }
                 },
             }
         }
     }
 
-    /// The credentials for one repository: those whose key matches the most of it.
+    /// Returns the credentials for one repository. If several keys match, the most specific key is used.
     pub(crate) async fn find(
         &self,
         registry: &str,
@@ -233,30 +237,39 @@ impl Credentials {
         for config in &self.configs {
             match config.find(registry, repository) {
                 None => {}
-                Some(Found::Credential(credential)) => return Ok(Some(credential.clone())),
-                Some(Found::Bad(Bad { key, problem })) => {
+                Some(CredentialLookup::Credential(credential)) => {
+                    return Ok(Some(credential.clone()));
+                }
+                Some(CredentialLookup::InvalidEntry(InvalidEntry { key, problem })) => {
                     return Err(Error::Entry {
                         key: key.clone(),
                         problem,
                     });
                 }
-                Some(Found::Helper(helper) | Found::Store(helper)) if !config.runs_helpers => {
+                Some(CredentialLookup::Helper(helper) | CredentialLookup::Store(helper))
+                    if !config.allow_helpers =>
+                {
                     return Err(Error::HelperInSecret {
                         registry: registry.to_owned(),
-                        helper: cut(helper),
+                        helper: truncate(helper),
                     });
                 }
-                // The program may know nothing about this registry; another file still may.
-                Some(Found::Helper(helper)) => match helper::get(helper, registry).await? {
-                    Asked::Known(credential) => return Ok(Some(credential)),
-                    Asked::Unknown => {}
-                    Asked::Missing(error) => return Err(error),
-                },
-                Some(Found::Store(helper)) => match helper::get(helper, registry).await? {
-                    Asked::Known(credential) => return Ok(Some(credential)),
-                    Asked::Unknown => {}
-                    // The file may come from another machine, and most images are for everybody.
-                    Asked::Missing(error) => warn!(%error, "doing without credentials"),
+                // The helper may have no credentials for this registry, but the next file may.
+                Some(CredentialLookup::Helper(helper)) => {
+                    match helper::get(helper, registry).await? {
+                        HelperResult::Found(credential) => return Ok(Some(credential)),
+                        HelperResult::NotFound => {}
+                        HelperResult::HelperMissing(error) => return Err(error),
+                    }
+                }
+                Some(CredentialLookup::Store(helper)) => match helper::get(helper, registry).await?
+                {
+                    HelperResult::Found(credential) => return Ok(Some(credential)),
+                    HelperResult::NotFound => {}
+                    // The file may come from another machine, and most images are public.
+                    HelperResult::HelperMissing(error) => {
+                        warn!(%error, "continuing without credentials");
+                    }
                 },
             }
         }
@@ -264,7 +277,7 @@ impl Credentials {
     }
 }
 
-/// Of several the first ones are asked first.
+/// Concatenates credentials. The first ones take precedence.
 impl FromIterator<Credentials> for Credentials {
     fn from_iter<I: IntoIterator<Item = Credentials>>(several: I) -> Self {
         let configs = several.into_iter().flat_map(|one| one.configs);
@@ -276,12 +289,12 @@ impl FromIterator<Credentials> for Credentials {
 
 // === impl Config ===
 
-enum Found<'a> {
+enum CredentialLookup<'a> {
     Credential(&'a Credential),
-    Bad(&'a Bad),
-    /// A program for this very registry.
+    InvalidEntry(&'a InvalidEntry),
+    /// A helper for exactly this registry.
     Helper(&'a str),
-    /// A program for all registries.
+    /// A helper for all registries.
     Store(&'a str),
 }
 
@@ -294,7 +307,7 @@ impl Config {
             line: error.line(),
             column: error.column(),
         };
-        // A BOM is what editors on Windows leave behind.
+        // Editors on Windows write a BOM.
         let json = json.strip_prefix(b"\xef\xbb\xbf").unwrap_or(json);
         let config: DockerConfig = serde_json::from_slice(json).map_err(|e| not_json(&e))?;
         let mut parsed = Self {
@@ -302,14 +315,15 @@ impl Config {
             ..Self::default()
         };
         for (key, helper) in config.helpers.unwrap_or_default() {
-            if let Some(key) = usable(&key) {
+            if let Some(key) = parse_key(&key) {
                 parsed.helpers.insert(key, helper);
             }
         }
         let auths = if let Some(auths) = config.auths {
             auths
         } else if parsed.helpers.is_empty() && parsed.store.is_none() {
-            // The older format has the entries at the top; what else the file of a docker client has is no entry.
+            // The older format has the entries at the top level. Other fields of a Docker configuration are not
+            // entries.
             let mut entries: BTreeMap<String, Value> =
                 serde_json::from_slice(json).map_err(|e| not_json(&e))?;
             entries.retain(|_, entry| Auth::deserialize(&*entry).is_ok());
@@ -318,15 +332,17 @@ impl Config {
             BTreeMap::new()
         };
         for (name, auth) in auths {
-            let Some(key) = usable(&name) else { continue };
+            let Some(key) = parse_key(&name) else {
+                continue;
+            };
             let credential = match serde_json::from_value::<Option<Auth>>(auth) {
                 Ok(auth) => auth.unwrap_or_default().credential(),
-                Err(_) => Err("have fields that are no text"),
+                Err(_) => Err("have fields that are not strings"),
             };
-            // Docker leaves an empty entry behind when a helper keeps the password.
+            // Docker leaves an empty entry if a helper stores the password.
             if let Some(credential) = credential.transpose() {
-                let bad = |problem| Bad {
-                    key: cut(&name),
+                let bad = |problem| InvalidEntry {
+                    key: truncate(&name),
                     problem,
                 };
                 parsed.auths.insert(key, credential.map_err(bad));
@@ -335,38 +351,38 @@ impl Config {
         Ok(parsed)
     }
 
-    fn find(&self, registry: &str, repository: &str) -> Option<Found<'_>> {
+    fn find(&self, registry: &str, repository: &str) -> Option<CredentialLookup<'_>> {
         let best = |keys: &mut dyn Iterator<Item = &'_ Key>| {
             keys.filter_map(|key| Some((key.matches(registry, repository)?, key.clone())))
                 .max()
                 .map(|(_, key)| key)
         };
-        // As docker and podman do: what is made for this registry goes before what is for all.
+        // Precedence of Docker and Podman: settings for this registry come before settings for all registries.
         if let Some(helper) = best(&mut self.helpers.keys()).and_then(|k| self.helpers.get(&k)) {
-            return Some(Found::Helper(helper));
+            return Some(CredentialLookup::Helper(helper));
         }
         if let Some(found) = best(&mut self.auths.keys()).and_then(|k| self.auths.get(&k)) {
             return Some(match found {
-                Ok(credential) => Found::Credential(credential),
-                Err(bad) => Found::Bad(bad),
+                Ok(credential) => CredentialLookup::Credential(credential),
+                Err(bad) => CredentialLookup::InvalidEntry(bad),
             });
         }
-        self.store.as_deref().map(Found::Store)
+        self.store.as_deref().map(CredentialLookup::Store)
     }
 }
 
-/// What names no registry is for none, and no reason to do without the rest.
-fn usable(key: &str) -> Option<Key> {
+/// Parses the key of an entry. A key that names no registry is ignored, and the other entries are used.
+fn parse_key(key: &str) -> Option<Key> {
     let found = Key::parse(key);
     if found.is_none() {
-        // It may be a name and a password.
-        warn!("credentials whose key names no registry are not used");
+        // The key may contain a user name and a password, so it is not logged.
+        warn!("ignored credentials whose key is not a registry");
     }
     found
 }
 
-/// Short enough for a message.
-fn cut(text: &str) -> String {
+/// Truncates a text to a length that is readable in a message.
+fn truncate(text: &str) -> String {
     text.chars().take(200).collect()
 }
 

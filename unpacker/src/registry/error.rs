@@ -1,220 +1,219 @@
-//! Why an image could not be had, or not be published.
+//! Errors of image pulls and pushes.
 
 use std::io;
 
 use super::{credentials, mirrors};
 use crate::{oci, web};
 
-/// The result of talking to a registry.
+/// Result of a registry operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a registry's content cannot be taken, or it takes none of ours.
+/// An error while an image is pulled or pushed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The credentials make no sense.
+    /// The credentials are invalid.
     #[error(transparent)]
     Credentials(#[from] credentials::Error),
-    /// The mirrors make no sense, or forbid it.
+    /// The mirror configuration is invalid, or does not allow the image.
     #[error(transparent)]
     Mirrors(#[from] mirrors::Error),
-    /// The registry cannot be reached, or answers with something else.
+    /// The registry is unreachable, or its response is unexpected.
     #[error("failed to {action}")]
     Web {
-        /// What was tried.
+        /// Action that was attempted.
         action: String,
-        /// Why.
+        /// Cause of the failure.
         #[source]
         source: web::Error,
     },
-    /// Nobody may do this without credentials, and there are none.
+    /// The registry requires credentials, and none are configured.
     #[error(
-        "the registry {registry} needs credentials for {repository}, or has no such repository; \
-         add credentials for {registry} to the pull secret, or log in to it"
+        "registry {registry} requires credentials for {repository}, or the repository does not exist; add credentials \
+         for {registry} to the pull secret, or log in to it"
     )]
     NeedsCredentials {
-        /// Which registry.
+        /// Host of the registry.
         registry: String,
-        /// Which repository.
+        /// Repository in the registry.
         repository: String,
     },
-    /// A wrong password, or one that is not valid any more.
+    /// The credentials are wrong or have expired.
     #[error(
-        "the registry {registry} does not accept the credentials of {user}; check the pull secret, or log in again"
+        "registry {registry} rejected the credentials of {user}; check the pull secret, or log in again"
     )]
     Refused {
-        /// Which registry.
+        /// Host of the registry.
         registry: String,
-        /// Whose.
+        /// User that the credentials belong to.
         user: String,
     },
-    /// A right password of somebody who may not.
+    /// The credentials are valid, but do not permit the action.
     #[error(
-        "the registry {registry} does not let {user} {action} {repository}; ask its owner for access, and check the name"
+        "registry {registry} does not allow {user} to {action} {repository}; ask its owner for access, and check the name"
     )]
     Denied {
-        /// Which registry.
+        /// Host of the registry.
         registry: String,
-        /// Who.
+        /// User that the credentials belong to.
         user: String,
-        /// What is refused.
+        /// Action that was denied.
         action: &'static str,
-        /// Which repository.
+        /// Repository in the registry.
         repository: String,
     },
-    /// A way of authentication that nobody has told us about.
+    /// The registry offers only unsupported authentication schemes.
     #[error(
-        "the registry {registry} asks for credentials in a way that is not known here; it has to offer Bearer or Basic"
+        "registry {registry} uses an unsupported authentication scheme; supported: Bearer, Basic"
     )]
     Challenge {
-        /// Which registry.
+        /// Host of the registry.
         registry: String,
     },
-    /// A token service that must not see credentials.
+    /// The registry names a token service that must not receive credentials.
     #[error(
-        "the registry {registry} sends us to the token service {}, which {problem}; have the registry's configuration corrected",
-        realm.as_ref().map_or("that it chose".to_owned(), |realm| format!("{realm:?}"))
+        "registry {registry} uses {}, which {problem}; ask its owner to correct the configuration",
+        realm.as_ref().map_or("a token service".to_owned(), |realm| format!("token service {realm:?}"))
     )]
     Realm {
-        /// Which registry.
+        /// Host of the registry.
         registry: String,
-        /// As sent, cut to a readable length; `None` where remote texts are withheld.
+        /// URL as sent, truncated to a readable length; `None` where remote texts are withheld.
         realm: Option<String>,
-        /// What is wrong with it.
+        /// Problem of the URL, as a continuation of the message.
         problem: &'static str,
     },
-    /// A token service that gives no token.
+    /// The token service issued no token.
     #[error(
-        "the token service of the registry {registry} {problem}; try again later, or ask its owner"
+        "the token service of registry {registry} {problem}; try again later, or ask its owner"
     )]
     Token {
-        /// Which registry.
+        /// Host of the registry.
         registry: String,
-        /// What it does instead.
+        /// Problem of the response, as a continuation of the message.
         problem: &'static str,
     },
-    /// There is none of that name.
+    /// The image or blob does not exist.
     #[error("{what} does not exist; check the name, and that it has been pushed")]
     NotFound {
-        /// What.
+        /// Name of the image or blob.
         what: String,
     },
-    /// Something else than the digest says.
+    /// The received bytes do not match the digest.
     #[error(
-        "{what} is not what its digest{} says{}; the registry, or something on the way, has changed it: push it again",
-        expected.as_ref().map_or(String::new(), |expected| format!(" {expected}")),
-        found.as_ref().map_or(String::new(), |found| format!(", but {found}"))
+        "digest mismatch for {what}{}{}; push it again",
+        expected.as_ref().map_or(String::new(), |expected| format!(": expected {expected}")),
+        found.as_ref().map_or(String::new(), |found| format!(", got {found}"))
     )]
     Digest {
-        /// What.
+        /// Name of the image or blob.
         what: String,
-        /// Digest that the reference or the registry states; `None` where remote texts are withheld: `what` has the
-        /// digest that the author wrote.
+        /// Digest that the reference or the registry states. `None` where remote texts are withheld: `what` contains
+        /// the digest that the author wrote.
         expected: Option<String>,
         /// Digest of the received bytes; `None` where remote texts are withheld.
         found: Option<String>,
     },
-    /// More or fewer bytes than the manifest says.
-    #[error(
-        "{what} has {problem} the {expected} bytes that were announced; the registry, or something on the way, has changed it: push it again"
-    )]
+    /// The received size differs from the size in the manifest.
+    #[error("{what} has {problem} the declared {expected} bytes; push it again")]
     Size {
-        /// What.
+        /// Name of the image or blob.
         what: String,
-        /// In which way.
+        /// Either `more than` or `fewer than`.
         problem: &'static str,
-        /// How many it should be.
+        /// Size in the manifest, in bytes.
         expected: u64,
     },
-    /// A transfer that broke off too often.
+    /// The connection was lost too often during a transfer.
     #[error(
-        "{what} broke off after {read} bytes, in try {tries}; try again later, or over a better connection"
+        "transfer of {what} interrupted after {read} bytes, in attempt {tries}; try again later, or over a better \
+         connection"
     )]
     Interrupted {
-        /// What.
+        /// Name of the blob.
         what: String,
-        /// How often it was tried.
+        /// Number of attempts.
         tries: u32,
-        /// What had arrived.
+        /// Number of received bytes.
         read: u64,
-        /// Why, the last time.
+        /// Cause of the last failure.
         #[source]
         source: web::Error,
     },
-    /// A manifest, index or configuration that cannot be taken.
-    #[error("{what} cannot be unpacked")]
+    /// A manifest, index or image configuration is not supported.
+    #[error("failed to unpack {what}")]
     Document {
-        /// Which image.
+        /// Name of the image.
         what: String,
-        /// Why.
+        /// Problem of the document.
         #[source]
         source: oci::Error,
     },
-    /// Something that breaks the rules.
+    /// A name, a document or a response violates the specification.
     #[error("{what} {problem}; push it again, with a current tool")]
     Invalid {
-        /// What.
+        /// Image, blob or response with the problem.
         what: String,
-        /// Which rule.
+        /// Violated rule, as a continuation of the message.
         problem: String,
     },
-    /// More than anybody needs.
-    #[error("{what} has {problem}, and the limit is {limit}; make the image smaller")]
-    TooMuch {
-        /// Which image.
+    /// The image exceeds a limit.
+    #[error("{what} has {problem}, more than the limit of {limit}; make the image smaller")]
+    LimitExceeded {
+        /// Name of the image.
         what: String,
-        /// More of what.
+        /// Number and kind of the items that exceed the limit.
         problem: String,
-        /// How much is taken.
+        /// Limit that is exceeded.
         limit: u64,
     },
-    /// The content of an image cannot be taken.
+    /// The content of the image cannot be unpacked.
     #[error("failed to unpack {what}")]
     Content {
-        /// Which image.
+        /// Name of the image.
         what: String,
-        /// Why.
+        /// Cause of the failure.
         #[source]
         source: Box<crate::Error>,
     },
-    /// The disk does not take what waits to be read.
+    /// A downloaded layer cannot be written to a temporary file.
     #[error(
-        "failed to keep a layer in a temporary file; check the space and permissions in {folder:?}"
+        "failed to write a layer to a temporary file; check the free space and permissions in {folder:?}"
     )]
     Disk {
-        /// Where temporary files go.
+        /// Directory for temporary files.
         folder: std::path::PathBuf,
-        /// Why.
+        /// Cause of the failure.
         #[source]
         source: io::Error,
     },
-    /// The thread that reads layers is gone.
+    /// The thread that reads the layers ended early.
     #[error("unpacking {what} was stopped; try again")]
     Stopped {
-        /// Which image.
+        /// Name of the image.
         what: String,
-        /// Why.
+        /// Cause of the failure.
         #[source]
         source: tokio::task::JoinError,
     },
-    /// All of several places failed.
-    #[error("{image} cannot be had from any of {} places: {}", .failures.len(), all(.failures))]
-    Everywhere {
-        /// Which image.
+    /// All endpoints of the image failed.
+    #[error("failed to pull {image} from {} endpoints: {}", .failures.len(), join_failures(.failures))]
+    AllEndpointsFailed {
+        /// Name of the image.
         image: String,
-        /// Each place and what it said.
+        /// Each endpoint with its error.
         failures: Vec<(String, Error)>,
     },
-    /// A folder that makes no bundle image.
-    #[error("the folder cannot be pushed as a bundle: {problem}")]
+    /// The directory cannot be pushed as a bundle image.
+    #[error("the directory cannot be pushed as a bundle: {problem}")]
     NoBundle {
-        /// Why, and what to do.
+        /// Problem and remedy.
         problem: String,
     },
 }
 
-fn all(failures: &[(String, Error)]) -> String {
-    let shown = failures.iter().map(|(place, error)| {
-        let mut text = format!("{place}: {error}");
+fn join_failures(failures: &[(String, Error)]) -> String {
+    let messages = failures.iter().map(|(endpoint, error)| {
+        let mut text = format!("{endpoint}: {error}");
         let mut cause = std::error::Error::source(error);
         while let Some(error) = cause {
             text = format!("{text}: {error}");
@@ -222,11 +221,11 @@ fn all(failures: &[(String, Error)]) -> String {
         }
         text
     });
-    shown.collect::<Vec<_>>().join("; ")
+    messages.collect::<Vec<_>>().join("; ")
 }
 
 impl Error {
-    /// The kind of failure in one word, for conditions, events and metrics.
+    /// Returns the CamelCase reason of this failure, for conditions, events and metrics.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Credentials(_) => "CredentialsInvalid",
@@ -244,19 +243,19 @@ impl Error {
             Self::Interrupted { .. } => "ConnectionBroken",
             Self::Invalid { .. } => "ImageInvalid",
             Self::Document { source, .. } => source.reason(),
-            Self::TooMuch { .. } => "LimitExceeded",
+            Self::LimitExceeded { .. } => "LimitExceeded",
             Self::Content { source, .. } => source.reason(),
             Self::Disk { .. } => "WriteFailed",
             Self::Stopped { .. } => "Stopped",
-            Self::Everywhere { failures, .. } => failures
+            Self::AllEndpointsFailed { failures, .. } => failures
                 .last()
                 .map_or("NotFound", |(_, error)| error.reason()),
             Self::NoBundle { .. } => "BundleInvalid",
         }
     }
 
-    /// Whether the same image fails again however often it is tried. What is not there may be pushed, credentials may
-    /// be exchanged, and what a transfer has damaged may arrive whole next time.
+    /// Reports whether the same image always fails. Transient failures are missing images, which may be pushed later,
+    /// rejected credentials, which may be replaced, and damaged transfers.
     pub fn is_terminal(&self) -> bool {
         match self {
             Self::Credentials(error) => error.is_terminal(),
@@ -264,23 +263,23 @@ impl Error {
             Self::Mirrors(_)
             | Self::Invalid { .. }
             | Self::Document { .. }
-            | Self::TooMuch { .. }
+            | Self::LimitExceeded { .. }
             | Self::NoBundle { .. } => true,
             Self::Content { source, .. } => source.is_terminal(),
-            Self::Everywhere { failures, .. } => {
+            Self::AllEndpointsFailed { failures, .. } => {
                 failures.iter().all(|(_, error)| error.is_terminal())
             }
             _ => false,
         }
     }
 
-    /// Whether another place with the same content may do better.
-    pub(crate) fn is_of_the_place(&self) -> bool {
+    /// Reports whether another endpoint with the same content may succeed.
+    pub(crate) fn is_endpoint_specific(&self) -> bool {
         !matches!(
             self,
             Self::Mirrors(_)
                 | Self::Document { .. }
-                | Self::TooMuch { .. }
+                | Self::LimitExceeded { .. }
                 | Self::Content { .. }
                 | Self::Disk { .. }
                 | Self::Stopped { .. }
@@ -290,7 +289,7 @@ impl Error {
 }
 
 impl Error {
-    /// Removes what the server chose: see [`Quotes::Withheld`](crate::access::Quotes::Withheld).
+    /// Removes texts that the server chose: see [`Quotes::Withheld`](crate::access::Quotes::Withheld).
     pub(crate) fn withheld(self) -> Self {
         match self {
             Self::Web { action, source } => Self::Web {
@@ -328,9 +327,9 @@ impl Error {
                 what,
                 source: source.withheld().into(),
             },
-            Self::Everywhere { image, failures } => {
+            Self::AllEndpointsFailed { image, failures } => {
                 let failures = failures.into_iter();
-                Self::Everywhere {
+                Self::AllEndpointsFailed {
                     image,
                     failures: failures
                         .map(|(place, error)| (place, error.withheld()))
@@ -347,7 +346,7 @@ impl Error {
             | Self::NotFound { .. }
             | Self::Size { .. }
             | Self::Invalid { .. }
-            | Self::TooMuch { .. }
+            | Self::LimitExceeded { .. }
             | Self::Disk { .. }
             | Self::Stopped { .. }
             | Self::NoBundle { .. }) => error,

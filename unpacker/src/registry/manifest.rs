@@ -1,4 +1,4 @@
-//! The way from a tag or a digest to one image's manifest.
+//! Resolution of a tag or digest to the manifest of one image.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header::ACCEPT, header::CONTENT_TYPE};
@@ -10,86 +10,92 @@ use crate::{
     web::{self, Response},
 };
 
-/// The entries that one index may have. The largest known have some dozens.
+/// Maximum number of entries of an index. The largest known indexes have some dozens.
 const MAX_ENTRIES: usize = 1000;
 
-/// One image, found.
+/// An image that a reference resolved to.
 #[derive(Debug)]
-pub(crate) struct Found {
-    /// The digest of what the reference named: of the index, if it named one.
-    pub(crate) named: Checksum,
-    /// The SHA-256 of the same.
+pub(crate) struct ResolvedImage {
+    /// Digest of the document that the reference names: the index, if it names one.
+    pub(crate) tag_digest: Checksum,
+    /// SHA-256 of the same document.
     pub(crate) digest: Digest,
     pub(crate) manifest: Manifest,
 }
 
-/// A document as it came.
-struct Sent {
+/// A document as the registry sent it.
+struct RawManifest {
     bytes: Bytes,
     media_type: Option<String>,
-    /// What the registry says that it is.
-    stated: Option<Checksum>,
+    /// Digest in the header `docker-content-digest`.
+    digest_header: Option<Checksum>,
 }
 
-/// The digest of what a tag names now, without fetching it where the registry knows it.
+/// Returns the digest that a tag points to. The document is fetched only if the registry does not report the digest.
 pub(crate) async fn digest(session: &Session, tag: &str) -> Result<Checksum> {
-    let what = what(session, tag);
-    let response = session.ask(Method::HEAD, &path(tag), accepted()).await?;
+    let image = image_name(session, tag);
+    let response = session
+        .request(Method::HEAD, &path(tag), accepted())
+        .await?;
     match response.status {
         StatusCode::OK => {
-            if let Some(stated) = stated(&response) {
-                return Ok(stated);
+            if let Some(digest) = digest_header(&response) {
+                return Ok(digest);
             }
         }
-        StatusCode::NOT_FOUND => return Err(Error::NotFound { what }),
+        StatusCode::NOT_FOUND => return Err(Error::NotFound { what: image }),
         _ => {}
     }
-    // Not every registry knows HEAD, or tells digests.
-    named(&get(session, tag).await?, None, &what)
+    // Not every registry supports HEAD or sends digests.
+    verified_digest(&get(session, tag).await?, None, &image)
 }
 
-/// The manifest of the image that a tag or a digest names, for a platform.
-pub(crate) async fn find(session: &Session, name: &str, platform: Option<&str>) -> Result<Found> {
-    let what = what(session, name);
+/// Returns the manifest that a tag or digest names, for a platform.
+pub(crate) async fn find(
+    session: &Session,
+    name: &str,
+    platform: Option<&str>,
+) -> Result<ResolvedImage> {
+    let image = image_name(session, name);
     let pinned = name
         .contains(':')
-        .then(|| Checksum::parse(name, &what))
+        .then(|| Checksum::parse(name, &image))
         .transpose()?;
     let mut sent = get(session, name).await?;
-    let named = named(&sent, pinned, &what)?;
+    let tag_digest = verified_digest(&sent, pinned, &image)?;
     let digest = Digest::of(&sent.bytes);
     let document = |source| Error::Document {
-        what: what.clone(),
+        what: image.clone(),
         source,
     };
     for _ in 0..=oci::DEPTH_LIMIT {
         let index = match Document::read(&sent.bytes, sent.media_type.as_deref()) {
             Ok(Document::Index(index)) => index,
             Ok(Document::Manifest(manifest)) => {
-                return Ok(Found {
-                    named,
+                return Ok(ResolvedImage {
+                    tag_digest,
                     digest,
                     manifest,
                 });
             }
             Err(error) => return Err(document(error)),
         };
-        sent = entry(session, &index, platform, &what, document).await?;
+        sent = entry(session, &index, platform, &image, document).await?;
     }
     Err(document(oci::Error::TooDeep))
 }
 
-/// What an index has for a platform.
+/// Fetches the document that an index lists for a platform.
 async fn entry(
     session: &Session,
     index: &Index,
     platform: Option<&str>,
-    what: &str,
+    image: &str,
     document: impl Fn(oci::Error) -> Error,
-) -> Result<Sent> {
+) -> Result<RawManifest> {
     if index.entries.len() > MAX_ENTRIES {
-        return Err(Error::TooMuch {
-            what: what.to_owned(),
+        return Err(Error::LimitExceeded {
+            what: image.to_owned(),
             problem: format!("an index with {} entries", index.entries.len()),
             limit: MAX_ENTRIES as u64,
         });
@@ -97,13 +103,13 @@ async fn entry(
     let entry = index.choose(platform).map_err(document)?;
     let name = entry.digest.to_string();
     let sent = get(session, &name).await?;
-    let what = self::what(session, &name);
-    Checksum::parse(&name, &what)?.check(&sent.bytes, &what)?;
+    let image = image_name(session, &name);
+    Checksum::parse(&name, &image)?.check(&sent.bytes, &image)?;
     if sent.bytes.len() as u64 == entry.size {
         return Ok(sent);
     }
     Err(Error::Size {
-        what,
+        what: image,
         problem: if sent.bytes.len() as u64 > entry.size {
             "more than"
         } else {
@@ -113,47 +119,48 @@ async fn entry(
     })
 }
 
-/// The digest of a document: the one that it was asked for by, or else one that the registry and we agree on.
-fn named(sent: &Sent, pinned: Option<Checksum>, what: &str) -> Result<Checksum> {
-    let expected = match (pinned, &sent.stated) {
+/// Returns the verified digest of a document: the requested digest, or the one that the registry sent, or else the
+/// computed one.
+fn verified_digest(sent: &RawManifest, pinned: Option<Checksum>, image: &str) -> Result<Checksum> {
+    let expected = match (pinned, &sent.digest_header) {
         (Some(pinned), _) => pinned,
-        (None, Some(stated)) => stated.clone(),
-        (None, None) => return Checksum::parse(&Digest::of(&sent.bytes).to_string(), what),
+        (None, Some(digest)) => digest.clone(),
+        (None, None) => return Checksum::parse(&Digest::of(&sent.bytes).to_string(), image),
     };
-    expected.check(&sent.bytes, what)?;
+    expected.check(&sent.bytes, image)?;
     Ok(expected)
 }
 
-async fn get(session: &Session, name: &str) -> Result<Sent> {
-    let what = what(session, name);
+async fn get(session: &Session, name: &str) -> Result<RawManifest> {
+    let image = image_name(session, name);
     let response = session.get(&path(name), accepted()).await?;
     let response = session
-        .expect(response, &[StatusCode::OK], "fetch", || what.clone())
+        .expect(response, &[StatusCode::OK], "fetch", || image.clone())
         .await?;
     let media_type = response.headers.get(CONTENT_TYPE);
     let media_type = media_type
         .and_then(|kind| kind.to_str().ok())
         .map(str::to_owned);
-    let stated = stated(&response);
+    let digest_header = digest_header(&response);
     let bytes = response.bytes(oci::DOCUMENT_LIMIT).await;
     let bytes = bytes.map_err(|source| match source {
         web::Error::TooLarge { .. } => Error::Document {
-            what: what.clone(),
+            what: image.clone(),
             source: oci::Error::TooLarge,
         },
         source => Error::Web {
-            action: format!("fetch {what}"),
+            action: format!("fetch {image}"),
             source,
         },
     })?;
-    Ok(Sent {
+    Ok(RawManifest {
         bytes,
         media_type,
-        stated,
+        digest_header,
     })
 }
 
-fn stated(response: &Response) -> Option<Checksum> {
+fn digest_header(response: &Response) -> Option<Checksum> {
     let digest = response.headers.get("docker-content-digest")?;
     Checksum::parse(digest.to_str().ok()?, "").ok()
 }
@@ -167,8 +174,8 @@ fn path(name: &str) -> String {
     format!("manifests/{name}")
 }
 
-/// How messages call it.
-fn what(session: &Session, name: &str) -> String {
+/// Formats the name of an image for messages.
+fn image_name(session: &Session, name: &str) -> String {
     let separator = if name.contains(':') { '@' } else { ':' };
-    format!("{}{separator}{name}", session.place())
+    format!("{}{separator}{name}", session.endpoint())
 }

@@ -1,4 +1,4 @@
-//! Where else the content of a registry may be had.
+//! Mirror rules: the endpoints that an image is pulled from, and the images that are admitted.
 //!
 //! ```
 //! use unpacker::registry::{Mirrors, mirrors::{Mirror, Pull, Rule}};
@@ -16,137 +16,140 @@ mod conf;
 mod scope;
 
 use manifests::image::Reference;
-use scope::{Name, matched};
+use scope::{ImageName, matched};
 
-/// What to ask instead of registries, or before them, and what nobody is asked for.
+/// Mirrors of registries, blocked registries, and rules for admitted images.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Mirrors {
     rules: Vec<Rule>,
     admissions: Vec<Admission>,
-    /// What stood for the digest that is fetched.
+    /// Tag that resolved to the digest that is fetched.
     tag: Option<String>,
 }
 
-/// What holds for one registry, or for a part of it.
+/// The mirrors and settings of one registry, or of a part of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Rule {
-    /// `host[:port][/path]`, one image with its tag or digest, or `*.host`. The longest one that matches is used, and no
-    /// other.
+    /// `host[:port][/path]`, one image with its tag or digest, or `*.host`. Only the longest matching source is used.
     pub source: String,
-    /// Asked in this order.
+    /// Mirrors, in the order of their use.
     pub mirrors: Vec<Mirror>,
-    /// Whether the source itself is never asked.
+    /// Whether the source itself is never contacted.
     pub blocked: bool,
-    /// Where the source really is, if not where its name says.
+    /// Location of the source, if it differs from the name.
     pub location: Option<String>,
-    /// Whether the source may be unverified and speak plain HTTP.
+    /// Whether an unverified certificate and plain HTTP are accepted for the source.
     pub insecure: bool,
 }
 
-/// Which images may be had at all, by their own names: no mirror gives what is not admitted.
+/// A rule for the images that may be pulled. It applies to the name of the image, so a mirror cannot serve an image
+/// that is not admitted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Admission {
-    /// Who says so, as messages name it.
+    /// Origin of the rule, as named in messages.
     pub by: String,
-    /// Only these, written like [`Rule::source`]; everything if there is no list, and nothing if it is empty.
+    /// Allowed registries, repositories and images, in the form of [`Rule::source`]. `None` allows all images; an
+    /// empty list allows none.
     pub allowed: Option<Vec<String>>,
-    /// Never these.
+    /// Blocked registries, repositories and images. They take precedence over `allowed`.
     pub blocked: Vec<String>,
 }
 
-/// A place with the same content.
+/// An endpoint with the same content as the source of a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mirror {
-    /// `host[:port][/path]`: what stands for the rule's source.
+    /// `host[:port][/path]`, which replaces the source of the rule.
     pub location: String,
-    /// What it is asked for.
+    /// Kind of references that are pulled from this mirror.
     pub pull: Pull,
-    /// Whether it may be unverified and speak plain HTTP.
+    /// Whether an unverified certificate and plain HTTP are accepted.
     pub insecure: bool,
 }
 
-/// What a mirror is asked for.
+/// The kind of references that a mirror serves.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Pull {
-    /// Everything.
+    /// Tags and digests.
     #[default]
     All,
-    /// Only what a digest names: a mirror can then not say that a tag means something else.
+    /// Digests only: the mirror cannot change the meaning of a tag.
     Digests,
-    /// Only what a tag names.
+    /// Tags only, no digests.
     Tags,
 }
 
-/// Why mirrors cannot be used.
+/// An error in the mirror rules, or an image that they do not allow.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// A place that is none.
-    #[error("{text:?} {problem}; write host[:port][/path], without https:// and without tag")]
+    /// The text is not a registry, or not a part of one.
+    #[error("{text:?} {problem}; use host[:port][/path], without https:// and without tag")]
     Place {
-        /// As written, cut to a readable length.
+        /// Text as written, truncated to a readable length.
         text: String,
-        /// What is wrong with it.
+        /// Problem of the text, as a continuation of the message.
         problem: &'static str,
     },
-    /// A file that is none.
-    #[error("the list of mirrors is not a registries.conf (version 2): {problem}")]
+    /// The file is not a `registries.conf`.
+    #[error("the mirror configuration is not a registries.conf (version 2): {problem}")]
     Conf {
-        /// What is wrong with it.
+        /// Problem of the file.
         problem: String,
     },
-    /// Nothing may be sent there.
-    #[error("{image} may not be pushed: {source_name:?} is blocked; change the list of mirrors")]
+    /// The image cannot be pushed, because its registry is blocked.
+    #[error(
+        "{image} cannot be pushed: {source_name:?} is blocked; change the mirror configuration"
+    )]
     NoPush {
-        /// Which image.
+        /// Name of the image.
         image: String,
-        /// The rule's source.
+        /// Source of the rule that blocks the image.
         source_name: String,
     },
-    /// It is not for us, wherever it is.
+    /// The image is not admitted, regardless of the endpoint.
     #[error(
-        "{image} may not be used: {by} {problem}; use another registry, or change what is allowed there"
+        "{image} is not allowed: {by} {problem}; use another registry, or change the allowed registries there"
     )]
     NotAdmitted {
-        /// Which image.
+        /// Name of the image.
         image: String,
-        /// Who says so.
+        /// Origin of the rule.
         by: String,
-        /// Why.
+        /// Violated rule, as a continuation of the message.
         problem: String,
     },
-    /// Nothing is left to ask.
+    /// The source is blocked, and no mirror serves the image.
     #[error(
-        "{image} may not be pulled: {source_name:?} is blocked, and no mirror is for it; change the list of mirrors"
+        "{image} cannot be pulled: {source_name:?} is blocked and has no mirror; change the mirror configuration"
     )]
     Blocked {
-        /// Which image.
+        /// Name of the image.
         image: String,
-        /// The rule's source.
+        /// Source of the rule that blocks the image.
         source_name: String,
     },
 }
 
-/// One repository to ask.
+/// A repository in a registry or mirror.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place {
-    /// `host[:port]`.
+pub(crate) struct RegistryEndpoint {
+    /// Host of the registry, `host[:port]`.
     pub(crate) registry: String,
     pub(crate) repository: String,
     pub(crate) insecure: bool,
     pub(crate) is_mirror: bool,
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for RegistryEndpoint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}/{}", self.registry, self.repository)
     }
 }
 
 impl Mirrors {
-    /// Checks the rules' sources and locations.
+    /// Creates mirrors from rules.
     ///
     /// # Errors
-    /// When one of them is no `host[:port][/path]`.
+    /// Returns an error if a source or a location is not of the form `host[:port][/path]`.
     pub fn new(rules: impl IntoIterator<Item = Rule>) -> Result<Self, Error> {
         let rules: Vec<Rule> = rules.into_iter().collect();
         for rule in &rules {
@@ -162,10 +165,10 @@ impl Mirrors {
         })
     }
 
-    /// The same, for images that are admitted.
+    /// Adds a rule for admitted images.
     ///
     /// # Errors
-    /// When a list names something that is no part of a registry.
+    /// Returns an error if a list contains a text that is not a registry, a part of one, or an image.
     pub fn admitting(mut self, admission: Admission) -> Result<Self, Error> {
         let allowed = admission.allowed.iter().flatten();
         let mut scopes = allowed.chain(&admission.blocked);
@@ -174,9 +177,8 @@ impl Mirrors {
         Ok(self)
     }
 
-    /// The same for an image that a tag has named, and that is now fetched by the digest it stood for: mirrors for tags
-    /// have said which, and are asked for it, too; and what holds for the tag holds for it. Does nothing for an image that
-    /// is named by its digest.
+    /// Sets the tag of an image whose digest is fetched. Mirrors for tags have resolved the tag and are asked for the
+    /// digest, too, and rules for the tag apply to the digest. Has no effect for an image with a digest.
     #[must_use]
     pub fn of_tag(self, image: &Reference) -> Self {
         let tag = image.tag().filter(|_| !image.is_pinned());
@@ -186,33 +188,33 @@ impl Mirrors {
         }
     }
 
-    /// Whether a mirror is asked for this image by its tag, and is not by its digest.
+    /// Reports whether the image has a mirror that serves only tags.
     pub fn has_mirrors_for_tags(&self, image: &Reference) -> bool {
         let chosen = self.chosen(&self.name(image));
         let mut mirrors = chosen.iter().flat_map(|chosen| &chosen.rule.mirrors);
         mirrors.any(|mirror| mirror.pull == Pull::Tags)
     }
 
-    /// As given.
+    /// Returns the rules in their original order.
     pub fn rules(&self) -> &[Rule] {
         &self.rules
     }
 
-    /// As given.
+    /// Returns the admission rules in their original order.
     pub fn admissions(&self) -> &[Admission] {
         &self.admissions
     }
 
-    /// Whether an image may be had at all, if there is a place that has it.
+    /// Reports whether the rules admit an image. The image may still have no usable endpoint.
     pub fn admits(&self, image: &Reference) -> bool {
         self.admit(image).is_ok()
     }
 
-    /// Where to ask for an image, in order.
-    pub(crate) fn places(&self, image: &Reference) -> Result<Vec<Place>, Error> {
+    /// Returns the endpoints of an image, in the order of their use.
+    pub(crate) fn endpoints(&self, image: &Reference) -> Result<Vec<RegistryEndpoint>, Error> {
         self.admit(image)?;
         let Some(chosen) = self.chosen(&self.name(image)) else {
-            return Ok(vec![own(image, false)]);
+            return Ok(vec![direct(image, false)]);
         };
         let serves = |mirror: &&Mirror| match mirror.pull {
             Pull::All => true,
@@ -220,31 +222,31 @@ impl Mirrors {
             Pull::Tags => !image.is_pinned() || self.tag.is_some(),
         };
         let mirrors = chosen.rule.mirrors.iter().filter(serves);
-        let mut places: Vec<Place> = mirrors
-            .map(|mirror| chosen.moved(&mirror.location, mirror.insecure, true))
+        let mut endpoints: Vec<RegistryEndpoint> = mirrors
+            .map(|mirror| chosen.rewrite(&mirror.location, mirror.insecure, true))
             .collect::<Result<_, _>>()?;
         if !chosen.rule.blocked {
-            places.push(chosen.source(image)?);
+            endpoints.push(chosen.source(image)?);
         }
-        // A mirror may be blocked by a rule of its own, as for podman.
-        places.retain(|place| {
-            let there = self.chosen(&self.name(image).at(place));
-            there.is_none_or(|there| !there.rule.blocked)
+        // A separate rule may block a mirror, as in Podman.
+        endpoints.retain(|endpoint| {
+            let target_rule = self.chosen(&self.name(image).at(endpoint));
+            target_rule.is_none_or(|target_rule| !target_rule.rule.blocked)
         });
-        if places.is_empty() {
+        if endpoints.is_empty() {
             return Err(Error::Blocked {
                 image: image.to_string(),
                 source_name: chosen.rule.source.clone(),
             });
         }
-        Ok(places)
+        Ok(endpoints)
     }
 
-    /// Where to send an image: never to a mirror, which has what the source has.
-    pub(crate) fn target(&self, image: &Reference) -> Result<Place, Error> {
+    /// Returns the endpoint for a push. It is never a mirror, because mirrors copy the source.
+    pub(crate) fn target(&self, image: &Reference) -> Result<RegistryEndpoint, Error> {
         self.admit(image)?;
         match self.chosen(&self.name(image)) {
-            None => Ok(own(image, false)),
+            None => Ok(direct(image, false)),
             Some(chosen) if chosen.rule.blocked => Err(Error::NoPush {
                 image: image.to_string(),
                 source_name: chosen.rule.source.clone(),
@@ -253,14 +255,14 @@ impl Mirrors {
         }
     }
 
-    fn name<'a>(&'a self, image: &'a Reference) -> Name<'a> {
-        Name::of(image, self.tag.as_deref())
+    fn name<'a>(&'a self, image: &'a Reference) -> ImageName<'a> {
+        ImageName::of(image, self.tag.as_deref())
     }
 
     fn admit(&self, image: &Reference) -> Result<(), Error> {
         let name = self.name(image);
         let covers = |scope: &&String| matched(scope, &name).is_some();
-        let refusal = self.admissions.iter().find_map(|admission| {
+        let rejection = self.admissions.iter().find_map(|admission| {
             if let Some(blocked) = admission.blocked.iter().find(covers) {
                 return Some((admission, format!("blocks {blocked:?}")));
             }
@@ -268,7 +270,7 @@ impl Mirrors {
             let is_allowed = allowed.iter().any(|scope| covers(&scope));
             (!is_allowed).then(|| (admission, "allows only other registries".to_owned()))
         });
-        match refusal {
+        match rejection {
             None => Ok(()),
             Some((admission, problem)) => Err(Error::NotAdmitted {
                 image: image.to_string(),
@@ -278,20 +280,20 @@ impl Mirrors {
         }
     }
 
-    fn chosen(&self, name: &Name<'_>) -> Option<Chosen<'_>> {
-        // Of two rules for the same source the first one holds.
+    fn chosen(&self, name: &ImageName<'_>) -> Option<MatchedRule<'_>> {
+        // The first of two rules for the same source applies.
         let rules = self.rules.iter().rev();
-        let matching = rules.filter_map(|rule| Some((matched(&rule.source, name)?, rule)));
-        let (length, rule) = matching.max_by_key(|(length, _)| *length)?;
-        Some(Chosen {
+        let matches = rules.filter_map(|rule| Some((matched(&rule.source, name)?, rule)));
+        let (length, rule) = matches.max_by_key(|(length, _)| *length)?;
+        Some(MatchedRule {
             rule,
-            // A source with a tag is longer than the name.
+            // A source with a tag is longer than the name, which has none.
             rest: name.text().get(length..).unwrap_or_default().to_owned(),
         })
     }
 }
 
-/// Of several lists the first one goes before the others.
+/// Concatenates lists. The first ones take precedence.
 impl FromIterator<Mirrors> for Mirrors {
     fn from_iter<I: IntoIterator<Item = Mirrors>>(lists: I) -> Self {
         let mut all = Self::default();
@@ -304,30 +306,35 @@ impl FromIterator<Mirrors> for Mirrors {
     }
 }
 
-/// The rule that holds for an image.
-struct Chosen<'a> {
+/// The rule that applies to an image.
+struct MatchedRule<'a> {
     rule: &'a Rule,
-    /// What of the image's name is behind the rule's source.
+    /// Suffix of the image name after the source of the rule.
     rest: String,
 }
 
-impl Chosen<'_> {
-    fn source(&self, image: &Reference) -> Result<Place, Error> {
+impl MatchedRule<'_> {
+    fn source(&self, image: &Reference) -> Result<RegistryEndpoint, Error> {
         match &self.rule.location {
-            Some(location) => self.moved(location, self.rule.insecure, false),
-            None => Ok(own(image, self.rule.insecure)),
+            Some(location) => self.rewrite(location, self.rule.insecure, false),
+            None => Ok(direct(image, self.rule.insecure)),
         }
     }
 
-    fn moved(&self, location: &str, insecure: bool, is_mirror: bool) -> Result<Place, Error> {
-        // What podman's file says is judged where it is needed.
+    fn rewrite(
+        &self,
+        location: &str,
+        insecure: bool,
+        is_mirror: bool,
+    ) -> Result<RegistryEndpoint, Error> {
+        // Locations from a `registries.conf` are not checked before they are used.
         check(location, false)?;
-        let moved = format!("{location}{}", self.rest);
-        let (registry, repository) = moved.split_once('/').ok_or_else(|| Error::Place {
-            text: moved.clone(),
-            problem: "names a registry and no repository",
+        let rewritten = format!("{location}{}", self.rest);
+        let (registry, repository) = rewritten.split_once('/').ok_or_else(|| Error::Place {
+            text: rewritten.clone(),
+            problem: "has a registry but no repository",
         })?;
-        Ok(Place {
+        Ok(RegistryEndpoint {
             registry: registry.to_owned(),
             repository: repository.to_owned(),
             insecure,
@@ -336,9 +343,9 @@ impl Chosen<'_> {
     }
 }
 
-/// Where an image is by its name.
-fn own(image: &Reference, insecure: bool) -> Place {
-    Place {
+/// Returns the endpoint in the name of an image.
+fn direct(image: &Reference, insecure: bool) -> RegistryEndpoint {
+    RegistryEndpoint {
         registry: image.domain().to_owned(),
         repository: image.path().to_owned(),
         insecure,
@@ -353,16 +360,16 @@ fn check(text: &str, wildcard: bool) -> Result<(), Error> {
     };
     let host = text.split('/').next().unwrap_or_default();
     let plain = match host.strip_prefix("*.") {
-        Some(_) if !wildcard => return Err(fail("has a \"*\" where one place is needed")),
-        Some(_) if host != text => return Err(fail("has a path behind a \"*\"")),
+        Some(_) if !wildcard => return Err(fail("has a \"*\", but one location is required")),
+        Some(_) if host != text => return Err(fail("has a path after a \"*\"")),
         Some(rest) => format!("any.{rest}"),
         None => host.to_owned(),
     };
     if text.contains("://") {
         return Err(fail("has a scheme"));
     }
-    // Read as an image's name, so that the same characters are allowed as there. A source without a dot or port would
-    // be taken for a part of Docker Hub; a location is a host in any case.
+    // The text is parsed as an image name, so that the same characters are allowed. A source without a dot or port
+    // would be parsed as a part of Docker Hub, but a location is always a host.
     let plain = if wildcard || plain.contains(['.', ':']) || plain == "localhost" {
         plain
     } else {
@@ -373,7 +380,7 @@ fn check(text: &str, wildcard: bool) -> Result<(), Error> {
         let image = format!("{plain}{path}").parse::<Reference>();
         return match image {
             Ok(image) if image.domain() == plain => Ok(()),
-            _ => Err(fail("is no image with a tag or a digest")),
+            _ => Err(fail("is not an image with a tag or a digest")),
         };
     }
     let image = format!("{plain}{path}/x").parse::<Reference>();
@@ -381,7 +388,7 @@ fn check(text: &str, wildcard: bool) -> Result<(), Error> {
     let pinned = |image: &Reference| image.is_pinned();
     match image {
         Ok(image) if same_host(&image) && !pinned(&image) => Ok(()),
-        _ => Err(fail("is no registry or part of one")),
+        _ => Err(fail("is not a registry or part of one")),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Publishing a bundle.
+//! Push of a bundle image.
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, StatusCode, header};
@@ -14,10 +14,10 @@ use crate::{
     web::{Request, Response},
 };
 
-/// Publishes a bundle under a tag, or under its digest alone. What the registry has already is not sent again.
+/// Pushes a bundle under a tag, or only under its digest. Blobs that the registry already has are not sent.
 ///
 /// # Errors
-/// When the registry does not take it.
+/// Returns an error if the registry is unreachable or rejects the image.
 pub async fn push(image: &Reference, bundle: &BundleImage, access: &Access) -> Result<Digest> {
     let digest = bundle.digest();
     if image
@@ -25,11 +25,11 @@ pub async fn push(image: &Reference, bundle: &BundleImage, access: &Access) -> R
         .is_some_and(|pinned| pinned != digest.to_string())
     {
         return Err(Error::NoBundle {
-            problem: format!("its digest is {digest}, and not that of {image}; name a tag instead"),
+            problem: format!("its digest {digest} is not that of {image}; use a tag instead"),
         });
     }
-    let place = access.mirrors.target(image)?;
-    let session = Session::open(&place, access, Action::Push).await?;
+    let endpoint = access.mirrors.target(image)?;
+    let session = Session::open(&endpoint, access, Action::Push).await?;
     for blob in bundle.blobs() {
         send_blob(&session, blob).await?;
     }
@@ -41,28 +41,28 @@ pub async fn push(image: &Reference, bundle: &BundleImage, access: &Access) -> R
     request.headers.insert(header::CONTENT_TYPE, kind);
     request.body = Some(bundle.manifest().clone());
     let response = session.send(request).await?;
-    taken(&session, response, &[StatusCode::CREATED, StatusCode::OK]).await?;
+    expect_status(&session, response, &[StatusCode::CREATED, StatusCode::OK]).await?;
     Ok(digest)
 }
 
 async fn send_blob(session: &Session, blob: &Bytes) -> Result<()> {
     let digest = Digest::of(blob).to_string();
-    let known = session
-        .ask(
+    let existing = session
+        .request(
             Method::HEAD,
             &format!("blobs/{digest}"),
             http::HeaderMap::new(),
         )
         .await?;
-    if known.status == StatusCode::OK {
+    if existing.status == StatusCode::OK {
         return Ok(());
     }
     let mut request = Request::new(Method::POST, session.url("blobs/uploads/")?);
     request.body = Some(Bytes::new());
-    // An upload that is begun and left is forgotten by the registry.
+    // The registry discards an abandoned upload, so the request can be repeated.
     request.repeatable = true;
     let response = session.send(request).await?;
-    let response = taken(session, response, &[StatusCode::ACCEPTED]).await?;
+    let response = expect_status(session, response, &[StatusCode::ACCEPTED]).await?;
     let mut url = upload(session, &response)?;
     url.query_pairs_mut().append_pair("digest", &digest);
     let mut request = Request::new(Method::PUT, url);
@@ -70,7 +70,7 @@ async fn send_blob(session: &Session, blob: &Bytes) -> Result<()> {
     request.headers.insert(header::CONTENT_TYPE, kind);
     request.body = Some(blob.clone());
     let response = session.send(request).await?;
-    taken(
+    expect_status(
         session,
         response,
         &[StatusCode::CREATED, StatusCode::NO_CONTENT],
@@ -79,27 +79,31 @@ async fn send_blob(session: &Session, blob: &Bytes) -> Result<()> {
     Ok(())
 }
 
-/// Where the registry wants a blob to be sent.
+/// Returns the URL that the registry chose for the upload of a blob.
 fn upload(session: &Session, response: &Response) -> Result<Url> {
     let fail = |problem: &str| Error::Invalid {
-        what: format!("the answer of the registry {}", session.place().registry),
+        what: format!("the response of registry {}", session.endpoint().registry),
         problem: problem.to_owned(),
     };
     let location = response
         .headers
         .get(header::LOCATION)
         .and_then(|to| to.to_str().ok());
-    let location = location.ok_or_else(|| fail("does not say where to upload"))?;
+    let location = location.ok_or_else(|| fail("has no upload URL"))?;
     let url = response.url.join(location);
-    let url = url.map_err(|_| fail("names no URL to upload to"))?;
+    let url = url.map_err(|_| fail("has an invalid upload URL"))?;
     let same = url.scheme() == response.url.scheme() || url.scheme() == "https";
     if same && url.has_host() {
         return Ok(url);
     }
-    Err(fail("names a URL to upload to that is not encrypted"))
+    Err(fail("has an unencrypted upload URL"))
 }
 
-async fn taken(session: &Session, response: Response, statuses: &[StatusCode]) -> Result<Response> {
-    let what = || session.place().to_string();
-    session.expect(response, statuses, "push to", what).await
+async fn expect_status(
+    session: &Session,
+    response: Response,
+    statuses: &[StatusCode],
+) -> Result<Response> {
+    let target = || session.endpoint().to_string();
+    session.expect(response, statuses, "push to", target).await
 }

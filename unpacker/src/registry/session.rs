@@ -1,5 +1,5 @@
-//! One repository, asked with one set of credentials. Nothing is shared with other sessions: no token that one user
-//! was given serves another.
+//! Session with one repository. It uses one set of credentials and shares no tokens with other sessions, so that a
+//! user never uses the token of another user.
 
 mod token;
 
@@ -12,7 +12,7 @@ use super::{
     Error, Result,
     challenge::{self, Challenge},
     credentials::Credential,
-    mirrors::Place,
+    mirrors::RegistryEndpoint,
 };
 use crate::{
     Access,
@@ -21,14 +21,14 @@ use crate::{
 };
 use token::Token;
 
-/// The purpose of a session.
+/// The purpose of a session, which determines the scope of its tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Action {
     Pull,
     Push,
 }
 
-/// A repository and who asks for it. Clones share the token.
+/// An authenticated client of one repository. Clones share the token.
 #[derive(Debug, Clone)]
 pub(crate) struct Session {
     shared: Arc<Shared>,
@@ -36,7 +36,7 @@ pub(crate) struct Session {
 
 #[derive(Debug)]
 struct Shared {
-    place: Place,
+    endpoint: RegistryEndpoint,
     base: Url,
     client: Client,
     verify: Verify,
@@ -48,17 +48,17 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     challenge: Option<Challenge>,
-    proof: Option<Proof>,
+    auth_header: Option<AuthHeader>,
 }
 
-/// Credentials in the form that requests carry.
+/// The value of the `Authorization` header of requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Proof {
+enum AuthHeader {
     Basic(Secret),
     Bearer(Token),
 }
 
-impl Proof {
+impl AuthHeader {
     fn header(&self) -> Secret {
         match self {
             Self::Basic(header) => header.clone(),
@@ -68,29 +68,33 @@ impl Proof {
 }
 
 impl Session {
-    /// Prepares to ask one place. Only where verification is off, this already reaches out, to learn whether https is
-    /// spoken.
-    pub(crate) async fn open(place: &Place, access: &Access, action: Action) -> Result<Self> {
+    /// Opens a session with one endpoint. If verification is off, this sends a request to find out whether the
+    /// registry supports https.
+    pub(crate) async fn open(
+        endpoint: &RegistryEndpoint,
+        access: &Access,
+        action: Action,
+    ) -> Result<Self> {
         let credential = access
             .registries
-            .find(&place.registry, &place.repository)
+            .find(&endpoint.registry, &endpoint.repository)
             .await?;
-        let access = &terms(place, access);
+        let access = &access_for(endpoint, access);
         let failed = |source| Error::Web {
-            action: format!("reach the registry {}", place.registry),
+            action: format!("reach the registry {}", endpoint.registry),
             source,
         };
         let client = Client::of(access).map_err(failed)?;
-        let mut base = address(place, "https")?;
+        let mut base = address(endpoint, "https")?;
         let verify = access.trust.verify;
         if verify == Verify::Never {
-            let plain = address(place, "http")?;
+            let plain = address(endpoint, "http")?;
             if !speaks_https(&base, &plain, access).await.map_err(failed)? {
                 base = plain;
             }
         }
         let shared = Shared {
-            place: place.clone(),
+            endpoint: endpoint.clone(),
             base,
             client,
             verify,
@@ -103,205 +107,214 @@ impl Session {
         })
     }
 
-    /// The place, as messages name it.
-    pub(crate) fn place(&self) -> &Place {
-        &self.shared.place
+    /// Returns the endpoint of this session.
+    pub(crate) fn endpoint(&self) -> &RegistryEndpoint {
+        &self.shared.endpoint
     }
 
-    /// The URL of something in the repository.
-    pub(crate) fn url(&self, rest: &str) -> Result<Url> {
-        let path = format!("/v2/{}/{rest}", self.shared.place.repository);
-        self.shared.base.join(&path).map_err(|_| Error::Invalid {
-            what: self.shared.place.to_string(),
-            problem: "cannot be written as a URL".to_owned(),
-        })
+    /// Returns the URL of a path in the repository.
+    pub(crate) fn url(&self, path: &str) -> Result<Url> {
+        let full_path = format!("/v2/{}/{path}", self.shared.endpoint.repository);
+        self.shared
+            .base
+            .join(&full_path)
+            .map_err(|_| Error::Invalid {
+                what: self.shared.endpoint.to_string(),
+                problem: "cannot be written as a URL".to_owned(),
+            })
     }
 
-    /// Asks for something in the repository.
-    pub(crate) async fn get(&self, rest: &str, headers: HeaderMap) -> Result<Response> {
-        self.ask(Method::GET, rest, headers).await
+    /// Sends a GET request for a path in the repository.
+    pub(crate) async fn get(&self, path: &str, headers: HeaderMap) -> Result<Response> {
+        self.request(Method::GET, path, headers).await
     }
 
-    /// The same with another method.
-    pub(crate) async fn ask(
+    /// Sends a request for a path in the repository.
+    pub(crate) async fn request(
         &self,
         method: Method,
-        rest: &str,
+        path: &str,
         headers: HeaderMap,
     ) -> Result<Response> {
         let request = Request {
             headers,
-            ..Request::new(method, self.url(rest)?)
+            ..Request::new(method, self.url(path)?)
         };
         self.send(request).await
     }
 
-    /// Sends a request, and proves who we are if that is asked for: once more if a token has expired.
+    /// Sends a request and authenticates if the registry requires it. An expired token is renewed once.
     pub(crate) async fn send(&self, mut request: Request) -> Result<Response> {
-        let mut proof = self.proof().await?;
+        let mut auth_header = self.auth_header().await?;
         for is_last in [false, true] {
-            // What a registry sends us elsewhere for, as for uploads, is not told who we are.
+            // The registry may redirect requests to another server, for example for uploads. That server gets no
+            // credentials.
             let is_ours = same_server(&request.url, &self.shared.base);
-            request.authorization = proof.as_ref().filter(|_| is_ours).map(Proof::header);
+            request.authorization = auth_header
+                .as_ref()
+                .filter(|_| is_ours)
+                .map(AuthHeader::header);
             let response = self.shared.client.send(&request).await;
             let response = response.map_err(|source| self.failed(source))?;
-            let asks = response.status == StatusCode::UNAUTHORIZED
+            let is_challenged = response.status == StatusCode::UNAUTHORIZED
                 && same_server(&response.url, &self.shared.base);
-            if !asks {
+            if !is_challenged {
                 return Ok(response);
             }
             if is_last {
                 break;
             }
-            proof = Some(self.answer(&response.headers, proof).await?);
+            auth_header = Some(self.answer(&response.headers, auth_header).await?);
         }
         Err(match &self.shared.credential {
-            Some(Credential::Basic(_)) if matches!(proof, Some(Proof::Bearer(_))) => self.denied(),
+            Some(Credential::Basic(_)) if matches!(auth_header, Some(AuthHeader::Bearer(_))) => {
+                self.denied()
+            }
             _ => self.refused(),
         })
     }
 
-    /// An answer with one of these statuses, or what another one means.
+    /// Returns the response if it has one of these statuses. Otherwise returns the error that the status stands for.
     pub(crate) async fn expect(
         &self,
         response: Response,
         statuses: &[StatusCode],
         action: &str,
-        what: impl Fn() -> String,
+        subject: impl Fn() -> String,
     ) -> Result<Response> {
         if statuses.contains(&response.status) {
             return Ok(response);
         }
-        let ours = same_server(&response.url, &self.shared.base);
+        let is_same_server = same_server(&response.url, &self.shared.base);
         Err(match response.status {
-            StatusCode::FORBIDDEN if ours => self.denied(),
-            StatusCode::NOT_FOUND => Error::NotFound { what: what() },
+            StatusCode::FORBIDDEN if is_same_server => self.denied(),
+            StatusCode::NOT_FOUND => Error::NotFound { what: subject() },
             _ => Error::Web {
-                action: format!("{action} {}", what()),
+                action: format!("{action} {}", subject()),
                 source: response.into_error().await,
             },
         })
     }
 
-    /// What is known to be asked for, renewed if it has expired.
-    async fn proof(&self) -> Result<Option<Proof>> {
-        let (challenge, proof) = {
+    /// Returns the current header, renewed if its token has expired.
+    async fn auth_header(&self) -> Result<Option<AuthHeader>> {
+        let (challenge, auth_header) = {
             let state = self.state();
-            (state.challenge.clone(), state.proof.clone())
+            (state.challenge.clone(), state.auth_header.clone())
         };
-        match (challenge, &proof) {
-            (Some(challenge), Some(Proof::Bearer(token))) if token.is_due() => {
-                Ok(Some(self.prove(challenge).await?))
+        match (challenge, &auth_header) {
+            (Some(challenge), Some(AuthHeader::Bearer(token))) if token.is_expired() => {
+                Ok(Some(self.authenticate(challenge).await?))
             }
-            _ => Ok(proof),
+            _ => Ok(auth_header),
         }
     }
 
-    /// Answers a challenge, after something was sent in vain.
-    async fn answer(&self, headers: &HeaderMap, sent: Option<Proof>) -> Result<Proof> {
-        if let Some(proof) = self.state().proof.clone()
-            && Some(&proof) != sent.as_ref()
+    /// Answers the challenge of a rejected request.
+    async fn answer(&self, headers: &HeaderMap, sent: Option<AuthHeader>) -> Result<AuthHeader> {
+        if let Some(auth_header) = self.state().auth_header.clone()
+            && Some(&auth_header) != sent.as_ref()
         {
-            // Somebody else has asked in the meantime.
-            return Ok(proof);
+            // A concurrent request has already authenticated.
+            return Ok(auth_header);
         }
         let Some(challenge) = challenge::choose(headers) else {
             return Err(match self.shared.credential {
                 None => self.refused(),
                 Some(_) => Error::Challenge {
-                    registry: self.shared.place.registry.clone(),
+                    registry: self.shared.endpoint.registry.clone(),
                 },
             });
         };
-        if matches!(sent, Some(Proof::Basic(_))) && challenge == Challenge::Basic {
+        if matches!(sent, Some(AuthHeader::Basic(_))) && challenge == Challenge::Basic {
             return Err(self.refused());
         }
-        self.prove(challenge).await
+        self.authenticate(challenge).await
     }
 
-    async fn prove(&self, challenge: Challenge) -> Result<Proof> {
+    async fn authenticate(&self, challenge: Challenge) -> Result<AuthHeader> {
         let shared = &self.shared;
-        let proof = match (&challenge, &shared.credential) {
-            (_, Some(Credential::Token(token))) => Proof::Bearer(Token::given(token)),
+        let auth_header = match (&challenge, &shared.credential) {
+            (_, Some(Credential::Token(token))) => AuthHeader::Bearer(Token::from_static(token)),
             (Challenge::Bearer { realm, service }, _) => {
-                Proof::Bearer(self.token(realm, service.as_deref()).await?)
+                AuthHeader::Bearer(self.token(realm, service.as_deref()).await?)
             }
             (Challenge::Basic, Some(Credential::Basic(basic))) => {
-                Proof::Basic(basic.authorization())
+                AuthHeader::Basic(basic.authorization())
             }
             (Challenge::Basic, _) => return Err(self.refused()),
         };
         let mut state = self.state();
         state.challenge = Some(challenge);
-        state.proof = Some(proof.clone());
-        Ok(proof)
+        state.auth_header = Some(auth_header.clone());
+        Ok(auth_header)
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        // Nothing that is done under the lock can leave it half done.
+        // No code that runs under the lock can leave the state half updated.
         let state = self.shared.state.lock();
         state.unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn failed(&self, source: web::Error) -> Error {
         Error::Web {
-            action: format!("reach the registry {}", self.shared.place.registry),
+            action: format!("reach the registry {}", self.shared.endpoint.registry),
             source,
         }
     }
 
-    /// We are not who may do this.
+    /// Returns the error for missing or invalid credentials.
     fn refused(&self) -> Error {
-        let place = &self.shared.place;
+        let endpoint = &self.shared.endpoint;
         match &self.shared.credential {
             Some(credential) => Error::Refused {
-                registry: place.registry.clone(),
+                registry: endpoint.registry.clone(),
                 user: credential.user(),
             },
             None => Error::NeedsCredentials {
-                registry: place.registry.clone(),
-                repository: place.repository.clone(),
+                registry: endpoint.registry.clone(),
+                repository: endpoint.repository.clone(),
             },
         }
     }
 
-    /// We are believed, and still may not.
+    /// Returns the error for valid credentials that do not permit the action.
     fn denied(&self) -> Error {
-        let place = &self.shared.place;
+        let endpoint = &self.shared.endpoint;
         match &self.shared.credential {
             Some(credential) => Error::Denied {
-                registry: place.registry.clone(),
+                registry: endpoint.registry.clone(),
                 user: credential.user(),
                 action: match self.shared.action {
                     Action::Pull => "pull from",
                     Action::Push => "push to",
                 },
-                repository: place.repository.clone(),
+                repository: endpoint.repository.clone(),
             },
             None => self.refused(),
         }
     }
 }
 
-fn address(place: &Place, scheme: &str) -> Result<Url> {
-    // What Docker Hub is called is not where it is.
-    let host = match place.registry.as_str() {
+fn address(endpoint: &RegistryEndpoint, scheme: &str) -> Result<Url> {
+    // The registry of Docker Hub has another host name than its images.
+    let host = match endpoint.registry.as_str() {
         "docker.io" => "registry-1.docker.io",
         host => host,
     };
     Url::parse(&format!("{scheme}://{host}/")).map_err(|_| Error::Invalid {
-        what: place.to_string(),
-        problem: "names no host that can be asked".to_owned(),
+        what: endpoint.to_string(),
+        problem: "has an invalid host".to_owned(),
     })
 }
 
-/// On which terms a place is asked: whom to believe there, how long to wait, through which proxies.
-fn terms(place: &Place, access: &Access) -> Access {
+/// Derives the access settings of one endpoint: its CAs and TLS verification, with the same timeouts and proxies.
+fn access_for(endpoint: &RegistryEndpoint, access: &Access) -> Access {
     let mut trust = access.trust.clone();
-    if place.insecure {
+    if endpoint.insecure {
         trust.verify = Verify::Never;
     }
-    if let Some(roots) = access.authorities.get(&place.registry) {
+    if let Some(roots) = access.authorities.get(&endpoint.registry) {
         trust.roots.push('\n');
         trust.roots.push_str(roots);
     }
@@ -314,22 +327,22 @@ fn terms(place: &Place, access: &Access) -> Access {
     }
 }
 
-/// Reports whether a registry whose certificate does not matter answers over https rather than plain HTTP.
-/// A failure of both is not an answer: the next try may reach the registry.
+/// Reports whether an unverified registry uses https rather than plain HTTP. If both fail, the probes are repeated,
+/// because the failure may be transient.
 async fn speaks_https(https: &Url, http: &Url, access: &Access) -> web::Result<bool> {
     let mut attempts = 0;
     loop {
         attempts += 1;
         let error = match probe(https, access).await {
             Ok(()) => return Ok(true),
-            // An answer that is not TLS is the answer of an HTTP server.
+            // A response that is not TLS comes from an HTTP server.
             Err(web::Error::NotTls { .. }) => return Ok(false),
             Err(error) => error,
         };
         if probe(http, access).await.is_ok() {
             return Ok(false);
         }
-        if attempts >= access.patience.tries || !web::may_recover(&error) {
+        if attempts >= access.patience.tries || !web::is_retryable(&error) {
             return Err(error);
         }
         tokio::time::sleep(access.patience.pause_after(attempts)).await;

@@ -1,12 +1,12 @@
-//! What is reached over a network: images, repositories, URLs.
+//! Parser of remote sources: images, repositories and URLs.
 
 use percent_encoding::percent_decode_str;
 use url::Url;
 
 use super::{Git, Http, Image, Revision, show};
 
-/// What people are told who have typed a password.
-const CREDENTIALS: &str = "holds credentials; take them out, and pass them by --username and --password-file, or in a Secret";
+/// Problem and remedy for a text that contains credentials.
+const CREDENTIALS: &str = "contains credentials; remove them, and pass them with --username and --password-file, or in a Secret";
 
 pub(super) fn image(text: &str) -> Result<Image, String> {
     if let Some((before, after)) = show::credentials(text)
@@ -15,10 +15,12 @@ pub(super) fn image(text: &str) -> Result<Image, String> {
         return Err(CREDENTIALS.to_owned());
     }
     let reference = text.parse().map_err(|error: manifests::image::Error| {
-        // The error begins with the text, which stands before this already, and there without secrets.
-        let said = error.to_string();
-        let said = said.rsplit_once("\" ").map_or("", |(_, said)| said);
-        format!("is no image reference: it {said}")
+        // The error starts with the text, which the caller adds again without secrets.
+        let problem = error.to_string();
+        let problem = problem
+            .rsplit_once("\" ")
+            .map_or("", |(_, problem)| problem);
+        format!("is not an image reference: it {problem}")
     })?;
     Ok(Image {
         reference,
@@ -26,19 +28,19 @@ pub(super) fn image(text: &str) -> Result<Image, String> {
     })
 }
 
-/// A repository behind the `git+`, and what is wanted of it.
+/// Parses the part of a git source after `git+`: the repository, the revision and the directory.
 pub(super) fn git(text: &str) -> Result<Git, String> {
-    // What stands behind the # is no business of the URL, which would encode the letters of folders.
+    // The fragment is not parsed as a part of the URL, because that would percent-encode the names of directories.
     let (repository, fragment) = text.split_once('#').unwrap_or((text, ""));
     let repository = address(repository, &["https", "http", "ssh"])?;
     if repository.query().is_some() {
         return Err(
-            "has a query, which git does not know; write the revision and the folder as #REF:DIR"
+            "has a query, which git does not support; specify the revision and the directory as #REF:DIR"
                 .to_owned(),
         );
     }
     let (name, directory) = match fragment.split_once(':') {
-        Some((name, directory)) => (name, Some(decoded(directory)?)),
+        Some((name, directory)) => (name, Some(percent_decode(directory)?)),
         None => (fragment, None),
     };
     let directory = directory.filter(|directory| !matches!(&**directory, "" | "." | "./" | "/"));
@@ -46,8 +48,8 @@ pub(super) fn git(text: &str) -> Result<Git, String> {
     let directory = directory.transpose();
     Ok(Git {
         repository,
-        revision: revision(&decoded(name)?)?,
-        directory: directory.map_err(|error| format!("has a bad folder: {error}"))?,
+        revision: revision(&percent_decode(name)?)?,
+        directory: directory.map_err(|error| format!("has an invalid directory: {error}"))?,
     })
 }
 
@@ -63,29 +65,29 @@ fn revision(text: &str) -> Result<Revision, String> {
         Revision::Tag(tag.to_owned())
     } else if text.starts_with("refs/") {
         return Err(format!(
-            "names {text:?}, which is neither a branch nor a tag; write all 40 digits of the commit that it stands for"
+            "names {text:?}, which is neither a branch nor a tag; use all 40 digits of the commit that it points to"
         ));
     } else {
         Revision::Name(text.to_owned())
     })
 }
 
-/// Branches and folders may be written as they are, or as in a URL.
-fn decoded(text: &str) -> Result<String, String> {
+/// Decodes the percent-encoding of a revision or directory. Unencoded names are accepted, too.
+fn percent_decode(text: &str) -> Result<String, String> {
     let text = percent_decode_str(text).decode_utf8();
-    let text = text.map_err(|_| "has a revision or folder that is not UTF-8".to_owned())?;
+    let text = text.map_err(|_| "has a revision or directory that is not UTF-8".to_owned())?;
     if text.contains(char::is_control) {
-        return Err("has a control character in its revision or folder".to_owned());
+        return Err("has a control character in its revision or directory".to_owned());
     }
     Ok(text.into_owned())
 }
 
 pub(super) fn http(text: &str) -> Result<Http, String> {
     let mut url = address(text, &["https", "http"])?;
-    let hidden = percent_decode_str(url.query().unwrap_or_default());
-    if hidden.decode_utf8_lossy() == show::HIDDEN {
+    let query = percent_decode_str(url.query().unwrap_or_default());
+    if query.decode_utf8_lossy() == show::REDACTED {
         return Err(
-            "was copied from where queries are not shown; write the query behind the ?".to_owned(),
+            "was copied from output without its query; add the query after the ?".to_owned(),
         );
     }
     let sha256 = match url.fragment() {
@@ -93,38 +95,39 @@ pub(super) fn http(text: &str) -> Result<Http, String> {
         Some(fragment) => Some(
             fragment
                 .parse()
-                .map_err(|error| format!("has a fragment that pins nothing: {error}"))?,
+                .map_err(|error| format!("has an invalid digest in its fragment: {error}"))?,
         ),
     };
     url.set_fragment(None);
     Ok(Http { url, sha256 })
 }
 
-/// A URL of one of these schemes, with a host and without a password: it would end up in messages and histories.
+/// Parses a URL with one of these schemes, with a host and without a password, because URLs appear in messages and
+/// histories.
 fn address(text: &str, schemes: &[&str]) -> Result<Url, String> {
     let url = Url::parse(text).map_err(|error| match text.split_once("://") {
         Some(("ssh", rest)) if colon_path(rest).is_some() => {
             let (user, host, path) = colon_path(rest).unwrap_or_default();
             format!(
-                "has a colon between host and path; write {}",
+                "has a colon between host and path; use {}",
                 ssh(user, host, path)
             )
         }
         _ if text.contains('@') => CREDENTIALS.to_owned(),
-        _ => format!("is no URL: {error}"),
+        _ => format!("is not a URL: {error}"),
     })?;
     if !schemes.contains(&url.scheme()) {
-        let known = schemes.join("://, ");
+        let supported = schemes.join("://, ");
         return Err(format!(
-            "has a scheme that is not used here; write one of {known}://"
+            "has an unsupported scheme; use one of {supported}://"
         ));
     }
     if url.host_str().is_none_or(str::is_empty) {
-        return Err("names no host".to_owned());
+        return Err("has no host".to_owned());
     }
     let is_ssh = url.scheme() == "ssh";
     if is_ssh && url.password().is_some() {
-        return Err("holds a password; take it out, and pass a key by --ssh-key".to_owned());
+        return Err("contains a password; remove it, and pass a key with --ssh-key".to_owned());
     }
     if !is_ssh && (url.password().is_some() || !url.username().is_empty()) {
         return Err(CREDENTIALS.to_owned());
@@ -132,27 +135,29 @@ fn address(text: &str, schemes: &[&str]) -> Result<Url, String> {
     Ok(url)
 }
 
-/// What `git clone` takes for ssh besides URLs: `git@host:path`.
-pub(super) fn of_scp(text: &str) -> Option<String> {
+/// Suggests a URL for the form `git@host:path`, which `git clone` accepts for ssh.
+pub(super) fn suggest_for_scp(text: &str) -> Option<String> {
     let (user, host, path) = colon_path(text)?;
-    let written = ssh(user, host, path);
-    Some(format!("is written as git alone knows it; write {written}"))
+    let suggestion = ssh(user, host, path);
+    Some(format!(
+        "is not a URL, but the short form of git; use {suggestion}"
+    ))
 }
 
-/// User, host and path of `user@host:path`; not of a digest, and not of a host with a port.
+/// Splits `user@host:path`. Returns `None` for a digest and for a host with a port.
 fn colon_path(text: &str) -> Option<(&str, &str, &str)> {
     let (user, rest) = text.split_once('@')?;
     let (host, path) = rest.split_once(':')?;
     let port = path.split('/').next().unwrap_or_default();
     let is_port = !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit());
-    let is_it = !user.contains(['/', ':'])
+    let is_scp = !user.contains(['/', ':'])
         && !host.contains(['/', '@'])
         && !path.contains('@')
         && !matches!(host, "" | "sha256" | "sha512");
-    (is_it && !is_port).then_some((user, host, path))
+    (is_scp && !is_port).then_some((user, host, path))
 }
 
-/// The URL to write instead. Only one user's name is certainly no token.
+/// Returns the equivalent URL. Only the user name `git` is certainly not a token.
 fn ssh(user: &str, host: &str, path: &str) -> String {
     let user = if user == "git" { "git" } else { "USER" };
     format!("git+ssh://{user}@{host}/{}", path.trim_start_matches('/'))

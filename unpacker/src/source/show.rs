@@ -1,4 +1,4 @@
-//! Sources as they may stand in messages, reports and logs: without secrets.
+//! Display forms of sources without secrets, for messages, reports and logs.
 
 use std::{borrow::Cow, fmt};
 
@@ -6,48 +6,49 @@ use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 use super::{Git, Http, Local, Revision, Source};
 
-/// What stands for a query. The signature of a storage service is one, and whoever has it can read what it signs.
-pub(super) const HIDDEN: &str = "…";
+/// Replacement for a query. A query may be the signature of a storage service, which grants access to the signed
+/// object.
+pub(super) const REDACTED: &str = "…";
 
-/// What would end a folder for a shell or for a reader of URLs, or be read as something else.
+/// Characters that would end the name of a directory for a shell or a URL parser, or would be misinterpreted.
 const FOLDER: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'#').add(b'"').add(b'\'');
 /// A colon ends the revision.
 const REVISION: &AsciiSet = &FOLDER.add(b':');
 
-/// A text that is no source, or a bad one: without whatever might be a password, a token or a signature in it.
+/// Redacts an invalid source: removes all parts that may be a password, a token or a signature.
 pub(super) fn without_secrets(text: &str) -> Cow<'_, str> {
     let (scheme, rest) = match text.split_once("://") {
         Some((scheme, rest)) => (Some(scheme), rest),
         None => (None, text),
     };
     let at = credentials(rest).filter(|(before, after)| {
-        // Files may be called so, but a word of a user is hardly ever followed by one name alone.
+        // File names may contain an `@`, but a user name is rarely followed by a single name.
         scheme.is_some() || before.contains(':') || after.contains('/')
     });
-    let at = at.filter(|(before, _)| *before != "git"); // everybody's name for ssh
+    let at = at.filter(|(before, _)| *before != "git"); // the common user name for ssh
     let is_query_before = at.is_some_and(|(before, _)| before.contains('?'));
     let (user, rest) = match at {
-        // Where the query begins cannot be told, since a password may hold anything.
+        // A password may contain any character, so the start of the query is unknown.
         Some(_) if is_query_before => ("…", ""),
         Some((_, after)) => ("…@", after),
         None => ("", rest),
     };
-    let shown = match (scheme, rest.split_once('?')) {
+    let redacted = match (scheme, rest.split_once('?')) {
         (Some(_), Some((rest, query))) => {
-            // A `#` may begin what is no secret, and be what the message is about.
+            // The part after a `#` is usually not secret, and may be the subject of the message.
             let fragment = query.split_once('#').map(|(_, fragment)| fragment);
             let fragment = fragment.map_or(String::new(), |fragment| format!("#{fragment}"));
-            format!("{user}{rest}?{HIDDEN}{fragment}")
+            format!("{user}{rest}?{REDACTED}{fragment}")
         }
         _ => format!("{user}{rest}"),
     };
     match scheme {
-        Some(scheme) => format!("{scheme}://{shown}").into(),
-        None => shown.into(),
+        Some(scheme) => format!("{scheme}://{redacted}").into(),
+        None => redacted.into(),
     }
 }
 
-/// What stands before the last `@` and behind it, unless a digest does.
+/// Splits a text at the last `@` that does not start a digest.
 pub(super) fn credentials(text: &str) -> Option<(&str, &str)> {
     let digest = |text: &str| {
         ["sha256:", "sha512:"]
@@ -71,14 +72,14 @@ impl fmt::Display for Source {
     }
 }
 
-/// Without the query, so that it cannot be taken for what it stands for if there is one.
+/// Displays the URL without its query. If it has one, a replacement shows that the displayed URL is incomplete.
 impl fmt::Display for Http {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut url = self.url.clone();
         url.set_query(None);
         write!(f, "{url}")?;
         if self.url.query().is_some() {
-            write!(f, "?{HIDDEN}")?;
+            write!(f, "?{REDACTED}")?;
         }
         match &self.sha256 {
             Some(digest) => write!(f, "#{digest}"),
@@ -96,29 +97,29 @@ impl fmt::Display for Git {
             Revision::Tag(tag) => ("refs/tags/", tag.as_str()),
             Revision::Commit(commit) => ("", commit.as_str()),
         };
-        let revision = format!("{kind}{}", readable(name, REVISION));
+        let revision = format!("{kind}{}", printable(name, REVISION));
         write!(f, "git+{}", self.repository)?;
         match &self.directory {
-            Some(directory) => write!(f, "#{revision}:{}", readable(directory, FOLDER)),
+            Some(directory) => write!(f, "#{revision}:{}", printable(directory, FOLDER)),
             None if revision.is_empty() => Ok(()),
             None => write!(f, "#{revision}"),
         }
     }
 }
 
-/// The text with a percent sign for what would be misread. Letters of all languages stay.
-fn readable(text: &str, misread: &'static AsciiSet) -> String {
-    let mut shown = String::new();
+/// Percent-encodes the characters that would be misinterpreted. Letters of all languages are not encoded.
+fn printable(text: &str, misread: &'static AsciiSet) -> String {
+    let mut printable = String::new();
     for c in text.chars() {
         let mut bytes = [0; 4];
         let one = &*c.encode_utf8(&mut bytes);
         if c.is_alphanumeric() {
-            shown.push(c);
+            printable.push(c);
         } else {
-            shown.extend(utf8_percent_encode(one, misread));
+            printable.extend(utf8_percent_encode(one, misread));
         }
     }
-    shown
+    printable
 }
 
 impl fmt::Display for Local {

@@ -62,19 +62,19 @@ fn what_is_displayed_means_the_same_source() {
 #[test]
 fn everyday_spellings_are_told_how_to_be_written() {
     assert_each!(|text, part| Source::parse(text, |_| false).unwrap_err() => has part;
-        "git@github.com:org/repo.git" => "write git+ssh://git@github.com/org/repo.git";
-        "git+ssh://git@github.com:org/repo" => "write git+ssh://git@github.com/org/repo";
-        "git+ssh://git@h:22x/r" => "write git+ssh://git@h/22x/r";
+        "git@github.com:org/repo.git" => "use git+ssh://git@github.com/org/repo.git";
+        "git+ssh://git@github.com:org/repo" => "use git+ssh://git@github.com/org/repo";
+        "git+ssh://git@h:22x/r" => "use git+ssh://git@h/22x/r";
         "containers-storage:localhost/x" => "oci-archive:";
         "docker-daemon:x:v1" => "docker-archive:";
-        "dir:/x" => "oci:FOLDER";
+        "dir:/x" => "oci:DIRECTORY";
         "git+https://h/r#refs/pull/1/head" => "neither a branch nor a tag";
         "git+https://h/r?ref=main" => "as #REF:DIR";
         "git+https://h/r?ref=main#v1" => "as #REF:DIR";
         "git+https://h/r#main%0a" => "control character";
-        "git+https://h/r#main:%2e%2e/x" => "bad folder";
+        "git+https://h/r#main:%2e%2e/x" => "invalid directory";
         "git+https://h/r#%ff" => "UTF-8";
-        "https://h/b.tgz?…" => "write the query";
+        "https://h/b.tgz?…" => "add the query";
         "docker-archive:" => "docker-archive:PATH";
     );
     assert!(Source::parse("dir:x", |path| path == Path::new("dir:x")).is_ok());
@@ -92,7 +92,7 @@ fn images_to_publish_name_their_registry() {
     for text in ["tw:x", "org/x:v1", "./x", "-", "https://quay.io/x"] {
         assert!(Image::parse(text).is_err(), "{text}");
     }
-    ::tests::assert_has(Image::parse("tw:x").unwrap_err(), "names no registry");
+    ::tests::assert_has(Image::parse("tw:x").unwrap_err(), "has no registry");
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn secrets_do_not_show_in_errors() {
     }
     let said = |text| Source::parse(text, |_| false).unwrap_err().to_string();
     for text in ["user:sekret@quay.io/x:v1", "https://u:se/kret@h/x"] {
-        ::tests::assert_has(said(text), "take them out");
+        ::tests::assert_has(said(text), "remove them");
         ::tests::assert_has(said(text), "--username");
     }
     let digest = said("quay.io/org/x@sha256:12");

@@ -1,4 +1,4 @@
-//! When content was used, in an order that no clock can reverse.
+//! Times of use of content, in an order that survives changes of the system clock.
 
 use std::{
     fs::File,
@@ -6,11 +6,11 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-/// What every file system tells apart that tells more than whole seconds apart.
+/// The resolution that every file system with subsecond timestamps has.
 const TICK: Duration = Duration::from_micros(1);
 
-/// The time of the last use that this process knows of, in whichever process it was. The system's clock may be set
-/// back, and then what is used now would be taken for what was used longest ago.
+/// The latest time of use that this process knows, from any process. If the system clock is set back, content used
+/// now would otherwise appear to be the least recently used.
 #[derive(Debug)]
 pub(super) struct Clock(Mutex<SystemTime>);
 
@@ -21,17 +21,21 @@ impl Default for Clock {
 }
 
 impl Clock {
-    /// Notes a use.
-    pub(super) fn saw(&self, used: Option<SystemTime>) {
+    /// Records a time of use.
+    pub(super) fn observe(&self, used: Option<SystemTime>) {
         if let Some(used) = used {
             let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             *last = used.max(*last);
         }
     }
 
-    /// Marks a file as used just now. On a read-only disk nothing is evicted either.
-    pub(super) fn touch(&self, file: &File) {
-        self.saw(file.metadata().and_then(|about| about.modified()).ok());
+    /// Marks a file as used now. Errors are ignored: on a read-only disk nothing is evicted either.
+    pub(super) fn mark_used(&self, file: &File) {
+        self.observe(
+            file.metadata()
+                .and_then(|metadata| metadata.modified())
+                .ok(),
+        );
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let next = last.checked_add(TICK).unwrap_or(*last);
         *last = SystemTime::now().max(next);

@@ -1,14 +1,14 @@
-//! The folder: what is where, and how content comes and goes.
+//! Directories of the store, and the operations that add and remove content.
 //!
-//! | path                 | what                                                                  |
+//! | path                 | content                                                               |
 //! | -------------------- | --------------------------------------------------------------------- |
 //! | `content/<hex>.tar`  | a deterministic tar, named by its SHA-256                             |
-//! | `sources/<hex>`      | a link to the content that a source had, named by its [`super::Key`]  |
-//! | `tmp/…`              | what is being written; without a lock on it: what a crash left behind |
-//! | `state`              | see [`State`]                                                         |
+//! | `sources/<hex>`      | a link to the content of a source, named by its [`super::Key`]        |
+//! | `tmp/…`              | temporary files; those without a lock remain from a crash             |
+//! | `state`              | see [`UsageFile`]                                                     |
 //!
-//! Every file of content belongs to its users: who writes, reads or holds it has a shared lock on it, who unlinks it
-//! needs an exclusive one. Everybody who renames or unlinks has the [`Usage`] besides, so that these never meet.
+//! A process that writes, reads or holds a content file has a shared lock on it. A process that unlinks the file needs
+//! an exclusive lock. Renames and unlinks also require the [`UsageLock`], so that they never run concurrently.
 
 use std::{
     fs::{self, DirBuilder, File, TryLockError},
@@ -24,58 +24,58 @@ use super::{
     Error, Result,
     clock::Clock,
     files,
-    sources::Sources,
-    state::{State, Usage},
-    writing::Writing,
+    sources::SourceIndex,
+    state::{UsageFile, UsageLock},
+    writing::ContentWriter,
 };
 use crate::Digest;
 
-/// Which part of the budget is freed, at most, beyond what is needed.
-const SPARE: u64 = 20;
+/// Divisor of the budget for the additional space that an eviction may free beyond its need.
+const SPARE_DIVISOR: u64 = 20;
 
-/// The folders and the state of a store.
+/// The directories and the state of a store.
 #[derive(Debug)]
 pub(super) struct Disk {
     pub(super) content: PathBuf,
-    /// Where all of it is.
+    /// Directory of the store, which contains all others.
     pub(super) root: PathBuf,
     pub(super) temp: PathBuf,
-    pub(super) sources: Sources,
-    pub(super) state: State,
+    pub(super) sources: SourceIndex,
+    pub(super) state: UsageFile,
     pub(super) clock: Clock,
     budget: u64,
 }
 
-/// Content that is about to be evicted, with an exclusive lock on it.
-struct Victim {
+/// Content that can be evicted, with an exclusive lock.
+struct EvictionCandidate {
     path: PathBuf,
     file: File,
     size: u64,
 }
 
-impl Victim {
-    fn evict(self, usage: &mut Usage<'_>) -> Result<()> {
+impl EvictionCandidate {
+    fn evict(self, usage: &mut UsageLock<'_>) -> Result<()> {
         fs::remove_file(&self.path).map_err(Error::file("remove", &self.path))?;
         usage.set(usage.used().saturating_sub(self.size))
     }
 }
 
-impl Drop for Victim {
+impl Drop for EvictionCandidate {
     fn drop(&mut self) {
-        let _ = self.file.unlock(); // as whoever holds content does
+        let _ = self.file.unlock(); // closing does not unlock while a copy of the descriptor exists
     }
 }
 
 impl Disk {
-    /// Makes the folders where they are missing, and sweeps.
+    /// Creates missing directories and removes the remains of crashes.
     pub(super) fn open(root: &Path, budget: u64) -> Result<Self> {
-        let folder = |path: &Path| {
-            let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
-            made.map_err(|error| Error::open(path, error))
+        let create_dir = |path: &Path| {
+            let created = DirBuilder::new().recursive(true).mode(0o700).create(path);
+            created.map_err(|error| Error::open(path, error))
         };
-        folder(root)?;
+        create_dir(root)?;
         let folders = ["content", "sources", "tmp"].map(|name| root.join(name));
-        let state = State::open(&root.join("state"), || {
+        let state = UsageFile::open(&root.join("state"), || {
             let is_used = |path: &&PathBuf| {
                 fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some())
             };
@@ -84,10 +84,10 @@ impl Disk {
                 None => Ok(()),
             }
         })?;
-        folders.iter().try_for_each(|path| folder(path))?;
+        folders.iter().try_for_each(|path| create_dir(path))?;
         let [content, sources, temp] = folders;
         let disk = Self {
-            sources: Sources::new(sources, temp.clone()),
+            sources: SourceIndex::new(sources, temp.clone()),
             content,
             root: root.to_owned(),
             temp,
@@ -99,18 +99,18 @@ impl Disk {
         Ok(disk)
     }
 
-    /// Where content is, if it is.
+    /// Returns the path of content, whether it exists or not.
     pub(super) fn path(&self, digest: &Digest) -> PathBuf {
         self.content.join(files::name(digest))
     }
 
-    /// All content that is there now.
+    /// Returns the digests of all stored content.
     pub(super) fn digests(&self) -> Result<Vec<Digest>> {
         let entries = files::entries(&self.content)?;
         Ok(entries.filter_map(|entry| files::content(&entry)).collect())
     }
 
-    /// Opens content for reading, with a shared lock on it.
+    /// Opens content for reading with a shared lock.
     pub(super) fn content(&self, digest: &Digest) -> Result<File> {
         let path = self.path(digest);
         loop {
@@ -121,33 +121,34 @@ impl Disk {
                 file => file.map_err(Error::file("open", &path))?,
             };
             file.lock_shared().map_err(Error::file("lock", &path))?;
-            // It may have been unlinked between opening and locking. Then another one may stand there now.
+            // The file may have been unlinked between the open and the lock. In this case another file may have its
+            // path now.
             if files::is_at(&file, &path) {
-                self.clock.touch(&file);
+                self.clock.mark_used(&file);
                 return Ok(file);
             }
         }
     }
 
-    /// Makes room for so many bytes, by evicting if need be, and opens a file for them. Also gives how much content
-    /// was evicted.
-    pub(super) fn reserve(&self, size: u64) -> Result<(Writing<'_>, usize)> {
+    /// Reserves space for new content, evicts other content if necessary, and creates a temporary file. Also returns
+    /// the number of evicted contents.
+    pub(super) fn reserve(&self, size: u64) -> Result<(ContentWriter<'_>, usize)> {
         let mut usage = self.state.lock()?;
-        let over = |used: u64| used.saturating_add(size).saturating_sub(self.budget);
-        if over(usage.used()) > 0 {
-            // Only now it matters whether all that was counted is there: somebody may have been killed.
+        let excess = |used: u64| used.saturating_add(size).saturating_sub(self.budget);
+        if excess(usage.used()) > 0 {
+            // The recorded usage may include the remains of killed processes, so it is measured before an eviction.
             let used = self.measure()?;
             usage.set(used)?;
         }
         let mut evicted = 0;
         loop {
-            let enough = over(usage.used());
-            if enough == 0 {
+            let needed = excess(usage.used());
+            if needed == 0 {
                 break;
             }
-            // Some more goes at once, so that not everybody who comes now has to look through the whole folder.
-            let (victims, freed) = self.victims(enough, self.budget / SPARE)?;
-            if enough > freed {
+            // Some more content is evicted, so that not every following write has to scan the directory.
+            let (victims, freed) = self.victims(needed, self.budget / SPARE_DIVISOR)?;
+            if needed > freed {
                 return Err(Error::OverBudget {
                     size,
                     used: usage.used().saturating_sub(freed),
@@ -158,24 +159,24 @@ impl Disk {
         }
         let used = usage.used() + size;
         usage.set(used)?;
-        let made = NamedTempFile::new_in(&self.temp).and_then(|temp| {
-            // A sweep needs the usage too, so that it finds the file not yet, or locked.
+        let created = NamedTempFile::new_in(&self.temp).and_then(|temp| {
+            // A sweep also needs the usage lock. It finds the file either not at all or locked.
             temp.as_file().lock_shared()?;
-            // Whoever measures finds all that is going to be written.
+            // A measurement by another process includes the bytes that will be written.
             temp.as_file().set_len(size)?;
             Ok(temp)
         });
-        match made {
-            Ok(temp) => Ok((Writing::new(self, temp, size), evicted)),
+        match created {
+            Ok(temp) => Ok((ContentWriter::new(self, temp, size), evicted)),
             Err(error) => {
                 usage.set(used - size)?;
-                Err(self.explain("create a file in", size, error))
+                Err(self.io_error("create a file in", size, error))
             }
         }
     }
 
-    /// What it means that `tmp` cannot be written to.
-    pub(super) fn explain(&self, action: &'static str, size: u64, error: io::Error) -> Error {
+    /// Converts an error of a write to `tmp`.
+    pub(super) fn io_error(&self, action: &'static str, size: u64, error: io::Error) -> Error {
         match error.kind() {
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Error::DiskFull {
                 size,
@@ -185,16 +186,17 @@ impl Disk {
         }
     }
 
-    /// Evicts as much as this, or all there is, whatever the budget says. Gives how much content went.
-    pub(super) fn free(&self, size: u64) -> Result<usize> {
+    /// Evicts content of at least `size` bytes, or all content that is not held, regardless of the budget. Returns
+    /// the number of evicted contents.
+    pub(super) fn evict_for(&self, size: u64) -> Result<usize> {
         let mut usage = self.state.lock()?;
         let (victims, _) = self.victims(size, 0)?;
         self.evict(&mut usage, &victims)
     }
 
-    /// Content that nobody has a lock on, what was used longest ago first, until it is enough, and what more there is
-    /// in the spare bytes; and the bytes of all of it. It is not locked any more, since a process may not have as many
-    /// files open as there is content: whoever evicts it looks again.
+    /// Selects content that no process has locked, least recently used first, until `enough` bytes are reached. Adds
+    /// more content within the `spare` bytes. Also returns the total size. The selected content is not locked,
+    /// because the number of open files is limited; the eviction checks each lock again.
     fn victims(&self, enough: u64, spare: u64) -> Result<(Vec<Digest>, u64)> {
         let (mut victims, mut sum) = (Vec::new(), 0);
         if enough == 0 {
@@ -203,12 +205,12 @@ impl Disk {
         let mut candidates = Vec::new();
         for entry in files::entries(&self.content)? {
             if let Some(digest) = files::content(&entry)
-                && let Ok(about) = entry.metadata()
-                && about.is_file()
+                && let Ok(metadata) = entry.metadata()
+                && metadata.is_file()
             {
-                let used = about.modified().ok();
-                self.clock.saw(used);
-                candidates.push((used, digest, about.len()));
+                let used = metadata.modified().ok();
+                self.clock.observe(used);
+                candidates.push((used, digest, metadata.len()));
             }
         }
         candidates.sort_unstable();
@@ -222,17 +224,17 @@ impl Disk {
                     victims.push(digest);
                 }
                 Ok(None) => {}
-                // One that cannot be opened is no reason to keep all others.
+                // A file that cannot be opened must not prevent other evictions.
                 Err(error) => {
-                    warn!(%digest, %error, "cannot evict content; passing it over");
+                    warn!(%digest, %error, "failed to evict content; skipping it");
                 }
             }
         }
         Ok((victims, sum))
     }
 
-    /// Content alone, unless somebody has a lock on it.
-    fn victim(&self, digest: &Digest) -> Result<Option<Victim>> {
+    /// Locks content for eviction. Returns `None` if a process holds a lock on it.
+    fn victim(&self, digest: &Digest) -> Result<Option<EvictionCandidate>> {
         let path = self.path(digest);
         let file = File::open(&path).map_err(Error::file("open", &path))?;
         match file.try_lock() {
@@ -240,17 +242,16 @@ impl Disk {
             Err(TryLockError::WouldBlock) => return Ok(None),
             Err(TryLockError::Error(error)) => return Err(Error::file("lock", path)(error)),
         }
-        let about = file.metadata().map_err(Error::file("examine", &path))?;
-        Ok(Some(Victim {
+        let metadata = file.metadata().map_err(Error::file("examine", &path))?;
+        Ok(Some(EvictionCandidate {
             path,
             file,
-            size: about.len(),
+            size: metadata.len(),
         }))
     }
 
-    /// Evicts content, one after the other, but not what somebody has come to hold since it was chosen. Gives how much
-    /// went.
-    fn evict(&self, usage: &mut Usage<'_>, victims: &[Digest]) -> Result<usize> {
+    /// Evicts content, except content that was locked since its selection. Returns the number of evicted contents.
+    fn evict(&self, usage: &mut UsageLock<'_>, victims: &[Digest]) -> Result<usize> {
         let mut count = 0;
         for digest in victims {
             if let Some(victim) = self.victim(digest)? {
@@ -260,13 +261,13 @@ impl Disk {
         }
         if count > 0 {
             debug!(count, "evicted content");
-            let is_there = |digest: &Digest| self.path(digest).exists();
-            self.sources.removed(usage, count, is_there)?;
+            let exists = |digest: &Digest| self.path(digest).exists();
+            self.sources.removed(usage, count, exists)?;
         }
         Ok(count)
     }
 
-    /// Removes content, unless somebody has a lock on it.
+    /// Removes content unless a process holds a lock on it.
     pub(super) fn remove(&self, digest: &Digest) -> Result<()> {
         let mut usage = self.state.lock()?;
         if !self.path(digest).exists() {
@@ -278,9 +279,8 @@ impl Disk {
         }
     }
 
-    /// Removes content that is not what it should be, even from under those who hold it, unless it has been replaced
-    /// since this file was opened.
-    pub(super) fn discard(&self, digest: &Digest, damaged: &File) -> Result<()> {
+    /// Removes corrupt content, even if it is held. Content that replaced the corrupt file is left alone.
+    pub(super) fn remove_corrupt(&self, digest: &Digest, damaged: &File) -> Result<()> {
         let mut usage = self.state.lock()?;
         let path = self.path(digest);
         if files::is_at(damaged, &path) {
@@ -292,13 +292,13 @@ impl Disk {
         Ok(())
     }
 
-    /// Removes what crashes left behind, and what else does not belong here.
+    /// Removes the remains of crashes and foreign files.
     fn sweep(&self) -> Result<()> {
         let mut usage = self.state.lock()?;
         for entry in files::entries(&self.temp)? {
             let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
             let is_free = |file: io::Result<File>| file.is_ok_and(|file| file.try_lock().is_ok());
-            // What is no file nobody is writing: links are made by those who have the usage.
+            // Entries other than files are links without a writer: writers of links hold the usage lock.
             if !is_file || is_free(File::open(entry.path())) {
                 files::remove(&entry);
             }
@@ -306,8 +306,8 @@ impl Disk {
         for entry in files::entries(&self.content)? {
             if files::content(&entry).is_none() {
                 files::remove(&entry);
-            } else if let Ok(about) = entry.metadata() {
-                self.clock.saw(about.modified().ok());
+            } else if let Ok(metadata) = entry.metadata() {
+                self.clock.observe(metadata.modified().ok());
             }
         }
         self.sources
@@ -316,7 +316,7 @@ impl Disk {
         usage.set(used)
     }
 
-    /// The bytes in use, by looking.
+    /// Measures the bytes in use.
     fn measure(&self) -> Result<u64> {
         Ok(files::size(&self.content)? + files::size(&self.temp)?)
     }

@@ -1,4 +1,4 @@
-//! Why the store cannot do what is asked of it.
+//! Errors of the content store.
 
 use std::{
     io::{self, ErrorKind},
@@ -8,99 +8,103 @@ use std::{
 
 use crate::Digest;
 
-/// The result of using the store.
+/// Result of a store operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why the store cannot do what is asked of it. Clones, since several callers may wait for one failing read.
+/// An error of the content store. It can be cloned, because several callers may wait for one failing read.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
-    /// The folder cannot be used.
+    /// The directory of the store cannot be used.
     #[error(
-        "failed to open the content store in {path:?}; give it a folder that can be written and locked"
+        "failed to open the content store in {path:?}; use a directory that can be written and locked"
     )]
     Open {
-        /// What could not be made or opened.
+        /// Directory or file that cannot be created or opened.
         path: PathBuf,
-        /// Why.
+        /// Cause of the failure.
         #[source]
         source: Arc<io::Error>,
     },
-    /// Something of that name is there, and it is no folder.
-    #[error("{path:?} is not a folder; remove it or give the content store another folder")]
+    /// The path exists, but is not a directory.
+    #[error(
+        "{path:?} is not a directory; remove it or use another directory for the content store"
+    )]
     NotAFolder {
-        /// What should be a folder.
+        /// Path of the file.
         path: PathBuf,
     },
-    /// The folder has files that the store did not write, where it would write its own and sweep.
-    #[error("{path:?} holds files of something else; give the content store a folder of its own")]
+    /// The directory contains files of another program in places that the store would write to and sweep.
+    #[error(
+        "{path:?} contains files of another program; use a separate directory for the content store"
+    )]
     Foreign {
-        /// What holds them.
+        /// Path of the foreign files.
         path: PathBuf,
     },
-    /// No such content, or no longer.
-    #[error("the store does not have content {digest}; unpack its source again")]
+    /// The content was never stored, or was evicted or removed.
+    #[error("content {digest} is not in the store; unpack its source again")]
     Missing {
-        /// What was asked for.
+        /// Digest of the missing content.
         digest: Digest,
     },
-    /// The bytes on disk are not those that were written.
+    /// The bytes on disk do not match the digest.
     #[error(
-        "content {digest} was damaged on disk and has been removed; check the disk and unpack the source again"
+        "content {digest} was corrupt on disk and has been removed; check the disk and unpack the source again"
     )]
     Damaged {
-        /// What it should have been.
+        /// Digest that the content should have.
         digest: Digest,
     },
-    /// Content cannot be removed while somebody uses it.
+    /// The content cannot be removed, because it is in use.
     #[error("content {digest} is in use; release it before removing it")]
     Held {
-        /// What is in use.
+        /// Digest of the content.
         digest: Digest,
     },
-    /// The budget does not allow it.
+    /// The content exceeds the disk budget.
     #[error(
         "content of {size} bytes does not fit into the store: {used} of {budget} bytes are in use; raise the disk budget or delete bundles"
     )]
     OverBudget {
-        /// What should have been stored.
+        /// Size of the content to store, in bytes.
         size: u64,
-        /// What cannot be evicted.
+        /// Bytes that cannot be evicted.
         used: u64,
-        /// The budget.
+        /// Disk budget in bytes.
         budget: u64,
     },
-    /// The disk does not allow it, whatever the budget says.
+    /// The disk is full, regardless of the budget.
     #[error(
         "the disk of the content store is full, and nothing on it can be evicted to store {size} bytes; enlarge it or delete bundles"
     )]
     DiskFull {
-        /// What should have been stored.
+        /// Size of the content to store, in bytes.
         size: u64,
-        /// What the system says.
+        /// Error of the operating system.
         #[source]
         source: Arc<io::Error>,
     },
     /// A file of the store cannot be read or written.
     #[error("failed to {action} {path:?} in the content store; check its disk and permissions")]
     File {
-        /// What was tried.
+        /// Action that was attempted.
         action: &'static str,
-        /// On which file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why not.
+        /// Cause of the failure.
         #[source]
         source: Arc<io::Error>,
     },
-    /// Content is whole, but not for this caller: it exceeds the limits given. Or what should be stored cannot be read.
+    /// The content is intact, but exceeds the limits of this caller; or the content to store cannot be read.
     #[error(transparent)]
     Content(Arc<crate::Error>),
-    /// Whoever waited for it has gone, or the program is about to end.
-    #[error("the content store gave up, since nobody waited for it any more; ask again")]
+    /// All callers gave up, or the program is about to end.
+    #[error("store operation cancelled because all callers gave up; retry")]
     Cancelled,
 }
 
 impl Error {
-    /// Why a file or folder of the store cannot be made or opened.
+    /// Creates the error for a directory or file that cannot be created or opened.
     pub(super) fn open(path: &Path, source: io::Error) -> Self {
         let path = path.to_owned();
         match source.kind() {
@@ -112,7 +116,7 @@ impl Error {
         }
     }
 
-    /// For `map_err`: what was tried with which file.
+    /// Creates an error for `map_err` from the attempted action and the path.
     pub(super) fn file(
         action: &'static str,
         path: impl Into<PathBuf>,
@@ -124,7 +128,7 @@ impl Error {
         }
     }
 
-    /// The kind of failure in one word, for conditions, events and metrics.
+    /// Returns the CamelCase reason of this failure, for conditions, events and metrics.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Open { .. } | Self::NotAFolder { .. } | Self::Foreign { .. } => {
@@ -140,7 +144,7 @@ impl Error {
         }
     }
 
-    /// Whether trying again must fail again. Disks get repaired and enlarged, and sources can be unpacked again.
+    /// Reports whether a retry always fails. Disks are repaired and enlarged, and sources can be unpacked again.
     pub fn is_terminal(&self) -> bool {
         match self {
             Self::Content(error) => error.is_terminal(),

@@ -1,4 +1,4 @@
-//! Small things done with files and their names.
+//! Helpers for the files of the store and their names.
 
 use std::{
     fs::{self, DirEntry, File},
@@ -12,48 +12,48 @@ use tracing::warn;
 use super::{Error, Result};
 use crate::Digest;
 
-/// The name of content.
+/// Returns the file name of content.
 pub(super) fn name(digest: &Digest) -> String {
     format!("{}.tar", digest.hex())
 }
 
-/// The digest with these hexadecimal digits.
+/// Parses a digest without its algorithm.
 pub(super) fn digest(hex: &str) -> Option<Digest> {
     format!("sha256:{hex}").parse().ok()
 }
 
-/// The content that a file is, by its name.
+/// Returns the content that a file contains, by the name of the file.
 pub(super) fn content(entry: &DirEntry) -> Option<Digest> {
     digest(entry.file_name().to_str()?.strip_suffix(".tar")?)
 }
 
-/// What a folder holds. What cannot be looked at is left out.
-pub(super) fn entries(folder: &Path) -> Result<impl Iterator<Item = DirEntry>> {
-    let entries = fs::read_dir(folder).map_err(Error::file("list", folder))?;
+/// Lists a directory. Entries that cannot be read are skipped.
+pub(super) fn entries(dir: &Path) -> Result<impl Iterator<Item = DirEntry>> {
+    let entries = fs::read_dir(dir).map_err(Error::file("list", dir))?;
     Ok(entries.filter_map(io::Result::ok))
 }
 
-/// Removes what is in the way. A folder is not ours, whatever it is; it stays.
+/// Removes a foreign file. A directory does not belong to the store and is left alone.
 pub(super) fn remove(entry: &DirEntry) {
     if let Err(error) = fs::remove_file(entry.path()) {
-        warn!(path = ?entry.path(), %error, "cannot remove what does not belong into the content store");
+        warn!(path = ?entry.path(), %error, "failed to remove a foreign file from the content store");
     }
 }
 
-/// The sizes of all files of a folder.
-pub(super) fn size(folder: &Path) -> Result<u64> {
-    let sizes = entries(folder)?.filter_map(|entry| {
-        let about = entry.metadata().ok()?; // gone meanwhile, or no permission
-        about.is_file().then_some(about.len())
+/// Returns the total size of all files in a directory.
+pub(super) fn size(dir: &Path) -> Result<u64> {
+    let sizes = entries(dir)?.filter_map(|entry| {
+        let metadata = entry.metadata().ok()?; // removed since the listing, or not permitted
+        metadata.is_file().then_some(metadata.len())
     });
     Ok(sizes.sum())
 }
 
-/// Whether an open file is the one that stands there.
+/// Reports whether `path` refers to the open file.
 pub(super) fn is_at(file: &File, path: &Path) -> bool {
-    let at = |about: fs::Metadata| (about.dev(), about.ino());
+    let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
     match (file.metadata(), fs::symlink_metadata(path)) {
-        (Ok(open), Ok(there)) => at(open) == at(there),
+        (Ok(open), Ok(current)) => identity(open) == identity(current),
         _ => false,
     }
 }

@@ -1,4 +1,4 @@
-//! Doing the same thing once for all who ask for it at the same time.
+//! Single-flight execution: concurrent calls with the same key share one execution.
 
 use std::{
     collections::HashMap,
@@ -6,27 +6,27 @@ use std::{
     sync::{Arc, Condvar, Mutex, PoisonError},
 };
 
-/// What is being done, by what it is done for.
+/// The running executions by key.
 #[derive(Debug)]
-pub(super) struct Flights<K, V> {
-    running: Mutex<HashMap<K, Arc<Flight<V>>>>,
+pub(super) struct SingleFlight<K, V> {
+    running: Mutex<HashMap<K, Arc<InFlight<V>>>>,
 }
 
 #[derive(Debug)]
-struct Flight<V> {
+struct InFlight<V> {
     state: Mutex<State<V>>,
-    ended: Condvar,
+    finished: Condvar,
 }
 
 #[derive(Debug)]
 enum State<V> {
     Running,
     Done(V),
-    /// Whoever did it panicked.
-    Lost,
+    /// The executing thread panicked.
+    Abandoned,
 }
 
-impl<K, V> Default for Flights<K, V> {
+impl<K, V> Default for SingleFlight<K, V> {
     fn default() -> Self {
         Self {
             running: Mutex::default(),
@@ -34,29 +34,29 @@ impl<K, V> Default for Flights<K, V> {
     }
 }
 
-impl<K: Eq + Hash + Clone, V: Clone> Flights<K, V> {
-    /// Works, or waits for another who does. `joined` is called before waiting.
-    pub(super) fn run(&self, key: &K, joined: impl Fn(), work: impl FnOnce() -> V) -> V {
+impl<K: Eq + Hash + Clone, V: Clone> SingleFlight<K, V> {
+    /// Executes `work`, or waits for the running execution with the same key. `on_wait` is called before waiting.
+    pub(super) fn run(&self, key: &K, on_wait: impl Fn(), work: impl FnOnce() -> V) -> V {
         loop {
             let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
             let Some(flight) = running.get(key).map(Arc::clone) else {
-                let flight = Arc::new(Flight {
+                let flight = Arc::new(InFlight {
                     state: Mutex::new(State::Running),
-                    ended: Condvar::new(),
+                    finished: Condvar::new(),
                 });
                 running.insert(key.clone(), Arc::clone(&flight));
                 drop(running);
-                let lead = Lead {
+                let leader = Leader {
                     flights: self,
                     key,
                     flight,
                 };
                 let value = work();
-                lead.end(State::Done(value.clone()));
+                leader.finish(State::Done(value.clone()));
                 return value;
             };
             drop(running);
-            joined();
+            on_wait();
             if let Some(value) = flight.wait() {
                 return value;
             }
@@ -64,27 +64,27 @@ impl<K: Eq + Hash + Clone, V: Clone> Flights<K, V> {
     }
 }
 
-impl<V: Clone> Flight<V> {
+impl<V: Clone> InFlight<V> {
     fn wait(&self) -> Option<V> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let is_running = |state: &mut State<V>| matches!(state, State::Running);
-        let state = self.ended.wait_while(state, is_running);
+        let state = self.finished.wait_while(state, is_running);
         match &*state.unwrap_or_else(PoisonError::into_inner) {
             State::Done(value) => Some(value.clone()),
-            State::Running | State::Lost => None,
+            State::Running | State::Abandoned => None,
         }
     }
 }
 
-/// Who works. Dropping it lets one of those who wait take over.
-struct Lead<'a, K: Eq + Hash, V> {
-    flights: &'a Flights<K, V>,
+/// The executing call. If it is dropped without a result, one of the waiting calls takes over.
+struct Leader<'a, K: Eq + Hash, V> {
+    flights: &'a SingleFlight<K, V>,
     key: &'a K,
-    flight: Arc<Flight<V>>,
+    flight: Arc<InFlight<V>>,
 }
 
-impl<K: Eq + Hash, V> Lead<'_, K, V> {
-    fn end(&self, state: State<V>) {
+impl<K: Eq + Hash, V> Leader<'_, K, V> {
+    fn finish(&self, state: State<V>) {
         let mut running = self
             .flights
             .running
@@ -97,11 +97,11 @@ impl<K: Eq + Hash, V> Lead<'_, K, V> {
             .state
             .lock()
             .unwrap_or_else(PoisonError::into_inner) = state;
-        self.flight.ended.notify_all();
+        self.flight.finished.notify_all();
     }
 }
 
-impl<K: Eq + Hash, V> Drop for Lead<'_, K, V> {
+impl<K: Eq + Hash, V> Drop for Leader<'_, K, V> {
     fn drop(&mut self) {
         let state = self
             .flight
@@ -111,7 +111,7 @@ impl<K: Eq + Hash, V> Drop for Lead<'_, K, V> {
         let is_running = matches!(*state, State::Running);
         drop(state);
         if is_running {
-            self.end(State::Lost);
+            self.finish(State::Abandoned);
         }
     }
 }

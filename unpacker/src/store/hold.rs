@@ -1,4 +1,4 @@
-//! Keeping content from being evicted.
+//! Holds, which protect content from eviction.
 
 use std::{
     collections::HashMap,
@@ -6,44 +6,45 @@ use std::{
     sync::{Arc, Mutex, PoisonError, Weak},
 };
 
-use super::{Error, Result, disk::Disk, files, reading::Reading};
+use super::{Error, Result, disk::Disk, files, reading::VerifyingReader};
 use crate::Digest;
 
-/// Content in use: neither this process nor another one evicts it while a clone of this lives. The kernel ends it with
-/// the process.
+/// A hold on content. Neither this process nor another one evicts the content while a clone of this value lives. The
+/// kernel releases the lock when the process ends.
 #[derive(Debug, Clone)]
 pub struct Hold {
-    held: Arc<Held>,
+    held: Arc<LockedFile>,
 }
 
-/// An open file with a shared lock on it.
+/// An open file with a shared lock.
 #[derive(Debug)]
-struct Held {
+struct LockedFile {
     digest: Digest,
     file: File,
     size: u64,
 }
 
-impl Drop for Held {
+impl Drop for LockedFile {
     fn drop(&mut self) {
-        // Closing alone would not do while another thread is starting a program: until that runs, it has a copy.
+        // Closing the file is not enough while another thread starts a program: until the program runs, it has a copy
+        // of the descriptor.
         let _ = self.file.unlock();
     }
 }
 
-/// What this process holds, with one descriptor for each, however many hold it.
+/// The holds of this process. All holds of the same content share one descriptor.
 #[derive(Debug, Default)]
 pub(super) struct Holds {
-    held: Mutex<HashMap<Digest, Weak<Held>>>,
+    held: Mutex<HashMap<Digest, Weak<LockedFile>>>,
 }
 
 impl Hold {
-    /// What is held.
+    /// Returns the digest of the content.
     pub fn digest(&self) -> Digest {
         self.held.digest
     }
 
-    /// The bytes of its tar.
+    /// Returns the size of the tar archive in bytes.
     pub fn size(&self) -> u64 {
         self.held.size
     }
@@ -52,30 +53,30 @@ impl Hold {
         &self.held.file
     }
 
-    /// From its first byte on.
-    pub(super) fn read(&self) -> Reading<'_> {
-        Reading::new(&self.held.file)
+    /// Returns a reader that starts at the first byte.
+    pub(super) fn read(&self) -> VerifyingReader<'_> {
+        VerifyingReader::new(&self.held.file)
     }
 }
 
 impl Holds {
-    /// Holds what is in the store.
+    /// Holds content of the store.
     pub(super) fn hold(&self, disk: &Disk, digest: &Digest) -> Result<Hold> {
         if let Some(held) = self.get(disk, digest) {
-            disk.clock.touch(&held.file);
+            disk.clock.mark_used(&held.file);
             return Ok(Hold { held });
         }
-        // Not under the mutex: locking may wait for another process.
+        // The mutex is not held here, because locking may wait for another process.
         self.add(disk, digest, disk.content(digest)?)
     }
 
-    /// Holds what has just been opened, unless it is held already.
+    /// Holds a file that was just opened. An existing hold of the same file is reused.
     pub(super) fn add(&self, disk: &Disk, digest: &Digest, file: File) -> Result<Hold> {
-        let about = file.metadata();
-        let size = about
+        let metadata = file.metadata();
+        let size = metadata
             .map_err(Error::file("examine", disk.path(digest)))?
             .len();
-        let new = Arc::new(Held {
+        let new = Arc::new(LockedFile {
             digest: *digest,
             file,
             size,
@@ -90,15 +91,16 @@ impl Holds {
         Ok(Hold { held: new })
     }
 
-    /// What is held already. What has been removed as damaged is held by whoever has it, and not given to others.
-    fn get(&self, disk: &Disk, digest: &Digest) -> Option<Arc<Held>> {
+    /// Returns the existing hold of content. A hold of a corrupt file that was removed stays valid for its owner, but
+    /// is not returned to others.
+    fn get(&self, disk: &Disk, digest: &Digest) -> Option<Arc<LockedFile>> {
         let map = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let held = map.get(digest)?.upgrade()?;
         drop(map);
         files::is_at(&held.file, &disk.path(digest)).then_some(held)
     }
 
-    /// How many there are.
+    /// Returns the number of held contents.
     pub(super) fn count(&self) -> usize {
         let map = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         map.values().filter(|held| held.strong_count() > 0).count()

@@ -1,4 +1,4 @@
-//! By what a source is known that has been fetched before.
+//! Keys of the source index.
 
 use sha2::{Digest as _, Sha256};
 
@@ -7,19 +7,19 @@ use crate::{
     source::{Image, Revision},
 };
 
-/// What a fetched source is known by: the source in a form that can never mean anything else, what was taken of it,
-/// and the credentials that it may have been fetched with. So content that one tenant's secret opened is not given to
-/// another who names the same digest without a secret, or with another one: he has to be let in himself.
+/// The key of a fetched source: a hash of the pinned source, the selection, and the credentials that may be used for
+/// the fetch. Content that was fetched with the secret of one tenant is therefore not returned to another tenant with
+/// a different secret or none. That tenant has to authenticate to the source.
 ///
-/// It is a hash that begins with random bytes, which a store makes when it is new and which never leave it. So a key,
-/// which shows in file names, tells nothing about a secret, not even whether one was guessed right, and the keys of
-/// two stores cannot be compared. Trust is no part of it: what is pinned is the same from whomever it comes.
+/// The hash starts with random bytes, which a store creates once and never discloses. Therefore a key, which is
+/// visible in file names, reveals nothing about a secret, not even whether a guess is right. Keys of different stores
+/// cannot be compared. Trust settings are not part of the key, because pinned content is the same from every server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Key(Digest);
 
 impl Key {
-    /// None for what may change or is not to be had: a tag, a branch, a file on this machine, a URL without a digest,
-    /// a registry that is blocked.
+    /// Returns the key of a pinned source. Returns `None` for a tag, a branch, a local file, a URL without a digest,
+    /// or an image from a blocked registry.
     pub(super) fn new(
         salt: &[u8],
         source: &Source,
@@ -32,19 +32,19 @@ impl Key {
             Source::Http(http) => http.sha256.is_some(),
             Source::Local(_) => return None,
         };
-        let key = Self::of(salt, source, options, access);
+        let key = Self::for_request(salt, source, options, access);
         key.filter(|_| is_pinned)
     }
 
-    /// What is asked for, pinned or not. None for what must always be asked for itself.
-    pub(super) fn of(
+    /// Returns the key of a request, pinned or not. Returns `None` if the request must not be shared with others.
+    pub(super) fn for_request(
         salt: &[u8],
         source: &Source,
         options: &Options,
         access: &Access,
     ) -> Option<Self> {
         let mut fields = Fields::new(salt);
-        // Sources that were noted before their entries had to be regular files are fetched once more.
+        // This field changed the keys when entries had to be regular files, so that older records are not found.
         fields.add("regular");
         fields.source(source);
         match &options.select {
@@ -67,7 +67,7 @@ impl Key {
     }
 }
 
-/// A hash over texts, each with its length, so that no two lists of texts are the same bytes.
+/// A hash over a list of texts. The length of each text is included, so that different lists are different bytes.
 struct Fields(Sha256);
 
 impl Fields {
@@ -82,7 +82,7 @@ impl Fields {
 
     fn source(&mut self, source: &Source) {
         match source {
-            // The tag says nothing where there is a digest.
+            // With a digest, the tag has no meaning.
             Source::Image(Image {
                 reference,
                 platform,
@@ -93,7 +93,7 @@ impl Fields {
                 self.add(reference.digest().unwrap_or_default());
                 self.add(platform.as_deref().unwrap_or_default());
             }
-            // What is displayed lacks the query, which may choose between archives.
+            // The display form lacks the query, which may select the archive.
             Source::Http(http) => {
                 self.add("http");
                 self.add(http.url.as_str());
@@ -107,19 +107,19 @@ impl Fields {
         }
     }
 
-    /// Those that this source would be fetched with, and no others: a tenant's new password for one registry does not
-    /// concern what he has from another one.
+    /// Adds the credentials that a fetch of this source uses, and no others. A changed password for one registry does
+    /// not affect the content from other registries.
     fn credentials(&mut self, source: &Source, access: &Access) -> Option<()> {
         let basic = match source {
             Source::Image(image) => {
-                for place in access.mirrors.places(&image.reference).ok()? {
+                for endpoint in access.mirrors.endpoints(&image.reference).ok()? {
                     let mut is_first = true;
                     access
                         .registries
-                        .each(&place.registry, &place.repository, |text| {
+                        .each(&endpoint.registry, &endpoint.repository, |text| {
                             if is_first {
                                 is_first = false;
-                                self.add(&place.to_string());
+                                self.add(&endpoint.to_string());
                             }
                             self.add(text);
                         });

@@ -1,4 +1,4 @@
-//! What was read last, within a budget of bytes.
+//! Memory cache of recently read content, with a budget in bytes.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -10,15 +10,15 @@ use manifests::content::{Content, Gate, Limits};
 
 use crate::Digest;
 
-/// What a file costs besides its path and its bytes: its places in a tree and on the heap.
-const FILE: usize = 160;
+/// Overhead of a file in addition to its path and content, in bytes: its nodes in the tree and on the heap.
+const FILE_OVERHEAD: usize = 160;
 
-/// How exactly the disk knows of what is only read from memory.
-const TOLD: Duration = Duration::from_secs(1);
+/// Interval in which the time of use on disk is updated for content that is read from memory.
+const TOUCH_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Content in memory, most recently used last to go.
+/// A cache of content with least-recently-used eviction.
 #[derive(Debug)]
-pub(super) struct Memory {
+pub(super) struct MemoryCache {
     budget: u64,
     cache: Mutex<Cache>,
 }
@@ -32,21 +32,21 @@ struct Cache {
 #[derive(Debug)]
 struct Entry {
     content: Arc<Content>,
-    /// The tightest limits that it keeps to.
-    needs: Limits,
+    /// Tightest limits that the content complies with.
+    required_limits: Limits,
     size: u64,
-    told: Instant,
+    last_touch: Instant,
 }
 
-/// What was found.
+/// Content that was found in the cache.
 #[derive(Debug)]
-pub(super) struct Hit {
+pub(super) struct CacheHit {
     pub(super) content: Arc<Content>,
-    /// Whether the disk should be told that it is in use.
-    pub(super) is_news: bool,
+    /// Whether the time of use on disk should be updated.
+    pub(super) needs_touch: bool,
 }
 
-impl Memory {
+impl MemoryCache {
     pub(super) fn new(budget: u64) -> Self {
         let cache = Cache {
             entries: LruCache::unbounded(),
@@ -58,27 +58,30 @@ impl Memory {
         }
     }
 
-    /// Content, if it is here; an error if it exceeds these limits.
-    pub(super) fn get(&self, digest: &Digest, limits: &Limits) -> Option<crate::Result<Hit>> {
+    /// Returns cached content, or an error if it exceeds these limits.
+    pub(super) fn get(&self, digest: &Digest, limits: &Limits) -> Option<crate::Result<CacheHit>> {
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         let entry = cache.entries.get_mut(digest)?;
         let now = Instant::now();
-        let is_news = now.duration_since(entry.told) >= TOLD;
-        if is_news {
-            entry.told = now;
+        let needs_touch = now.duration_since(entry.last_touch) >= TOUCH_INTERVAL;
+        if needs_touch {
+            entry.last_touch = now;
         }
         let content = Arc::clone(&entry.content);
-        let is_within = is_within(&entry.needs, limits);
+        let is_within = is_within(&entry.required_limits, limits);
         drop(cache);
         let checked = if is_within {
             Ok(())
         } else {
             check(&content, limits)
         };
-        Some(checked.map(|()| Hit { content, is_news }))
+        Some(checked.map(|()| CacheHit {
+            content,
+            needs_touch,
+        }))
     }
 
-    /// Keeps content, at the expense of what was used longest ago. What is larger than all of the budget is not kept.
+    /// Caches content and evicts the least recently used content. Content larger than the budget is not cached.
     pub(super) fn put(&self, digest: &Digest, content: &Arc<Content>) {
         let size = size(content);
         if size > self.budget {
@@ -86,28 +89,28 @@ impl Memory {
         }
         let entry = Entry {
             content: Arc::clone(content),
-            needs: needs(content),
+            required_limits: required_limits(content),
             size,
-            told: Instant::now(),
+            last_touch: Instant::now(),
         };
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut gone = Vec::new();
+        let mut evicted = Vec::new();
         if let Some(old) = cache.entries.put(*digest, entry) {
             cache.size -= old.size;
-            gone.push(old);
+            evicted.push(old);
         }
         cache.size += size;
         while cache.size > self.budget
             && let Some((_, old)) = cache.entries.pop_lru()
         {
             cache.size -= old.size;
-            gone.push(old);
+            evicted.push(old);
         }
         drop(cache);
-        drop(gone); // much to free, while others read
+        drop(evicted); // freeing may take long, so the lock is released before
     }
 
-    /// Forgets content.
+    /// Removes content from the cache.
     pub(super) fn remove(&self, digest: &Digest) {
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(old) = cache.entries.pop(digest) {
@@ -115,7 +118,7 @@ impl Memory {
         }
     }
 
-    /// The bytes that are kept.
+    /// Returns the size of the cached content in bytes.
     pub(super) fn size(&self) -> u64 {
         let cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         cache.size
@@ -125,12 +128,14 @@ impl Memory {
 fn size(content: &Content) -> u64 {
     let sizes = content
         .files()
-        .map(|(path, file)| path.len() + file.bytes.len() + FILE);
-    sizes.fold(FILE as u64, |sum, size| sum.saturating_add(size as u64))
+        .map(|(path, file)| path.len() + file.bytes.len() + FILE_OVERHEAD);
+    sizes.fold(FILE_OVERHEAD as u64, |sum, size| {
+        sum.saturating_add(size as u64)
+    })
 }
 
-fn needs(content: &Content) -> Limits {
-    let max = |of: fn(&str) -> usize| content.files().map(|(path, _)| of(path)).max();
+fn required_limits(content: &Content) -> Limits {
+    let max = |measure: fn(&str) -> usize| content.files().map(|(path, _)| measure(path)).max();
     let largest = content.files().map(|(_, file)| file.bytes.len()).max();
     Limits {
         total: content.size(),
@@ -141,14 +146,14 @@ fn needs(content: &Content) -> Limits {
     }
 }
 
-fn is_within(needs: &Limits, limits: &Limits) -> bool {
+fn is_within(required_limits: &Limits, limits: &Limits) -> bool {
     let Limits {
         total,
         file,
         entries,
         path,
         depth,
-    } = *needs;
+    } = *required_limits;
     total <= limits.total
         && file <= limits.file
         && entries <= limits.entries
@@ -156,7 +161,7 @@ fn is_within(needs: &Limits, limits: &Limits) -> bool {
         && depth <= limits.depth
 }
 
-/// The refusal that reading it under these limits would have given.
+/// Checks content against limits. The error is the one that reading the content under these limits would return.
 fn check(content: &Content, limits: &Limits) -> crate::Result<()> {
     let mut gate = Gate::new(*limits);
     for (path, file) in content.files() {

@@ -1,4 +1,4 @@
-//! Content on its way out of the store.
+//! Readers of stored content.
 
 use std::{
     fs::File,
@@ -14,16 +14,17 @@ use crate::{Digest, Format};
 
 const BUFFER: usize = 256 << 10;
 
-/// Reads a file from its start and hashes what it reads. The descriptor's own position is everybody's, and not used.
+/// A reader that hashes a file from its start. It does not use the file position, which all users of the descriptor
+/// share.
 #[derive(Debug)]
-pub(super) struct Reading<'a> {
+pub(super) struct VerifyingReader<'a> {
     file: &'a File,
     at: u64,
     hash: Sha256,
     failure: Option<io::Error>,
 }
 
-impl<'a> Reading<'a> {
+impl<'a> VerifyingReader<'a> {
     pub(super) fn new(file: &'a File) -> Self {
         Self {
             file,
@@ -33,7 +34,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// The digest of the whole file, what has not been read yet included.
+    /// Returns the digest of the whole file, including the part that was not read yet.
     pub(super) fn finish(mut self) -> io::Result<Digest> {
         if let Some(error) = self.failure.take() {
             return Err(error);
@@ -44,7 +45,7 @@ impl<'a> Reading<'a> {
     }
 }
 
-impl Read for Reading<'_> {
+impl Read for VerifyingReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self.file.read_at(buffer, self.at) {
             Ok(count) => {
@@ -62,7 +63,7 @@ impl Read for Reading<'_> {
     }
 }
 
-/// The plain tar of content that has been verified. It holds the content while it lives.
+/// The uncompressed tar archive of verified content. It holds the content.
 #[derive(Debug)]
 pub struct Reader {
     hold: Hold,
@@ -74,15 +75,15 @@ impl Reader {
         Self { hold, at: 0 }
     }
 
-    /// The bytes of all of it.
+    /// Returns the size of the archive in bytes.
     pub fn size(&self) -> u64 {
         self.hold.size()
     }
 
-    /// Bytes from a place on, whoever else reads; none at the end.
+    /// Reads from a given offset, independently of other readers; returns 0 at the end.
     ///
     /// # Errors
-    /// When the disk does not give them.
+    /// Returns an error if the disk cannot be read.
     pub fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
         self.hold.file().read_at(buffer, at)
     }
@@ -108,12 +109,13 @@ impl Seek for Reader {
     }
 }
 
-/// Content as it is sent to others: compressed while it is read, if at all, with the same bytes every time.
+/// The archive of content in the requested format. Compression is deterministic and happens while the archive is
+/// read.
 #[derive(Debug)]
-pub struct Served(Form);
+pub struct Served(Encoding);
 
 #[derive(Debug)]
-enum Form {
+enum Encoding {
     Tar(Reader),
     TarGz(Box<GzEncoder<BufReader<Reader>>>),
 }
@@ -121,20 +123,20 @@ enum Form {
 impl Served {
     pub(super) fn new(reader: Reader, format: Format) -> Self {
         Self(match format {
-            Format::Tar => Form::Tar(reader),
+            Format::Tar => Encoding::Tar(reader),
             Format::TarGz => {
                 let buffered = BufReader::with_capacity(BUFFER, reader);
                 let gzip = GzBuilder::new().mtime(0);
-                Form::TarGz(Box::new(gzip.buf_read(buffered, Compression::fast())))
+                Encoding::TarGz(Box::new(gzip.buf_read(buffered, Compression::fast())))
             }
         })
     }
 
-    /// The bytes there will be, where that is known beforehand.
+    /// Returns the number of bytes, if it is known in advance.
     pub fn size(&self) -> Option<u64> {
         match &self.0 {
-            Form::Tar(reader) => Some(reader.size()),
-            Form::TarGz(_) => None,
+            Encoding::Tar(reader) => Some(reader.size()),
+            Encoding::TarGz(_) => None,
         }
     }
 }
@@ -142,8 +144,8 @@ impl Served {
 impl Read for Served {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match &mut self.0 {
-            Form::Tar(reader) => reader.read(buffer),
-            Form::TarGz(gzip) => gzip.read(buffer),
+            Encoding::Tar(reader) => reader.read(buffer),
+            Encoding::TarGz(gzip) => gzip.read(buffer),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Content of known sources: links in a directory, so that a lookup takes one system call and a change is atomic. A source
-//! with skipped entries has a small file in place of the link, which lists them.
+//! Index of the content of known sources: symbolic links in a directory, so that a lookup takes one system call and a
+//! change is atomic. For a source with skipped entries, a small file replaces the link and lists them.
 
 use std::{
     fs::{self, DirEntry, File},
@@ -12,56 +12,56 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{Error, Key, Result, files, state::Usage};
+use super::{Error, Key, Result, files, state::UsageLock};
 use crate::{Digest, SkippedEntries};
 
-/// Links are small, but not nothing, and commits and credentials come and go. A source that is forgotten is fetched
-/// once more.
-const MOST: usize = 10_000;
+/// Maximum number of links. They are small, but commits and credentials accumulate. A source without a link is
+/// fetched again.
+const MAX_LINKS: usize = 10_000;
 
-/// So many links of no use are not worth a sweep.
-const FEW: usize = 100;
+/// Minimum number of stale links that is worth a sweep.
+const MIN_STALE_LINKS: usize = 100;
 
-/// Bytes of a file in place of a link.
+/// Maximum size of a file in place of a link, in bytes.
 const MAX_NOTE_SIZE: u64 = 64 << 10;
 
-/// A file in place of a link.
+/// The content of a file in place of a link.
 #[derive(Serialize, Deserialize)]
 struct Note {
     digest: String,
     skipped: SkippedEntries,
 }
 
-/// The folder of links.
+/// The directory of links.
 #[derive(Debug)]
-pub(super) struct Sources {
-    folder: PathBuf,
+pub(super) struct SourceIndex {
+    dir: PathBuf,
     temp: PathBuf,
-    /// About how many there are. Other processes add some too.
+    /// Approximate number of links. Other processes add links, too.
     count: AtomicUsize,
-    /// How much content was removed since the last sweep: a link to it is of no use, and does no harm.
+    /// Number of contents that were removed since the last sweep. Links to them are useless but harmless.
     stale: AtomicUsize,
 }
 
-impl Sources {
-    pub(super) fn new(folder: PathBuf, temp: PathBuf) -> Self {
+impl SourceIndex {
+    pub(super) fn new(dir: PathBuf, temp: PathBuf) -> Self {
         Self {
-            folder,
+            dir,
             temp,
             count: AtomicUsize::new(0),
             stale: AtomicUsize::new(0),
         }
     }
 
-    /// Notes the content of a source.
-    pub(super) fn remember(
+    /// Records the content of a source.
+    pub(super) fn record(
         &self,
-        usage: &Usage<'_>,
+        usage: &UsageLock<'_>,
         key: &Key,
         digest: &Digest,
         skipped: &SkippedEntries,
     ) -> Result<()> {
-        let path = self.folder.join(key.hex());
+        let path = self.dir.join(key.hex());
         let temp = self.temp.join(key.hex());
         let failed = |error| Error::file("write", &path)(error);
         match fs::remove_file(&temp) {
@@ -80,7 +80,7 @@ impl Sources {
             fs::write(&temp, bytes).map_err(failed)?;
         }
         fs::rename(&temp, &path).map_err(failed)?;
-        if self.count.fetch_add(1, Ordering::Relaxed) >= MOST {
+        if self.count.fetch_add(1, Ordering::Relaxed) >= MAX_LINKS {
             self.sweep(usage, |_| true)?;
         }
         Ok(())
@@ -88,41 +88,41 @@ impl Sources {
 
     /// Returns the content of a source, which may be missing from the store, and the entries that were skipped.
     pub(super) fn find(&self, key: &Key) -> Option<(Digest, SkippedEntries)> {
-        read(&self.folder.join(key.hex()))
+        read(&self.dir.join(key.hex()))
     }
 
-    /// Some content was removed. Looking through the whole folder each time would take longer the more links there are, so
-    /// that is done once there may be as many links of no use as others.
+    /// Records that content was removed. A sweep of the whole directory takes longer with more links. Therefore it
+    /// runs only when up to half of the links may be stale.
     pub(super) fn removed(
         &self,
-        usage: &Usage<'_>,
+        usage: &UsageLock<'_>,
         content: usize,
-        is_there: impl Fn(&Digest) -> bool,
+        exists: impl Fn(&Digest) -> bool,
     ) -> Result<()> {
         let stale = self.stale.fetch_add(content, Ordering::Relaxed) + content;
-        if stale >= (self.count.load(Ordering::Relaxed) / 2).max(FEW) {
-            self.sweep(usage, is_there)?;
+        if stale >= (self.count.load(Ordering::Relaxed) / 2).max(MIN_STALE_LINKS) {
+            self.sweep(usage, exists)?;
         }
         Ok(())
     }
 
-    /// Forgets links whose content is gone, whatever else is no link of ours, and the oldest if there are too many.
-    pub(super) fn sweep(&self, _: &Usage<'_>, is_there: impl Fn(&Digest) -> bool) -> Result<()> {
+    /// Removes stale links, foreign files, and the oldest links if their number exceeds the limit.
+    pub(super) fn sweep(&self, _: &UsageLock<'_>, exists: impl Fn(&Digest) -> bool) -> Result<()> {
         let mut links = Vec::new();
-        for entry in files::entries(&self.folder)? {
+        for entry in files::entries(&self.dir)? {
             let is_key = entry
                 .file_name()
                 .to_str()
                 .is_some_and(|name| files::digest(name).is_some());
-            if is_key && read(&entry.path()).is_some_and(|(digest, _)| is_there(&digest)) {
+            if is_key && read(&entry.path()).is_some_and(|(digest, _)| exists(&digest)) {
                 links.push(entry);
             } else {
                 files::remove(&entry);
             }
         }
-        if links.len() > MOST {
+        if links.len() > MAX_LINKS {
             links.sort_by_cached_key(age);
-            for entry in links.drain(..links.len() - MOST / 10 * 9) {
+            for entry in links.drain(..links.len() - MAX_LINKS / 10 * 9) {
                 files::remove(&entry);
             }
         }
@@ -133,10 +133,12 @@ impl Sources {
 }
 
 fn age(link: &DirEntry) -> Option<SystemTime> {
-    link.metadata().and_then(|about| about.modified()).ok()
+    link.metadata()
+        .and_then(|metadata| metadata.modified())
+        .ok()
 }
 
-/// Returns the content that a link of ours points to, or that the file in its place names.
+/// Reads the content that a link points to, or that the file in its place names.
 fn read(path: &Path) -> Option<(Digest, SkippedEntries)> {
     match fs::read_link(path) {
         Ok(target) => {

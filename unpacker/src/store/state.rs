@@ -1,4 +1,4 @@
-//! What all processes that use a folder agree upon: one small file, its lock, and in it how full the folder is.
+//! State that all processes share: a small file with a lock and the number of used bytes.
 
 use std::{
     fs::{File, OpenOptions},
@@ -10,33 +10,34 @@ use std::{
 
 use super::{Error, Result};
 
-/// How the file begins. It marks the folder as ours, so that nothing is ever swept in another one.
-const MARK: &[u8] = b"content store 1\n";
+/// Magic bytes at the start of the file. They identify the directory as a store, so that no other directory is swept.
+const MAGIC: &[u8] = b"content store 1\n";
 const SALT: usize = 32;
-/// The bytes in use stand behind mark and salt, in as many digits as any number needs.
-const USED: usize = MARK.len() + SALT;
+/// Offset of the used bytes. They follow the magic bytes and the salt, with the digits of the largest possible
+/// number.
+const USED_OFFSET: usize = MAGIC.len() + SALT;
 const DIGITS: usize = 20;
 
-/// The open file.
+/// The open state file.
 #[derive(Debug)]
-pub(super) struct State {
-    /// `flock` keeps processes apart, the mutex the threads of this one.
+pub(super) struct UsageFile {
+    /// `flock` excludes other processes, and the mutex other threads of this process.
     file: Mutex<File>,
     path: PathBuf,
-    /// Random, and made with the store: what is hashed with it cannot be compared with anything outside.
+    /// Random bytes that are created with the store. Hashes with this salt cannot be compared with other hashes.
     pub(super) salt: [u8; SALT],
 }
 
-/// Sole access to the folder, for microseconds: never held while content is read, written or synced.
+/// Exclusive access to the directory for a short time. It is not held while content is read, written or synced.
 #[derive(Debug)]
-pub(super) struct Usage<'a> {
-    state: &'a State,
+pub(super) struct UsageLock<'a> {
+    state: &'a UsageFile,
     file: MutexGuard<'a, File>,
     used: u64,
 }
 
-impl State {
-    /// Opens or makes the file. `is_free` tells whether a folder without that file may be made a store.
+impl UsageFile {
+    /// Opens or creates the file. `is_free` checks whether a directory without the file may become a store.
     pub(super) fn open(path: &Path, is_free: impl Fn() -> Result<()>) -> Result<Self> {
         let failed = |error| Error::open(path, error);
         let mut options = OpenOptions::new();
@@ -44,17 +45,19 @@ impl State {
         let mut file = options.open(path).map_err(failed)?;
         file.lock().map_err(failed)?;
         let mut bytes = Vec::new();
-        let whole = (&mut file).take(4096).read_to_end(&mut bytes);
-        whole.map_err(failed)?;
-        // Nothing or zeros is what a crash leaves that came before the first bytes were on disk.
+        let read = (&mut file).take(4096).read_to_end(&mut bytes);
+        read.map_err(failed)?;
+        // An empty file, or one with only zeros, remains after a crash before the first bytes reached the disk.
         if bytes.iter().all(|byte| *byte == 0) {
             is_free()?;
-            bytes = [MARK, &random().map_err(failed)?, &[b'0'; DIGITS]].concat();
+            bytes = [MAGIC, &random().map_err(failed)?, &[b'0'; DIGITS]].concat();
             file.write_all_at(&bytes, 0).map_err(failed)?;
             file.sync_all().map_err(failed)?;
         }
-        let salt = bytes.get(MARK.len()..USED).map(<[u8; SALT]>::try_from);
-        let (true, Some(Ok(salt))) = (bytes.starts_with(MARK), salt) else {
+        let salt = bytes
+            .get(MAGIC.len()..USED_OFFSET)
+            .map(<[u8; SALT]>::try_from);
+        let (true, Some(Ok(salt))) = (bytes.starts_with(MAGIC), salt) else {
             return Err(Error::Foreign { path: path.into() });
         };
         file.unlock().map_err(failed)?;
@@ -65,50 +68,53 @@ impl State {
         })
     }
 
-    /// Waits until nobody else has it.
-    pub(super) fn lock(&self) -> Result<Usage<'_>> {
+    /// Waits for exclusive access.
+    pub(super) fn lock(&self) -> Result<UsageLock<'_>> {
         let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         file.lock().map_err(Error::file("lock", &self.path))?;
         let mut digits = [0; DIGITS];
-        let read = file.read_exact_at(&mut digits, USED as u64);
+        let read = file.read_exact_at(&mut digits, USED_OFFSET as u64);
         read.map_err(Error::file("read", &self.path))?;
         let used = std::str::from_utf8(&digits)
             .ok()
             .and_then(|digits| digits.parse().ok());
-        Ok(Usage {
+        Ok(UsageLock {
             state: self,
             file,
-            // What is no number is measured anew, as is every number that leaves no room.
+            // A malformed number is measured again, like every number that exceeds the budget.
             used: used.unwrap_or(u64::MAX),
         })
     }
 }
 
-impl Usage<'_> {
-    /// The bytes that all content has, and all that is being written. A process that is killed may leave more than
-    /// there is, never less: bytes are counted before they are written, and discounted after they are gone.
+impl UsageLock<'_> {
+    /// Returns the size of all content and of all content being written. After a process was killed, the number may
+    /// be too large, but never too small: bytes are counted before they are written, and deducted after they are
+    /// removed.
     pub(super) fn used(&self) -> u64 {
         self.used
     }
 
-    /// Writes the number down for everybody.
+    /// Records the number for all processes.
     pub(super) fn set(&mut self, used: u64) -> Result<()> {
         let digits = format!("{used:0DIGITS$}");
-        let written = self.file.write_all_at(digits.as_bytes(), USED as u64);
+        let written = self
+            .file
+            .write_all_at(digits.as_bytes(), USED_OFFSET as u64);
         written.map_err(Error::file("write", &self.state.path))?;
         self.used = used;
         Ok(())
     }
 }
 
-impl Drop for Usage<'_> {
+impl Drop for UsageLock<'_> {
     fn drop(&mut self) {
-        // Fails only for files that cannot be locked, and this one was.
+        // Unlocking fails only for files that cannot be locked, and this file was locked.
         let _ = self.file.unlock();
     }
 }
 
-/// Unpredictable bytes, from the system.
+/// Returns unpredictable bytes from the operating system.
 fn random() -> io::Result<[u8; SALT]> {
     let mut bytes = [0; SALT];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;

@@ -1,31 +1,31 @@
-//! What a store has done.
+//! Counters of a store.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts since the store was opened by this process, and sizes as they are now.
+/// Counters since this process opened the store, and current sizes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Content that was in memory when it was asked for.
+    /// Requests for content that was in memory.
     pub hits: u64,
-    /// Content that was not.
+    /// Requests for content that was not in memory.
     pub misses: u64,
-    /// Misses that waited for the read of another.
+    /// Misses that waited for a running read of the same content.
     pub shared: u64,
-    /// Reads of whole content from disk.
+    /// Complete reads of content from disk.
     pub reads: u64,
-    /// Content that was stored.
+    /// Contents that were stored.
     pub written: u64,
-    /// Content that was there already when it should be stored.
+    /// Contents that already existed when they were to be stored.
     pub duplicates: u64,
-    /// Content that was evicted by this process.
+    /// Contents that this process evicted.
     pub evicted: u64,
-    /// Content that was found damaged.
+    /// Contents that were found corrupt.
     pub damaged: u64,
     /// Bytes in use on disk, by all processes.
     pub disk: u64,
     /// Bytes in use in memory.
     pub memory: u64,
-    /// Content that this process holds.
+    /// Contents that this process holds.
     pub held: u64,
 }
 

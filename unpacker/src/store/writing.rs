@@ -1,4 +1,4 @@
-//! Content on its way into the store.
+//! Writer of new content.
 
 use std::{
     fs::{self, File},
@@ -12,38 +12,38 @@ use std::{
 use tempfile::NamedTempFile;
 use tracing::warn;
 
-use super::{Error, Result, disk::Disk, files, reading::Reading};
+use super::{Error, Result, disk::Disk, files, reading::VerifyingReader};
 use crate::{Digest, Tree};
 
-/// Between the many small pieces of a tar and its file.
+/// Size of the buffer between the many small pieces of a tar archive and its file.
 const BUFFER: usize = 256 << 10;
 
-/// A file in `tmp` with a shared lock on it, its space accounted for. Dropping it gives both back.
+/// A file in `tmp` with a shared lock and reserved space. Dropping it removes the file and releases the space.
 #[derive(Debug)]
-pub(super) struct Writing<'a> {
+pub(super) struct ContentWriter<'a> {
     disk: &'a Disk,
     temp: NamedTempFile,
     reserved: Reserved<'a>,
 }
 
-/// Space that is accounted for until this is dropped.
+/// Reserved space, which is released on drop.
 #[derive(Debug)]
 struct Reserved<'a> {
     disk: &'a Disk,
     size: u64,
 }
 
-/// Content that is in its place, with a shared lock on it.
+/// The content file after a commit, with a shared lock.
 #[derive(Debug)]
-pub(super) enum Kept {
-    /// Written just now.
+pub(super) enum CommitOutcome {
+    /// The content was written.
     New(File),
-    /// It was there before.
-    Old(File),
+    /// The content already existed.
+    Existing(File),
 }
 
-impl<'a> Writing<'a> {
-    /// For a file for which `size` bytes have been accounted for.
+impl<'a> ContentWriter<'a> {
+    /// Creates a writer for a file with `size` reserved bytes.
     pub(super) fn new(disk: &'a Disk, temp: NamedTempFile, size: u64) -> Self {
         let reserved = Reserved { disk, size };
         Self {
@@ -53,36 +53,36 @@ impl<'a> Writing<'a> {
         }
     }
 
-    /// Writes all of a tree, and waits until the disk has it.
+    /// Writes a tree and syncs it to disk.
     pub(super) fn fill(&self, tree: &Tree, stop: &AtomicBool) -> Result<Digest> {
         let failed = |error| {
             self.disk
-                .explain("write a file in", self.reserved.size, error)
+                .io_error("write a file in", self.reserved.size, error)
         };
-        let mut sink = Sink {
+        let mut writer = ReservedWriter {
             file: self.temp.as_file(),
-            left: self.reserved.size,
+            remaining: self.reserved.size,
             stop,
             failure: None,
         };
-        let written = tree.write_tar(BufWriter::with_capacity(BUFFER, &mut sink));
+        let written = tree.write_tar(BufWriter::with_capacity(BUFFER, &mut writer));
         if stop.load(Ordering::Relaxed) {
             return Err(Error::Cancelled);
         }
-        if let Some(error) = sink.failure {
+        if let Some(error) = writer.failure {
             return Err(failed(error));
         }
         let digest = written.map_err(|error| Error::Content(Arc::new(error)))?;
-        let size = self.reserved.size - sink.left;
+        let size = self.reserved.size - writer.remaining;
         self.temp.as_file().set_len(size).map_err(failed)?;
         self.temp.as_file().sync_all().map_err(failed)?;
         Ok(digest)
     }
 
-    /// Gives the file the name of its content, unless that is there. What is there is read to its end first: who brings
-    /// the right bytes is not sent away for the sake of wrong ones.
-    pub(super) fn keep(self, digest: &Digest) -> Result<Kept> {
-        // In this order, so that early returns remove the file first and give back its space then.
+    /// Moves the file to the path of its content, unless intact content exists. Existing content is verified first,
+    /// so that corrupt content is replaced.
+    pub(super) fn commit(self, digest: &Digest) -> Result<CommitOutcome> {
+        // The order matters for early returns: the file is removed before its space is released.
         let Self {
             disk,
             mut reserved,
@@ -93,46 +93,52 @@ impl<'a> Writing<'a> {
             .as_file()
             .metadata()
             .map_err(Error::file("examine", temp.path()))?;
-        let mut damaged = None;
-        let (mut usage, old) = loop {
+        let mut corrupt = None;
+        let (mut usage, existing) = loop {
             let usage = disk.state.lock()?;
-            let old = fs::symlink_metadata(&path)
+            let existing = fs::symlink_metadata(&path)
                 .ok()
                 .filter(fs::Metadata::is_file);
-            let is_damaged = damaged
+            let is_corrupt = corrupt
                 .as_ref()
                 .is_some_and(|file| files::is_at(file, &path));
-            if is_damaged || old.as_ref().is_none_or(|old| old.len() != size.len()) {
-                break (usage, old);
+            if is_corrupt
+                || existing
+                    .as_ref()
+                    .is_none_or(|existing| existing.len() != size.len())
+            {
+                break (usage, existing);
             }
-            // Nobody can unlink it before it is opened: that takes the usage. What cannot even be opened is replaced.
+            // No process can unlink the file before it is opened, because that takes the usage lock. A file that
+            // cannot be opened is replaced.
             let Ok(file) = disk.content(digest) else {
-                break (usage, old);
+                break (usage, existing);
             };
-            drop(usage); // reading takes its time
-            match Reading::new(&file).finish() {
-                Ok(found) if found == *digest => return Ok(Kept::Old(file)),
-                _ => warn!(%digest, "replacing content that was damaged on disk"),
+            drop(usage); // not held while the file is read
+            match VerifyingReader::new(&file).finish() {
+                Ok(actual) if actual == *digest => return Ok(CommitOutcome::Existing(file)),
+                _ => warn!(%digest, "replacing corrupt content"),
             }
-            damaged = Some(file);
+            corrupt = Some(file);
         };
         let file = match temp.persist(&path) {
             Ok(file) => file,
             Err(error) => {
-                drop(usage); // or giving back what was reserved would wait for it
+                drop(usage); // dropping the reservation takes the lock
                 return Err(Error::file("write", path)(error.error));
             }
         };
-        // Writing marks it only to the tick of a coarse clock, and so perhaps as older than what was used before.
-        disk.clock.touch(&file);
-        // What was reserved for it is now in use by it, and whoever held the old one holds something damaged.
-        let replaced = old.map_or(0, |old| old.len());
+        // The write set the time with the coarse clock of the kernel, so the file may appear older than content that
+        // was used before.
+        disk.clock.mark_used(&file);
+        // The reserved space is now used by the file. Holders of the replaced file hold corrupt content.
+        let replaced = existing.map_or(0, |existing| existing.len());
         usage.set((usage.used() + size.len()).saturating_sub(reserved.size + replaced))?;
         reserved.size = 0;
         drop(usage);
-        let folder = File::open(&disk.content).and_then(|folder| folder.sync_all());
-        folder.map_err(Error::file("sync", &disk.content))?;
-        Ok(Kept::New(file))
+        let synced = File::open(&disk.content).and_then(|dir| dir.sync_all());
+        synced.map_err(Error::file("sync", &disk.content))?;
+        Ok(CommitOutcome::New(file))
     }
 }
 
@@ -141,35 +147,35 @@ impl Drop for Reserved<'_> {
         if self.size > 0
             && let Ok(mut usage) = self.disk.state.lock()
         {
-            let rest = usage.used().saturating_sub(self.size);
-            // What cannot be written down is counted until somebody measures.
-            let _ = usage.set(rest);
+            let used = usage.used().saturating_sub(self.size);
+            // If the number cannot be recorded, the space is counted until the next measurement.
+            let _ = usage.set(used);
         }
     }
 }
 
-/// Writes no more than has been reserved, and stops when nobody waits for it any more.
-struct Sink<'a> {
+/// A writer that writes at most the reserved bytes, and stops when no caller waits for the content.
+struct ReservedWriter<'a> {
     file: &'a File,
-    left: u64,
+    remaining: u64,
     stop: &'a AtomicBool,
-    /// What the writers above would only pass on as text.
+    /// Error of the file. The writers above it would only pass its text on.
     failure: Option<io::Error>,
 }
 
-impl Write for Sink<'_> {
+impl Write for ReservedWriter<'_> {
     fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
         if self.stop.load(Ordering::Relaxed) {
-            return Err(io::Error::other("nobody waits for it any more"));
+            return Err(io::Error::other("all callers gave up"));
         }
-        let written = if buffer.len() as u64 > self.left {
+        let written = if buffer.len() as u64 > self.remaining {
             Err(ErrorKind::FileTooLarge.into())
         } else {
             self.file.write(buffer)
         };
         match written {
             Ok(count) => {
-                self.left -= count as u64;
+                self.remaining -= count as u64;
                 Ok(count)
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => Err(error),
@@ -186,18 +192,18 @@ impl Write for Sink<'_> {
     }
 }
 
-/// The size of the tar that a tree makes: for each file a header, perhaps one more with a long path, and its bytes,
-/// in blocks of 512; then two blocks.
+/// Returns the size of the tar archive of a tree. Each file has a header, possibly a second one for a long path, and
+/// its content in blocks of 512 bytes. Two blocks follow at the end.
 pub(super) fn size_of(tree: &Tree) -> u64 {
     let blocks = |bytes: u64| bytes.div_ceil(512).saturating_mul(512);
     let sizes = tree.files().map(|(path, file)| {
         let path = path.len() as u64;
-        let long = if path > 100 {
+        let long_path = if path > 100 {
             512 + blocks(path + 1)
         } else {
             0
         };
-        blocks(file.size).saturating_add(512 + long)
+        blocks(file.size).saturating_add(512 + long_path)
     });
     sizes.fold(1024, u64::saturating_add)
 }

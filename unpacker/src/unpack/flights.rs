@@ -1,4 +1,4 @@
-//! One fetch for all who wait for the same.
+//! Single-flight fetches: concurrent callers share one fetch of the same source.
 
 use std::{
     collections::HashMap,
@@ -19,26 +19,26 @@ use crate::{
     store::Key,
 };
 
-/// The same source, selection and credentials, under the same limits, and reached on the same terms: another's refusal
-/// is none of ours, and what another takes from a server that proves nothing is not for us.
+/// The key of a fetch: the source, selection, credentials, limits and access settings. Errors under other credentials
+/// or limits do not apply to this caller, and content from an unverified server must not be shared.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Id {
+pub(super) struct FetchKey {
     key: Key,
     limits: Limits,
     image: ImageLimits,
-    /// Trust, patience, mirrors and known hosts.
-    terms: Access,
+    /// Trust, timeouts, mirrors and known hosts.
+    access_terms: Access,
 }
 
-impl Id {
+impl FetchKey {
     pub(super) fn new(key: Key, source: &Source, access: &Access, options: &Options) -> Self {
         let is_ssh = matches!(source, Source::Git(git) if git.repository.scheme() == "ssh");
         Self {
             key,
             limits: options.limits,
             image: options.image,
-            terms: Access {
-                // The key knows those that this source is fetched with; others do not matter.
+            access_terms: Access {
+                // The key already contains the credentials that this source uses. Other credentials are irrelevant.
                 basic: None,
                 registries: Credentials::default(),
                 ssh: access.ssh.clone().filter(|_| is_ssh),
@@ -48,20 +48,20 @@ impl Id {
     }
 }
 
-impl Hash for Id {
-    /// What differs in the rest alone is rare, and told apart by comparing.
+impl Hash for FetchKey {
+    /// Hashes only the key of the source. Requests that differ only in the other fields are rare and are compared.
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.key.hash(state);
     }
 }
 
-/// A fetch that whoever waits for it drives; it is dropped with the last of them.
+/// A fetch that is polled by its callers, and dropped with the last of them.
 type Flight = BoxFuture<'static, Result<Pinned, Arc<Error>>>;
 
-/// The fetches that go on.
+/// The running fetches.
 #[derive(Default)]
 pub(crate) struct Flights {
-    running: Mutex<HashMap<Id, Running>>,
+    running: Mutex<HashMap<FetchKey, Running>>,
 }
 
 struct Running {
@@ -70,28 +70,28 @@ struct Running {
 }
 
 impl Flights {
-    /// Waits for the fetch that goes on, or for this one.
-    pub(super) async fn join(
+    /// Waits for the running fetch with this key, or starts this one.
+    pub(super) async fn get_or_start(
         &self,
-        id: Id,
+        id: FetchKey,
         progress: &Progress,
         fetch: impl Future<Output = Result<Pinned>> + Send + 'static,
     ) -> Result<Pinned> {
-        let (flight, of) = self.board(id, progress, fetch);
+        let (flight, shared_progress) = self.join_or_insert(id, progress, fetch);
         let outcome = flight.await;
-        if let Some(of) = of {
-            progress.set_total(of.total());
-            progress.add(of.done());
+        if let Some(shared_progress) = shared_progress {
+            progress.set_total(shared_progress.total());
+            progress.add(shared_progress.done());
         }
         outcome.map_err(|error| Arc::try_unwrap(error).unwrap_or_else(Error::Shared))
     }
 
-    /// How many callers wait.
+    /// Returns the number of waiting callers.
     #[cfg(test)]
     pub(super) fn waiting(&self) -> usize {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        let waiting = |other: &Running| other.flight.upgrade()?.strong_count();
-        // Less the one that was made for counting.
+        let waiting = |running_fetch: &Running| running_fetch.flight.upgrade()?.strong_count();
+        // Without the clone that was created for counting.
         running
             .values()
             .filter_map(waiting)
@@ -99,9 +99,9 @@ impl Flights {
             .sum()
     }
 
-    fn board(
+    fn join_or_insert(
         &self,
-        id: Id,
+        id: FetchKey,
         progress: &Progress,
         fetch: impl Future<Output = Result<Pinned>> + Send + 'static,
     ) -> (Shared<Flight>, Option<Progress>) {

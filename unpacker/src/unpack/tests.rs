@@ -24,7 +24,7 @@ impl Origin {
         }
     }
 
-    async fn fetch(self, wanted: Arc<Wanted>, size: usize) -> Result<Fetched> {
+    async fn fetch(self, wanted: Arc<FetchRequest>, size: usize) -> Result<Fetched> {
         self.counts[0].fetch_add(1, Ordering::SeqCst);
         self.gate.acquire().await.unwrap().forget();
         self.counts[1].fetch_add(1, Ordering::SeqCst);
@@ -34,7 +34,7 @@ impl Origin {
     }
 
     /// Begins a fetch like any other's, on a task of its own.
-    fn ask(&self, store: &Store, wanted: &Arc<Wanted>, size: usize) -> Asked {
+    fn ask(&self, store: &Store, wanted: &Arc<FetchRequest>, size: usize) -> Asked {
         let (store, wanted, origin) = (store.clone(), Arc::clone(wanted), self.clone());
         tokio::spawn(async move {
             find_or_fetch(&store, wanted, move |wanted| origin.fetch(wanted, size)).await
@@ -48,7 +48,7 @@ impl Origin {
     }
 
     /// A fetch that need not wait.
-    async fn fetched(&self, store: &Store, wanted: &Arc<Wanted>, size: usize) -> Pinned {
+    async fn fetched(&self, store: &Store, wanted: &Arc<FetchRequest>, size: usize) -> Pinned {
         self.gate.add_permits(1);
         self.ask(store, wanted, size).await.unwrap().unwrap()
     }
@@ -57,12 +57,12 @@ impl Origin {
 type Change<'a> = &'a dyn Fn(&mut Access, &mut Options);
 type Asked = tokio::task::JoinHandle<Result<Pinned>>;
 
-fn wanted(text: &str, password: Option<&str>, limits: Limits) -> Arc<Wanted> {
+fn wanted(text: &str, password: Option<&str>, limits: Limits) -> Arc<FetchRequest> {
     let basic = password.map(|password| Basic {
         username: "tenant".to_owned(),
         password: password.to_owned().into(),
     });
-    Arc::new(Wanted {
+    Arc::new(FetchRequest {
         source: Source::parse(text, |_| false).unwrap(),
         access: with!(Access, basic),
         options: with!(Options, limits),
@@ -71,7 +71,7 @@ fn wanted(text: &str, password: Option<&str>, limits: Limits) -> Arc<Wanted> {
 }
 
 /// A bundle with a file, and with a link at a path.
-fn fetched(wanted: &Wanted, bytes: &[u8], link: Option<&str>) -> Result<Fetched> {
+fn fetched(wanted: &FetchRequest, bytes: &[u8], link: Option<&str>) -> Result<Fetched> {
     let mut files = Builder::new(wanted.options.limits);
     files.add("manifests/csv.yaml", 0o644, &mut &*bytes)?;
     if let Some(link) = link {
@@ -86,7 +86,7 @@ fn fetched(wanted: &Wanted, bytes: &[u8], link: Option<&str>) -> Result<Fetched>
     })
 }
 
-fn pinned(password: Option<&str>) -> Arc<Wanted> {
+fn pinned(password: Option<&str>) -> Arc<FetchRequest> {
     let text = format!("https://example.com/b.tgz#{}", Digest::of(b""));
     wanted(&text, password, Limits::default())
 }

@@ -1,4 +1,4 @@
-//! Bodies: of answers, for those who wait and for those who block; and of requests.
+//! Bodies of responses, for async and for blocking code, and bodies of requests.
 
 use std::{
     convert::Infallible,
@@ -12,116 +12,116 @@ use futures::{Stream, StreamExt as _, stream};
 use http_body::{Frame, SizeHint};
 use tokio::sync::mpsc;
 
-use super::{Error, Result, Shown, explain, wait::Wait};
+use super::{Error, Result, Shown, explain, wait::Deadline};
 
 // === Body ===
 
-/// The body of an answer, as far as it has not been read.
+/// The unread part of a response body.
 #[derive(Debug)]
 pub(super) struct Body {
     response: reqwest::Response,
     url: Shown,
-    wait: Wait,
+    deadline: Deadline,
     read: u64,
 }
 
 impl Body {
-    pub(super) fn new(response: reqwest::Response, url: Shown, wait: Wait) -> Self {
+    pub(super) fn new(response: reqwest::Response, url: Shown, deadline: Deadline) -> Self {
         Self {
             response,
             url,
-            wait,
+            deadline,
             read: 0,
         }
     }
 
-    /// Its size, if the server has said it.
+    /// Returns the size of the body, if the server stated it.
     pub(super) fn stated(&self) -> Option<u64> {
         self.response.content_length()
     }
 
     pub(super) fn into_stream(self) -> impl Stream<Item = Result<Bytes>> + Send + Unpin + 'static {
         Box::pin(stream::try_unfold(self, async |mut body| {
-            let part = body.next().await?;
-            Ok(part.map(|part| (part, body)))
+            let chunk = body.next().await?;
+            Ok(chunk.map(|chunk| (chunk, body)))
         }))
     }
 
     async fn next(&mut self) -> Result<Option<Bytes>> {
-        // Whoever reads slowly must not make the server look idle.
-        let wait = &self.wait;
-        wait.touch();
-        let part = wait.bound(&self.url, self.response.chunk()).await?;
-        let part = part.map_err(|error| Error::Broken {
+        // The time that the reader took must not count as idle time of the server.
+        let deadline = &self.deadline;
+        deadline.touch();
+        let chunk = deadline.bound(&self.url, self.response.chunk()).await?;
+        let chunk = chunk.map_err(|error| Error::Broken {
             url: self.url.clone(),
             read: self.read,
             source: explain::cause(&error),
         })?;
-        self.read += part.as_ref().map_or(0, |part| part.len() as u64);
-        Ok(part)
+        self.read += chunk.as_ref().map_or(0, |chunk| chunk.len() as u64);
+        Ok(chunk)
     }
 }
 
 // === Reader ===
 
-/// How many parts may wait for the reader: some are always on their way, and few are kept.
-const WAITING: usize = 4;
+/// Number of chunks that may wait for the reader: enough to keep the transfer running, and few in memory.
+const CHANNEL_CAPACITY: usize = 4;
 
-/// A body as [`Read`]. Dropping it ends the transfer.
+/// A blocking reader of a body. Dropping it ends the transfer.
 ///
-/// Its errors wrap those of the body: an [`Error`], if it is an answer's.
+/// Read errors wrap the errors of the body. For the body of a response, this is an [`Error`].
 #[derive(Debug)]
 pub struct Reader {
-    parts: mpsc::Receiver<Part>,
-    part: Bytes,
+    messages: mpsc::Receiver<Message>,
+    chunk: Bytes,
     ended: bool,
 }
 
 #[derive(Debug)]
-enum Part {
+enum Message {
     Bytes(io::Result<Bytes>),
-    /// So that a transfer that was given up is not taken for one that came to its end.
+    /// The end of the body. It distinguishes a complete transfer from an aborted one.
     End,
 }
 
-/// Lets a body be read where blocking is allowed: in `spawn_blocking`. Must be called within the runtime.
+/// Returns a blocking reader of a body, for use in `spawn_blocking`. Must be called within the runtime.
 pub fn reader<E>(mut body: impl Stream<Item = Result<Bytes, E>> + Send + Unpin + 'static) -> Reader
 where
     E: Into<Box<dyn std::error::Error + Send + Sync>> + Send,
 {
-    let (sender, parts) = mpsc::channel(WAITING);
+    let (sender, messages) = mpsc::channel(CHANNEL_CAPACITY);
     tokio::spawn(async move {
-        while let Some(part) = body.next().await {
-            let part = part.map_err(io::Error::other);
-            let failed = part.is_err();
-            if sender.send(Part::Bytes(part)).await.is_err() || failed {
+        while let Some(chunk) = body.next().await {
+            let chunk = chunk.map_err(io::Error::other);
+            let failed = chunk.is_err();
+            if sender.send(Message::Bytes(chunk)).await.is_err() || failed {
                 return;
             }
         }
-        // Nobody listens any more? Then nobody needs to know.
-        let _ = sender.send(Part::End).await;
+        // A failure means that the reader was dropped, so nothing is lost.
+        let _ = sender.send(Message::End).await;
     });
     Reader {
-        parts,
-        part: Bytes::new(),
+        messages,
+        chunk: Bytes::new(),
         ended: false,
     }
 }
 
 impl Read for Reader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        while self.part.is_empty() && !self.ended && !buffer.is_empty() {
-            match self.parts.blocking_recv() {
-                Some(Part::Bytes(part)) => self.part = part?,
-                Some(Part::End) => self.ended = true,
+        while self.chunk.is_empty() && !self.ended && !buffer.is_empty() {
+            match self.messages.blocking_recv() {
+                Some(Message::Bytes(chunk)) => self.chunk = chunk?,
+                Some(Message::End) => self.ended = true,
                 None => {
-                    return Err(io::Error::other("the transfer was given up before its end"));
+                    return Err(io::Error::other("the transfer was aborted"));
                 }
             }
         }
-        let count = self.part.len().min(buffer.len());
+        let count = self.chunk.len().min(buffer.len());
         if let Some(buffer) = buffer.get_mut(..count) {
-            self.part.copy_to_slice(buffer);
+            self.chunk.copy_to_slice(buffer);
         }
         Ok(count)
     }
@@ -129,19 +129,22 @@ impl Read for Reader {
 
 // === Upload ===
 
-/// As much is handed over at once, so that a slow but steady upload shows as one.
-const PIECE: usize = 64 << 10;
+/// Maximum size of a chunk. Small chunks make the progress of a slow upload visible.
+const CHUNK: usize = 64 << 10;
 
-/// The body of a request, which tells when the connection has taken some of it.
+/// The body of a request. It records when the connection takes a chunk.
 #[derive(Debug)]
 pub(super) struct Upload {
-    left: Bytes,
-    wait: Wait,
+    remaining: Bytes,
+    deadline: Deadline,
 }
 
 impl Upload {
-    pub(super) fn new(bytes: Bytes, wait: Wait) -> Self {
-        Self { left: bytes, wait }
+    pub(super) fn new(bytes: Bytes, deadline: Deadline) -> Self {
+        Self {
+            remaining: bytes,
+            deadline,
+        }
     }
 }
 
@@ -153,19 +156,19 @@ impl http_body::Body for Upload {
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        self.wait.touch();
-        if self.left.is_empty() {
+        self.deadline.touch();
+        if self.remaining.is_empty() {
             return Poll::Ready(None);
         }
-        let count = self.left.len().min(PIECE);
-        Poll::Ready(Some(Ok(Frame::data(self.left.split_to(count)))))
+        let count = self.remaining.len().min(CHUNK);
+        Poll::Ready(Some(Ok(Frame::data(self.remaining.split_to(count)))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.left.is_empty()
+        self.remaining.is_empty()
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.left.len() as u64)
+        SizeHint::with_exact(self.remaining.len() as u64)
     }
 }

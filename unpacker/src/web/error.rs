@@ -1,4 +1,4 @@
-//! Why a server gave no answer, or none that can be taken.
+//! Errors of HTTP requests.
 
 use std::time::Duration;
 
@@ -6,193 +6,196 @@ use http::{Method, StatusCode};
 
 use super::show::Shown;
 
-/// The result of talking to a server.
+/// Result of an HTTP request.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What is wrong with a server's certificate.
+/// The problem of a server certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Untrusted {
-    /// Nobody we believe has signed it.
+    /// The certificate is signed by an unknown CA.
     #[error(
-        "is signed by an authority that is not known here; pass the authority's certificate by --cacert, or do without checks by --tls-verify=false"
+        "is signed by an unknown CA; pass the CA certificate with --cacert, or disable verification with --tls-verify=false"
     )]
     Authority,
-    /// It is the authority's own.
+    /// The certificate is a CA certificate.
     #[error(
-        "is one of an authority, which a server may not use as its own; have the authority issue one for the server, or do without checks by --tls-verify=false"
+        "is a CA certificate, which a server must not use as its own; have the CA issue one for the server, or disable verification with --tls-verify=false"
     )]
-    AuthorityItself,
-    /// It belongs to another host.
-    #[error("is for another name; use the name in the certificate, or have it issued for this one")]
+    CaAsLeaf,
+    /// The certificate is for another host.
+    #[error("is for another name; use a name in the certificate, or reissue it for this name")]
     Name,
-    /// It is too old.
-    #[error("has expired; have it renewed, and check the clock of this machine")]
+    /// The certificate has expired.
+    #[error("has expired; renew it, and check the clock of this machine")]
     Expired,
-    /// It is too new.
+    /// The certificate is not valid yet.
     #[error("is not valid yet; check the clock of this machine")]
     NotYet,
-    /// Anything else.
-    #[error("cannot be accepted; have it issued again, or do without checks by --tls-verify=false")]
+    /// The certificate has another problem.
+    #[error("is not acceptable; reissue it, or disable verification with --tls-verify=false")]
     Other,
 }
 
-/// Why a request failed. URLs are shown without credentials and without their query, which may hold some.
+/// An error of an HTTP request. URLs are displayed without credentials and query, because queries may contain
+/// credentials.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The certificates to believe are none.
+    /// The configured CA certificates are invalid.
     #[error(
-        "the certificates of --cacert cannot be read: {problem}; pass a file with certificates in PEM"
+        "failed to read the certificates of --cacert: {problem}; pass a file with certificates in PEM"
     )]
     Roots {
-        /// Why.
+        /// Problem of the certificates.
         problem: String,
     },
-    /// A proxy in the environment that is none.
-    #[error("{variable} names no proxy that can be used: {problem}; write http://HOST:PORT")]
+    /// An environment variable does not name a usable proxy.
+    #[error("invalid proxy in {variable}: {problem}; use http://HOST:PORT")]
     Proxy {
-        /// The variable.
+        /// Name of the variable.
         variable: &'static str,
-        /// What is wrong with its value, which may hold a password and is not shown.
+        /// Problem of its value. The value may contain a password and is not shown.
         problem: &'static str,
     },
     /// The client cannot be set up.
     #[error("failed to set up the HTTP client")]
     Client {
-        /// Why.
+        /// Cause of the failure.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// A URL of another scheme than http and https.
-    #[error("{url} cannot be asked: only https:// and http:// can")]
+    /// The scheme of the URL is neither http nor https.
+    #[error("unsupported URL {url}: only https:// and http:// are supported")]
     Scheme {
-        /// Which.
+        /// URL of the request.
         url: Shown,
     },
-    /// Credentials that no header can carry.
+    /// The credentials contain characters that are invalid in a header.
     #[error(
-        "the credentials for {url} hold a line break or another control character; store them without"
+        "the credentials for {url} contain a line break or another control character; store them without it"
     )]
     Credentials {
-        /// What they are for.
+        /// URL that the credentials are for.
         url: Shown,
     },
-    /// No connection to the server, or none that lasted until its answer.
-    #[error("failed to reach {url}{}; check the address, the network and the proxy settings", after(*.tries))]
+    /// The connection failed, or broke before the response.
+    #[error("failed to reach {url}{}; check the address, the network and the proxy settings", after_attempts(*.tries))]
     Connect {
-        /// Where to.
+        /// URL of the request.
         url: Shown,
-        /// How often it was tried.
+        /// Number of attempts.
         tries: u32,
-        /// Why.
+        /// Cause of the last failure.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// A name without an address.
-    #[error("there is no host of the name in {url}; check the address")]
+    /// The host name cannot be resolved.
+    #[error("failed to resolve the host of {url}; check the URL")]
     Host {
-        /// Where to.
+        /// URL of the request.
         url: Shown,
-        /// What the resolver says.
+        /// Error of the resolver.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// A proxy that does not connect us with the server.
+    /// The proxy does not connect to the server.
     #[error(
-        "the proxy refuses to connect to {url}; check what it allows and the credentials in HTTPS_PROXY, or name the host in NO_PROXY"
+        "the proxy rejected the connection to {url}; check its rules and the credentials in HTTPS_PROXY, or add the host to NO_PROXY"
     )]
     Tunnel {
-        /// Where to.
+        /// URL of the request.
         url: Shown,
-        /// Why.
+        /// Cause of the failure.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// A server that does not prove who it is.
+    /// The server certificate is not trusted.
     #[error("the certificate of {url} {problem}")]
     Untrusted {
-        /// Which server.
+        /// URL of the request.
         url: Shown,
-        /// In which way.
+        /// Problem of the certificate.
         problem: Untrusted,
-        /// Result of the check, which may name other hosts of the certificate; `None` where remote texts are withheld.
+        /// Result of the verification, which may name other hosts of the certificate; `None` where remote texts are
+        /// withheld.
         #[source]
         source: Option<Box<dyn std::error::Error + Send + Sync>>,
     },
-    /// An https URL of a server that does not speak it. Whoever may use plain HTTP instead asks again by it.
+    /// The server of an https URL does not use TLS. The caller retries with plain HTTP where that is allowed.
     #[error(
-        "{url} does not answer in TLS; if the server speaks plain HTTP, pass --tls-verify=false for a registry, or write http:// in a URL"
+        "{url} does not use TLS; if the server uses plain HTTP, pass --tls-verify=false for a registry, or use http:// in a URL"
     )]
     NotTls {
-        /// Which server.
+        /// URL of the request.
         url: Shown,
     },
-    /// A server with which there is no common way to encrypt.
+    /// The TLS handshake failed, because client and server support no common parameters.
     #[error(
-        "failed to agree on an encryption with {url}; let the server offer TLS 1.2 or 1.3 without client certificates"
+        "TLS handshake with {url} failed; make sure that the server supports TLS 1.2 or 1.3 without client certificates"
     )]
     Handshake {
-        /// Which server.
+        /// URL of the request.
         url: Shown,
-        /// Why.
+        /// Cause of the failure.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// Nothing came for too long.
+    /// The server sent no data within the idle timeout.
     #[error("{url} sent nothing for {} s; try again later", .idle.as_secs_f64())]
     Idle {
-        /// Which server.
+        /// URL of the request.
         url: Shown,
-        /// How long.
+        /// Timeout without received data.
         idle: Duration,
     },
-    /// Something came, but all of it took too long.
+    /// The operation exceeded the total timeout.
     #[error("{url} took longer than {} s; try again over a faster connection, or raise --timeout", .total.as_secs_f64())]
     Slow {
-        /// Which server.
+        /// URL of the request.
         url: Shown,
-        /// How long.
+        /// Timeout of the whole operation.
         total: Duration,
     },
-    /// A redirect that is not followed.
+    /// The server sent a redirect that is not followed.
     #[error("{url} redirects {problem}")]
     Redirect {
-        /// From where.
+        /// URL of the request.
         url: Shown,
-        /// To where, and what is wrong with it.
+        /// Target of the redirect and its problem, as a continuation of the message.
         problem: String,
     },
     /// The connection broke while the body was read.
-    #[error("the answer of {url} broke off after {read} bytes; try again")]
+    #[error("the response of {url} was interrupted after {read} bytes; try again")]
     Broken {
-        /// Which server.
+        /// URL of the request.
         url: Shown,
-        /// What had arrived.
+        /// Number of received bytes.
         read: u64,
-        /// Why.
+        /// Cause of the failure.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// A body that is larger than what is wanted.
-    #[error("the answer of {url} is larger than the limit of {limit} bytes")]
+    /// The body exceeds the limit.
+    #[error("the response of {url} is larger than the limit of {limit} bytes")]
     TooLarge {
-        /// Which server.
+        /// URL of the request.
         url: Shown,
-        /// The limit.
+        /// Limit in bytes.
         limit: u64,
     },
-    /// A status that was not asked for.
-    #[error("{method} {url}: unexpected status \"{status}\"{}; {}", said(.excerpt), remedy(*.status))]
+    /// The server responded with an unexpected status.
+    #[error("{method} {url}: unexpected status \"{status}\"{}; {}", in_parentheses(.excerpt), remedy(*.status))]
     Status {
-        /// What was asked.
+        /// Method of the request.
         method: Method,
-        /// Which server.
+        /// URL of the request.
         url: Shown,
-        /// The status.
+        /// Status of the response.
         status: StatusCode,
-        /// The beginning of what it says about it.
+        /// Beginning of the body.
         excerpt: Box<str>,
     },
-    /// A status from 400 to 499 without a remedy that depends on it, where remote texts are withheld.
+    /// The server responded with a status from 400 to 499 that has no specific remedy. Used where remote texts are
+    /// withheld.
     #[error(
         "{method} {url}: the server rejects the request; check the address and what the server expects"
     )]
@@ -204,14 +207,14 @@ pub enum Error {
     },
 }
 
-fn after(tries: u32) -> String {
+fn after_attempts(tries: u32) -> String {
     match tries {
         0 | 1 => String::new(),
-        tries => format!(" in {tries} tries"),
+        tries => format!(" in {tries} attempts"),
     }
 }
 
-fn said(excerpt: &str) -> String {
+fn in_parentheses(excerpt: &str) -> String {
     if excerpt.is_empty() {
         String::new()
     } else {
@@ -219,21 +222,21 @@ fn said(excerpt: &str) -> String {
     }
 }
 
-/// What to do about a status.
+/// Returns the remedy for a status.
 fn remedy(status: StatusCode) -> &'static str {
     match status.as_u16() {
         401 => "check the credentials, or pass some",
-        403 => "check that these credentials may read it",
-        404 | 410 => "check the address; it may also be hidden from who has no credentials",
+        403 => "check that these credentials have read access",
+        404 | 410 => "check the address; it may require credentials",
         407 => "check the credentials of the proxy",
-        429 => "too many requests were made; try again later",
+        429 => "too many requests; try again later",
         500..=599 => "the server has a problem; try again later",
         _ => "check the address and what the server expects",
     }
 }
 
 impl Error {
-    /// The kind of failure in one word, for conditions, events and metrics.
+    /// Returns the CamelCase reason of this failure, for conditions, events and metrics.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Roots { .. } | Self::Proxy { .. } | Self::Client { .. } => "ClientInvalid",
@@ -258,7 +261,7 @@ impl Error {
         }
     }
 
-    /// Whether the same request fails again however often it is made.
+    /// Reports whether the same request always fails.
     pub fn is_terminal(&self) -> bool {
         match self {
             Self::Connect { .. }
@@ -276,7 +279,7 @@ impl Error {
 }
 
 impl Error {
-    /// Removes what the server chose: see [`Quotes::Withheld`](crate::access::Quotes::Withheld).
+    /// Removes texts that the server chose: see [`Quotes::Withheld`](crate::access::Quotes::Withheld).
     pub(crate) fn withheld(self) -> Self {
         match self {
             Self::Roots { .. } | Self::Proxy { .. } | Self::Client { .. } => self,

@@ -1,12 +1,12 @@
-//! From the errors of libraries to what a user can do about it.
+//! Classification of library errors by their remedy.
 
 use std::{error::Error as StdError, io};
 
 use super::{Error, Shown, Untrusted};
 use rustls::CertificateError;
 
-/// Why a request got no answer.
-pub(super) fn explain(error: &reqwest::Error, url: Shown, tries: u32) -> Error {
+/// Converts the error of a request without a response.
+pub(super) fn classify(error: &reqwest::Error, url: Shown, tries: u32) -> Error {
     let source = cause(error);
     match find::<rustls::Error>(error) {
         Some(rustls::Error::InvalidCertificate(problem)) => {
@@ -24,27 +24,28 @@ pub(super) fn explain(error: &reqwest::Error, url: Shown, tries: u32) -> Error {
     if text.ends_with("proxy authorization required") || text == "tunnel error: unsuccessful" {
         return Error::Tunnel { url, source };
     }
-    // The libraries of C word it differently, and say "try again" where that is meant.
-    let unknown = ["not known", "does not resolve", "No address", "nodename"];
-    if text.contains("lookup") && unknown.iter().any(|known| text.contains(known)) {
+    // C libraries use different texts for unknown hosts, and "try again" for temporary failures.
+    let unknown_host = ["not known", "does not resolve", "No address", "nodename"];
+    if text.contains("lookup") && unknown_host.iter().any(|phrase| text.contains(phrase)) {
         return Error::Host { url, source };
     }
     Error::Connect { url, tries, source }
 }
 
-/// The first error behind this one that is of a kind. An [`io::Error`] hides the one it wraps from `source`.
+/// Returns the first error of type `T` in the chain of causes. An [`io::Error`] does not return the error that it
+/// wraps as `source`.
 fn find<'a, T: StdError + 'static>(error: &'a (dyn StdError + 'static)) -> Option<&'a T> {
     let mut next = Some(error);
     while let Some(error) = next {
         if let Some(found) = error.downcast_ref() {
             return Some(found);
         }
-        next = behind(error);
+        next = source_of(error);
     }
     None
 }
 
-fn behind<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a (dyn StdError + 'static)> {
+fn source_of<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a (dyn StdError + 'static)> {
     match error
         .downcast_ref::<io::Error>()
         .and_then(io::Error::get_ref)
@@ -54,10 +55,10 @@ fn behind<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a (dyn StdError +
     }
 }
 
-/// What started it, without the steps on the way, which only say that something failed.
+/// Returns the root cause. The intermediate errors only report that an operation failed.
 pub(super) fn cause(error: &(dyn StdError + 'static)) -> Box<dyn StdError + Send + Sync> {
     let mut last = error;
-    while let Some(next) = behind(last) {
+    while let Some(next) = source_of(last) {
         last = next;
     }
     last.to_string().into()
@@ -65,7 +66,7 @@ pub(super) fn cause(error: &(dyn StdError + 'static)) -> Box<dyn StdError + Send
 
 fn untrusted(error: &CertificateError) -> Untrusted {
     match error {
-        // One of the same name as an authority that is known signs differently.
+        // Another CA with the same name as a known one has a different key.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => Untrusted::Authority,
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
             Untrusted::Name
@@ -74,9 +75,9 @@ fn untrusted(error: &CertificateError) -> Untrusted {
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
             Untrusted::NotYet
         }
-        // It has no variant of its own in rustls.
+        // rustls has no variant for this error.
         CertificateError::Other(other) if format!("{other:?}").contains("CaUsedAsEndEntity") => {
-            Untrusted::AuthorityItself
+            Untrusted::CaAsLeaf
         }
         _ => Untrusted::Other,
     }

@@ -1,4 +1,4 @@
-//! Which requests go through a proxy.
+//! Selection of the proxy for a request.
 
 use std::{fmt, net::IpAddr};
 
@@ -6,46 +6,46 @@ use url::{Host, Url};
 
 use super::{Error, Result};
 
-/// The proxies for plain and for encrypted requests, and the hosts that are reached without them.
+/// The proxies for http and https requests, and the hosts that are reached without a proxy.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Proxies {
-    http: Option<Result<Url, Unusable>>,
-    https: Option<Result<Url, Unusable>>,
-    direct: Vec<Direct>,
+    http: Option<Result<Url, InvalidProxy>>,
+    https: Option<Result<Url, InvalidProxy>>,
+    no_proxy: Vec<NoProxyEntry>,
 }
 
-/// A variable that names no proxy. That is an error only for what would go through it: a SOCKS proxy for browsers is
-/// none of what is reached directly.
+/// A variable without a usable proxy. It is an error only for requests that would use the proxy: a SOCKS proxy for
+/// browsers does not affect direct requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Unusable {
+struct InvalidProxy {
     variable: &'static str,
     problem: &'static str,
 }
 
 /// An entry of `NO_PROXY`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Direct {
+enum NoProxyEntry {
     All,
-    /// A name and all names below it, or one port of them.
+    /// A domain and its subdomains, optionally only one port.
     Domain(String, Option<u16>),
-    /// Only the names below, or one port of them.
-    Below(String, Option<u16>),
-    /// The addresses that share so many leading bits with this one, or one port of them.
+    /// Only the subdomains of a domain, optionally only one port.
+    Subdomains(String, Option<u16>),
+    /// A network with the length of its prefix in bits, optionally only one port.
     Network(IpAddr, u32, Option<u16>),
 }
 
 impl Proxies {
-    /// Reads `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY`, or the same in lower case, from this process's
-    /// environment. One that names no HTTP proxy fails the requests that should go through it.
+    /// Reads `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY` from the environment, in upper or lower case. A
+    /// variable without an HTTP proxy fails the requests that would use it.
     pub fn from_environment() -> Self {
         Self::new(|name| std::env::var(name).ok())
     }
 
-    /// The same from any place that knows these names. The hosts of this machine itself are always reached directly.
+    /// Reads the same variables through a function. Local addresses are always reached without a proxy.
     pub fn new(variable: impl Fn(&str) -> Option<String>) -> Self {
         let value = |name: &str| {
-            let set = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
-            set(name).or_else(|| set(&name.to_ascii_lowercase()))
+            let non_empty = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
+            non_empty(name).or_else(|| non_empty(&name.to_ascii_lowercase()))
         };
         let proxy = |name| match value(name) {
             Some(address) => Some(parse(name, address.trim())),
@@ -55,38 +55,38 @@ impl Proxies {
         Self {
             http: proxy("HTTP_PROXY"),
             https: proxy("HTTPS_PROXY"),
-            direct: entries.split([',', ' ']).filter_map(direct).collect(),
+            no_proxy: entries.split([',', ' ']).filter_map(parse_entry).collect(),
         }
     }
 
-    /// Those of a cluster's Proxy, `proxy.config.openshift.io/cluster`; what is empty is not there. As for Go's programs,
-    /// which the cluster's other parts are, `.example.com` and `*.example.com` mean the hosts below `example.com`, and
-    /// not that host itself.
+    /// Creates the proxies of a cluster from its Proxy object, `proxy.config.openshift.io/cluster`. Empty settings
+    /// are ignored. As in Go programs, and therefore in other cluster components, `.example.com` and `*.example.com`
+    /// match the subdomains of `example.com`, but not that host.
     pub fn of_cluster(http: &str, https: &str, no_proxy: &str) -> Self {
         let proxy = |name, address: &str| match address.trim() {
             "" => None,
             address => Some(parse(name, address)),
         };
-        let strict = |text: &str| match direct(text)? {
-            Direct::Domain(domain, port) if text.trim().starts_with(['.', '*']) => {
-                Some(Direct::Below(domain, port))
+        let strict = |text: &str| match parse_entry(text)? {
+            NoProxyEntry::Domain(domain, port) if text.trim().starts_with(['.', '*']) => {
+                Some(NoProxyEntry::Subdomains(domain, port))
             }
             other => Some(other),
         };
-        let direct = no_proxy.split([',', ' ']).filter_map(strict);
+        let entries = no_proxy.split([',', ' ']).filter_map(strict);
         Self {
             http: proxy("httpProxy of the cluster's Proxy", http),
             https: proxy("httpsProxy of the cluster's Proxy", https),
-            direct: direct.collect(),
+            no_proxy: entries.collect(),
         }
     }
 
-    /// Whether a proxy is named at all.
+    /// Reports whether any proxy is configured.
     pub fn names_any(&self) -> bool {
         self.http.is_some() || self.https.is_some()
     }
 
-    /// The proxy for a URL, if there is one; an error if it is none that can be used.
+    /// Returns the proxy for a URL, or `None` for a direct connection. Returns an error if the proxy is unusable.
     pub(super) fn of(&self, url: &Url) -> Result<Option<&Url>> {
         let proxy = match url.scheme() {
             "https" => self.https.as_ref(),
@@ -101,79 +101,84 @@ impl Proxies {
         };
         match proxy.filter(|_| !is_direct) {
             Some(Ok(proxy)) => Ok(Some(proxy)),
-            Some(Err(Unusable { variable, problem })) => Err(Error::Proxy { variable, problem }),
+            Some(Err(InvalidProxy { variable, problem })) => {
+                Err(Error::Proxy { variable, problem })
+            }
             None => Ok(None),
         }
     }
 
     fn is_direct_name(&self, name: &str, port: Option<u16>) -> bool {
-        let below = |domain: &str| {
+        let matches = |domain: &str| {
             name.strip_suffix(domain)
-                .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+                .is_some_and(|prefix| prefix.is_empty() || prefix.ends_with('.'))
         };
-        below("localhost")
-            || self.direct.iter().any(|entry| match entry {
-                Direct::All => true,
-                Direct::Domain(domain, only) => below(domain) && (only.is_none() || *only == port),
-                Direct::Below(domain, only) => {
-                    name != domain && below(domain) && (only.is_none() || *only == port)
+        matches("localhost")
+            || self.no_proxy.iter().any(|entry| match entry {
+                NoProxyEntry::All => true,
+                NoProxyEntry::Domain(domain, allowed_port) => {
+                    matches(domain) && (allowed_port.is_none() || *allowed_port == port)
                 }
-                Direct::Network(..) => false,
+                NoProxyEntry::Subdomains(domain, allowed_port) => {
+                    name != domain
+                        && matches(domain)
+                        && (allowed_port.is_none() || *allowed_port == port)
+                }
+                NoProxyEntry::Network(..) => false,
             })
     }
 
     fn is_direct_address(&self, ip: IpAddr, port: Option<u16>) -> bool {
         let ip = ip.to_canonical();
         ip.is_loopback()
-            || self.direct.iter().any(|entry| match entry {
-                Direct::All => true,
-                Direct::Network(network, bits, only) => {
-                    shares(ip, *network, *bits) && (only.is_none() || *only == port)
+            || self.no_proxy.iter().any(|entry| match entry {
+                NoProxyEntry::All => true,
+                NoProxyEntry::Network(network, bits, allowed_port) => {
+                    contains(ip, *network, *bits)
+                        && (allowed_port.is_none() || *allowed_port == port)
                 }
-                Direct::Domain(..) | Direct::Below(..) => false,
+                NoProxyEntry::Domain(..) | NoProxyEntry::Subdomains(..) => false,
             })
     }
 }
 
 impl fmt::Debug for Proxies {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = |proxy: &Option<Result<Url, Unusable>>| {
+        let redacted = |proxy: &Option<Result<Url, InvalidProxy>>| {
             let proxy = proxy
                 .as_ref()
                 .map(|proxy| proxy.as_ref().map_err(|bad| *bad));
             proxy.map(|proxy| proxy.map(|url| super::Shown::from(url).to_string()))
         };
         f.debug_struct("Proxies")
-            .field("http", &shown(&self.http))
-            .field("https", &shown(&self.https))
-            .field("direct", &self.direct)
+            .field("http", &redacted(&self.http))
+            .field("https", &redacted(&self.https))
+            .field("direct", &self.no_proxy)
             .finish()
     }
 }
 
-/// `http://host:port`, or only `host:port`, with a name and a password before the host if it wants them.
-fn parse(variable: &'static str, address: &str) -> Result<Url, Unusable> {
-    let fail = |problem| Unusable { variable, problem };
-    let whole = match address.split_once("://") {
+/// Parses `http://host:port` or `host:port`, optionally with a user name and password before the host.
+fn parse(variable: &'static str, address: &str) -> Result<Url, InvalidProxy> {
+    let fail = |problem| InvalidProxy { variable, problem };
+    let full = match address.split_once("://") {
         Some(_) => address.to_owned(),
         None => format!("http://{address}"),
     };
-    let url = Url::parse(&whole).map_err(|_| fail("it is no URL"))?;
+    let url = Url::parse(&full).map_err(|_| fail("not a URL"))?;
     match url.scheme() {
         "http" | "https" if url.host_str().is_some() => Ok(url),
-        "http" | "https" => Err(fail("it names no host")),
-        "socks4" | "socks4a" | "socks5" | "socks5h" => {
-            Err(fail("it is a SOCKS proxy, which is not supported"))
-        }
-        _ => Err(fail("its scheme is not one of a proxy")),
+        "http" | "https" => Err(fail("no host")),
+        "socks4" | "socks4a" | "socks5" | "socks5h" => Err(fail("SOCKS proxies are not supported")),
+        _ => Err(fail("unsupported scheme")),
     }
 }
 
-fn direct(entry: &str) -> Option<Direct> {
+fn parse_entry(entry: &str) -> Option<NoProxyEntry> {
     let entry = entry.trim();
     match entry {
         "" => return None,
-        "*" => return Some(Direct::All),
+        "*" => return Some(NoProxyEntry::All),
         _ => {}
     }
     if let Some(network) = network(entry, None) {
@@ -191,21 +196,21 @@ fn direct(entry: &str) -> Option<Direct> {
     }
     let domain = host.strip_prefix('*').unwrap_or(host);
     let domain = domain.trim_matches('.').to_ascii_lowercase();
-    (!domain.is_empty()).then_some(Direct::Domain(domain, port))
+    (!domain.is_empty()).then_some(NoProxyEntry::Domain(domain, port))
 }
 
-/// An address, or an address and how many of its bits count.
-fn network(text: &str, port: Option<u16>) -> Option<Direct> {
+/// Parses an IP address, optionally with a prefix length.
+fn network(text: &str, port: Option<u16>) -> Option<NoProxyEntry> {
     let (ip, bits) = match text.split_once('/') {
         Some((ip, bits)) => (ip.parse::<IpAddr>().ok()?, Some(bits.parse().ok()?)),
         None => (text.parse::<IpAddr>().ok()?, None),
     };
     let all = if ip.is_ipv4() { 32 } else { 128 };
     let bits = bits.unwrap_or(all);
-    (bits <= all).then_some(Direct::Network(ip, bits, port))
+    (bits <= all).then_some(NoProxyEntry::Network(ip, bits, port))
 }
 
-fn shares(ip: IpAddr, network: IpAddr, bits: u32) -> bool {
+fn contains(ip: IpAddr, network: IpAddr, bits: u32) -> bool {
     match (ip, network) {
         (IpAddr::V4(a), IpAddr::V4(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros() >= bits,
         (IpAddr::V6(a), IpAddr::V6(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros() >= bits,

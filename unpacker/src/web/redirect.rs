@@ -1,14 +1,14 @@
-//! Where a server sends us, and whether we go there.
+//! Redirects: the next request, and the redirects that are rejected.
 
 use http::{Method, StatusCode, header};
 use url::Url;
 
 use super::{Error, Request, Response, Result};
 
-/// How often a request is sent elsewhere at most.
-pub(super) const MOST: usize = 5;
+/// Maximum number of redirects of a request.
+pub(super) const MAX_REDIRECTS: usize = 5;
 
-/// The request that a redirect asks for; `None` if the answer is none.
+/// Returns the request that follows a redirect, or `None` if the response is not a redirect.
 pub(super) fn next(request: &Request, response: &Response) -> Result<Option<Request>> {
     let status = response.status.as_u16();
     if !matches!(status, 301 | 302 | 303 | 307 | 308) {
@@ -19,13 +19,13 @@ pub(super) fn next(request: &Request, response: &Response) -> Result<Option<Requ
         problem,
     };
     let Some(location) = response.headers.get(header::LOCATION) else {
-        return Err(fail("without saying where to".to_owned()));
+        return Err(fail("without a target".to_owned()));
     };
-    // Bytes beyond ASCII are not allowed, but sent; the URL parser knows what to do with them.
+    // Bytes beyond ASCII are not allowed, but servers send them. The URL parser encodes them.
     let location = String::from_utf8_lossy(location.as_bytes());
     let url = request.url.join(&location);
-    let url = url.map_err(|_| fail("to something that is no URL".to_owned()))?;
-    let url = bare(url);
+    let url = url.map_err(|_| fail("to an invalid URL".to_owned()))?;
+    let url = strip_credentials(url);
     if !matches!(url.scheme(), "https" | "http") || url.host_str().is_none_or(str::is_empty) {
         return Err(fail(format!(
             "to {:?}, which is neither https:// nor http://",
@@ -34,29 +34,29 @@ pub(super) fn next(request: &Request, response: &Response) -> Result<Option<Requ
     }
     if request.url.scheme() == "https" && url.scheme() == "http" {
         return Err(fail(format!(
-            "to {}, which is not encrypted; ask for that address itself if it is to be trusted",
+            "to {}, which is not encrypted; use that address if you trust it",
             super::Shown::from(&url)
         )));
     }
     let mut next = request.clone();
-    let reads = matches!(request.method, Method::GET | Method::HEAD);
+    let is_read = matches!(request.method, Method::GET | Method::HEAD);
     match response.status {
-        StatusCode::SEE_OTHER if !reads => {
+        StatusCode::SEE_OTHER if !is_read => {
             next.method = Method::GET;
             next.body = None;
             next.headers.remove(header::CONTENT_TYPE);
         }
-        StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND if !reads => {
+        StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND if !is_read => {
             return Err(fail(format!(
-                "a {} to {} by status {status}, which only reading may follow; use that address",
+                "a {} to {} with status {status}, which is followed only for reads; use that address",
                 request.method,
                 super::Shown::from(&url)
             )));
         }
-        // The body may hold what the other server must not see, as the token in a form.
-        _ if !reads && !is_same_server(&request.url, &url) => {
+        // The body may contain data that the other server must not see, such as a token in a form.
+        _ if !is_read && !is_same_server(&request.url, &url) => {
             return Err(fail(format!(
-                "a {} to another server, {}; use that address if it is to be trusted",
+                "a {} to another server, {}; use that address if you trust it",
                 request.method,
                 super::Shown::from(&url)
             )));
@@ -64,7 +64,7 @@ pub(super) fn next(request: &Request, response: &Response) -> Result<Option<Requ
         _ => {}
     }
     if !is_same_server(&request.url, &url) {
-        // They stay away even if another redirect leads back: whoever answered last has chosen the path.
+        // Credentials are not restored if another redirect leads back, because an untrusted server chose that path.
         next.authorization = None;
         for name in [
             header::AUTHORIZATION,
@@ -81,16 +81,16 @@ pub(super) fn next(request: &Request, response: &Response) -> Result<Option<Requ
     Ok(Some(next))
 }
 
-/// Whether what may be told to one URL's server may be told to the other's.
+/// Reports whether two URLs have the same server, so that credentials for one may be sent to the other.
 fn is_same_server(a: &Url, b: &Url) -> bool {
     a.scheme() == b.scheme()
         && a.host() == b.host()
         && a.port_or_known_default() == b.port_or_known_default()
 }
 
-/// The URL without what a client turns into credentials, and without what is not sent.
-pub(super) fn bare(mut url: Url) -> Url {
-    // These fail for URLs that cannot have any, which is as good.
+/// Removes the user name and password, which a client would send as credentials, and the fragment, which is not sent.
+pub(super) fn strip_credentials(mut url: Url) -> Url {
+    // These calls fail only for URLs that cannot have credentials.
     let _ = url.set_username("");
     let _ = url.set_password(None);
     url.set_fragment(None);
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn urls_lose_credentials_and_fragments_and_nothing_else() {
-        assert_each!(|url, left| bare(Url::parse(url).unwrap()).as_str() => left;
+        assert_each!(|url, left| strip_credentials(Url::parse(url).unwrap()).as_str() => left;
             "https://h/p?q=1" => "https://h/p?q=1";
             "https://name:word@h:1/p?q#f" => "https://h:1/p?q";
             "https://:word@[::1]:1/" => "https://[::1]:1/";

@@ -1,4 +1,4 @@
-//! When a request is sent again, and after how long.
+//! Retry policy: the requests that are repeated, and the delay between attempts.
 
 use std::time::{Duration, SystemTime};
 
@@ -6,37 +6,37 @@ use http::{HeaderMap, Method, StatusCode, header::RETRY_AFTER};
 
 use super::{Error, Patience, Request};
 
-/// The longest wait that a server can ask for, and the longest that doubling leads to.
-const LONGEST: Duration = Duration::from_secs(60);
+/// Maximum delay, both for `Retry-After` and for the exponential back-off.
+const MAX_DELAY: Duration = Duration::from_secs(60);
 
-/// Whether a request that may have reached the server can be made once more without doing something twice.
+/// Reports whether a request can be repeated without side effects, even if it has reached the server.
 pub(super) fn is_repeatable(request: &Request) -> bool {
     request.repeatable || matches!(request.method, Method::GET | Method::HEAD | Method::PUT)
 }
 
-/// Whether a status tells of something that passes.
-pub(super) fn may_pass(status: StatusCode) -> bool {
+/// Reports whether a status is transient.
+pub(super) fn is_transient(status: StatusCode) -> bool {
     matches!(status.as_u16(), 408 | 429 | 502 | 503 | 504)
 }
 
-/// Whether a failure may be a moment's.
-pub(crate) fn may_recover(error: &Error) -> bool {
+/// Reports whether an error is transient.
+pub(crate) fn is_retryable(error: &Error) -> bool {
     matches!(error, Error::Connect { .. } | Error::Idle { .. })
 }
 
-/// The wait before the next try: as long as the server says, or twice as long as the last time, spread at random so
-/// that many who failed together do not come back together.
-pub(super) fn pause(patience: &Patience, tries: u32, headers: Option<&HeaderMap>) -> Duration {
-    if let Some(stated) = headers.and_then(stated) {
-        return stated.min(LONGEST);
+/// Returns the delay before the next attempt: the delay that the server requests, or an exponential back-off with
+/// jitter. Jitter prevents many clients from retrying at the same time.
+pub(super) fn delay(patience: &Patience, attempts: u32, headers: Option<&HeaderMap>) -> Duration {
+    if let Some(requested) = headers.and_then(retry_after) {
+        return requested.min(MAX_DELAY);
     }
-    let doubled = 2u32.saturating_pow(tries.saturating_sub(1));
-    let longest = patience.pause.saturating_mul(doubled).min(LONGEST);
-    longest.mul_f64(0.5 + fastrand::f64() / 2.0)
+    let doubled = 2u32.saturating_pow(attempts.saturating_sub(1));
+    let max = patience.pause.saturating_mul(doubled).min(MAX_DELAY);
+    max.mul_f64(0.5 + fastrand::f64() / 2.0)
 }
 
-/// `Retry-After` in seconds, or as a date.
-fn stated(headers: &HeaderMap) -> Option<Duration> {
+/// Returns the delay in `Retry-After`, which is in seconds or a date.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let value = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = value.parse() {
         return Some(Duration::from_secs(seconds));
@@ -58,7 +58,7 @@ mod tests {
         let rows = [(1, 0.5), (2, 1.0), (4, 4.0), (8, 60.0), (40, 60.0)];
         for (tries, longest) in rows.into_iter().chain([(u32::MAX, 60.0)]) {
             for _ in 0..100 {
-                let pause = pause(&patience, tries, None).as_secs_f64();
+                let pause = delay(&patience, tries, None).as_secs_f64();
                 let range = longest / 2.0..=longest;
                 assert!(range.contains(&pause), "{tries}: {pause}");
             }
@@ -80,7 +80,7 @@ mod tests {
             ("", None),
         ] {
             let headers = HeaderMap::from_iter([(RETRY_AFTER, value.parse().unwrap())]);
-            let pause = pause(&Patience::default(), 1, Some(&headers)).as_secs_f64();
+            let pause = delay(&Patience::default(), 1, Some(&headers)).as_secs_f64();
             let range = seconds.map_or(0.25..=0.5, |seconds| seconds - 0.001..=seconds + 0.001);
             assert!(range.contains(&pause), "{value}: {pause}");
         }

@@ -1,4 +1,4 @@
-//! URLs and texts of servers as they may stand in messages.
+//! Printable forms of URLs and of texts from servers.
 
 use std::fmt;
 
@@ -7,17 +7,17 @@ use url::Url;
 
 use crate::access::Secret;
 
-/// A URL as messages show it: scheme, host, port and path. What else it has may be a secret, as the signature of a
-/// storage service in a query is.
+/// A URL for messages: scheme, host, port and path. Other parts may contain secrets, such as the signature of a
+/// storage service in the query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shown {
     text: Box<str>,
-    /// Replaces `text` where errors must not repeat what a server chose; `None` if the caller wrote the URL.
+    /// Text that replaces `text` where errors must not repeat texts of servers; `None` if the caller wrote the URL.
     written: Option<Box<str>>,
 }
 
 impl Shown {
-    /// Names the text to show instead of a URL that a server chose.
+    /// Sets the text that replaces a URL which a server chose.
     pub(crate) fn with_written(self, written: Option<Box<str>>) -> Self {
         Self { written, ..self }
     }
@@ -51,38 +51,38 @@ impl fmt::Display for Shown {
     }
 }
 
-/// The beginning of a text from a stranger, on one line and without anything that a terminal could take for an order.
+/// Truncates an untrusted text and prints it on one line, without terminal control sequences.
 pub(crate) fn printable(text: &str, limit: usize) -> String {
     let words = text
         .split(|c: char| c.is_whitespace() || c.is_control() || c == '\u{fffd}')
         .filter(|word| !word.is_empty());
     let line = words.collect::<Vec<_>>().join(" ");
-    let mut shown: String = line
+    let mut printable: String = line
         .chars()
         .filter(|c| !is_invisible(*c))
         .take(limit + 1)
         .collect();
-    if shown.chars().count() > limit {
-        shown.pop();
-        shown.pop();
-        shown.push('…');
+    if printable.chars().count() > limit {
+        printable.pop();
+        printable.pop();
+        printable.push('…');
     }
-    shown
+    printable
 }
 
-/// Marks that reorder or hide text.
+/// Reports whether a character reorders or hides text.
 fn is_invisible(c: char) -> bool {
     matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
-/// Whether this is a page for a browser, or XML.
+/// Reports whether a body is HTML or XML.
 pub(crate) fn is_markup(bytes: &[u8]) -> bool {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     bytes.trim_ascii_start().first() == Some(&b'<')
 }
 
-/// The text without the credentials of an `Authorization` header, should a server repeat them.
-pub(super) fn without(text: &str, authorization: &Secret) -> String {
+/// Removes the credentials of an `Authorization` header from a text, in case a server repeats them.
+pub(super) fn strip_credentials(text: &str, authorization: &Secret) -> String {
     let value = authorization.reveal();
     let token = value.split_once(' ').map_or(value, |(_, token)| token);
     let decoded = BASE64.decode(token.trim()).ok();
@@ -130,7 +130,7 @@ mod tests {
             (basic.as_str(), "wrong password \"pass word\""),
             (basic.as_str(), &basic),
         ] {
-            let left = without(text, &Secret::from(authorization.to_owned()));
+            let left = strip_credentials(text, &Secret::from(authorization.to_owned()));
             let token = authorization.split_once(' ').unwrap().1;
             assert_rows!([token, "pass word", "…"].map(|part| left.contains(part)) => [false, false, true], "{left}");
         }

@@ -1,4 +1,4 @@
-//! How long a server is still waited for.
+//! Timeouts of a running request.
 
 use std::{
     future::Future,
@@ -13,66 +13,66 @@ use tokio::time::{Instant, timeout};
 
 use super::{Error, Patience, Result, Shown};
 
-/// The end of all waiting for one request, and when something last happened.
+/// The deadline of a request, and the time of its last progress.
 #[derive(Debug, Clone)]
-pub(super) struct Wait {
-    begin: Instant,
+pub(super) struct Deadline {
+    started: Instant,
     idle: Duration,
     total: Duration,
-    /// Milliseconds since the beginning. Clones share it.
+    /// Time of the last progress, in milliseconds since the start. Clones share it.
     last: Arc<AtomicU64>,
 }
 
-impl Wait {
+impl Deadline {
     pub(super) fn new(patience: &Patience) -> Self {
         Self {
-            begin: Instant::now(),
+            started: Instant::now(),
             idle: patience.idle,
             total: patience.total,
             last: Arc::default(),
         }
     }
 
-    /// The same end, for one try of its own.
-    pub(super) fn begin(&self) -> Self {
-        let wait = Self {
+    /// Returns the same deadline with separate progress, for one attempt.
+    pub(super) fn start(&self) -> Self {
+        let attempt = Self {
             last: Arc::default(),
             ..self.clone()
         };
-        wait.touch();
-        wait
+        attempt.touch();
+        attempt
     }
 
-    /// Notes that something has happened.
+    /// Records progress of the request.
     pub(super) fn touch(&self) {
-        let since = self.begin.elapsed().as_millis();
+        let since = self.started.elapsed().as_millis();
         self.last
             .store(since.try_into().unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// What is left of all.
-    pub(super) fn left(&self) -> Duration {
-        self.total.saturating_sub(self.begin.elapsed())
+    /// Returns the time until the deadline.
+    pub(super) fn remaining(&self) -> Duration {
+        self.total.saturating_sub(self.started.elapsed())
     }
 
-    /// Waits while something happens, and not longer than for all.
+    /// Waits for a future while the request makes progress, until the deadline at the latest.
     pub(super) async fn bound<T>(&self, url: &Shown, future: impl Future<Output = T>) -> Result<T> {
         let mut future = std::pin::pin!(future);
         let last = || Duration::from_millis(self.last.load(Ordering::Relaxed));
         loop {
             let until = last().saturating_add(self.idle).min(self.total);
-            let still = until.saturating_sub(self.begin.elapsed());
-            if let Ok(done) = timeout(still, &mut future).await {
+            let wait = until.saturating_sub(self.started.elapsed());
+            if let Ok(output) = timeout(wait, &mut future).await {
                 self.touch();
-                return Ok(done);
+                return Ok(output);
             }
-            if self.left().is_zero() {
+            if self.remaining().is_zero() {
                 return Err(Error::Slow {
                     url: url.clone(),
                     total: self.total,
                 });
             }
-            if last().saturating_add(self.idle) <= self.begin.elapsed() {
+            if last().saturating_add(self.idle) <= self.started.elapsed() {
                 return Err(Error::Idle {
                     url: url.clone(),
                     idle: self.idle,

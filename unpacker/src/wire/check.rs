@@ -1,4 +1,4 @@
-//! What comes in is checked here, where reading may block.
+//! Verification of received content, in code that may block.
 
 use std::io::{self, Read, Write};
 
@@ -10,88 +10,89 @@ use tokio::sync::mpsc;
 use super::{BODY_DIGEST, CONTENT_DIGEST, CONTENT_SIZE, Claims, Demand, Received, Refusal};
 use crate::{Digest, Error, Options, Store, Tree, block::fill, store::Stored, stream_tree};
 
-/// A part of a body.
-pub(super) enum Part {
+/// A message of the channel for the body.
+pub(super) enum Message {
     Bytes(Bytes),
-    /// So that a body that was given up is not taken for one that came to its end.
+    /// The end of the body. It distinguishes a complete body from an aborted one.
     End,
 }
 
-/// The body, for a reader that blocks.
-pub(super) struct Inlet {
-    parts: mpsc::Receiver<Part>,
-    part: Bytes,
+/// A blocking reader of the body.
+pub(super) struct BodyReader {
+    messages: mpsc::Receiver<Message>,
+    chunk: Bytes,
     ended: bool,
     hash: Sha256,
 }
 
-impl Inlet {
-    pub(super) fn new(parts: mpsc::Receiver<Part>) -> Self {
+impl BodyReader {
+    pub(super) fn new(messages: mpsc::Receiver<Message>) -> Self {
         Self {
-            parts,
-            part: Bytes::new(),
+            messages,
+            chunk: Bytes::new(),
             ended: false,
             hash: Sha256::new(),
         }
     }
 }
 
-impl Read for Inlet {
+impl Read for BodyReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        while self.part.is_empty() && !self.ended && !buffer.is_empty() {
-            match self.parts.blocking_recv() {
-                Some(Part::Bytes(part)) => {
-                    self.hash.update(&part);
-                    self.part = part;
+        while self.chunk.is_empty() && !self.ended && !buffer.is_empty() {
+            match self.messages.blocking_recv() {
+                Some(Message::Bytes(chunk)) => {
+                    self.hash.update(&chunk);
+                    self.chunk = chunk;
                 }
-                Some(Part::End) => self.ended = true,
-                None => return Err(io::Error::other("the upload was given up")),
+                Some(Message::End) => self.ended = true,
+                None => return Err(io::Error::other("the upload was aborted")),
             }
         }
-        let count = self.part.len().min(buffer.len());
+        let count = self.chunk.len().min(buffer.len());
         if let Some(buffer) = buffer.get_mut(..count) {
-            self.part.copy_to_slice(buffer);
+            self.chunk.copy_to_slice(buffer);
         }
         Ok(count)
     }
 }
 
-/// A body that has been read to its end.
-pub(super) struct Taken {
+/// A completely read body.
+pub(super) struct ReceivedArchive {
     tree: Tree,
     body: Digest,
 }
 
-pub(super) fn read(mut inlet: Inlet, options: &Options) -> Result<Taken, Refusal> {
+pub(super) fn read(mut reader: BodyReader, options: &Options) -> Result<ReceivedArchive, Refusal> {
     let failed = |source| {
         let path = "upload".to_owned();
         Refusal::Archive(Error::Read { path, source })
     };
     let mut magic = [0; 2];
-    let count = fill(&mut inlet, &mut magic).map_err(failed)?;
+    let count = fill(&mut reader, &mut magic).map_err(failed)?;
     if count == 0 {
         return Err(Refusal::Archive(Error::Empty));
     }
     if magic != [0x1f, 0x8b] {
         return Err(Refusal::NotGzip);
     }
-    let whole = Read::chain(magic.as_slice(), &mut inlet);
-    let (tree, _) = stream_tree(whole, options).map_err(Refusal::Archive)?;
-    Ok(Taken {
+    let full = Read::chain(magic.as_slice(), &mut reader);
+    let (tree, _) = stream_tree(full, options).map_err(Refusal::Archive)?;
+    Ok(ReceivedArchive {
         tree,
-        body: inlet.hash.into(),
+        body: reader.hash.into(),
     })
 }
 
-/// Compares the received content with the expected digest and with the claims, and stores it only if all of them agree.
-pub(super) fn keep(
+/// Compares the received content with the expected digest and with the claims, and stores it only if all of them
+/// match.
+pub(super) fn pack_and_store(
     store: &Store,
     demand: Demand,
     expected: Option<Digest>,
     claims: &Claims,
-    taken: Taken,
+    archive: ReceivedArchive,
 ) -> Result<Received, Refusal> {
-    let Taken { tree, body } = taken;
+    let ReceivedArchive { tree, body } = archive;
     compare(demand, BODY_DIGEST, claims.body, &body)?;
     let has_claims = demand == Demand::Claims || (claims.content, claims.size) != (None, None);
     let tree = if has_claims {
@@ -111,8 +112,8 @@ pub(super) fn keep(
     }
     compare(demand, CONTENT_DIGEST, claims.content, &digest)?;
     compare(demand, CONTENT_SIZE, claims.size, &size.0)?;
-    // Not asked before the claims are known to be right: nobody learns what is here by claiming it. What is here is
-    // read again: who has just sent the right bytes must not be sent away for the sake of damaged ones.
+    // The store is queried only after the claims were verified, so that a claim does not reveal whether the store has
+    // the content. Existing content is verified, so that a corrupt copy is replaced by the received content.
     let Ok(hold) = store.verified(&digest) else {
         return Ok(Received {
             stored: store.put(&tree)?,
@@ -149,7 +150,7 @@ fn compare<T: PartialEq + ToString>(
     }
 }
 
-/// Counts what would be written.
+/// A writer that only counts bytes.
 struct Count(u64);
 
 impl Write for Count {

@@ -1,4 +1,4 @@
-//! The one door through which content comes in from elsewhere.
+//! Receiver of content from unpack Jobs and users.
 
 use std::{error, pin::Pin, time::Duration};
 
@@ -11,35 +11,35 @@ use tracing::error;
 
 use super::{
     Accepted, CONTENT_TYPE, Claims, Refusal,
-    check::{self, Inlet, Part},
+    check::{self, BodyReader, Message},
 };
 use crate::{Digest, Options, SkippedEntries, Store, store::Stored};
 
-/// How many parts of a body may wait to be inflated.
-const WAITING: usize = 16;
-/// What is still read of a body that was refused, so that the sender gets to see the answer: who writes into a closed
-/// connection may never read what came before.
-const REST: (u64, Duration) = (64 << 20, Duration::from_secs(10));
-/// When to come back if it is our own fault.
+/// Number of chunks that may wait for decompression.
+const CHANNEL_CAPACITY: usize = 16;
+/// Maximum size and time for reading the rest of a rejected body. A sender that writes to a closed connection may
+/// lose the response.
+const DRAIN_LIMIT: (u64, Duration) = (64 << 20, Duration::from_secs(10));
+/// Value of `Retry-After` after an error of the receiver, in seconds.
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("5");
 
-/// Under what conditions content is taken.
+/// Settings of a receiver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Terms {
-    /// How much may come. What is selected is what claims are about; with claims, select everything.
+    /// Limits and selection. Claims are about the selected content, so select everything if claims are required.
     pub options: Options,
-    /// Which claims must be there.
+    /// Claims that the sender must make.
     pub demand: Demand,
-    /// Digest that the content must have, besides the claims of the sender; `None` accepts any content.
+    /// Required digest of the content, in addition to the claims of the sender; `None` accepts any content.
     pub expected: Option<Digest>,
-    /// How long nothing may come.
+    /// Timeout without received data.
     pub idle: Duration,
-    /// How long all of it may take.
+    /// Timeout of the whole upload.
     pub total: Duration,
 }
 
 impl Default for Terms {
-    /// As for a Job.
+    /// Returns the settings for unpack Jobs.
     fn default() -> Self {
         Self {
             options: Options::default(),
@@ -51,32 +51,32 @@ impl Default for Terms {
     }
 }
 
-/// Which claims must be there.
+/// The claims that a sender must make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Demand {
-    /// All: a Job sends them.
+    /// All claims, as sent by unpack Jobs.
     Claims,
-    /// None, and a bundle may lie in one folder of the archive, as people pack it, unless there are claims about the
-    /// content. Those that are made must be right.
+    /// No claims. Without claims about the content, the bundle may be in a top-level directory of the archive, as
+    /// created by users. Claims that are made must be correct.
     Nothing,
 }
 
-/// Content that was taken.
+/// Content that was received and stored.
 #[derive(Debug, Clone)]
 pub struct Received {
-    /// Where it is now.
+    /// Content in the store.
     pub stored: Stored,
     /// Entries that are not regular files, and that the bundle does not need.
     pub skipped: SkippedEntries,
-    /// Whether it was there before.
+    /// Whether the store already had the content.
     pub known: bool,
 }
 
-/// Takes content in: checks all of it and all that is claimed about it, and stores it then. Who sends what, and may,
-/// is for the caller to check before; and how many do at once, for each takes a thread and some MiB while it comes.
+/// Receives content, verifies it with all its claims, and stores it. The caller authenticates and authorizes the
+/// sender, and limits concurrent uploads, because each needs a thread and some MiB of memory.
 ///
 /// # Errors
-/// When it is not taken; nothing is kept of it then.
+/// Returns an error if the content is rejected. No data is kept in this case.
 pub async fn receive<B>(
     store: &Store,
     terms: &Terms,
@@ -88,14 +88,14 @@ where
 {
     let (head, body) = request.into_parts();
     let mut body = Box::pin(body);
-    let result = take(store, terms, &head.headers, &mut body).await;
+    let result = receive_body(store, terms, &head.headers, &mut body).await;
     if result.is_err() {
-        tokio::spawn(drain(body));
+        tokio::spawn(discard_rest(body));
     }
     result
 }
 
-/// The answer to whoever sent it.
+/// Returns the response for a result.
 pub fn answer(result: &Result<Received, Refusal>) -> Response<Bytes> {
     let (status, body) = match result {
         Ok(Received { stored, known, .. }) => {
@@ -112,7 +112,7 @@ pub fn answer(result: &Result<Received, Refusal>) -> Response<Bytes> {
         }
         Err(refusal) => (refusal.status(), serde_json::to_vec(&refusal.problem())),
     };
-    // Two structs of texts and numbers cannot fail to become JSON.
+    // Serialization of two structs of strings and numbers cannot fail.
     let mut response = Response::new(Bytes::from(body.unwrap_or_default()));
     *response.status_mut() = status;
     let headers = response.headers_mut();
@@ -126,7 +126,7 @@ pub fn answer(result: &Result<Received, Refusal>) -> Response<Bytes> {
     response
 }
 
-async fn take<B>(
+async fn receive_body<B>(
     store: &Store,
     terms: &Terms,
     headers: &HeaderMap,
@@ -142,34 +142,34 @@ where
     options
         .spool
         .get_or_insert_with(|| store.spool().to_owned());
-    let (parts, inlet) = mpsc::channel(WAITING);
-    let reading = task::spawn_blocking(move || check::read(Inlet::new(inlet), &options));
+    let (messages, receiver) = mpsc::channel(CHANNEL_CAPACITY);
+    let reading = task::spawn_blocking(move || check::read(BodyReader::new(receiver), &options));
 
-    let late = |_| Refusal::Late { after: terms.total };
-    let trailers = time::timeout(terms.total, pump(body, &parts, terms.idle)).await;
-    let trailers = match trailers.map_err(late).and_then(|result| result) {
+    let timed_out = |_| Refusal::Late { after: terms.total };
+    let trailers = time::timeout(terms.total, forward_body(body, &messages, terms.idle)).await;
+    let trailers = match trailers.map_err(timed_out).and_then(|result| result) {
         Ok(Some(trailers)) => {
-            let _ = parts.send(Part::End).await; // it may have ended with an error
+            let _ = messages.send(Message::End).await; // fails if the reader has ended with an error
             trailers
         }
-        Ok(None) => HeaderMap::new(), // the reader has ended, and knows why
-        Err(refusal) => return Err(refusal), // and the reader comes to know as the channel closes
+        Ok(None) => HeaderMap::new(), // the reader has ended and returns the reason
+        Err(refusal) => return Err(refusal), // the reader ends when the channel closes
     };
-    drop(parts);
-    let taken = reading.await.map_err(|error| failed(&error))??;
+    drop(messages);
+    let archive = reading.await.map_err(|error| failed(&error))??;
     let claims = claims.and(Claims::read(&trailers)?)?;
     let (store, demand, expected) = (store.clone(), terms.demand, terms.expected);
-    task::spawn_blocking(move || check::keep(&store, demand, expected, &claims, taken))
+    task::spawn_blocking(move || check::pack_and_store(&store, demand, expected, &claims, archive))
         .await
         .map_err(|error| failed(&error))?
 }
 
 fn failed(error: &task::JoinError) -> Refusal {
-    error!(%error, "receiving content failed");
+    error!(%error, "failed to receive content");
     Refusal::Failed
 }
 
-/// What can be refused before anything of the body has come.
+/// Rejects a request by its headers, before the body is read.
 fn check_head(headers: &HeaderMap, limit: u64) -> Result<(), Refusal> {
     let text = |name| {
         let value = headers.get(name)?;
@@ -179,7 +179,7 @@ fn check_head(headers: &HeaderMap, limit: u64) -> Result<(), Refusal> {
     let media = |found: String| Refusal::Media {
         found: found.chars().take(100).collect(),
     };
-    // Parameters, as in `; charset=binary`, say nothing here.
+    // Parameters such as `; charset=binary` are irrelevant here.
     let is_gzip = |found: &String| {
         let kind = found.split(';').next().unwrap_or_default().trim();
         [
@@ -195,7 +195,7 @@ fn check_head(headers: &HeaderMap, limit: u64) -> Result<(), Refusal> {
     if let Some(found) = text(header::CONTENT_ENCODING)
         && found != "identity"
     {
-        return Err(media(format!("encoded with {found} on top")));
+        return Err(media(format!("additionally encoded with {found}")));
     }
     let length = text(header::CONTENT_LENGTH).and_then(|length| length.parse().ok());
     match length {
@@ -204,10 +204,10 @@ fn check_head(headers: &HeaderMap, limit: u64) -> Result<(), Refusal> {
     }
 }
 
-/// Passes the body on. Gives back its trailers, or nothing if the reader has ended.
-async fn pump<B>(
+/// Forwards the body to the reader. Returns its trailers, or `None` if the reader has ended.
+async fn forward_body<B>(
     body: &mut Pin<Box<B>>,
-    parts: &mpsc::Sender<Part>,
+    messages: &mpsc::Sender<Message>,
     idle: Duration,
 ) -> Result<Option<HeaderMap>, Refusal>
 where
@@ -218,7 +218,7 @@ where
     loop {
         let frame = tokio::select! {
             frame = time::timeout(idle, body.frame()) => frame,
-            () = parts.closed() => return Ok(None),
+            () = messages.closed() => return Ok(None),
         };
         let frame = frame.map_err(|_| Refusal::Stalled { after: idle })?;
         let Some(frame) = frame else {
@@ -229,7 +229,7 @@ where
         })?;
         match frame.into_data() {
             Ok(bytes) => {
-                if parts.send(Part::Bytes(bytes)).await.is_err() {
+                if messages.send(Message::Bytes(bytes)).await.is_err() {
                     return Ok(None);
                 }
             }
@@ -238,17 +238,17 @@ where
     }
 }
 
-/// Reads on for a while, for the sake of the answer.
-async fn drain<B: Body<Data = Bytes>>(mut body: Pin<Box<B>>) {
-    let (most, time) = REST;
-    let mut left = most;
+/// Discards the rest of a body for a limited time, so that the sender reads the response.
+async fn discard_rest<B: Body<Data = Bytes>>(mut body: Pin<Box<B>>) {
+    let (limit, time) = DRAIN_LIMIT;
+    let mut remaining = limit;
     let read = async {
         while let Some(Ok(frame)) = body.frame().await {
             let size = frame.data_ref().map_or(0, |bytes| bytes.len() as u64);
-            let Some(rest) = left.checked_sub(size) else {
+            let Some(after) = remaining.checked_sub(size) else {
                 return;
             };
-            left = rest;
+            remaining = after;
         }
     };
     let _ = time::timeout(time, read).await;

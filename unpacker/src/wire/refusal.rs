@@ -1,4 +1,4 @@
-//! Why content is not taken.
+//! Errors of rejected or failed uploads.
 
 use std::time::Duration;
 
@@ -7,56 +7,57 @@ use http::{HeaderName, StatusCode};
 use super::{BadClaim, Problem};
 use crate::{Digest, Error, job::chain, store};
 
-/// Why content is not taken, in words for whoever sent it.
+/// The reason why content was not stored, with a message for the sender.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
-    /// It says itself that it is something else.
+    /// The headers declare another media type.
     #[error("the upload is {found}; send a tar.gz with Content-Type: application/gzip")]
     Media {
-        /// What it says.
+        /// Declared media type.
         found: String,
     },
-    /// Something else than gzip comes.
+    /// The body is not compressed with gzip.
     #[error("the upload is not compressed with gzip; pack the bundle with \"tar czf\"")]
     NotGzip,
-    /// The sender announces more than is allowed.
-    #[error("the upload has {size} bytes, and the limit is {limit}; reduce it or raise --max-size")]
+    /// The declared length exceeds the limit.
+    #[error(
+        "the upload has {size} bytes, more than the limit of {limit}; reduce it or raise --max-size"
+    )]
     TooLong {
-        /// As announced.
+        /// Declared length in bytes.
         size: u64,
-        /// What is allowed.
+        /// Limit in bytes.
         limit: u64,
     },
-    /// The archive cannot be taken.
+    /// The archive was rejected or cannot be read.
     #[error(transparent)]
     Archive(Error),
-    /// The archive is well formed, and there is nothing in it that is taken.
-    #[error("there are no files in the upload; pack the folder with the bundle's manifests")]
+    /// The archive contains no files.
+    #[error("the upload contains no files; pack the directory with the bundle's manifests")]
     Empty,
-    /// A claim is not well formed.
+    /// A claim is malformed.
     #[error(transparent)]
     BadClaim(#[from] BadClaim),
-    /// A claim is not there.
+    /// A required claim is missing.
     #[error("the upload ends without {name}; send it as a trailer, and announce that in Trailer")]
     NoClaim {
-        /// The trailer.
+        /// Name of the trailer.
         name: HeaderName,
     },
-    /// A claim is not true.
-    #[error("{name} says {claimed}, and {found} is what came; send it again from the start")]
+    /// A claim does not match the received content.
+    #[error("{name} does not match the upload: declared {claimed}, received {found}; restart it")]
     WrongClaim {
-        /// The header or trailer.
+        /// Name of the header or trailer.
         name: HeaderName,
-        /// What it says.
+        /// Value of the claim.
         claimed: String,
-        /// What is true.
+        /// Value of the received content.
         found: String,
     },
-    /// Other content than the receiver expects.
+    /// The content does not have the digest that the receiver expects.
     #[error(
-        "the content has the digest {found}, and the Bundle accepts only {expected} \
-         (spec.source.upload.digest, or status.contentDigest once it was unpacked); send that content, or create a Bundle \
-         for this one"
+        "the content has the digest {found}, but the Bundle accepts only {expected} (spec.source.upload.digest, or \
+         status.contentDigest after unpacking); send that content, or create a Bundle for this one"
     )]
     Unexpected {
         /// Digest of the Bundle's spec or status.
@@ -64,36 +65,36 @@ pub enum Refusal {
         /// Digest of the received content.
         found: Digest,
     },
-    /// The connection ended before the body.
-    #[error("the upload broke off; send it again from the start")]
+    /// The connection ended before the end of the body.
+    #[error("the upload was interrupted; restart it")]
     Broken {
-        /// Why.
+        /// Cause of the failure.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// Nothing comes any more.
-    #[error("nothing came for {after:?}; send it again from the start")]
+    /// No data was received for too long.
+    #[error("upload stalled for {after:?}; restart it")]
     Stalled {
-        /// How long that was waited for.
+        /// Timeout without received data.
         after: Duration,
     },
-    /// It comes for ever.
-    #[error("the upload was not complete after {after:?}; send it again over a faster connection")]
+    /// The upload exceeded the total timeout.
+    #[error("the upload was not complete after {after:?}; restart it over a faster connection")]
     Late {
-        /// How long it may take.
+        /// Timeout of the whole upload.
         after: Duration,
     },
-    /// The content is fine, and cannot be kept.
+    /// The content is valid, but cannot be stored.
     #[error(transparent)]
     Store(#[from] store::Error),
-    /// Our own fault.
-    #[error("the upload could not be worked on; see the log of the receiver")]
+    /// Internal error of the receiver.
+    #[error("failed to process the upload; see the log of the receiver")]
     Failed,
 }
 
 impl Refusal {
-    /// The status of the answer: below 500 the sender is at fault, and from 500 on the receiver is, so that trying
-    /// again may help. 408 is both.
+    /// Returns the status of the response. A status below 500 is caused by the sender. From 500 on, the receiver failed,
+    /// and a retry may succeed. The status 408 can have either cause.
     pub fn status(&self) -> StatusCode {
         match self {
             Self::Media { .. } | Self::NotGzip => StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -123,7 +124,7 @@ impl Refusal {
         }
     }
 
-    /// The kind of refusal in one word, for answers, conditions, events and metrics.
+    /// Returns the CamelCase reason of this failure, for responses, conditions, events and metrics.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Media { .. } => "UnsupportedMediaType",
@@ -144,7 +145,8 @@ impl Refusal {
         }
     }
 
-    /// What the answer says. What goes wrong on our own disks is not told to strangers in full.
+    /// Returns the problem for the response. Errors of the receiver are reported without their causes, which are not
+    /// for untrusted senders.
     pub fn problem(&self) -> Problem {
         let message = if self.status().is_server_error() {
             self.to_string()

@@ -48,7 +48,7 @@ async fn pack_that_is_always_cut_short_is_given_up() {
     let cut = "POST => nothing ~ pass 30000 && nothing ~ pass";
     let broken = front(cut, &server.host());
     let found = outcome(&broken.url("/repo.git"), &hash, &brisk()).await;
-    assert_has(&found, "broke off after");
+    assert_has(&found, "interrupted after");
     assert_eq!(posts(&broken), 5);
 
     // The progress is that of the pack that arrived whole.

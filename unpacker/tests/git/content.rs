@@ -47,7 +47,7 @@ async fn modes_links_and_selections_are_those_of_a_directory() {
     assert!(done > 100, "{done}");
 
     let found = outcome(&url, ":linked", &Access::default()).await;
-    assert_has(&found, "it is a symbolic link, and those are not followed");
+    assert_has(&found, "the path is a symbolic link, which is not followed");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -19,13 +19,13 @@ async fn trees_with_dangerous_names_are_rejected() {
     let blob = repository.git(&["rev-parse", "main:folder/a"]);
     let rows = r#"
         # mode and name of the entries
-        .git            | 40000 .git             | *".git" is a name that git keeps for itself*
-        link            | 120000 .git            | *".git" is a name that git keeps for itself*
+        .git            | 40000 .git             | *".git" is a name reserved by git*
+        link            | 120000 .git            | *".git" is a name reserved by git*
         backslash       | 100644 a\\..\\b        | *contains a backslash*
         line break      | 100644 a\nb            | *contains a control character*
-        unknown mode    | 100000 a               | *a folder is not well formed*
+        unknown mode    | 100000 a               | *a tree is malformed*
         no UTF-8        | 100644 caf\xe9         | *is not UTF-8*
-        twice           | 100644 a, 40000 a      | *a folder lists a name twice*
+        twice           | 100644 a, 40000 a      | *a tree lists a name twice*
     "#;
     table::check(rows, &Values::default(), async |[entries]: &[Cell; 1]| {
         let mut bytes = Vec::new();
@@ -51,7 +51,7 @@ async fn wide_and_deep_trees_end_at_the_limits() {
     commit(&repository, "main", &[("a", "a")]);
     for (width, depth, expected) in [
         (10, 10, "content has more than 10000 entries"),
-        (1, 40, "over the limit of 32 folders"),
+        (1, 40, "over the limit of 32 directories"),
     ] {
         let mut tree = repository.git(&["rev-parse", "main^{tree}"]);
         let mut commit = String::new();
@@ -103,29 +103,29 @@ async fn malformed_answers_are_explained_and_endless_ones_end() {
         # Heads of pull requests are not recorded, but they count.
         endless pulls    | main | 200; {type}-advertisement; Content-Length: - ~ repeat {pulls} | *its branches and tags exceed the limit of*
         page             | main | 200; Content-Type: text/html\x3b charset=utf-8 << <html>
-          | *this is no git server: it answers with "text/html; charset=utf-8"*
-        dumb server      | main | 200; Content-Type: text/plain << {hash}\trefs/heads/main\n | *this is no git server*
-        empty            | main | 200; {type}-advertisement | *this is no git server: its answer is empty*
-        no flush         | main | 200; {type}-advertisement << 001e# service=git-upload-pack\n | *its greeting is not well formed*
-        nothing else     | main | 200; {type}-advertisement << 001e# service=git-upload-pack\n0000 | *its answer is empty*
-        SHA-256          | main | 200; {type}-advertisement << 000eversion 2\n0019object-format=sha256\n0000 | *named by SHA-256*
-        strange greeting | main | 200; {type}-advertisement << 0009hello0000 | *its greeting is not well formed*
+          | *not a git server: unexpected content type "text/html; charset=utf-8"*
+        dumb server      | main | 200; Content-Type: text/plain << {hash}\trefs/heads/main\n | *not a git server*
+        empty            | main | 200; {type}-advertisement | *not a git server: empty response*
+        no flush         | main | 200; {type}-advertisement << 001e# service=git-upload-pack\n | *the greeting is malformed*
+        nothing else     | main | 200; {type}-advertisement << 001e# service=git-upload-pack\n0000 | *empty response*
+        SHA-256          | main | 200; {type}-advertisement << 000eversion 2\n0019object-format=sha256\n0000 | *SHA-256 object names*
+        strange greeting | main | 200; {type}-advertisement << 0009hello0000 | *the greeting is malformed*
         error            | main | 200; {type}-advertisement << 002cERR no such repository \x1b[31m\u{202e}or hidden
-          | *it does not exist, or is hidden*
-        empty pack       | {hash} | GET => 200; {type}-advertisement << {greeting} && 200; {type}-result << {pack}0000 | *there is no commit*
+          | *not found, or not visible*
+        empty pack       | {hash} | GET => 200; {type}-advertisement << {greeting} && 200; {type}-result << {pack}0000 | *commit {hash} not found*
         cut pack         | {hash} | GET => 200; {type}-advertisement << {greeting} && 200; {type}-result << {pack}
           | *the connection ended within the pack*
         full disk        | {hash} | GET => 200; {type}-advertisement << {greeting} && 200; {type}-result << 000dpackfile\n000f\x03disk full\x070000
-          | *the server gives up: disk full*
+          | *the server aborted the request: disk full*
         no pack          | {hash} | GET => 200; {type}-advertisement << {greeting} && 200; {type}-result << 0008NAK\n0000
-          | *its answer has no pack*
+          | *the response has no pack*
         cut before it    | {hash} | GET => 200; {type}-advertisement << {greeting} && 200; {type}-result << 0008NAK\n
           | *the connection ended before the pack; try again*
-        unknown band     | {hash} | GET => 200; {type}-advertisement << {greeting} && 200; {type}-result << 000dpackfile\n0006\x07x0000 | *has no band*
+        unknown band     | {hash} | GET => 200; {type}-advertisement << {greeting} && 200; {type}-result << 000dpackfile\n0006\x07x0000 | *has no sideband*
         damaged pack     | {hash} | GET => 200; {type}-advertisement << {greeting} && 200; {type}-result << 000dpackfile\n0009\x01PARK0000
           | *the connection ended within the pack*
         endless messages | {hash} | GET => 200; {type}-advertisement << {greeting} && 200; {type}-result; Content-Length: - << 000dpackfile\n0006\x02. ~ repeat {chatter}
-          | *its messages beside the pack exceed the limit*
+          | *its progress messages exceed the limit*
     "#;
     table::check(rows, &values, async |[revision, script]: &[Cell; 2]| {
         let server = ScriptedServer::start(script.script());
@@ -146,7 +146,7 @@ async fn redirected_requests_have_no_credentials() {
     let redirect = "302; Location: http://{upstream}/repo.git/info/refs?service=git-upload-pack";
     let first = front(redirect, &other.host());
     let found = outcome(&first.url("/repo.git"), HASH, &as_user(OWNER)).await;
-    let mut expected = ["go away", "there is no commit"].iter();
+    let mut expected = ["go away", "not found"].iter();
     assert!(expected.any(|part| found.contains(part)), "{found}");
     let has_credentials = |request: &Received| request.header("authorization").is_some();
     assert!(first.seen().iter().all(has_credentials));

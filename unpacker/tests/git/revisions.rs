@@ -12,8 +12,8 @@ const REVISIONS: &str = r#"
     of a commit      | repo.git | {first}:bundle | {first} manifests/a.yaml=one
     of the last one  | repo.git | {second}:bundle | {second} manifests/a.yaml=two
     other branch     | repo.git | dev | {first} README=r bundle/manifests/a.yaml=one
-    no revision      | repo.git | mai | *no branch or tag "mai"; there is: main, *
-    no repository    | none.git | main | *it does not exist, or is hidden from who has no right to it*
+    no revision      | repo.git | mai | *branch or tag "mai" not found; use one of: main, *
+    no repository    | none.git | main | *not found, or not visible with these credentials*
 "#;
 
 /// Revisions and directories that do not depend on the transport.
@@ -29,26 +29,26 @@ const MORE_REVISIONS: &str = r#"
     commit           | repo.git | {first} | {first} README=r bundle/manifests/a.yaml=one
     last commit      | repo.git | {second} | {second} README=r bundle/manifests/a.yaml=two
     two levels       | repo.git | v1:bundle/manifests | {first} a.yaml=one
-    no directory     | repo.git | :nothing | *subdirectory "nothing" of commit {second}: it does not exist; there is: bundle
-    deeper           | repo.git | :bundle/none | *subdirectory "bundle/none" of commit {second}: it does not exist; there is: manifests
-    a file           | repo.git | :README | *subdirectory "README" of commit {second}: it is a file; there is: bundle
-    a submodule      | repo.git | {module} | *"other" is a submodule, and those are not fetched*
+    no directory     | repo.git | :nothing | *subdirectory "nothing" of commit {second}: the path does not exist; use one of: bundle
+    deeper           | repo.git | :bundle/none | *subdirectory "bundle/none" of commit {second}: the path does not exist; use one of: manifests
+    a file           | repo.git | :README | *subdirectory "README" of commit {second}: the path is a file; use one of: bundle
+    a submodule      | repo.git | {module} | *"other" is a submodule, and submodules are not fetched*
     in a submodule   | repo.git | {module}:other/x | *"other" is a submodule*
     beside a submodule | repo.git | {module}:bundle | {module} manifests/a.yaml=two
     with a space     | names.git | main:my folder | {names} a=one
     escaped space    | names.git | main:my%20folder | {names} a=one
     other letters    | names.git | übung#1:größe/100% | {names} a=two
     escaped letters  | names.git | %C3%BCbung%231:gr%C3%B6%C3%9Fe/100%25 | {names} a=two
-    no branch        | repo.git | refs/heads/v1 | *there is no branch "v1"; there is: both, dev, main*
-    no tag           | repo.git | refs/tags/main | *there is no tag "main"; there is: again, at-{module}, both, light, tree, v1*
-    ambiguous        | repo.git | both | *"both" is a branch and a tag; write refs/heads/both or refs/tags/both*
+    no branch        | repo.git | refs/heads/v1 | *branch "v1" not found; use one of: both, dev, main*
+    no tag           | repo.git | refs/tags/main | *tag "main" not found; use one of: again, at-{module}, both, light, tree, v1*
+    ambiguous        | repo.git | both | *"both" is ambiguous; use refs/heads/both or refs/tags/both*
     unambiguous      | repo.git | refs/heads/both | {first} README=r bundle/manifests/a.yaml=one
     tag of a tree    | repo.git | tree | *is a tag of a tree, not of a commit*
-    no commit        | repo.git | {digits*4} | *there is no commit {digits*4}; check the hash*
-    SHA-256          | repo.git | {hex*16} | *named by SHA-256*
-    short hash       | repo.git | 0123456 | *write all 40 digits of its hash*
-    empty            | empty.git | | *it has no commit at its HEAD*
-    nothing in it    | empty.git | main | *there is no branch or tag "main"; check the name*
+    no commit        | repo.git | {digits*4} | *commit {digits*4} not found; check the hash*
+    SHA-256          | repo.git | {hex*16} | *SHA-256 object names*
+    short hash       | repo.git | 0123456 | *use all 40 digits*
+    empty            | empty.git | | *HEAD does not point to a commit*
+    nothing in it    | empty.git | main | *branch or tag "main" not found; check the name*
 "#;
 
 /// Makes the repositories of the tables, and returns their commits.
@@ -144,7 +144,7 @@ async fn version_1_finds_commits_in_the_history_of_branches() {
     let (url, access) = (old.url("/repo.git"), Access::default());
     assert_eq!(outcome(&url, &commits[1], &access).await, "a=two");
     let found = outcome(&url, &lost, &access).await;
-    let expected = format!("there is no commit {lost} in the history of its branches and tags");
+    let expected = format!("commit {lost} not found in the history of the branches and tags");
     assert_has(&found, &expected);
 }
 
@@ -157,9 +157,9 @@ async fn https_needs_a_trusted_certificate_and_credentials() {
     for (user, trust, expected) in tests::rows![
         Some(OWNER), trusting(&authority) => "manifests/a.yaml=two";
         Some(OWNER), unchecked => "manifests/a.yaml=two";
-        Some(TENANT), trusting(&authority) => "the server refuses these credentials";
-        None, trusting(&authority) => "it needs credentials";
-        Some(OWNER), Trust::default() => "is signed by an authority that is not known here";
+        Some(TENANT), trusting(&authority) => "the server rejected the credentials";
+        None, trusting(&authority) => "credentials are required";
+        Some(OWNER), Trust::default() => "is signed by an unknown CA";
     ] {
         let access = with!(user.map_or_else(Access::default, as_user) => trust: trust);
         let found = outcome(&server.url("repo.git"), ":bundle", &access).await;

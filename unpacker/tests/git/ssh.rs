@@ -31,9 +31,9 @@ async fn only_known_hosts_are_contacted() {
     let rows = "
         known          | {known}               | {good}
         hashed         | {hashed}              | {good}
-        none           |                       | *is not among the known hosts; if SHA256:*
-        mistaken       | {mistaken}            | *has not the key that the known hosts have for it*
-        revoked        | @revoked {known}      | *is marked as revoked*
+        none           |                       | *is not in known_hosts; if SHA256:*
+        mistaken       | {mistaken}            | *does not match known_hosts*
+        revoked        | @revoked {known}      | *is revoked in known_hosts*
     ";
     table::check(rows, &values, async |[known_hosts]: &[Cell; 1]| {
         outcome(&url, "", &with_key(server.key(), known_hosts.text())).await
@@ -72,14 +72,14 @@ async fn keys_of_all_formats_of_ssh_keygen_are_read() {
         PKCS8, encrypted    | {pkcs8-locked}   | open sesame | *two
         PEM                 | {pem}            |             | *two
         PEM, encrypted      | {pem-locked}     | open sesame | *two
-        no passphrase       | {rfc4716-locked} |             | *it is encrypted; pass its passphrase too, by --ssh-passphrase-file*
-        wrong passphrase    | {rfc4716-locked} | wrong       | *and that the passphrase is right*
-        unknown             | {strange}        |             | *refuses this key for user*
+        no passphrase       | {rfc4716-locked} |             | *it is encrypted; pass its passphrase with --ssh-passphrase-file*
+        wrong passphrase    | {rfc4716-locked} | wrong       | *and that the passphrase is correct*
+        unknown             | {strange}        |             | *rejected the key for user*
         unknown, then known | {strange}\n{key}  |             | *two
         locked, then known  | {rfc4716-locked}{key} |        | *two
-        unknown, then locked | {strange}{pem-locked} |       | *another key cannot be read: it is encrypted; pass its passphrase too*
-        two unknown ones    | {strange*2}      |             | *refuses each of these 2 keys for user*
-        no key              | no key           |             | *the private ssh key cannot be read: check that it is complete*
+        unknown, then locked | {strange}{pem-locked} |       | *failed to read another key: it is encrypted; pass its passphrase*
+        two unknown ones    | {strange*2}      |             | *rejected all 2 keys for user*
+        no key              | no key           |             | *failed to read the private ssh key: check that it is complete*
         empty               |                  |             | *ssh needs a private key*
     ";
     table::check(rows, &values, async |[key, passphrase]: &[Cell; 2]| {

@@ -23,11 +23,11 @@ fn names_digests_and_platforms_choose_an_image() {
 
     let rows = r#"
         # form, path, name, platform, paths or the message
-        no name        | oci | layout | | | *there are several images; name one of them behind the path: one, registry.example/org/app:two
+        no name        | oci | layout | | | *the source contains several images; append one of these names to the path: one, registry.example/org/app:two
         name           | oci | layout | one | | manifests/one
         tag            | oci | layout | two | | manifests/two
         short name     | oci | layout | app:two | | manifests/two
-        unknown name   | oci | layout | three | | *no image "three"; choose one of: one, registry*
+        unknown name   | oci | layout | three | | *image "three" not found; use one of: one, registry*
         s390x          | oci | index | v1 | linux/s390x | manifests/one
         arm64          | oci | index | v1 | linux/arm64 | manifests/two
         # The first, on every machine.
@@ -36,14 +36,14 @@ fn names_digests_and_platforms_choose_an_image() {
         single         | docker-archive | single.tar | | | manifests/one
         its name       | docker-archive | single.tar | registry.example/org/app:one | | manifests/one
         its tag        | docker-archive | single.tar | one | | manifests/one
-        other tag      | docker-archive | single.tar | two | | *no image "two"; choose one of: registry.example/org/app:one*
-        docker as OCI  | oci-archive | single.tar | | | *there is no "index.json", so this is no OCI layout; check the path, or write docker-archive:*
-        OCI as docker  | docker-archive | oci.tar | | | *there is no "manifest.json", so this is no docker archive; check the path, or write oci-archive:*
-        file as layout | oci | oci.tar | | | *write oci-archive: or docker-archive: before the path of a file*
-        other directory | oci | manifests | | | *there is no "index.json"*
-        layout as file | oci-archive | layout | | | *neither a folder nor a file*
+        other tag      | docker-archive | single.tar | two | | *image "two" not found; use one of: registry.example/org/app:one*
+        docker as OCI  | oci-archive | single.tar | | | *not a valid OCI layout: "index.json" not found; check the path, or use docker-archive:*
+        OCI as docker  | docker-archive | oci.tar | | | *not a valid docker archive: "manifest.json" not found; check the path, or use oci-archive:*
+        file as layout | oci | oci.tar | | | *use oci-archive: or docker-archive: before the path of a file*
+        other directory | oci | manifests | | | *"index.json" not found*
+        layout as file | oci-archive | layout | | | *neither a directory nor a file*
         nothing        | oci-archive | none | | | *No such file*
-        other file     | oci-archive | Dockerfile | | | *neither a tar nor*
+        other file     | oci-archive | Dockerfile | | | *not a tar archive*
     "#;
     let run = |[form, path, name, platform]: &[Cell; 4]| {
         let filled = |cell: &Cell| Some(cell.text()).filter(|text| !text.is_empty());

@@ -46,14 +46,14 @@ async fn only_selected_files_within_the_limits_are_sent() {
         one file        | {bundle} | --only manifests/csv.yaml | manifests/csv.yaml
         all             | {bundle} | --all | etc/shadow manifests/csv.yaml manifests/deep.yaml manifests/deep/er.yaml metadata/annotations.yaml
         nothing         | {other} | | NothingSelected: *looking for manifests, metadata, tests; check*
-        no directory    | /none | | ReadFailed: failed to take "/none": *
+        no directory    | /none | | ReadFailed: failed to pack "/none": *
         root            | / | --only manifests
           | NothingSelected: no file found in "/", looking for manifests; check that the image is a bundle*
         total           | {bundle} | --max-size 40 | LimitExceeded: *content is larger than the limit of 40 bytes*
         file            | {bundle} | --max-file-size 12 | LimitExceeded: *file "manifests/csv.yaml" is larger than the limit of 12 bytes*
         entries         | {bundle} | --max-entries 3 | LimitExceeded: *more than 3 entries*
         path            | {bundle} | --max-path-length 12 | LimitExceeded: *limit of 12 bytes*
-        depth           | {bundle} | --max-path-depth 2 | LimitExceeded: *limit of 2 folders*
+        depth           | {bundle} | --max-path-depth 2 | LimitExceeded: *limit of 2 directories*
     "#;
     table::check(rows, &values, async |[directory, args]: &[Cell; 2]| {
         let run = Run::from_to(Path::new(&directory.text()), "-").args(args.words());
@@ -133,8 +133,8 @@ async fn unreadable_files_are_reported_before_anything_is_sent() {
         let start = format!("unpack: failed: FileUnreadable: \"{}", closed.display());
         assert!(stderr.starts_with(&start), "{stderr}");
         let remedy = format!(
-            "may not be read by user {user}; make it readable in the image (chmod a+r, and a+rx for folders), or run \
-             the Job as a user that may read it"
+            "is not readable by user {user}; make it readable in the image (chmod a+r, and a+rx for directories), or \
+             run the Job as a user that can read it"
         );
         assert_has(&stderr, &remedy);
     }
@@ -165,7 +165,7 @@ async fn memory_is_bounded_and_changed_files_break_the_archive() {
     assert_eq!(code, Some(1), "{stderr}");
     assert_has(
         &stderr,
-        "failed to read \"tests/noise5\"; check that it is still there and may be read: its size changed while it was read",
+        "failed to read \"tests/noise5\"; check that it still exists and is readable: the file size changed while the file was read",
     );
     let options = with!(Options::default() => limits.total: 1 << 30);
     let error = unpacker::stream(archive.as_slice(), &options).unwrap_err();
@@ -196,7 +196,7 @@ async fn binary_installs_itself_whole_and_over_an_older_one() {
     let printed = process::Command::new(installed).arg("--version").output();
     assert_rows!(printed.await.unwrap().stdout => format!("unpack {}\n", env!("CARGO_PKG_VERSION")).into_bytes());
     let ran = Run::new().args(["--install", "/none"]).run().await;
-    let message = "failed to install into \"/none\"; check that it is a folder";
+    let message = "failed to install into \"/none\"; check that it is a directory";
     assert_eq!(ran.code, Some(1), "{ran:?}");
     assert_has(&ran.stderr, message);
 }

@@ -59,31 +59,31 @@ async fn deliveries_are_retried_or_end_with_a_reason() {
     let rows = r#"
         # script, settings, number of requests, and the message or the lines that are printed
         busy twice       | 503 then 502 << busy then nothing ~ pass | MIB=4 | 3: 4 lines *503 Service Unavailable*
-        too many         | 429; Retry-After: 1 then nothing ~ pass | MIB=4 | 2: 3 lines *answer 429*
-        request timeout  | 408 then nothing ~ pass | MIB=4 | 2: 3 lines *answer 408*
-        cut              | nothing ~ read 100000 then nothing ~ pass | MIB=4 | 2: 3 lines *broke*
-        cut at once      | nothing ~ read 1 then nothing ~ pass | MIB=4 | 2: 3 lines *broke*
+        too many         | 429; Retry-After: 1 then nothing ~ pass | MIB=4 | 2: 3 lines *status 429*
+        request timeout  | 408 then nothing ~ pass | MIB=4 | 2: 3 lines *status 408*
+        cut              | nothing ~ read 100000 then nothing ~ pass | MIB=4 | 2: 3 lines *was lost*
+        cut at once      | nothing ~ read 1 then nothing ~ pass | MIB=4 | 2: 3 lines *was lost*
         torn answers     | << HTTP/1.1 201 Created\r\nContent-Length: 100\r\n\r\n{"dig then << HTTP/1.1 400 Bad\r\nContent-Length: 100\r\n\r\n{"dig then nothing ~ pass
-          | MIB=4 | 3: 4 lines *broke*
-        hasty answer     | 503 ~ unread then nothing ~ pass | MIB=4 | 2: 3 lines *try 1 of 6 failed*
-        rejected         | 404 << {gone} | | 1: BundleGone: bundle "x" was deleted; nothing to do (answer 404 of HOST*
+          | MIB=4 | 3: 4 lines *was lost*
+        hasty answer     | 503 ~ unread then nothing ~ pass | MIB=4 | 2: 3 lines *attempt 1 of 6 failed*
+        rejected         | 404 << {gone} | | 1: BundleGone: bundle "x" was deleted; nothing to do (status 404 of HOST*
         file too large   | nothing ~ pass | file=12 | 1: LimitExceeded: *file "manifests/csv.yaml" is larger than the limit of 12 bytes*
         seen early       | nothing ~ pass | MIB=15 total=1048576 | 1: LimitExceeded: *content is larger than the limit of 1048576 bytes*
         reset            | 413 Too Large << {no-more} ~ unread | MIB=15 | *: TooLarge: no more*
         long message     | 400 << {long} | | 1: Long: é  [31m   é*
         page             | 200 << <html>Welcome</html> | | 1: UnexpectedAnswer: *200 OK without the digest*
-        other digest     | 201 << {"digest":"sha256:00","size":1} | | 1: UnexpectedAnswer: *it says sha256:00 and we sent sha256:*
+        other digest     | 201 << {"digest":"sha256:00","size":1} | | 1: UnexpectedAnswer: *it reports sha256:00, but sha256:*
         no content       | 204 | | 1: UnexpectedAnswer: *204 No Content*
         redirect         | 302; Location: http://127.0.0.1:1/ | | 1: UnexpectedAnswer: *redirects are not followed*
         redirect of PUT  | 307; Location: /elsewhere | | 1: UnexpectedAnswer: *redirects are not followed*
         not found        | 404 << 404 page\nnot found | | 1: UploadRefused: *404 Not Found 404 page not found*
         unauthorized     | 401 | | 1: UploadRefused: *401 Unauthorized*
-        always busy      | 503 << {full} | --tries 2 | 2: ReceiverUnavailable: gave up (tries: 2, seconds: *cannot take it now: the disk is full (answer 503)
+        always busy      | 503 << {full} | --tries 2 | 2: ReceiverUnavailable: gave up (attempts: 2, seconds: *is unavailable: the disk is full (status 503)
         nobody           | gone | --tries 1 | 0: ConnectFailed: *failed to connect to HOST: *
-        silent           | nothing ~ stall | MIB=15 --idle-timeout 1 --tries 2 | *: ConnectionBroken: gave up (tries: 2, seconds: *neither takes nor says anything any more; waited 1s*
-        deaf             | nothing ~ unread ~ stall | MIB=15 --idle-timeout 1 --tries 2 | *: ConnectionBroken: gave up (tries: 2, seconds: *neither takes nor says anything any more; waited 1s*
-        silent for too long | nothing ~ stall | MIB=15 --timeout 1 | *: TimedOut: gave up (tries: 1, seconds: 1)*
-        deaf for too long | nothing ~ unread ~ stall | MIB=15 --timeout 1 | *: TimedOut: gave up (tries: 1, seconds: 1)*
+        silent           | nothing ~ stall | MIB=15 --idle-timeout 1 --tries 2 | *: ConnectionBroken: gave up (attempts: 2, seconds: *no longer receives or sends data; waited 1s*
+        deaf             | nothing ~ unread ~ stall | MIB=15 --idle-timeout 1 --tries 2 | *: ConnectionBroken: gave up (attempts: 2, seconds: *no longer receives or sends data; waited 1s*
+        silent for too long | nothing ~ stall | MIB=15 --timeout 1 | *: TimedOut: gave up (attempts: 1, seconds: 1)*
+        deaf for too long | nothing ~ unread ~ stall | MIB=15 --timeout 1 | *: TimedOut: gave up (attempts: 1, seconds: 1)*
     "#;
     table::check(rows, &values, outcome).await;
 }
@@ -94,7 +94,7 @@ async fn bundles_arrive_as_they_are_and_are_stored_once() {
     let server = front("nothing ~ pass", &receiver);
     let wanted = content(bundle.path());
     let (tar, digest) = tar(&wanted);
-    for how in ["stored", "known already"] {
+    for how in ["stored", "already stored"] {
         let run = Run::from_to(bundle.path(), &server.url("/content/x"));
         let ran = run.run().await;
         ran.succeeded();
@@ -144,7 +144,7 @@ async fn malformed_tokens_are_reported_and_good_ones_are_not() {
     let message = "failed to read the token in \"/none/token\"; check --token-file";
     ran.failed("InvalidConfiguration", message);
     let ran = once().file("--token-file", "\n").run().await;
-    ran.failed("InvalidConfiguration", "it is empty");
+    ran.failed("InvalidConfiguration", "the file is empty");
     assert_eq!(server.connections(), 0);
 
     let ran = once().file("--token-file", "word").run().await;

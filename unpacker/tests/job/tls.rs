@@ -13,9 +13,9 @@ async fn only_certificates_of_trusted_authorities_are_accepted() {
         own         | 127.0.0.1   | {own}        | stored
         second      | 127.0.0.1   | {other}{own} | stored
         of system   | 127.0.0.1   |              | stored
-        other       | 127.0.0.1   | {other}      | ConnectFailed: *on TLS; check its certificate and --ca-file*
-        malformed   | 127.0.0.1   | no certificate | InvalidConfiguration: *failed to read the certificates of authorities in*
-        other name  | example.com | {own}        | ConnectFailed: *on TLS*
+        other       | 127.0.0.1   | {other}      | ConnectFailed: *TLS handshake*failed; check its certificate and --ca-file*
+        malformed   | 127.0.0.1   | no certificate | InvalidConfiguration: *failed to read the CA certificates in*
+        other name  | example.com | {own}        | ConnectFailed: *TLS handshake*
     ";
     table::check(rows, &values, async |[name, roots]: &[Cell; 2]| {
         let (bundle, roots) = (bundle(), roots.text());

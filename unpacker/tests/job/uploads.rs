@@ -132,7 +132,7 @@ async fn claims_are_verified() {
         also headers    | | {gz} | headers | 201 {accepted}
         headers alone   | | {gz} | headers no-trailers | 201 {accepted}
         contradiction   | | {gz} | headers rukpak-content-size:1
-          | 400 InvalidClaim: *rukpak-content-size says one thing as a header and another as a trailer*
+          | 400 InvalidClaim: *rukpak-content-size differs between header and trailer*
         no body digest  | | {gz} | content-digest: | 400 ClaimMissing: *the upload ends without content-digest*
         no digest       | | {gz} | rukpak-content-digest: | 400 ClaimMissing: *the upload ends without rukpak-content-digest*
         no size         | | {gz} | rukpak-content-size: | 400 ClaimMissing: *the upload ends without rukpak-content-size*
@@ -140,24 +140,24 @@ async fn claims_are_verified() {
         optional digest | kind | {gz} | rukpak-content-digest: | 201 {accepted}
         optional size   | kind | {gz} | rukpak-content-size: | 201 {accepted}
         no claims       | kind bare | {gz} | | 201 {accepted}
-        wrong body digest | both | {gz} | content-digest:sha-256=:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=: | 422 BodyDigestMismatch: *is what came*
-        wrong digest    | both | {gz} | rukpak-content-digest:sha256:{zero*64} | 422 DigestMismatch: *rukpak-content-digest says sha256:000*
-        wrong size      | both | {gz} | rukpak-content-size:1 | 422 SizeMismatch: *rukpak-content-size says 1, and *
+        wrong body digest | both | {gz} | content-digest:sha-256=:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=: | 422 BodyDigestMismatch: *does not match the upload*
+        wrong digest    | both | {gz} | rukpak-content-digest:sha256:{zero*64} | 422 DigestMismatch: *rukpak-content-digest does not match the upload: declared sha256:000*
+        wrong size      | both | {gz} | rukpak-content-size:1 | 422 SizeMismatch: *rukpak-content-size does not match the upload: declared 1, received *
         malformed digest | both | {gz} | rukpak-content-digest:sha256:x | 400 InvalidClaim: *rukpak-content-digest is not sha256:*
         malformed size  | both | {gz} | rukpak-content-size:-1 | 400 InvalidClaim: *is not a number of bytes*
         malformed body digest | both | {gz} | content-digest:sha-256=:eHg=: | 400 InvalidClaim: *content-digest is not sha-256=:*
-        claim of another content | stored | {other} | content-digest:{other-digest} | 422 DigestMismatch: *send it again*
+        claim of another content | stored | {other} | content-digest:{other-digest} | 422 DigestMismatch: *restart it*
         expected        | expects-it | {gz} | | 201 {accepted}
         expected, no claims | kind bare expects-it | {gz} | | 201 {accepted}
         not expected    | expects-other | {gz} |
-          | 422 DigestMismatch: *the content has the digest {digest}, and the Bundle accepts only {other-expected}*
+          | 422 DigestMismatch: *the content has the digest {digest}, but the Bundle accepts only {other-expected}*
         not expected, no claims | kind bare expects-other | {gz} |
-          | 422 DigestMismatch: *the content has the digest {digest}, and the Bundle accepts only {other-expected}*
+          | 422 DigestMismatch: *the content has the digest {digest}, but the Bundle accepts only {other-expected}*
         # A claim does not replace the expected digest, true or not.
         not expected, claimed | expects-other | {gz} | Rukpak-Content-Digest:{digest}
-          | 422 DigestMismatch: *the content has the digest {digest}, and the Bundle accepts only {other-expected}*
+          | 422 DigestMismatch: *the content has the digest {digest}, but the Bundle accepts only {other-expected}*
         not expected, claimed alone | kind bare expects-other | {gz} | Rukpak-Content-Digest:{digest}
-          | 422 DigestMismatch: *the content has the digest {digest}, and the Bundle accepts only {other-expected}*
+          | 422 DigestMismatch: *the content has the digest {digest}, but the Bundle accepts only {other-expected}*
     ";
     table::check(rows, &values(), outcome).await;
 }
@@ -170,13 +170,13 @@ async fn uploads_that_are_no_bundle_are_rejected_while_they_arrive() {
         plain tar       | | {tar} | | 415 NotGzip: *not compressed with gzip; pack the bundle with \x22tar czf\x22*
         no byte         | bare | | | 422 ArchiveTruncated: *the archive is empty*
         one byte        | | {cut-1} | | 415 NotGzip: *
-        two bytes       | | {cut-2} | | 422 ArchiveTruncated: *cut short*
-        within the head | | {cut-3} | | 422 ArchiveTruncated: *cut short*
-        after the head  | | {cut-4} | | 422 ArchiveTruncated: *cut short*
-        half            | | {cut-5} | | 422 ArchiveTruncated: *cut short*
-        no checksum     | | {cut-6} | | 422 ArchiveTruncated: *cut short*
-        no last byte    | | {cut-7} | | 422 ArchiveTruncated: *cut short*
-        garbage after it | | {gz}garbage that is no gzip | | 422 ArchiveDamaged: *the archive is damaged*
+        two bytes       | | {cut-2} | | 422 ArchiveTruncated: *truncated*
+        within the head | | {cut-3} | | 422 ArchiveTruncated: *truncated*
+        after the head  | | {cut-4} | | 422 ArchiveTruncated: *truncated*
+        half            | | {cut-5} | | 422 ArchiveTruncated: *truncated*
+        no checksum     | | {cut-6} | | 422 ArchiveTruncated: *truncated*
+        no last byte    | | {cut-7} | | 422 ArchiveTruncated: *truncated*
+        garbage after it | | {gz}garbage that is no gzip | | 422 ArchiveDamaged: *the archive is corrupt*
         twice           | | {gz}{gz} | | 422 ArchiveDamaged: *data follows the end marker*
         something else  | bare | {x} | | 422 UnknownFormat: *something else compressed with gzip*
         bomb            | limit bare | {bomb} | stop | 413 LimitExceeded: *larger than the limit of 1048576 bytes*
@@ -185,10 +185,10 @@ async fn uploads_that_are_no_bundle_are_rejected_while_they_arrive() {
         hard link       | kind bare | {hard-link} | | 422 EntryRefused: *
         link            | kind bare | {link} | | 422 EntryRefused: *
         device          | kind bare | {device} | | 422 EntryRefused: *
-        no files        | kind bare | {nothing} | | 422 NothingUploaded: *there are no files in the upload*
+        no files        | kind bare | {nothing} | | 422 NothingUploaded: *the upload contains no files*
         zip             | | {gz} | stop Content-Type:application/zip | 415 UnsupportedMediaType: *the upload is application/zip*
         form            | | {gz} | stop Content-Type:application/x-www-form-urlencoded | 415 UnsupportedMediaType: *Content-Type: application/gzip*
-        brotli          | | {gz} | stop Content-Encoding:br | 415 UnsupportedMediaType: *encoded with br on top*
+        brotli          | | {gz} | stop Content-Encoding:br | 415 UnsupportedMediaType: *additionally encoded with br*
         malformed header | | {gz} | stop Content-Digest:sha-256=nothing | 400 InvalidClaim: *content-digest is not*
         too long        | | {gz} | stop Content-Length:99999999999 Transfer-Encoding: | 413 LimitExceeded: *the upload has 99999999999 bytes*
         parameters      | | {gz} | Content-Type:application/gzip;_charset=binary | 201 {accepted}
@@ -201,8 +201,8 @@ async fn uploads_that_are_no_bundle_are_rejected_while_they_arrive() {
     let (empty, values) = ([0; 1024], values());
     let rows = "
         # claims of a tar without files
-        no files, optional | kind | {nothing} | | 422 NothingUploaded: *there are no files in the upload*
-        no files, claims   |      | {nothing} | | 422 NothingUploaded: *there are no files in the upload*
+        no files, optional | kind | {nothing} | | 422 NothingUploaded: *the upload contains no files*
+        no files, claims   |      | {nothing} | | 422 NothingUploaded: *the upload contains no files*
     ";
     table::check(rows, &values.with("tar", empty), outcome).await;
 }
@@ -231,10 +231,10 @@ async fn uploads_that_break_off_or_stall_leave_nothing() {
         cut             | | {start} | cut | 400*
         cut, half       | | {half}  | cut | 400*
         cut at the end  | | {all}   | cut | 400*
-        stalled at once | idle=300 |         | stop | 408 UploadStalled: *nothing came for 300ms; send it again from the start*
-        stalled         | idle=300 | {start} | stop | 408 UploadStalled: *nothing came for 300ms; send it again from the start*
-        stalled, half   | idle=300 | {half}  | stop | 408 UploadStalled: *nothing came for 300ms; send it again from the start*
-        stalled at the end | idle=300 | {all} | stop | 408 UploadStalled: *nothing came for 300ms; send it again from the start*
+        stalled at once | idle=300 |         | stop | 408 UploadStalled: *upload stalled for 300ms; restart it*
+        stalled         | idle=300 | {start} | stop | 408 UploadStalled: *upload stalled for 300ms; restart it*
+        stalled, half   | idle=300 | {half}  | stop | 408 UploadStalled: *upload stalled for 300ms; restart it*
+        stalled at the end | idle=300 | {all} | stop | 408 UploadStalled: *upload stalled for 300ms; restart it*
         too slow        | idle=5000 total=1000 | {half} | stop | 408 UploadTooSlow: *the upload was not complete after 1s*
     ";
     table::check(rows, &values, outcome).await;

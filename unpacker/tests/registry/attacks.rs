@@ -87,9 +87,9 @@ async fn images_are_taken_only_if_they_are_what_their_digests_say() {
     let rows = r"
         # store, changes
         honest           | small | | | manifests/a.yaml=kind: A
-        other layer      | small | blob /layers/0 {other} | | ContentMismatch*is not what its digest*
-        empty layer      | small | blob /layers/0 {empty} | | ContentMismatch*is not what its digest*
-        other lower layer | two layers | blob /layers/0 {changed} | | ContentMismatch*is not what its digest*
+        other layer      | small | blob /layers/0 {other} | | ContentMismatch*digest mismatch for*
+        empty layer      | small | blob /layers/0 {empty} | | ContentMismatch*digest mismatch for*
+        other lower layer | two layers | blob /layers/0 {changed} | | ContentMismatch*digest mismatch for*
         other configuration | small | blob /config \x20 | | ContentMismatch*the configuration of*
         fewer bytes      | small | set /layers/0/size {more} | | ContentMismatch*fewer than*
         more bytes       | small | set /layers/0/size {less} | | ContentMismatch*more than*

@@ -23,8 +23,8 @@ async fn mirrors_are_asked_in_their_order() {
         first that has it | 127.0.0.1:1 {empty} {full} | source.example/org/app:v1 | source.example/org/app@{digest}
         pinned         | 127.0.0.1:1 {empty} {full} | source.example/org/app@{digest} | source.example/org/app@{digest}
         none has it    | 127.0.0.1:1 {empty} | source.example/org/app:v1
-          | NotFound, transient: *any of 2 places*127.0.0.1:1*{empty}/app*does not exist*
-        tag, digests   | {full}=digests | source.example/org/app:v1 | RegistryBlocked, *may not be pulled*
+          | NotFound, transient: *from 2 endpoints*127.0.0.1:1*{empty}/app*does not exist*
+        tag, digests   | {full}=digests | source.example/org/app:v1 | RegistryBlocked, *cannot be pulled*
         digest, digests | {full}=digests | source.example/org/app@{digest} | source.example/org/app@{digest}
         other digest   | {full} | source.example/org/app@sha256:{zero*64} | NotFound, *
         no certificate | {full}=secure | source.example/org/app:v1 | NotTLS, *
@@ -68,5 +68,5 @@ async fn images_are_pushed_to_the_location_of_the_rule() {
     pull(&image, &plain()).await.unwrap();
 
     let error = pushed("source.example/org/app:v1", &ruled("blocked = true\n")).await;
-    assert_has(error.unwrap_err(), "may not be pushed");
+    assert_has(error.unwrap_err(), "cannot be pushed");
 }

@@ -39,13 +39,13 @@ async fn blobs_are_pushed_once_and_the_manifest_last() {
 async fn uploads_are_encrypted_retried_and_explained() {
     let rows = r#"
         # rules of the registry, image, number of requests of POST and outcome
-        plain HTTP  | POST => 202; Location: http://127.0.0.1:1/upload && 404 | org/bundle:v1 | 1 of 2: *not encrypted*
-        file        | POST => 202; Location: file:///tmp/x && 404 | org/bundle:v1 | 1 of 2: *not encrypted*
-        no URL      | POST => 202; Location: https://::: && 404 | org/bundle:v1 | 1 of 2: *names no URL*
+        plain HTTP  | POST => 202; Location: http://127.0.0.1:1/upload && 404 | org/bundle:v1 | 1 of 2: *unencrypted*
+        file        | POST => 202; Location: file:///tmp/x && 404 | org/bundle:v1 | 1 of 2: *unencrypted*
+        no URL      | POST => 202; Location: https://::: && 404 | org/bundle:v1 | 1 of 2: *invalid upload URL*
         # Two blobs, the first one in three tries.
         busy        | POST => 2 x 429; Retry-After: 0 then 202; Location: /upload && PUT => 201 && 404 | org/bundle:v1 | 4 of *: sha256:*
         full        | 507 << {"errors": "the disk is full"} | org/bundle:v1 | *: *push to*the disk is full*
-        other digest | POST => 202; Location: /upload && PUT => 201 && 404 | org/bundle@sha256:{zero*64} | 0 of 0: *name a tag instead*
+        other digest | POST => 202; Location: /upload && PUT => 201 && 404 | org/bundle@sha256:{zero*64} | 0 of 0: *use a tag instead*
     "#;
     let values = Values::default().with("zero", "0");
     table::check(rows, &values, async |[rules, image]: &[Cell; 2]| {

@@ -96,8 +96,8 @@ async fn passwords_open_a_registry_and_wrong_ones_are_explained() {
     let rows = "
         owner     | org/a | owner  | manifests/csv.yaml=*
         tenant    | org/b | tenant | manifests/csv.yaml=*
-        anonymous | org/c |        | Unauthorized, *: the registry 127.0.0.1*needs credentials for org/c*
-        wrong     | org/d | wrong  | *does not accept the credentials of user \"owner\"; check the pull secret*
+        anonymous | org/c |        | Unauthorized, *: the registry 127.0.0.1*requires credentials for org/c*
+        wrong     | org/d | wrong  | *rejected the credentials of user \"owner\"; check the pull secret*
     ";
     check(rows, &Registry::start(Auth::Basic, None), &plain()).await;
 }
@@ -110,18 +110,21 @@ async fn tokens_are_granted_for_single_repositories() {
     let access = trusting(authority.pem());
     let rows = "
         public            | public/a |        | manifests/csv.yaml=*
-        anonymous         | tenant/a |        | *needs credentials for tenant/a*
+        anonymous         | tenant/a |        | *requires credentials for tenant/a*
         tenant            | tenant/b | tenant | manifests/csv.yaml=*
-        tenant of another | owner/a  | tenant | *does not let user \"tenant\" pull from owner/a*
+        tenant of another | owner/a  | tenant | *does not allow user \"tenant\" to pull from owner/a*
         owner             | owner/b  | owner  | manifests/csv.yaml=*
-        wrong             | public/b | wrong  | *does not accept the credentials of user \"owner\"*
+        wrong             | public/b | wrong  | *rejected the credentials of user \"owner\"*
     ";
     check(rows, &registry, &access).await;
     let tenant = with(access, &registry.docker_config(TENANT));
     let denied = pushed(&registry.image("tenant/a:v2"), &tenant)
         .await
         .unwrap_err();
-    assert_has(&denied, "does not let user \"tenant\" push to tenant/a");
+    assert_has(
+        &denied,
+        "does not allow user \"tenant\" to push to tenant/a",
+    );
     for grant in tokens.granted() {
         let (repository, _) = grant.scope.rsplit_once(':').unwrap();
         assert_rows!(repository.starts_with("repository:") && !repository.contains('*') => true, "{grant:?}");

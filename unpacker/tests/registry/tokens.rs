@@ -60,28 +60,28 @@ async fn tokens_are_requested_once_and_checked() {
           | 200 << {"access_token": "number1", "expires_in": 3600} then 200 << {"access_token": "number2", "expires_in": 3600} |
           | 2 x GET /token?scope=repository%3Aapp%3Apull; none, 3 x Bearer number1, Bearer number2 -> manifests/a.yaml=kind: A
         always refused | GET => 401; WWW-Authenticate: Bearer realm="https://{service}/token" | 200 << {"token": "t"} |
-          | GET *; none, Bearer t -> Unauthorized, *needs credentials for app*
+          | GET *; none, Bearer t -> Unauthorized, *requires credentials for app*
         redirected, identity | | 307; Location: https://127.0.0.1:1/token | identity | {post}; none -> *another server*
         endless        | | 200; Transfer-Encoding: chunked ~ repeat 10000\r\n{x}\r\n | owner | {get}; none -> LimitExceeded*
         too large      | | 200; Content-Length: 9999999999 << {"token": " ~ repeat {x} | owner | {get}; none -> LimitExceeded*
-        no JSON        | | 200 << no | owner | {get}; none -> *something else than a token*
-        no token       | | 200 << {} | owner | {get}; none -> *without a token*
-        line break     | | 200 << {"token": "a\\r\\nHost: evil"} | owner | {get}; none -> *cannot be sent*
-        wrong token    | | 200 << {"token": "other"} | owner | {get}; none, Bearer other -> *does not let user "owner" pull from app*
-        unauthorized   | | 401 | owner | {get}; none -> *does not accept the credentials of user "owner"*
+        no JSON        | | 200 << no | owner | {get}; none -> *returned an invalid response*
+        no token       | | 200 << {} | owner | {get}; none -> *returned no token*
+        line break     | | 200 << {"token": "a\\r\\nHost: evil"} | owner | {get}; none -> *a token with invalid characters*
+        wrong token    | | 200 << {"token": "other"} | owner | {get}; none, Bearer other -> *does not allow user "owner" to pull from app*
+        unauthorized   | | 401 | owner | {get}; none -> *rejected the credentials of user "owner"*
         failure        | | 500 | owner | {get}; none -> *get a token*
         echo           | | 418 I'm a teapot << {body} | identity | {post}; none -> *418*
         echo of a failure | | 500 << {body} | identity | {post}; none -> *500*
         plain service  | GET => 401; WWW-Authenticate: Bearer realm="http://{plain}/token" | 404 | owner | ; none -> TokenRefused*unencrypted*
         file           | GET => 401; WWW-Authenticate: Bearer realm="file:///etc/passwd" | 404 | owner | ; none -> TokenRefused*neither*
         credentials in the URL | GET => 401; WWW-Authenticate: Bearer realm="https://name:word@127.0.0.1/" | 404 | owner
-          | ; none -> TokenRefused*has credentials*
-        no URL         | GET => 401; WWW-Authenticate: Bearer realm="no url" | 404 | owner | ; none -> TokenRefused*is no URL*
-        unknown scheme, anonymous | GET => 401; WWW-Authenticate: Negotiate | 404 | | ; none -> *needs credentials*
-        unknown scheme | GET => 401; WWW-Authenticate: Negotiate | 404 | owner | ; none -> *a way that is not known here*
-        basic, anonymous | GET => 401; WWW-Authenticate: Basic realm=x | 404 | | ; none -> *needs credentials*
+          | ; none -> TokenRefused*contains credentials*
+        no URL         | GET => 401; WWW-Authenticate: Bearer realm="no url" | 404 | owner | ; none -> TokenRefused*is not a URL*
+        unknown scheme, anonymous | GET => 401; WWW-Authenticate: Negotiate | 404 | | ; none -> *requires credentials*
+        unknown scheme | GET => 401; WWW-Authenticate: Negotiate | 404 | owner | ; none -> *unsupported authentication scheme*
+        basic, anonymous | GET => 401; WWW-Authenticate: Basic realm=x | 404 | | ; none -> *requires credentials*
         basic          | GET => 401; WWW-Authenticate: Basic realm=x | 404 | owner
-          | ; none, Basic * -> *does not accept the credentials of user "owner"*
+          | ; none, Basic * -> *rejected the credentials of user "owner"*
     "#;
     table::check(rows, &values, pulled).await;
     assert_eq!(plain.connections(), 0);

@@ -51,7 +51,7 @@ async fn transfers_are_resumed_retried_and_bounded() {
           && {top} => 200; Content-Length: {whole} << {part-1} | | 3: the file, {whole}/{whole}
         no ranges     | {top} => 200; Content-Length: {whole} << {part-1} then 200; Content-Length: {whole} << {parts} then 200 << {layer} | | 3: the file, *
         wrong range   | {top} & range: => 206; Content-Range: bytes 0-9/10; Content-Length: {rest} << {wrong}
-          && {top} => 200; Content-Length: {whole} << {part-1} | | *: *another part of it came*
+          && {top} => 200; Content-Length: {whole} << {part-1} | | *: *sent another range*
         always cut    | STEPS{top} => 200; Content-Length: {whole} << 0123456789 | | 4: ConnectionBroken, transient: *
         endless       | {top} => 200; {chunked} ~ repeat 10000\r\n{noise}\r\n | | *: ContentMismatch*more than*
         endless, stated | {top} => 200; Content-Length: 1099511627776 ~ repeat {noise} | | *: ContentMismatch*more than*

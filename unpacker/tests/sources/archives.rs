@@ -38,7 +38,7 @@ fn entries_are_read_or_refused_with_a_remedy() {
         tar() => " +0 links";
         // Names that cannot be content.
         tar().file("../a", "") => "leaves the root";
-        tar().file(&format!("{}b", "a/".repeat(40)), "") => "limit of 32 folders";
+        tar().file(&format!("{}b", "a/".repeat(40)), "") => "limit of 32 directories";
         tar().file("a/../../b", "") => "leaves the root";
         tar().file("/etc/passwd", "") => "is absolute";
         tar().file("a\nb", "") => "control character";
@@ -55,17 +55,17 @@ fn entries_are_read_or_refused_with_a_remedy() {
         tar().with(b'1', "h", b"1") => "entry \"h\" is a link or a device with content; pack the bundle";
         tar().with(b'3', "c", b"1") => "a link or a device with content";
         tar().with(b'V', "volume", b"") => "is of an unknown kind";
-        tar().with(b'5', "d/", b"12345") => "a folder or a symbolic link with content";
-        tar().with(b'0', "d/", b"12345") => "a folder or a symbolic link with content";
-        tar().with(b'2', "l", b"12345") => "a folder or a symbolic link with content";
+        tar().with(b'5', "d/", b"12345") => "a directory or a symbolic link with content";
+        tar().with(b'0', "d/", b"12345") => "a directory or a symbolic link with content";
+        tar().with(b'2', "l", b"12345") => "a directory or a symbolic link with content";
         tar().pax(b'x', &[("size", "2")]).file("a", "1") => "is given two sizes";
         tar().with(b'L', "l", b"one").pax(b'x', &[("path", "two")]).file("a", "") => "named differently by two";
         tar().pax(b'x', &[]).pax(b'x', &[]).file("a", "") => "two extended headers of one kind";
         tar().with(b'L', "l", b"a").with(b'L', "l", b"b").file("a", "") => "two extended headers of one kind";
-        tar().with(b'x', "pax", b"rubbish").file("a", "") => "is not well formed";
-        tar().with(b'g', "pax", b"rubbish").file("a", "") => "is not well formed";
+        tar().with(b'x', "pax", b"rubbish").file("a", "") => "is malformed";
+        tar().with(b'g', "pax", b"rubbish").file("a", "") => "is malformed";
         tar().pax(b'g', &[("path", "b")]).file("a", "") => "gives all entries one name or size";
-        tar().pax(b'x', &[("path", "b")]) => "cut short behind an extended header";
+        tar().pax(b'x', &[("path", "b")]) => "truncated after an extended header";
     ] {
         assert_outcome(&tar.end(), expected);
     }
@@ -75,15 +75,15 @@ fn entries_are_read_or_refused_with_a_remedy() {
 fn what_is_no_archive_is_called_what_it_is() {
     for (bytes, expected) in tests::rows![
         b"".as_slice() => "the archive is empty";
-        b"x" => "neither a tar nor one compressed with gzip or zstd, but of an unknown format";
+        b"x" => "not a tar archive, plain or compressed with gzip or zstd, but of an unknown format";
         &[0; 10] => "of an unknown format";
         &[b'x'; 4096] => "of an unknown format";
         b"PK\x03\x04" => "but a zip; pack the bundle with \"tar czf\"";
-        b"\x28\xb5\x2f\xfd\0" => "cut short at byte 0";
+        b"\x28\xb5\x2f\xfd\0" => "truncated at byte 0";
         b"\x28\xb5\x2f\xfd not zstd" => "cannot be decompressed";
         b"{\"kind\": 1}" => "JSON";
         b"<?xml" => "but HTML or XML";
-        b"\x1f\x8b" => "cut short at byte 0";
+        b"\x1f\x8b" => "truncated at byte 0";
         b"\x1f\x8b\x07 not gzip" => "cannot be decompressed";
         &gzip(b"") => "the archive is empty";
         &gzip(b"x") => "something else compressed with gzip";
@@ -112,7 +112,7 @@ fn an_archive_that_was_cut_anywhere_is_never_taken_for_a_whole_one() {
         assert_rows!(matches!(error, Error::Truncated { .. } | Error::NotArchive { .. }) => true, "{end}: {}", chain(&error));
     }
     let error = stream(&whole[..900], &Options::default()).unwrap_err();
-    assert_rows!(chain(&error) => "the archive is cut short in \"a\"; fetch it again or pack it again");
+    assert_rows!(chain(&error) => "the archive is truncated in \"a\"; fetch it again or pack it again");
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn the_end_is_the_end() {
     let at = wrong.len() - 6;
     wrong[at] ^= 1;
     for (bytes, expected) in tests::rows![
-        unmarked.clone() => "cut short at byte 1024";
+        unmarked.clone() => "truncated at byte 1024";
         gzip(&unmarked) => "a +0 links";
         [gzip(head), gzip(b""), gzip(tail)].concat() => "a +0 links";
         wrong => "cannot be decompressed";
@@ -140,7 +140,7 @@ fn the_end_is_the_end() {
         assert!(error.is_terminal());
         assert_eq!(
             chain(&error),
-            "the archive is damaged at byte 1536 of the tar: data follows the end of the gzip stream and cannot be \
+            "the archive is corrupt at byte 1536 of the tar: data follows the end of the gzip stream and cannot be \
              decompressed; fetch it again or pack it again"
         );
     }
@@ -150,7 +150,7 @@ fn the_end_is_the_end() {
 fn damaged_headers_say_where() {
     let mut bytes = tar().file("a", "1").file("b", "2").end();
     bytes[1024] ^= 1;
-    let damaged = "damaged at byte 1024 of the tar: the checksum of a header is wrong";
+    let damaged = "corrupt at byte 1024 of the tar: invalid header checksum";
     assert_outcome(&bytes, damaged);
     let mut unnumbered = tar().file("a", "1").end();
     unnumbered[124..135].copy_from_slice(b"9999999999x");

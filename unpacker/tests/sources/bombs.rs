@@ -107,7 +107,7 @@ fn endless_entries_headers_and_gzip_members_are_rejected() {
     assert_rejected(folder, &Options::default(), text, 10_001 * 512);
     let options = limited(1 << 20, Options::default().limits.entries);
     let global = Endless::of(tar().pax(b'g', &[("comment", "x")]).open());
-    let text = "counting headers and what is skipped";
+    let text = "including headers and skipped entries";
     assert_rejected(global, &options, text, u64::MAX);
     let options = limited(1 << 10, 100);
     let text = "the archive has more than 413696 bytes";

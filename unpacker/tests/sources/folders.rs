@@ -25,7 +25,7 @@ fn links_fifos_and_sockets_are_recorded_and_never_opened() {
     let skipped = content.assess().skipped;
     assert_eq!((skipped.symlinks, skipped.special), (6, 2));
     let found = outcome(open(&root.join("fifo"), &Options::default()));
-    assert_has(&found, "neither a folder nor a file");
+    assert_has(&found, "neither a directory nor a file");
     let linked = tempfile::tempdir().unwrap().path().with_extension("link");
     symlink(root, &linked).unwrap();
     assert_rows!(open(&linked, &Options::default()).unwrap().content => content, "the root may be a link");
@@ -74,7 +74,7 @@ fn limits_hold_in_folders() {
     let changes: [(Change, &str); 6] = tests::rows![
         |_| {} => "d/d/";
         |limits| limits.entries = 60 => "more than 60 entries";
-        |limits| limits.depth = 20 => "limit of 20 folders";
+        |limits| limits.depth = 20 => "limit of 20 directories";
         |limits| limits.path = 30 => "limit of 30 bytes";
         |limits| limits.file = 4 => "file \"many/00\" is larger than the limit of 4 bytes";
         |limits| limits.total = 52 => "limit of 52 bytes (reached in \"many/10\")";
@@ -98,8 +98,8 @@ fn an_unreadable_file_or_folder_is_named() {
         fs::set_permissions(&at, fs::Permissions::from_mode(0o700)).unwrap();
         if !may_read_all {
             let error = result.unwrap_err();
-            let problem = format!("failed to read \"{path}\"; check that it is still there");
-            assert_has(chain(&error), &(problem + " and may be read: "));
+            let problem = format!("failed to read \"{path}\"; check that it still exists");
+            assert_has(chain(&error), &(problem + " and is readable: "));
             assert_eq!(kind(&error), ("ReadFailed", false));
         }
     }

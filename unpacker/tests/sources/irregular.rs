@@ -37,8 +37,8 @@ fn entries_of_archives_are_rejected_where_a_bundle_needs_them() {
             => "manifests/a: entry \"manifests/b\" is a hard link to \"elsewhere/c\", not a regular file; replace the link \
              with a copy of the file, or pack the bundle with \"tar --hard-dereference\"";
         bundle().with(b'3', "metadata/null", b"").with(b'6', "manifests/fifo", b"")
-            => "manifests/a: entry \"manifests/fifo\" is a device, FIFO or socket, not a regular file (1 more entry is not \
-             either); remove the entry from the bundle";
+            => "manifests/a: entry \"manifests/fifo\" is a device, FIFO or socket, not a regular file (and 1 more \
+                entry); remove the entry from the bundle";
         bundle().with(b'S', "manifests/b", b"1")
             => "manifests/a: entry \"manifests/b\" is a sparse file, not a regular file; pack the bundle without --sparse";
         sparse("manifests/b", "GNU.sparse.major", "1")

@@ -108,12 +108,12 @@ fn names_are_taken_from_the_root_of_the_image_and_never_from_above() {
         tar().with(b'5', "..", b"") => "named with \"..\"";
         tar().pax(b'x', &[("path", "manifests\0/a")]).file("a", "") => "named with a zero byte";
         tar().file("manifests", "a file") => "manifests=a file";
-        tar().file("./", "").file(".", "") => "the root of the image, and no folder";
+        tar().file("./", "").file(".", "") => "the root of the image, but not a directory";
         // whiteouts
-        tar().file("manifests/.wh.", "") => "a whiteout of no name";
-        tar().file(".wh..", "") => "a whiteout of no name";
+        tar().file("manifests/.wh.", "") => "a whiteout without a name";
+        tar().file(".wh..", "") => "a whiteout without a name";
         tar().file(".wh.manifests/a", "") => "below a whiteout";
-        tar().file(&format!("manifests/{}", "d/".repeat(40)), "") => "limit of 32 folders";
+        tar().file(&format!("manifests/{}", "d/".repeat(40)), "") => "limit of 32 directories";
 
         // Entries that two tools would read differently.
         tar().file("manifests/a", "1").file("manifests/a", "2") => "\"manifests/a\" appears twice; keep one";
@@ -128,7 +128,7 @@ fn names_are_taken_from_the_root_of_the_image_and_never_from_above() {
             => "\"manifests/a\" is not a directory, but \"manifests/a/\"";
         tar().file("manifests/a", "1").file("manifests/a/.wh..wh..opq", "") => "manifests/a=1";
         tar().file("manifests/a", "1").file("manifests/a/.wh.b", "") => "manifests/a=1";
-        tar().with(b'5', "etc/", b"12345") => "a folder or a symbolic link with content";
+        tar().with(b'5', "etc/", b"12345") => "a directory or a symbolic link with content";
         tar().with(b'1', "etc/hard", b"12345") => "a link or a device with content";
         tar().with(b'3', "dev/x", b"12345") => "a link or a device with content";
         tar().pax(b'x', &[("size", "2")]).file("etc/a", "1") => "is given two sizes";
@@ -196,7 +196,7 @@ fn what_is_no_layer_is_called_what_it_is() {
         zstd::encode_all(&b"x"[..], 1).unwrap() => "something else compressed with zstd";
         gzip(&gzip(&tar().end())) => "compressed with gzip twice";
         wide => "cannot be decompressed; fetch it again or pack it again: Frame requires too much memory";
-        b"\x28\xb5\x2f\xfd".to_vec() => "cut short";
+        b"\x28\xb5\x2f\xfd".to_vec() => "truncated";
         [tar().file("a", "").end(), tar().file("manifests/a", "").end()].concat() => "data follows the end marker";
     );
     let whole = zstd::encode_all(tar().file("manifests/a", "1").end().as_slice(), 3).unwrap();

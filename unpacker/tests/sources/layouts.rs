@@ -85,8 +85,8 @@ fn blobs_that_differ_from_their_digests_are_refused() {
         configuration   | config   | []              | *has the digest sha256:4f53*
         longer manifest | manifest | {manifest}\x20 | *has the digest*
         other layer     | layer    | {other}         | *has the digest*
-        shorter layer   | layer    | {start}         | *has 10 bytes, and not*
-        longer layer    | layer    | {layer}rubbish  | *bytes, and not*
+        shorter layer   | layer    | {start}         | *has 10 bytes, expected*
+        longer layer    | layer    | {layer}rubbish  | *bytes, expected*
     ";
     table::compare(rows, &values, |[blob, bytes]: &[Cell; 2]| {
         let digest = match blob.raw() {
@@ -100,9 +100,9 @@ fn blobs_that_differ_from_their_digests_are_refused() {
         let found = layout.read();
         // Neither a missing blob nor a directory in its place is read.
         fs::remove_file(path).unwrap();
-        assert_has(layout.read(), "which is not there; write the image again");
+        assert_has(layout.read(), "which does not exist; write the image again");
         fs::create_dir(path).unwrap();
-        assert_has(layout.read(), "which is no regular file");
+        assert_has(layout.read(), "which is not a regular file");
         fs::remove_dir(path).unwrap();
         fs::write(path, right).unwrap();
         found
@@ -127,7 +127,7 @@ fn an_index_that_names_itself_or_goes_on_and_on_is_refused() {
         if depth < 4 {
             assert_eq!(found, "manifests/a", "{depth}");
         } else {
-            assert_has(&found, "an index that names an index");
+            assert_has(&found, "nested too deeply");
         }
         entry = layout.document(INDEX, &json!({"schemaVersion": 2, "manifests": [entry]}));
     }
@@ -138,9 +138,9 @@ fn documents_that_are_too_large_or_none_are_refused() {
     let layout = Layout::new();
     let path = layout.0.path().join("index.json");
     let rows = r#"
-        large      | {space*104857600} | *"index.json" is not well formed; write the image again: the manifest is larger*
-        cut        | {                 | *"index.json" is not well formed*
-        list       | []                | *"index.json" is not well formed*
+        large      | {space*104857600} | *"index.json" is malformed; write the image again: the manifest is larger*
+        cut        | {                 | *"index.json" is malformed*
+        list       | []                | *"index.json" is malformed*
         no images  | {"manifests": []} | *the index has no image*
         no digest  | {"manifests": [{}]} | *missing field `digest`*
     "#;
@@ -152,7 +152,7 @@ fn documents_that_are_too_large_or_none_are_refused() {
     layout.index(&[layout.blob(MANIFEST, &vec![b' '; 5 << 20])]);
     assert_has(layout.read(), "larger than 4194304 bytes");
     layout.index(&[with!(layout.image(&layer()) => |image| image["mediaType"] = INDEX.into())]);
-    assert_has(layout.read(), "the manifest says to be");
+    assert_has(layout.read(), "the manifest declares");
 }
 
 /// A docker archive of one image whose parts can be replaced.
@@ -198,25 +198,25 @@ fn docker_archives_refer_to_their_own_files_and_match_their_configuration() {
     let rows = r#"
         # path of the layer, target of the link there, change of a document
         honest         | l/layer.tar | | | manifests/a
-        path out       | ../../etc/shadow | | | *names "../../etc/shadow", which is no path in the archive*
+        path out       | ../../etc/shadow | | | *refers to "../../etc/shadow", which is not a path in the archive*
         absolute path  | /etc/shadow | | | *which is absolute*
-        parent         | l/../l/layer.tar | | | *which is no path in the archive*
-        no path        | | | | *which is no path in the archive*
-        missing        | none/layer.tar | | | *needs "none/layer.tar", which is not there*
-        directory      | l | | | *needs "l", which is not there*
+        parent         | l/../l/layer.tar | | | *which is not a path in the archive*
+        no path        | | | | *which is not a path in the archive*
+        missing        | none/layer.tar | | | *refers to "none/layer.tar", which does not exist*
+        directory      | l | | | *refers to "l", which does not exist*
         no layer       | config.json | | | *but JSON*
         link           | m/layer.tar | ../l/layer.tar | | manifests/a
         hard link      | m/layer.tar | hard l/layer.tar | | manifests/a
-        link out       | m/layer.tar | ../../etc/shadow | | *leads out of the archive or to itself*
-        absolute link  | m/layer.tar | /l/layer.tar | | *leads out of the archive or to itself*
-        link to itself | m/layer.tar | layer.tar | | *leads out of the archive or to itself*
-        dangling link  | m/layer.tar | ../none | | *which is not there*
+        link out       | m/layer.tar | ../../etc/shadow | | *a link to a path outside of the archive or to itself*
+        absolute link  | m/layer.tar | /l/layer.tar | | *a link to a path outside of the archive or to itself*
+        link to itself | m/layer.tar | layer.tar | | *a link to a path outside of the archive or to itself*
+        dangling link  | m/layer.tar | ../none | | *which does not exist*
         hard link out  | m/layer.tar | hard ../l/layer.tar | | *named with ".."*
         other digest   | l/layer.tar | | config /rootfs/diff_ids/0 "{empty}" | *has the digest*
-        no digests     | l/layer.tar | | config {} | *has 1 layers, and its configuration 0*
-        other hash     | l/layer.tar | | config /rootfs/diff_ids/0 "md5:0" | *digest that is not supported*
+        no digests     | l/layer.tar | | config {} | *has 1 layers, but its configuration lists 0*
+        other hash     | l/layer.tar | | config /rootfs/diff_ids/0 "md5:0" | *unsupported digest*
         no images      | l/layer.tar | | manifest [] | *the index has no image*
-        no list        | l/layer.tar | | manifest {} | *"manifest.json" is not well formed*
+        no list        | l/layer.tar | | manifest {} | *"manifest.json" is malformed*
         no layers      | l/layer.tar | | manifest /0/Layers [] | *the image has no layers*
     "#;
     table::compare(rows, &values, |[path, target, change]: &[Cell; 3]| {
@@ -252,7 +252,7 @@ fn docker_archives_refer_to_their_own_files_and_match_their_configuration() {
     assert_has(other.read(), "has the digest");
     let mut twice = Saved::new();
     twice.files = twice.files.file("l//layer.tar", "");
-    assert_has(twice.read(), "which stands twice in the archive");
+    assert_has(twice.read(), "which occurs twice in the archive");
 }
 
 #[test]
@@ -272,7 +272,7 @@ fn archives_of_images_are_bounded_and_leave_nothing_behind() {
     nowhere.spool = Some(spool.path().join("none"));
     for (bytes, options, expected) in tests::rows![
         gzip(&vec![0; 4 << 20]).repeat(10), &bounded => "more than 8388608 uncompressed bytes in its layers";
-        many, &options => "more than 10000 entries, which is no image";
+        many, &options => "more than 10000 entries, too many for an image";
         gzip(&Saved::new().bytes()), &nowhere => "failed to write to a temporary file in";
     ] {
         fs::write(&path, bytes).unwrap();

@@ -31,12 +31,12 @@ fn what_is_no_folder_or_belongs_to_others_is_refused_and_not_touched() {
     }
     symlink("/nowhere/at/all", at("dangling")).unwrap();
     for (name, problem) in [
-        ("file", "is not a folder"),
-        ("file/below", "is not a folder"),
-        ("theirs", "holds files of something else"),
-        ("state", "holds files of something else"),
-        ("odd", "is not a folder"),
-        ("dangling", "is not a folder"),
+        ("file", "is not a directory"),
+        ("file/below", "is not a directory"),
+        ("theirs", "contains files of another program"),
+        ("state", "contains files of another program"),
+        ("odd", "is not a directory"),
+        ("dangling", "is not a directory"),
         ("/proc/store", "failed to open the content store"),
     ] {
         let (disk, memory) = (1 << 20, 0);

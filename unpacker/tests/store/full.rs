@@ -48,7 +48,7 @@ fn disks_that_cannot_be_written_are_reported_when_opened() {
     };
     let error = Store::open(&folder.join("store"), Budget { disk: 1, memory: 1 }).unwrap_err();
     assert!(matches!(error, Error::Open { .. }), "{error:?}");
-    assert_has(&error, "give it a folder that can be written");
+    assert_has(&error, "use a directory that can be written");
     if fs::remove_file(folder.join("other")).is_ok() {
         put(&open(&folder.join("store"), 1 << 20, 0), 1, 10);
     }

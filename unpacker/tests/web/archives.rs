@@ -70,7 +70,7 @@ async fn archives_are_fetched_whole_or_rejected() {
     let mut values = Values::default()
         .with("files", "manifests/csv.yaml=csv, metadata/annotations.yaml=a: b")
         .with("other", Digest::of(b"another").to_string())
-        .with("pinned", format!("but is pinned to {}; find out who has changed it, and pin the new digest if it is right", Digest::of(b"another")))
+        .with("pinned", format!("but is pinned to {}; find out why it changed, and pin the new digest if it is correct", Digest::of(b"another")))
         .with("limit", limit.to_string())
         .with("too-long", (limit + 1).to_string())
         .with("members", gzip(b"").repeat(1000))
@@ -104,19 +104,19 @@ async fn archives_are_fetched_whole_or_rejected() {
         pinned tar      | 200 << {tar}    | {tar-digest} | | 1: {files}, {tar-digest}, {tar-size} bytes
         pinned tar.gz   | 200 << {tgz}    | {tgz-digest} | | 1: {files}, {tgz-digest}, {tgz-size} bytes
         pinned directory | 200 << {folder} | {folder-digest} | | 1: {files}, {folder-digest}, {folder-size} bytes
-        other archive   | 200 << {tgz}    | {other} | | 1: DigestMismatch, terminal: http://h/b.tgz gives {tgz-digest}, {pinned}
-        other page      | 200 << {pages}  | {other} | | 1: DigestMismatch, terminal: http://h/b.tgz gives {pages-digest}, {pinned}*neither a tar*
-        nothing         | 200             | {other} | | 1: DigestMismatch, terminal: http://h/b.tgz gives {empty-digest}, {pinned}*the archive is empty*
+        other archive   | 200 << {tgz}    | {other} | | 1: DigestMismatch, terminal: http://h/b.tgz provides {tgz-digest}, {pinned}
+        other page      | 200 << {pages}  | {other} | | 1: DigestMismatch, terminal: http://h/b.tgz provides {pages-digest}, {pinned}*not a tar archive*
+        nothing         | 200             | {other} | | 1: DigestMismatch, terminal: http://h/b.tgz provides {empty-digest}, {pinned}*the archive is empty*
         202 | 202 << {tgz} | | | 1: UnexpectedStatus, terminal: GET http://h/b.tgz: unexpected status "202 Accepted"*check the address*
         204 | 204 << {tgz} | | | 1: UnexpectedStatus, terminal: GET http://h/b.tgz: unexpected status "204 No Content"*check the address*
         206 | 206 << {tgz} | | | 1: UnexpectedStatus, terminal: GET http://h/b.tgz: unexpected status "206 Partial Content"*check the address*
         304 | 304          | | | 1: UnexpectedStatus, terminal: GET http://h/b.tgz: unexpected status "304 Not Modified"*check the address*
         404 | 404          | | | 1: NotFound, terminal: GET http://h/b.tgz: unexpected status "404 Not Found"*check the address*
         503 | 503          | | | 5: UnexpectedStatus, transient: GET http://h/b.tgz: unexpected status "503 Service Unavailable"*try again later*
-        page            | 200; Content-Type: text/html << \u{feff}\n <!DOCTYPE html><html>Log in, name sesame | | | 1: UnknownFormat, terminal: *http://h/b.tgz*a page of HTML or XML*
+        page            | 200; Content-Type: text/html << \u{feff}\n <!DOCTYPE html><html>Log in, name sesame | | | 1: UnknownFormat, terminal: *http://h/b.tgz*an HTML or XML page*
         JSON            | 200 << {"message": "no"} | | | 1: UnknownFormat, terminal: *http://h/b.tgz*but JSON*
         empty           | 200 | | | 1: ArchiveTruncated, transient: *http://h/b.tgz*the archive is empty*
-        cut             | 200 << {cut} | | | 1: ArchiveTruncated, transient: *http://h/b.tgz*cut short*
+        cut             | 200 << {cut} | | | 1: ArchiveTruncated, transient: *http://h/b.tgz*truncated*
         no deflate      | 200 << \x1f\x8b\x08\0\0\0\0\0\0\0not deflate | | | 1: ArchiveDamaged, *: *http://h/b.tgz*cannot be decompressed*
         too large by its head | 200; Content-Length: {too-long} ~ stall | | | 1: LimitExceeded, terminal: *{limit}*
         endless members | 200; Content-Length: - ~ repeat {members} | | | 1: LimitExceeded, terminal: *{limit}*
@@ -138,7 +138,7 @@ async fn credentials_in_a_url_are_rejected_without_them() {
         let (options, progress) = (Options::default(), Progress::default());
         let fetched = fetch(&http, &Access::default(), &options, &progress).await;
         let text = fetched.unwrap_err().to_string();
-        let expected = "https://h.example/b.tgz is given with credentials in it; take them out";
+        let expected = "https://h.example/b.tgz contains credentials; remove them";
         assert!(text.starts_with(expected), "{text}");
         assert!(!text.replace("--password", "").contains("word"), "{text}");
     }

@@ -57,7 +57,7 @@ async fn proxies_of_the_environment_are_used() {
         wrong password, tunnel | ALL_PROXY=http://name:sesame@{proxy} | https://bundles.example/ |
           | CONNECT bundles.example:443, 0: ProxyRefused, transient: *credentials*
         forbidden  | HTTPS_PROXY=http://{proxy} | https://bundles.example/ | 403 << not from here
-          | CONNECT bundles.example:443, 0: ProxyRefused, transient: the proxy refuses*
+          | CONNECT bundles.example:443, 0: ProxyRefused, transient: the proxy rejected*
         unsupported              | ALL_PROXY=socks5://127.0.0.1:1 | http://0.0.0.0:{port}/ | | 0: ClientInvalid, terminal: *ALL_PROXY*
         any address | HTTP_PROXY=PROXY | http://0.0.0.0:{port}/ | | GET http://0.0.0.0:PORT/, 1: content
         NO_PROXY   | HTTP_PROXY=PROXY NO_PROXY=0.0.0.0 | http://0.0.0.0:{port}/ | | 1: content

@@ -94,10 +94,10 @@ async fn bodies_are_bounded_and_whole() {
         endless                | 200; Content-Length: - ~ repeat {zero*4096} | | | GET / -> LimitExceeded, terminal: *limit of 1000 bytes
         drip                   | 200; Content-Length: 1000 ~ drip | | total=500 | GET / -> TimedOut, transient: *longer than 0.5 s*
         stop                   | 200; Content-Length: 1000 << abc ~ stall | | idle=100 | GET / -> TimedOut, transient: *sent nothing for 0.1 s*
-        shorter than stated    | 200; Content-Length: 9 << abc | | | GET / -> ConnectionBroken, transient: *broke off after 3 bytes*
-        no last chunk          | 200; {chunked} << 3\r\nabc\r\n | | | GET / -> ConnectionBroken, transient: *broke off after 3 bytes*
-        chunk cut short        | 200; {chunked} << 9\r\nabc | | | GET / -> ConnectionBroken, transient: *broke off after 3 bytes*
-        chunk without a size   | 200; {chunked} << nine\r\nabc | | | GET / -> ConnectionBroken, transient: *broke off after 0 bytes*
+        shorter than stated    | 200; Content-Length: 9 << abc | | | GET / -> ConnectionBroken, transient: *interrupted after 3 bytes*
+        no last chunk          | 200; {chunked} << 3\r\nabc\r\n | | | GET / -> ConnectionBroken, transient: *interrupted after 3 bytes*
+        chunk cut short        | 200; {chunked} << 9\r\nabc | | | GET / -> ConnectionBroken, transient: *interrupted after 3 bytes*
+        chunk without a size   | 200; {chunked} << nine\r\nabc | | | GET / -> ConnectionBroken, transient: *interrupted after 0 bytes*
         two lengths            | 200; Content-Length: 2; Content-Length: 3 << abc | | | *GET / -> ConnectionFailed, transient: *
     ").await;
 }
@@ -106,16 +106,16 @@ async fn bodies_are_bounded_and_whole() {
 async fn unexpected_statuses_are_reported_with_an_excerpt_and_a_remedy() {
     check(r#"
         page        | 404 << \n<!DOCTYPE html><html><body>Not found</body></html> | |
-          | GET / -> NotFound, terminal: GET http://a/: unexpected status "404 Not Found"; check the address; it may also be hidden from who has no credentials
+          | GET / -> NotFound, terminal: GET http://a/: unexpected status "404 Not Found"; check the address; it may require credentials
         controls    | 403 << no\x1b[31m way\r\n\0 | |
-          | GET / -> Unauthorized, terminal: GET http://a/: unexpected status "403 Forbidden" (no [31m way); check that these credentials may read it
+          | GET / -> Unauthorized, terminal: GET http://a/: unexpected status "403 Forbidden" (no [31m way); check that these credentials have read access
         credentials | 401 << unknown: Basic bmFtZTpzZXNhbWU=, name:sesame | |
           | GET / -> Unauthorized, terminal: GET http://a/: unexpected status "401 Unauthorized" (unknown: …, …); check the credentials, or pass some
         empty       | 500 Oops | |
           | GET / -> UnexpectedStatus, transient: GET http://a/: unexpected status "500 Internal Server Error"; the server has a problem; try again later
         endless     | 500; Content-Length: - ~ repeat {much*50} | | | GET / -> *"500 Internal Server Error" ({excerpt}…);*
         withheld    | 403 << the vault is closed | | withheld
-          | GET / -> Unauthorized, terminal: GET http://a/: unexpected status "403 Forbidden"; check that these credentials may read it
+          | GET / -> Unauthorized, terminal: GET http://a/: unexpected status "403 Forbidden"; check that these credentials have read access
     "#).await;
 }
 
@@ -141,7 +141,7 @@ async fn transient_failures_are_retried_and_others_are_not() {
         PUT            | 503 | | PUT    | 5 x PUT / content -> *"503 Service Unavailable"*
         HEAD           | 503 | | HEAD   | 5 x HEAD / content -> *"503 Service Unavailable"*
         repeatable     | 503 | | POST repeatable | 5 x POST / content -> *"503 Service Unavailable"*
-        nobody listens | gone | | | -> ConnectionFailed, transient: failed to reach http://a/ in 5 tries; check the address, the network and the proxy settings: Connection refused (os error 111)
+        nobody listens | gone | | | -> ConnectionFailed, transient: failed to reach http://a/ in 5 attempts; check the address, the network and the proxy settings: Connection refused (os error 111)
         silence        | nothing ~ stall | | idle=400 tries=3 | 3 x GET / -> TimedOut, transient: *sent nothing for 0.4 s*
         no limits      | 2 x 503 then 200 << content | | endless | 3 x GET / -> content
         head that drips | << HTTP/1.1 200 OK\r\nX: ~ drip | | total=500 | GET / -> TimedOut, transient: *longer than 0.5 s*
@@ -163,23 +163,23 @@ async fn redirects_get_credentials_on_the_same_server_alone() {
         to https        | 301; Location: https://{b}/ | 200 | tls-b | GET /; B GET / bare -> at https://b/
         detour          | /log => 200 && 302; Location: http://{b}/ | 302; Location: http://{a}/log | | GET /, GET /log bare; B GET / bare -> at http://a/log
         in the Location | /moved => 200 && 302; Location: http://name:other@{host}/moved | | bare | GET / bare, GET /moved bare -> at http://a/moved
-        circle          | 302; Location: /again?token=sesame | | | GET /, 5 x GET /again -> RedirectRefused, terminal: *after 5 redirects*
+        circle          | 302; Location: /again?token=sesame | | | GET /, 5 x GET /again -> RedirectRefused, terminal: *more than 5 times*
         to http         | 302; Location: http://{b}/?token=sesame | 200 | tls-a | GET / -> RedirectRefused, terminal: *not encrypted*
         to http, unverified | 302; Location: http://{b}/?token=sesame | 200 | tls-a unverified | GET / -> RedirectRefused, terminal: *not encrypted*
         file            | 302; Location: file:///etc/passwd | | | GET / -> RedirectRefused, terminal: *"file"*
         ftp             | 302; Location: ftp://h/b.tgz | | | GET / -> RedirectRefused, terminal: *"ftp"*
         data            | 302; Location: data:,x | | | GET / -> RedirectRefused, terminal: *"data"*
         gopher          | 302; Location: gopher://h:25/ | | | GET / -> RedirectRefused, terminal: *"gopher"*
-        no host         | 302; Location: https:// | | | GET / -> RedirectRefused, terminal: *no URL*
-        half an address | 302; Location: http://[::1 | | | GET / -> RedirectRefused, terminal: *no URL*
-        no Location     | 302 | | | GET / -> RedirectRefused, terminal: *without saying where*
+        no host         | 302; Location: https:// | | | GET / -> RedirectRefused, terminal: *an invalid URL*
+        half an address | 302; Location: http://[::1 | | | GET / -> RedirectRefused, terminal: *an invalid URL*
+        no Location     | 302 | | | GET / -> RedirectRefused, terminal: *without a target*
         PUT 307         | /moved => 200 && 307; Location: /moved | | PUT | PUT / content, PUT /moved content -> at http://a/moved
         POST 308        | /moved => 200 && 308; Location: /moved | | POST | POST / content, POST /moved content -> at http://a/moved
         POST 307 elsewhere | 307; Location: http://{b}/token | 200 | POST
           | POST / content -> RedirectRefused, terminal: *another server*
         POST 303        | /moved => 200 && 303; Location: /moved | | POST | POST / content, GET /moved -> at http://a/moved
-        POST 302        | /moved => 200 && 302; Location: /moved | | POST | POST / content -> RedirectRefused, terminal: *only reading may follow*
-        PUT 301         | /moved => 200 && 301; Location: /moved | | PUT | PUT / content -> RedirectRefused, terminal: *only reading may follow*
+        POST 302        | /moved => 200 && 302; Location: /moved | | POST | POST / content -> RedirectRefused, terminal: *followed only for reads*
+        PUT 301         | /moved => 200 && 301; Location: /moved | | PUT | PUT / content -> RedirectRefused, terminal: *followed only for reads*
     "#).await;
 }
 

@@ -62,8 +62,8 @@ async fn certificates_are_verified_at_the_first_connection() {
         of another host      | other-name | own | 1: CertificateUntrusted, terminal: *is for another name*
         expired              | expired    | own | 1: CertificateUntrusted, terminal: *has expired*
         not valid yet        | future     | own | 1: CertificateUntrusted, terminal: *is not valid yet*
-        for clients          | client     | own | 1: CertificateUntrusted, terminal: *cannot be accepted*
-        of the CA itself     | authority  | own | 1: CertificateUntrusted, terminal: *have the authority issue one*
+        for clients          | client     | own | 1: CertificateUntrusted, terminal: *is not acceptable*
+        of the CA itself     | authority  | own | 1: CertificateUntrusted, terminal: *have the CA issue one*
         no trusted CA        | good       |     | 1: CertificateUntrusted, terminal: *--cacert*--tls-verify=false*
         good, unverified     | good       | all | 1: content
         other, unverified    | other-name | all | 1: content
@@ -84,7 +84,7 @@ fn malformed_certificates_are_rejected() {
         .with("cut", pem.split_at(pem.len() / 2).0)
         .with("begin", "-----BEGIN CERTIFICATE-----\n")
         .with("end", "\n-----END CERTIFICATE-----\n");
-    let problem = "ClientInvalid, terminal: the certificates of --cacert cannot be read: *";
+    let problem = "ClientInvalid, terminal: failed to read the certificates of --cacert: *";
     let rows = "
         text       | certificate            | {problem}
         key        | {key}                  | {problem}

@@ -51,31 +51,31 @@ async fn text_that_a_server_chose_is_withheld() {
     let rows = r#"
         # source, server, text that the server chose unless it is remote-chosen, message without that text
         pinned document | http://HOST/a.tgz#{pinned} | 200 << internal document | {internal}
-          | *gives something else, but is pinned to {pinned}*
+          | *provides other content, but is pinned to {pinned}*
         pinned page     | http://HOST/a.tgz#{pinned} | 200 << <html>internal</html> | {page}
-          | *gives something else, but is pinned to {pinned}*
-        pinned nothing  | http://HOST/a.tgz#{pinned} | 200 | {nothing} | *gives something else, but is pinned to {pinned}*
-        pinned image    | HOST/a@{pinned} | 200 << {} | {braces} | *is not what its digest says*
+          | *provides other content, but is pinned to {pinned}*
+        pinned nothing  | http://HOST/a.tgz#{pinned} | 200 | {nothing} | *provides other content, but is pinned to {pinned}*
+        pinned image    | HOST/a@{pinned} | 200 << {} | {braces} | *digest mismatch for*
         body            | http://HOST/a.tgz | 403 << remote-chosen |
-          | *unexpected status "403 Forbidden"; check that these credentials may read it*
+          | *unexpected status "403 Forbidden"; check that these credentials have read access*
         status          | http://HOST/a.tgz | 418 | teapot | */a.tgz: the server rejects the request*
         redirected      | http://HOST/a.tgz | /a.tgz => 302; Location: /remote-chosen && 404 |
           | */a.tgz (redirected): unexpected status "404 Not Found"*
         redirect        | http://HOST/a.tgz | 302; Location: remote-chosen:8080 | | */a.tgz redirects to an address that is not followed*
         git error       | git+http://HOST/r.git#refs/heads/main | GET => 200; {git}-advertisement << {greeting} && 200; {git}-result << {err}0000 |
-          | *r.git: the server refuses; check*
+          | *r.git: the server rejected the request; check*
         git not found   | git+http://HOST/r.git#refs/heads/main | GET => 200; {git}-advertisement << {greeting} && 200; {git}-result << {missing}0000 |
-          | *is hidden from who has no right to it; check*
+          | *not visible with these credentials; check*
         git branch      | git+http://HOST/r.git#refs/heads/main | GET => 200; {git}-advertisement << {greeting} && 200; {git}-result << {branch}0000 |
-          | *there is no branch "main"; check the name*
+          | *branch "main" not found; check the name*
         git type        | git+http://HOST/r.git#refs/heads/main | 200; Content-Type: remote-chosen |
-          | *it answers with another kind of content*
-        git page        | git+http://HOST/r.git#refs/heads/main | 404 << remote-chosen | | *is hidden from who has no right to it; check*
-        git sideband    | git+http://HOST/r.git#{hash} | GET => 200; {git}-advertisement << {greeting} && 200; {git}-result << {pack}0000 | | *the server gives up; try again*
-        schema version  | HOST/a:v1 | 200 << {"schemaVersion": "remote-chosen"} | | *the manifest is not well formed; check*
-        media type      | HOST/a:v1 | 200 << {"mediaType": "remote-chosen"} | | *this is neither a manifest nor an index; check*
+          | *unexpected content type*
+        git page        | git+http://HOST/r.git#refs/heads/main | 404 << remote-chosen | | *not visible with these credentials; check*
+        git sideband    | git+http://HOST/r.git#{hash} | GET => 200; {git}-advertisement << {greeting} && 200; {git}-result << {pack}0000 | | *the server aborted the request; try again*
+        schema version  | HOST/a:v1 | 200 << {"schemaVersion": "remote-chosen"} | | *the manifest is malformed; check*
+        media type      | HOST/a:v1 | 200 << {"mediaType": "remote-chosen"} | | *the document is neither a manifest nor an index; check*
         token service   | HOST/a:v1 | 401; WWW-Authenticate: Bearer realm="ftp://remote-chosen" |
-          | *sends us to the token service that it chose, which is neither https:// nor http://*
+          | *uses a token service, which is neither https:// nor http://*
         no token        | HOST/a:v1 | GET /remote-chosen => 404 && 401; WWW-Authenticate: Bearer realm="http://{host}/remote-chosen" |
           | *failed to get a token for the registry*
     "#;

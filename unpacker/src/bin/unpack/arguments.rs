@@ -1,4 +1,4 @@
-//! The command line.
+//! Parser of the command-line arguments.
 
 use std::{ffi::OsString, fmt, path::PathBuf, time::Duration};
 
@@ -12,35 +12,35 @@ use unpacker::{
 use crate::report::Report;
 
 pub(crate) const HELP: &str = "\
-Hands the bundle in a folder over, as a tar.gz that is made while it is sent.
+Upload the bundle in a directory as a tar.gz stream.
 
 Usage: unpack --bundle-dir DIR --to URL|- [OPTIONS]
        unpack --install DIR
 
-  --bundle-dir DIR           the folder, or / for a whole image
-  --to URL                   the receiver, https:// or http:// (PUT)
-  --to -                     standard output
-  --only PATH                what to take, relative to DIR; more than once for more
+  --bundle-dir DIR           directory of the bundle, or / for a whole image
+  --to URL                   URL of the receiver, https:// or http:// (PUT)
+  --to -                     write to standard output
+  --only PATH                path to upload, relative to DIR; can be repeated
                              [default: manifests, metadata and tests]
-  --all                      take everything
-  --token-file FILE          the bearer token, read again for each try
-  --ca-file FILE             whom to trust [default: the system's, or $SSL_CERT_FILE]
-  --tries N                  how often to try [default: 6]
-  --timeout SECONDS          how long all tries may take together [default: 600]
-  --idle-timeout SECONDS     how long nothing may move [default: 60]
-  --termination-message FILE where to say why it failed [default: /dev/termination-log]
-  --max-size SIZE            all files together, in bytes or as 64Ki, 32Mi, 1Gi [default: 32Mi]
-  --max-file-size SIZE       one file [default: 16Mi]
-  --max-entries N            files, folders and links [default: 10000]
-  --max-path-length BYTES    [default: 1024]
-  --max-path-depth N         folders above a file, and the file [default: 32]
-  --install DIR              copy this program to DIR/unpack, and end
+  --all                      upload all files
+  --token-file FILE          file of the bearer token, read again for each attempt
+  --ca-file FILE             trusted CA bundle [default: the system's, or $SSL_CERT_FILE]
+  --tries N                  maximum number of attempts [default: 6]
+  --timeout SECONDS          timeout for all attempts together [default: 600]
+  --idle-timeout SECONDS     timeout without transferred data [default: 60]
+  --termination-message FILE file for the failure message [default: /dev/termination-log]
+  --max-size SIZE            size of all files, in bytes or as 64Ki, 32Mi, 1Gi [default: 32Mi]
+  --max-file-size SIZE       size of one file [default: 16Mi]
+  --max-entries N            number of files, directories and links [default: 10000]
+  --max-path-length BYTES    length of a path [default: 1024]
+  --max-path-depth N         number of path components [default: 32]
+  --install DIR              copy this program to DIR/unpack, and exit
   --help, --version
 
-Exit status: 0 done, 1 failed, 2 usage, 143 or 130 stopped by a signal.
+Exit code: 0 success, 1 failure, 2 usage error, 143 or 130 stopped by a signal.
 ";
 
-/// What to do.
+/// The command to run.
 #[derive(Debug)]
 pub(crate) enum Command {
     Help,
@@ -49,7 +49,7 @@ pub(crate) enum Command {
     Unpack(Box<Unpack>),
 }
 
-/// All about handing over.
+/// Options of an upload.
 #[derive(Debug)]
 pub(crate) struct Unpack {
     pub(crate) folder: PathBuf,
@@ -58,7 +58,7 @@ pub(crate) struct Unpack {
     pub(crate) report: Report,
 }
 
-/// Where to.
+/// Destination of the archive.
 #[derive(Debug)]
 pub(crate) enum Target {
     Stdout,
@@ -134,7 +134,9 @@ pub(crate) fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Command
             idle: Duration::from_secs(idle.into()),
         })
     } else if crate::shows_output() {
-        return Err("--to - would write an archive to a terminal; redirect it".into());
+        return Err(
+            "--to - would write the archive to a terminal; redirect standard output".into(),
+        );
     } else {
         Target::Stdout
     };
@@ -148,7 +150,7 @@ pub(crate) fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Command
 
 fn positive(text: &str) -> Result<u32, &'static str> {
     match text.parse() {
-        Ok(0) | Err(_) => Err("write a whole number above 0"),
+        Ok(0) | Err(_) => Err("use a whole number above 0"),
         Ok(number) => Ok(number),
     }
 }
@@ -166,7 +168,7 @@ mod tests {
             "--help --nonsense" => "";
             "--to -" => "--bundle-dir is missing";
             "--bundle-dir /" => "--to is missing";
-            "--bundle-dir / --to x" => "is no URL with a scheme";
+            "--bundle-dir / --to x" => "is not a URL with a scheme";
             "--bundle-dir / --to http://h --all --only a" => "exclude each other";
             "--bundle-dir / --to http://h --tries 0" => "above 0";
             "--bundle-dir / --to http://h --max-size 1Ti" => "Ki, Mi, Gi";

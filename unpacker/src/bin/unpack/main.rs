@@ -1,4 +1,4 @@
-//! Hands a folder of its container over: to a receiver, or to standard output.
+//! Uploads a directory of its container to a receiver, or writes it to standard output.
 
 mod arguments;
 mod report;
@@ -52,7 +52,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// One thread waits for the network and for signals, another one reads and compresses.
+/// Runs the upload. One thread handles network and signals, and another one reads and compresses.
 fn run(unpack: &Unpack) -> Result<(), job::Error> {
     let failed = |source| job::Error::Write { source };
     let runtime = runtime::Builder::new_current_thread()
@@ -63,21 +63,21 @@ fn run(unpack: &Unpack) -> Result<(), job::Error> {
         let mut terminated = signal(SignalKind::terminate()).map_err(failed)?;
         let mut interrupted = signal(SignalKind::interrupt()).map_err(failed)?;
         tokio::select! {
-            result = hand_over(unpack) => result,
-            _ = terminated.recv() => stop(&unpack.report, "SIGTERM", 143),
-            _ = interrupted.recv() => stop(&unpack.report, "SIGINT", 130),
+            result = upload(unpack) => result,
+            _ = terminated.recv() => exit_after_signal(&unpack.report, "SIGTERM", 143),
+            _ = interrupted.recv() => exit_after_signal(&unpack.report, "SIGINT", 130),
         }
     })
 }
 
-/// At once: what reads a file elsewhere is not waited for. The exit code is a shell's for that signal: to be stopped says
-/// nothing about the bundle, and a Job whose pod was deleted has to make another one.
-fn stop(report: &Report, signal: &str, code: i32) -> ! {
+/// Exits immediately, without waiting for a thread that reads files. The exit code is that of a shell for the signal.
+/// A stopped upload is no result for the bundle: after the deletion of its pod, a Job has to create another one.
+fn exit_after_signal(report: &Report, signal: &str, code: i32) -> ! {
     report.failure("Stopped", &format!("stopped by {signal}"));
     process::exit(code);
 }
 
-async fn hand_over(unpack: &Unpack) -> Result<(), job::Error> {
+async fn upload(unpack: &Unpack) -> Result<(), job::Error> {
     let started = Instant::now();
     let (folder, options) = (unpack.folder.clone(), unpack.options.clone());
     let load = blocking(move || Load::new(&folder, &options)).await?;
@@ -88,32 +88,32 @@ async fn hand_over(unpack: &Unpack) -> Result<(), job::Error> {
         unpack.folder.display(),
         unpack.target
     ));
-    let (packed, how) = match &unpack.target {
+    let (packed, outcome) = match &unpack.target {
         Target::Stdout => {
             let load = Arc::clone(&load);
             let packed = blocking(move || load.write(io::stdout().lock())).await?;
             (packed, "written".to_owned())
         }
         Target::Receiver(receiver) => {
-            let sent = job::send(&load, receiver, |error, tries, wait| {
-                let (of, wait) = (receiver.tries, wait.as_secs_f32());
+            let sent = job::send(&load, receiver, |error, tries, delay| {
+                let (of, delay) = (receiver.tries, delay.as_secs_f32());
                 let error = job::chain(error);
                 report::line(&format!(
-                    "try {tries} of {of} failed, the next one follows in {wait:.1} s: {error}"
+                    "attempt {tries} of {of} failed; retrying in {delay:.1} s: {error}"
                 ));
             });
             let sent = sent.await?;
-            let how = if sent.known {
-                "known already"
+            let outcome = if sent.known {
+                "already stored"
             } else {
                 "stored"
             };
-            (sent.packed, how.to_owned())
+            (sent.packed, outcome.to_owned())
         }
     };
     let skipped = load.skipped();
     report::line(&format!(
-        "{how}: {}, {} bytes of tar, in {:.2} s{}",
+        "{outcome}: {}, {} bytes of tar, in {:.2} s{}",
         packed.digest,
         packed.size,
         started.elapsed().as_secs_f32(),
@@ -135,7 +135,7 @@ async fn blocking<T: Send + 'static>(
     })
 }
 
-/// Whether an archive would end on somebody's screen.
+/// Reports whether the archive would be written to a terminal.
 fn shows_output() -> bool {
     io::stdout().is_terminal()
 }

@@ -1,4 +1,4 @@
-//! What people and the Job's controller get to read.
+//! Output of the program: standard error, and the termination message of the container.
 
 use std::{
     fs::OpenOptions,
@@ -6,48 +6,51 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Where the kubelet reads why a container ended, unless the pod says otherwise.
-const DEFAULT: &str = "/dev/termination-log";
-/// What the kubelet reads of it.
-const MOST: usize = 4096;
+/// Default path of the termination message in Kubernetes.
+const DEFAULT_PATH: &str = "/dev/termination-log";
+/// Maximum size of a termination message in bytes; the kubelet reads no more.
+const MAX_MESSAGE: usize = 4096;
 
-/// Where a failure is told, beside standard error.
+/// Destination of failure reports, in addition to standard error.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Report {
-    /// The file; the kubelet's if there is none.
+    /// File for the termination message; `None` uses the default path if it exists.
     pub(crate) file: Option<PathBuf>,
 }
 
 impl Report {
-    /// Says why the Job failed.
+    /// Reports a failure on standard error and in the termination message.
     pub(crate) fn failure(&self, reason: &str, message: &str) {
         line(&format!("failed: {reason}: {message}"));
-        let text = cut(&format!("{reason}: {message}"), MOST).to_owned();
+        let text = truncate(&format!("{reason}: {message}"), MAX_MESSAGE).to_owned();
         let written = match &self.file {
             Some(path) => OpenOptions::new()
                 .create(true)
                 .write(true)
                 .truncate(true)
                 .open(path),
-            // Where there is no kubelet, /dev is no place for a file.
-            None if !Path::new(DEFAULT).is_file() => return,
-            None => OpenOptions::new().write(true).truncate(true).open(DEFAULT),
+            // Outside of Kubernetes, no file is created in /dev.
+            None if !Path::new(DEFAULT_PATH).is_file() => return,
+            None => OpenOptions::new()
+                .write(true)
+                .truncate(true)
+                .open(DEFAULT_PATH),
         };
         if let Err(error) = written.and_then(|mut file| file.write_all(text.as_bytes())) {
-            let path = self.file.as_deref().unwrap_or(Path::new(DEFAULT));
+            let path = self.file.as_deref().unwrap_or(Path::new(DEFAULT_PATH));
             line(&format!("failed to write {}: {error}", path.display()));
         }
     }
 }
 
-/// One line on standard error. There is nobody to tell if that is closed.
+/// Prints one line on standard error. Errors are ignored, because no other output exists.
 pub(crate) fn line(text: &str) {
     let _ = writeln!(std::io::stderr(), "unpack: {text}");
 }
 
-/// So many bytes at most, and whole characters.
-fn cut(text: &str, most: usize) -> &str {
-    let mut end = text.len().min(most);
+/// Truncates a text to `limit` bytes at a character boundary.
+fn truncate(text: &str, limit: usize) -> &str {
+    let mut end = text.len().min(limit);
     while !text.is_char_boundary(end) {
         end -= 1;
     }
@@ -67,7 +70,7 @@ mod tests {
             ("é", 1, ""),
         ];
         for (text, most, kept) in cases {
-            assert_eq!(cut(text, most), kept);
+            assert_eq!(truncate(text, most), kept);
         }
     }
 }

@@ -1,9 +1,9 @@
-//! Git errors without what the server chose. Pure; no I/O.
+//! Removal of server texts from git errors. Pure; no I/O.
 
 use super::{Error, Problem};
 
 impl Error {
-    /// Removes what the server chose: see [`Quotes::Withheld`](crate::access::Quotes::Withheld).
+    /// Removes texts that the server chose: see [`Quotes::Withheld`](crate::access::Quotes::Withheld).
     pub(crate) fn withheld(self) -> Self {
         Self {
             repository: self.repository,
@@ -13,7 +13,7 @@ impl Error {
 }
 
 impl Problem {
-    /// Removes texts and names of the server.
+    /// Removes the texts and names of the server.
     fn withheld(self) -> Self {
         let (said, others) = (String::new(), Vec::new());
         match self {
@@ -24,7 +24,7 @@ impl Problem {
                 found: if media_type.is_empty() {
                     found
                 } else {
-                    "it answers with another kind of content".to_owned()
+                    "unexpected content type".to_owned()
                 },
                 media_type: String::new(),
             },
@@ -50,7 +50,7 @@ impl Problem {
                 problem,
             },
             Self::Missing { .. } => Self::Missing { id: String::new() },
-            // The fingerprint stays: the user compares it.
+            // The fingerprint is not removed, because the user compares it.
             Self::HostUnknown {
                 host, fingerprint, ..
             } => Self::HostUnknown {
@@ -65,7 +65,7 @@ impl Problem {
             | Self::CredentialsNeeded
             | Self::CredentialsRefused
             | Self::Protocol { .. }
-            | Self::CutShort { .. }
+            | Self::Disconnected { .. }
             | Self::Sha256
             | Self::Ambiguous { .. }
             | Self::NotACommit { .. }

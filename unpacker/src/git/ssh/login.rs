@@ -1,4 +1,4 @@
-//! The private keys that we prove ourselves with.
+//! The private keys for the login at an ssh server.
 
 use std::sync::Arc;
 
@@ -9,51 +9,55 @@ use crate::{
     git::error::{Problem, Result},
 };
 
-/// The keys to show to the server, one after the other.
+/// The keys to offer to the server, in this order.
 pub(super) struct Keys {
-    pub(super) usable: Vec<Arc<keys::PrivateKey>>,
-    /// What is wrong with the first of those that cannot be used.
-    pub(super) unread: Option<&'static str>,
+    pub(super) loaded: Vec<Arc<keys::PrivateKey>>,
+    /// Problem of the first key that cannot be used; `None` if all keys are loaded.
+    pub(super) load_error: Option<&'static str>,
 }
 
 impl Keys {
-    /// Fails only if none can be read: of a user's keys one may be encrypted, or of a kind that is not known here.
+    /// Loads the keys. Fails only if none can be loaded, because one of several keys of a user may be encrypted or of
+    /// an unsupported kind.
     pub(super) fn read(ssh: &Ssh) -> Result<Self> {
         let text = ssh.key.reveal();
         if text.trim().is_empty() {
             return Err(Problem::KeyNeeded);
         }
         let passphrase = ssh.passphrase.as_ref().map(Secret::reveal);
-        let mut found = Self {
-            usable: Vec::new(),
-            unread: None,
+        let mut keys = Self {
+            loaded: Vec::new(),
+            load_error: None,
         };
-        for text in apart(text) {
+        for text in split_keys(text) {
             match keys::decode_secret_key(text, passphrase) {
-                Ok(key) => found.usable.push(Arc::new(key)),
+                Ok(key) => keys.loaded.push(Arc::new(key)),
                 Err(error) => {
-                    found.unread.get_or_insert(match (error, passphrase) {
+                    keys.load_error.get_or_insert(match (error, passphrase) {
                         (keys::Error::KeyIsEncrypted, None) => {
-                            "it is encrypted; pass its passphrase too, by --ssh-passphrase-file"
+                            "it is encrypted; pass its passphrase with --ssh-passphrase-file"
                         }
                         (_, Some(_)) => {
-                            "check that it is complete, as OpenSSH, PKCS#8 or PEM, and that the passphrase is right"
+                            "check that it is complete, in OpenSSH, PKCS#8 or PEM format, and that the passphrase is \
+                             correct"
                         }
-                        (_, None) => "check that it is complete, as OpenSSH, PKCS#8 or PEM",
+                        (_, None) => "check that it is complete, in OpenSSH, PKCS#8 or PEM format",
                     });
                 }
             }
         }
-        match found.unread {
-            Some(problem) if found.usable.is_empty() => Err(Problem::Key { problem }),
-            _ => Ok(found),
+        match keys.load_error {
+            Some(problem) if keys.loaded.is_empty() => Err(Problem::Key { problem }),
+            _ => Ok(keys),
         }
     }
 
-    /// All that can be tried. What a server says of the algorithms that it takes is not always what it takes; SHA-1 is
-    /// not offered.
-    pub(super) fn ways(&self) -> impl Iterator<Item = (Arc<keys::PrivateKey>, Option<HashAlg>)> {
-        self.usable.iter().flat_map(|key| {
+    /// Returns all combinations of key and hash to try. The algorithms that a server announces are not always those
+    /// that it accepts. SHA-1 is not offered.
+    pub(super) fn auth_methods(
+        &self,
+    ) -> impl Iterator<Item = (Arc<keys::PrivateKey>, Option<HashAlg>)> {
+        self.loaded.iter().flat_map(|key| {
             let hashes = match key.algorithm() {
                 Algorithm::Rsa { .. } => vec![Some(HashAlg::Sha512), Some(HashAlg::Sha256)],
                 _ => vec![None],
@@ -63,8 +67,8 @@ impl Keys {
     }
 }
 
-/// Private keys that stand one behind the other; what stands between them goes with the one behind it.
-fn apart(text: &str) -> Vec<&str> {
+/// Splits a text into private keys. Text between two keys belongs to the second one.
+fn split_keys(text: &str) -> Vec<&str> {
     const END: &str = " PRIVATE KEY-----";
     let mut keys = Vec::new();
     let mut from = 0;
@@ -98,7 +102,7 @@ mod tests {
         let key = |kind: &str| format!("-----BEGIN {kind}-----\nAAAA\n-----END {kind}-----");
         let (one, two) = (key("OPENSSH PRIVATE KEY"), key("PRIVATE KEY"));
         let curve = format!("{}\n{}", key("EC PARAMETERS"), key("EC PRIVATE KEY"));
-        assert_each!(|text, expected| apart(&text).into_iter().map(str::trim).collect::<Vec<&str>>() => expected;
+        assert_each!(|text, expected| split_keys(&text).into_iter().map(str::trim).collect::<Vec<&str>>() => expected;
             one.clone() => vec![&one];
             format!("{one}\n{two}") => vec![&one, &two];
             format!("\n{one}\r\n\n{curve}\n") => vec![&one, &curve];

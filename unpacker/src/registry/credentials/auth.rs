@@ -1,4 +1,4 @@
-//! One registry's entry, in all the ways in which it is written.
+//! Parsing of the credentials entry of one registry.
 
 use base64::{
     Engine as _, alphabet,
@@ -12,7 +12,7 @@ use crate::access::Basic;
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Auth {
-    /// Name, colon and password in base64.
+    /// User name, colon and password in base64.
     #[serde(rename = "auth")]
     basic: Option<String>,
     username: Option<String>,
@@ -24,7 +24,7 @@ pub(super) struct Auth {
 }
 
 impl Auth {
-    /// What is wrong with it follows "the credentials for …" in a message.
+    /// Converts the entry; `None` means that it is empty. An error continues the message "the credentials for …".
     pub(super) fn credential(self) -> Result<Option<Credential>, &'static str> {
         let [basic, username, password, identity, token] = [
             self.basic,
@@ -61,7 +61,7 @@ impl Auth {
         } else if username.is_empty() && password.is_empty() {
             None
         } else if username.contains(':') {
-            return Err("have a name with a \":\" in it");
+            return Err("have a user name that contains \":\"");
         } else {
             Some(Credential::Basic(Basic {
                 username,
@@ -71,7 +71,7 @@ impl Auth {
     }
 }
 
-/// Padded or not: both are found in the wild.
+/// Base64 with or without padding: both exist in practice.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),

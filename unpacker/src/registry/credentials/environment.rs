@@ -1,4 +1,4 @@
-//! The files in which a user's tools keep credentials.
+//! Credentials files of container tools on the machine of a user.
 
 use std::{
     ffi::OsString,
@@ -9,21 +9,22 @@ use std::{
 use super::{Config, Credentials, Error};
 
 impl Credentials {
-    /// The credentials of whoever runs this, from where podman, skopeo and docker look for them: the file that
-    /// `$REGISTRY_AUTH_FILE` names and no other; else `$XDG_RUNTIME_DIR/containers/auth.json`,
-    /// `~/.config/containers/auth.json`, `$DOCKER_CONFIG/config.json` or `~/.docker/config.json`, and `~/.dockercfg`,
-    /// where the first one that knows the registry is used. Credential helpers that they name are run when needed.
+    /// Loads the credentials of the current user from the files that Podman, Skopeo and Docker use. If
+    /// `$REGISTRY_AUTH_FILE` is set, only that file is read. Otherwise the files are, in this order:
+    /// `$XDG_RUNTIME_DIR/containers/auth.json`, `~/.config/containers/auth.json`, `$DOCKER_CONFIG/config.json` or
+    /// `~/.docker/config.json`, and `~/.dockercfg`. The first file with an entry for a registry is used. Credential
+    /// helpers run on demand.
     ///
     /// # Errors
-    /// When a file that exists cannot be read, or makes no sense.
+    /// Returns an error if an existing file cannot be read or is invalid.
     pub fn from_user_environment() -> Result<Self, Error> {
         Self::from_variables(|name| std::env::var_os(name))
     }
 
-    /// The credentials in one file of the user's, where helpers may be named.
+    /// Loads the credentials from one file of the user. The file may name credential helpers.
     ///
     /// # Errors
-    /// When it cannot be read, or makes no sense.
+    /// Returns an error if the file cannot be read or is invalid.
     pub fn from_user_file(path: &Path) -> Result<Self, Error> {
         let config = read(path.to_owned())?.ok_or_else(|| Error::Read {
             path: path.to_owned(),
@@ -35,18 +36,19 @@ impl Credentials {
     }
 
     fn from_variables(variable: impl Fn(&str) -> Option<OsString>) -> Result<Self, Error> {
-        let folder = |name: &str| variable(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-        if let Some(path) = folder("REGISTRY_AUTH_FILE") {
+        let variable_path =
+            |name: &str| variable(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+        if let Some(path) = variable_path("REGISTRY_AUTH_FILE") {
             return Self::from_user_file(&path);
         }
-        let home = folder("HOME");
-        let at_home = |rest: &str| home.as_ref().map(|home| home.join(rest));
+        let home = variable_path("HOME");
+        let at_home = |path: &str| home.as_ref().map(|home| home.join(path));
         let candidates = [
-            folder("XDG_RUNTIME_DIR").map(|run| run.join("containers/auth.json")),
-            folder("XDG_CONFIG_HOME")
+            variable_path("XDG_RUNTIME_DIR").map(|run| run.join("containers/auth.json")),
+            variable_path("XDG_CONFIG_HOME")
                 .or_else(|| at_home(".config"))
                 .map(|config| config.join("containers/auth.json")),
-            folder("DOCKER_CONFIG")
+            variable_path("DOCKER_CONFIG")
                 .or_else(|| at_home(".docker"))
                 .map(|docker| docker.join("config.json")),
             at_home(".dockercfg"),
@@ -59,7 +61,7 @@ impl Credentials {
     }
 }
 
-/// `None` if there is no such file.
+/// Reads a credentials file. Returns `None` if the file does not exist.
 fn read(path: PathBuf) -> Result<Option<Config>, Error> {
     let json = match fs::read(&path) {
         Ok(json) => json,
@@ -75,7 +77,7 @@ fn read(path: PathBuf) -> Result<Option<Config>, Error> {
     };
     match Config::parse(&json) {
         Ok(config) => Ok(Some(Config {
-            runs_helpers: true,
+            allow_helpers: true,
             ..config
         })),
         Err(source) => Err(Error::File {

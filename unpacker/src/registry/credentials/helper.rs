@@ -1,4 +1,4 @@
-//! Programs that keep credentials: `docker-credential-NAME get`, with the registry on standard input.
+//! Credential helpers: the programs `docker-credential-NAME get`, which read a registry from standard input.
 
 use std::{
     ffi::OsStr,
@@ -13,11 +13,11 @@ use tokio::{
     time::timeout,
 };
 
-use super::{Credential, Error, cut};
+use super::{Credential, Error, truncate};
 use crate::{access::Basic, web::printable};
 
-/// How long a user is given to unlock a keychain.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Timeout of a helper. It includes the time that a user needs to unlock a keychain.
+const HELPER_TIMEOUT: Duration = Duration::from_secs(60);
 const MAX_ANSWER: u64 = 64 << 10;
 
 #[derive(Deserialize)]
@@ -28,28 +28,30 @@ struct Answer {
     secret: String,
 }
 
-/// What came of asking a program.
+/// The result of a credential helper.
 #[derive(Debug)]
-pub(super) enum Asked {
-    Known(Credential),
-    /// It knows nothing about the registry.
-    Unknown,
-    /// It is not on this machine, or not for it.
-    Missing(Error),
+pub(super) enum HelperResult {
+    Found(Credential),
+    /// The helper has no credentials for the registry.
+    NotFound,
+    /// The helper is not installed, or does not run on this machine.
+    HelperMissing(Error),
 }
 
-/// Why there is no answer.
+/// A failure of a credential helper.
 #[derive(Debug, PartialEq, Eq)]
 enum Failure {
     Start(String),
     Answer(String),
 }
 
-/// Asks a helper by its name.
-pub(super) async fn get(name: &str, registry: &str) -> Result<Asked, Error> {
+/// Runs the helper with this name.
+pub(super) async fn get(name: &str, registry: &str) -> Result<HelperResult, Error> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     if name.is_empty() || name.starts_with('.') || !name.chars().all(is_name) {
-        return Err(Error::HelperName { helper: cut(name) });
+        return Err(Error::HelperName {
+            helper: truncate(name),
+        });
     }
     let program = format!("docker-credential-{name}");
     let fail = |problem: String| Error::Helper {
@@ -57,10 +59,10 @@ pub(super) async fn get(name: &str, registry: &str) -> Result<Asked, Error> {
         helper: name.to_owned(),
         problem,
     };
-    match run(program.as_ref(), registry, PATIENCE).await {
-        Ok(Some(credential)) => Ok(Asked::Known(credential)),
-        Ok(None) => Ok(Asked::Unknown),
-        Err(Failure::Start(problem)) => Ok(Asked::Missing(fail(problem))),
+    match run(program.as_ref(), registry, HELPER_TIMEOUT).await {
+        Ok(Some(credential)) => Ok(HelperResult::Found(credential)),
+        Ok(None) => Ok(HelperResult::NotFound),
+        Err(Failure::Start(problem)) => Ok(HelperResult::HelperMissing(fail(problem))),
         Err(Failure::Answer(problem)) => Err(fail(problem)),
     }
 }
@@ -68,7 +70,7 @@ pub(super) async fn get(name: &str, registry: &str) -> Result<Asked, Error> {
 async fn run(
     program: &OsStr,
     registry: &str,
-    patience: Duration,
+    limit: Duration,
 ) -> Result<Option<Credential>, Failure> {
     let server = match registry {
         "docker.io" => "https://index.docker.io/v1/",
@@ -88,14 +90,14 @@ async fn run(
         ));
     };
     let talk = async {
-        // A program that does not read its input says why in its answer.
+        // A helper that does not read its input reports the reason in its output.
         let _ = stdin.write_all(server.as_bytes()).await;
         drop(stdin);
         let mut answer = Vec::new();
         let read = stdout.take(MAX_ANSWER + 1).read_to_end(&mut answer).await;
         read.map_err(|error| format!("cannot be read ({error})"))?;
         if answer.len() as u64 > MAX_ANSWER {
-            return Err(format!("answered with more than {MAX_ANSWER} bytes"));
+            return Err(format!("returned more than {MAX_ANSWER} bytes"));
         }
         let status = child
             .wait()
@@ -103,35 +105,35 @@ async fn run(
             .map_err(|error| format!("cannot be waited for ({error})"))?;
         Ok((status, answer))
     };
-    let talked = timeout(patience, talk).await;
-    let talked =
-        talked.unwrap_or_else(|_| Err(format!("took longer than {} s", patience.as_secs_f64())));
-    let (status, answer) = talked.map_err(Failure::Answer)?;
-    understood(status, &answer).map_err(Failure::Answer)
+    let result = timeout(limit, talk).await;
+    let result =
+        result.unwrap_or_else(|_| Err(format!("took longer than {} s", limit.as_secs_f64())));
+    let (status, answer) = result.map_err(Failure::Answer)?;
+    parse_response(status, &answer).map_err(Failure::Answer)
 }
 
-fn understood(status: ExitStatus, answer: &[u8]) -> Result<Option<Credential>, String> {
+fn parse_response(status: ExitStatus, answer: &[u8]) -> Result<Option<Credential>, String> {
     if !status.success() {
-        // The only way in which the protocol says that there are none.
-        let said = String::from_utf8_lossy(answer);
-        if said.contains("credentials not found") {
+        // The protocol reports missing credentials only by this message.
+        let message = String::from_utf8_lossy(answer);
+        if message.contains("credentials not found") {
             return Ok(None);
         }
-        // Programs explain themselves where they otherwise answer; what looks like an answer may hold a secret.
-        let explained = printable(&said, 200);
-        return Err(if explained.is_empty() || said.contains('{') {
+        // Helpers write error messages to standard output. Output that looks like a response may contain a secret.
+        let excerpt = printable(&message, 200);
+        return Err(if excerpt.is_empty() || message.contains('{') {
             format!("failed with {status}")
         } else {
-            format!("failed with {status} ({explained})")
+            format!("failed with {status} ({excerpt})")
         });
     }
-    let answer: Answer = serde_json::from_slice(answer)
-        .map_err(|_| "answered with something else than a Username and a Secret".to_owned())?;
+    let answer: Answer =
+        serde_json::from_slice(answer).map_err(|_| "returned no Username and Secret".to_owned())?;
     if [&answer.username, &answer.secret]
         .iter()
         .any(|text| text.chars().any(char::is_control))
     {
-        return Err("answered with control characters".to_owned());
+        return Err("returned control characters".to_owned());
     }
     Ok(Some(if answer.username == "<token>" {
         Credential::Identity(answer.secret.into())
@@ -177,13 +179,13 @@ mod tests {
         assert_each!(|script, problem| answer(script).await.unwrap_err() => has problem;
             "printf 'the keychain is\\nlocked'; exit 3" => "failed with exit status: 3 (the keychain is";
             "exit 3" => "failed with exit status: 3";
-            "echo no" => "something else";
+            "echo no" => "returned no Username and Secret";
             "exec sleep 30" => "took longer";
             "exec cat /dev/zero" => "more than 65536 bytes";
             r#"printf '{"Username": "a", "Secret": "b\\n"}'"# => "control characters";
         );
         assert_rows!(answer(r#"echo '{"Secret": "hunter2"}'; exit 3"#).await.unwrap_err() => "failed with exit status: 3");
-        let Ok(Asked::Missing(error)) = get("of-nobody", "h").await else {
+        let Ok(HelperResult::HelperMissing(error)) = get("of-nobody", "h").await else {
             panic!("no program has this name")
         };
         ::tests::assert_has(&error, "cannot be started");

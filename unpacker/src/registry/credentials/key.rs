@@ -1,6 +1,6 @@
-//! The keys under which credentials are kept: `host`, `host:port`, `host/path`, `https://host/v1/`, `*.host`.
+//! Keys of credential entries: `host`, `host:port`, `host/path`, `https://host/v1/`, `*.host`.
 
-/// A registry, or the beginning of repositories in it.
+/// A registry, or a prefix of the repositories in it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
     host: String,
@@ -8,7 +8,7 @@ pub(super) struct Key {
 }
 
 impl Key {
-    /// `None` if this names no registry.
+    /// Parses a key. Returns `None` if it names no registry.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let bare = ["https://", "http://"]
             .iter()
@@ -16,7 +16,7 @@ impl Key {
             .unwrap_or(text);
         let (host, path) = bare.split_once('/').unwrap_or((bare, ""));
         let path = path.trim_end_matches('/');
-        // Docker's own way to name a registry's interface; no repository starts so.
+        // Docker appends the API version to the registry. No repository path consists of it alone.
         let path = match path {
             "v1" | "v2" => "",
             path => path,
@@ -35,24 +35,26 @@ impl Key {
         })
     }
 
-    /// How well this key fits a repository: the more of the path the better, then the more of the host.
+    /// Returns how specifically this key matches a repository, or `None`. A longer path is more specific; with equal
+    /// paths, a host with fewer wildcards.
     pub(super) fn matches(&self, registry: &str, repository: &str) -> Option<(usize, usize)> {
         let rest = repository.strip_prefix(self.path.as_str())?;
         let path_fits = self.path.is_empty() || rest.is_empty() || rest.starts_with('/');
-        let stars = stars(&self.host, &registry.to_ascii_lowercase())?;
-        path_fits.then_some((self.path.len(), usize::MAX - stars))
+        let wildcards = wildcard_matches(&self.host, &registry.to_ascii_lowercase())?;
+        path_fits.then_some((self.path.len(), usize::MAX - wildcards))
     }
 }
 
-/// How many parts of the host had to be filled in for a `*`, as kubelet allows: one part each, the port as written.
-fn stars(pattern: &str, host: &str) -> Option<usize> {
+/// Counts the wildcards that match a host. The rules are those of the kubelet: each `*` matches one label, and the
+/// port must be equal.
+fn wildcard_matches(pattern: &str, host: &str) -> Option<usize> {
     let mut patterns = pattern.split('.');
     let mut parts = host.split('.');
-    let mut stars = 0;
+    let mut wildcards = 0;
     loop {
         match (patterns.next(), parts.next()) {
-            (None, None) => return Some(stars),
-            (Some("*"), Some(_)) => stars += 1,
+            (None, None) => return Some(wildcards),
+            (Some("*"), Some(_)) => wildcards += 1,
             (Some(pattern), Some(part)) if pattern == part => {}
             _ => return None,
         }

@@ -94,10 +94,10 @@ async fn bad_entries_are_named_to_those_whom_they_are_for_and_what_is_secret_is_
         r#"{"auth": "hunter2!"}"# => "\"h\" have an \"auth\" that is not base64";
         r#"{"auth": "aHVudGVyMg=="}"# => "without the \":\"";
         r#"{"auth": "/////w=="}"# => "not text";
-        r#"{"auth": 1, "password": "hunter2"}"# => "no text";
-        r#""hunter2""# => "no text";
+        r#"{"auth": 1, "password": "hunter2"}"# => "not strings";
+        r#""hunter2""# => "not strings";
         r#"{"username": "u", "password": "hunter2\n"}"# => "control characters";
-        r#"{"username": "u:v", "password": "hunter2"}"# => "a name with";
+        r#"{"username": "u:v", "password": "hunter2"}"# => "a user name that contains";
     ] {
         let json = format!(r#"{{"auths": {{"h": {entry}, "other": {{"auth": "dTpw"}}}}}}"#);
         let credentials = config(&json);

@@ -1,4 +1,4 @@
-//! The list of mirrors in the file of podman, skopeo and CRI-O.
+//! Parser of `registries.conf`, the mirror configuration of Podman, Skopeo and CRI-O.
 
 use serde::Deserialize;
 
@@ -37,11 +37,11 @@ struct Endpoint {
 }
 
 impl Mirrors {
-    /// Reads a `registries.conf` of version 2. What it says about other things is not looked at; a place that is none
-    /// is told to those whom its rule is for.
+    /// Parses a `registries.conf` of version 2. Other settings in the file are ignored. An invalid location is an
+    /// error only for images that its rule applies to.
     ///
     /// # Errors
-    /// When it is none, or names a place by a URL.
+    /// Returns an error if the text is not a `registries.conf`, or if a location is a URL.
     pub fn from_registries_conf(text: &str) -> Result<Self, Error> {
         let fail = |problem: String| Error::Conf { problem };
         if text.len() > MAX_FILE {
@@ -62,8 +62,8 @@ impl Mirrors {
             .map_err(fail)?;
         for rule in &rules {
             let mirrors = rule.mirrors.iter().map(|mirror| &mirror.location);
-            let mut places = mirrors.chain(&rule.location).chain([&rule.source]);
-            if let Some(url) = places.find(|place| place.contains("://")) {
+            let mut locations = mirrors.chain(&rule.location).chain([&rule.source]);
+            if let Some(url) = locations.find(|location| location.contains("://")) {
                 return Err(Error::Place {
                     text: url.chars().take(200).collect(),
                     problem: "has a scheme",
@@ -77,20 +77,23 @@ impl Mirrors {
     }
 }
 
-/// As podman reads it.
-fn place(text: &str) -> String {
+/// Normalizes a location in the same way as Podman.
+fn trim_slashes(text: &str) -> String {
     text.trim_end_matches('/').to_owned()
 }
 
 fn rule(registry: Registry) -> Result<Rule, String> {
-    let written = |text: Option<String>| text.map(|t| place(&t)).filter(|text| !text.is_empty());
-    let location = written(registry.location);
-    let source = match (written(registry.prefix), &location) {
+    let non_empty = |text: Option<String>| {
+        text.map(|t| trim_slashes(&t))
+            .filter(|text| !text.is_empty())
+    };
+    let location = non_empty(registry.location);
+    let source = match (non_empty(registry.prefix), &location) {
         (Some(prefix), _) => prefix,
         (_, Some(location)) => location.clone(),
         _ => {
             return Err(
-                "a [[registry]] has neither prefix nor location; write one of them".to_owned(),
+                "a [[registry]] has neither prefix nor location; set one of them".to_owned(),
             );
         }
     };
@@ -103,12 +106,12 @@ fn rule(registry: Registry) -> Result<Rule, String> {
             Some("tag-only") => Pull::Tags,
             Some(_) => {
                 return Err(format!(
-                    "a mirror of {source:?} has an unknown pull-from-mirror; write all, digest-only or tag-only"
+                    "a mirror of {source:?} has an unknown pull-from-mirror; use all, digest-only or tag-only"
                 ));
             }
         };
         Ok(Mirror {
-            location: place(&endpoint.location),
+            location: trim_slashes(&endpoint.location),
             pull,
             insecure: endpoint.insecure,
         })
@@ -194,13 +197,13 @@ mod tests {
         let mirrors = Mirrors::from_registries_conf(text).unwrap();
         let mirrors: Mirrors = [mirrors].into_iter().collect();
         let places = |image: &str| {
-            let places = mirrors.places(&image.parse().unwrap())?;
+            let places = mirrors.endpoints(&image.parse().unwrap())?;
             Ok::<_, Error>(places.iter().map(ToString::to_string).collect::<Vec<_>>())
         };
         assert_rows!(places("quay.io/org/app").unwrap() => ["mirror/copies/app", "quay.io/org/app"]);
         assert_eq!(places("ghcr.io/app").unwrap(), ["ghcr.io/app"]);
         let error = places("bad.example/app").unwrap_err().to_string();
-        assert!(error.contains("\"No Place\" is no registry"), "{error}");
+        assert!(error.contains("\"No Place\" is not a registry"), "{error}");
     }
 
     #[test]

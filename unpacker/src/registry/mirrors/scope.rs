@@ -1,19 +1,19 @@
-//! Which images a registry, a part of one, a whole domain or a single image stands for.
+//! Scopes of mirror rules: a registry, a part of one, a domain or a single image.
 
 use manifests::image::Reference;
 
-use super::Place;
+use super::RegistryEndpoint;
 
-/// An image's name, with what it is asked by.
+/// The name of an image, with its tag and digest.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Name<'a> {
+pub(super) struct ImageName<'a> {
     text: String,
     tag: Option<&'a str>,
     digest: Option<&'a str>,
 }
 
-impl<'a> Name<'a> {
-    /// With the tag that has named it, if it is named by a digest now.
+impl<'a> ImageName<'a> {
+    /// Creates a name. `tag` is the tag that resolved to the digest of `image`, if there was one.
     pub(super) fn of(image: &'a Reference, tag: Option<&'a str>) -> Self {
         Self {
             text: format!("{}/{}", image.domain(), image.path()),
@@ -22,40 +22,40 @@ impl<'a> Name<'a> {
         }
     }
 
-    /// What the image is called in another place.
-    pub(super) fn at(self, place: &Place) -> Self {
+    /// Returns the name of the image at another endpoint.
+    pub(super) fn at(self, endpoint: &RegistryEndpoint) -> Self {
         Self {
-            text: place.to_string(),
+            text: endpoint.to_string(),
             ..self
         }
     }
 
-    /// `host[:port]/path`.
+    /// Returns the name as `host[:port]/path`.
     pub(super) fn text(&self) -> &str {
         &self.text
     }
 }
 
-/// How much of the beginning of a name a scope covers: the more, the more exactly the scope is meant for it.
-pub(super) fn matched(scope: &str, name: &Name<'_>) -> Option<usize> {
+/// Returns the length of the prefix of a name that a scope covers, or `None`. A longer prefix is more specific.
+pub(super) fn matched(scope: &str, name: &ImageName<'_>) -> Option<usize> {
     if let Some(suffix) = scope.strip_prefix('*') {
-        // `*.example.com`: all hosts below on any port, with whatever stands before the dot.
+        // `*.example.com` matches all hosts below the domain, on any port and at any depth.
         let host = name.text.split('/').next()?;
         let bare = host.split_once(':').map_or(host, |(bare, _)| bare);
-        let below = |host: &str| host.len() > suffix.len() && host.ends_with(suffix);
-        return (below(bare) || below(host)).then_some(host.len());
+        let is_subdomain = |host: &str| host.len() > suffix.len() && host.ends_with(suffix);
+        return (is_subdomain(bare) || is_subdomain(host)).then_some(host.len());
     }
-    if let Some(rest) = name.text.strip_prefix(scope) {
-        return (rest.is_empty() || rest.starts_with('/')).then_some(scope.len());
+    if let Some(suffix) = name.text.strip_prefix(scope) {
+        return (suffix.is_empty() || suffix.starts_with('/')).then_some(scope.len());
     }
     let tagged = scope.rsplit_once(':').zip(name.tag);
     let pinned = scope.split_once('@').zip(name.digest);
-    let is_it =
+    let is_this_image =
         |((before, behind), text): ((&str, &str), &str)| before == name.text && behind == text;
-    (tagged.is_some_and(is_it) || pinned.is_some_and(is_it)).then_some(scope.len())
+    (tagged.is_some_and(is_this_image) || pinned.is_some_and(is_this_image)).then_some(scope.len())
 }
 
-/// Whether a scope is one image, by a tag or a digest, and not all below a name.
+/// Reports whether a scope is a single image with a tag or a digest.
 pub(super) fn names_one_image(scope: &str) -> bool {
     let has_tag = scope
         .rsplit_once('/')
@@ -82,7 +82,7 @@ mod tests {
             "*.example", "a.b.example:5000/app", 16 => "example/app";
             "docker.io/library", "busybox", 17 => "docker.io/org/busybox";
         ] {
-            let found = |image: &str| matched(scope, &Name::of(&image.parse().unwrap(), None));
+            let found = |image: &str| matched(scope, &ImageName::of(&image.parse().unwrap(), None));
             assert_eq!(found(image), Some(length), "{scope} {image}");
             assert_rows!(others.split(' ').all(|other| found(other).is_none()) => true, "{scope}");
         }

@@ -16,8 +16,8 @@ fn rule(source: &str, mirrors: &[(&str, Pull)]) -> Rule {
 
 /// The places of an image in their order.
 fn places(mirrors: &Mirrors, image: &str) -> Result<Vec<String>, Error> {
-    let places = mirrors.places(&image.parse().unwrap())?;
-    Ok(places.iter().map(Place::to_string).collect())
+    let places = mirrors.endpoints(&image.parse().unwrap())?;
+    Ok(places.iter().map(RegistryEndpoint::to_string).collect())
 }
 
 #[test]
@@ -101,7 +101,10 @@ fn an_image_is_had_if_it_is_admitted_whatever_mirrors_there_are() {
         let mirrors = mirrors.unwrap().admitting(admission(allowed, blocked));
         let mirrors: Mirrors = [Mirrors::default(), mirrors.unwrap()].into_iter().collect();
         let image: Reference = image.parse().unwrap();
-        for refusal in [mirrors.places(&image).err(), mirrors.target(&image).err()] {
+        for refusal in [
+            mirrors.endpoints(&image).err(),
+            mirrors.target(&image).err(),
+        ] {
             let refusal = refusal.map(|error| error.to_string());
             assert_eq!(refusal.is_some(), problem.is_some(), "{image} {refusal:?}");
             let (refusal, problem) = (refusal.unwrap_or_default(), problem.unwrap_or_default());

@@ -1,4 +1,4 @@
-//! Tokens, and the services that give them.
+//! Bearer tokens and the token services that issue them.
 
 use std::time::{Duration, Instant};
 
@@ -12,16 +12,16 @@ use crate::{
     web::{self, Request},
 };
 
-/// What a service may answer. Tokens are a few KiB.
+/// Maximum size of a response of a token service, in bytes. Tokens have a few KiB.
 const MAX_ANSWER: u64 = 1 << 20;
-/// A token is given up this long before its end, so that it does not end on its way.
-const MARGIN: Duration = Duration::from_secs(10);
-/// How long a token is good for if the service does not say so.
+/// A token is renewed this long before it expires, so that it does not expire while a request is sent.
+const EXPIRY_MARGIN: Duration = Duration::from_secs(10);
+/// Lifetime in seconds of a token without `expires_in`.
 const DEFAULT_LIFE: u64 = 60;
-/// The longest that a service is believed.
-const LONGEST_LIFE: u64 = 24 * 3600;
+/// Maximum lifetime in seconds that is accepted from a token service.
+const MAX_LIFE: u64 = 24 * 3600;
 
-/// A token as it is sent.
+/// A token in the form of an `Authorization` header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Token {
     pub(super) header: Secret,
@@ -39,35 +39,36 @@ struct Answer {
 }
 
 impl Token {
-    /// One that we did not ask for, and that nobody renews.
-    pub(super) fn given(token: &Secret) -> Self {
+    /// Wraps a token from the configuration. It has no known expiry and cannot be renewed.
+    pub(super) fn from_static(token: &Secret) -> Self {
         Self {
             header: format!("Bearer {}", token.reveal()).into(),
             until: None,
         }
     }
 
-    /// Whether it is time for another one.
-    pub(super) fn is_due(&self) -> bool {
+    /// Reports whether the token has to be renewed.
+    pub(super) fn is_expired(&self) -> bool {
         self.until.is_some_and(|until| Instant::now() >= until)
     }
 }
 
 impl Session {
-    /// Asks a service for a token for this repository and nothing else, whatever the registry wants it to be for.
+    /// Requests a token from a token service. The scope is always this repository, regardless of the scope in the
+    /// challenge.
     pub(super) async fn token(&self, realm: &str, service: Option<&str>) -> Result<Token> {
         let shared = &self.shared;
-        let registry = &shared.place.registry;
+        let registry = &shared.endpoint.registry;
         let failed = |problem| Error::Token {
             registry: registry.clone(),
             problem,
         };
-        let realm = self.realm(realm)?;
-        let rights = match shared.action {
+        let realm = self.validate_realm(realm)?;
+        let actions = match shared.action {
             Action::Pull => "pull",
             Action::Push => "pull,push",
         };
-        let scope = format!("repository:{}:{rights}", shared.place.repository);
+        let scope = format!("repository:{}:{actions}", shared.endpoint.repository);
         let mut pairs = vec![("scope", scope.as_str())];
         pairs.extend(service.map(|service| ("service", service)));
         let mut request = match &shared.credential {
@@ -105,7 +106,7 @@ impl Session {
         match response.status {
             StatusCode::OK => {}
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => return Err(self.refused()),
-            // So the standard has it for an identity token that is not good any more.
+            // OAuth 2.0 defines this status for an identity token that is no longer valid.
             StatusCode::BAD_REQUEST if request.method == Method::POST => {
                 return Err(self.refused());
             }
@@ -113,7 +114,7 @@ impl Session {
                 return Err(Error::Web {
                     action: format!("get a token for the registry {registry}"),
                     source: match response.into_error().await {
-                        // A service may echo what was posted, which is a secret however it is encoded.
+                        // A service may echo the posted form, which contains a secret in some encoding.
                         web::Error::Status {
                             method,
                             url,
@@ -135,48 +136,48 @@ impl Session {
             action: format!("read the token for the registry {registry}"),
             source,
         })?;
-        let asked = Instant::now();
-        let answer: Answer = serde_json::from_slice(&body)
-            .map_err(|_| failed("answers with something else than a token"))?;
+        let received_at = Instant::now();
+        let answer: Answer =
+            serde_json::from_slice(&body).map_err(|_| failed("returned an invalid response"))?;
         let token = [answer.token, answer.access_token]
             .into_iter()
             .flatten()
             .find(|token| !token.is_empty())
-            .ok_or_else(|| failed("answers without a token"))?;
+            .ok_or_else(|| failed("returned no token"))?;
         if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(failed("answers with a token that cannot be sent"));
+            return Err(failed("returned a token with invalid characters"));
         }
-        let life = answer.expires_in.unwrap_or(DEFAULT_LIFE).min(LONGEST_LIFE);
-        let life = Duration::from_secs(life).saturating_sub(MARGIN);
+        let life = answer.expires_in.unwrap_or(DEFAULT_LIFE).min(MAX_LIFE);
+        let life = Duration::from_secs(life).saturating_sub(EXPIRY_MARGIN);
         Ok(Token {
             header: format!("Bearer {token}").into(),
-            until: Some(asked + life),
+            until: Some(received_at + life),
         })
     }
 
-    /// The service's URL, if credentials may go there: encrypted, or nobody has asked for encryption.
-    fn realm(&self, text: &str) -> Result<Url> {
+    /// Returns the URL of a token service that may receive credentials. It must use https unless verification is off.
+    fn validate_realm(&self, text: &str) -> Result<Url> {
         let fail = |problem| Error::Realm {
-            registry: self.shared.place.registry.clone(),
-            realm: Some(shown(text)),
+            registry: self.shared.endpoint.registry.clone(),
+            realm: Some(redact(text)),
             problem,
         };
-        let url = Url::parse(text).map_err(|_| fail("is no URL"))?;
+        let url = Url::parse(text).map_err(|_| fail("is not a URL"))?;
         match url.scheme() {
             "https" => {}
             "http" if self.shared.verify == Verify::Never => {}
-            "http" => return Err(fail("would get our credentials unencrypted")),
+            "http" => return Err(fail("would receive the credentials unencrypted")),
             _ => return Err(fail("is neither https:// nor http://")),
         }
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(fail("has credentials in it"));
+            return Err(fail("contains credentials"));
         }
         Ok(url)
     }
 }
 
-/// A realm as a message may show it: without what stands before `@` or behind `?`.
-fn shown(realm: &str) -> String {
+/// Redacts the URL of a token service for messages: removes the parts before `@` and after `?`.
+fn redact(realm: &str) -> String {
     let realm = realm.split(['?', '#']).next().unwrap_or_default();
     let realm: String = realm
         .chars()
