@@ -1,4 +1,4 @@
-//! The four schemas that mean something here, read from metas as Go reads them into its structs.
+//! Parser for the four OLM schemas. It accepts the same documents as Go's decoder with opm's structs.
 
 use manifests::{
     openshift::{MAX_ANNOTATION, MAX_PROPERTY, MaxOpenShiftVersion, Problem, Spelling, maximum},
@@ -13,14 +13,14 @@ use crate::{
     walk::{Fault, Meta, Place},
 };
 
-/// How many related images are looked at for each bundle.
-const RELATED_IMAGES: usize = 10_000;
-/// Warnings of one bundle.
-const WARNINGS: usize = 20;
+/// Maximum number of related images that are checked per bundle.
+const MAX_RELATED_IMAGES: usize = 10_000;
+/// Maximum number of warnings per bundle.
+const MAX_WARNINGS: usize = 20;
 
-/// A document with the place it was found in.
+/// A parsed document with its location.
 #[derive(Debug, Clone)]
-pub(crate) struct Seen {
+pub(crate) struct ParsedBlob {
     pub(crate) file: Box<str>,
     pub(crate) line: usize,
     pub(crate) blob: Blob,
@@ -32,9 +32,9 @@ pub(crate) enum Blob {
     Channel(Channel),
     Bundle(Box<Bundle>),
     Deprecations(Deprecations),
-    /// Of another schema: with the package it names, if any.
+    /// Blob of another schema, with its package or an empty string.
     Other(String),
-    /// Not to be read; with the package it names, if that is known.
+    /// Invalid blob: the problem, and the package if it is known.
     Broken(String, Option<String>),
 }
 
@@ -56,20 +56,20 @@ pub(crate) struct Bundle {
     pub(crate) name: String,
     pub(crate) package: String,
     pub(crate) image: String,
-    /// What the properties say, or the first that cannot be read.
+    /// Data from the properties, or the error of the first invalid property.
     pub(crate) facts: Result<Facts, String>,
-    /// The first related image with a name that is none, and why.
-    pub(crate) related: Option<(usize, String, String)>,
-    /// The max OpenShift version that counts.
+    /// First related image with an invalid reference: position, reference and problem.
+    pub(crate) invalid_related_image: Option<(usize, String, String)>,
+    /// Effective max OpenShift version.
     pub(crate) max_openshift: Option<MaxOpenShiftVersion>,
-    /// What others read differently, or not at all.
+    /// Content that other programs interpret differently or ignore.
     pub(crate) warnings: Vec<Warning>,
 }
 
 /// A warning about a bundle.
 #[derive(Debug, Clone)]
 pub(crate) struct Warning {
-    /// The line in its file, from 1.
+    /// Line in the file, starting at 1.
     pub(crate) line: usize,
     pub(crate) message: String,
 }
@@ -87,12 +87,12 @@ pub(crate) struct Deprecation {
     pub(crate) message: String,
 }
 
-/// What a document says.
-pub(crate) fn look(meta: Result<Meta<'_>, Fault>) -> Seen {
+/// Parses a document.
+pub(crate) fn parse_blob(meta: Result<Meta<'_>, Fault>) -> ParsedBlob {
     let meta = match meta {
         Ok(meta) => meta,
         Err(fault) => {
-            return Seen {
+            return ParsedBlob {
                 file: fault.file.into(),
                 line: fault.line,
                 blob: Blob::Broken(fault.message, fault.package),
@@ -101,18 +101,20 @@ pub(crate) fn look(meta: Result<Meta<'_>, Fault>) -> Seen {
     };
     let root = meta.root;
     let read = match &*meta.schema {
-        "olm.package" => package(root).map_err(|it| format!("parse package: {it}")),
-        "olm.channel" => channel(root).map_err(|it| format!("parse channel: {it}")),
+        "olm.package" => package(root).map_err(|problem| format!("parse package: {problem}")),
+        "olm.channel" => channel(root).map_err(|problem| format!("parse channel: {problem}")),
         "olm.bundle" => bundle(&meta),
-        "olm.deprecations" => deprecations(root).map_err(|it| format!("parse deprecation: {it}")),
+        "olm.deprecations" => {
+            deprecations(root).map_err(|problem| format!("parse deprecation: {problem}"))
+        }
         _ => Ok(Blob::Other(meta.package.to_string())),
     };
-    Seen {
+    ParsedBlob {
         file: meta.file.into(),
         line: meta.line,
         blob: read.unwrap_or_else(|problem| {
             let package = Some(meta.package_name())
-                .filter(|it| !it.is_empty())
+                .filter(|name| !name.is_empty())
                 .map(str::to_owned);
             Blob::Broken(problem, package)
         }),
@@ -132,14 +134,14 @@ fn package(root: Node<'_>) -> Result<Blob, String> {
 
 fn channel(root: Node<'_>) -> Result<Blob, String> {
     shape::check(root, &shape::CHANNEL)?;
-    let some = |text: String| Some(text).filter(|it| !it.is_empty());
+    let non_empty = |text: String| Some(text).filter(|text| !text.is_empty());
     let entries = list(root, "entries").map(|entry| Entry {
         name: text(entry, "name"),
-        replaces: some(text(entry, "replaces")),
+        replaces: non_empty(text(entry, "replaces")),
         skips: list(entry, "skips")
-            .map(|it| it.text().unwrap_or_default().into_owned())
+            .map(|skip| skip.text().unwrap_or_default().into_owned())
             .collect(),
-        skip_range: some(text(entry, "skipRange")),
+        skip_range: non_empty(text(entry, "skipRange")),
     });
     Ok(Blob::Channel(Channel {
         name: text(root, "name"),
@@ -150,16 +152,16 @@ fn channel(root: Node<'_>) -> Result<Blob, String> {
 
 fn bundle(meta: &Meta<'_>) -> Result<Blob, String> {
     let root = meta.root;
-    shape::check(root, &shape::BUNDLE).map_err(|it| format!("parse bundle: {it}"))?;
+    shape::check(root, &shape::BUNDLE).map_err(|problem| format!("parse bundle: {problem}"))?;
     let (name, package) = (text(root, "name"), text(root, "package"));
-    let images = list(root, "relatedImages").take(RELATED_IMAGES);
-    let related = images.enumerate().find_map(|(at, image)| {
+    let images = list(root, "relatedImages").take(MAX_RELATED_IMAGES);
+    let invalid_related_image = images.enumerate().find_map(|(at, image)| {
         let image = borrowed(image, "image");
-        let problem = pull_spec(&image)?;
+        let problem = validate_pull_spec(&image)?;
         Some((at, image.chars().take(300).collect(), problem))
     });
     let mut facts = Facts::default();
-    // The first property that cannot be read; where it is a manifest, opm does not even load the catalog.
+    // First invalid property. If it is a manifest, opm does not load the catalog at all.
     let mut problem = None;
     let mut warnings: Vec<Warning> = unquoted(meta).collect();
     for (at, property) in list(root, "properties").enumerate() {
@@ -167,7 +169,7 @@ fn bundle(meta: &Meta<'_>) -> Result<Blob, String> {
         let value = property_value(property);
         if type_ == "olm.bundle.object" {
             let read = value.ok_or_else(|| END.to_owned());
-            if let Err(problem) = read.and_then(|it| facts.read_object(it)) {
+            if let Err(problem) = read.and_then(|value| facts.read_object(value)) {
                 let problem = match problem.strip_prefix(CONVERT) {
                     Some(problem) => {
                         format!("convert bundle object property at index {at} to JSON: {problem}")
@@ -191,13 +193,13 @@ fn bundle(meta: &Meta<'_>) -> Result<Blob, String> {
         if let Err(error) = facts.add(at, &type_, value) {
             problem.get_or_insert(error);
         }
-        if let Some(Need::Unreadable(why)) = facts.needs.get(needs)
-            && warnings.len() < WARNINGS
+        if let Some(Need::Unreadable(reason)) = facts.needs.get(needs)
+            && warnings.len() < MAX_WARNINGS
         {
             warnings.push(Warning {
                 line: meta.line,
                 message: format!(
-                    "property[{at}] of type \"olm.constraint\" cannot be read by OLM: {why}"
+                    "property[{at}] of type \"olm.constraint\" cannot be read by OLM: {reason}"
                 ),
             });
         }
@@ -211,7 +213,7 @@ fn bundle(meta: &Meta<'_>) -> Result<Blob, String> {
     Ok(Blob::Bundle(Box::new(Bundle {
         image: text(root, "image"),
         facts: problem.map_or(Ok(facts), Err),
-        related,
+        invalid_related_image,
         max_openshift: decision.declared,
         warnings,
         name,
@@ -237,18 +239,19 @@ fn sentence(problem: &Problem) -> String {
     format!("{}; {}", problem.explained(), problem.remedy())
 }
 
-/// Returns the line where a spelling declares the max OpenShift version, the first invalid one if there are several.
+/// Returns the line in which a spelling declares the max OpenShift version; of several, the first invalid one.
 fn line_of(meta: &Meta<'_>, spelling: Spelling) -> usize {
     let root = meta.root;
     let of_type = |type_: &'static str| {
         let properties = list(root, "properties").enumerate();
-        let properties = properties.filter(move |(_, it)| borrowed(*it, "type") == type_);
-        properties.filter_map(|(at, it)| {
+        let properties =
+            properties.filter(move |(_, property)| borrowed(*property, "type") == type_);
+        properties.filter_map(|(at, property)| {
             let path = Path::from(["properties"]).index(at).key("value");
-            Some((path, property_value(it)?))
+            Some((path, property_value(property)?))
         })
     };
-    let found = if let Some(annotation) = spelling.annotation() {
+    let declaration = if let Some(annotation) = spelling.annotation() {
         of_type("olm.csv.metadata").find_map(|(path, metadata)| {
             let value = metadata.field("annotations")?.get(annotation)?;
             Some((path.key("annotations").key(annotation), value))
@@ -257,7 +260,7 @@ fn line_of(meta: &Meta<'_>, spelling: Spelling) -> usize {
         let key = root.get(MAX_ANNOTATION);
         let key = key.map(|value| (Path::from([MAX_ANNOTATION]), value));
         let is_several = of_type(MAX_PROPERTY).nth(1).is_some();
-        // The key is the place of a property that the file does not have.
+        // The key is the location of a property that the file does not contain.
         let is_key = spelling == Spelling::CatalogKey || (meta.problems.is_empty() && !is_several);
         let values = || {
             let properties = of_type(MAX_PROPERTY).filter(|_| spelling != Spelling::CatalogKey);
@@ -268,14 +271,14 @@ fn line_of(meta: &Meta<'_>, spelling: Spelling) -> usize {
             |(_, value): &(Path, Node<'_>)| maximum(&String::from_utf8_lossy(value.raw())).is_err();
         values().find(is_invalid).or_else(|| values().next())
     };
-    found.map_or(meta.line, |(path, value)| meta.line_at(&path, value))
+    declaration.map_or(meta.line, |(path, value)| meta.line_at(&path, value))
 }
 
 fn deprecations(root: Node<'_>) -> Result<Blob, String> {
     shape::check(root, &shape::DEPRECATION)?;
     let entries = list(root, "entries").map(|entry| {
         let reference = entry.field("reference");
-        let field = |name| reference.map_or_else(String::new, |it| text(it, name));
+        let field = |name| reference.map_or_else(String::new, |reference| text(reference, name));
         Deprecation {
             schema: field("schema"),
             name: field("name"),
@@ -288,8 +291,8 @@ fn deprecations(root: Node<'_>) -> Result<Blob, String> {
     }))
 }
 
-/// Why a text is no image reference. An empty one is none and nobody minds.
-pub(crate) fn pull_spec(image: &str) -> Option<String> {
+/// Returns the problem of an image reference. An empty reference is accepted.
+pub(crate) fn validate_pull_spec(image: &str) -> Option<String> {
     if image.is_empty() {
         return None;
     }

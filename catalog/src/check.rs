@@ -1,7 +1,7 @@
-//! The rules of `opm validate`, all of them for every package, and the packages that keep them.
+//! Validator with all rules of `opm validate`.
 //!
-//! opm builds a tree and stops at the first thing that does not fit in, and only a whole tree is checked. Here the same
-//! is looked at in the same order, and what does not fit is told and left out.
+//! opm builds a tree and stops at the first element that does not fit; it checks only a complete tree. This validator
+//! applies the same rules in the same order to every package. It reports and skips elements that do not fit.
 
 mod bundles;
 mod channels;
@@ -17,77 +17,77 @@ use manifests::names;
 
 pub(crate) use self::graph::heads;
 use crate::{
-    blob::{self, Blob, Seen},
+    blob::{self, Blob, ParsedBlob},
     finding::{Finding, Level, Scope},
     load::Catalog,
     model::Package,
 };
 
-/// Findings that are kept.
-const FINDINGS: usize = 10_000;
-/// Names in one message.
-const NAMES: usize = 100;
+/// Maximum number of retained findings.
+const MAX_FINDINGS: usize = 10_000;
+/// Maximum number of names in a message.
+const MAX_NAMES: usize = 100;
 
-/// Where something was written.
+/// Location of a document.
 #[derive(Debug, Clone)]
-struct Place {
+struct Location {
     file: Box<str>,
     line: usize,
 }
 
-/// A package on its way to being checked.
+/// A package that is being validated.
 #[derive(Debug)]
-struct Draft {
+struct PackageDraft {
     package: Package,
-    place: Place,
-    channels: HashMap<String, Place>,
-    bundles: HashMap<String, Place>,
-    /// Bundles that are there and cannot be used, so that nobody calls them missing.
-    lost: BTreeSet<String>,
-    deprecations: Option<Place>,
-    /// Messages of deprecated bundles.
+    location: Location,
+    channels: HashMap<String, Location>,
+    bundles: HashMap<String, Location>,
+    /// Bundles that exist but are unusable, so that they are not reported as missing.
+    invalid_bundles: BTreeSet<String>,
+    deprecations: Option<Location>,
+    /// Deprecation messages by bundle.
     deprecated: HashMap<String, String>,
-    /// Bundles whose build metadata is their release. opm orders by it, and checks versions as they are written.
-    rebuilt: Vec<String>,
+    /// Bundles whose build metadata is their release. opm orders by the release, but compares versions as declared.
+    rebuilt_bundles: Vec<String>,
 }
 
-/// What was found so far.
+/// State of the validation.
 #[derive(Debug, Default)]
-pub(crate) struct Check {
-    drafts: BTreeMap<String, Draft>,
+pub(crate) struct Validator {
+    drafts: BTreeMap<String, PackageDraft>,
     findings: Vec<Finding>,
     more: usize,
-    /// How many errors make a package unusable.
+    /// Number of errors by unusable package.
     broken: BTreeMap<String, usize>,
-    /// The first of them among the findings.
+    /// Position of each package's first error in the findings.
     first: BTreeMap<String, usize>,
 }
 
-// === impl Check ===
+// === impl Validator ===
 
-impl Check {
-    pub(crate) fn run(mut self, seen: Vec<Seen>) -> Catalog {
-        let documents = seen.len();
-        let files = Files::of(&seen);
+impl Validator {
+    pub(crate) fn run(mut self, parsed: Vec<ParsedBlob>) -> Catalog {
+        let documents = parsed.len();
+        let files = FilePackages::new(&parsed);
         let (mut packages, mut channels, mut bundles, mut deprecations) =
             (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        for Seen { file, line, blob } in seen {
-            let place = Place { file, line };
+        for ParsedBlob { file, line, blob } in parsed {
+            let location = Location { file, line };
             match blob {
-                Blob::Package(package) => packages.push((place, package)),
-                Blob::Channel(channel) => channels.push((place, channel)),
-                Blob::Bundle(bundle) => bundles.push((place, bundle)),
-                Blob::Deprecations(entry) => deprecations.push((place, entry)),
+                Blob::Package(package) => packages.push((location, package)),
+                Blob::Channel(channel) => channels.push((location, channel)),
+                Blob::Bundle(bundle) => bundles.push((location, bundle)),
+                Blob::Deprecations(entry) => deprecations.push((location, entry)),
                 Blob::Other(_) => {}
                 Blob::Broken(message, package) => {
-                    self.first(&place, package.as_deref(), message, &files);
+                    self.report_fatal(&location, package.as_deref(), message, &files);
                 }
             }
         }
         self.add_packages(packages, &files);
         self.add_channels(channels, &files);
         self.add_bundles(bundles, &files);
-        self.find_missing();
+        self.report_missing_bundles();
         self.add_deprecations(deprecations, &files);
         let drafts = std::mem::take(&mut self.drafts);
         let mut good = BTreeMap::new();
@@ -99,7 +99,7 @@ impl Check {
                         bundle.deprecation = Some(message);
                     }
                 }
-                for bundle in draft.rebuilt {
+                for bundle in draft.rebuilt_bundles {
                     if let Some(bundle) = draft.package.bundles.get_mut(&bundle) {
                         bundle.version.build_is_release();
                     }
@@ -117,17 +117,17 @@ impl Check {
         }
     }
 
-    fn add_packages(&mut self, packages: Vec<(Place, blob::Package)>, files: &Files) {
-        for (place, package) in packages {
+    fn add_packages(&mut self, packages: Vec<(Location, blob::Package)>, files: &FilePackages) {
+        for (location, package) in packages {
             let name = package.name;
             if name.is_empty() {
                 let message = "config contains package with no name".to_owned();
-                self.first(&place, None, message, files);
+                self.report_fatal(&location, None, message, files);
                 continue;
             }
             if self.drafts.contains_key(&name) {
-                let message = format!("duplicate package {}", q(&name));
-                self.first(&place, Some(&name), message, files);
+                let message = format!("duplicate package {}", quote(&name));
+                self.report_fatal(&location, Some(&name), message, files);
                 continue;
             }
             if let Err(problem) = names::dns_label(&name) {
@@ -136,54 +136,54 @@ impl Check {
                 } else {
                     problem
                 };
-                let message = format!("invalid package name {}: [{problem}]", q(&name));
-                self.first(&place, Some(&name), message, files);
+                let message = format!("invalid package name {}: [{problem}]", quote(&name));
+                self.report_fatal(&location, Some(&name), message, files);
             }
-            let draft = Draft {
+            let draft = PackageDraft {
                 package: Package {
                     name: name.clone(),
                     default_channel: package.default_channel,
                     ..Package::default()
                 },
-                place,
+                location,
                 channels: HashMap::new(),
                 bundles: HashMap::new(),
-                lost: BTreeSet::new(),
+                invalid_bundles: BTreeSet::new(),
                 deprecations: None,
                 deprecated: HashMap::new(),
-                rebuilt: Vec::new(),
+                rebuilt_bundles: Vec::new(),
             };
             self.drafts.insert(name, draft);
         }
     }
 
-    /// What is checked when the tree is whole.
-    fn check_package(&mut self, draft: &Draft) {
+    /// Checks a package after the tree is complete.
+    fn check_package(&mut self, draft: &PackageDraft) {
         let package = &draft.package;
         if package.default_channel.is_empty() {
-            self.about(draft, "default channel must be set".into());
+            self.report_package(draft, "default channel must be set".into());
         }
         if package.channels.is_empty() && package.default_channel.is_empty() {
-            self.about(draft, "package must contain at least one channel".into());
+            self.report_package(draft, "package must contain at least one channel".into());
         }
         let default = &package.default_channel;
         if !default.is_empty() && !package.channels.contains_key(default) {
-            // opm makes an empty channel of that name.
+            // opm adds an empty channel of that name.
             let scope = Scope::Tree {
                 channels: vec![default.clone()],
                 bundle: None,
             };
             let message = "channel must contain at least one bundle".to_owned();
-            self.tell(
+            self.report(
                 Level::Error,
-                &draft.place,
+                &draft.location,
                 Some(&package.name),
                 message,
                 scope,
             );
         }
         if package.deprecation.as_deref() == Some("") {
-            self.about(draft, "invalid deprecation: message must be set".into());
+            self.report_package(draft, "invalid deprecation: message must be set".into());
         }
         self.check_versions(draft);
         for channel in package.channels.values() {
@@ -192,70 +192,76 @@ impl Check {
         self.check_bundles(draft);
     }
 
-    // --- telling ---
+    // --- reporting ---
 
-    /// An error at which opm stops. Whatever names no package takes those of its file with it: nobody knows which of
-    /// them is incomplete.
-    fn first(&mut self, place: &Place, package: Option<&str>, message: String, files: &Files) {
+    /// Reports an error at which opm stops. An error without a package invalidates all packages of its file, because
+    /// any of them can be incomplete.
+    fn report_fatal(
+        &mut self,
+        location: &Location,
+        package: Option<&str>,
+        message: String,
+        files: &FilePackages,
+    ) {
         match package {
-            Some(package) => self.spoil(package),
+            Some(package) => self.mark_broken(package),
             None => {
-                for package in files.packages(&place.file) {
-                    self.spoil(package);
+                for package in files.packages(&location.file) {
+                    self.mark_broken(package);
                 }
             }
         }
-        self.keep(Finding {
+        self.add_finding(Finding {
             level: Level::Error,
-            file: Some(place.file.to_string()),
-            line: Some(place.line),
+            file: Some(location.file.to_string()),
+            line: Some(location.line),
             package: package.map(shorten),
             message,
             scope: Scope::First,
         });
     }
 
-    /// An error about a package in opm's tree.
-    fn about(&mut self, draft: &Draft, message: String) {
+    /// Reports an error about a package in opm's tree.
+    fn report_package(&mut self, draft: &PackageDraft, message: String) {
         let scope = Scope::Tree {
             channels: Vec::new(),
             bundle: None,
         };
         let name = draft.package.name.clone();
-        self.tell(Level::Error, &draft.place, Some(&name), message, scope);
+        self.report(Level::Error, &draft.location, Some(&name), message, scope);
     }
 
-    fn tell(
+    fn report(
         &mut self,
         level: Level,
-        place: &Place,
+        location: &Location,
         package: Option<&str>,
         message: String,
         scope: Scope,
     ) {
         if let (Level::Error, Some(package)) = (level, package) {
-            self.spoil(package);
+            self.mark_broken(package);
         }
-        self.keep(Finding {
+        self.add_finding(Finding {
             level,
-            file: Some(place.file.to_string()),
-            line: Some(place.line),
+            file: Some(location.file.to_string()),
+            line: Some(location.line),
             package: package.map(shorten),
             message,
             scope,
         });
     }
 
-    fn spoil(&mut self, package: &str) {
-        // What spoils it is the finding that is kept next.
-        if !self.broken.contains_key(package) && self.findings.len() < FINDINGS {
+    fn mark_broken(&mut self, package: &str) {
+        // The caller adds the finding immediately afterwards.
+        if !self.broken.contains_key(package) && self.findings.len() < MAX_FINDINGS {
             self.first.insert(package.to_owned(), self.findings.len());
         }
         *self.broken.entry(package.to_owned()).or_default() += 1;
     }
 
-    fn keep(&mut self, finding: Finding) {
-        if self.findings.len() < FINDINGS {
+    fn add_finding(&mut self, finding: Finding) {
+        if self.findings.len() < MAX_FINDINGS {
             self.findings.push(finding);
         } else {
             self.more += 1;
@@ -263,44 +269,44 @@ impl Check {
     }
 }
 
-/// Which packages a file, or else its folder, speaks of.
+/// Packages by file and directory.
 #[derive(Debug, Default)]
-struct Files(HashMap<Box<str>, BTreeSet<String>>);
+struct FilePackages(HashMap<Box<str>, BTreeSet<String>>);
 
-// === impl Files ===
+// === impl FilePackages ===
 
-impl Files {
-    /// Of the files with something that is broken and names no package, and of their folders.
-    fn of(seen: &[Seen]) -> Self {
+impl FilePackages {
+    /// Collects the packages of all files that contain an invalid blob without a package, and of their directories.
+    fn new(parsed: &[ParsedBlob]) -> Self {
         let mut files: HashMap<Box<str>, BTreeSet<String>> = HashMap::new();
-        for Seen { file, blob, .. } in seen {
-            let nameless = match blob {
+        for ParsedBlob { file, blob, .. } in parsed {
+            let is_unassigned = match blob {
                 Blob::Broken(_, package) => package.is_none(),
-                Blob::Package(it) => it.name.is_empty(),
-                Blob::Channel(it) => it.package.is_empty(),
-                Blob::Bundle(it) => it.package.is_empty(),
-                Blob::Deprecations(it) => it.package.is_empty(),
+                Blob::Package(package) => package.name.is_empty(),
+                Blob::Channel(channel) => channel.package.is_empty(),
+                Blob::Bundle(bundle) => bundle.package.is_empty(),
+                Blob::Deprecations(deprecations) => deprecations.package.is_empty(),
                 Blob::Other(_) => false,
             };
-            if nameless {
+            if is_unassigned {
                 files.entry(file.clone()).or_default();
-                files.entry(folder(file).into()).or_default();
+                files.entry(directory(file).into()).or_default();
             }
         }
-        for Seen { file, blob, .. } in seen {
+        for ParsedBlob { file, blob, .. } in parsed {
             let package = match blob {
-                Blob::Package(it) => &it.name,
-                Blob::Channel(it) => &it.package,
-                Blob::Bundle(it) => &it.package,
-                Blob::Deprecations(it) => &it.package,
+                Blob::Package(package) => &package.name,
+                Blob::Channel(channel) => &channel.package,
+                Blob::Bundle(bundle) => &bundle.package,
+                Blob::Deprecations(deprecations) => &deprecations.package,
                 Blob::Other(package) | Blob::Broken(_, Some(package)) => package,
                 Blob::Broken(_, None) => continue,
             };
             if package.is_empty() {
                 continue;
             }
-            for place in [&**file, folder(file)] {
-                if let Some(packages) = files.get_mut(place)
+            for path in [&**file, directory(file)] {
+                if let Some(packages) = files.get_mut(path)
                     && !packages.contains(package)
                 {
                     packages.insert(package.clone());
@@ -310,55 +316,56 @@ impl Files {
         Self(files)
     }
 
-    /// Those of the file; if it names none, those of its folder, unless that is the root, where everything is.
+    /// Returns the packages of the file. If the file contains none, returns those of its directory, except for the
+    /// root, which contains all packages.
     fn packages(&self, file: &str) -> impl Iterator<Item = &str> {
-        let own = self.0.get(file).filter(|it| !it.is_empty());
-        let folder = Some(folder(file)).filter(|it| !it.is_empty());
-        own.or_else(|| self.0.get(folder?))
+        let own = self.0.get(file).filter(|packages| !packages.is_empty());
+        let directory = Some(directory(file)).filter(|directory| !directory.is_empty());
+        own.or_else(|| self.0.get(directory?))
             .into_iter()
             .flatten()
             .map(String::as_str)
     }
 }
 
-/// With a slash at its end, so that no file is called like it; empty for the root.
-fn folder(file: &str) -> &str {
+/// Returns the directory of a file with a trailing slash, so that it differs from every file name. The root is empty.
+fn directory(file: &str) -> &str {
     let end = file.rfind('/').map_or(0, |at| at + 1);
     file.get(..end).unwrap_or_default()
 }
 
-/// A name in quotes, as Go's `%q` writes it; strangers' names may be long.
-fn q(name: &str) -> String {
+/// Quotes a name like Go's `%q` and truncates it, because names are untrusted.
+fn quote(name: &str) -> String {
     format!("{:?}", shorten(name))
 }
 
 fn shorten(name: &str) -> String {
-    const LONG: usize = 300;
-    if name.len() <= LONG {
+    const MAX_NAME_LEN: usize = 300;
+    if name.len() <= MAX_NAME_LEN {
         return name.to_owned();
     }
-    let mut short: String = name.chars().take(LONG).collect();
+    let mut short: String = name.chars().take(MAX_NAME_LEN).collect();
     short.push('…');
     short
 }
 
-/// Names, joined; not all of a million.
+/// Joins names up to the maximum number.
 fn join<'a>(names: impl IntoIterator<Item = &'a str>, separator: &str) -> String {
     let mut text = String::new();
     let mut more = 0;
     for (at, name) in names.into_iter().enumerate() {
-        if at >= NAMES {
+        if at >= MAX_NAMES {
             more += 1;
             continue;
         }
         if at > 0 {
             text.push_str(separator);
         }
-        // Without quotes, so that what moves cursors has to go.
+        // The names are not quoted, so control characters are replaced.
         text.push_str(&shorten(name).replace(char::is_control, "\u{fffd}"));
     }
     if more > 0 {
-        // Writing to a text does not fail.
+        // Writing to a String never fails.
         let _ = write!(text, "{separator}and {more} more");
     }
     text

@@ -1,15 +1,16 @@
-//! Which bundle of a package is to be installed, and why each other one is not. A plain function over values.
+//! Selection of the bundle of a package to install, with the reasons why each other one is not selected. Pure; no I/O.
 //!
-//! Catalogs are asked by priority, then by name. With nothing installed, the first that has something to install in the
-//! channel decides; with something installed, the one that it is from, as long as that has the package, and where nobody
-//! has written down which that is, the first that knows it. Then one edge of the channel is followed at a time: a bundle
-//! that replaces the installed one, skips it, or has it in its `skipRange`. Of several, releases come before pre-releases
-//! and higher versions before lower ones. Dependencies are not resolved: a bundle that has some is not chosen. A catalog
-//! that cannot be asked makes nobody go back, and one whose first reading is under way is waited for where it comes before
-//! the one that would decide.
+//! Catalogs are considered by priority, then by name. Without an installed bundle, the first catalog that offers an
+//! eligible bundle in the channel is authoritative. With an installed bundle, the catalog that it came from is
+//! authoritative if it contains the package. If that catalog is not recorded, the first one that contains the installed
+//! bundle is authoritative. The resolver then follows one edge of the channel, to a bundle that replaces or skips the
+//! installed one, or has it in its `skipRange`. Releases are preferred to pre-releases, and higher versions to lower
+//! ones. Dependencies are not resolved: a bundle with dependencies is not chosen. The installed bundle is kept while
+//! its catalog is unavailable. A catalog that is being read for the first time delays the decision if it precedes the
+//! authoritative one.
 //!
-//! No edge leads to a lower version. Where an author has packed the same version anew (`3.6.4` and `3.6.4+0.1649.p`), an
-//! edge that names what is installed is followed, unless edges lead back from there.
+//! No edge leads to a lower version. If an author rebuilds a version (`3.6.4` and `3.6.4+0.1649.p`), an edge that names
+//! the installed bundle is followed, unless edges lead back from its target to the installed bundle.
 
 mod ahead;
 mod chooser;
@@ -27,185 +28,185 @@ use manifests::{
 };
 
 pub use self::ahead::{Ahead, Followed, ahead};
-use self::chooser::Chooser;
+use self::chooser::Resolver;
 pub use self::chooser::stands_for;
 use crate::model::{Bundle, Channel, Package, Release};
 
-/// What is asked for.
+/// Parameters of a decision.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
-    /// The package.
+    /// Name of the package.
     pub package: &'a str,
-    /// The channel; the package's default if there is none.
+    /// Name of the channel; `None` selects the default channel of the package.
     pub channel: Option<&'a str>,
-    /// Versions that are welcome.
+    /// Range of accepted versions; `None` accepts all.
     pub range: Option<&'a Range>,
-    /// The only minor version that is welcome, major first: another one is not approved yet.
+    /// Accepted minor version, major first, because others are not approved; `None` accepts all.
     pub minor: Option<(u64, u64)>,
-    /// The newest version that is welcome: what comes after it is not approved yet.
+    /// Newest accepted version, because later ones are not approved; `None` accepts all.
     pub newest: Option<&'a Version>,
-    /// What is there already.
+    /// Installed bundle; `None` before the installation.
     pub installed: Option<&'a Installed>,
-    /// The OpenShift that bundles must run on: during an update the higher of both releases. `None` where there is no
-    /// OpenShift; then maxima mean nothing.
+    /// Required OpenShift release: during an update, the higher of both releases. `None` outside of OpenShift, where
+    /// maxima are ignored.
     pub openshift: Option<openshift::Release>,
-    /// The version of Kubernetes; `None` if it is not known, and then it is not compared.
+    /// Kubernetes version; `None` if it is unknown, and the constraint is then not evaluated.
     pub kubernetes: Option<&'a Version>,
-    /// The media types that there is somebody to install.
+    /// Media types that a provisioner can install.
     pub media_types: &'a [&'a str],
-    /// What does not count for some images.
+    /// Constraints that are ignored for some images.
     pub overrides: &'a [Override<'a>],
 }
 
-/// A constraint that somebody says does not count for one image. It is warned about where it would have counted.
+/// An override: a constraint that is ignored for one image. A warning reports it if the constraint would have applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Override<'a> {
-    /// Which.
+    /// Constraint that is ignored.
     pub constraint: Constraint,
-    /// The digest that the image is named by: `sha256:` and so on.
+    /// Digest in the image reference: `sha256:` and the hash.
     pub digest: &'a str,
 }
 
-/// What a bundle may demand of the cluster.
+/// Constraint of a bundle on the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Constraint {
-    /// The max OpenShift version, in any spelling.
+    /// Max OpenShift version, in any spelling.
     MaxOpenShiftVersion,
-    /// The oldest Kubernetes (`minKubeVersion`).
+    /// Minimum Kubernetes version (`minKubeVersion`).
     MinKubeVersion,
 }
 
-/// What is there already.
+/// Installed bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Installed {
-    /// The bundle's name.
+    /// Name of the bundle.
     pub name: String,
-    /// Its version, if it is known; without it no `skipRange` speaks of it.
+    /// Version of the bundle; `None` if it is unknown, and no `skipRange` then contains it.
     pub version: Option<Release>,
-    /// The catalog it was chosen from, if that is known.
+    /// Catalog that the bundle was chosen from; `None` if it is not recorded.
     pub catalog: Option<String>,
 }
 
-/// What a catalog has of the package.
+/// The package as one catalog offers it.
 #[derive(Debug, Clone, Copy)]
 pub struct Offer<'a> {
-    /// The catalog's name.
+    /// Name of the catalog.
     pub catalog: &'a str,
-    /// Higher ones are asked first.
+    /// Priority of the catalog; higher ones are considered first.
     pub priority: i64,
-    /// What it answered.
+    /// Content that the catalog offers.
     pub answer: Answer<'a>,
 }
 
-/// What a catalog answered.
+/// Answer of a catalog to a query for a package.
 #[derive(Debug, Clone, Copy)]
 pub enum Answer<'a> {
-    /// All of the package.
+    /// The catalog contains the package.
     Package(&'a Package),
-    /// There is no such package.
+    /// The catalog does not contain the package.
     Absent,
-    /// The package cannot be used, or the catalog cannot be asked, or has not been read to its end; and why.
+    /// The package is unusable, or the catalog is unavailable or incomplete, for this reason.
     Unknown(&'a str),
-    /// The catalog is being read for the first time. There will be another answer soon, so that nothing is decided that it
-    /// might have a say in.
+    /// The catalog is being read for the first time. Decisions that it can affect wait, because its answer will change
+    /// soon.
     Pending,
 }
 
-/// What is to be done.
+/// Result of the resolver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
-    /// The package that was asked for.
+    /// Name of the requested package.
     pub package: String,
-    /// What is to be done.
+    /// Action to take.
     pub verdict: Verdict,
-    /// What led there, one step after the other.
+    /// Steps that led to the outcome, in order.
     pub steps: Vec<String>,
-    /// Bundles of the package that were looked at, the best first: the one that was chosen and as many others as a status
-    /// has room for, or all of them where somebody wants it explained.
+    /// Considered bundles of the package, best first. A decision contains the chosen one and as many others as a status
+    /// can hold; an explanation contains all.
     pub candidates: Vec<Candidate>,
-    /// The number of the others.
+    /// Number of further candidates.
     pub more_candidates: usize,
-    /// What whoever asked should know of what was chosen.
+    /// Warnings about the chosen bundle.
     pub warnings: Vec<String>,
-    /// What comes after the bundle that was chosen, or that stays.
+    /// Bundle that follows the chosen or the installed one.
     pub next: Option<Next>,
-    /// Catalogs that come before the one that decided, and could not be asked.
+    /// Unavailable catalogs that precede the authoritative one.
     pub unasked: Vec<Unasked>,
 }
 
-/// A catalog that could not be asked.
+/// A catalog that is unavailable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unasked {
-    /// Its name.
+    /// Name of the catalog.
     pub catalog: String,
-    /// Why, in short; for a package that cannot be used the first thing that is wrong with it.
+    /// Reason in short; for an unusable package, its first problem.
     pub why: String,
-    /// Whether it is only being read for the first time.
+    /// True if the catalog is only being read for the first time.
     pub is_pending: bool,
 }
 
-/// What is to be done.
+/// Action to take.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// Nothing is there yet: install this.
+    /// No bundle is installed; install this one.
     Install(Choice),
-    /// Something is there: upgrade it to this.
+    /// A bundle is installed; upgrade it to this one.
     Upgrade(Choice),
-    /// Something is there: leave it as it is; and why.
+    /// A bundle is installed and is kept, for this reason.
     Stay(String),
-    /// There is nothing to install; and why.
+    /// No bundle can be installed, for this reason.
     Nothing(String),
 }
 
 /// A bundle that was chosen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Choice {
-    /// The catalog it is from.
+    /// Name of the catalog.
     pub catalog: String,
-    /// The channel it is in.
+    /// Name of the channel.
     pub channel: String,
-    /// Its name.
+    /// Name of the bundle.
     pub name: String,
-    /// Its version.
+    /// Version of the bundle.
     pub version: Release,
-    /// Where its content is.
+    /// Image reference of the bundle.
     pub image: String,
-    /// What it is packed like.
+    /// Media type of the bundle.
     pub media_type: String,
-    /// The max OpenShift version that it declares; `None` if it declares none.
+    /// Declared max OpenShift version; `None` if the bundle declares none.
     pub max_openshift: Option<MaxOpenShiftVersion>,
 }
 
-/// A bundle that was looked at.
+/// A bundle that was considered, with the reasons why it is ineligible.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidate {
-    /// The catalog it is from.
+    /// Name of the catalog.
     pub catalog: String,
-    /// Its name.
+    /// Name of the bundle.
     pub name: String,
-    /// Its version.
+    /// Version of the bundle.
     pub version: Release,
-    /// Whether it is the one that was chosen.
+    /// True if the bundle was chosen.
     pub is_chosen: bool,
-    /// Why it was not; or why it was.
+    /// Reasons why the bundle was not chosen, or why it was.
     pub reasons: Vec<String>,
 }
 
-/// A bundle that comes later.
+/// The bundle that follows another one in the channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Next {
-    /// Its name.
+    /// Name of the bundle.
     pub name: String,
-    /// Its version.
+    /// Version of the bundle.
     pub version: Release,
-    /// Why it is not chosen now; empty if it could be.
+    /// Reasons why the bundle is ineligible now; empty if it is eligible.
     pub reasons: Vec<String>,
 }
 
 // === impl Choice ===
 
 impl Choice {
-    fn of(bundle: &Bundle, catalog: &str, channel: &Channel) -> Self {
+    fn new(bundle: &Bundle, catalog: &str, channel: &Channel) -> Self {
         Self {
             catalog: catalog.to_owned(),
             channel: channel.name.clone(),
@@ -221,7 +222,7 @@ impl Choice {
 // === impl Verdict ===
 
 impl Verdict {
-    /// The bundle to install, if there is one.
+    /// Returns the bundle to install or upgrade to, if any.
     pub fn choice(&self) -> Option<&Choice> {
         match self {
             Self::Install(choice) | Self::Upgrade(choice) => Some(choice),
@@ -230,25 +231,25 @@ impl Verdict {
     }
 }
 
-/// How many candidates are named unless all are wanted.
-const FEW: usize = 10;
+/// Maximum number of candidates in a decision.
+const MAX_CANDIDATES: usize = 10;
 
-/// Chooses. The same arguments, in whatever order the offers come, give the same decision.
+/// Decides which bundle to install. The result does not depend on the order of `offers`.
 pub fn choose(request: &Request<'_>, offers: &[Offer<'_>]) -> Decision {
-    decide(request, offers, FEW)
+    decide(request, offers, MAX_CANDIDATES)
 }
 
-/// Chooses, and says of every bundle of the package why it was chosen or not, for people who look at one decision.
+/// Decides like [`choose`], and lists every bundle of the package with the reasons, for people who inspect a decision.
 pub fn explain(request: &Request<'_>, offers: &[Offer<'_>]) -> Decision {
     decide(request, offers, usize::MAX)
 }
 
-fn decide(request: &Request<'_>, offers: &[Offer<'_>], most_candidates: usize) -> Decision {
+fn decide(request: &Request<'_>, offers: &[Offer<'_>], max_candidates: usize) -> Decision {
     let mut offers = offers.to_vec();
     offers.sort_by(|a, b| b.priority.cmp(&a.priority).then(a.catalog.cmp(b.catalog)));
-    let mut chooser = Chooser {
+    let mut resolver = Resolver {
         request,
-        most_candidates,
+        max_candidates,
         decision: Decision {
             package: request.package.to_owned(),
             verdict: Verdict::Nothing(String::new()),
@@ -260,9 +261,9 @@ fn decide(request: &Request<'_>, offers: &[Offer<'_>], most_candidates: usize) -
             unasked: Vec::new(),
         },
     };
-    chooser.decision.verdict = match request.installed {
-        Some(installed) => chooser.upgrade(installed, &offers),
-        None => chooser.install(&offers),
+    resolver.decision.verdict = match request.installed {
+        Some(installed) => resolver.upgrade(installed, &offers),
+        None => resolver.install(&offers),
     };
-    chooser.decision
+    resolver.decision
 }

@@ -1,18 +1,18 @@
-//! Catalogs in ConfigMaps, as OLM's first users wrote them: three lists in YAML.
+//! Catalogs in ConfigMaps, in the format of OLM's early versions: three lists in YAML.
 //!
 //! ```text
-//!  packages ─────────────────► channels and their heads ──► replaces, replaces, …
-//!  clusterServiceVersions ───► bundles                          │
-//!  customResourceDefinitions ► whoever owns them                ▼
-//!  walk, load, render, serve ◄── one file of blobs for each package
+//! packages ─────────────────► channels and their heads ──► replaces, replaces, …
+//! clusterServiceVersions ───► bundles                          │
+//! customResourceDefinitions ► owners                           ▼
+//! walk, load, render, serve ◄── one file of blobs per package ─┘
 //! ```
 //!
-//! A channel has its head, what that replaces, and so on, and what these skip, as far as it is there (OLM v0 parity). What no
-//! channel leads to is left out, and told.
+//! A channel contains its head, the bundle that the head replaces, and so on. It also contains the bundles that these
+//! skip, if the ConfigMap has them (OLM v0 parity). Bundles outside of all channels are skipped and reported.
 //!
-//! A ConfigMap is [`Files`]: for everybody else it is a folder with a file for each package. Its bundles have no image:
-//! their manifests are in them (`olm.bundle.object`), with the properties that `opm render` would find there. A blob is
-//! made when it is read, so that definitions that many bundles own are in memory once.
+//! A ConfigMap implements [`Files`]: it looks like a directory with one file per package. Its bundles have no image.
+//! Their blobs contain the manifests (`olm.bundle.object`) and the properties that `opm render` would derive. Blobs are
+//! built while they are read, so a CRD that several bundles own is in memory only once.
 
 mod blobs;
 mod read;
@@ -29,57 +29,58 @@ use serde_json::Value;
 
 use crate::source::{Files, Limits};
 
-/// The key of the packages.
+/// Key of the packages.
 pub const PACKAGES: &str = "packages";
-/// The key of the bundles.
+/// Key of the bundles.
 pub const CSVS: &str = "clusterServiceVersions";
-/// The key of what they own.
+/// Key of the CRDs that the bundles own.
 pub const CRDS: &str = "customResourceDefinitions";
 
-/// What the blobs of one ConfigMap may come to, in bytes. It holds a mebibyte, and what several bundles own is in each.
-const MOST_BYTES: u64 = 256 << 20;
-/// Entries of all its channels.
-const MOST_ENTRIES: usize = 100_000;
+/// Maximum size of the blobs of one ConfigMap in bytes. The ConfigMap itself has at most one mebibyte, but each bundle
+/// contains a copy of the CRDs that it owns.
+const MAX_BYTES: u64 = 256 << 20;
+/// Maximum number of entries in all channels.
+const MAX_ENTRIES: usize = 100_000;
 
-/// Why a ConfigMap is no catalog.
+/// Reasons why a ConfigMap is not a catalog.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A list is not there at all.
+    /// A key is missing.
     #[error(
-        "couldn't find expected key {key} in configmap; it has to be there, with an empty text if there are none"
+        "couldn't find expected key {key} in configmap; add it, with an empty value if the catalog has none"
     )]
     Missing {
-        /// Its key.
+        /// Key that is missing.
         key: &'static str,
     },
-    /// A list cannot be read.
-    #[error("the text of key {key} cannot be read")]
+    /// The text of a key is not valid YAML.
+    #[error("failed to parse the value of key {key}")]
     Yaml {
-        /// Its key.
+        /// Key of the text.
         key: &'static str,
-        /// Why.
+        /// Cause of the failure.
         #[source]
         source: yaml::Error,
     },
-    /// A list has something else in it.
-    #[error("the text of key {key} is {found}; write a list of {of}")]
+    /// The text of a key is not a list of objects.
+    #[error("the value of key {key} is {found}; set it to a list of {of}")]
     Shape {
-        /// Its key.
+        /// Key of the text.
         key: &'static str,
-        /// What is there.
+        /// Description of the actual content.
         found: &'static str,
-        /// What has to be.
+        /// Expected kind of objects.
         of: &'static str,
     },
-    /// A definition is there twice.
+    /// A CRD occurs twice.
     #[error("can't add the same CRD twice in one configmap: {0}; remove one of them")]
-    Twice(String),
-    /// What is in it would come to more than it may.
+    DuplicateCrd(String),
+    /// The catalog exceeds a limit.
     #[error("the catalog of the configmap has more than {limit} {unit}; serve it from an image")]
     TooLarge {
-        /// The limit.
+        /// Limit that was exceeded.
         limit: u64,
-        /// Of what.
+        /// Unit of the limit.
         unit: &'static str,
     },
 }
@@ -96,29 +97,29 @@ pub struct ConfigMap {
 #[derive(Debug)]
 struct Package {
     default_channel: String,
-    /// Channels and their bundles, the head first.
+    /// Entries of each channel, the head first.
     channels: BTreeMap<String, Vec<Entry>>,
 }
 
-/// A bundle of a channel.
+/// An entry of a channel.
 #[derive(Debug)]
 struct Entry {
-    /// Its place among the bundles.
+    /// Position of the bundle in `csvs`.
     csv: usize,
-    /// Whether it was found by following `replaces`, and not only among what others skip.
-    is_followed: bool,
+    /// True if the bundle is the head or was reached through `replaces`, and not only through `skips`.
+    is_on_chain: bool,
 }
 
-/// A bundle.
+/// A bundle with its CRDs and edges.
 #[derive(Debug)]
 struct Csv {
     name: String,
     object: Value,
-    /// The definitions that it owns, by their places.
+    /// Positions of the CRDs that the bundle owns.
     owns: BTreeSet<usize>,
-    /// The bundle that it replaces, if it is there.
+    /// Position of the replaced bundle; `None` if the ConfigMap does not contain it.
     replaces: Option<usize>,
-    /// The bundles that it skips, as far as they are there.
+    /// Positions of the skipped bundles that the ConfigMap contains.
     skips: BTreeSet<usize>,
 }
 
@@ -128,37 +129,37 @@ impl ConfigMap {
     /// Reads the data of a ConfigMap.
     ///
     /// # Errors
-    /// When it is no catalog, or more of one than it may be.
+    /// Returns an error if the data is not a valid catalog, or exceeds a limit.
     pub fn read(data: &BTreeMap<String, String>, limits: &Limits) -> Result<Self, Error> {
-        let mut left = yaml::Limits::default();
-        let mut list = |key, of| read_list(data, key, of, &mut left);
+        let mut yaml_limits = yaml::Limits::default();
+        let mut list = |key, of| read_list(data, key, of, &mut yaml_limits);
         let crds = list(CRDS, "CustomResourceDefinitions")?;
         let csvs = list(CSVS, "ClusterServiceVersions")?;
         let packages = list(PACKAGES, "packages")?;
         read::read(crds, csvs, &packages, limits)
     }
 
-    /// The ConfigMap that files are, as a kubelet mounts one: a file for each key. Nothing if they are something else.
+    /// Reads a ConfigMap that the kubelet has mounted as one file per key. Returns `None` for other files.
     ///
     /// # Errors
-    /// As [`read`](Self::read), and when a file cannot be read.
+    /// Returns the errors of [`read`](Self::read), and an error if a file cannot be read.
     pub fn mounted(files: &dyn Files, limits: &Limits) -> io::Result<Option<Self>> {
         let paths = files.paths();
         if [PACKAGES, CSVS, CRDS]
             .iter()
-            .any(|key| !paths.iter().any(|it| it == key))
+            .any(|key| !paths.iter().any(|path| path == key))
         {
             return Ok(None);
         }
         let mut data = BTreeMap::new();
         for key in [PACKAGES, CSVS, CRDS] {
             let mut text = String::new();
-            let most = limits.document as u64;
-            let mut file = files.open(key)?.take(most.saturating_add(1));
+            let limit = limits.document as u64;
+            let mut file = files.open(key)?.take(limit.saturating_add(1));
             file.read_to_string(&mut text)?;
             if file.limit() == 0 {
                 return Err(io::Error::other(Error::TooLarge {
-                    limit: most,
+                    limit,
                     unit: "bytes in one key",
                 }));
             }
@@ -169,7 +170,7 @@ impl ConfigMap {
             .map_err(io::Error::other)
     }
 
-    /// What is no part of the catalog, and why, in words.
+    /// Returns the skipped content of the ConfigMap, with the reasons.
     pub fn left_out(&self) -> &[String] {
         &self.left_out
     }
@@ -178,9 +179,13 @@ impl ConfigMap {
 // === impl Package ===
 
 impl Package {
-    /// The places of its bundles, each of them once.
+    /// Returns the positions of the bundles of all channels.
     fn bundles(&self) -> BTreeSet<usize> {
-        self.channels.values().flatten().map(|it| it.csv).collect()
+        self.channels
+            .values()
+            .flatten()
+            .map(|entry| entry.csv)
+            .collect()
     }
 }
 
@@ -198,11 +203,11 @@ impl Csv {
 
     fn skip_range(&self) -> Option<&str> {
         let range = text(&self.object, &["metadata", "annotations", "olm.skipRange"]);
-        range.filter(|it| !it.is_empty())
+        range.filter(|range| !range.is_empty())
     }
 }
 
-/// The objects below a key; without any text there are none.
+/// Reads the objects below a key. An empty text yields an empty list.
 fn read_list(
     data: &BTreeMap<String, String>,
     key: &'static str,
@@ -216,8 +221,8 @@ fn read_list(
     let found = match &first {
         Value::Null => "",
         Value::Array(items) if items.iter().all(Value::is_object) => "",
-        Value::Array(_) => "a list of something else",
-        _ => "no list",
+        Value::Array(_) => "a list with items that are not objects",
+        _ => "not a list",
     };
     if documents.next().is_some() {
         let found = "several documents";

@@ -1,7 +1,7 @@
-//! What the author of a catalog begins with: the blob of a package, and the Dockerfile of an image with the catalog.
+//! Initial files of a new catalog: the blob of a package, and the Dockerfile of a catalog image.
 //!
-//! The blob has the bytes that `opm init` prints. The Dockerfile has the instructions of `opm generate dockerfile`, one by one;
-//! what goes into them is checked, so that no text of it can become an instruction.
+//! The blob has the bytes that `opm init` prints. The Dockerfile has the instructions of `opm generate dockerfile`. Its
+//! inputs are validated, so that no text can become an instruction.
 
 #[cfg(test)]
 mod tests;
@@ -17,70 +17,71 @@ use crate::{
     source::{Limits, Source},
 };
 
-/// What serves catalogs, and is expected in the image below one.
+/// Image of the program that serves catalogs, as base and builder of a catalog image.
 pub const OPM: &str = "quay.io/operator-framework/opm:latest";
-/// The base of an image that has no program.
+/// Base of an image without a program.
 pub const SCRATCH: &str = "scratch";
 
-/// Why there is no beginning.
+/// Reasons why the files cannot be generated.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The package's name.
+    /// The package name is invalid.
     #[error("invalid package name {name:?}: {problem}")]
     Name {
-        /// The name.
+        /// Name of the package.
         name: String,
-        /// What is wrong.
+        /// Description of the problem.
         problem: &'static str,
     },
-    /// The icon is of none of the types that are known.
-    #[error("the icon is no image; it may be SVG, PNG, JPEG, GIF, WebP, BMP, TIFF or ICO")]
+    /// The icon has an unknown image type.
+    #[error("the icon is not a supported image; use SVG, PNG, JPEG, GIF, WebP, BMP, TIFF or ICO")]
     Icon,
-    /// The blob itself.
+    /// The blob cannot be rendered.
     #[error(transparent)]
     Render(#[from] render::Error),
-    /// A file of the blob cannot be kept.
+    /// The blob exceeds a limit of the content.
     #[error(transparent)]
     Content(#[from] content::Error),
-    /// An image is no reference, or cannot be there.
+    /// An image reference is invalid or not suitable.
     #[error("invalid {what} image {image:?}: {problem}")]
     Image {
-        /// What it is for.
+        /// Purpose of the image.
         what: &'static str,
-        /// As it was written.
+        /// Image reference as specified.
         image: String,
-        /// What is wrong.
+        /// Description of the problem.
         problem: String,
     },
-    /// The name of the folder means something else in a Dockerfile.
+    /// The directory name has a special meaning in a Dockerfile.
     #[error(
-        "the folder's name {0:?} cannot stand in a Dockerfile; rename it, without spaces, quotes and any of $ \\ * ? ["
+        "the directory name {0:?} is not valid in a Dockerfile; rename the directory, without spaces, quotes and any of $ \
+         \\ * ? ["
     )]
     Folder(String),
-    /// A label would end before its end.
+    /// A label contains quotes, backslashes or line breaks.
     #[error(
-        "invalid label {0:?}: neither its name nor its value may have quotes, backslashes or line breaks"
+        "invalid label {0:?}: name and value must not contain quotes, backslashes or line breaks"
     )]
     Label(String),
 }
 
-/// A package that there is no catalog of yet.
+/// A package without a catalog.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Package<'a> {
-    /// Its name.
+    /// Name of the package.
     pub name: &'a str,
-    /// Its default channel, empty if it is not known yet.
+    /// Default channel; empty if it is not known yet.
     pub default_channel: &'a str,
-    /// What it is, in Markdown.
+    /// Description of the package in Markdown.
     pub description: Option<&'a str>,
-    /// An image.
+    /// Icon of the package as image file.
     pub icon: Option<&'a [u8]>,
 }
 
-/// The blob of a package.
+/// Generates the blob of a package.
 ///
 /// # Errors
-/// When its name is none, or its icon no image.
+/// Returns an error if the name is invalid or the icon is not an image.
 pub fn package(package: Package<'_>) -> Result<Rendered, Error> {
     let name = package.name;
     names::dns_label(name).map_err(|problem| Error::Name {
@@ -91,7 +92,7 @@ pub fn package(package: Package<'_>) -> Result<Rendered, Error> {
         let type_ = media_type(icon).ok_or(Error::Icon)?;
         Ok::<_, Error>(json!({"base64data": BASE64_STANDARD.encode(icon), "mediatype": type_}))
     });
-    // What is null is not there.
+    // Null values are omitted.
     let blob = json!({
         "schema": "olm.package",
         "name": name,
@@ -106,9 +107,9 @@ pub fn package(package: Package<'_>) -> Result<Rendered, Error> {
     Ok(render.finish())
 }
 
-/// What kind of image this is. opm goes by the same first bytes, and knows no SVG.
+/// Detects the type of an image. opm uses the same signatures, but does not detect SVG.
 fn media_type(image: &[u8]) -> Option<&'static str> {
-    const STARTS: [(&[u8], &str); 7] = [
+    const IMAGE_SIGNATURES: [(&[u8], &str); 7] = [
         (b"\x89PNG", "image/png"),
         (b"\xff\xd8\xff", "image/jpeg"),
         (b"GIF", "image/gif"),
@@ -117,14 +118,16 @@ fn media_type(image: &[u8]) -> Option<&'static str> {
         (b"MM\0*", "image/tiff"),
         (b"\0\0\x01\0", "image/vnd.microsoft.icon"),
     ];
-    let known = STARTS.iter().find(|(start, _)| image.starts_with(start));
-    if let Some((_, type_)) = known {
+    let signature = IMAGE_SIGNATURES
+        .iter()
+        .find(|(start, _)| image.starts_with(start));
+    if let Some((_, type_)) = signature {
         return Some(type_);
     }
     if image.starts_with(b"RIFF") && image.get(8..12) == Some(b"WEBP") {
         return Some("image/webp");
     }
-    // XML may say more before its root: instructions, comments, and a type with entities in brackets.
+    // XML can have processing instructions, comments and a document type before its root.
     let text = std::str::from_utf8(image).ok()?;
     let mut text = text.trim_start_matches('\u{feff}').trim_start();
     loop {
@@ -132,31 +135,31 @@ fn media_type(image: &[u8]) -> Option<&'static str> {
         let Some((_, end)) = ends.iter().find(|(start, _)| text.starts_with(start)) else {
             return text.starts_with("<svg").then_some("image/svg+xml");
         };
-        let rest = |c: char| c.is_whitespace() || c == ']' || c == '>';
-        text = text.split_once(end)?.1.trim_start_matches(rest);
+        let is_filler = |c: char| c.is_whitespace() || c == ']' || c == '>';
+        text = text.split_once(end)?.1.trim_start_matches(is_filler);
     }
 }
 
-/// An image with a catalog.
+/// Dockerfile of a catalog image.
 #[derive(Debug, Clone)]
 pub struct Dockerfile<'a> {
-    /// The name of the catalog's folder, beside the Dockerfile.
+    /// Name of the catalog's directory, next to the Dockerfile.
     pub folder: &'a str,
-    /// What the image is made from: [`SCRATCH`], or one that can serve catalogs.
+    /// Base image: [`SCRATCH`], or an image that can serve catalogs.
     pub base: &'a str,
-    /// What makes the cache.
+    /// Image of the builder stage, which creates the cache.
     pub builder: &'a str,
-    /// Labels besides the one that says where the catalog is.
+    /// Labels in addition to the one with the location of the catalog.
     pub labels: &'a BTreeMap<String, String>,
 }
 
 // === impl Dockerfile ===
 
 impl Dockerfile<'_> {
-    /// Its text.
+    /// Returns the text of the Dockerfile.
     ///
     /// # Errors
-    /// When something cannot stand where it is to stand.
+    /// Returns an error if an input is not allowed at its position.
     pub fn text(&self) -> Result<String, Error> {
         self.check()?;
         let Self {
@@ -166,20 +169,20 @@ impl Dockerfile<'_> {
             labels,
         } = self;
         let mut text = format!(
-            "# /bin/opm of this image makes the cache\n\
+            "# /bin/opm of this image builds the cache\n\
              FROM {builder} as builder\n\
              \n\
-             # The catalog, and what would have to be made of it whenever it is served\n\
+             # The catalog and its cache, which would otherwise be built at every start\n\
              ADD {folder} /configs\n\
              RUN [\"/bin/opm\", \"serve\", \"/configs\", \"--cache-dir=/tmp/cache\", \"--cache-only\"]\n\
              \n\
              FROM {base}\n"
         );
         text.push_str(if *base == SCRATCH {
-            "# Nothing in here serves it: the CatalogSource needs spec.grpcPodConfig.extractContent, with the catalogDir\n\
+            "# This image has no catalog server: set spec.grpcPodConfig.extractContent of the CatalogSource, with the catalogDir\n\
              # /configs and the cacheDir /tmp/cache\n"
         } else {
-            "# It has /bin/opm, and /bin/grpc_health_probe for the probes of its pod\n\
+            "# The base image has /bin/opm, and /bin/grpc_health_probe for the probes of the pod\n\
              ENTRYPOINT [\"/bin/opm\"]\n\
              CMD [\"serve\", \"/configs\", \"--cache-dir=/tmp/cache\"]\n"
         });
@@ -188,11 +191,11 @@ impl Dockerfile<'_> {
              COPY --from=builder /configs /configs\n\
              COPY --from=builder /tmp/cache /tmp/cache\n\
              \n\
-             # Says where the catalog is\n\
+             # The location of the catalog\n\
              LABEL operators.operatorframework.io.index.configs.v1=/configs\n",
         );
         for (key, value) in *labels {
-            // Writing to a text does not fail.
+            // Writing to a String never fails.
             let _ = writeln!(text, "LABEL \"{key}\"=\"{value}\"");
         }
         Ok(text)
@@ -211,7 +214,7 @@ impl Dockerfile<'_> {
             return Err(Error::Image {
                 what: "builder",
                 image: SCRATCH.to_owned(),
-                problem: "it has no /bin/opm; name one that does".to_owned(),
+                problem: "the image has no /bin/opm; use an image with /bin/opm".to_owned(),
             });
         }
         image("builder", self.builder)?;

@@ -1,4 +1,4 @@
-//! Properties: what each type must look like, and what of it counts.
+//! Properties of a bundle: validation of each type, and the data that the model needs.
 
 mod cel;
 mod constraint;
@@ -17,39 +17,39 @@ use crate::{
     shape::{self, borrowed, text},
 };
 
-/// What the properties of a bundle say.
+/// Data from the properties of a bundle.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Facts {
-    /// Each `olm.package`.
+    /// Values of all `olm.package` properties.
     pub packages: Vec<Identity>,
-    /// Each `olm.gvk`.
+    /// APIs of all `olm.gvk` properties.
     pub provides: Vec<Gvk>,
-    /// What is needed beside the bundle.
+    /// Requirements of the bundle.
     pub needs: Vec<Need>,
-    /// `minKubeVersion` of `olm.csv.metadata` or else of the ClusterServiceVersion.
+    /// `minKubeVersion` from `olm.csv.metadata`, or else from the ClusterServiceVersion.
     pub min_kube: Option<String>,
-    /// `olm.bundle.mediatype`.
+    /// Media type from `olm.bundle.mediatype`; `None` if it is absent.
     pub media_type: Option<String>,
-    /// Whether there is `olm.deprecated`.
+    /// True if the bundle has the property `olm.deprecated`.
     pub is_deprecated: bool,
-    /// Whether there are manifests in the catalog itself.
+    /// True if the catalog contains the manifests of the bundle.
     pub has_objects: bool,
-    /// Whether it stands in for another bundle (`olm.substitutesFor`). Then build metadata is its release.
+    /// True if the bundle substitutes another one (`olm.substitutesFor`). Its build metadata is then its release.
     pub is_rebuild: bool,
-    /// The max OpenShift versions that the properties declare.
+    /// Max OpenShift versions that properties declare.
     declared: Declarations,
-    /// Those that annotations in `olm.csv.metadata` declare.
-    of_metadata: Declarations,
-    /// Those that annotations of the ClusterServiceVersion declare.
-    of_csv: Declarations,
-    source: Described,
+    /// Max OpenShift versions that annotations in `olm.csv.metadata` declare.
+    metadata_declarations: Declarations,
+    /// Max OpenShift versions that annotations of the ClusterServiceVersion declare.
+    csv_declarations: Declarations,
+    min_kube_source: MinKubeSource,
 }
 
-/// What told the bundle's `minKubeVersion`: the metadata count more than the ClusterServiceVersion.
+/// Source of `minKubeVersion`. The metadata takes precedence over the ClusterServiceVersion.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Described {
+enum MinKubeSource {
     #[default]
-    Nowhere,
+    None,
     Csv,
     Metadata,
 }
@@ -57,55 +57,59 @@ enum Described {
 /// A property `olm.package`.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// The name of the package.
+    /// Name of the package.
     pub package: String,
-    /// As it was written.
+    /// Version as declared.
     pub version: String,
-    /// As it was written; empty when there is none.
+    /// Release as declared; empty if absent.
     pub release: String,
 }
 
 // === impl Facts ===
 
 impl Facts {
-    /// Takes note of one property.
+    /// Adds a property.
     ///
     /// # Errors
-    /// When the value is not what its type says, in opm's words: `parse property[3] of type "olm.gvk": …`.
+    /// Returns an error if the value does not match its type, with opm's message: `parse property[3] of type "olm.gvk":
+    /// …`.
     pub fn add(&mut self, at: usize, type_: &str, value: Option<Node<'_>>) -> Result<(), String> {
         let added = match value {
             Some(value) => self.read(type_, value),
             None => Err(END.to_owned()),
         };
-        let shown: String = type_.chars().take(200).collect();
-        added.map_err(|problem| format!("parse property[{at}] of type {shown:?}: {problem}"))
+        let short_type: String = type_.chars().take(200).collect();
+        added.map_err(|problem| format!("parse property[{at}] of type {short_type:?}: {problem}"))
     }
 
-    /// Adds a max OpenShift version that the file has as a number.
+    /// Adds a max OpenShift version that the file contains as a number.
     pub(crate) fn add_unquoted(&mut self, number: &Unquoted) {
         let spelling = Spelling::CatalogProperties;
         self.declared.add(spelling, number.spelling());
     }
 
-    /// Takes note of one property whose value is JSON text, as a registry's gRPC service has it.
+    /// Adds a property whose value is JSON text, as in the gRPC service of a registry.
     ///
     /// # Errors
-    /// As [`Self::add`].
+    /// Returns the errors of [`Self::add`].
     pub fn add_text(&mut self, at: usize, type_: &str, value: &str) -> Result<(), String> {
         let mut tape = Tape::default();
         match tape.read(value.as_bytes(), OBJECT_VALUES) {
             Ok(node) => self.add(at, type_, Some(node)),
             Err(error) => {
-                let shown: String = type_.chars().take(200).collect();
-                Err(format!("parse property[{at}] of type {shown:?}: {error}"))
+                let short_type: String = type_.chars().take(200).collect();
+                Err(format!(
+                    "parse property[{at}] of type {short_type:?}: {error}"
+                ))
             }
         }
     }
 
-    /// Takes note of one dependency, as older catalogs tell it beside the properties: OLM reads both.
+    /// Adds a dependency, which older catalogs declare in addition to properties. OLM reads both.
     ///
     /// # Errors
-    /// When the value is not what its type says, or nobody knows the type: OLM does not install such a bundle either.
+    /// Returns an error if the value does not match its type, or if the type is unknown. OLM does not install such a
+    /// bundle either.
     pub fn add_dependency(&mut self, at: usize, type_: &str, value: &str) -> Result<(), String> {
         let read = || {
             let mut tape = Tape::default();
@@ -123,37 +127,37 @@ impl Facts {
                         range: text(value, "version"),
                     }
                 }
-                "olm.constraint" => need(value),
+                "olm.constraint" => parse_requirement(value),
                 "olm.label" => Need::Constraint(Some(format!("label {}", text(value, "label")))),
-                _ => return Err("OLM knows no such dependency".to_owned()),
+                _ => return Err("OLM does not support this type".to_owned()),
             })
         };
         let need = read().map_err(|problem: String| {
-            let shown: String = type_.chars().take(200).collect();
-            format!("parse dependency[{at}] of type {shown:?}: {problem}")
+            let short_type: String = type_.chars().take(200).collect();
+            format!("parse dependency[{at}] of type {short_type:?}: {problem}")
         })?;
         self.needs.push(need);
         Ok(())
     }
 
-    /// Takes note of a ClusterServiceVersion.
+    /// Adds a ClusterServiceVersion.
     ///
     /// # Errors
-    /// When it is no JSON.
+    /// Returns an error if it is not valid JSON.
     pub fn add_csv(&mut self, json: &str) -> Result<(), String> {
         let mut tape = Tape::default();
         let csv = tape
             .read(json.as_bytes(), OBJECT_VALUES)
-            .map_err(|error| format!("the ClusterServiceVersion is no JSON: {error}"))?;
+            .map_err(|error| format!("the ClusterServiceVersion is not valid JSON: {error}"))?;
         self.read_csv(csv, None);
         Ok(())
     }
 
-    /// Decides which max OpenShift version counts, of all the spellings that were added.
+    /// Determines the effective max OpenShift version from all spellings that were added.
     pub fn max_openshift(&self) -> Decision {
         let mut all = self.declared.clone();
-        all.complete_with(self.of_metadata.clone());
-        all.complete_with(self.of_csv.clone());
+        all.complete_with(self.metadata_declarations.clone());
+        all.complete_with(self.csv_declarations.clone());
         all.decide()
     }
 
@@ -186,15 +190,16 @@ impl Facts {
             "olm.bundle.object" => self.read_object(value)?,
             "olm.csv.metadata" => {
                 shape::check(value, &shape::CSV_METADATA)?;
-                self.source = Described::Metadata;
+                self.min_kube_source = MinKubeSource::Metadata;
                 self.is_rebuild |= substitutes(value);
-                declare(value, None, &mut self.of_metadata);
+                declare(value, None, &mut self.metadata_declarations);
                 if let Some(version) = value.field("minKubeVersion").and_then(Node::text) {
-                    self.min_kube = Some(version.into_owned()).filter(|it| !it.is_empty());
+                    self.min_kube =
+                        Some(version.into_owned()).filter(|version| !version.is_empty());
                 }
             }
-            // opm takes whatever it is, and so does this; who would evaluate it is told what is wrong.
-            "olm.constraint" => self.needs.push(need(value)),
+            // opm accepts any value, and so does this function. An invalid constraint is reported when it is evaluated.
+            "olm.constraint" => self.needs.push(parse_requirement(value)),
             "olm.bundle.mediatype" => self.media_type = media_type(value),
             "olm.deprecated" => self.is_deprecated = true,
             MAX_PROPERTY => {
@@ -208,19 +213,20 @@ impl Facts {
         Ok(())
     }
 
-    /// A whole manifest in base64, JSON or YAML. What is no object is no ClusterServiceVersion, and nobody minds.
+    /// Reads a base64-encoded manifest in JSON or YAML. Values other than objects are not a ClusterServiceVersion and
+    /// are ignored.
     pub(crate) fn read_object(&mut self, value: Node<'_>) -> Result<(), String> {
         shape::check(value, &shape::BUNDLE_OBJECT)?;
         let data = shape::base64(&borrowed(value, "data"))?;
         self.has_objects = true;
         let mut tape = Tape::default();
         if let Ok(root) = tape.read(&data, OBJECT_VALUES) {
-            self.read_manifest(root, None);
+            self.parse_manifest(root, None);
             return Ok(());
         }
         let value = match yaml::documents(&data).next() {
             Some(Ok(value)) => value,
-            // What begins like JSON is passed on by Go, whatever it is.
+            // Go passes on everything that starts like JSON, even if it is malformed.
             Some(Err(_)) if data.trim_ascii_start().starts_with(b"{") => return Ok(()),
             Some(Err(error)) => return Err(format!("{CONVERT}{}", error.message())),
             None => serde_json::Value::Null,
@@ -229,59 +235,61 @@ impl Facts {
         let root = tape
             .read(&json, OBJECT_VALUES)
             .map_err(|error| error.to_string())?;
-        self.read_manifest(root, Some(&data));
+        self.parse_manifest(root, Some(&data));
         Ok(())
     }
 
-    /// Reads a manifest, which is made from this YAML.
-    fn read_manifest(&mut self, root: Node<'_>, yaml: Option<&[u8]>) {
+    /// Parses a manifest. `yaml` is its source text, if it was converted from YAML.
+    fn parse_manifest(&mut self, root: Node<'_>, yaml: Option<&[u8]>) {
         let is_csv = root
             .get("kind")
-            .is_some_and(|it| it.is("ClusterServiceVersion"));
-        if is_csv && self.source != Described::Csv {
+            .is_some_and(|kind| kind.is("ClusterServiceVersion"));
+        if is_csv && self.min_kube_source != MinKubeSource::Csv {
             self.read_csv(root, yaml);
         }
     }
 
     fn read_csv(&mut self, csv: Node<'_>, yaml: Option<&[u8]>) {
         if let Some(metadata) = csv.field("metadata")
-            && self.of_csv == Declarations::default()
+            && self.csv_declarations == Declarations::default()
         {
-            declare(metadata, yaml, &mut self.of_csv);
+            declare(metadata, yaml, &mut self.csv_declarations);
         }
-        if self.source == Described::Metadata {
+        if self.min_kube_source == MinKubeSource::Metadata {
             return;
         }
-        self.source = Described::Csv;
+        self.min_kube_source = MinKubeSource::Csv;
         self.is_rebuild |= csv.field("metadata").is_some_and(substitutes);
-        let version = csv.get("spec").and_then(|it| it.field("minKubeVersion"));
+        let version = csv
+            .get("spec")
+            .and_then(|spec| spec.field("minKubeVersion"));
         self.min_kube = version
-            .map(|it| match it.text() {
+            .map(|version| match version.text() {
                 Some(text) => text.into_owned(),
-                // No version, so that nobody takes it for one: 1.30 is 1.3 by now.
-                None => format!("a {} and no text", it.kind().name()),
+                // An invalid version, so that the number is not taken for one: YAML reads 1.30 as 1.3.
+                None => format!("a {}, not a string", version.kind().name()),
             })
-            .filter(|it| !it.is_empty());
+            .filter(|version| !version.is_empty());
     }
 }
 
-/// The values of one manifest; an object in etcd has no more.
+/// Maximum number of values in one manifest; objects in etcd have fewer.
 const OBJECT_VALUES: usize = 1_000_000;
 
-/// What Go says of a value that is not there.
+/// Error of Go for an absent value.
 pub(crate) const END: &str = "unexpected end of JSON input";
-/// Before what is wrong with a manifest that is not even YAML.
+/// Prefix of the error for a manifest that is not even valid YAML.
 pub(crate) const CONVERT: &str = "error converting YAML to JSON: ";
 
-/// Whether annotations name a bundle that this one stands in for.
+/// Reports whether annotations name a bundle that this one substitutes.
 fn substitutes(owner: Node<'_>) -> bool {
     let annotations = owner.field("annotations");
-    let name = annotations.and_then(|it| it.get("olm.substitutesFor")?.text());
-    name.is_some_and(|it| !it.is_empty())
+    let name = annotations.and_then(|annotations| annotations.get("olm.substitutesFor")?.text());
+    name.is_some_and(|name| !name.is_empty())
 }
 
-/// Adds the max OpenShift versions that the annotations of `owner` declare. `yaml` is the manifest whose metadata `owner` is;
-/// without it, the JSON has the spellings.
+/// Adds the max OpenShift versions that the annotations of `owner` declare. `yaml` is the manifest whose metadata
+/// `owner` is; without it, the JSON text has the original spelling.
 fn declare(owner: Node<'_>, yaml: Option<&[u8]>, declarations: &mut Declarations) {
     let Some(annotations) = owner.field("annotations") else {
         return;
@@ -306,11 +314,12 @@ fn declare(owner: Node<'_>, yaml: Option<&[u8]>, declarations: &mut Declarations
 
 /// Returns the spelling of a scalar in the first document.
 fn spelling(yaml: &[u8], path: &Path) -> Option<String> {
-    let written = yaml::written_all(yaml, 0, std::slice::from_ref(path));
-    Some(written.into_iter().next()??.text)
+    let scalars = yaml::written_all(yaml, 0, std::slice::from_ref(path));
+    Some(scalars.into_iter().next()??.text)
 }
 
-/// A format. What is no text is none that anybody installs, and must not pass for the usual one.
+/// Returns the media type. Other values than strings yield a type that no provisioner handles, so that they are not
+/// mistaken for the default type.
 fn media_type(value: Node<'_>) -> Option<String> {
     if value.kind() == Kind::Null {
         return None;
@@ -322,12 +331,12 @@ fn media_type(value: Node<'_>) -> Option<String> {
     }))
 }
 
-/// What an `olm.constraint` asks for.
-fn need(value: Node<'_>) -> Need {
+/// Parses the requirement of an `olm.constraint`.
+fn parse_requirement(value: Node<'_>) -> Need {
     match constraint::check(value) {
         Ok(()) => {
             let message = text(value, "failureMessage");
-            Need::Constraint(Some(message).filter(|it| !it.is_empty()))
+            Need::Constraint(Some(message).filter(|message| !message.is_empty()))
         }
         Err(problem) => Need::Unreadable(problem),
     }

@@ -1,4 +1,4 @@
-//! What is wrong with a catalog, in opm's words, with file and line.
+//! Findings of a catalog check with opm's message, file and line.
 
 use std::{
     collections::BTreeMap,
@@ -7,43 +7,43 @@ use std::{
 
 use serde::Serialize;
 
-/// How bad it is.
+/// Severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
     /// The package cannot be used.
     Error,
-    /// Other programs may see it otherwise.
+    /// Other programs may interpret the content differently.
     Warning,
 }
 
-/// Something that is wrong.
+/// A problem of a catalog.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// How bad it is.
+    /// Severity of the finding.
     pub level: Level,
-    /// The file, relative to the catalog.
+    /// File, relative to the catalog.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// The line in it, from 1.
+    /// Line in the file, starting at 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,
-    /// The package that cannot be used for it.
+    /// Package that cannot be used because of the finding.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub package: Option<String>,
-    /// What is wrong: opm's text where opm has one.
+    /// Description of the problem; opm's message, if opm has one.
     pub message: String,
-    /// Where in opm's tree it stands.
+    /// Position of the finding in opm's report.
     #[serde(skip)]
     pub(crate) scope: Scope,
 }
 
-/// Where opm tells a finding.
+/// Position at which opm reports a finding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// Alone, before it looks at anything else.
+    /// Reported alone, before opm checks anything else.
     First,
-    /// In a tree: about a package, or these channels of it, or a bundle in them.
+    /// Part of the tree: a finding about a package, about these channels of it, or about a bundle in them.
     Tree {
         channels: Vec<String>,
         bundle: Option<String>,
@@ -73,15 +73,19 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What `opm validate` would say: the first of the errors that it stops at, or the tree of all others, with siblings
-/// sorted (in opm their order is random). `None` if there is no error. Entries without a bundle are told of every channel;
-/// opm has them in its tree unless they are of the package's last one.
+/// Formats the findings like `opm validate`: either the first error at which opm stops, or the tree of all other
+/// errors. Siblings are sorted; their order in opm is random. Returns `None` without errors. Entries without a bundle
+/// are fatal in every channel; in opm they are fatal only in the package's last channel, and otherwise in the tree.
 pub fn as_opm(findings: &[Finding]) -> Option<String> {
-    let errors = || findings.iter().filter(|it| it.level == Level::Error);
-    if let Some(first) = errors().find(|it| it.scope == Scope::First) {
+    let errors = || {
+        findings
+            .iter()
+            .filter(|finding| finding.level == Level::Error)
+    };
+    if let Some(first) = errors().find(|finding| finding.scope == Scope::First) {
         return Some(first.message.clone());
     }
-    let mut root = Branch::default();
+    let mut root = ErrorTree::default();
     for finding in errors() {
         let Scope::Tree { channels, bundle } = &finding.scope else {
             continue;
@@ -89,15 +93,15 @@ pub fn as_opm(findings: &[Finding]) -> Option<String> {
         let package = finding.package.as_deref().unwrap_or_default();
         let package = root.below(format!("invalid package {package:?}"));
         if channels.is_empty() {
-            package.leaf(&finding.message);
+            package.add_leaf(&finding.message);
         }
         for channel in channels {
             let channel = package.below(format!("invalid channel {channel:?}"));
             match bundle {
                 Some(bundle) => channel
                     .below(format!("invalid bundle {bundle:?}"))
-                    .leaf(&finding.message),
-                None => channel.leaf(&finding.message),
+                    .add_leaf(&finding.message),
+                None => channel.add_leaf(&finding.message),
             }
         }
     }
@@ -109,29 +113,29 @@ pub fn as_opm(findings: &[Finding]) -> Option<String> {
     Some(text)
 }
 
-/// By text; a leaf has nothing below.
+/// Children by text; a leaf has none.
 #[derive(Debug, Default)]
-struct Branch(BTreeMap<String, Branch>);
+struct ErrorTree(BTreeMap<String, ErrorTree>);
 
-// === impl Branch ===
+// === impl ErrorTree ===
 
-impl Branch {
+impl ErrorTree {
     fn below(&mut self, text: String) -> &mut Self {
         self.0.entry(text).or_default()
     }
 
-    fn leaf(&mut self, text: &str) {
+    fn add_leaf(&mut self, text: &str) {
         self.0.entry(text.to_owned()).or_default();
     }
 
-    /// At most four levels.
+    /// Writes the tree, which has at most four levels.
     fn write(&self, prefix: &mut String, out: &mut String) {
         let count = self.0.len();
         for (at, (text, below)) in self.0.iter().enumerate() {
             let is_last = at + 1 == count;
             let twig = if is_last { "└── " } else { "├── " };
             let colon = if below.0.is_empty() { "" } else { ":" };
-            // Writing to a text does not fail.
+            // Writing to a String never fails.
             let _ = writeln!(out, "{prefix}{twig}{text}{colon}");
             let length = prefix.len();
             prefix.push_str(if is_last { "    " } else { "│   " });

@@ -1,7 +1,8 @@
-//! Catalogs to measure with: shaped like the real ones, of any size, the same bytes every time.
+//! Generator of benchmark catalogs. They resemble real catalogs, have any size, and are deterministic.
 //!
-//! A package is a file. A bundle has what `opm render` writes of one with its ClusterServiceVersion left out: APIs,
-//! metadata with a description and examples, related images by digest, and every third a maximum of OpenShift.
+//! Each package is a file. A bundle has the content that `opm render` writes without its ClusterServiceVersion: APIs,
+//! metadata with a description and examples, and related images by digest. Every third bundle has a max OpenShift
+//! version.
 
 use std::{
     fmt::Write as _,
@@ -13,19 +14,19 @@ use std::{
 use serde::Serialize as _;
 use serde_json::{Map, Value, json, ser::PrettyFormatter};
 
-/// How large a catalog is to be.
+/// Size of a generated catalog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
-    /// Packages.
+    /// Number of packages.
     pub packages: usize,
-    /// Bundles in each.
+    /// Number of bundles per package.
     pub bundles: usize,
-    /// Bytes that a bundle takes, about.
+    /// Approximate size of a bundle in bytes.
     pub bundle_size: usize,
 }
 
 impl Default for Shape {
-    /// 10,000 bundles in 150 MB.
+    /// Shape with 10,000 bundles in 150 MB.
     fn default() -> Self {
         Self {
             packages: 100,
@@ -38,15 +39,15 @@ impl Default for Shape {
 // === impl Shape ===
 
 impl Shape {
-    /// Writes the catalog, a folder with a file for each package.
+    /// Writes the catalog to a directory, one file per package.
     ///
     /// # Errors
-    /// When a file cannot be written.
-    pub fn write(self, folder: &Path) -> io::Result<()> {
+    /// Returns an error if a file cannot be written.
+    pub fn write(self, directory: &Path) -> io::Result<()> {
         for package in 0..self.packages {
-            let folder = folder.join(name(package));
-            fs::create_dir_all(&folder)?;
-            let mut file = BufWriter::new(File::create(folder.join("catalog.json"))?);
+            let directory = directory.join(name(package));
+            fs::create_dir_all(&directory)?;
+            let mut file = BufWriter::new(File::create(directory.join("catalog.json"))?);
             self.write_package(package, &mut file)?;
             file.flush()?;
         }
@@ -56,7 +57,7 @@ impl Shape {
     /// Writes one package as `opm` writes JSON.
     ///
     /// # Errors
-    /// When the writer fails.
+    /// Returns an error if the writer fails.
     pub fn write_package(self, package: usize, out: &mut dyn Write) -> io::Result<()> {
         for document in self.documents(package) {
             let formatter = PrettyFormatter::with_indent(b"    ");
@@ -67,7 +68,7 @@ impl Shape {
         Ok(())
     }
 
-    /// The documents of one package, one after the other.
+    /// Returns the documents of one package in order.
     pub fn documents(self, package: usize) -> impl Iterator<Item = Value> {
         let name = name(package);
         let head = [
@@ -84,7 +85,7 @@ impl Shape {
     fn bundle(self, package: usize, at: usize) -> Value {
         let name = name(package);
         let group = format!("{name}.example.com");
-        // All but these two texts takes 7.6 kilobytes.
+        // The bundle without these two texts has 7.6 kilobytes.
         let text_size = self.bundle_size.saturating_sub(7_600) / 2;
         let mut properties: Vec<Value> = ["Cluster", "Backup", "Restore"]
             .map(|kind| {
@@ -121,7 +122,7 @@ impl Shape {
             "maturity": "stable", "minKubeVersion": "1.25.0",
             "provider": {"name": "Example", "url": "https://example.com"}}}));
         let related: Vec<Value> = ["operator", "proxy", "server", "backup", "exporter", "init"]
-            .map(|what| json!({"name": what, "image": image(package, at, what)}))
+            .map(|role| json!({"name": role, "image": image(package, at, role)}))
             .into();
         json!({"schema": "olm.bundle", "name": bundle_name(&name, at), "package": name,
             "image": image(package, at, "bundle"), "properties": properties, "relatedImages": related})
@@ -136,12 +137,13 @@ fn bundle_name(package: &str, at: usize) -> String {
     format!("{package}.v{}", version(at))
 }
 
-/// Ten patches to each minor.
+/// Returns the version of a bundle. Each minor version has ten patches.
 fn version(at: usize) -> String {
     format!("1.{}.{}", at / 10, at % 10)
 }
 
-/// Bundles replace one another; the first of a minor takes over from everything before.
+/// Returns a channel in which each bundle replaces the previous one. The first bundle of a minor version has a
+/// `skipRange` of all earlier ones.
 fn channel(package: &str, name: &str, from: usize, to: usize) -> Value {
     let entries: Vec<Value> = (from..to)
         .map(|at| {
@@ -160,10 +162,10 @@ fn channel(package: &str, name: &str, from: usize, to: usize) -> Value {
     json!({"schema": "olm.channel", "name": name, "package": package, "entries": entries})
 }
 
-/// An image by a digest of its own.
-fn image(package: usize, at: usize, what: &str) -> String {
+/// Returns an image reference with a unique digest.
+fn image(package: usize, at: usize, role: &str) -> String {
     let name = name(package);
-    let seed = manifests::names::hash(&[&name, &version(at), what]);
+    let seed = manifests::names::hash(&[&name, &version(at), role]);
     let digest: String = seed
         .bytes()
         .cycle()
@@ -171,10 +173,10 @@ fn image(package: usize, at: usize, what: &str) -> String {
         .map(|b| format!("{b:02x}"))
         .collect::<Vec<_>>()
         .concat();
-    format!("quay.io/example/{name}-{what}@sha256:{digest}")
+    format!("quay.io/example/{name}-{role}@sha256:{digest}")
 }
 
-/// Prose with marks and breaks, as descriptions have them.
+/// Returns prose with markup and line breaks, as in descriptions.
 fn text(seed: usize, length: usize) -> String {
     const WORDS: [&str; 12] = [
         "operator",
@@ -201,12 +203,12 @@ fn text(seed: usize, length: usize) -> String {
     text
 }
 
-/// Custom resources as JSON within JSON.
+/// Returns custom resources as JSON for use inside a JSON string.
 fn examples(group: &str, seed: usize, length: usize) -> String {
     let mut text = "[\n".to_owned();
     let mut at = seed;
     while text.len() < length {
-        // Writing to a text does not fail.
+        // Writing to a String never fails.
         let _ = write!(
             text,
             "  {{\n    \"apiVersion\": \"{group}/v1beta1\",\n    \"kind\": \"Cluster\",\n    \"metadata\": {{\"name\": \"example-{at}\"}},\n    \"spec\": {{\"replicas\": 3, \"storage\": \"10Gi\", \"version\": \"1.2.3\"}}\n  }},\n",

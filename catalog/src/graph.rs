@@ -1,8 +1,8 @@
-//! The upgrade graph of a package as a drawing: who is upgraded to whom, channel by channel.
+//! Upgrade graph of a package as a drawing, by channel.
 //!
-//! Arrows point where upgrades lead: solid ones for `replaces`, dashed ones for `skips`, dotted ones from a range of
-//! versions for `skipRange`. Heads have a thick border, deprecated bundles are grey, and what is named but not in the
-//! channel is dashed.
+//! Arrows point to the upgrade: solid for `replaces`, dashed for `skips`, and dotted from a version range for
+//! `skipRange`. Heads have a thick border, and deprecated bundles are gray. Bundles that are referenced but not in the
+//! channel are dashed.
 
 #[cfg(test)]
 mod tests;
@@ -16,58 +16,58 @@ use manifests::object::is_unprintable;
 
 use crate::model::{Channel, Package};
 
-/// The language of a drawing.
+/// Output language of a drawing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Language {
-    /// What code hosts draw within Markdown.
+    /// Mermaid, which code hosts render in Markdown.
     Mermaid,
-    /// What Graphviz draws.
+    /// DOT, the language of Graphviz.
     Dot,
 }
 
-/// Channels, nodes and edges that are drawn. Nobody looks at more.
-const LIMIT: usize = 5_000;
+/// Maximum number of drawn channels, nodes and edges.
+const MAX_ELEMENTS: usize = 5_000;
 
-/// Draws one channel of a package, or all of them. Names of strangers cannot be anything but names in it.
+/// Draws one channel of a package, or all of them. All names are escaped, because they are untrusted.
 pub fn draw(package: &Package, channel: Option<&str>, language: Language) -> String {
-    let mut drawing = Drawing {
+    let mut writer = GraphWriter {
         language,
         out: String::new(),
-        left: LIMIT,
+        remaining: MAX_ELEMENTS,
         omitted: 0,
     };
-    drawing.begin(package);
-    let wanted = package
+    writer.start(package);
+    let selected = package
         .channels
         .values()
-        .filter(|it| channel.is_none_or(|name| it.name == name));
-    for (at, channel) in wanted.enumerate() {
-        if drawing.has_room() {
-            drawing.channel(at, package, channel);
+        .filter(|candidate| channel.is_none_or(|name| candidate.name == name));
+    for (at, channel) in selected.enumerate() {
+        if writer.has_room() {
+            writer.channel(at, package, channel);
         } else {
-            drawing.omitted += channel.entries.len();
+            writer.omitted += channel.entries.len();
         }
     }
-    drawing.end();
-    drawing.out
+    writer.finish();
+    writer.out
 }
 
-struct Drawing {
+struct GraphWriter {
     language: Language,
     out: String,
-    left: usize,
+    remaining: usize,
     omitted: usize,
 }
 
-/// What a node looks like.
+/// Style of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Look {
+enum NodeStyle {
     Plain,
     Head,
     Deprecated,
-    /// A head that is deprecated.
+    /// A deprecated head.
     DeprecatedHead,
-    /// Named, but not in the channel.
+    /// Referenced, but not in the channel.
     Outside,
     Range,
 }
@@ -79,10 +79,10 @@ enum Edge {
     SkipRange,
 }
 
-// === impl Drawing ===
+// === impl GraphWriter ===
 
-impl Drawing {
-    fn begin(&mut self, package: &Package) {
+impl GraphWriter {
+    fn start(&mut self, package: &Package) {
         let name = self.text(&package.name);
         match self.language {
             Language::Mermaid => self.line("flowchart LR"),
@@ -109,42 +109,42 @@ impl Drawing {
         }
         let heads: HashSet<&str> = crate::check::heads(channel)
             .into_iter()
-            .map(|it| it.name.as_str())
+            .map(|entry| entry.name.as_str())
             .collect();
         let mut ids: HashMap<&str, String> = HashMap::new();
-        for (place, entry) in channel.entries.iter().enumerate() {
-            let id = format!("c{at}b{place}");
+        for (position, entry) in channel.entries.iter().enumerate() {
+            let id = format!("c{at}b{position}");
             let is_head = heads.contains(entry.name.as_str());
             let bundle = package.bundle(&entry.name);
             let is_deprecated =
-                bundle.is_some_and(|it| it.deprecation.is_some() || it.is_deprecated);
-            let look = match (is_head, is_deprecated) {
-                (false, false) => Look::Plain,
-                (true, false) => Look::Head,
-                (false, true) => Look::Deprecated,
-                (true, true) => Look::DeprecatedHead,
+                bundle.is_some_and(|bundle| bundle.deprecation.is_some() || bundle.is_deprecated);
+            let style = match (is_head, is_deprecated) {
+                (false, false) => NodeStyle::Plain,
+                (true, false) => NodeStyle::Head,
+                (false, true) => NodeStyle::Deprecated,
+                (true, true) => NodeStyle::DeprecatedHead,
             };
-            let version = bundle.map(|it| it.version.to_string());
-            if self.node(&id, &entry.name, version.as_deref(), look) {
+            let version = bundle.map(|bundle| bundle.version.to_string());
+            if self.node(&id, &entry.name, version.as_deref(), style) {
                 ids.insert(&entry.name, id);
             }
         }
-        // Whatever is named by entries is drawn once.
-        let named = channel
+        // Each referenced bundle is drawn once.
+        let referenced = channel
             .entries
             .iter()
             .flat_map(|entry| entry.replaces.iter().chain(&entry.skips));
-        for (place, name) in named.enumerate() {
+        for (position, name) in referenced.enumerate() {
             if ids.contains_key(name.as_str()) {
                 continue;
             }
-            let id = format!("c{at}o{place}");
-            if self.node(&id, name, None, Look::Outside) {
+            let id = format!("c{at}o{position}");
+            if self.node(&id, name, None, NodeStyle::Outside) {
                 ids.insert(name, id);
             }
         }
         let mut edges = Vec::new();
-        for (place, entry) in channel.entries.iter().enumerate() {
+        for (position, entry) in channel.entries.iter().enumerate() {
             let Some(to) = ids.get(entry.name.as_str()) else {
                 continue;
             };
@@ -153,16 +153,16 @@ impl Drawing {
             if let Some(from) = replaces.and_then(from) {
                 edges.push((from, to.clone(), Edge::Replaces));
             }
-            for skipped in entry.skips.iter().filter(|it| Some(*it) != replaces) {
-                if edges.len() > LIMIT {
+            for skipped in entry.skips.iter().filter(|skip| Some(*skip) != replaces) {
+                if edges.len() > MAX_ELEMENTS {
                     self.omitted += 1;
                 } else if let Some(from) = from(skipped) {
                     edges.push((from, to.clone(), Edge::Skips));
                 }
             }
             if let Some(range) = &entry.skip_range {
-                let id = format!("c{at}r{place}");
-                if self.node(&id, range, None, Look::Range) {
+                let id = format!("c{at}r{position}");
+                if self.node(&id, range, None, NodeStyle::Range) {
                     edges.push((id, to.clone(), Edge::SkipRange));
                 }
             }
@@ -176,13 +176,15 @@ impl Drawing {
         }
     }
 
-    /// Draws a node, if there is room for one.
-    fn node(&mut self, id: &str, name: &str, version: Option<&str>, look: Look) -> bool {
+    /// Draws a node, unless the limit is reached. Returns whether it was drawn.
+    fn node(&mut self, id: &str, name: &str, version: Option<&str>, style: NodeStyle) -> bool {
         if !self.has_room() {
             return false;
         }
         let name = self.text(name);
-        let version = version.map(|it| self.text(it)).unwrap_or_default();
+        let version = version
+            .map(|version| self.text(version))
+            .unwrap_or_default();
         let line = match self.language {
             Language::Mermaid => {
                 let label = if version.is_empty() {
@@ -190,9 +192,9 @@ impl Drawing {
                 } else {
                     format!("{name}<br/>{version}")
                 };
-                match look {
-                    Look::Range => format!("    {id}([\"{label}\"])"),
-                    _ => format!("    {id}[\"{label}\"]{}", look.class()),
+                match style {
+                    NodeStyle::Range => format!("    {id}([\"{label}\"])"),
+                    _ => format!("    {id}[\"{label}\"]{}", style.class()),
                 }
             }
             Language::Dot => {
@@ -201,7 +203,7 @@ impl Drawing {
                 } else {
                     format!("{name}\\n{version}")
                 };
-                format!("    {id} [label=\"{label}\"{}];", look.attributes())
+                format!("    {id} [label=\"{label}\"{}];", style.attributes())
             }
         };
         self.line(&line);
@@ -227,7 +229,7 @@ impl Drawing {
         self.line(&line);
     }
 
-    fn end(&mut self) {
+    fn finish(&mut self) {
         let omitted = self.omitted;
         match self.language {
             Language::Mermaid => {
@@ -252,30 +254,30 @@ impl Drawing {
     }
 
     fn has_room(&mut self) -> bool {
-        if let Some(left) = self.left.checked_sub(1) {
-            self.left = left;
+        if let Some(remaining) = self.remaining.checked_sub(1) {
+            self.remaining = remaining;
             return true;
         }
         self.omitted += 1;
         false
     }
 
-    /// A text that stays within its quotes.
+    /// Escapes a text for use between quotes.
     fn text(&self, text: &str) -> String {
-        const LONG: usize = 100;
-        let mut out = String::with_capacity(text.len().min(LONG));
+        const MAX_TEXT_LEN: usize = 100;
+        let mut out = String::with_capacity(text.len().min(MAX_TEXT_LEN));
         for (at, c) in text.chars().enumerate() {
-            if at == LONG {
+            if at == MAX_TEXT_LEN {
                 out.push('…');
                 break;
             }
             match self.language {
                 _ if is_unprintable(c) => out.push(char::REPLACEMENT_CHARACTER),
-                // Mermaid knows characters by number, and takes many others for its own.
+                // Mermaid supports character codes, and gives many other characters a special meaning.
                 Language::Mermaid
                     if c.is_ascii() && !c.is_ascii_alphanumeric() && !" ._-+,()/".contains(c) =>
                 {
-                    // Writing to a text does not fail.
+                    // Writing to a String never fails.
                     let _ = write!(out, "#{};", u32::from(c));
                 }
                 Language::Dot if matches!(c, '"' | '\\') => {
@@ -294,8 +296,8 @@ impl Drawing {
     }
 }
 
-impl Look {
-    /// In Mermaid.
+impl NodeStyle {
+    /// Returns the Mermaid class.
     fn class(self) -> &'static str {
         match self {
             Self::Plain | Self::Range => "",
@@ -306,7 +308,7 @@ impl Look {
         }
     }
 
-    /// In DOT.
+    /// Returns the DOT attributes.
     fn attributes(self) -> &'static str {
         match self {
             Self::Plain => "",

@@ -1,15 +1,15 @@
-//! Bundles of a developer in a catalog: what `run bundle` and `run bundle-upgrade` serve, or check with.
+//! Composition of a catalog from an index and the bundles of a developer, for `run bundle` and `run bundle-upgrade`.
 //!
 //! ```text
-//!  index (render: a folder, an image, a database; or none) ─┐
-//!  bundle 1, bundle 2, … (render, in the order of time) ────┼─► compose ─► check ─► Composed: documents, facts, warnings
-//!  package, channel, form ──────────────────────────────────┘
+//! index (render: a directory, an image, a database; or none) ─┐
+//! bundle 1, bundle 2, … (render, in the order of time) ───────┼─► compose ─► check ─► Composed: documents, model, warnings
+//! package, channel, form ─────────────────────────────────────┘
 //! ```
 //!
-//! Everything that the index has stays. The bundles are one line of a channel: each replaces the one before it, and the
-//! first the head that the index has there. An index whose tag has moved may have bundles by now that were injected before:
-//! these are its own then. What results is checked as any other catalog; errors of other packages are the index's own, and
-//! are told.
+//! All content of the index is retained. The bundles extend a channel: each replaces the previous one, and the first
+//! replaces the head of the channel in the index. If the tag of the index has moved, it can contain bundles that were
+//! injected before; these are then taken from the index. The result is validated like any catalog. Errors of other
+//! packages are those of the index and are reported as warnings.
 
 mod error;
 pub mod history;
@@ -32,90 +32,91 @@ use crate::{
     load,
     render::{
         Format, Image, Level, Render, Rendered,
-        blob::{Blob, Class},
+        blob::{Blob, BlobKind},
     },
     source::{Files, Limits, Source},
 };
 
-/// The index that stands for none: with it a catalog has the injected bundles and nothing else.
+/// Index that denotes no index. With it, a catalog contains only the injected bundles.
 pub const DEFAULT_INDEX: &str = "quay.io/operator-framework/opm:latest";
-/// The channel that `run bundle` installs from.
+/// Channel from which `run bundle` installs.
 pub const CHANNEL: &str = "operator-sdk-run-bundle";
-/// The only file of a catalog that was composed.
+/// Only file of a composed catalog.
 const FILE: &str = "catalog.json";
-/// Names that are listed in one message.
-const MOST_NAMES: usize = 10;
+/// Maximum number of names in a message.
+const MAX_NAMES: usize = 10;
 
-/// What is being done.
+/// Command that composes the catalog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// `run bundle`: the channel is new.
+    /// `run bundle`: the channel must not exist in the index.
     Run,
-    /// `run bundle-upgrade`: what the index has of the channel is upgraded from.
+    /// `run bundle-upgrade`: the entries of the channel in the index are upgraded.
     Upgrade,
 }
 
-/// An index, whatever it was read from.
+/// A rendered index.
 #[derive(Debug)]
 pub struct Index<'a> {
-    /// As it was named.
+    /// Name of the index as the user specified it.
     pub name: &'a str,
-    /// All of it; see [`Render::catalog`].
+    /// Content of the index; see [`Render::catalog`].
     pub rendered: Rendered,
 }
 
-/// Where bundles belong.
+/// Package and channel of the injected bundles.
 #[derive(Debug, Clone, Copy)]
 pub struct Place<'a> {
-    /// The package.
+    /// Name of the package.
     pub package: &'a str,
-    /// The channel.
+    /// Name of the channel.
     pub channel: &'a str,
 }
 
-/// A bundle to be injected.
+/// A bundle to inject.
 #[derive(Debug, Clone)]
 pub struct Bundle {
-    /// The name of its ClusterServiceVersion.
+    /// Name of its ClusterServiceVersion.
     pub name: String,
-    /// Its package.
+    /// Name of its package.
     pub package: String,
-    /// Its image.
+    /// Image reference of the bundle.
     pub image: String,
     blob: Blob,
 }
 
-/// A catalog with the bundles in it.
+/// A composed catalog with the injected bundles.
 #[derive(Debug)]
 pub struct Composed {
-    /// All documents, in their order.
+    /// All documents, sorted.
     pub rendered: Rendered,
-    /// What decisions need of it.
+    /// Validated model of the catalog.
     pub catalog: Catalog,
-    /// What is wrong with other packages.
+    /// Problems of other packages.
     pub warnings: Vec<String>,
 }
 
 // === impl Index ===
 
 impl Index<'_> {
-    /// The channel that counts in a package when none is asked for, if the package is in the index.
+    /// Returns the default channel of a package, or `None` if the index does not contain the package.
     pub fn default_channel(&self, package: &str) -> Option<String> {
         let mut blobs = self.rendered.blobs.iter();
-        let blob = blobs.find(|it| it.class == Class::Package && *it.package == *package)?;
+        let blob =
+            blobs.find(|blob| blob.class == BlobKind::Package && *blob.package == *package)?;
         let blob: Value = serde_json::from_slice(&blob.json).ok()?;
         let channel = blob.get("defaultChannel")?.as_str()?;
-        Some(channel.to_owned()).filter(|it| !it.is_empty())
+        Some(channel.to_owned()).filter(|channel| !channel.is_empty())
     }
 }
 
 // === impl Bundle ===
 
 impl Bundle {
-    /// Renders a bundle's files, migrated up to a level; `warn` is told what of them is left out.
+    /// Renders the files of a bundle, migrated up to `level`. `warn` receives each skipped part.
     ///
     /// # Errors
-    /// As [`Render::bundle`].
+    /// Returns the errors of [`Render::bundle`].
     pub fn read(
         content: &Content,
         image: &str,
@@ -125,7 +126,7 @@ impl Bundle {
         let mut render = Render::new(level);
         render.bundle(content, Image::Reference(image))?;
         render.take_warnings().into_iter().for_each(warn);
-        // One bundle makes one document.
+        // A bundle renders to a single document.
         let blob = render.finish().blobs.pop().ok_or(Error::Nothing)?;
         Ok(Self {
             name: blob.key.as_ref().to_owned(),
@@ -135,7 +136,7 @@ impl Bundle {
         })
     }
 
-    /// How much of it is kept in memory, in bytes.
+    /// Returns the size of the bundle in memory in bytes.
     pub fn size(&self) -> usize {
         self.blob.json.len()
     }
@@ -144,10 +145,10 @@ impl Bundle {
 // === impl Composed ===
 
 impl Composed {
-    /// Each document as YAML, by itself, without `---`.
+    /// Returns each document as YAML, without `---`.
     ///
     /// # Errors
-    /// When one cannot be written; [`compose`] has tried.
+    /// Returns an error if a document cannot be written, which [`compose`] has ruled out.
     pub fn documents(&self) -> impl Iterator<Item = io::Result<String>> + '_ {
         self.rendered.blobs.iter().map(|blob| {
             let one = Rendered {
@@ -161,10 +162,11 @@ impl Composed {
     }
 }
 
-/// Puts bundles into a catalog, in the order in which they replace one another.
+/// Injects bundles into a catalog. Each bundle replaces the previous one in `bundles`.
 ///
 /// # Errors
-/// When the index has the bundles already, or it is not clear what the first one replaces, or the result is no catalog.
+/// Returns an error if the index already contains the bundles, or if the head of the channel is ambiguous. Also returns
+/// an error if the result is not a valid catalog.
 pub fn compose(
     index: Option<Index<'_>>,
     place: Place<'_>,
@@ -177,30 +179,30 @@ pub fn compose(
         Some(index) => (index.name.to_owned(), index.rendered.blobs),
         None => (DEFAULT_INDEX.to_owned(), Vec::new()),
     };
-    let is_here =
-        |blob: &Blob, class: Class| *blob.package == *place.package && blob.class == class;
-    let known: BTreeSet<&str> = blobs
+    let is_match =
+        |blob: &Blob, class: BlobKind| *blob.package == *place.package && blob.class == class;
+    let existing: BTreeSet<&str> = blobs
         .iter()
-        .filter(|blob| is_here(blob, Class::Bundle))
+        .filter(|blob| is_match(blob, BlobKind::Bundle))
         .map(|blob| &*blob.key)
         .collect();
-    let is_known = |it: &&Bundle| known.contains(it.name.as_str());
-    // It is the last one that is asked for.
-    if let Some(bundle) = bundles.last().filter(is_known) {
+    let is_existing = |bundle: &&Bundle| existing.contains(bundle.name.as_str());
+    // The last bundle is the requested one.
+    if let Some(bundle) = bundles.last().filter(is_existing) {
         return Err(Error::BundleExists {
             bundle: bundle.name.clone(),
             index: index_name,
             form,
         });
     }
-    let theirs: BTreeSet<String> = bundles
+    let from_index: BTreeSet<String> = bundles
         .iter()
-        .filter(is_known)
-        .map(|it| it.name.clone())
+        .filter(is_existing)
+        .map(|bundle| bundle.name.clone())
         .collect();
     let at = blobs
         .iter()
-        .position(|it| is_here(it, Class::Channel) && *it.key == *place.channel);
+        .position(|blob| is_match(blob, BlobKind::Channel) && *blob.key == *place.channel);
     let channel = match at {
         Some(_) if form == Form::Run => {
             return Err(Error::ChannelExists {
@@ -214,27 +216,29 @@ pub fn compose(
             .into_bytes()
             .into(),
     };
-    blobs.push(longer(&channel, place, &bundles)?);
-    if !blobs.iter().any(|it| is_here(it, Class::Package)) {
+    blobs.push(extend_channel(&channel, place, &bundles)?);
+    if !blobs.iter().any(|blob| is_match(blob, BlobKind::Package)) {
         let package = json!({"schema": "olm.package", "name": place.package, "defaultChannel": place.channel});
         let json = package.to_string().into_bytes();
         blobs.push(Blob::new(
             place.package,
-            Class::Package,
+            BlobKind::Package,
             place.package,
             json,
         ));
     }
-    let ours = bundles.into_iter().filter(|it| !theirs.contains(&it.name));
-    blobs.extend(ours.map(|it| it.blob));
-    let rendered = Rendered::of(blobs);
+    let injected = bundles
+        .into_iter()
+        .filter(|bundle| !from_index.contains(&bundle.name));
+    blobs.extend(injected.map(|bundle| bundle.blob));
+    let rendered = Rendered::from_blobs(blobs);
     rendered.check(Format::Yaml)?;
-    let catalog = load(Source::Files(&InMemory(&rendered.blobs)), limits)?;
-    let mut warnings = judge(&catalog, place.package)?;
-    if !theirs.is_empty() {
-        let theirs = listed(theirs.iter().map(String::as_str).collect());
+    let catalog = load(Source::Files(&MemoryFiles(&rendered.blobs)), limits)?;
+    let mut warnings = validate(&catalog, place.package)?;
+    if !from_index.is_empty() {
+        let from_index = format_names(from_index.iter().map(String::as_str).collect());
         warnings.push(format!(
-            "the index {index_name} has bundles by now that were injected before, and they are taken from it: {theirs}"
+            "the index {index_name} now contains bundles that were injected before; using those of the index: {from_index}"
         ));
     }
     Ok(Composed {
@@ -244,7 +248,7 @@ pub fn compose(
     })
 }
 
-/// The bundles by themselves.
+/// Checks the bundles independently of the index.
 fn check(place: Place<'_>, bundles: &[Bundle]) -> Result<(), Error> {
     names::dns_label(place.package).map_err(|problem| Error::Name {
         name: place.package.chars().take(100).collect(),
@@ -262,7 +266,10 @@ fn check(place: Place<'_>, bundles: &[Bundle]) -> Result<(), Error> {
                 package: place.package.to_owned(),
             });
         }
-        let earlier = bundles.iter().take(at).find(|it| it.name == bundle.name);
+        let earlier = bundles
+            .iter()
+            .take(at)
+            .find(|other| other.name == bundle.name);
         if let Some(first) = earlier {
             return Err(Error::Twice {
                 name: bundle.name.clone(),
@@ -274,8 +281,8 @@ fn check(place: Place<'_>, bundles: &[Bundle]) -> Result<(), Error> {
     Ok(())
 }
 
-/// The channel with the bundles at its end.
-fn longer(channel: &[u8], place: Place<'_>, bundles: &[Bundle]) -> Result<Blob, Error> {
+/// Returns the channel with the bundles appended.
+fn extend_channel(channel: &[u8], place: Place<'_>, bundles: &[Bundle]) -> Result<Blob, Error> {
     let unreadable = |problem: &dyn std::fmt::Display| {
         Error::Invalid(format!(
             "channel {:?} cannot be read: {problem}",
@@ -288,21 +295,24 @@ fn longer(channel: &[u8], place: Place<'_>, bundles: &[Bundle]) -> Result<Blob, 
         Some(Value::Array(entries)) => entries,
         _ => Vec::new(),
     };
-    let mut before = head(&entries, place)?.map(str::to_owned);
-    let there: BTreeSet<String> = entries.iter().filter_map(name).map(str::to_owned).collect();
-    for bundle in bundles.iter().filter(|it| !there.contains(&it.name)) {
+    let mut previous = channel_head(&entries, place)?.map(str::to_owned);
+    let existing: BTreeSet<String> = entries.iter().filter_map(name).map(str::to_owned).collect();
+    for bundle in bundles
+        .iter()
+        .filter(|bundle| !existing.contains(&bundle.name))
+    {
         let mut entry = json!({"name": bundle.name});
-        if let (Some(before), Value::Object(entry)) = (before, &mut entry) {
-            entry.insert("replaces".to_owned(), before.into());
+        if let (Some(previous), Value::Object(entry)) = (previous, &mut entry) {
+            entry.insert("replaces".to_owned(), previous.into());
         }
         entries.push(entry);
-        before = Some(bundle.name.clone());
+        previous = Some(bundle.name.clone());
     }
     channel.insert("entries".to_owned(), entries.into());
     let json = Value::Object(channel).to_string().into_bytes();
     Ok(Blob::new(
         place.package,
-        Class::Channel,
+        BlobKind::Channel,
         place.channel,
         json,
     ))
@@ -312,17 +322,19 @@ fn name(entry: &Value) -> Option<&str> {
     entry.get("name").and_then(Value::as_str)
 }
 
-/// The entry that no other replaces. Of several, those that another one skips are passed over by whoever upgrades.
-fn head<'a>(entries: &'a [Value], place: Place<'_>) -> Result<Option<&'a str>, Error> {
+/// Returns the entry that no other entry replaces. Of several such entries, those that another entry skips are ignored.
+fn channel_head<'a>(entries: &'a [Value], place: Place<'_>) -> Result<Option<&'a str>, Error> {
     let text = |entry: &'a Value, key| entry.get(key).and_then(Value::as_str);
     let replaced: BTreeSet<&str> = entries
         .iter()
-        .filter_map(|it| text(it, "replaces"))
+        .filter_map(|entry| text(entry, "replaces"))
         .collect();
     let names: BTreeSet<&str> = entries.iter().filter_map(name).collect();
     let mut heads: BTreeSet<&str> = names.difference(&replaced).copied().collect();
     if heads.len() > 1 {
-        let skips = entries.iter().filter_map(|it| it.get("skips")?.as_array());
+        let skips = entries
+            .iter()
+            .filter_map(|entry| entry.get("skips")?.as_array());
         for skipped in skips.flatten().filter_map(Value::as_str) {
             heads.remove(skipped);
         }
@@ -335,53 +347,62 @@ fn head<'a>(entries: &'a [Value], place: Place<'_>) -> Result<Option<&'a str>, E
         _ => Err(Error::SeveralHeads {
             channel,
             package,
-            heads: listed(heads),
+            heads: format_names(heads),
         }),
     }
 }
 
-/// Refuses what is wrong with the package, and tells what is wrong with others.
-fn judge(catalog: &Catalog, package: &str) -> Result<Vec<String>, Error> {
-    let ours: Vec<Finding> = catalog
+/// Rejects errors of the package. Returns errors of other packages as warnings.
+fn validate(catalog: &Catalog, package: &str) -> Result<Vec<String>, Error> {
+    let relevant: Vec<Finding> = catalog
         .findings
         .iter()
-        .filter(|it| it.package.as_deref().is_none_or(|name| name == package))
+        .filter(|finding| {
+            finding
+                .package
+                .as_deref()
+                .is_none_or(|name| name == package)
+        })
         .cloned()
         .collect();
-    if ours.iter().any(|it| it.level == Severity::Error) {
-        let text = finding::as_opm(&ours).unwrap_or_default();
+    if relevant
+        .iter()
+        .any(|finding| finding.level == Severity::Error)
+    {
+        let text = finding::as_opm(&relevant).unwrap_or_default();
         return Err(Error::Invalid(text.trim_end().to_owned()));
     }
     if !catalog.packages.contains_key(package) {
-        let why = catalog.why_broken(package);
-        let why = why.unwrap_or_else(|| format!("package {package:?} is not in the result"));
-        return Err(Error::Invalid(why));
+        let problem = catalog.why_broken(package);
+        let problem =
+            problem.unwrap_or_else(|| format!("package {package:?} is not in the result"));
+        return Err(Error::Invalid(problem));
     }
     let broken: BTreeSet<&str> = catalog.broken.keys().map(String::as_str).collect();
     if broken.is_empty() {
         return Ok(Vec::new());
     }
     Ok(vec![format!(
-        "the index has packages with errors, which some servers refuse to serve: {}",
-        listed(broken)
+        "the index has packages with errors, which some catalog servers reject: {}",
+        format_names(broken)
     )])
 }
 
-/// `a, b and 3 more`.
-fn listed(names: BTreeSet<&str>) -> String {
+/// Formats names as `a, b and 3 more`.
+fn format_names(names: BTreeSet<&str>) -> String {
     let count = names.len();
-    let first: Vec<&str> = names.into_iter().take(MOST_NAMES).collect();
+    let first: Vec<&str> = names.into_iter().take(MAX_NAMES).collect();
     match count.saturating_sub(first.len()) {
         0 => first.join(", "),
         more => format!("{} and {more} more", first.join(", ")),
     }
 }
 
-/// Blobs as a file, so that they are read as any catalog.
+/// Blobs as a single in-memory file, so that they are read like any catalog.
 #[derive(Debug)]
-struct InMemory<'a>(&'a [Blob]);
+struct MemoryFiles<'a>(&'a [Blob]);
 
-impl Files for InMemory<'_> {
+impl Files for MemoryFiles<'_> {
     fn paths(&self) -> Vec<String> {
         vec![FILE.to_owned()]
     }
@@ -390,27 +411,27 @@ impl Files for InMemory<'_> {
         if path != FILE {
             return Err(io::ErrorKind::NotFound.into());
         }
-        Ok(Box::new(Texts {
+        Ok(Box::new(BlobTexts {
             blobs: self.0.iter(),
-            rest: &[],
+            remaining: &[],
         }))
     }
 }
 
-/// The texts of blobs, one behind the other.
-struct Texts<'a> {
+/// Reader of the concatenated blobs.
+struct BlobTexts<'a> {
     blobs: slice::Iter<'a, Blob>,
-    rest: &'a [u8],
+    remaining: &'a [u8],
 }
 
-impl Read for Texts<'_> {
+impl Read for BlobTexts<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        while self.rest.is_empty() {
+        while self.remaining.is_empty() {
             match self.blobs.next() {
-                Some(blob) => self.rest = &blob.json,
+                Some(blob) => self.remaining = &blob.json,
                 None => return Ok(0),
             }
         }
-        self.rest.read(buffer)
+        self.remaining.read(buffer)
     }
 }

@@ -1,8 +1,8 @@
-//! JSON as Go's `encoding/json` reads and writes it, over the bytes it was written in.
+//! JSON as Go's `encoding/json` reads and writes it, based on the original bytes.
 //!
-//! A document is checked once, and each of its values gets a slot of twelve bytes: where its text begins and ends, and
-//! where its next sibling is. Nothing is decoded or copied until somebody asks for it, so that of a bundle of 15 KB, of
-//! which a catalog needs a dozen short texts, the rest costs one pass.
+//! A document is validated once. Each of its values gets a slot of twelve bytes: start and end of its text, and the
+//! position of its next sibling. Values are decoded or copied only on request. Of a bundle of 15 KB, a catalog needs a
+//! dozen short texts; the rest costs a single pass.
 //!
 //! ```
 //! use catalog::json::Tape;
@@ -27,7 +27,7 @@ pub use self::{
     text::write_text,
 };
 
-/// What a value is.
+/// Type of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// `{…}`.
@@ -45,7 +45,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// As Go's errors name it.
+    /// Returns the name of the type in Go's errors.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Object => "object",
@@ -75,7 +75,7 @@ impl std::fmt::Debug for Node<'_> {
 // === impl Node ===
 
 impl<'a> Node<'a> {
-    /// What it is.
+    /// Returns the type of the value.
     pub fn kind(self) -> Kind {
         match self.raw().first() {
             Some(b'{') => Kind::Object,
@@ -87,26 +87,26 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Whether it is `null`.
+    /// Reports whether the value is `null`.
     pub fn is_null(self) -> bool {
         self.kind() == Kind::Null
     }
 
-    /// Its text as it was written, without the space around it.
+    /// Returns the original text without surrounding white space.
     pub fn raw(self) -> &'a [u8] {
         let slot = self.slot();
         let range = slot.start as usize..slot.end as usize;
         self.bytes.get(range).unwrap_or_default()
     }
 
-    /// Where its text begins and ends in the document, in bytes.
+    /// Returns the byte range of the text in the document.
     pub fn range(self) -> std::ops::Range<usize> {
         let slot = self.slot();
         slot.start as usize..slot.end as usize
     }
 
-    /// What a string says: escapes are resolved, and what is not UTF-8 becomes U+FFFD, as in Go. `None` if it is no
-    /// string.
+    /// Returns the content of a string with resolved escapes, or `None` for other types. As in Go, invalid UTF-8
+    /// becomes U+FFFD.
     pub fn text(self) -> Option<Cow<'a, str>> {
         match self.raw() {
             [b'"', inner @ .., b'"'] => Some(text::decode(inner)),
@@ -114,84 +114,85 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The values of an array; of anything else none.
+    /// Returns the values of an array; other types yield none.
     pub fn items(self) -> Items<'a> {
         let (at, end) = self.inner(Kind::Array);
         let next = Node { at, ..self };
         Items { next, end }
     }
 
-    /// The keys and values of an object, in the order they were written in, duplicates included.
+    /// Returns the keys and values of an object in their original order, including duplicates.
     pub fn entries(self) -> Entries<'a> {
         let (at, end) = self.inner(Kind::Object);
         let next = Node { at, ..self };
         Entries { next, end }
     }
 
-    /// The value that a field of a Go struct gets: names are folded; of equal keys the last counts, and of several that
-    /// fold to the same name the one that is last when sorted, for that is how blobs are kept (A.2). A `null` leaves a
-    /// field as it is, so a field that is `null` is no field.
+    /// Returns the value that a field of a Go struct would get, or `None` if it is absent or `null`. Names are compared
+    /// with case folding, and the last of several equal keys is used. Of different keys that fold to the same name, the
+    /// last in sort order is used, because blobs are stored with sorted keys (A.2).
     pub fn field(self, name: &str) -> Option<Node<'a>> {
-        let mut found: Option<(Node<'a>, Node<'a>)> = None;
+        let mut best: Option<(Node<'a>, Node<'a>)> = None;
         for (key, value) in self.entries() {
-            if !key.folds_to(name) {
+            if !key.equals_fold(name) {
                 continue;
             }
-            let later = found.is_none_or(|(other, _)| other.text() <= key.text());
+            let later = best.is_none_or(|(other, _)| other.text() <= key.text());
             if later {
-                found = Some((key, value));
+                best = Some((key, value));
             }
         }
-        found.map(|(_, value)| value).filter(|it| !it.is_null())
+        best.map(|(_, value)| value)
+            .filter(|value| !value.is_null())
     }
 
-    /// The value of a key of a Go map: the last of equal ones.
+    /// Returns the value of a key in a Go map: the last of equal keys.
     pub fn get(self, name: &str) -> Option<Node<'a>> {
-        let mut found = None;
+        let mut result = None;
         for (key, value) in self.entries() {
             if key.is(name) {
-                found = Some(value);
+                result = Some(value);
             }
         }
-        found
+        result
     }
 
-    /// Whether a string says just this.
+    /// Reports whether the value is a string with this content.
     pub fn is(self, text: &str) -> bool {
         match self.raw() {
             [b'"', inner @ .., b'"'] if !inner.contains(&b'\\') => inner == text.as_bytes(),
-            _ => self.text().is_some_and(|it| it == text),
+            _ => self.text().is_some_and(|decoded| decoded == text),
         }
     }
 
-    /// Whether a key means a field of this name, which is in ASCII.
-    pub(crate) fn folds_to(self, name: &str) -> bool {
+    /// Reports whether a key denotes the field of this ASCII name.
+    pub(crate) fn equals_fold(self, name: &str) -> bool {
         match self.raw() {
             [b'"', inner @ .., b'"'] if inner.is_ascii() && !inner.contains(&b'\\') => {
                 inner.eq_ignore_ascii_case(name.as_bytes())
             }
             _ => self
                 .text()
-                .is_some_and(|it| text::fold(&it) == name.to_ascii_lowercase()),
+                .is_some_and(|key| text::fold(&key) == name.to_ascii_lowercase()),
         }
     }
 
-    /// The number, as Go's `float64`; `None` if it is no number or too large for one.
+    /// Returns the number as Go's `float64`, or `None` if the value is not a number or is out of range.
     pub fn number(self) -> Option<f64> {
         if self.kind() != Kind::Number {
             return None;
         }
         let text = std::str::from_utf8(self.raw()).ok()?;
-        text.parse().ok().filter(|it: &f64| it.is_finite())
+        text.parse().ok().filter(|number: &f64| number.is_finite())
     }
 
-    /// Appends the value without space between its tokens, as `json.Compact` does; nothing else changes.
+    /// Appends the value without white space between its tokens, as `json.Compact` does.
     pub fn compact(self, out: &mut Vec<u8>) {
         write::compact(self.raw(), out);
     }
 
-    /// Appends the value as Go writes it after it was read into a generic map (A.2): compact, keys sorted, of equal
-    /// keys the last, numbers through `float64`, nothing escaped for HTML.
+    /// Appends the value as Go writes it after decoding into a generic map (A.2). The output is compact and has sorted
+    /// keys, only the last of equal keys, numbers as `float64`, and no HTML escapes.
     pub fn sorted(self, out: &mut Vec<u8>) {
         write::sorted(self, out);
     }
@@ -200,7 +201,7 @@ impl<'a> Node<'a> {
         self.slots.get(self.at).copied().unwrap_or_default()
     }
 
-    /// The slots of what is inside; none if it is of another kind.
+    /// Returns the slots of the content; empty for other types.
     fn inner(self, kind: Kind) -> (usize, usize) {
         if self.kind() == kind {
             (self.at + 1, self.slot().next as usize)
@@ -209,7 +210,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The slot behind this value; always later than its own.
+    /// Returns the slot after this value, which is always greater than its own.
     fn next(self, end: usize) -> usize {
         match self.slot().next as usize {
             next if next > self.at => next,
@@ -218,11 +219,11 @@ impl<'a> Node<'a> {
     }
 }
 
-/// The values of an array.
+/// Iterator over the values of an array.
 #[derive(Debug, Clone)]
 pub struct Items<'a> {
     next: Node<'a>,
-    /// The slot behind the last value.
+    /// Slot after the last value.
     end: usize,
 }
 
@@ -238,11 +239,11 @@ impl<'a> Iterator for Items<'a> {
     }
 }
 
-/// The keys and values of an object.
+/// Iterator over the keys and values of an object.
 #[derive(Debug, Clone)]
 pub struct Entries<'a> {
     next: Node<'a>,
-    /// The slot behind the last value.
+    /// Slot after the last value.
     end: usize,
 }
 
@@ -262,7 +263,7 @@ impl<'a> Iterator for Entries<'a> {
     }
 }
 
-/// A key as Go compares those of blobs: cases folded.
+/// Folds the case of a key as Go does when it compares the keys of blobs.
 pub(crate) fn folded(key: &str) -> String {
     text::fold(key)
 }

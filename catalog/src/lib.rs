@@ -1,17 +1,17 @@
-//! File-based catalogs: which packages there are, in which channels and versions, and which bundle is to be installed.
+//! File-based catalogs: packages, channels and bundles, and the selection of the bundle to install.
 //!
 //! ```text
-//!  folder, Content ──► source ──► stream ──► json ──► walk: metas ──┬──► load ──► Catalog: packages, findings
-//!                      (files)    (documents) (values)              │               │
-//!                                                                   │               ├──► choose ──► Decision
-//!                                             whoever wants whole blobs             └──► graph  ──► Mermaid, DOT
+//! directory, Content ──► source ──► stream ──► json ──► walk: metas ──┬──► load ──► Catalog: packages, findings
+//!                        (files)    (documents) (values)              │               │
+//!                                                                     │               ├──► choose ──► Decision
+//!                                                  readers of raw blobs               └──► graph  ──► Mermaid, DOT
 //! ```
 //!
-//! A [`template`] becomes a catalog once its bundles were rendered.
+//! A [`template`] becomes a catalog after its bundles were rendered.
 //!
-//! A catalog comes from strangers and may be larger than memory. So documents are read one after the other and gone
-//! when they were looked at; what stays of a bundle is what decisions need. What is wrong is found all at once, with
-//! file and line, in the words of `opm validate`; one broken package does not take the others down.
+//! A catalog is untrusted and may be larger than memory. Documents are therefore read one after the other and dropped
+//! after parsing; only the data of a bundle that decisions need is retained. All problems are reported at once, with
+//! file and line, with the messages of `opm validate`. A broken package does not affect the others.
 
 #[cfg(test)]
 #[macro_use(with)]

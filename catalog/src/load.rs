@@ -1,4 +1,4 @@
-//! A catalog in memory.
+//! Loading and validation of a catalog.
 
 #[cfg(test)]
 mod tests;
@@ -7,50 +7,53 @@ use std::collections::BTreeMap;
 
 use crate::{
     blob,
-    check::Check,
+    check::Validator,
     finding::{self, Finding, Level, Scope},
     model::{self, Package},
     source::{Error, Limits, Source, describe_skipped},
     walk,
 };
 
-/// The packages that can be used, and what is wrong with the others.
+/// A loaded catalog: its usable packages, and the findings.
 #[derive(Debug, Default)]
 pub struct Catalog {
-    /// By name; each is sound.
+    /// Valid packages by name.
     pub packages: BTreeMap<String, Package>,
-    /// Packages that are there and must not be used, with the number of errors in each.
+    /// Packages that exist but must not be used, with their number of errors.
     pub broken: BTreeMap<String, usize>,
-    /// Where the first of them stands in the findings, if it was kept.
+    /// Position of each package's first error in `findings`, if it was retained.
     pub first: BTreeMap<String, usize>,
-    /// What is wrong, in the order in which opm looks.
+    /// Findings in the order of opm's checks.
     pub findings: Vec<Finding>,
-    /// Findings beyond those that are kept.
+    /// Number of findings beyond the limit.
     pub more_findings: usize,
-    /// The number of documents.
+    /// Number of documents.
     pub documents: usize,
 }
 
 // === impl Catalog ===
 
 impl Catalog {
-    /// Whether `opm validate` would take it.
+    /// Reports whether `opm validate` would accept the catalog.
     pub fn is_valid(&self) -> bool {
-        !self.findings.iter().any(|it| it.level == Level::Error)
+        !self
+            .findings
+            .iter()
+            .any(|finding| finding.level == Level::Error)
     }
 
-    /// What `opm validate` would say.
+    /// Formats the errors like `opm validate`; `None` if the catalog is valid.
     pub fn as_opm(&self) -> Option<String> {
         finding::as_opm(&self.findings)
     }
 
-    /// Why a package of this name cannot be used, if it is there.
+    /// Returns the reason why a package is unusable, or `None` if it is usable or does not exist.
     pub fn why_broken(&self, package: &str) -> Option<String> {
         let count = *self.broken.get(package)?;
         let first = self.first.get(package);
         let first = first.and_then(|at| self.findings.get(*at));
         let first = first.map_or_else(
-            || "it has errors beyond those that are told; correct these first".to_owned(),
+            || "it has further errors; correct the reported ones first".to_owned(),
             ToString::to_string,
         );
         Some(match count {
@@ -59,14 +62,14 @@ impl Catalog {
         })
     }
 
-    /// Gives up packages that are larger than allowed.
-    fn bound(&mut self, limits: &Limits) {
+    /// Marks packages that exceed the limits as broken.
+    fn enforce_limits(&mut self, limits: &Limits) {
         let packages = std::mem::take(&mut self.packages);
         for (name, package) in packages {
             let problem = if package.bundles.len() > limits.package_bundles {
-                model::too_many(limits.package_bundles)
+                model::exceeds_bundle_limit(limits.package_bundles)
             } else if package.size() > limits.package_size {
-                model::too_large(limits.package_size)
+                model::exceeds_size_limit(limits.package_size)
             } else {
                 self.packages.insert(name, package);
                 continue;
@@ -85,16 +88,16 @@ impl Catalog {
     }
 }
 
-/// Reads and checks a catalog.
+/// Reads and validates a catalog.
 ///
 /// # Errors
-/// When the folder cannot be read, or the catalog exceeds a limit for all of it. Whatever is wrong with documents or
-/// packages is a finding.
+/// Returns an error if the directory cannot be read, or if the whole catalog exceeds a limit. Problems of documents and
+/// packages are findings.
 pub fn load(source: Source<'_>, limits: &Limits) -> Result<Catalog, Error> {
-    let seen = walk::collect(source, limits, blob::look)?;
+    let parsed = walk::collect(source, limits, blob::parse_blob)?;
     let skipped = source.skipped(limits)?;
-    let mut catalog = Check::default().run(seen);
-    catalog.bound(limits);
+    let mut catalog = Validator::default().run(parsed);
+    catalog.enforce_limits(limits);
     catalog
         .findings
         .extend(describe_skipped(&skipped).map(|message| Finding {

@@ -1,7 +1,7 @@
-//! What stays of a catalog: what decisions need, and nothing that is only shown.
+//! Model of a catalog: the data that decisions need, without data that is only displayed.
 //!
-//! These are plain values. Whoever learns of a package in another way, as from a registry's gRPC service, makes them too
-//! and gets the same decisions.
+//! The types are plain values. Other sources of packages, such as the gRPC service of a registry, build the same values
+//! and get the same decisions.
 
 mod size;
 
@@ -12,127 +12,127 @@ use semver::Prerelease;
 use serde::Serialize;
 
 pub use self::size::{MOST_BUNDLES, MOST_BYTES};
-pub(crate) use self::size::{too_large, too_many};
+pub(crate) use self::size::{exceeds_bundle_limit, exceeds_size_limit};
 
-/// The media type of bundles for OLM: a ClusterServiceVersion and what belongs to it. A bundle that names none has this.
+/// Default media type: bundles for OLM with a ClusterServiceVersion.
 pub const REGISTRY_V1: &str = "registry+v1";
-/// The media type of bundles of plain manifests.
+/// Media type of bundles with plain manifests.
 pub const PLAIN_V0: &str = "plain+v0";
 
-/// A package: a product in its versions.
+/// A package: an operator in its versions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Package {
-    /// Its name, unique in a catalog.
+    /// Name of the package, unique in a catalog.
     pub name: String,
-    /// The channel that counts when none is asked for.
+    /// Channel that is used if none is specified.
     pub default_channel: String,
-    /// Why it should no longer be used.
+    /// Deprecation message; `None` if the package is not deprecated.
     pub deprecation: Option<String>,
-    /// By name.
+    /// Channels by name.
     pub channels: BTreeMap<String, Channel>,
-    /// By name, each once, whatever the number of channels it is in.
+    /// Bundles by name, including those of several channels only once.
     pub bundles: BTreeMap<String, Bundle>,
 }
 
-/// A line of versions that follow one another.
+/// A channel: a sequence of versions that upgrade each other.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Channel {
-    /// Its name, unique in its package.
+    /// Name of the channel, unique in its package.
     pub name: String,
-    /// Why it should no longer be used.
+    /// Deprecation message; `None` if the channel is not deprecated.
     pub deprecation: Option<String>,
-    /// In the order they were written in.
+    /// Entries in the order of the document.
     pub entries: Vec<Entry>,
 }
 
-/// A bundle's place in a channel.
+/// Entry of a bundle in a channel.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Entry {
-    /// The bundle's name.
+    /// Name of the bundle.
     pub name: String,
-    /// The bundle that this one follows; it need not be in the channel.
+    /// Bundle that this one replaces; the channel need not contain it.
     pub replaces: Option<String>,
-    /// Bundles that are upgraded to this one, too, and are not to be installed any more.
+    /// Bundles that are also upgraded to this one, and are no longer installed.
     pub skips: Vec<String>,
-    /// The versions that are upgraded to this one, too; see [`manifests::range`].
+    /// Range of versions that are also upgraded to this one; see [`manifests::range`].
     pub skip_range: Option<String>,
 }
 
-/// A version of a package.
+/// A bundle: one version of a package.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bundle {
-    /// Its name; that of its ClusterServiceVersion.
+    /// Name of the bundle and its ClusterServiceVersion.
     pub name: String,
-    /// Where its content is; empty when it stands in the catalog itself.
+    /// Image reference; empty if the catalog contains the content.
     pub image: String,
-    /// Its version and release.
+    /// Version and release of the bundle.
     pub version: Release,
-    /// What it is packed like; `None` stands for [`REGISTRY_V1`].
+    /// Media type; `None` means [`REGISTRY_V1`].
     pub media_type: Option<String>,
-    /// The APIs it brings.
+    /// APIs that the bundle provides.
     pub provides: Vec<Gvk>,
-    /// What it needs beside itself.
+    /// Requirements of the bundle.
     pub needs: Vec<Need>,
-    /// The max OpenShift version that it declares; `None` if it declares none.
+    /// Declared max OpenShift version; `None` if the bundle declares none.
     pub max_openshift: Option<MaxOpenShiftVersion>,
-    /// The oldest Kubernetes it runs on, as it was written.
+    /// Minimum Kubernetes version as declared.
     pub min_kube: Option<String>,
-    /// Why it should no longer be used.
+    /// Deprecation message; `None` if the bundle is not deprecated.
     pub deprecation: Option<String>,
-    /// Whether it has the property `olm.deprecated` of older catalogs.
+    /// True if the bundle has the property `olm.deprecated` of older catalogs.
     pub is_deprecated: bool,
-    /// Why it is not known what the bundle asks for; then nobody may choose it.
+    /// Reason why the requirements are unknown; such a bundle must not be chosen.
     pub unreadable: Option<String>,
 }
 
-/// A version, and the release of what was packed for it.
+/// Version of an operator with the release of its bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Release {
-    /// The version of the operator.
+    /// Version of the operator.
     pub version: Version,
-    /// Which of several bundles for it this is. In older catalogs, bundles that stand in for others (`olm.substitutesFor`)
-    /// have it as build metadata, which the version keeps.
+    /// Release, which distinguishes several bundles of the version. In older catalogs, bundles that substitute others
+    /// (`olm.substitutesFor`) declare it as build metadata, which the version retains.
     pub release: Option<Prerelease>,
 }
 
 /// An API: group, version and kind.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Gvk {
-    /// Such as `etcd.database.coreos.com`.
+    /// API group, such as `etcd.database.coreos.com`.
     pub group: String,
-    /// Such as `v1beta2`.
+    /// API version, such as `v1beta2`.
     pub version: String,
-    /// Such as `EtcdCluster`.
+    /// Kind, such as `EtcdCluster`.
     pub kind: String,
 }
 
-/// What a bundle needs beside itself.
+/// A requirement of a bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Need {
     /// Another package (`olm.package.required`).
     Package {
-        /// Its name.
+        /// Name of the required package.
         name: String,
-        /// Its versions.
+        /// Range of its versions.
         range: String,
     },
     /// An API (`olm.gvk.required`).
     Api(Gvk),
-    /// Something that only OLM's resolver evaluates (`olm.constraint`); holds what its author says when it fails.
+    /// A constraint that only OLM's resolver evaluates (`olm.constraint`), with the author's failure message.
     Constraint(Option<String>),
-    /// An `olm.constraint` that OLM could not read either; why not.
+    /// An invalid `olm.constraint`, with the problem.
     Unreadable(String),
 }
 
 // === impl Package ===
 
 impl Package {
-    /// The bundle of a name.
+    /// Returns the bundle of this name.
     pub fn bundle(&self, name: &str) -> Option<&Bundle> {
         self.bundles.get(name)
     }
 
-    /// The channels that a bundle is in, by name.
+    /// Returns the channels that contain the bundle, by name.
     pub fn channels_of<'a>(&'a self, bundle: &'a str) -> impl Iterator<Item = &'a Channel> {
         self.channels
             .values()
@@ -143,7 +143,7 @@ impl Package {
 // === impl Channel ===
 
 impl Channel {
-    /// The one entry that no other replaces or skips; `None` if there are none or several.
+    /// Returns the only entry that no other entry replaces or skips, or `None` if none or several exist.
     pub fn head(&self) -> Option<&Entry> {
         let mut heads = crate::check::heads(self).into_iter();
         heads.next().filter(|_| heads.next().is_none())
@@ -153,7 +153,7 @@ impl Channel {
 // === impl Bundle ===
 
 impl Bundle {
-    /// A bundle of which no more is known.
+    /// Creates a bundle with a name and a version only.
     pub fn new(name: impl Into<String>, version: Version) -> Self {
         Self {
             name: name.into(),
@@ -173,7 +173,7 @@ impl Bundle {
         }
     }
 
-    /// What it is packed like.
+    /// Returns the media type, which defaults to [`REGISTRY_V1`].
     pub fn media_type(&self) -> &str {
         self.media_type.as_deref().unwrap_or(REGISTRY_V1)
     }
@@ -182,24 +182,24 @@ impl Bundle {
 // === impl Release ===
 
 impl Release {
-    /// Orders by version, then by release; none comes before any. Build metadata does not count.
+    /// Compares versions, then releases. No release precedes any release, and build metadata is ignored.
     pub fn cmp_precedence(&self, other: &Self) -> Ordering {
         self.version
             .cmp_precedence(&other.version)
             .then_with(|| self.release.cmp(&other.release))
     }
 
-    /// Takes build metadata for the release, if it could be one.
+    /// Sets the release to the build metadata of the version, if it is a valid release.
     pub(crate) fn build_is_release(&mut self) {
         if self.release.is_none() && !self.version.build.is_empty() {
             self.release = Self::parse_release(&self.version.build).ok();
         }
     }
 
-    /// Reads a release: at most 20 characters, dots between identifiers as those of a pre-release.
+    /// Parses a release: at most 20 characters, with dot-separated identifiers like those of a pre-release.
     ///
     /// # Errors
-    /// In opm's words, as far as they are ours.
+    /// Returns the problem, with opm's message where the check is the same.
     pub fn parse_release(text: &str) -> Result<Prerelease, String> {
         if text.len() > 20 {
             let short: String = text.chars().take(100).collect();

@@ -1,4 +1,5 @@
-//! Catalogs as the registry API: what `opm serve` serves and OLM asks for.
+//! Catalogs in the gRPC registry API: serves the API of `opm serve`, which OLM queries, and reads it from other
+//! servers.
 //!
 //! ```text
 //!  Source ── walk ──► part ──► assemble ──► Store (one file) ◄── query, server ◄── OLM, grpcurl
@@ -6,10 +7,10 @@
 //!                      └─────────────────────────┘                     client ──► any such server
 //! ```
 //!
-//! A catalog is made into a [`Store`] document by document, so that memory depends on the number of its bundles and not
-//! on their manifests; a [`Cache`] keeps the store under the digest of the catalog, and then it is opened in a moment.
-//! Packages with faults are left out, and said to be; so are bundles of formats that OLM does not know, where channels
-//! lead past them.
+//! A catalog is converted into a [`Store`] document by document. Memory use therefore depends on the number of bundles
+//! and not on the size of their manifests. A [`Cache`] keeps the store under the digest of the catalog, so that an
+//! unchanged catalog opens without a build. Invalid packages are skipped and reported. Bundles in formats that OLM does
+//! not support are skipped too, if upgrade paths lead past them.
 
 mod assemble;
 mod cache;

@@ -1,13 +1,13 @@
-//! Catalogs and bundles as one stream of blobs, in the bytes of `opm render`.
+//! Rendering of catalogs and bundles as one stream of blobs, with the bytes of `opm render`.
 //!
 //! ```text
-//!  folder, Content ─► walk ─► blob (known fields, Go's order) ─┐
-//!                                                              ├─► migration ─► sorted by package ─► JSON, YAML, folder
-//!  bundle's files ──► bundle (properties, images) ─────────────┘
+//! directory, Content ─► walk ─► blob (known fields, Go's order) ─┐
+//!                                                                ├─► migration ─► sorted blobs ─► JSON, YAML, files
+//! bundle files ──► bundle (properties, images) ──────────────────┘
 //! ```
 //!
-//! Blobs are kept as compact JSON, which is the least that has to be in memory before the first can be printed: any of
-//! them may belong to the first package. Printing goes through them one at a time.
+//! Blobs are retained as compact JSON. All of them must be in memory before the first one is printed, because any blob
+//! can belong to the first package. They are printed one at a time.
 //!
 //! ```
 //! use catalog::{Limits, Source, render::{Format, Level, Render}};
@@ -37,13 +37,13 @@ mod writing;
 use manifests::{content::Content, object::text};
 
 use self::{
-    blob::{Blob, Order, Read},
+    blob::{Blob, KeyOrder, ReadBlob},
     parts::Icon,
 };
 pub use self::{
     bundle::Image,
     migration::{Level, UnknownLevel},
-    output::{File, FolderError, Format, Rendered, Unwritable, check_empty},
+    output::{File, FolderError, Format, Rendered, WriteError, check_empty},
     template::{Template, TemplateError},
 };
 use crate::{
@@ -51,75 +51,75 @@ use crate::{
     walk::{self, Fault, Meta},
 };
 
-/// Why something cannot be rendered.
+/// Reasons why content cannot be rendered.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The catalog's files cannot be had.
+    /// The files of the catalog cannot be read.
     #[error(transparent)]
     Source(#[from] source::Error),
-    /// A document of a catalog.
-    #[error("{0}; correct the document, or leave its file out with .indexignore")]
+    /// A document of the catalog is invalid.
+    #[error("{0}; correct the document, or exclude its file with .indexignore")]
     Document(Fault),
-    /// `manifests/` is empty, or nothing in it can be read.
-    #[error("no bundle objects found; put the bundle's manifests into its folder \"manifests\"")]
+    /// `manifests/` contains no readable object.
+    #[error("no bundle objects found; put the bundle's manifests into the directory \"manifests\"")]
     NoObjects,
-    /// There is no ClusterServiceVersion.
+    /// The bundle contains no ClusterServiceVersion.
     #[error(
-        "no csv in bundle; put the operator's ClusterServiceVersion into the folder \"manifests\", as the first document \
+        "no csv in bundle; put the operator's ClusterServiceVersion into the directory \"manifests\", as the first document \
          of its file"
     )]
     NoCsv,
-    /// There is no file that names the package.
+    /// The files of the bundle do not declare its package.
     #[error(
-        "Could not find annotations file; name the bundle's package and channels in metadata/annotations.yaml, below \
+        "Could not find annotations file; set the bundle's package and channels in metadata/annotations.yaml, under \
          `annotations:`"
     )]
     NoAnnotations,
     /// The name of a CustomResourceDefinition has no group.
     #[error("couldn't parse plural.group from crd name: {name}; correct the ClusterServiceVersion")]
     CrdName {
-        /// The name.
+        /// Name of the CustomResourceDefinition.
         name: String,
     },
-    /// A CustomResourceDefinition is owned, but not there.
+    /// The ClusterServiceVersion owns a CustomResourceDefinition that the bundle does not contain.
     #[error(
-        "error checking provided apis in bundle {bundle}: couldn't find {api} in bundle. found: [{found}]; add the \
-         CustomResourceDefinition, or remove it from those that the ClusterServiceVersion owns"
+        "error checking provided apis in bundle {bundle}: couldn't find {api} in bundle. found: [{found}]; add the CRD, or \
+         remove it from the owned CRDs of the ClusterServiceVersion"
     )]
     NotProvided {
-        /// The bundle.
+        /// Name of the bundle.
         bundle: String,
-        /// What is missing: group, version, kind and plural.
+        /// Missing API: group, version, kind and plural.
         api: String,
-        /// What is there.
+        /// APIs that the bundle contains.
         found: String,
     },
-    /// A manifest is not of the shape it has to have.
+    /// A manifest has a value of the wrong type.
     #[error("{path} must be {expected}, not {found}; correct the manifest")]
     Shape {
-        /// The place.
+        /// Path of the value.
         path: String,
-        /// What it has to be.
+        /// Type that the value must have.
         expected: String,
-        /// What it is.
+        /// Type that the value has.
         found: String,
     },
-    /// A property of a bundle is not what its type says.
+    /// The value of a bundle property does not match its type.
     #[error("parse property[{index}] of type {type_:?}: {problem}; correct the property")]
     Property {
-        /// Its place among the others.
+        /// Index of the property.
         index: usize,
-        /// Its type.
+        /// Type of the property.
         type_: String,
-        /// What is wrong.
+        /// Description of the mismatch.
         problem: String,
     },
-    /// A migration does not know what to make of a bundle.
+    /// A bundle cannot be migrated.
     #[error("{0}")]
     Migration(String),
 }
 
-/// Gathers what is to be rendered together.
+/// Collects the content that is rendered together.
 #[derive(Debug)]
 pub struct Render {
     level: Level,
@@ -130,7 +130,7 @@ pub struct Render {
 // === impl Render ===
 
 impl Render {
-    /// Nothing yet; every bundle will be migrated up to this level.
+    /// Creates an empty collection. Bundles are migrated up to `level`.
     pub fn new(level: Level) -> Self {
         Self {
             level,
@@ -139,15 +139,15 @@ impl Render {
         }
     }
 
-    /// Adds a catalog as it is; nothing is checked but that it can be read.
+    /// Adds a catalog without validation; its documents must only be readable.
     ///
     /// # Errors
-    /// When a file cannot be read, exceeds the limits, or a document is not what its schema says.
+    /// Returns an error if a file cannot be read or exceeds the limits, or if a document does not match its schema.
     pub fn catalog(&mut self, source: Source<'_>, limits: &Limits) -> Result<(), Error> {
         let level = self.level;
         let order = match source {
-            Source::Files(files) if files.keeps_order() => Order::Kept,
-            _ => Order::Sorted,
+            Source::Files(files) if files.keeps_order() => KeyOrder::Original,
+            _ => KeyOrder::Sorted,
         };
         let read = walk::collect(source, limits, |meta| {
             let meta = meta.map_err(Error::Document)?;
@@ -163,7 +163,7 @@ impl Render {
         self.blobs.reserve(read.len());
         for blob in read {
             let blob = blob?;
-            if let Some(warning) = blob.nameless() {
+            if let Some(warning) = blob.missing_package() {
                 self.warnings.push(warning);
                 continue;
             }
@@ -175,36 +175,37 @@ impl Render {
     /// Adds a bundle from its files.
     ///
     /// # Errors
-    /// When its ClusterServiceVersion or its annotations are missing or not of their shape.
+    /// Returns an error if the ClusterServiceVersion or the annotations are missing or malformed.
     pub fn bundle(&mut self, content: &Content, image: Image<'_>) -> Result<(), Error> {
         let bundle = Bundle::read(content, image, self.level, &mut self.warnings)?;
         self.blobs.push(bundle.blob);
         Ok(())
     }
 
-    /// What was noticed since this was asked last: what of the sources is not part of the result, and why.
+    /// Returns the warnings since the last call: parts of the sources that are not rendered, with the reason.
     pub fn take_warnings(&mut self) -> Vec<String> {
         std::mem::take(&mut self.warnings)
     }
 
-    /// Puts everything into its order.
+    /// Sorts all blobs.
     pub fn finish(self) -> Rendered {
-        Rendered::of(self.blobs)
+        Rendered::from_blobs(self.blobs)
     }
 }
 
-/// The blob of a bundle without an image, from its files.
+/// Renders the blob of a bundle without an image from its files.
 pub(crate) fn bundle_blob(content: &Content) -> Result<Vec<u8>, Error> {
-    let bundle::Read { mut bundle, .. } = bundle::read(content, Image::Unknown, &mut Vec::new())?;
-    bundle.arrange();
+    let bundle::RenderedBundle { mut bundle, .. } =
+        bundle::read(content, Image::Unknown, &mut Vec::new())?;
+    bundle.sort_properties();
     Ok(bundle.into_blob().json.into())
 }
 
-/// A bundle by itself, with what a package may take over from it.
+/// A single bundle, with the data that its package can take from it.
 #[derive(Debug, Clone)]
 pub struct Bundle {
     pub(crate) blob: Blob,
-    /// What its ClusterServiceVersion says of the operator; empty if nothing.
+    /// Description from the ClusterServiceVersion; empty if it has none.
     pub(crate) description: String,
     pub(crate) icon: Option<Icon>,
 }
@@ -212,18 +213,19 @@ pub struct Bundle {
 // === impl Bundle ===
 
 impl Bundle {
-    /// Reads a bundle from its files and migrates it up to this level. Warnings are of what is left out, and why.
+    /// Reads a bundle from its files and migrates it up to `level`. `warnings` receives each skipped part with the
+    /// reason.
     ///
     /// # Errors
-    /// When its ClusterServiceVersion or its annotations are missing or not of their shape.
+    /// Returns an error if the ClusterServiceVersion or the annotations are missing or malformed.
     pub fn read(
         content: &Content,
         image: Image<'_>,
         level: Level,
         warnings: &mut Vec<String>,
     ) -> Result<Self, Error> {
-        let bundle::Read { mut bundle, csv } = bundle::read(content, image, warnings)?;
-        bundle.arrange();
+        let bundle::RenderedBundle { mut bundle, csv } = bundle::read(content, image, warnings)?;
+        bundle.sort_properties();
         level
             .migrate(&mut bundle, Some(&csv))
             .map_err(Error::Migration)?;
@@ -237,13 +239,13 @@ impl Bundle {
     }
 }
 
-pub(crate) fn read(meta: &Meta<'_>, order: Order, level: Level) -> Result<Blob, String> {
+pub(crate) fn read(meta: &Meta<'_>, order: KeyOrder, level: Level) -> Result<Blob, String> {
     let mut bundle = match blob::read(meta, order)? {
-        Read::Done(blob) => return Ok(blob),
-        Read::Bundle(bundle) => bundle,
+        ReadBlob::Done(blob) => return Ok(blob),
+        ReadBlob::Bundle(bundle) => bundle,
     };
     let csv = objects::read(&bundle, level > Level::None)?;
-    bundle.arrange();
+    bundle.sort_properties();
     level.migrate(&mut bundle, csv.as_ref())?;
     Ok(bundle.into_blob())
 }

@@ -1,7 +1,8 @@
-//! Go's types of blobs and properties, as far as decoding into them can fail.
+//! Go types of blobs and properties, for validation of values before they are read.
 //!
-//! opm decodes with `encoding/json`, which goes on behind a value of another kind and tells the first of them, by the
-//! full name of its field. So a value is looked at before it is read; what reads it afterwards takes what is there.
+//! opm decodes with `encoding/json`, which continues after a value of the wrong type and reports the first one, with
+//! the full name of its field. A value is therefore validated before it is read, and the reader accepts whatever it
+//! contains.
 
 #[cfg(test)]
 mod tests;
@@ -21,94 +22,97 @@ pub(crate) use self::types::{
 };
 use crate::json::{Kind, Node};
 
-/// Only constraints nest, as deep as their authors like.
-const DEPTH: usize = 64;
+/// Maximum nesting depth. Only constraints nest to an arbitrary depth.
+const MAX_DEPTH: usize = 64;
 
-/// What a field may hold; `null` leaves any of them empty.
+/// Type of a field. `null` is allowed for every type and leaves the field empty.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Type {
-    /// A text of this Go type.
+    /// String of this Go type.
     Text(&'static str),
-    /// A whole number of so many bits.
+    /// Integer with this number of bits.
     Int(u32),
     /// `true` or `false`.
     Bool,
-    /// Base64; whether it is any is found by who decodes it ([`base64`]).
+    /// Base64 data; [`base64`] checks its encoding.
     Bytes,
-    /// Whatever it is.
+    /// Any JSON value.
     Raw,
-    /// Texts by name.
+    /// Object with string values.
     Texts,
-    /// A list.
+    /// List of values of this type.
     List(&'static Type),
-    /// An object.
+    /// Object of this Go struct.
     Struct(&'static Struct),
 }
 
 /// A Go struct.
 #[derive(Debug)]
 pub(crate) struct Struct {
-    /// With its package: `declcfg.Channel`.
+    /// Name with its package: `declcfg.Channel`.
     name: &'static str,
     fields: &'static [(&'static str, Type)],
-    /// Whether a field that it does not have is an error.
+    /// True if unknown fields are errors.
     is_strict: bool,
 }
 
-/// A value that does not fit, on its way up to the name of its field.
-struct Wrong {
+/// A value of the wrong type. The name of its field is completed while the error is returned.
+struct TypeMismatch {
     found: String,
-    /// The Go type; none for a field that nobody knows.
+    /// Expected Go type; `None` for an unknown field.
     expected: Option<String>,
-    /// The innermost struct.
+    /// Name of the innermost struct.
     owner: Option<&'static str>,
-    /// Fields, the innermost first.
+    /// Names of the fields, the innermost first.
     path: Vec<&'static str>,
 }
 
-/// Whether Go would decode a value into a struct.
+/// Checks that Go can decode a value into a struct.
 ///
 /// # Errors
-/// What it says otherwise: `json: cannot unmarshal number into Go struct field Channel.name of type string`.
-pub(crate) fn check(value: Node<'_>, of: &'static Struct) -> Result<(), String> {
-    let type_ = Type::Struct(of);
-    if wrong(value, type_, Order::Written, 0).is_none() {
+/// Returns Go's message: `json: cannot unmarshal number into Go struct field Channel.name of type string`.
+pub(crate) fn check(value: Node<'_>, ty: &'static Struct) -> Result<(), String> {
+    let type_ = Type::Struct(ty);
+    if find_mismatch(value, type_, Order::Written, 0).is_none() {
         return Ok(());
     }
-    // Blobs are kept with sorted keys, so the first of them is the one to be told; of equal keys the last counts.
-    match wrong(value, type_, Order::Sorted, 0) {
+    // Blobs are stored with sorted keys, so the first error in sort order is reported; of equal keys, the last one is
+    // used.
+    match find_mismatch(value, type_, Order::Sorted, 0) {
         None => Ok(()),
-        Some(wrong) => Err(wrong.to_string()),
+        Some(mismatch) => Err(mismatch.to_string()),
     }
 }
 
-/// A text of a struct that was checked; empty when there is none.
+/// Returns a string field of a validated struct, or an empty string if it is absent.
 pub(crate) fn text(value: Node<'_>, field: &str) -> String {
     borrowed(value, field).into_owned()
 }
 
-/// As [`text`], without taking memory.
+/// Returns the same string as [`text`] without allocation.
 pub(crate) fn borrowed<'a>(value: Node<'a>, field: &str) -> Cow<'a, str> {
-    let found = value.field(field).and_then(Node::text);
-    found.unwrap_or_default()
+    let text = value.field(field).and_then(Node::text);
+    text.unwrap_or_default()
 }
 
-/// The values of a list that was checked; a `null` among them is an empty one.
+/// Returns the items of a validated list field. `null` items are empty values.
 pub(crate) fn list<'a>(value: Node<'a>, field: &str) -> impl Iterator<Item = Node<'a>> {
     value.field(field).into_iter().flat_map(Node::items)
 }
 
 /// Returns the value of a property. `null` is a value.
 pub(crate) fn property_value(property: Node<'_>) -> Option<Node<'_>> {
-    let value = property.entries().filter(|(key, _)| key.folds_to("value"));
+    let value = property
+        .entries()
+        .filter(|(key, _)| key.equals_fold("value"));
     let value = value.last().map(|(_, value)| value);
     property.field("value").or(value)
 }
 
-/// The bytes of a text in base64: line breaks do not count, nor bits that are left over.
+/// Decodes base64. Line breaks and trailing bits are ignored.
 ///
 /// # Errors
-/// Go's text, with the place where Go notices it.
+/// Returns Go's message with the position at which Go detects the error.
 pub(crate) fn base64(text: &str) -> Result<Vec<u8>, String> {
     const BASE64: GeneralPurpose = GeneralPurpose::new(
         &STANDARD,
@@ -120,13 +124,13 @@ pub(crate) fn base64(text: &str) -> Result<Vec<u8>, String> {
         Cow::Borrowed(text)
     };
     BASE64.decode(joined.as_bytes()).map_err(|_| {
-        let at = corrupt(text.as_bytes());
+        let at = error_offset(text.as_bytes());
         format!("illegal base64 data at input byte {at}")
     })
 }
 
-/// Where Go's decoder stops.
-fn corrupt(text: &[u8]) -> usize {
+/// Returns the position at which Go's decoder stops.
+fn error_offset(text: &[u8]) -> usize {
     let is_break = |byte: u8| matches!(byte, b'\r' | b'\n');
     let mut digits = 0;
     for (at, &byte) in text.iter().enumerate() {
@@ -134,17 +138,17 @@ fn corrupt(text: &[u8]) -> usize {
             b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'+' | b'/' => digits += 1,
             _ if is_break(byte) => {}
             b'=' if digits % 4 >= 2 => {
-                // What has to follow is another one, or nothing.
+                // Another padding character, or the end, must follow.
                 let mut rest = (at + 1..).zip(text.get(at + 1..).unwrap_or_default());
                 let mut next = || rest.find(|(_, byte)| !is_break(**byte));
                 if digits % 4 == 2 {
                     match next() {
                         None => return text.len(),
                         Some((_, b'=')) => {}
-                        Some((place, _)) => return place - 1,
+                        Some((position, _)) => return position - 1,
                     }
                 }
-                return next().map_or(text.len(), |(place, _)| place);
+                return next().map_or(text.len(), |(position, _)| position);
             }
             _ => return at,
         }
@@ -158,8 +162,8 @@ enum Order {
     Sorted,
 }
 
-fn wrong(value: Node<'_>, of: Type, order: Order, depth: usize) -> Option<Wrong> {
-    match (of, value.kind()) {
+fn find_mismatch(value: Node<'_>, ty: Type, order: Order, depth: usize) -> Option<TypeMismatch> {
+    match (ty, value.kind()) {
         (_, Kind::Null)
         | (Type::Raw, _)
         | (Type::Text(_) | Type::Bytes, Kind::String)
@@ -171,52 +175,54 @@ fn wrong(value: Node<'_>, of: Type, order: Order, depth: usize) -> Option<Wrong>
             (!fits).then(|| {
                 let mut text = Vec::new();
                 value.sorted(&mut text);
-                Wrong::new(format!("number {}", String::from_utf8_lossy(&text)), of)
+                TypeMismatch::new(format!("number {}", String::from_utf8_lossy(&text)), ty)
             })
         }
         (Type::Texts, Kind::Object) => value
             .entries()
-            .find_map(|(_, value)| wrong(value, Type::Text("string"), order, depth)),
-        (Type::List(of), Kind::Array) => value.items().find_map(|it| wrong(it, *of, order, depth)),
-        (Type::Struct(of), Kind::Object) if depth < DEPTH => match order {
+            .find_map(|(_, value)| find_mismatch(value, Type::Text("string"), order, depth)),
+        (Type::List(ty), Kind::Array) => value
+            .items()
+            .find_map(|item| find_mismatch(item, *ty, order, depth)),
+        (Type::Struct(ty), Kind::Object) if depth < MAX_DEPTH => match order {
             Order::Written => value
                 .entries()
-                .find_map(|(key, value)| of.wrong(key, value, order, depth)),
+                .find_map(|(key, value)| ty.find_mismatch(key, value, order, depth)),
             Order::Sorted => {
                 let entries = value.entries();
                 let sorted: BTreeMap<_, _> = entries
-                    .map(|it| (it.0.text().unwrap_or_default(), it))
+                    .map(|entry| (entry.0.text().unwrap_or_default(), entry))
                     .collect();
                 sorted
                     .into_values()
-                    .find_map(|(key, value)| of.wrong(key, value, order, depth))
+                    .find_map(|(key, value)| ty.find_mismatch(key, value, order, depth))
             }
         },
-        (Type::Struct(of), Kind::Object) => Some(Wrong {
-            found: format!("json: {} nested deeper than {DEPTH} levels", of.name),
+        (Type::Struct(ty), Kind::Object) => Some(TypeMismatch {
+            found: format!("json: {} nested deeper than {MAX_DEPTH} levels", ty.name),
             expected: None,
             owner: None,
             path: Vec::new(),
         }),
-        (_, kind) => Some(Wrong::new(kind.name().to_owned(), of)),
+        (_, kind) => Some(TypeMismatch::new(kind.name().to_owned(), ty)),
     }
 }
 
 // === impl Struct ===
 
 impl Struct {
-    /// What is wrong with one of its fields.
-    fn wrong(
+    /// Finds a field of the wrong type.
+    fn find_mismatch(
         &'static self,
         key: Node<'_>,
         value: Node<'_>,
         order: Order,
         depth: usize,
-    ) -> Option<Wrong> {
-        let Some((name, type_)) = self.fields.iter().find(|(name, _)| key.folds_to(name)) else {
+    ) -> Option<TypeMismatch> {
+        let Some((name, type_)) = self.fields.iter().find(|(name, _)| key.equals_fold(name)) else {
             return self.is_strict.then(|| {
                 let text: String = key.text().unwrap_or_default().chars().take(60).collect();
-                Wrong {
+                TypeMismatch {
                     found: format!("json: unknown field {text:?}"),
                     expected: None,
                     owner: None,
@@ -224,10 +230,10 @@ impl Struct {
                 }
             });
         };
-        let mut wrong = wrong(value, *type_, order, depth + 1)?;
-        wrong.owner.get_or_insert(self.name);
-        wrong.path.push(name);
-        Some(wrong)
+        let mut mismatch = find_mismatch(value, *type_, order, depth + 1)?;
+        mismatch.owner.get_or_insert(self.name);
+        mismatch.path.push(name);
+        Some(mismatch)
     }
 }
 
@@ -243,26 +249,26 @@ impl Type {
             Self::Bytes => "[]uint8".into(),
             Self::Raw => "json.RawMessage".into(),
             Self::Texts => "map[string]string".into(),
-            Self::List(of) => format!("[]{}", of.name()).into(),
-            Self::Struct(of) => of.name.into(),
+            Self::List(ty) => format!("[]{}", ty.name()).into(),
+            Self::Struct(ty) => ty.name.into(),
         }
     }
 }
 
-// === impl Wrong ===
+// === impl TypeMismatch ===
 
-impl Wrong {
-    fn new(found: String, of: Type) -> Self {
+impl TypeMismatch {
+    fn new(found: String, ty: Type) -> Self {
         Self {
             found,
-            expected: Some(of.name().into_owned()),
+            expected: Some(ty.name().into_owned()),
             owner: None,
             path: Vec::new(),
         }
     }
 }
 
-impl std::fmt::Display for Wrong {
+impl std::fmt::Display for TypeMismatch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Some(expected) = &self.expected else {
             return f.write_str(&self.found);

@@ -1,4 +1,5 @@
-//! Which files of a folder are a catalog: all of them, whatever their names, but those that an `.indexignore` excludes.
+//! Files of a catalog: all files of a directory, regardless of their names, except those that an `.indexignore`
+//! excludes.
 
 mod ignored;
 mod meter;
@@ -15,34 +16,34 @@ use std::{
 use bytes::Bytes;
 use manifests::content::{Content, Irregular, SkippedEntries};
 
-use self::ignored::Ignored;
+use self::ignored::IgnoreRules;
 pub(crate) use self::meter::Meter;
 pub use self::mounted::Mounted;
 
-/// The name of the files that tell which others are no part of the catalog.
+/// Name of the files that exclude other files from the catalog.
 pub const INDEXIGNORE: &str = ".indexignore";
 
-/// Where the files of a catalog are.
+/// Location of a catalog's files.
 #[derive(Debug, Clone, Copy)]
 pub enum Source<'a> {
-    /// A folder on this machine.
+    /// Directory on the local file system.
     Folder(&'a Path),
-    /// Files in memory, as they came from an image or an archive.
+    /// Files in memory, from an image or an archive.
     Content(&'a Content),
-    /// Files that somebody else keeps.
+    /// Files of an external provider.
     Files(&'a dyn Files),
 }
 
-/// Files that somebody else keeps, such as those of an image that is too large for memory.
+/// Provider of files, such as those of an image that is too large for memory.
 pub trait Files: Sync + std::fmt::Debug {
-    /// The paths of all files, relative, parts joined by `/`.
+    /// Returns the relative paths of all files, with `/` as separator.
     fn paths(&self) -> Vec<String>;
-    /// Opens one of them.
+    /// Opens a file.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// Returns an error if the file cannot be read.
     fn open<'a>(&'a self, path: &str) -> io::Result<Box<dyn Read + 'a>>;
-    /// Whether keys in the values of properties are printed in the order in which they stand there, and not sorted.
+    /// Reports whether keys in property values are printed in their original order instead of sorted.
     fn keeps_order(&self) -> bool {
         false
     }
@@ -52,25 +53,25 @@ pub trait Files: Sync + std::fmt::Debug {
     }
 }
 
-/// How much a catalog may demand. The largest known has some hundred megabytes and 10,000 bundles.
+/// Limits for a catalog. The largest known one has some hundred megabytes and 10,000 bundles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Files, folders included.
+    /// Maximum number of files and directories.
     pub files: usize,
-    /// Bytes of all files.
+    /// Maximum size of all files in bytes.
     pub total: u64,
-    /// Bytes of one document. There is never more than one of them in memory for each file that is being read.
+    /// Maximum size of a document in bytes. At most one document is in memory per file that is being read.
     pub document: usize,
-    /// Values in one document, keys included.
+    /// Maximum number of values in a document, including keys.
     pub values: usize,
-    /// Documents in all files.
+    /// Maximum number of documents in all files.
     pub documents: usize,
-    /// Bundles of one package; one with more is broken. opm has no such bound, so there is none unless it is asked for;
-    /// who keeps what strangers tell has [`MOST_BUNDLES`](crate::model::MOST_BUNDLES).
+    /// Maximum number of bundles per package; a larger package is broken. The default is unlimited, as in opm. Callers
+    /// that retain untrusted catalogs use [`MOST_BUNDLES`](crate::model::MOST_BUNDLES).
     pub package_bundles: usize,
-    /// Bytes that are kept of one package, in the same way; see [`MOST_BYTES`](crate::model::MOST_BYTES).
+    /// Maximum memory size of a package in bytes, with the same effect; see [`MOST_BYTES`](crate::model::MOST_BYTES).
     pub package_size: usize,
-    /// Files that are read at once; 0 for as many as there are processors.
+    /// Number of files that are read concurrently; 0 uses the number of processors.
     pub threads: usize,
 }
 
@@ -89,42 +90,42 @@ impl Default for Limits {
     }
 }
 
-/// Why there is no catalog at all.
+/// Reasons why a catalog cannot be read at all.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The folder, or one below it, cannot be read.
-    #[error("failed to read the catalog's folder {}; is it there, and may you read it?", path.display())]
+    /// The directory, or a subdirectory, cannot be read.
+    #[error("failed to read catalog directory {}; check that it exists and is readable", path.display())]
     Folder {
-        /// The folder.
+        /// Path of the directory.
         path: PathBuf,
-        /// Why.
+        /// Cause of the failure.
         #[source]
         source: io::Error,
     },
-    /// More files, bytes or documents than allowed.
+    /// The catalog has too many files, bytes or documents.
     #[error(
-        "the catalog has more than {limit} {unit}; leave some out with {INDEXIGNORE} or split it"
+        "the catalog has more than {limit} {unit}; exclude some with {INDEXIGNORE}, or split the catalog"
     )]
     TooLarge {
-        /// The limit.
+        /// Limit that was exceeded.
         limit: u64,
-        /// Of what.
+        /// Unit of the limit.
         unit: &'static str,
     },
-    /// An `.indexignore` that cannot be read.
-    #[error("{file}: {problem}; correct it or remove it")]
+    /// An `.indexignore` is invalid.
+    #[error("{file}: {problem}; correct or remove the file")]
     Ignore {
-        /// The file, relative to the catalog.
+        /// File, relative to the catalog.
         file: String,
-        /// What is wrong.
+        /// Description of the problem.
         problem: String,
     },
-    /// A part that is no gzip.
-    #[error("{} cannot be unzipped; compress it again", path.display())]
+    /// A file is not valid gzip data.
+    #[error("failed to decompress {}; compress it again", path.display())]
     Zipped {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Cause of the failure.
         #[source]
         source: io::Error,
     },
@@ -133,28 +134,28 @@ pub enum Error {
 /// A file of a catalog.
 #[derive(Debug, Clone)]
 pub(crate) struct Entry<'a> {
-    /// Relative to the catalog, parts joined by `/`.
+    /// Path relative to the catalog, with `/` as separator.
     pub(crate) path: String,
-    place: Place<'a>,
+    location: EntryLocation<'a>,
 }
 
 #[derive(Debug, Clone)]
-enum Place<'a> {
+enum EntryLocation<'a> {
     Disk(PathBuf),
     Memory(&'a Bytes),
-    Elsewhere(&'a dyn Files),
+    External(&'a dyn Files),
 }
 
 // === impl Source ===
 
 impl<'a> Source<'a> {
-    /// All files that are a part of the catalog, ordered by path.
+    /// Returns all files of the catalog, sorted by path.
     pub(crate) fn entries(self, limits: &Limits) -> Result<Vec<Entry<'a>>, Error> {
         let all = self.all(limits)?;
         let ignored = ignored(&all)?;
         let mut entries: Vec<_> = all
             .into_iter()
-            .filter(|it| !it.is_indexignore() && !ignored.covers(&it.path))
+            .filter(|entry| !entry.is_indexignore() && !ignored.is_ignored(&entry.path))
             .collect();
         entries.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(entries)
@@ -176,27 +177,27 @@ impl<'a> Source<'a> {
         };
         if !irregular.is_empty() {
             let ignored = ignored(&self.all(limits)?)?;
-            irregular.retain(|(path, _)| !ignored.covers(path));
+            irregular.retain(|(path, _)| !ignored.is_ignored(path));
         }
         let entries = irregular.iter().map(|(path, entry)| (path.as_str(), entry));
         Ok(SkippedEntries::count(entries))
     }
 
-    /// All files, also those that are ignored.
+    /// Returns all files, including ignored ones.
     fn all(self, limits: &Limits) -> Result<Vec<Entry<'a>>, Error> {
         Ok(match self {
             Self::Folder(root) => on_disk(root, limits, |_| true)?
                 .into_iter()
-                .map(|(path, place)| Entry {
+                .map(|(path, location)| Entry {
                     path,
-                    place: Place::Disk(place),
+                    location: EntryLocation::Disk(location),
                 })
                 .collect(),
             Self::Content(content) => content
                 .files()
                 .map(|(path, file)| Entry {
                     path: path.to_owned(),
-                    place: Place::Memory(&file.bytes),
+                    location: EntryLocation::Memory(&file.bytes),
                 })
                 .collect(),
             Self::Files(files) => files
@@ -204,17 +205,17 @@ impl<'a> Source<'a> {
                 .into_iter()
                 .map(|path| Entry {
                     path,
-                    place: Place::Elsewhere(files),
+                    location: EntryLocation::External(files),
                 })
                 .collect(),
         })
     }
 }
 
-/// Reads every `.indexignore`.
-fn ignored(all: &[Entry<'_>]) -> Result<Ignored, Error> {
-    let mut ignored = Ignored::default();
-    for entry in all.iter().filter(|it| it.is_indexignore()) {
+/// Reads all `.indexignore` files.
+fn ignored(all: &[Entry<'_>]) -> Result<IgnoreRules, Error> {
+    let mut ignored = IgnoreRules::default();
+    for entry in all.iter().filter(|entry| entry.is_indexignore()) {
         let fail = |problem| Error::Ignore {
             file: entry.path.clone(),
             problem,
@@ -229,7 +230,7 @@ fn ignored(all: &[Entry<'_>]) -> Result<Ignored, Error> {
 pub fn describe_skipped(skipped: &SkippedEntries) -> Option<String> {
     (!skipped.is_empty()).then(|| {
         format!(
-            "skipped entries that are not regular files: {skipped}; put regular files in their place if they belong to the \
+            "skipped entries that are not regular files: {skipped}; replace them with regular files if they belong to the \
              catalog"
         )
     })
@@ -239,16 +240,16 @@ pub fn describe_skipped(skipped: &SkippedEntries) -> Option<String> {
 
 impl Entry<'_> {
     pub(crate) fn open(&self) -> io::Result<Box<dyn Read + '_>> {
-        Ok(match &self.place {
-            Place::Disk(path) => {
-                // A pipe would be waited for, and a device may never end.
+        Ok(match &self.location {
+            EntryLocation::Disk(path) => {
+                // Opening a pipe would block, and reading a device may never end.
                 if !fs::metadata(path)?.is_file() {
                     return Err(io::Error::other("not a regular file"));
                 }
                 Box::new(File::open(path)?)
             }
-            Place::Memory(bytes) => Box::new(bytes.as_ref()),
-            Place::Elsewhere(files) => files.open(&self.path)?,
+            EntryLocation::Memory(bytes) => Box::new(bytes.as_ref()),
+            EntryLocation::External(files) => files.open(&self.path)?,
         })
     }
 
@@ -267,24 +268,24 @@ impl Entry<'_> {
     }
 }
 
-/// All files below a folder, with their paths in it, but for what has a name that is not kept. Links to files are followed
-/// and links to folders are not, as in Go.
+/// Lists all files below a directory with their relative paths, except those whose name is not retained. As in Go,
+/// links to files are followed, and links to directories are not.
 fn on_disk(
     root: &Path,
     limits: &Limits,
-    keeps: impl Fn(&str) -> bool,
+    is_retained: impl Fn(&str) -> bool,
 ) -> Result<Vec<(String, PathBuf)>, Error> {
-    let (mut files, mut seen, mut total) = (Vec::new(), 0, 0u64);
-    let mut folders = vec![(root.to_owned(), String::new())];
-    while let Some((folder, prefix)) = folders.pop() {
+    let (mut files, mut count, mut total) = (Vec::new(), 0, 0u64);
+    let mut directories = vec![(root.to_owned(), String::new())];
+    while let Some((directory, prefix)) = directories.pop() {
         let failed = |source| Error::Folder {
-            path: folder.clone(),
+            path: directory.clone(),
             source,
         };
-        for entry in fs::read_dir(&folder).map_err(failed)? {
+        for entry in fs::read_dir(&directory).map_err(failed)? {
             let entry = entry.map_err(failed)?;
-            seen += 1;
-            if seen > limits.files {
+            count += 1;
+            if count > limits.files {
                 return Err(Error::TooLarge {
                     limit: limits.files as u64,
                     unit: "files",
@@ -292,15 +293,15 @@ fn on_disk(
             }
             let name = entry.file_name();
             let name = name.to_string_lossy();
-            if !keeps(&name) {
+            if !is_retained(&name) {
                 continue;
             }
             let path = format!("{prefix}{name}");
             if entry.file_type().map_err(failed)?.is_dir() {
-                folders.push((entry.path(), format!("{path}/")));
+                directories.push((entry.path(), format!("{path}/")));
                 continue;
             }
-            total += fs::metadata(entry.path()).map_or(0, |it| it.len());
+            total += fs::metadata(entry.path()).map_or(0, |metadata| metadata.len());
             if total > limits.total {
                 return Err(Error::TooLarge {
                     limit: limits.total,

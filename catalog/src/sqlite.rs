@@ -1,20 +1,22 @@
-//! Catalogs in SQLite databases, as index images carried them before there were file-based ones.
+//! Reader for catalogs in SQLite databases, the format of index images before file-based catalogs.
 //!
 //! ```text
-//!  index.db ─► layout ─► rows: names, edges, where the rest is ─► graph: replaces and skips of each channel
-//!                                                                   │
-//!  walk, load, render, serve ◄── one file of blobs for each package ┴◄── bundles, read when their package is
+//! index.db ─► layout ─► rows: names, edges, row IDs ─► graph: replaces and skips of each channel
+//!                                                              │
+//! walk, load, render, serve ◄── one file of blobs per package ─┴◄── bundles, read with their package
 //! ```
 //!
-//! A database is [`Files`]: for everybody else it is a folder with a file for each package, in which the blobs are that
-//! `opm migrate` writes. They are made while they are read, a bundle at a time, so a database is never in memory. Nothing
-//! is written, not even a journal, and nothing of it is run: a database with views or virtual tables is refused, and so is
-//! one with a page in two places, which could have rows without end. What is read of it has a price, by the size of the
-//! file, so that a bundle in thousands of packages does not make terabytes of a megabyte.
+//! A database implements [`Files`]: it looks like a directory with one file per package, which contains the blobs that
+//! `opm migrate` writes. The blobs are built while they are read, one bundle at a time, so a database is never in
+//! memory. Nothing is written, not even a journal, and nothing in the database is executed. A database with views or
+//! virtual tables is rejected. So is one with a page in two places, which could have an infinite number of rows. A
+//! budget that depends on the file size limits the reads. Without it, a bundle in thousands of packages could turn a
+//! megabyte into terabytes.
 //!
-//! All generations are read. Older ones lack tables and columns; what stood there later is then taken from where opm's
-//! migrations take it: APIs from `api_provider` and `api_requirer`, versions, and before there were tables of them also images
-//! and the APIs that are needed, from the ClusterServiceVersion.
+//! All schema versions are supported. Older ones lack tables and columns. The missing data is then taken from the
+//! source that opm's migrations use: APIs from `api_provider` and `api_requirer`, versions from the
+//! ClusterServiceVersion. The ClusterServiceVersion also supplies images and required APIs in databases without tables
+//! for them.
 
 mod budget;
 mod documents;
@@ -36,93 +38,94 @@ use rusqlite::ErrorCode;
 use tempfile::NamedTempFile;
 
 use self::{
-    documents::Documents,
-    rows::{Most, Rows},
-    tables::Tables,
+    documents::PackageBlobs,
+    rows::{RowIndex, RowLimits},
+    tables::SqliteConnection,
 };
 use crate::source::{Files, Limits};
 
-/// How every database begins.
+/// Start of every SQLite database.
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 
-/// Why a file is no catalog.
+/// Reasons why a file is not a usable catalog.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It cannot be read at all.
-    #[error("failed to read the database {}; is it there, and may you read it?", path.display())]
+    /// The file cannot be read.
+    #[error("failed to read database {}; check that it exists and is readable", path.display())]
     File {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Cause of the failure.
         #[source]
         source: io::Error,
     },
-    /// SQLite does not understand it.
-    #[error("failed to read the database {}; if it is damaged, fetch it again: \"PRAGMA integrity_check\" of sqlite3 tells more", path.display())]
+    /// SQLite cannot read the file.
+    #[error("failed to read database {}; run \"PRAGMA integrity_check\" in sqlite3, and fetch the database again if it is corrupt", path.display())]
     Sqlite {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What SQLite says.
+        /// Error of SQLite.
         #[source]
         source: rusqlite::Error,
     },
-    /// It is not what SQLite writes.
-    #[error("the database {} is damaged; fetch it again ({found})", path.display())]
+    /// The file is damaged.
+    #[error("database {} is corrupt ({found}); fetch it again", path.display())]
     Damaged {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What SQLite has found.
+        /// Defect that SQLite reported.
         found: String,
     },
-    /// It has a view or a virtual table: a program that is run when it is read.
-    #[error("the database {} has {name:?}, which is no table, and what stands in a database is not run; drop it, for no catalog needs it", path.display())]
-    Runs {
-        /// The file.
+    /// The database contains a view or a virtual table, whose code would run during a read.
+    #[error("database {} contains {name:?}, which is not a table; views, triggers and virtual tables are not executed; drop it", path.display())]
+    ContainsCode {
+        /// Path of the file.
         path: PathBuf,
-        /// What it is called.
+        /// Name of the view or table.
         name: String,
     },
-    /// To read it costs more than a catalog of its size can.
-    #[error("the database {} is not read to its end, for the same of it would be read again and again; look for bundles of several packages, or make it anew with opm", path.display())]
-    Costly {
-        /// The file.
+    /// Reading the database exceeds the budget for its size.
+    #[error("database {} exceeds the read budget for its size, because the same rows would be read repeatedly; check for bundles of several packages, or rebuild it with opm", path.display())]
+    BudgetExceeded {
+        /// Path of the file.
         path: PathBuf,
     },
-    /// It is a database of something else.
-    #[error("{} is no catalog: it has no {missing}; a catalog's database comes from an index image, or from opm", path.display())]
-    Foreign {
-        /// The file.
+    /// The database is not a catalog.
+    #[error("{} is not a catalog: missing {missing}; use a database from an index image or from opm", path.display())]
+    NotACatalog {
+        /// Path of the file.
         path: PathBuf,
-        /// The table or column.
+        /// Missing table or column.
         missing: String,
     },
-    /// It has more than it may.
-    #[error("the database {} has more than {limit} {unit}", path.display())]
+    /// The database exceeds a limit.
+    #[error("database {} has more than {limit} {unit}", path.display())]
     TooLarge {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The limit.
+        /// Limit that was exceeded.
         limit: u64,
-        /// Of what.
+        /// Unit of the limit.
         unit: &'static str,
     },
 }
 
-/// The same, before anybody says of which file.
+/// An [`Error`] without the path of the file.
 #[derive(Debug)]
 enum Problem {
     Sqlite(rusqlite::Error),
     Damaged(String),
-    Runs(String),
-    Costly,
-    Foreign(String),
+    ContainsCode(String),
+    BudgetExceeded,
+    NotACatalog(String),
     TooLarge { limit: u64, unit: &'static str },
 }
 
 // === impl Error ===
 
 impl Error {
-    /// Whether the same database fails again however often it is read: neither disk nor memory was short.
+    /// Reports whether every further read of the same database fails, because the failure was not caused by a shortage
+    /// of disk space or memory.
     pub fn is_terminal(&self) -> bool {
         match self {
             Self::File { .. } => false,
@@ -137,9 +140,9 @@ impl Error {
                 )
             ),
             Self::Damaged { .. }
-            | Self::Runs { .. }
-            | Self::Costly { .. }
-            | Self::Foreign { .. }
+            | Self::ContainsCode { .. }
+            | Self::BudgetExceeded { .. }
+            | Self::NotACatalog { .. }
             | Self::TooLarge { .. } => true,
         }
     }
@@ -149,16 +152,16 @@ impl Error {
 #[derive(Debug)]
 pub struct Database {
     limits: Limits,
-    tables: Tables,
-    rows: Rows,
-    /// Gone with the catalog, if it is a copy.
+    tables: SqliteConnection,
+    rows: RowIndex,
+    /// Temporary copy of the database, if any. It is removed on drop.
     _copy: Option<NamedTempFile>,
 }
 
-/// Whether a file begins as databases do.
+/// Reports whether a file starts like a SQLite database.
 ///
 /// # Errors
-/// When it cannot be read.
+/// Returns an error if the file cannot be read.
 pub fn is_database(path: &Path) -> io::Result<bool> {
     let mut start = Vec::with_capacity(MAGIC.len());
     File::open(path)?
@@ -170,14 +173,14 @@ pub fn is_database(path: &Path) -> io::Result<bool> {
 // === impl Problem ===
 
 impl Problem {
-    fn of(self, path: &Path) -> Error {
+    fn into_error(self, path: &Path) -> Error {
         let path = path.to_owned();
         match self {
             Self::Sqlite(source) => Error::Sqlite { path, source },
             Self::Damaged(found) => Error::Damaged { path, found },
-            Self::Runs(name) => Error::Runs { path, name },
-            Self::Costly => Error::Costly { path },
-            Self::Foreign(missing) => Error::Foreign { path, missing },
+            Self::ContainsCode(name) => Error::ContainsCode { path, name },
+            Self::BudgetExceeded => Error::BudgetExceeded { path },
+            Self::NotACatalog(missing) => Error::NotACatalog { path, missing },
             Self::TooLarge { limit, unit } => Error::TooLarge { path, limit, unit },
         }
     }
@@ -192,18 +195,18 @@ impl From<rusqlite::Error> for Problem {
 // === impl Database ===
 
 impl Database {
-    /// Opens a database that nobody writes to, and reads which packages, channels and edges there are.
+    /// Opens a database that no process writes to, and reads its packages, channels and edges.
     ///
     /// # Errors
-    /// When it cannot be read, is none of a catalog, or exceeds a limit.
+    /// Returns an error if the database cannot be read, is not a catalog, or exceeds a limit.
     pub fn open(path: &Path, limits: &Limits) -> Result<Self, Error> {
-        Self::of(path.to_owned(), None, limits)
+        Self::from_path(path.to_owned(), None, limits)
     }
 
-    /// The same of a stream, which is kept in a file for as long.
+    /// Opens a database from a stream. It is copied to a temporary file, which is removed with this value.
     ///
     /// # Errors
-    /// As [`open`](Self::open), and when there is no space for it.
+    /// Returns the errors of [`open`](Self::open), and an error if the disk is full.
     pub fn copy(stream: &mut dyn Read, limits: &Limits) -> Result<Self, Error> {
         let mut copy =
             NamedTempFile::with_prefix("rukpak-index-").map_err(|source| Error::File {
@@ -215,16 +218,16 @@ impl Database {
             path: path.clone(),
             source,
         };
-        let mut most = stream.take(limits.total.saturating_add(1));
-        io::copy(&mut most, &mut copy).map_err(failed)?;
+        let mut limited = stream.take(limits.total.saturating_add(1));
+        io::copy(&mut limited, &mut copy).map_err(failed)?;
         copy.flush().map_err(failed)?;
-        Self::of(path, Some(copy), limits)
+        Self::from_path(path, Some(copy), limits)
     }
 
-    /// The database that files are, as those of an index image: the only one of them. Nothing if they are something else.
+    /// Opens the database if it is the only file, as in an index image. Returns `None` for other content.
     ///
     /// # Errors
-    /// As [`copy`](Self::copy).
+    /// Returns the errors of [`copy`](Self::copy).
     pub fn alone(files: &dyn Files, limits: &Limits) -> Result<Option<Self>, Error> {
         let paths = files.paths();
         let [path] = paths.as_slice() else {
@@ -244,7 +247,11 @@ impl Database {
         Self::copy(&mut start.as_slice().chain(file), limits).map(Some)
     }
 
-    fn of(path: PathBuf, copy: Option<NamedTempFile>, limits: &Limits) -> Result<Self, Error> {
+    fn from_path(
+        path: PathBuf,
+        copy: Option<NamedTempFile>,
+        limits: &Limits,
+    ) -> Result<Self, Error> {
         let failed = |source| Error::File {
             path: path.clone(),
             source,
@@ -260,12 +267,13 @@ impl Database {
                 unit: "bytes",
             });
         }
-        let tables = Tables::open(&path, metadata.len(), limits)?;
-        let most = Most {
+        let tables = SqliteConnection::open(&path, metadata.len(), limits)?;
+        let row_limits = RowLimits {
             rows: limits.documents,
             names: limits.document,
         };
-        let rows = tables.names(|it| Rows::read(it, &tables.layout, most))?;
+        let rows = tables
+            .with_name_limit(|connection| RowIndex::read(connection, &tables.layout, row_limits))?;
         Ok(Self {
             limits: *limits,
             tables,
@@ -274,7 +282,7 @@ impl Database {
         })
     }
 
-    /// What belongs to no package or channel and is therefore no part of the catalog, in words.
+    /// Returns descriptions of the entries that belong to no package or channel and are not part of the catalog.
     pub fn left_out(&self) -> &[String] {
         &self.rows.left_out
     }
@@ -284,14 +292,14 @@ impl Files for Database {
     fn paths(&self) -> Vec<String> {
         self.rows
             .package_names()
-            .map(|it| format!("{it}.json"))
+            .map(|package| format!("{package}.json"))
             .collect()
     }
 
     fn open<'a>(&'a self, path: &str) -> io::Result<Box<dyn Read + 'a>> {
         let package = path.strip_suffix(".json").unwrap_or(path);
-        Ok(Box::new(Text {
-            documents: Documents::new(&self.tables, &self.rows, package, self.limits.document),
+        Ok(Box::new(BlobReader {
+            documents: PackageBlobs::new(&self.tables, &self.rows, package, self.limits.document),
             buffer: Vec::new(),
             read: 0,
         }))
@@ -302,14 +310,14 @@ impl Files for Database {
     }
 }
 
-/// The blobs of a package one after the other.
-struct Text<'a> {
-    documents: Documents<'a>,
+/// Reader of the consecutive blobs of a package.
+struct BlobReader<'a> {
+    documents: PackageBlobs<'a>,
     buffer: Vec<u8>,
     read: usize,
 }
 
-impl Read for Text<'_> {
+impl Read for BlobReader<'_> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         if self.read == self.buffer.len() {
             self.buffer.clear();
@@ -318,8 +326,8 @@ impl Read for Text<'_> {
                 return Ok(0);
             }
         }
-        let mut rest = self.buffer.get(self.read..).unwrap_or_default();
-        let count = rest.read(out)?;
+        let mut remaining = self.buffer.get(self.read..).unwrap_or_default();
+        let count = remaining.read(out)?;
         self.read += count;
         Ok(count)
     }

@@ -1,4 +1,4 @@
-//! Cuts a file into documents while it is read, so that only one of them is in memory at a time.
+//! Splitter of files into documents. A file is split while it is read, so only one document is in memory at a time.
 
 #[cfg(test)]
 mod tests;
@@ -10,55 +10,55 @@ use std::{
 
 use memchr::{memchr, memchr_iter, memchr2, memmem};
 
-/// Bytes that are read at once.
-const CHUNK: usize = 256 << 10;
-/// Where Go looks for the first character to tell JSON from YAML.
-const SNIFF: usize = 4096;
+/// Number of bytes that are read at once.
+const CHUNK_SIZE: usize = 256 << 10;
+/// Number of bytes in which Go looks for the first character, to distinguish JSON from YAML.
+const SNIFF_SIZE: usize = 4096;
 
-/// How a document is written.
+/// Format of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
     Json,
     Yaml,
 }
 
-/// Why the rest of a file cannot be read.
+/// Reasons why the remaining file cannot be read.
 #[derive(Debug)]
-pub(crate) enum Stop {
+pub(crate) enum StreamError {
     Read(io::Error),
-    /// A document is larger than this.
+    /// A document exceeds this size in bytes.
     TooLarge(usize),
-    /// More than a comment behind `---`.
+    /// More than a comment follows `---`.
     Separator(String),
 }
 
-/// A file on its way.
+/// A file that is being split.
 #[derive(Debug)]
-pub(crate) struct Stream<R> {
+pub(crate) struct DocumentStream<R> {
     reader: R,
     buffer: Vec<u8>,
-    /// What has been handed over ends here.
+    /// End of the last document in the buffer.
     from: usize,
     is_complete: bool,
     format: Option<Format>,
-    /// Lines before `from`.
+    /// Number of lines before `from`.
     lines: usize,
     limit: usize,
 }
 
 /// A document in the buffer.
 #[derive(Debug, Clone)]
-pub(crate) struct Cut {
+pub(crate) struct Document {
     pub(crate) format: Format,
     range: Range<usize>,
-    /// Its first line, from 1.
+    /// First line of the document, starting at 1.
     pub(crate) line: usize,
 }
 
-// === impl Stream ===
+// === impl DocumentStream ===
 
-impl<R: Read> Stream<R> {
-    /// Documents are at most `limit` bytes long.
+impl<R: Read> DocumentStream<R> {
+    /// Creates a stream whose documents have at most `limit` bytes.
     pub(crate) fn new(reader: R, limit: usize) -> Self {
         Self {
             reader,
@@ -71,20 +71,20 @@ impl<R: Read> Stream<R> {
         }
     }
 
-    /// The text of a document that was cut last.
-    pub(crate) fn text(&self, cut: &Cut) -> &[u8] {
-        self.buffer.get(cut.range.clone()).unwrap_or_default()
+    /// Returns the text of the last document.
+    pub(crate) fn text(&self, document: &Document) -> &[u8] {
+        self.buffer.get(document.range.clone()).unwrap_or_default()
     }
 
-    /// Reads on as YAML, from a document that is no JSON after all.
-    pub(crate) fn reread_as_yaml(&mut self, cut: &Cut) {
+    /// Continues as YAML, starting at a document that is not valid JSON.
+    pub(crate) fn reread_as_yaml(&mut self, document: &Document) {
         self.format = Some(Format::Yaml);
-        self.from = cut.range.start;
-        self.lines = cut.line - 1;
+        self.from = document.range.start;
+        self.lines = document.line - 1;
     }
 
-    /// The next document.
-    pub(crate) fn next(&mut self) -> Result<Option<Cut>, Stop> {
+    /// Returns the next document.
+    pub(crate) fn next(&mut self) -> Result<Option<Document>, StreamError> {
         let format = match self.format {
             Some(format) => format,
             None => self.sniff()?,
@@ -95,9 +95,9 @@ impl<R: Read> Stream<R> {
         }
     }
 
-    fn sniff(&mut self) -> Result<Format, Stop> {
-        while self.buffer.len() < SNIFF && self.fill()? {}
-        let start = self.buffer.get(..SNIFF).unwrap_or(&self.buffer);
+    fn sniff(&mut self) -> Result<Format, StreamError> {
+        while self.buffer.len() < SNIFF_SIZE && self.fill()? {}
+        let start = self.buffer.get(..SNIFF_SIZE).unwrap_or(&self.buffer);
         let format = if start.trim_ascii_start().starts_with(b"{") {
             Format::Json
         } else {
@@ -107,11 +107,11 @@ impl<R: Read> Stream<R> {
         Ok(format)
     }
 
-    fn next_json(&mut self) -> Result<Option<Cut>, Stop> {
+    fn next_json(&mut self) -> Result<Option<Document>, StreamError> {
         loop {
             let rest = self.buffer.get(self.from..).unwrap_or_default();
             let space = rest.len() - rest.trim_ascii_start().len();
-            self.pass(self.from + space);
+            self.skip(self.from + space);
             if self.from < self.buffer.len() {
                 break;
             }
@@ -119,29 +119,29 @@ impl<R: Read> Stream<R> {
                 return Ok(None);
             }
         }
-        let mut scan = Scan::default();
+        let mut scanner = JsonScanner::default();
         let mut at = self.from;
         loop {
-            match scan.end(self.buffer.get(at..).unwrap_or_default()) {
+            match scanner.end(self.buffer.get(at..).unwrap_or_default()) {
                 Some(end) => {
                     let end = at + end;
-                    return Ok(Some(self.cut(Format::Json, self.from..end, end)));
+                    return Ok(Some(self.take_document(Format::Json, self.from..end, end)));
                 }
                 None => at = self.buffer.len(),
             }
-            let gone = self.from;
+            let previous = self.from;
             if !self.fill()? {
                 let end = self.buffer.len();
-                return Ok(Some(self.cut(Format::Json, self.from..end, end)));
+                return Ok(Some(self.take_document(Format::Json, self.from..end, end)));
             }
-            at -= gone - self.from;
+            at -= previous - self.from;
         }
     }
 
-    /// Documents end at lines that start with `---`; one of no lines is none.
-    fn next_yaml(&mut self) -> Result<Option<Cut>, Stop> {
+    /// Returns the next YAML document. Documents end at lines that start with `---`; empty documents are skipped.
+    fn next_yaml(&mut self) -> Result<Option<Document>, StreamError> {
         loop {
-            // A separator with nothing before it belongs to the document behind it.
+            // A separator without preceding content belongs to the next document.
             while self.buffer.len() - self.from < 4 && self.fill()? {}
             let rest = self.buffer.get(self.from..).unwrap_or_default();
             if rest.is_empty() {
@@ -151,17 +151,17 @@ impl<R: Read> Stream<R> {
                 break;
             }
             let end = self.separator(0)?;
-            self.pass(self.from + end);
+            self.skip(self.from + end);
         }
         let mut searched = 0;
         loop {
             let rest = self.buffer.get(self.from..).unwrap_or_default();
             let unseen = rest.get(searched..).unwrap_or_default();
-            if let Some(found) = memmem::find(unseen, b"\n---") {
-                let end = searched + found + 1;
+            if let Some(offset) = memmem::find(unseen, b"\n---") {
+                let end = searched + offset + 1;
                 let behind = self.separator(end)?;
                 let from = self.from;
-                return Ok(Some(self.cut(
+                return Ok(Some(self.take_document(
                     Format::Yaml,
                     from..from + end,
                     from + behind,
@@ -170,13 +170,13 @@ impl<R: Read> Stream<R> {
             searched = rest.len().saturating_sub(3);
             if !self.fill()? {
                 let end = self.buffer.len();
-                return Ok(Some(self.cut(Format::Yaml, self.from..end, end)));
+                return Ok(Some(self.take_document(Format::Yaml, self.from..end, end)));
             }
         }
     }
 
-    /// Checks the separator that starts so many bytes behind `from`, and returns where the line behind it starts.
-    fn separator(&mut self, at: usize) -> Result<usize, Stop> {
+    /// Checks the separator at offset `at` from `from`. Returns the offset of the next line.
+    fn separator(&mut self, at: usize) -> Result<usize, StreamError> {
         let mut length = 0;
         loop {
             let line = self.buffer.get(self.from + at..).unwrap_or_default();
@@ -192,55 +192,55 @@ impl<R: Read> Stream<R> {
         }
         let line = self.buffer.get(self.from + at..).unwrap_or_default();
         let behind = line.get(3..length).unwrap_or_default();
-        // Go trims Unicode space; what is not even UTF-8 is junk.
+        // Go trims Unicode white space. Invalid UTF-8 is an error.
         match std::str::from_utf8(behind).map(str::trim) {
             Ok(text) if text.is_empty() || text.starts_with('#') => Ok(at + length),
             _ => {
                 let text = String::from_utf8_lossy(behind);
                 let text = text.trim().chars().take(100).collect();
-                self.pass(self.from + at);
-                Err(Stop::Separator(text))
+                self.skip(self.from + at);
+                Err(StreamError::Separator(text))
             }
         }
     }
 
-    fn cut(&mut self, format: Format, range: Range<usize>, behind: usize) -> Cut {
+    fn take_document(&mut self, format: Format, range: Range<usize>, behind: usize) -> Document {
         let line = self.lines + 1;
-        self.pass(behind);
-        Cut {
+        self.skip(behind);
+        Document {
             format,
             range,
             line,
         }
     }
 
-    /// Moves on, and counts lines.
-    fn pass(&mut self, to: usize) {
+    /// Advances to an offset and counts the lines.
+    fn skip(&mut self, to: usize) {
         let passed = self.buffer.get(self.from..to).unwrap_or_default();
         self.lines += memchr_iter(b'\n', passed).count();
         self.from = to;
     }
 
-    /// The line that is read, from 1.
+    /// Returns the current line, starting at 1.
     pub(crate) fn line(&self) -> usize {
         self.lines + 1
     }
 
-    /// Reads more; what was handed over goes. `false` at the end.
-    fn fill(&mut self) -> Result<bool, Stop> {
+    /// Reads more data and discards the documents before `from`. Returns `false` at the end.
+    fn fill(&mut self) -> Result<bool, StreamError> {
         if self.is_complete {
             return Ok(false);
         }
         self.buffer.drain(..self.from);
         self.from = 0;
         if self.buffer.len() > self.limit {
-            return Err(Stop::TooLarge(self.limit));
+            return Err(StreamError::TooLarge(self.limit));
         }
         let before = self.buffer.len();
-        // A large document in large steps, or reading it would take the square of its length.
-        let step = CHUNK.max(before / 2) as u64;
+        // Step sizes grow with the document; otherwise the run time would be quadratic.
+        let step = CHUNK_SIZE.max(before / 2) as u64;
         let read = (&mut self.reader).take(step).read_to_end(&mut self.buffer);
-        match read.map_err(Stop::Read)? {
+        match read.map_err(StreamError::Read)? {
             0 => self.is_complete = true,
             _ => return Ok(true),
         }
@@ -248,20 +248,20 @@ impl<R: Read> Stream<R> {
     }
 }
 
-/// Looks for the end of a JSON value; what is in it is checked later.
+/// Scanner for the end of a JSON value. Its content is validated later.
 #[derive(Debug, Default)]
-struct Scan {
+struct JsonScanner {
     depth: usize,
     in_string: bool,
     is_escaped: bool,
-    /// A value that is no object, array or string goes up to the next space or structure.
+    /// True within a number or literal, which extends to the next white space or structural character.
     is_plain: bool,
 }
 
-// === impl Scan ===
+// === impl JsonScanner ===
 
-impl Scan {
-    /// Where the value ends within these bytes, if it does.
+impl JsonScanner {
+    /// Returns the end of the value in these bytes, if they contain it.
     fn end(&mut self, bytes: &[u8]) -> Option<usize> {
         let mut at = 0;
         while let Some(&byte) = bytes.get(at) {

@@ -1,4 +1,4 @@
-//! Metas: the documents of a catalog, each of which has a schema and mostly belongs to a package.
+//! Metas: the documents of a catalog. Each has a schema, and most belong to a package.
 
 mod blob;
 mod max_openshift;
@@ -19,49 +19,49 @@ pub(crate) use self::max_openshift::{Place, Unquoted};
 use crate::{
     json::{Node, Tape},
     source::{Entry, Error, Limits, Meter, Source},
-    stream::{Format, Stop, Stream},
+    stream::{DocumentStream, Format, StreamError},
 };
 
-/// What the main thread has, for YAML as deep as any that is read there.
-const STACK: usize = 8 << 20;
+/// Stack size of the threads, equal to that of the main thread, for deeply nested YAML.
+const STACK_SIZE: usize = 8 << 20;
 
 /// A document of a catalog.
 #[derive(Debug, Clone)]
 pub struct Meta<'a> {
-    /// The file it is from, relative to the catalog.
+    /// File of the document, relative to the catalog.
     pub file: &'a str,
-    /// Its first line there, from 1.
+    /// First line of the document in the file, starting at 1.
     pub line: usize,
-    /// Its place in the file, from 0.
+    /// Index of the document in the file, starting at 0.
     pub index: usize,
-    /// What it is; never empty.
+    /// Schema of the document; never empty.
     pub schema: Cow<'a, str>,
-    /// The package it names; of an `olm.package` this is empty, its name is the package's.
+    /// Package that the document declares; empty for an `olm.package`, whose name is the package.
     pub package: Cow<'a, str>,
-    /// Its name, which may be empty.
+    /// Name of the blob, which can be empty.
     pub name: Cow<'a, str>,
-    /// All of it: an object.
+    /// Content of the document, an object.
     pub root: Node<'a>,
-    /// The max OpenShift versions that are not strings in the file.
+    /// Max OpenShift versions that are not strings in the file.
     pub(crate) unquoted: Vec<Unquoted>,
-    /// The problems of a bundle's key and property that `root` does not show.
+    /// Problems of a bundle's key and property that are not visible in `root`.
     pub(crate) problems: Vec<Problem>,
-    /// Whether lines of the file are those of the text of `root`.
+    /// True if the text of `root` has the same lines as the file.
     is_json: bool,
-    /// The text of a YAML document.
+    /// Text of a YAML document.
     yaml: Option<&'a [u8]>,
 }
 
 /// A document or file that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    /// The file, relative to the catalog.
+    /// File, relative to the catalog.
     pub file: String,
-    /// The line from which on it cannot be read, from 1.
+    /// First line that cannot be read, starting at 1.
     pub line: usize,
-    /// The package that the document names, if so much can be read.
+    /// Package that the document declares, if it can be determined.
     pub package: Option<String>,
-    /// What is wrong.
+    /// Description of the problem.
     pub message: String,
 }
 
@@ -74,10 +74,10 @@ impl std::fmt::Display for Fault {
 // === impl Meta ===
 
 impl<'a> Meta<'a> {
-    /// An object that is no document by itself.
+    /// Creates a meta from an object inside a document.
     ///
     /// # Errors
-    /// When it could not be one.
+    /// Returns an error if the object would not be a valid document.
     pub(crate) fn at(file: &'a str, line: usize, root: Node<'a>) -> Result<Self, String> {
         let head = blob::meta(root)?;
         Ok(Self {
@@ -97,7 +97,7 @@ impl<'a> Meta<'a> {
 }
 
 impl<'a> Meta<'a> {
-    /// The package it belongs to, if any.
+    /// Returns the package to which the document belongs, or an empty string.
     pub fn package_name(&self) -> &str {
         if self.schema == "olm.package" {
             &self.name
@@ -106,38 +106,38 @@ impl<'a> Meta<'a> {
         }
     }
 
-    /// The line in its file where a value begins, as far as that is known: in YAML it is the document's.
+    /// Returns the line of a value in the file. For YAML, returns the line of the document.
     pub fn line_of(&self, node: Node<'_>) -> usize {
         self.lines().of(node)
     }
 
-    /// Returns the line in its file where the value of a path begins, in YAML, too. Reads a YAML document again.
+    /// Returns the line of the value at a path, for YAML, too. A YAML document is parsed again.
     pub(crate) fn line_at(&self, path: &Path, node: Node<'_>) -> usize {
         let Some(text) = self.yaml else {
             return self.line_of(node);
         };
-        let found = yaml::locate_all(text, 0, std::slice::from_ref(path));
-        let line = found.first().copied().flatten().map(|(line, _)| line);
+        let locations = yaml::locate_all(text, 0, std::slice::from_ref(path));
+        let line = locations.first().copied().flatten().map(|(line, _)| line);
         self.line + line.map_or(0, |line| line.saturating_sub(1))
     }
 
-    /// The lines of many values, which are asked for in their order.
+    /// Returns a line counter for several values in their order.
     pub fn lines(&self) -> Lines<'a> {
         Lines {
             text: self.is_json.then(|| self.root.raw()),
-            begin: self.root.range().start,
+            start: self.root.range().start,
             at: 0,
             line: self.line,
         }
     }
 }
 
-/// Counts lines of a document, each once.
+/// Line counter that reads each line of a document once.
 #[derive(Debug)]
 pub struct Lines<'a> {
-    /// Nothing where lines are not known.
+    /// Text of the document; `None` if its lines are unknown.
     text: Option<&'a [u8]>,
-    begin: usize,
+    start: usize,
     at: usize,
     line: usize,
 }
@@ -145,9 +145,9 @@ pub struct Lines<'a> {
 // === impl Lines ===
 
 impl Lines<'_> {
-    /// The line where a value begins, if it is none that comes before the one that was asked for last.
+    /// Returns the line of a value, which must not precede that of the previous call.
     pub fn of(&mut self, node: Node<'_>) -> usize {
-        let to = node.range().start.saturating_sub(self.begin);
+        let to = node.range().start.saturating_sub(self.start);
         let passed = self.text.and_then(|text| text.get(self.at..to));
         if let Some(passed) = passed {
             self.line += memchr::memchr_iter(b'\n', passed).count();
@@ -157,11 +157,11 @@ impl Lines<'_> {
     }
 }
 
-/// Shows all metas of a catalog to `visit`, by path and then in the order of the file, one at a time; documents that
-/// cannot be read are shown, too. It ends when `visit` breaks.
+/// Passes all metas of a catalog to `visit`, by path and then in the order of the file. Documents that cannot be read
+/// are passed as faults. The walk ends when `visit` breaks.
 ///
 /// # Errors
-/// When the folder cannot be read, or the catalog exceeds a limit for all of it.
+/// Returns an error if the directory cannot be read, or if the whole catalog exceeds a limit.
 pub fn walk<B>(
     source: Source<'_>,
     limits: &Limits,
@@ -177,15 +177,15 @@ pub fn walk<B>(
     Ok(ControlFlow::Continue(()))
 }
 
-/// Makes something of each meta of a catalog, several files at once; what is made comes by path and then in the order of
-/// the file, however many threads there are.
+/// Converts each meta of a catalog, several files in parallel. Results are ordered by path and then by the order of the
+/// file, regardless of the number of threads.
 ///
 /// # Errors
-/// As [`walk`].
+/// Returns the errors of [`walk`].
 pub fn collect<T: Send>(
     source: Source<'_>,
     limits: &Limits,
-    make: impl Fn(Result<Meta<'_>, Fault>) -> T + Sync,
+    convert: impl Fn(Result<Meta<'_>, Fault>) -> T + Sync,
 ) -> Result<Vec<T>, Error> {
     let entries = source.entries(limits)?;
     let reader = Reader::new(limits);
@@ -198,17 +198,17 @@ pub fn collect<T: Send>(
             let Some(entry) = entries.get(at) else {
                 return Ok(done);
             };
-            let mut made = Vec::new();
+            let mut outputs = Vec::new();
             let flow = reader.read(entry, &mut tape, &mut |meta| {
-                made.push(make(meta));
+                outputs.push(convert(meta));
                 ControlFlow::<()>::Continue(())
             });
             if let Err(error) = flow {
-                // The others need not go on.
+                // The other threads stop after their current file.
                 next.store(entries.len(), Ordering::Relaxed);
                 return Err(error);
             }
-            done.push((at, made));
+            done.push((at, outputs));
         }
     };
     let threads = match limits.threads {
@@ -216,31 +216,31 @@ pub fn collect<T: Send>(
         threads => threads,
     };
     let results: Vec<_> = thread::scope(|scope| {
-        // Where no more threads can be had, fewer do the work.
+        // If threads cannot be created, fewer threads do the work.
         let others: Vec<_> = (1..threads.min(entries.len()))
             .filter_map(|_| {
-                let builder = thread::Builder::new().stack_size(STACK);
+                let builder = thread::Builder::new().stack_size(STACK_SIZE);
                 builder.spawn_scoped(scope, work).ok()
             })
             .collect();
         let mut results = vec![work()];
-        results.extend(others.into_iter().map(|it| match it.join() {
+        results.extend(others.into_iter().map(|worker| match worker.join() {
             Ok(result) => result,
             Err(panic) => std::panic::resume_unwind(panic),
         }));
         results
     });
-    let mut made = Vec::with_capacity(entries.len());
+    let mut outputs = Vec::with_capacity(entries.len());
     for result in results {
-        made.append(&mut result?);
+        outputs.append(&mut result?);
     }
-    made.sort_by_key(|(at, _)| *at);
-    let mut all = Vec::with_capacity(made.iter().map(|(_, made)| made.len()).sum());
-    all.extend(made.into_iter().flat_map(|(_, made)| made));
+    outputs.sort_by_key(|(at, _)| *at);
+    let mut all = Vec::with_capacity(outputs.iter().map(|(_, outputs)| outputs.len()).sum());
+    all.extend(outputs.into_iter().flat_map(|(_, outputs)| outputs));
     Ok(all)
 }
 
-/// What is the same for all files.
+/// State that all files share.
 struct Reader<'a> {
     limits: &'a Limits,
     documents: AtomicUsize,
@@ -258,7 +258,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Counts one more document.
+    /// Counts a document and checks the limit.
     fn count_document(&self) -> Result<(), Error> {
         if self.documents.fetch_add(1, Ordering::Relaxed) < self.limits.documents {
             return Ok(());
@@ -269,7 +269,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Shows the metas of one file.
+    /// Passes the metas of one file to `visit`.
     fn read<B>(
         &self,
         entry: &Entry<'_>,
@@ -285,36 +285,36 @@ impl<'a> Reader<'a> {
         };
         let opened = match entry.open() {
             Ok(opened) => opened,
-            Err(error) => return Ok(visit(Err(fault(1, unopened(&error))))),
+            Err(error) => return Ok(visit(Err(fault(1, open_error(&error))))),
         };
-        let mut stream = Stream::new(self.meter.over(opened), self.limits.document);
-        // What JSON made of a document that is now tried as YAML.
+        let mut stream = DocumentStream::new(self.meter.over(opened), self.limits.document);
+        // Fault of a document as JSON, while it is retried as YAML.
         let mut as_json = None;
         let mut index = 0;
         loop {
             let next = stream.next();
             self.meter.check()?;
-            let cut = match next {
-                Ok(Some(cut)) => cut,
+            let document = match next {
+                Ok(Some(document)) => document,
                 Ok(None) => return Ok(ControlFlow::Continue(())),
                 Err(stop) => return Ok(visit(Err(fault(stream.line(), stop.message())))),
             };
             self.count_document()?;
-            let text = stream.text(&cut);
+            let text = stream.text(&document);
             let converted;
             let mut unquoted = Vec::new();
-            let (bytes, is_json) = match cut.format {
+            let (bytes, is_json) = match document.format {
                 Format::Json => (text, true),
-                Format::Yaml => match blob::from_yaml(text, cut.line, self.limits) {
-                    Ok(found) => {
-                        unquoted = found.unquoted;
-                        converted = found.bytes;
+                Format::Yaml => match blob::from_yaml(text, document.line, self.limits) {
+                    Ok(normalized) => {
+                        unquoted = normalized.unquoted;
+                        converted = normalized.bytes;
                         (converted.as_slice(), false)
                     }
                     Err((line, message)) => {
                         let fault = as_json
                             .take()
-                            .unwrap_or_else(|| fault(cut.line + line, message));
+                            .unwrap_or_else(|| fault(document.line + line, message));
                         return Ok(visit(Err(fault)));
                     }
                 },
@@ -323,12 +323,12 @@ impl<'a> Reader<'a> {
                 Ok(root) => root,
                 Err(error) => {
                     let before = bytes.get(..error.offset).unwrap_or_default();
-                    let line = cut.line + memchr::memchr_iter(b'\n', before).count();
-                    let fault = fault(line, blob::marked(&error.message, bytes, error.offset));
-                    // Go: with at most one document read, it may still be YAML.
+                    let line = document.line + memchr::memchr_iter(b'\n', before).count();
+                    let fault = fault(line, blob::with_marker(&error.message, bytes, error.offset));
+                    // As in Go, a file in which at most one document was read can still be YAML.
                     if is_json && index <= 1 {
                         as_json = Some(fault);
-                        stream.reread_as_yaml(&cut);
+                        stream.reread_as_yaml(&document);
                         continue;
                     }
                     return Ok(visit(Err(fault)));
@@ -336,24 +336,24 @@ impl<'a> Reader<'a> {
             };
             let edited;
             let mut problems = Vec::new();
-            let root = match max_openshift::normalize(root, bytes, cut.line) {
+            let root = match max_openshift::normalize(root, bytes, document.line) {
                 None => root,
-                Some(found) => {
-                    // Numbers of YAML are reported with their spelling already.
+                Some(normalized) => {
+                    // Numbers of YAML were reported with their spelling before.
                     if is_json {
-                        unquoted.extend(found.unquoted);
+                        unquoted.extend(normalized.unquoted);
                     }
-                    problems = found.problems;
-                    edited = found.bytes;
+                    problems = normalized.problems;
+                    edited = normalized.bytes;
                     match tape.read(&edited, self.limits.values) {
                         Ok(root) => root,
-                        Err(error) => return Ok(visit(Err(fault(cut.line, error.message)))),
+                        Err(error) => return Ok(visit(Err(fault(document.line, error.message)))),
                     }
                 }
             };
             let meta = blob::meta(root).map(|head| Meta {
                 file,
-                line: cut.line,
+                line: document.line,
                 index,
                 schema: head.schema,
                 package: head.package,
@@ -366,11 +366,11 @@ impl<'a> Reader<'a> {
             });
             let flow = match (meta, as_json.take()) {
                 (Ok(meta), _) => visit(Ok(meta)),
-                // Text that is no object is hardly what was meant.
+                // Text that is not an object was hardly meant as YAML.
                 (Err(_), Some(fault)) => return Ok(visit(Err(fault))),
                 (Err(message), None) => visit(Err(Fault {
                     package: blob::package(root),
-                    ..fault(cut.line, message)
+                    ..fault(document.line, message)
                 })),
             };
             if flow.is_break() {
@@ -381,11 +381,11 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn unopened(error: &dyn std::fmt::Display) -> String {
-    format!("cannot be opened: {error}; make it readable or leave it out with .indexignore")
+fn open_error(error: &dyn std::fmt::Display) -> String {
+    format!("cannot be opened: {error}; make it readable, or exclude it with .indexignore")
 }
 
-impl Stop {
+impl StreamError {
     fn message(self) -> String {
         match self {
             Self::Read(error) => format!("cannot be read: {error}"),

@@ -1,16 +1,16 @@
-//! Catalogs over HTTP, with the routes of catalogd: all of a catalog as JSON lines, or the blobs of one schema, package or
-//! name.
+//! HTTP service for catalogs with the routes of catalogd: all of a catalog as JSON lines, or the blobs of one schema,
+//! package or name.
 //!
 //! ```text
-//!  Source ── walk ──> lines, index ── rename ──> contents/<digest> <── names/<catalog>
-//!                                                        │
-//!  GET /catalogs/{catalog}/api/v1/all     ── range ──────┼──> pieces of the file, compressed on their way
-//!  GET /catalogs/{catalog}/api/v1/metas   ── index ──────┘
+//! Source ── walk ──> lines, index ── rename ──> contents/<digest> <── names/<catalog>
+//!                                                       │
+//! GET /catalogs/{catalog}/api/v1/all     ── range ──────┼──> chunks of the file, compressed on the fly
+//! GET /catalogs/{catalog}/api/v1/metas   ── index ──────┘
 //! ```
 //!
-//! A catalog is written once for its content, each blob on a line as Go would write it again, and then only read: whoever
-//! asks gets the old content or the new one, to its end. Nothing of it is kept in memory; a request that filters goes
-//! through the index, which is a few per cent of the file.
+//! A catalog is written once per content, each blob on one line as Go would encode it, and is immutable afterwards. A
+//! client receives either the old or the new content, completely. No content is held in memory; a request with a filter
+//! reads the index, which is a few percent of the file.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -38,32 +38,32 @@ pub use shelf::{Put, Shelf};
 
 use std::{io, path::PathBuf};
 
-/// Why a catalog cannot be shown.
+/// Reasons why a catalog cannot be published.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The folder, or something in it.
-    #[error("failed to {action} {}; check that there is room and that it may be written", path.display())]
+    /// A file or directory cannot be read or written.
+    #[error("failed to {action} {}; check the free space and the write permission", path.display())]
     Disk {
-        /// What was tried.
+        /// Action that failed.
         action: &'static str,
-        /// With which file or folder.
+        /// Path of the file or directory.
         path: PathBuf,
-        /// Why it failed.
+        /// Cause of the failure.
         #[source]
         source: io::Error,
     },
-    /// Somebody else writes there.
-    #[error("{} is used by another process; end that one, or choose another folder", .0.display())]
+    /// Another process uses the directory.
+    #[error("{} is used by another process; stop that process, or use another directory", .0.display())]
     Locked(PathBuf),
-    /// It cannot be a part of a path.
+    /// The catalog name is not valid in a URL path.
     #[error(
-        "{0:?} cannot be the name of a catalog; write at most 253 small letters, digits, dashes and dots"
+        "{0:?} is not a valid catalog name; use at most 253 lower-case letters, digits, dashes and dots"
     )]
     Name(String),
-    /// It names no content.
-    #[error("{0:?} is no digest of a catalog's content; write sha256: and 64 hexadecimal digits")]
+    /// The digest of the content is malformed.
+    #[error("{0:?} is not a content digest; use sha256: and 64 hexadecimal digits")]
     Digest(String),
-    /// The catalog itself.
+    /// The catalog cannot be read.
     #[error("failed to read the catalog")]
     Catalog(#[from] crate::Error),
 }

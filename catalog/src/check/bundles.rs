@@ -4,88 +4,103 @@ use std::collections::BTreeMap;
 
 use manifests::{range::Range, version};
 
-use super::{Check, Draft, Files, NAMES, Place, join, q};
+use super::{FilePackages, Location, MAX_NAMES, PackageDraft, Validator, join, quote};
 use crate::{
-    blob::{self, pull_spec},
+    blob::{self, validate_pull_spec},
     facts::{Facts, Identity},
     finding::{Level, Scope},
     model::{Bundle, Release},
 };
 
-impl Check {
-    pub(super) fn add_bundles(&mut self, bundles: Vec<(Place, Box<blob::Bundle>)>, files: &Files) {
-        // Which names the channels of a package have, looked up once for each.
-        let mut named: BTreeMap<String, std::collections::HashSet<String>> = BTreeMap::new();
+impl Validator {
+    pub(super) fn add_bundles(
+        &mut self,
+        bundles: Vec<(Location, Box<blob::Bundle>)>,
+        files: &FilePackages,
+    ) {
+        // Names in the channels of each package, collected once per package.
+        let mut names_in_channels: BTreeMap<String, std::collections::HashSet<String>> =
+            BTreeMap::new();
         for (name, draft) in &self.drafts {
             let channels = draft.package.channels.values();
-            let entries = channels.flat_map(|it| it.entries.iter().map(|it| it.name.clone()));
-            named.insert(name.clone(), entries.collect());
+            let entries =
+                channels.flat_map(|channel| channel.entries.iter().map(|entry| entry.name.clone()));
+            names_in_channels.insert(name.clone(), entries.collect());
         }
-        for (place, bundle) in bundles {
+        for (location, bundle) in bundles {
             let package = bundle.package.clone();
             if package.is_empty() {
-                let message = format!("package name must be set for bundle {}", q(&bundle.name));
-                self.first(&place, None, message, files);
+                let message = format!(
+                    "package name must be set for bundle {}",
+                    quote(&bundle.name)
+                );
+                self.report_fatal(&location, None, message, files);
                 continue;
             }
             let Some(draft) = self.drafts.get_mut(&package) else {
-                let (package_, name) = (q(&package), q(&bundle.name));
+                let (package_, name) = (quote(&package), quote(&bundle.name));
                 let message = format!("unknown package {package_} for bundle {name}");
-                self.first(&place, Some(&package), message, files);
+                self.report_fatal(&location, Some(&package), message, files);
                 continue;
             };
             let name = bundle.name.clone();
-            let is_known = draft.bundles.contains_key(&name);
-            if !is_known {
-                draft.bundles.insert(name.clone(), place.clone());
+            let is_duplicate = draft.bundles.contains_key(&name);
+            if !is_duplicate {
+                draft.bundles.insert(name.clone(), location.clone());
             }
-            if is_known {
-                let message = format!("package {} has duplicate bundle {}", q(&package), q(&name));
-                self.first(&place, Some(&package), message, files);
+            if is_duplicate {
+                let message = format!(
+                    "package {} has duplicate bundle {}",
+                    quote(&package),
+                    quote(&name)
+                );
+                self.report_fatal(&location, Some(&package), message, files);
                 continue;
             }
-            let in_channel = named.get(&package).is_some_and(|it| it.contains(&name));
+            let in_channel = names_in_channels
+                .get(&package)
+                .is_some_and(|names| names.contains(&name));
             for warning in &bundle.warnings {
-                let message = format!("bundle {}: {}", q(&name), warning.message);
-                let place = Place {
+                let message = format!("bundle {}: {}", quote(&name), warning.message);
+                let location = Location {
                     line: warning.line,
-                    ..place.clone()
+                    ..location.clone()
                 };
-                self.tell(
+                self.report(
                     Level::Warning,
-                    &place,
+                    &location,
                     Some(&package),
                     message,
                     Scope::First,
                 );
             }
             let mut problems = Vec::new();
-            let is_rebuild = bundle.facts.as_ref().is_ok_and(|it| it.is_rebuild);
-            let made = make(*bundle, &mut problems);
+            let is_rebuild = bundle.facts.as_ref().is_ok_and(|facts| facts.is_rebuild);
+            let converted = convert(*bundle, &mut problems);
             if !in_channel {
                 problems.push(format!(
                     "package {}, bundle {} not found in any channel entries",
-                    q(&package),
-                    q(&name)
+                    quote(&package),
+                    quote(&name)
                 ));
             }
             if let Some(draft) = self.drafts.get_mut(&package) {
                 if is_rebuild {
-                    draft.rebuilt.push(name.clone());
+                    draft.rebuilt_bundles.push(name.clone());
                 }
-                match made.filter(|_| in_channel) {
-                    Some(made) => drop(draft.package.bundles.insert(name, made)),
-                    None => drop(draft.lost.insert(name)),
+                match converted.filter(|_| in_channel) {
+                    Some(converted) => drop(draft.package.bundles.insert(name, converted)),
+                    None => drop(draft.invalid_bundles.insert(name)),
                 }
             }
             for message in problems {
-                self.first(&place, Some(&package), message, files);
+                self.report_fatal(&location, Some(&package), message, files);
             }
         }
     }
 
-    /// The same version twice among the bundles of a package.
-    pub(super) fn check_versions(&mut self, draft: &Draft) {
+    /// Reports versions that occur in several bundles of a package.
+    pub(super) fn check_versions(&mut self, draft: &PackageDraft) {
         let mut versions: BTreeMap<String, Vec<&Bundle>> = BTreeMap::new();
         for bundle in draft.package.bundles.values() {
             versions
@@ -93,30 +108,33 @@ impl Check {
                 .or_default()
                 .push(bundle);
         }
-        let mut twice: Vec<_> = versions.into_iter().filter(|it| it.1.len() > 1).collect();
-        if twice.is_empty() {
+        let mut duplicates: Vec<_> = versions
+            .into_iter()
+            .filter(|group| group.1.len() > 1)
+            .collect();
+        if duplicates.is_empty() {
             return;
         }
-        twice.sort_by(|(_, a), (_, b)| match (a.first(), b.first()) {
+        duplicates.sort_by(|(_, a), (_, b)| match (a.first(), b.first()) {
             (Some(a), Some(b)) => a.version.cmp_precedence(&b.version),
             _ => std::cmp::Ordering::Equal,
         });
-        let each: Vec<String> = twice
+        let each: Vec<String> = duplicates
             .iter()
             .map(|(version, bundles)| {
-                let names = bundles.iter().map(|it| it.name.as_str());
+                let names = bundles.iter().map(|bundle| bundle.name.as_str());
                 format!("{{{version}: [{}]}}", join(names, ", "))
             })
             .collect();
         let each = join(each.iter().map(String::as_str), " ");
-        self.about(
+        self.report_package(
             draft,
             format!("duplicate versions found in bundles: [{each}]"),
         );
     }
 
-    /// What opm tells of bundles within its tree. Edges are those of each channel.
-    pub(super) fn check_bundles(&mut self, draft: &Draft) {
+    /// Reports opm's findings about bundles in the tree. Findings about edges belong to the channels.
+    pub(super) fn check_bundles(&mut self, draft: &PackageDraft) {
         let package = &draft.package;
         let mut problems: BTreeMap<(&str, String), Vec<String>> = BTreeMap::new();
         for channel in package.channels.values() {
@@ -129,16 +147,16 @@ impl Check {
                     add("name must be set".into());
                 }
                 let skips = entry.skips.iter().enumerate();
-                for (at, _) in skips.filter(|(_, it)| it.is_empty()).take(NAMES) {
+                for (at, _) in skips.filter(|(_, skip)| skip.is_empty()).take(MAX_NAMES) {
                     add(format!("skip[{at}] is empty"));
                 }
                 if let Some(range) = &entry.skip_range
                     && let Err(error) = Range::parse(range)
                 {
-                    add(format!("invalid skipRange {}: {error}", q(range)));
+                    add(format!("invalid skipRange {}: {error}", quote(range)));
                 }
                 if let Some(bundle) = package.bundles.get(&entry.name) {
-                    for message in whole(&package.name, bundle) {
+                    for message in bundle_problems(&package.name, bundle) {
                         add(message);
                     }
                     if draft
@@ -151,40 +169,42 @@ impl Check {
                 }
             }
         }
-        let told: Vec<_> = problems
+        let reports: Vec<_> = problems
             .into_iter()
             .map(|((name, message), channels)| (name.to_owned(), message, channels))
             .collect();
-        for (name, message, channels) in told {
+        for (name, message, channels) in reports {
             let own = draft.bundles.get(&name);
-            let first = channels.first().and_then(|it| draft.channels.get(it));
-            // What an entry says stands in its channel.
+            let first = channels
+                .first()
+                .and_then(|channel| draft.channels.get(channel));
+            // Findings about an entry are located in its channel.
             let in_entry = message.starts_with("skip[") || message.starts_with("invalid skipRange");
-            let place = if in_entry {
+            let location = if in_entry {
                 first.or(own)
             } else {
                 own.or(first)
             };
-            let place = place.unwrap_or(&draft.place);
+            let location = location.unwrap_or(&draft.location);
             let scope = Scope::Tree {
                 channels,
                 bundle: Some(super::shorten(&name)),
             };
-            self.tell(Level::Error, place, Some(&package.name), message, scope);
+            self.report(Level::Error, location, Some(&package.name), message, scope);
         }
     }
 }
 
-/// What is wrong with a bundle that could be read.
-fn whole(package: &str, bundle: &Bundle) -> Vec<String> {
+/// Returns the problems of a bundle that was parsed.
+fn bundle_problems(package: &str, bundle: &Bundle) -> Vec<String> {
     let mut problems = Vec::new();
     if let Some(release) = &bundle.version.release {
-        let normal = format!("{package}-v{}-{release}", bundle.version.version);
-        if bundle.name != normal {
+        let normalized = format!("{package}-v{}-{release}", bundle.version.version);
+        if bundle.name != normalized {
             problems.push(format!(
                 "name {} does not match normalized name {}",
-                q(&bundle.name),
-                q(&normal)
+                quote(&bundle.name),
+                quote(&normalized)
             ));
         }
         if !bundle.version.version.build.is_empty() {
@@ -197,9 +217,9 @@ fn whole(package: &str, bundle: &Bundle) -> Vec<String> {
     problems
 }
 
-/// The bundle, if enough of it is right; and all that is not.
-fn make(blob: blob::Bundle, problems: &mut Vec<String>) -> Option<Bundle> {
-    let (package, name) = (q(&blob.package), q(&blob.name));
+/// Converts a bundle if it is sufficiently valid, and adds all of its problems.
+fn convert(blob: blob::Bundle, problems: &mut Vec<String>) -> Option<Bundle> {
+    let (package, name) = (quote(&blob.package), quote(&blob.name));
     let facts = match blob.facts {
         Ok(facts) => facts,
         Err(error) => {
@@ -220,22 +240,22 @@ fn make(blob: blob::Bundle, problems: &mut Vec<String>) -> Option<Bundle> {
     if identity.package != blob.package {
         problems.push(format!(
             "package {package} does not match \"olm.package\" property {}",
-            q(&identity.package)
+            quote(&identity.package)
         ));
     }
-    if let Some(problem) = pull_spec(&blob.image) {
+    if let Some(problem) = validate_pull_spec(&blob.image) {
         problems.push(format!(
             "package {package} bundle {name} image: invalid image pull spec {}: {problem}",
-            q(&blob.image)
+            quote(&blob.image)
         ));
     }
-    if let Some((at, image, problem)) = blob.related {
+    if let Some((at, image, problem)) = blob.invalid_related_image {
         problems.push(format!(
             "package {package} bundle {name} relatedImages[{at}].image: invalid image pull spec {}: {problem}",
-            q(&image)
+            quote(&image)
         ));
     }
-    let version = release_of(identity, &name, problems)?;
+    let version = parse_release(identity, &name, problems)?;
     let Facts {
         provides,
         needs,
@@ -245,7 +265,7 @@ fn make(blob: blob::Bundle, problems: &mut Vec<String>) -> Option<Bundle> {
         has_objects,
         ..
     } = facts;
-    let is_nowhere = blob.image.is_empty() && !has_objects;
+    let has_no_content = blob.image.is_empty() && !has_objects;
     Some(Bundle {
         name: blob.name,
         image: blob.image,
@@ -257,14 +277,14 @@ fn make(blob: blob::Bundle, problems: &mut Vec<String>) -> Option<Bundle> {
         min_kube,
         deprecation: None,
         is_deprecated,
-        unreadable: is_nowhere.then(|| "bundle image must be set".to_owned()),
+        unreadable: has_no_content.then(|| "bundle image must be set".to_owned()),
     })
 }
 
-fn release_of(identity: &Identity, name: &str, problems: &mut Vec<String>) -> Option<Release> {
+fn parse_release(identity: &Identity, name: &str, problems: &mut Vec<String>) -> Option<Release> {
     let version = version::strict(&identity.version)
         .map_err(|error| {
-            let text = q(&identity.version);
+            let text = quote(&identity.version);
             problems.push(format!(
                 "error parsing bundle {name} version {text}: {error}"
             ));
@@ -275,7 +295,7 @@ fn release_of(identity: &Identity, name: &str, problems: &mut Vec<String>) -> Op
         text => match Release::parse_release(text) {
             Ok(release) => Some(release),
             Err(error) => {
-                let text = q(text);
+                let text = quote(text);
                 problems.push(format!(
                     "error parsing bundle {name} release version {text}: {error}"
                 ));

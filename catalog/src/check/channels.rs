@@ -2,51 +2,63 @@
 
 use std::collections::HashSet;
 
-use super::{Check, Draft, Files, Place, graph, join, q};
+use super::{FilePackages, Location, PackageDraft, Validator, graph, join, quote};
 use crate::{
     blob,
     finding::{Level, Scope},
     model::Channel,
 };
 
-impl Check {
-    pub(super) fn add_channels(&mut self, channels: Vec<(Place, blob::Channel)>, files: &Files) {
-        for (place, channel) in channels {
+impl Validator {
+    pub(super) fn add_channels(
+        &mut self,
+        channels: Vec<(Location, blob::Channel)>,
+        files: &FilePackages,
+    ) {
+        for (location, channel) in channels {
             let (package, name) = (channel.package, channel.name);
             if !self.drafts.contains_key(&package) {
-                let message = format!("unknown package {} for channel {}", q(&package), q(&name));
-                let known = Some(package.as_str()).filter(|it| !it.is_empty());
-                self.first(&place, known, message, files);
+                let message = format!(
+                    "unknown package {} for channel {}",
+                    quote(&package),
+                    quote(&name)
+                );
+                let package_name = Some(package.as_str()).filter(|name| !name.is_empty());
+                self.report_fatal(&location, package_name, message, files);
                 continue;
             }
             if name.is_empty() {
-                let message = format!("package {} contains channel with no name", q(&package));
-                self.first(&place, Some(&package), message, files);
+                let message = format!("package {} contains channel with no name", quote(&package));
+                self.report_fatal(&location, Some(&package), message, files);
                 continue;
             }
-            let mut seen = HashSet::new();
-            let twice = channel
+            let mut unique = HashSet::new();
+            let duplicate = channel
                 .entries
                 .iter()
-                .find(|entry| !seen.insert(entry.name.as_str()));
-            if let Some(entry) = twice {
+                .find(|entry| !unique.insert(entry.name.as_str()));
+            if let Some(entry) = duplicate {
                 let message = format!(
                     "invalid package {}, channel {}: duplicate entry {}",
-                    q(&package),
-                    q(&name),
-                    q(&entry.name)
+                    quote(&package),
+                    quote(&name),
+                    quote(&entry.name)
                 );
-                self.first(&place, Some(&package), message, files);
+                self.report_fatal(&location, Some(&package), message, files);
             }
             let Some(draft) = self.drafts.get_mut(&package) else {
                 continue;
             };
             if draft.channels.contains_key(&name) {
-                let message = format!("package {} has duplicate channel {}", q(&package), q(&name));
-                self.first(&place, Some(&package), message, files);
+                let message = format!(
+                    "package {} has duplicate channel {}",
+                    quote(&package),
+                    quote(&name)
+                );
+                self.report_fatal(&location, Some(&package), message, files);
                 continue;
             }
-            draft.channels.insert(name.clone(), place);
+            draft.channels.insert(name.clone(), location);
             draft.package.channels.insert(
                 name.clone(),
                 Channel {
@@ -58,15 +70,16 @@ impl Check {
         }
     }
 
-    /// Entries without a bundle. opm tells them of the last channel of a package alone.
-    pub(super) fn find_missing(&mut self) {
+    /// Reports entries without a bundle as fatal errors. In opm, only those of a package's last channel are fatal.
+    pub(super) fn report_missing_bundles(&mut self) {
         let mut missing = Vec::new();
         for draft in self.drafts.values() {
             for channel in draft.package.channels.values() {
                 let names = channel.entries.iter().map(|entry| entry.name.as_str());
                 let mut names: Vec<&str> = names
                     .filter(|name| {
-                        !draft.package.bundles.contains_key(*name) && !draft.lost.contains(*name)
+                        !draft.package.bundles.contains_key(*name)
+                            && !draft.invalid_bundles.contains(*name)
                     })
                     .collect();
                 if names.is_empty() {
@@ -77,21 +90,21 @@ impl Check {
                 let package = &draft.package.name;
                 let message = format!(
                     "no olm.bundle blobs found in package {} for olm.channel entries [{}]",
-                    q(package),
+                    quote(package),
                     join(names, " ")
                 );
-                if let Some(place) = draft.channels.get(&channel.name) {
-                    missing.push((place.clone(), package.clone(), message));
+                if let Some(location) = draft.channels.get(&channel.name) {
+                    missing.push((location.clone(), package.clone(), message));
                 }
             }
         }
-        for (place, package, message) in missing {
-            self.first(&place, Some(&package), message, &Files::default());
+        for (location, package, message) in missing {
+            self.report_fatal(&location, Some(&package), message, &FilePackages::default());
         }
     }
 
-    pub(super) fn check_channel(&mut self, draft: &Draft, channel: &Channel) {
-        let Some(place) = draft.channels.get(&channel.name) else {
+    pub(super) fn check_channel(&mut self, draft: &PackageDraft, channel: &Channel) {
+        let Some(location) = draft.channels.get(&channel.name) else {
             return;
         };
         let mut problems = Vec::new();
@@ -109,7 +122,7 @@ impl Check {
                 bundle: None,
             };
             let package = &draft.package.name;
-            self.tell(Level::Error, place, Some(package), message, scope);
+            self.report(Level::Error, location, Some(package), message, scope);
         }
     }
 }

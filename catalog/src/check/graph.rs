@@ -1,11 +1,11 @@
-//! The chain of a channel: one head, and from it along `replaces` to every bundle that no other skips.
+//! Replaces chain of a channel: from a single head to every bundle that no other bundle skips.
 
 use std::collections::{HashMap, HashSet};
 
 use super::join;
 use crate::model::{Channel, Entry};
 
-/// Entries that no other replaces or skips, by name.
+/// Returns the entries that no other entry replaces or skips, sorted by name.
 pub(crate) fn heads(channel: &Channel) -> Vec<&Entry> {
     let mut targets: HashSet<&str> = HashSet::new();
     for entry in &channel.entries {
@@ -21,7 +21,7 @@ pub(crate) fn heads(channel: &Channel) -> Vec<&Entry> {
     heads
 }
 
-/// What is wrong with the chain, the first thing alone.
+/// Checks the chain of a channel. The error is its first problem.
 pub(super) fn check(channel: &Channel) -> Result<(), String> {
     let heads = heads(channel);
     let head = match heads.as_slice() {

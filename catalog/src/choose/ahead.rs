@@ -1,4 +1,4 @@
-//! Which upgrade of an operator comes before one of the cluster.
+//! Upgrades of an operator that are required before an upgrade of the cluster.
 
 use std::collections::HashSet;
 
@@ -6,39 +6,40 @@ use manifests::openshift;
 
 use super::{
     Answer, Choice, Installed, Offer, Request,
-    chooser::{Place, better, places, skipped, stands_for},
-    decider::{asked, decider},
-    way::Way,
+    chooser::{CandidateEntry, candidates, cmp_preference, skipped, stands_for},
+    decider::{authoritative_catalog, offered_package},
+    way::UpgradePath,
 };
 use crate::model::{Bundle, Channel, Package};
 
-/// How many bundles are looked at, each time anew for each edge: real channels have some hundred bundles and some ten edges
-/// from what is installed to the head.
-const MOST_LOOKS: usize = 1 << 20;
+/// Limit for evaluated bundles; each edge evaluates all bundles of the channel. Real channels have some hundred
+/// bundles, and some ten edges between the installed bundle and the head.
+const MAX_STEPS: usize = 1 << 20;
 
-/// What comes before an upgrade of the cluster.
+/// Operator upgrade that is required before an upgrade of the cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ahead {
     /// An upgrade to this bundle.
     To(Box<Choice>),
-    /// There is none: what can be followed leads to no bundle that runs then.
+    /// Reachable bundles do not support the later release.
     Nothing,
-    /// It is not known: this catalog has a say in it, and cannot be asked.
+    /// The result is unknown because this catalog can affect it and is unavailable.
     Unknown(String),
 }
 
-/// Which channel is followed where the request names none.
+/// Channel that is followed if the request does not specify one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Followed {
-    /// The package's default, as [`choose`](super::choose) does.
+    /// The default channel of the package, as in [`choose`](super::choose).
     Default,
-    /// The package's default, or another one if only that has what is installed: nobody has chosen it yet.
+    /// The default channel, or another one if only that contains the installed bundle, because no channel was chosen
+    /// yet.
     Any,
 }
 
-/// The newest bundle that an installed one can be upgraded to while the cluster is as it is, edge by edge as
-/// [`choose`](super::choose) follows them, and that runs on a later release of OpenShift, too. It is looked for where `choose`
-/// looks: in the catalog that it was chosen from, or else in the first one that knows it.
+/// Finds the newest bundle that supports a later OpenShift release and is reachable from the installed one on the
+/// current cluster. Edges are followed as in [`choose`](super::choose). The catalog is also that of `choose`: the one
+/// that the installed bundle came from, or else the first one that contains it.
 pub fn ahead(
     request: &Request<'_>,
     followed: Followed,
@@ -51,42 +52,48 @@ pub fn ahead(
     let mut offers = offers.to_vec();
     offers.sort_by(|a, b| b.priority.cmp(&a.priority).then(a.catalog.cmp(b.catalog)));
     let unknown = |offer: &Offer<'_>| Ahead::Unknown(offer.catalog.to_owned());
-    if let Some(own) = unasked_own(installed, &offers) {
+    if let Some(own) = unavailable_source(installed, &offers) {
         return unknown(own);
     }
     let channel = |package| channel(request, followed, installed, package);
-    let (at, is_own) = decider(installed, &offers, channel);
-    // The ones that would have a say in it: before the one that decides, if that is what is followed. Beside the catalog
-    // that it was chosen from nobody has one.
+    let (at, is_own) = authoritative_catalog(installed, &offers, channel);
+    // Catalogs that could change the result: those that precede the authoritative one, if the default channel is
+    // followed, and all catalogs otherwise. If the installed bundle came from the authoritative catalog, no other
+    // catalog matters.
     let others = match at {
         _ if is_own => 0,
         Some(at) if followed == Followed::Default => at,
         _ => offers.len(),
     };
-    let mut others = offers.iter().take(others).filter(|it| is_unasked(it));
-    let unasked = others.clone().next();
-    let Some((catalog, package)) = at.and_then(|at| offers.get(at)).and_then(asked) else {
-        return unasked.map_or(Ahead::Nothing, unknown);
+    let mut others = offers
+        .iter()
+        .take(others)
+        .filter(|offer| is_unavailable(offer));
+    let unavailable = others.clone().next();
+    let Some((catalog, package)) = at.and_then(|at| offers.get(at)).and_then(offered_package)
+    else {
+        return unavailable.map_or(Ahead::Nothing, unknown);
     };
-    // One that is about to be read is waited for; and any, where nobody has written down which one it is from.
-    let is_waited_for =
-        |it: &&Offer<'_>| matches!(it.answer, Answer::Pending) || installed.catalog.is_none();
+    // Wait for catalogs that are about to be read, and for all unavailable ones if the source of the installed bundle
+    // is not recorded.
+    let must_wait =
+        |offer: &&Offer<'_>| matches!(offer.answer, Answer::Pending) || installed.catalog.is_none();
     if followed == Followed::Default
-        && let Some(pending) = others.find(is_waited_for)
+        && let Some(pending) = others.find(must_wait)
     {
         return unknown(pending);
     }
-    let found = channel(package).and_then(|channel| {
+    let choice = channel(package).and_then(|channel| {
         let bundle = walk(request, installed, release, (package, channel))?;
-        Some(Choice::of(bundle, catalog, channel))
+        Some(Choice::new(bundle, catalog, channel))
     });
-    match found {
+    match choice {
         Some(choice) => Ahead::To(Box::new(choice)),
-        None => unasked.map_or(Ahead::Nothing, unknown),
+        None => unavailable.map_or(Ahead::Nothing, unknown),
     }
 }
 
-/// Goes from edge to edge, as far as they lead; gives the last bundle that runs on the later release.
+/// Follows edges as far as possible. Returns the last bundle that supports the later release.
 fn walk<'p>(
     request: &Request<'_>,
     installed: &Installed,
@@ -97,23 +104,23 @@ fn walk<'p>(
         openshift: Some(release),
         ..*request
     };
-    let places = places(package, channel);
+    let candidates = candidates(package, channel);
     let skipped = skipped(channel);
-    let mut at = installed.known_as(package.bundle(&installed.name));
-    let mut found = None;
-    let mut left = MOST_LOOKS;
+    let mut current = installed.with_known_version(package.bundle(&installed.name));
+    let mut best = None;
+    let mut remaining = MAX_STEPS;
     loop {
-        let Some(rest) = left.checked_sub(places.len().max(1)) else {
-            break found;
+        let Some(rest) = remaining.checked_sub(candidates.len().max(1)) else {
+            break best;
         };
-        left = rest;
-        let Some(next) = step(&at, &places, &skipped, request) else {
-            break found;
+        remaining = rest;
+        let Some(next) = step(&current, &candidates, &skipped, request) else {
+            break best;
         };
         if later.refusals(next.bundle).is_empty() {
-            found = Some(next.bundle);
+            best = Some(next.bundle);
         }
-        at = Installed {
+        current = Installed {
             name: next.bundle.name.clone(),
             version: Some(next.bundle.version.clone()),
             catalog: None,
@@ -121,38 +128,49 @@ fn walk<'p>(
     }
 }
 
-/// The bundle that is installed next.
+/// Returns the next bundle on the upgrade path.
 fn step<'a>(
-    at: &Installed,
-    places: &[Place<'a>],
+    current: &Installed,
+    candidates: &[CandidateEntry<'a>],
     skipped: &HashSet<&str>,
     request: &Request<'_>,
-) -> Option<Place<'a>> {
-    let way = Way::new(at, places);
-    let on = places.iter().filter(|it| way.leads_to(it));
-    let mut on: Vec<Place<'a>> = on.copied().collect();
-    let is_skipped = |it: &Place<'_>| skipped.contains(it.entry.name.as_str());
-    if on.iter().any(|it| !is_skipped(it)) {
-        on.retain(|it| !is_skipped(it));
+) -> Option<CandidateEntry<'a>> {
+    let path = UpgradePath::new(current, candidates);
+    let reachable = candidates
+        .iter()
+        .filter(|candidate| path.reaches(candidate));
+    let mut reachable: Vec<CandidateEntry<'a>> = reachable.copied().collect();
+    let is_skipped =
+        |candidate: &CandidateEntry<'_>| skipped.contains(candidate.entry.name.as_str());
+    if reachable.iter().any(|candidate| !is_skipped(candidate)) {
+        reachable.retain(|candidate| !is_skipped(candidate));
     }
-    on.into_iter()
-        .filter(|it| request.refusals(it.bundle).is_empty())
-        .min_by(|a, b| better(a.bundle, b.bundle))
+    reachable
+        .into_iter()
+        .filter(|candidate| request.refusals(candidate.bundle).is_empty())
+        .min_by(|a, b| cmp_preference(a.bundle, b.bundle))
 }
 
-fn is_unasked(offer: &Offer<'_>) -> bool {
+fn is_unavailable(offer: &Offer<'_>) -> bool {
     matches!(offer.answer, Answer::Unknown(_) | Answer::Pending)
 }
 
-/// What it was chosen from, or what stands for that, if it cannot be asked.
-fn unasked_own<'o, 'a>(installed: &Installed, offers: &'o [Offer<'a>]) -> Option<&'o Offer<'a>> {
+/// Returns the catalog that the installed bundle came from, or the offer that represents it, if it is unavailable.
+fn unavailable_source<'o, 'a>(
+    installed: &Installed,
+    offers: &'o [Offer<'a>],
+) -> Option<&'o Offer<'a>> {
     let own = installed.catalog.as_deref()?;
-    let is_seen = offers.iter().any(|it| it.catalog == own);
-    let is_own = |it: &&Offer<'_>| own == it.catalog || !is_seen && stands_for(it.catalog, own);
-    offers.iter().filter(|it| is_unasked(it)).find(is_own)
+    let is_listed = offers.iter().any(|offer| offer.catalog == own);
+    let is_own =
+        |offer: &&Offer<'_>| own == offer.catalog || !is_listed && stands_for(offer.catalog, own);
+    offers
+        .iter()
+        .filter(|offer| is_unavailable(offer))
+        .find(is_own)
 }
 
-/// The channel that is followed.
+/// Returns the channel to follow.
 fn channel<'p>(
     request: &Request<'_>,
     followed: Followed,
@@ -166,10 +184,13 @@ fn channel<'p>(
     if followed == Followed::Default {
         return default;
     }
-    let has_it = |channel: &&Channel| {
+    let contains_installed = |channel: &&Channel| {
         let mut entries = channel.entries.iter();
-        entries.any(|entry| entry.name == installed.name || installed.is_before(entry))
+        entries.any(|entry| entry.name == installed.name || installed.precedes(entry))
     };
-    let others = || package.channels.values().find(has_it);
-    default.filter(has_it).or_else(others).or(default)
+    let others = || package.channels.values().find(contains_installed);
+    default
+        .filter(contains_installed)
+        .or_else(others)
+        .or(default)
 }

@@ -1,4 +1,5 @@
-//! How it is chosen.
+//! Resolver: selects the bundle to install or the next bundle on an upgrade path, and records why each other candidate
+//! was not chosen.
 
 use std::{cmp::Ordering, collections::HashSet};
 
@@ -6,41 +7,41 @@ use manifests::object::shortened;
 
 use super::{
     Answer, Candidate, Choice, Decision, Installed, Next, Offer, Request, Unasked, Verdict,
-    decider::{asked, decider},
-    way::Way,
+    decider::{authoritative_catalog, offered_package},
+    way::UpgradePath,
 };
 use crate::model::{Bundle, Channel, Entry, Package};
 
-pub(super) struct Chooser<'a> {
+pub(super) struct Resolver<'a> {
     pub(super) request: &'a Request<'a>,
-    pub(super) most_candidates: usize,
+    pub(super) max_candidates: usize,
     pub(super) decision: Decision,
 }
 
-/// How much of a reason is repeated, in characters.
-const SHORT: usize = 300;
-/// How many channels are named.
-const NAMED: usize = 20;
+/// Maximum length of a repeated reason in characters.
+const MAX_REASON_LEN: usize = 300;
+/// Maximum number of listed channels.
+const MAX_NAMED: usize = 20;
 
-/// A bundle at its place in the channel.
+/// A bundle with its entry in the channel.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place<'a> {
+pub(super) struct CandidateEntry<'a> {
     pub(super) entry: &'a Entry,
     pub(super) bundle: &'a Bundle,
 }
 
-// === impl Chooser ===
+// === impl Resolver ===
 
-impl Chooser<'_> {
-    /// With nothing installed.
+impl Resolver<'_> {
+    /// Decides without an installed bundle.
     pub(super) fn install(&mut self, offers: &[Offer<'_>]) -> Verdict {
         let name = self.request.package;
         let mut reason = None;
         for offer in offers {
-            let Some(package) = self.ask(offer) else {
+            let Some(package) = self.record_answer(offer) else {
                 if let Some(pending) = self.pending() {
                     return Verdict::Nothing(format!(
-                        "catalog {pending} has not been read yet, and comes before others; it is waited for"
+                        "waiting for catalog {pending}, which has a higher priority"
                     ));
                 }
                 continue;
@@ -50,22 +51,23 @@ impl Chooser<'_> {
                     reason.get_or_insert(problem);
                 }
                 Ok(channel) => {
-                    let places = places(package, channel);
+                    let candidates = candidates(package, channel);
                     let skipped = skipped(channel);
                     let request = self.request;
-                    let judge = |place: &Place<'_>| {
-                        let mut reasons = request.refusals(place.bundle);
-                        if skipped.contains(place.entry.name.as_str()) {
-                            reasons.push("is skipped by a later bundle of the channel, and only upgraded from".into());
+                    let evaluate = |candidate: &CandidateEntry<'_>| {
+                        let mut reasons = request.refusals(candidate.bundle);
+                        if skipped.contains(candidate.entry.name.as_str()) {
+                            reasons.push("is skipped by a later bundle of the channel, so only upgrades from it are \
+                                          possible".into());
                         }
                         reasons
                     };
-                    let best = self.pick(offer, package, channel, places, judge);
+                    let best = self.select(offer, package, channel, candidates, evaluate);
                     match best {
                         Some(choice) => return Verdict::Install(choice),
                         None => {
                             reason.get_or_insert_with(|| {
-                                format!("channel {} of package {name} in catalog {} has no bundle that can be installed", channel.name, offer.catalog)
+                                format!("channel {} of package {name} in catalog {} has no eligible bundle", channel.name, offer.catalog)
                             });
                         }
                     }
@@ -74,74 +76,78 @@ impl Chooser<'_> {
         }
         Verdict::Nothing(reason.unwrap_or_else(|| {
             if offers.is_empty() {
-                format!("failed to find candidate olm.bundles from the {name} package: there is no catalog")
+                format!("failed to find candidate olm.bundles from the {name} package: no catalogs found")
             } else if self.decision.unasked.is_empty() {
-                format!("failed to find candidate olm.bundles from the {name} package: no catalog has it")
+                format!("failed to find candidate olm.bundles from the {name} package: no catalog contains it")
             } else {
                 let unasked = self.unasked();
-                format!("failed to find candidate olm.bundles from the {name} package: no catalog that could be asked has it, and these could not: {unasked}")
+                format!("failed to find candidate olm.bundles from the {name} package: no available catalog contains it; \
+                         unavailable: {unasked}")
             }
         }))
     }
 
-    /// With something installed.
+    /// Decides with an installed bundle.
     pub(super) fn upgrade(&mut self, installed: &Installed, offers: &[Offer<'_>]) -> Verdict {
         for offer in offers {
-            self.ask(offer);
+            self.record_answer(offer);
         }
         let own = installed.catalog.as_deref();
-        let is_seen = own.is_some_and(|own| offers.iter().any(|it| it.catalog == own));
-        let stands =
-            |it: &Unasked, own: &str| own == it.catalog || !is_seen && stands_for(&it.catalog, own);
+        let is_listed = own.is_some_and(|own| offers.iter().any(|offer| offer.catalog == own));
+        let is_source = |unavailable: &Unasked, own: &str| {
+            own == unavailable.catalog || !is_listed && stands_for(&unavailable.catalog, own)
+        };
         let mut unasked = self.decision.unasked.iter();
-        if let Some(away) = unasked.find(|it| own.is_some_and(|own| stands(it, own))) {
+        if let Some(unavailable) =
+            unasked.find(|catalog| own.is_some_and(|own| is_source(catalog, own)))
+        {
             return Verdict::Stay(format!(
-                "catalog {}, which {} is from, cannot be asked ({}); it stays as it is",
-                away.catalog, installed.name, away.why
+                "catalog {}, the source of {}, is unavailable ({}); keeping the installed version",
+                unavailable.catalog, installed.name, unavailable.why
             ));
         }
-        let (at, is_own) = decider(installed, offers, |package| {
+        let (at, is_own) = authoritative_catalog(installed, offers, |package| {
             let channel = self.request.channel.unwrap_or(&package.default_channel);
             package.channels.get(channel)
         });
-        let found = at.and_then(|at| offers.get(at));
-        let found = found.and_then(|offer| Some((offer, asked(offer)?.1)));
-        if let (true, Some(own), None) = (is_own, own, found) {
+        let source = at.and_then(|at| offers.get(at));
+        let source = source.and_then(|offer| Some((offer, offered_package(offer)?.1)));
+        if let (true, Some(own), None) = (is_own, own, source) {
             return Verdict::Stay(format!(
-                "catalog {own}, which {} is from, knows neither that nor a way on from it; it stays as it is",
+                "catalog {own}, the source of {}, contains neither it nor an upgrade from it; keeping the installed version",
                 installed.name
             ));
         }
-        let Some((offer, package)) = found else {
+        let Some((offer, package)) = source else {
             let name = &installed.name;
-            let known = format!("no catalog that could be asked knows {name}, or a way on from it");
+            let message = format!("no available catalog contains {name} or an upgrade from it");
             return Verdict::Stay(match self.decision.unasked.as_slice() {
-                [] => known,
-                _ => format!("{known}; these could not: {}", self.unasked()),
+                [] => message,
+                _ => format!("{message}; unavailable: {}", self.unasked()),
             });
         };
         let before: HashSet<&str> = offers
             .iter()
-            .take_while(|it| it.catalog != offer.catalog)
-            .map(|it| it.catalog)
+            .take_while(|other| other.catalog != offer.catalog)
+            .map(|other| other.catalog)
             .collect();
         let unasked = &mut self.decision.unasked;
-        unasked.retain(|it| before.contains(it.catalog.as_str()));
-        // Where it came from nobody has written down, so it may be from one that comes first and is away; and one that is
-        // about to be read may know it, too.
+        unasked.retain(|catalog| before.contains(catalog.catalog.as_str()));
+        // The source of the installed bundle is not recorded. It may be an unavailable catalog that precedes this one,
+        // and a catalog that is about to be read may contain the bundle, too.
         if !is_own
             && (self.pending().is_some()
                 || (installed.catalog.is_none() && !self.decision.unasked.is_empty()))
         {
             return Verdict::Stay(format!(
-                "what comes before catalog {} cannot be asked: {}; {} stays as it is",
+                "catalogs with a higher priority than {} are unavailable: {}; keeping {}",
                 offer.catalog,
                 self.unasked(),
                 installed.name
             ));
         }
         self.note(format!(
-            "catalog {} decides: it knows {}",
+            "using catalog {}: it contains {} or an upgrade from it",
             offer.catalog, installed.name
         ));
         let channel = match self.channel(offer, package) {
@@ -151,7 +157,7 @@ impl Chooser<'_> {
         self.follow(installed, offer, package, channel)
     }
 
-    /// Follows one edge.
+    /// Follows one edge of the channel.
     fn follow(
         &mut self,
         installed: &Installed,
@@ -159,74 +165,80 @@ impl Chooser<'_> {
         package: &Package,
         channel: &Channel,
     ) -> Verdict {
-        let installed = &installed.known_as(package.bundle(&installed.name));
+        let installed = &installed.with_known_version(package.bundle(&installed.name));
         let skipped = skipped(channel);
-        let places = places(package, channel);
-        let goes_on = |channel: &Channel| {
+        let candidates = candidates(package, channel);
+        let continues = |channel: &Channel| {
             let mut entries = channel.entries.iter();
-            entries.any(|entry| entry.name == installed.name || installed.is_before(entry))
+            entries.any(|entry| entry.name == installed.name || installed.precedes(entry))
         };
-        if !goes_on(channel) {
+        if !continues(channel) {
             if let Some(bundle) = package.bundle(&installed.name) {
                 self.warn(package, channel, bundle);
             }
             let name = &installed.name;
-            let stranded = format!(
-                "channel {} of package {} in catalog {} has neither {name} nor a way on from it",
+            let message = format!(
+                "channel {} of package {} in catalog {} contains neither {name} nor an upgrade from it",
                 channel.name, package.name, offer.catalog
             );
-            let others = package.channels.values().filter(|it| goes_on(it));
-            let others: Vec<String> = others.take(NAMED).map(|it| short(&it.name)).collect();
+            let others = package
+                .channels
+                .values()
+                .filter(|channel| continues(channel));
+            let others: Vec<String> = others
+                .take(MAX_NAMED)
+                .map(|channel| truncated(&channel.name))
+                .collect();
             return Verdict::Stay(match others.as_slice() {
-                [] => stranded,
+                [] => message,
                 _ => format!(
-                    "{stranded}; to go on, set spec.channel to one that has: {}",
+                    "{message}; set spec.channel to a channel that does: {}",
                     others.join(", ")
                 ),
             });
         }
-        let way = Way::new(installed, &places);
-        let is_on = |place: &Place<'_>| way.leads_to(place);
-        let has_unskipped = places
-            .iter()
-            .any(|it| is_on(it) && !skipped.contains(it.entry.name.as_str()));
+        let path = UpgradePath::new(installed, &candidates);
+        let is_reachable = |candidate: &CandidateEntry<'_>| path.reaches(candidate);
+        let has_unskipped = candidates.iter().any(|candidate| {
+            is_reachable(candidate) && !skipped.contains(candidate.entry.name.as_str())
+        });
         let request = self.request;
-        let judge = |place: &Place<'_>| {
-            if place.entry.name == installed.name {
+        let evaluate = |candidate: &CandidateEntry<'_>| {
+            if candidate.entry.name == installed.name {
                 return vec!["is installed".to_owned()];
             }
             let mut reasons = Vec::new();
-            if !installed.is_before(place.entry) {
+            if !installed.precedes(candidate.entry) {
                 reasons.push(format!("does not replace or skip {}", installed.name));
-            } else if !way.is_forward(place) {
-                reasons.push("is no higher version than what is installed".to_owned());
-            } else if has_unskipped && skipped.contains(place.entry.name.as_str()) {
+            } else if !path.is_forward(candidate) {
+                reasons.push("is not newer than the installed version".to_owned());
+            } else if has_unskipped && skipped.contains(candidate.entry.name.as_str()) {
                 reasons.push("is skipped by a later bundle of the channel".to_owned());
             }
-            reasons.extend(request.refusals(place.bundle));
+            reasons.extend(request.refusals(candidate.bundle));
             reasons
         };
-        let is_head = !places.iter().any(is_on);
-        if let Some(choice) = self.pick(offer, package, channel, places.clone(), judge) {
+        let is_head = !candidates.iter().any(is_reachable);
+        if let Some(choice) = self.select(offer, package, channel, candidates.clone(), evaluate) {
             return Verdict::Upgrade(choice);
         }
-        self.decision.next = self.after(&way, &places, &skipped);
+        self.decision.next = self.next_after(&path, &candidates, &skipped);
         if let Some(bundle) = package.bundle(&installed.name) {
             self.warn(package, channel, bundle);
         }
         let name = &installed.name;
         Verdict::Stay(if is_head {
-            format!("nothing in channel {} comes after {name}", channel.name)
+            format!("channel {} has no upgrade from {name}", channel.name)
         } else {
             format!(
-                "what comes after {name} in channel {} cannot be installed",
+                "no upgrade from {name} in channel {} is eligible",
                 channel.name
             )
         })
     }
 
-    /// What a catalog answered, noted down.
-    fn ask<'p>(&mut self, offer: &Offer<'p>) -> Option<&'p Package> {
+    /// Records the answer of a catalog. Returns the package, if the catalog offers it.
+    fn record_answer<'p>(&mut self, offer: &Offer<'p>) -> Option<&'p Package> {
         match offer.answer {
             Answer::Package(package) => Some(package),
             Answer::Absent => {
@@ -237,11 +249,14 @@ impl Chooser<'_> {
                 self.note(text);
                 None
             }
-            Answer::Unknown(why) => {
-                self.note(format!("catalog {} cannot be asked: {why}", offer.catalog));
+            Answer::Unknown(reason) => {
+                self.note(format!(
+                    "catalog {} is unavailable: {reason}",
+                    offer.catalog
+                ));
                 self.decision.unasked.push(Unasked {
                     catalog: offer.catalog.to_owned(),
-                    why: why.chars().take(SHORT).collect(),
+                    why: reason.chars().take(MAX_REASON_LEN).collect(),
                     is_pending: false,
                 });
                 None
@@ -250,7 +265,7 @@ impl Chooser<'_> {
                 self.note(format!("catalog {} has not been read yet", offer.catalog));
                 self.decision.unasked.push(Unasked {
                     catalog: offer.catalog.to_owned(),
-                    why: "it has not been read yet".to_owned(),
+                    why: "not read yet".to_owned(),
                     is_pending: true,
                 });
                 None
@@ -258,18 +273,18 @@ impl Chooser<'_> {
         }
     }
 
-    /// The first catalog that is about to be read.
+    /// Returns the first catalog that is about to be read.
     fn pending(&self) -> Option<&str> {
         let mut unasked = self.decision.unasked.iter();
-        let pending = unasked.find(|it| it.is_pending)?;
+        let pending = unasked.find(|catalog| catalog.is_pending)?;
         Some(&pending.catalog)
     }
 
-    /// The catalogs that could not be asked, and why.
+    /// Lists the unavailable catalogs with the reasons.
     fn unasked(&self) -> String {
         let each = self.decision.unasked.iter();
         let each: Vec<String> = each
-            .map(|it| format!("{} ({})", it.catalog, it.why))
+            .map(|catalog| format!("{} ({})", catalog.catalog, catalog.why))
             .collect();
         each.join(", ")
     }
@@ -279,13 +294,13 @@ impl Chooser<'_> {
         offer: &Offer<'_>,
         package: &'p Package,
     ) -> Result<&'p Channel, String> {
-        let (name, how) = match self.request.channel {
-            Some(name) => (name, "as asked for"),
+        let (name, origin) = match self.request.channel {
+            Some(name) => (name, "as requested"),
             None => (package.default_channel.as_str(), "the package's default"),
         };
         let Some(channel) = package.channels.get(name) else {
-            let names = package.channels.keys().take(NAMED);
-            let names: Vec<String> = names.map(|it| short(it)).collect();
+            let names = package.channels.keys().take(MAX_NAMED);
+            let names: Vec<String> = names.map(|name| truncated(name)).collect();
             let problem = format!(
                 "package {} in catalog {} has no channel {name:?}; it has {}",
                 package.name,
@@ -296,79 +311,83 @@ impl Chooser<'_> {
             return Err(problem);
         };
         self.note(format!(
-            "catalog {}: channel {name}, {how}, bundles: {}",
+            "catalog {}: channel {name}, {origin}, bundles: {}",
             offer.catalog,
             channel.entries.len()
         ));
         Ok(channel)
     }
 
-    /// The best of those that nothing speaks against. It is noted down, and others as far as there is room.
-    fn pick(
+    /// Selects the best eligible bundle. Records it, and other candidates up to the limit.
+    fn select(
         &mut self,
         offer: &Offer<'_>,
         package: &Package,
         channel: &Channel,
-        mut places: Vec<Place<'_>>,
-        judge: impl Fn(&Place<'_>) -> Vec<String>,
+        mut candidates: Vec<CandidateEntry<'_>>,
+        evaluate: impl Fn(&CandidateEntry<'_>) -> Vec<String>,
     ) -> Option<Choice> {
-        places.sort_by(|a, b| better(a.bundle, b.bundle));
-        let mut chosen: Option<Place<'_>> = None;
-        for place in places {
+        candidates.sort_by(|a, b| cmp_preference(a.bundle, b.bundle));
+        let mut chosen: Option<CandidateEntry<'_>> = None;
+        for candidate in candidates {
             if chosen.is_some() && !self.has_room() {
                 self.decision.more_candidates += 1;
                 continue;
             }
-            let mut reasons = judge(&place);
+            let mut reasons = evaluate(&candidate);
             let is_chosen = reasons.is_empty() && chosen.is_none();
             if is_chosen {
-                chosen = Some(place);
-                reasons.push("is the best that nothing speaks against".to_owned());
+                chosen = Some(candidate);
+                reasons.push("is the best eligible bundle".to_owned());
             } else if let (true, Some(chosen)) = (reasons.is_empty(), chosen) {
-                reasons.push(format!("{} comes first", chosen.bundle.version));
+                reasons.push(format!("{} is preferred", chosen.bundle.version));
             }
-            self.candidates_push(offer, place.bundle, is_chosen, reasons);
+            self.push_candidate(offer, candidate.bundle, is_chosen, reasons);
         }
-        self.others(offer, package, channel);
-        let place = chosen?;
-        self.warn(package, channel, place.bundle);
-        let bundle = place.bundle;
+        self.add_other_channels(offer, package, channel);
+        let candidate = chosen?;
+        self.warn(package, channel, candidate.bundle);
+        let bundle = candidate.bundle;
         let as_installed = Installed {
             name: bundle.name.clone(),
             version: Some(bundle.version.clone()),
             catalog: None,
         };
-        let places = self::places(package, channel);
-        let way = Way::new(&as_installed, &places);
-        self.decision.next = self.after(&way, &places, &skipped(channel));
-        self.note(format!("{} {} is chosen", bundle.name, bundle.version));
-        Some(Choice::of(bundle, offer.catalog, channel))
+        let candidates = self::candidates(package, channel);
+        let path = UpgradePath::new(&as_installed, &candidates);
+        self.decision.next = self.next_after(&path, &candidates, &skipped(channel));
+        self.note(format!("chose {} {}", bundle.name, bundle.version));
+        Some(Choice::new(bundle, offer.catalog, channel))
     }
 
-    /// Bundles of other channels.
-    fn others(&mut self, offer: &Offer<'_>, package: &Package, channel: &Channel) {
-        let here: HashSet<&str> = channel.entries.iter().map(|it| it.name.as_str()).collect();
+    /// Adds bundles of other channels to the candidates.
+    fn add_other_channels(&mut self, offer: &Offer<'_>, package: &Package, channel: &Channel) {
+        let in_channel: HashSet<&str> = channel
+            .entries
+            .iter()
+            .map(|entry| entry.name.as_str())
+            .collect();
         let mut others: Vec<&Bundle> = package
             .bundles
             .values()
-            .filter(|bundle| !here.contains(bundle.name.as_str()))
+            .filter(|bundle| !in_channel.contains(bundle.name.as_str()))
             .collect();
         if !self.has_room() {
             self.decision.more_candidates += others.len();
             return;
         }
-        others.sort_by(|a, b| better(a, b));
+        others.sort_by(|a, b| cmp_preference(a, b));
         for bundle in others {
             let reason = format!("is not in channel {}", channel.name);
-            self.candidates_push(offer, bundle, false, vec![reason]);
+            self.push_candidate(offer, bundle, false, vec![reason]);
         }
     }
 
     fn has_room(&self) -> bool {
-        self.decision.candidates.len() < self.most_candidates
+        self.decision.candidates.len() < self.max_candidates
     }
 
-    fn candidates_push(
+    fn push_candidate(
         &mut self,
         offer: &Offer<'_>,
         bundle: &Bundle,
@@ -388,14 +407,24 @@ impl Chooser<'_> {
         });
     }
 
-    /// What comes after a bundle, whether or not it can be installed.
-    fn after(&self, way: &Way<'_>, places: &[Place<'_>], skipped: &HashSet<&str>) -> Option<Next> {
-        let next = places.iter().filter(|it| way.leads_to(it)).min_by(|a, b| {
-            let is_skipped = |it: &Place<'_>| skipped.contains(it.entry.name.as_str());
-            is_skipped(a)
-                .cmp(&is_skipped(b))
-                .then_with(|| better(a.bundle, b.bundle))
-        })?;
+    /// Returns the bundle that follows on the path, even if it is ineligible.
+    fn next_after(
+        &self,
+        path: &UpgradePath<'_>,
+        candidates: &[CandidateEntry<'_>],
+        skipped: &HashSet<&str>,
+    ) -> Option<Next> {
+        let next = candidates
+            .iter()
+            .filter(|candidate| path.reaches(candidate))
+            .min_by(|a, b| {
+                let is_skipped = |candidate: &CandidateEntry<'_>| {
+                    skipped.contains(candidate.entry.name.as_str())
+                };
+                is_skipped(a)
+                    .cmp(&is_skipped(b))
+                    .then_with(|| cmp_preference(a.bundle, b.bundle))
+            })?;
         Some(Next {
             name: next.bundle.name.clone(),
             version: next.bundle.version.clone(),
@@ -405,10 +434,10 @@ impl Chooser<'_> {
 
     fn warn(&mut self, package: &Package, channel: &Channel, bundle: &Bundle) {
         let mut warnings = Vec::new();
-        let mut deprecated = |what: String, why: &Option<String>| {
-            if let Some(why) = why {
-                let why = shortened(why, SHORT);
-                warnings.push(format!("{what} is deprecated: {why}"));
+        let mut deprecated = |subject: String, message: &Option<String>| {
+            if let Some(message) = message {
+                let message = shortened(message, MAX_REASON_LEN);
+                warnings.push(format!("{subject} is deprecated: {message}"));
             }
         };
         deprecated(format!("package {}", package.name), &package.deprecation);
@@ -417,7 +446,7 @@ impl Chooser<'_> {
         if bundle.is_deprecated && bundle.deprecation.is_none() {
             warnings.push(format!("bundle {} is deprecated", bundle.name));
         }
-        warnings.extend(self.request.doubts(bundle));
+        warnings.extend(self.request.uncertainties(bundle));
         self.decision.warnings = warnings;
     }
 
@@ -426,9 +455,10 @@ impl Chooser<'_> {
     }
 }
 
-/// The better one first: releases before pre-releases, then higher versions, and the rest only so that there is an order.
-pub(super) fn better(a: &Bundle, b: &Bundle) -> Ordering {
-    let is_pre = |it: &Bundle| !it.version.version.pre.is_empty();
+/// Compares bundles by preference, best first: releases before pre-releases, then higher versions. Image and name make
+/// the order total.
+pub(super) fn cmp_preference(a: &Bundle, b: &Bundle) -> Ordering {
+    let is_pre = |bundle: &Bundle| !bundle.version.version.pre.is_empty();
     is_pre(a)
         .cmp(&is_pre(b))
         .then_with(|| b.version.cmp_precedence(&a.version))
@@ -436,13 +466,16 @@ pub(super) fn better(a: &Bundle, b: &Bundle) -> Ordering {
         .then_with(|| a.name.cmp(&b.name))
 }
 
-/// The bundles of a channel.
-pub(super) fn places<'a>(package: &'a Package, channel: &'a Channel) -> Vec<Place<'a>> {
-    let place = |entry: &'a Entry| {
+/// Returns the bundles of a channel with their entries.
+pub(super) fn candidates<'a>(
+    package: &'a Package,
+    channel: &'a Channel,
+) -> Vec<CandidateEntry<'a>> {
+    let candidate = |entry: &'a Entry| {
         let bundle = package.bundle(&entry.name)?;
-        Some(Place { entry, bundle })
+        Some(CandidateEntry { entry, bundle })
     };
-    channel.entries.iter().filter_map(place).collect()
+    channel.entries.iter().filter_map(candidate).collect()
 }
 
 pub(super) fn skipped(channel: &Channel) -> HashSet<&str> {
@@ -450,14 +483,16 @@ pub(super) fn skipped(channel: &Channel) -> HashSet<&str> {
     skips.map(String::as_str).collect()
 }
 
-/// As much of a name as anybody reads.
-fn short(name: &str) -> String {
+/// Truncates a name for messages.
+fn truncated(name: &str) -> String {
     name.chars().take(100).collect()
 }
 
-/// Whether an offer's name is `NAMESPACE/*`, which stands for all catalogs of a namespace where nobody sees them, and a
-/// catalog is of that namespace.
+/// Reports whether an offer represents a catalog. An offer named `NAMESPACE/*` represents all catalogs of a namespace
+/// in which catalogs cannot be listed.
 pub fn stands_for(offer: &str, catalog: &str) -> bool {
-    let namespace = offer.strip_suffix('*').filter(|it| it.ends_with('/'));
-    namespace.is_some_and(|it| catalog.starts_with(it))
+    let namespace = offer
+        .strip_suffix('*')
+        .filter(|prefix| prefix.ends_with('/'));
+    namespace.is_some_and(|prefix| catalog.starts_with(prefix))
 }

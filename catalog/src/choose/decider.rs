@@ -1,44 +1,50 @@
-//! Whose word counts for what is installed.
+//! Selection of the catalog that is authoritative for the installed bundle.
 
 use super::{Answer, Installed, Offer};
 use crate::model::{Channel, Package};
 
-/// What a catalog has of the package, and its name.
-pub(super) fn asked<'a>(offer: &Offer<'a>) -> Option<(&'a str, &'a Package)> {
+/// Returns the package that the catalog offers, with the name of the catalog.
+pub(super) fn offered_package<'a>(offer: &Offer<'a>) -> Option<(&'a str, &'a Package)> {
     match offer.answer {
         Answer::Package(package) => Some((offer.catalog, package)),
         Answer::Absent | Answer::Unknown(_) | Answer::Pending => None,
     }
 }
 
-/// Where the catalog stands that decides, and whether that is a matter of the one that it was chosen from alone: as long as
-/// that has the package, nobody else is asked, for what has the same name there may be something else.
-pub(super) fn decider<'p>(
+/// Returns the position of the authoritative catalog, and whether the installed bundle came from it. As long as that
+/// catalog contains the package, no other one is considered, because equal names may denote different content there.
+pub(super) fn authoritative_catalog<'p>(
     installed: &Installed,
     offers: &[Offer<'p>],
     channel: impl Fn(&'p Package) -> Option<&'p Channel>,
 ) -> (Option<usize>, bool) {
-    let knows = |package: &Package| {
+    let contains_installed = |package: &Package| {
         let bundle = package.bundle(&installed.name);
-        bundle.is_some_and(|it| installed.is(it))
+        bundle.is_some_and(|bundle| installed.is_bundle(bundle))
     };
-    let leads_on = |package| {
+    let continues = |package| {
         let channel = channel(package);
-        channel.is_some_and(|it| it.entries.iter().any(|entry| installed.is_before(entry)))
+        channel.is_some_and(|channel| {
+            channel
+                .entries
+                .iter()
+                .any(|entry| installed.precedes(entry))
+        })
     };
-    let mut all = offers.iter().map(asked);
+    let mut all = offers.iter().map(offered_package);
     let own = installed.catalog.as_deref();
-    let of_own = all.clone().enumerate().find_map(|(at, asked)| {
-        let (catalog, package) = asked?;
+    let source = all.clone().enumerate().find_map(|(at, offer)| {
+        let (catalog, package) = offer?;
         (own == Some(catalog)).then_some((at, package))
     });
-    if let Some((at, package)) = of_own {
-        let decides = knows(package) || leads_on(package);
+    if let Some((at, package)) = source {
+        let decides = contains_installed(package) || continues(package);
         return (decides.then_some(at), true);
     }
     let first = all
         .clone()
-        .position(|it| it.is_some_and(|(_, package)| knows(package)));
-    let at = first.or_else(|| all.position(|it| it.is_some_and(|(_, package)| leads_on(package))));
+        .position(|offer| offer.is_some_and(|(_, package)| contains_installed(package)));
+    let at = first
+        .or_else(|| all.position(|offer| offer.is_some_and(|(_, package)| continues(package))));
     (at, false)
 }

@@ -1,27 +1,27 @@
-//! A decision as a text, step by step.
+//! Text representation of a decision.
 
 use std::fmt;
 
 use super::{Candidate, Decision, Next, Verdict};
 
-/// Candidates that are shown.
-const SHOWN: usize = 60;
+/// Maximum number of printed candidates.
+const MAX_SHOWN: usize = 60;
 
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Install(it) => write!(
+            Self::Install(choice) => write!(
                 f,
                 "install {} {} from channel {} of catalog {}",
-                it.name, it.version, it.channel, it.catalog
+                choice.name, choice.version, choice.channel, choice.catalog
             ),
-            Self::Upgrade(it) => write!(
+            Self::Upgrade(choice) => write!(
                 f,
                 "upgrade to {} {} from channel {} of catalog {}",
-                it.name, it.version, it.channel, it.catalog
+                choice.name, choice.version, choice.channel, choice.catalog
             ),
-            Self::Stay(why) => write!(f, "no change: {why}"),
-            Self::Nothing(why) => write!(f, "nothing to install: {why}"),
+            Self::Stay(reason) => write!(f, "no change: {reason}"),
+            Self::Nothing(reason) => write!(f, "no bundle to install: {reason}"),
         }
     }
 }
@@ -35,10 +35,10 @@ impl fmt::Display for Decision {
         if !self.candidates.is_empty() {
             writeln!(f, "Bundles:")?;
         }
-        for candidate in self.candidates.iter().take(SHOWN) {
+        for candidate in self.candidates.iter().take(MAX_SHOWN) {
             writeln!(f, "  {candidate}")?;
         }
-        let more = self.candidates.len().saturating_sub(SHOWN) + self.more_candidates;
+        let more = self.candidates.len().saturating_sub(MAX_SHOWN) + self.more_candidates;
         if more > 0 {
             writeln!(f, "  and {more} more")?;
         }

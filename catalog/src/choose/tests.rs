@@ -211,18 +211,18 @@ fn what_cannot_run_here_is_not_chosen_and_it_is_said_why() {
     let cases: [Spoiled; 9] = ::tests::rows![
         |b| b.max_openshift = max_openshift("4.12") => "requires OpenShift <= 4.12 but the cluster is 4.13";
         |b| b.min_kube = Some("1.31.0".into()) => "requires Kubernetes >= 1.31.0 but the cluster is 1.30.5+k3s";
-        |b| b.min_kube = Some("new".into()) => "has a minKubeVersion that is no version: \"new\"";
-        |b| b.media_type = Some("helm".into()) => "is of the format \"helm\", which nothing here installs";
+        |b| b.min_kube = Some("new".into()) => "has an invalid minKubeVersion: \"new\"";
+        |b| b.media_type = Some("helm".into()) => "has unsupported media type \"helm\"";
         |b| b.unreadable = Some("timeout".into()) => "cannot be read: timeout";
         |b| b.image = String::new() => "has no image";
         |b| { b.needs = vec![Need::Package { name: "bar".into(), range: ">1.0.0".into() }]; }
-            => "needs package bar >1.0.0, and dependencies are not resolved here";
+            => "requires package bar >1.0.0; dependencies are not resolved";
         |b| {
             let api = Gvk { group: "g".into(), version: "v1".into(), kind: "K".into() };
             b.needs = vec![Need::Api(api), Need::Constraint(None)];
-        } => "needs API g/v1 K and 1 more, and dependencies are not resolved here";
+        } => "requires API g/v1 K and 1 more; dependencies are not resolved";
         |b| b.needs = vec![Need::Constraint(Some("GPU".into()))]
-            => "needs constraint: GPU, and dependencies are not resolved here";
+            => "requires constraint: GPU; dependencies are not resolved";
     ];
     let kubernetes = strict("1.30.5+k3s").unwrap();
     let at = installed("1.1.0");

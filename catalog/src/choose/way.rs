@@ -1,4 +1,4 @@
-//! Which steps lead on from what is installed.
+//! Upgrade path: the edges of a channel that lead on from the installed bundle.
 
 use std::{
     cmp::Ordering,
@@ -7,59 +7,65 @@ use std::{
 
 use manifests::range::Range;
 
-use super::{Installed, chooser::Place};
+use super::{Installed, chooser::CandidateEntry};
 use crate::model::{Bundle, Entry};
 
-/// The way on from what is installed.
+/// Upgrade path from the installed bundle.
 #[derive(Debug)]
-pub(super) struct Way<'a> {
+pub(super) struct UpgradePath<'a> {
     installed: &'a Installed,
-    /// Bundles of the same version from which edges lead to what is installed.
-    back: HashSet<&'a str>,
+    /// Bundles of the same version from which edges lead to the installed bundle.
+    predecessors: HashSet<&'a str>,
 }
 
-// === impl Way ===
+// === impl UpgradePath ===
 
-impl<'a> Way<'a> {
-    /// The way within a channel.
-    pub(super) fn new(installed: &'a Installed, places: &[Place<'a>]) -> Self {
-        let mut back = HashSet::new();
+impl<'a> UpgradePath<'a> {
+    /// Creates the upgrade path within a channel.
+    pub(super) fn new(installed: &'a Installed, candidates: &[CandidateEntry<'a>]) -> Self {
+        let mut predecessors = HashSet::new();
         if let Some(version) = &installed.version {
-            let mut same = places.to_vec();
-            same.retain(|it| it.bundle.version.cmp_precedence(version) == Ordering::Equal);
+            let mut same = candidates.to_vec();
+            same.retain(|candidate| {
+                candidate.bundle.version.cmp_precedence(version) == Ordering::Equal
+            });
             let same: HashMap<&str, &Entry> = same
                 .into_iter()
-                .map(|it| (it.entry.name.as_str(), it.entry))
+                .map(|candidate| (candidate.entry.name.as_str(), candidate.entry))
                 .collect();
-            // Each is looked at once, so this ends where edges lead in a circle.
+            // Each bundle is visited once, so cycles of edges terminate.
             let mut next = vec![installed.name.as_str()];
             while let Some(name) = next.pop() {
                 let Some(entry) = same.get(name) else {
                     continue;
                 };
                 for name in entry.replaces.iter().chain(&entry.skips) {
-                    if same.contains_key(name.as_str()) && back.insert(name.as_str()) {
+                    if same.contains_key(name.as_str()) && predecessors.insert(name.as_str()) {
                         next.push(name);
                     }
                 }
             }
         }
-        Self { installed, back }
+        Self {
+            installed,
+            predecessors,
+        }
     }
 
-    /// Whether a bundle is a step forward on an edge of the channel.
-    pub(super) fn leads_to(&self, place: &Place<'_>) -> bool {
-        self.installed.is_before(place.entry) && self.is_forward(place)
+    /// Reports whether an edge of the channel leads to the bundle, and the bundle is a step forward.
+    pub(super) fn reaches(&self, candidate: &CandidateEntry<'_>) -> bool {
+        self.installed.precedes(candidate.entry) && self.is_forward(candidate)
     }
 
-    /// Whether a bundle at the end of an edge is a step forward. Edges that lead in a circle would never come to rest.
-    pub(super) fn is_forward(&self, place: &Place<'_>) -> bool {
-        let name = place.entry.name.as_str();
-        match self.installed.cmp_version(place.bundle) {
+    /// Reports whether the target of an edge is a step forward. Other edges are not followed: a cycle would never end.
+    pub(super) fn is_forward(&self, candidate: &CandidateEntry<'_>) -> bool {
+        let name = candidate.entry.name.as_str();
+        match self.installed.cmp_version(candidate.bundle) {
             None | Some(Ordering::Less) => true,
-            // Packed anew. A range speaks of versions, so that it cannot mean this.
+            // Rebuild of the same version. A range contains versions, so it cannot refer to a rebuild.
             Some(Ordering::Equal) => {
-                self.installed.is_named_by(place.entry) && !self.back.contains(name)
+                self.installed.is_referenced_by(candidate.entry)
+                    && !self.predecessors.contains(name)
             }
             Some(Ordering::Greater) => false,
         }
@@ -69,41 +75,49 @@ impl<'a> Way<'a> {
 // === impl Installed ===
 
 impl Installed {
-    /// Whether it is this bundle. Names are unique in a package; who does not know the release means any.
-    pub(super) fn is(&self, bundle: &Bundle) -> bool {
+    /// Reports whether the bundle is installed. Names are unique in a package. Without a known release, any release
+    /// matches.
+    pub(super) fn is_bundle(&self, bundle: &Bundle) -> bool {
         self.name == bundle.name
-            && self.version.as_ref().is_none_or(|it| match it.release {
-                Some(_) => it.cmp_precedence(&bundle.version) == Ordering::Equal,
-                None => it.version.cmp_precedence(&bundle.version.version) == Ordering::Equal,
-            })
+            && self
+                .version
+                .as_ref()
+                .is_none_or(|version| match version.release {
+                    Some(_) => version.cmp_precedence(&bundle.version) == Ordering::Equal,
+                    None => {
+                        version.version.cmp_precedence(&bundle.version.version) == Ordering::Equal
+                    }
+                })
     }
 
-    /// The same with all that a catalog knows of it.
-    pub(super) fn known_as(&self, bundle: Option<&Bundle>) -> Self {
-        let version = bundle.filter(|it| self.is(it)).map(|it| &it.version);
+    /// Returns the installed bundle with the version that a catalog declares for it.
+    pub(super) fn with_known_version(&self, bundle: Option<&Bundle>) -> Self {
+        let version = bundle
+            .filter(|bundle| self.is_bundle(bundle))
+            .map(|bundle| &bundle.version);
         Self {
             version: version.or(self.version.as_ref()).cloned(),
             ..self.clone()
         }
     }
 
-    /// Whether an entry can be upgraded to from here.
-    pub(super) fn is_before(&self, entry: &Entry) -> bool {
+    /// Reports whether the entry is an upgrade of the installed bundle.
+    pub(super) fn precedes(&self, entry: &Entry) -> bool {
         let in_range = || {
             let version = &self.version.as_ref()?.version;
             let range = Range::parse(entry.skip_range.as_deref()?).ok()?;
             Some(range.matches(version))
         };
-        entry.name != self.name && (self.is_named_by(entry) || in_range().unwrap_or_default())
+        entry.name != self.name && (self.is_referenced_by(entry) || in_range().unwrap_or_default())
     }
 
-    /// Whether an edge names it.
-    fn is_named_by(&self, entry: &Entry) -> bool {
+    /// Reports whether an edge of the entry names the installed bundle.
+    fn is_referenced_by(&self, entry: &Entry) -> bool {
         entry.replaces.as_deref() == Some(&self.name) || entry.skips.contains(&self.name)
     }
 
     fn cmp_version(&self, bundle: &Bundle) -> Option<Ordering> {
         let version = self.version.as_ref();
-        version.map(|it| it.cmp_precedence(&bundle.version))
+        version.map(|version| version.cmp_precedence(&bundle.version))
     }
 }

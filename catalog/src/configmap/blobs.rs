@@ -1,4 +1,4 @@
-//! The blobs of a package, made while they are read.
+//! Blobs of a package, built while they are read.
 
 use std::{
     collections::{btree_map, btree_set},
@@ -12,21 +12,21 @@ use manifests::{
 };
 use serde_json::{Value, json};
 
-use super::{ConfigMap, Csv, Entry, MOST_BYTES, Package};
+use super::{ConfigMap, Csv, Entry, MAX_BYTES, Package};
 use crate::{render, source::Files};
 
 // === impl ConfigMap ===
 
 impl ConfigMap {
-    /// The blob of a bundle.
+    /// Builds the blob of a bundle.
     fn bundle(&self, package: &str, csv: &Csv) -> Result<Vec<u8>, render::Error> {
         let mut files = Builder::new(content::Limits {
-            total: MOST_BYTES,
-            file: MOST_BYTES,
+            total: MAX_BYTES,
+            file: MAX_BYTES,
             ..content::Limits::default()
         });
         let mut add = |path: &str, value: &Value| {
-            // It was in a ConfigMap and fits.
+            // The limit exceeds the size of a ConfigMap, so this never fails.
             drop(files.add(path, 0o644, &mut value.to_string().as_bytes()));
         };
         let annotations =
@@ -43,17 +43,20 @@ impl ConfigMap {
 
     fn channel(&self, package: &str, name: &str, entries: &[Entry]) -> Value {
         let entries: Vec<Value> = (entries.iter())
-            .filter_map(|entry| Some(self.csvs.get(entry.csv)?.entry(entry.is_followed)))
+            .filter_map(|entry| Some(self.csvs.get(entry.csv)?.entry(entry.is_on_chain)))
             .collect();
         json!({"schema": "olm.channel", "package": package, "name": name, "entries": entries})
     }
 
-    /// The picture of the bundle at the head of the default channel, as in other catalogs.
+    /// Returns the icon of the bundle at the head of the default channel, as other catalog formats do.
     pub(super) fn icon(&self, package: &Package) -> Option<Value> {
         let head = package.channels.get(&package.default_channel)?.first()?;
         let icon = self.csvs.get(head.csv)?.object.pointer("/spec/icon/0")?;
         let data = text(icon, &["base64data"])?.replace(' ', "");
-        STANDARD.decode(&data).ok().filter(|it| !it.is_empty())?;
+        STANDARD
+            .decode(&data)
+            .ok()
+            .filter(|decoded| !decoded.is_empty())?;
         let mediatype = text(icon, &["mediatype"]).unwrap_or_default();
         Some(json!({"base64data": data, "mediatype": mediatype}))
     }
@@ -63,19 +66,19 @@ impl Files for ConfigMap {
     fn paths(&self) -> Vec<String> {
         self.packages
             .keys()
-            .map(|it| format!("{it}.json"))
+            .map(|name| format!("{name}.json"))
             .collect()
     }
 
     fn open<'a>(&'a self, path: &str) -> io::Result<Box<dyn Read + 'a>> {
         let name = path.strip_suffix(".json").unwrap_or(path);
-        let found = self.packages.get_key_value(name);
-        let (name, package) = found.ok_or(io::ErrorKind::NotFound)?;
+        let entry = self.packages.get_key_value(name);
+        let (name, package) = entry.ok_or(io::ErrorKind::NotFound)?;
         let mut blob = json!({"schema": "olm.package", "name": name, "defaultChannel": package.default_channel});
         if let Some(icon) = self.icon(package) {
             put(&mut blob, "icon", icon);
         }
-        Ok(Box::new(Text {
+        Ok(Box::new(BlobStream {
             map: self,
             package: name,
             channels: package.channels.iter(),
@@ -89,15 +92,15 @@ impl Files for ConfigMap {
 // === impl Csv ===
 
 impl Csv {
-    /// As an entry of a channel. What is there only because others skip it has nothing before it in it.
-    fn entry(&self, is_followed: bool) -> Value {
+    /// Returns the entry of the bundle in a channel. A bundle that was reached only through `skips` has no edges.
+    fn entry(&self, is_on_chain: bool) -> Value {
         let mut entry = json!({"name": self.name});
         let replaces = self.replaced_name();
-        if is_followed && !replaces.is_empty() {
+        if is_on_chain && !replaces.is_empty() {
             put(&mut entry, "replaces", replaces);
         }
         let skips: Vec<&str> = self.skipped_names().collect();
-        if is_followed && !skips.is_empty() {
+        if is_on_chain && !skips.is_empty() {
             put(&mut entry, "skips", json!(skips));
         }
         if let Some(range) = self.skip_range() {
@@ -107,8 +110,8 @@ impl Csv {
     }
 }
 
-/// The blobs of a package one after the other.
-struct Text<'a> {
+/// Reader of the consecutive blobs of a package.
+struct BlobStream<'a> {
     map: &'a ConfigMap,
     package: &'a str,
     channels: btree_map::Iter<'a, String, Vec<Entry>>,
@@ -117,9 +120,9 @@ struct Text<'a> {
     read: usize,
 }
 
-// === impl Text ===
+// === impl BlobStream ===
 
-impl Text<'_> {
+impl BlobStream<'_> {
     fn next(&mut self) -> Option<io::Result<Vec<u8>>> {
         if let Some((channel, entries)) = self.channels.next() {
             let blob = self.map.channel(self.package, channel, entries);
@@ -134,7 +137,7 @@ impl Text<'_> {
     }
 }
 
-impl Read for Text<'_> {
+impl Read for BlobStream<'_> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         if self.read == self.buffer.len() {
             self.read = 0;
@@ -145,8 +148,8 @@ impl Read for Text<'_> {
             self.buffer = blob?;
             self.buffer.push(b'\n');
         }
-        let mut rest = self.buffer.get(self.read..).unwrap_or_default();
-        let count = rest.read(out)?;
+        let mut remaining = self.buffer.get(self.read..).unwrap_or_default();
+        let count = remaining.read(out)?;
         self.read += count;
         Ok(count)
     }

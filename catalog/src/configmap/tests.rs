@@ -94,8 +94,8 @@ fn text_of(map: &ConfigMap, path: &str) -> String {
 fn three_lists_are_a_catalog_of_bundles_that_carry_their_manifests() {
     let map = read(&three()).unwrap();
     let left_out = [
-        "channel \"only\" of package \"lost\" is left out: its currentCSV \"nobody\" is not among the clusterServiceVersions",
-        "ClusterServiceVersion \"other.v1\" is left out: no channel leads to it, by currentCSV, replaces or skips",
+        "channel \"only\" of package \"lost\" is skipped: its currentCSV \"nobody\" is not among the clusterServiceVersions",
+        "ClusterServiceVersion \"other.v1\" is skipped: no channel reaches it through currentCSV, replaces or skips",
     ];
     assert_eq!(map.left_out(), left_out);
     let text = text_of(&map, "tide.json");
@@ -147,9 +147,9 @@ fn what_is_no_catalog_is_refused_in_words_that_help() {
     missing.remove(CSVS);
     for (data, problem) in ::tests::rows![
         missing => "couldn't find expected key clusterServiceVersions in configmap";
-        data("a: [", "", "") => "the text of key customResourceDefinitions cannot be read";
-        data("", "kind: List", "") => "the text of key clusterServiceVersions is no list; write a list of ClusterService";
-        data("", "", "[tide]") => "the text of key packages is a list of something else";
+        data("a: [", "", "") => "failed to parse the value of key customResourceDefinitions";
+        data("", "kind: List", "") => "the value of key clusterServiceVersions is not a list; set it to a list of ClusterService";
+        data("", "", "[tide]") => "the value of key packages is a list with items that are not objects";
         data("", "[]\n---\n[]", "") => "several documents";
         data(&twice, "", "") => "can't add the same CRD twice in one configmap: sea.example.com/v1/Tide/tides";
     ] {
@@ -240,7 +240,7 @@ fn a_mounted_config_map_is_one() {
     let map = mounted(&folder).unwrap();
     assert_eq!(map.unwrap().paths(), ["lost.json", "tide.json"]);
     folder.0.insert(PACKAGES.to_owned(), "7".to_owned());
-    has(mounted(&folder).unwrap_err(), "no list");
+    has(mounted(&folder).unwrap_err(), "not a list");
     folder.0.remove(PACKAGES);
     assert!(mounted(&folder).unwrap().is_none());
 }

@@ -1,14 +1,16 @@
-//! Whether OLM could compile a CEL expression of `olm.constraint`, and whether it gives a boolean.
+//! Type checker for CEL expressions in `olm.constraint`: reports whether OLM could compile an expression to a boolean.
 //!
-//! An expression is read once, and what is read is its type: there is no tree, for nothing here evaluates one. Macros
-//! (`exists`, `map`) declare their variable before the rest of them is read. The grammar and the standard functions are
-//! those of cel-go, in the environment of OLM: `properties`, a list of maps from text to anything, and `semver_compare`.
+//! An expression is parsed once, directly to its type; no syntax tree is needed, because expressions are not evaluated
+//! here. Macros (`exists`, `map`) declare their variable before the rest of them is parsed. Grammar and standard
+//! functions are those of cel-go, in OLM's environment: `properties`, a list of maps from strings to any values, and
+//! `semver_compare`.
 //!
 //! ```text
-//!  text ── token ──► expression ──► kind (int, list(string), any …) ◄── functions
+//! text ── token ──► expression ──► kind (int, list(string), any …) ◄── functions
 //! ```
 //!
-//! The crate that reads CEL is not for strangers: forty parentheses overflow its stack. Here depth and length are bounded.
+//! The available CEL crate is not safe for untrusted input: forty parentheses overflow its stack. Here, depth and
+//! length are limited.
 
 mod calls;
 mod functions;
@@ -19,15 +21,15 @@ mod token;
 
 use self::{
     calls::{bounded, call, select, type_named, undeclared},
-    kind::Kind,
-    token::{Token, Tokens},
+    kind::CelType,
+    token::{Token, TokenStream},
 };
 
-/// How deep expressions may be nested. cel-go allows 250, for which the stacks of threads would not do here.
-const DEPTH: usize = 100;
-/// How many characters an expression may have (cel-go parity).
-const LENGTH: usize = 100_000;
-/// Names that CEL keeps for later, or for the languages that it is embedded in.
+/// Maximum nesting depth. cel-go allows 250, which would exceed the stack of threads.
+const MAX_DEPTH: usize = 100;
+/// Maximum length of an expression in characters (cel-go parity).
+const MAX_LENGTH: usize = 100_000;
+/// Names that are reserved in CEL, or for its host languages.
 const RESERVED: [&str; 17] = [
     "as",
     "break",
@@ -47,7 +49,7 @@ const RESERVED: [&str; 17] = [
     "void",
     "while",
 ];
-/// Operators with two operands, by how tightly they bind.
+/// Binary operators with their precedence.
 const OPERATORS: [(&str, u8, &str); 14] = [
     ("||", 1, "_||_"),
     ("&&", 2, "_&&_"),
@@ -68,54 +70,54 @@ const OPERATORS: [(&str, u8, &str); 14] = [
 /// Checks an expression.
 ///
 /// # Errors
-/// What is wrong, at which character, counted from 1.
+/// Returns the problem with the position of the character, starting at 1.
 pub(super) fn check(text: &str) -> Result<(), String> {
     let length = text.chars().count();
-    if length > LENGTH {
+    if length > MAX_LENGTH {
         return Err(format!(
-            "the CEL expression has {length} characters, and {LENGTH} are the most"
+            "the CEL expression has {length} characters, and {MAX_LENGTH} are the most"
         ));
     }
-    let mut reader = Reader {
-        tokens: Tokens::new(text)?,
-        variables: vec![("properties".to_owned(), Kind::properties())],
+    let mut checker = TypeChecker {
+        tokens: TokenStream::new(text)?,
+        variables: vec![("properties".to_owned(), CelType::properties())],
         depth: 0,
     };
-    let kind = reader.expression()?.kind;
-    match reader.tokens.next() {
+    let kind = checker.expression()?.kind;
+    match checker.tokens.next() {
         (Token::End, _) => {}
         (token, at) => return Err(unexpected(&token, at)),
     }
     match kind {
-        Kind::Bool => Ok(()),
+        CelType::Bool => Ok(()),
         other => Err(format!(
             "the CEL expression has type {other}; it must have type bool"
         )),
     }
 }
 
-/// What was read.
-struct Read {
-    kind: Kind,
-    /// Whether it is the field of something, which is all that `has` takes.
+/// Type of a parsed expression.
+struct TypedExpr {
+    kind: CelType,
+    /// True for a field selection, the only argument that `has` accepts.
     is_field: bool,
 }
 
-struct Reader {
-    tokens: Tokens,
-    /// Those of macros are at the end.
-    variables: Vec<(String, Kind)>,
+struct TypeChecker {
+    tokens: TokenStream,
+    /// Variables in scope; those of macros are at the end.
+    variables: Vec<(String, CelType)>,
     depth: usize,
 }
 
-// === impl Reader ===
+// === impl TypeChecker ===
 
-impl Reader {
-    fn expression(&mut self) -> Result<Read, String> {
+impl TypeChecker {
+    fn expression(&mut self) -> Result<TypedExpr, String> {
         let at = self.tokens.at();
-        if self.depth >= DEPTH {
+        if self.depth >= MAX_DEPTH {
             return Err(format!(
-                "the CEL expression is nested deeper than {DEPTH} levels at {at}"
+                "the CEL expression is nested deeper than {MAX_DEPTH} levels at {at}"
             ));
         }
         self.depth += 1;
@@ -124,7 +126,7 @@ impl Reader {
         read
     }
 
-    fn conditional(&mut self) -> Result<Read, String> {
+    fn conditional(&mut self) -> Result<TypedExpr, String> {
         let condition = self.binary(1)?;
         let at = self.tokens.at();
         if !self.tokens.skip("?") {
@@ -136,14 +138,15 @@ impl Reader {
         call("_?_:_", None, &[condition.kind, yes, no], at)
     }
 
-    /// Operands and the operators between them that bind at least as tightly.
-    fn binary(&mut self, least: u8) -> Result<Read, String> {
+    /// Parses operands and binary operators of at least this precedence.
+    fn binary(&mut self, least: u8) -> Result<TypedExpr, String> {
         let mut left = self.unary()?;
         loop {
             let (token, at) = self.tokens.peek();
             let at = *at;
-            let found = OPERATORS.iter().find(|(sign, ..)| token.is(sign));
-            let Some((sign, strength, function)) = found.filter(|found| found.1 >= least) else {
+            let operator = OPERATORS.iter().find(|(sign, ..)| token.is(sign));
+            let Some((sign, strength, function)) = operator.filter(|operator| operator.1 >= least)
+            else {
                 return Ok(left);
             };
             self.tokens.skip(sign);
@@ -152,7 +155,7 @@ impl Reader {
         }
     }
 
-    fn unary(&mut self) -> Result<Read, String> {
+    fn unary(&mut self) -> Result<TypedExpr, String> {
         let at = self.tokens.at();
         for (sign, function) in [("!", "!_"), ("-", "-_")] {
             if !self.tokens.is(sign) {
@@ -168,28 +171,28 @@ impl Reader {
                 // The lowest integer has no positive counterpart.
                 token::int(text, signs % 2 == 1).ok_or_else(|| invalid("int", *at))?;
                 self.tokens.next();
-                return self.members(Read::of(Kind::Int), None);
+                return self.members(TypedExpr::new(CelType::Int), None);
             }
             let operand = self.member()?;
             if signs.is_multiple_of(2) {
-                return Ok(operand); // two of them are none, whatever they stand before
+                return Ok(operand); // two signs cancel each other, regardless of the operand
             }
             return call(function, None, &[operand.kind], at);
         }
         self.member()
     }
 
-    fn member(&mut self) -> Result<Read, String> {
+    fn member(&mut self) -> Result<TypedExpr, String> {
         let (token, at) = self.tokens.next();
         let kind = match token {
             Token::Int(text) => {
                 token::int(&text, false).ok_or_else(|| invalid("int", at))?;
-                Kind::Int
+                CelType::Int
             }
-            Token::Uint => Kind::Uint,
-            Token::Double => Kind::Double,
-            Token::Text => Kind::Text,
-            Token::Bytes => Kind::Bytes,
+            Token::Uint => CelType::Uint,
+            Token::Double => CelType::Double,
+            Token::Text => CelType::Text,
+            Token::Bytes => CelType::Bytes,
             Token::Sign("(") => {
                 let inner = self.expression()?;
                 self.expect(")")?;
@@ -202,20 +205,20 @@ impl Reader {
                 let Token::Name(name) = token else {
                     return Err(unexpected(&token, at));
                 };
-                return self.named(&name, at);
+                return self.name_expression(&name, at);
             }
             Token::Name(name) => match name.as_str() {
-                "true" | "false" => Kind::Bool,
-                "null" => Kind::Null,
-                _ => return self.named(&name, at),
+                "true" | "false" => CelType::Bool,
+                "null" => CelType::Null,
+                _ => return self.name_expression(&name, at),
             },
             token => return Err(unexpected(&token, at)),
         };
-        self.members(Read::of(kind), None)
+        self.members(TypedExpr::new(kind), None)
     }
 
-    /// What begins with a name: a call, a variable, a type, or the first part of a type's name.
-    fn named(&mut self, name: &str, at: usize) -> Result<Read, String> {
+    /// Parses an expression that starts with a name: a call, a variable, a type, or the first part of a type name.
+    fn name_expression(&mut self, name: &str, at: usize) -> Result<TypedExpr, String> {
         if RESERVED.contains(&name) {
             return Err(format!("reserved identifier {name:?} at {at}"));
         }
@@ -223,32 +226,36 @@ impl Reader {
             return Err(unexpected(&Token::Name(name.to_owned()), at));
         }
         if self.tokens.is("(") {
-            let read = self.called(name, at)?;
+            let read = self.function_call(name, at)?;
             return self.members(read, None);
         }
-        let variable = self.variables.iter().rev().find(|(known, _)| known == name);
+        let variable = self
+            .variables
+            .iter()
+            .rev()
+            .find(|(declared, _)| declared == name);
         match variable {
             Some((_, kind)) => {
                 let kind = kind.clone();
-                self.members(Read::of(kind), None)
+                self.members(TypedExpr::new(kind), None)
             }
-            None => self.members(Read::of(Kind::Dyn), Some((name.to_owned(), at))),
+            None => self.members(TypedExpr::new(CelType::Dyn), Some((name.to_owned(), at))),
         }
     }
 
-    /// Fields, elements and methods of what was read, or the rest of a type's name.
+    /// Parses fields, elements and methods of an expression, or the remaining part of a type name.
     fn members(
         &mut self,
-        mut read: Read,
+        mut read: TypedExpr,
         mut path: Option<(String, usize)>,
-    ) -> Result<Read, String> {
+    ) -> Result<TypedExpr, String> {
         loop {
             let at = self.tokens.at();
             if let Some((name, begin)) = path.take() {
                 if self.tokens.is(".") {
                     self.tokens.next();
                     let field = self.field()?;
-                    // No type that is here has methods or fields.
+                    // No type has methods or fields.
                     if self.tokens.is("(") {
                         read = type_named(&name, begin)?;
                         read = self.method(&read, &field, at)?;
@@ -293,17 +300,17 @@ impl Reader {
             {
                 Err(unexpected(&Token::Name(name), at))
             }
-            (Token::Name(name) | Token::Quoted(name), _) => Ok(name),
+            (Token::Name(name) | Token::BacktickName(name), _) => Ok(name),
             (token, at) => Err(unexpected(&token, at)),
         }
     }
 
-    fn list(&mut self) -> Result<Kind, String> {
+    fn list(&mut self) -> Result<CelType, String> {
         if self.tokens.skip(",") {
             self.expect("]")?;
-            return Ok(Kind::list(Kind::Free));
+            return Ok(CelType::list(CelType::Free));
         }
-        let mut all = Kind::Free;
+        let mut all = CelType::Free;
         while !self.tokens.skip("]") {
             let kind = self.expression()?.kind;
             all = all.joined(&kind);
@@ -311,11 +318,11 @@ impl Reader {
                 self.expect(",")?;
             }
         }
-        Ok(Kind::list(all))
+        Ok(CelType::list(all))
     }
 
-    fn map(&mut self) -> Result<Kind, String> {
-        let (mut keys, mut values) = (Kind::Free, Kind::Free);
+    fn map(&mut self) -> Result<CelType, String> {
+        let (mut keys, mut values) = (CelType::Free, CelType::Free);
         if self.tokens.skip(",") {
             self.expect("}")?;
         } else {
@@ -328,13 +335,13 @@ impl Reader {
                 }
             }
         }
-        Ok(Kind::map(keys, values))
+        Ok(CelType::map(keys, values))
     }
 
-    /// A message of protobuf. Those that there are stand for values; none is a boolean by itself.
-    fn message(&mut self, name: &str, at: usize) -> Result<Read, String> {
-        let known = name.strip_prefix("google.protobuf.");
-        if !known.is_some_and(|known| functions::MESSAGES.contains(&known)) {
+    /// Parses a protobuf message. The known messages represent values; none of them is a boolean.
+    fn message(&mut self, name: &str, at: usize) -> Result<TypedExpr, String> {
+        let message = name.strip_prefix("google.protobuf.");
+        if !message.is_some_and(|message| functions::MESSAGES.contains(&message)) {
             return Err(undeclared(name, at));
         }
         self.expect("{")?;
@@ -346,11 +353,11 @@ impl Reader {
                 self.expect(",")?;
             }
         }
-        Ok(Read::of(Kind::Dyn))
+        Ok(TypedExpr::new(CelType::Dyn))
     }
 
-    /// Arguments up to what ends them; the first sign was read.
-    fn list_of(&mut self, end: &str) -> Result<Vec<Kind>, String> {
+    /// Parses arguments up to the closing sign. The opening sign was read before.
+    fn list_of(&mut self, end: &str) -> Result<Vec<CelType>, String> {
         let mut kinds = Vec::new();
         if self.tokens.skip(end) {
             return Ok(kinds);
@@ -373,8 +380,8 @@ impl Reader {
     }
 }
 
-impl Read {
-    fn of(kind: Kind) -> Self {
+impl TypedExpr {
+    fn new(kind: CelType) -> Self {
         Self {
             kind,
             is_field: false,
@@ -386,8 +393,8 @@ fn is_word(name: &str) -> bool {
     RESERVED.contains(&name) || matches!(name, "in" | "true" | "false" | "null")
 }
 
-fn invalid(what: &str, at: usize) -> String {
-    format!("invalid {what} literal at {at}")
+fn invalid(literal: &str, at: usize) -> String {
+    format!("invalid {literal} literal at {at}")
 }
 
 fn unexpected(token: &Token, at: usize) -> String {

@@ -1,46 +1,46 @@
-//! `olm.constraint`: nothing here evaluates one, but whether OLM could read it is worth knowing.
+//! Validation of `olm.constraint`. Constraints are not evaluated here, but those that OLM cannot read are reported.
 
 use manifests::range::Range;
 
 use super::cel;
 use crate::{json::Node, shape};
 
-/// What OLM's library takes.
-const SIZE: usize = 2 << 16;
+/// Maximum size in OLM's library, in bytes.
+const MAX_SIZE: usize = 2 << 16;
 
-/// The kinds that a constraint may be of.
+/// Kinds of constraints.
 const KINDS: [&str; 6] = ["cel", "package", "gvk", "all", "any", "not"];
 
-/// Whether OLM could read it: fields that there are, one kind for each, ranges that are ranges, CEL that compiles and
-/// gives a boolean.
+/// Checks that OLM can read a constraint: known fields, a single kind per constraint, valid version ranges, and CEL
+/// that compiles to a boolean.
 ///
 /// # Errors
-/// What is wrong, in OLM's words where it has any.
+/// Returns the problem, with OLM's message if OLM has one.
 pub(super) fn check(value: Node<'_>) -> Result<(), String> {
-    if value.raw().len() > SIZE {
+    if value.raw().len() > MAX_SIZE {
         return Err(format!(
-            "olm.constraint value is greater than max constraint size {SIZE} bytes"
+            "olm.constraint value is greater than max constraint size {MAX_SIZE} bytes"
         ));
     }
-    // This bounds the depth, too.
+    // This check also limits the depth.
     shape::check(value, &shape::CONSTRAINT)?;
-    one_kind(value)
+    single_kind(value)
 }
 
-fn one_kind(value: Node<'_>) -> Result<(), String> {
+fn single_kind(value: Node<'_>) -> Result<(), String> {
     let kinds: Vec<(&str, Node<'_>)> = KINDS
         .iter()
         .filter_map(|kind| Some((*kind, value.field(kind)?)))
         .collect();
     let [(kind, inner)] = kinds.as_slice() else {
-        let found: Vec<&str> = kinds.iter().map(|(kind, _)| *kind).collect();
-        let found = if found.is_empty() {
+        let present: Vec<&str> = kinds.iter().map(|(kind, _)| *kind).collect();
+        let present = if present.is_empty() {
             "none".to_owned()
         } else {
-            found.join(" and ")
+            present.join(" and ")
         };
         return Err(format!(
-            "a constraint is one of cel, package, gvk, all, any and not, and here is {found}"
+            "a constraint must have exactly one of cel, package, gvk, all, any and not; found {present}"
         ));
     };
     let is_empty = |field| shape::borrowed(*inner, field).is_empty();
@@ -60,7 +60,7 @@ fn one_kind(value: Node<'_>) -> Result<(), String> {
             if inner.peek().is_none() {
                 return Err(format!("{kind} has no constraints"));
             }
-            inner.try_for_each(one_kind)
+            inner.try_for_each(single_kind)
         }
         _ => Ok(()),
     }

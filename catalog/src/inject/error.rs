@@ -1,103 +1,102 @@
-//! Why bundles and an index make no catalog.
+//! Errors of composing a catalog from an index and bundles.
 
 use super::Form;
 use crate::{
-    render::{self, Unwritable},
+    render::{self, WriteError},
     source,
 };
 
-/// Why there is no catalog.
+/// Reasons why a catalog cannot be composed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// There is nothing to inject.
-    #[error("there is no bundle to inject; name one")]
+    /// The list of bundles is empty.
+    #[error("no bundle to inject; specify a bundle")]
     Nothing,
-    /// The package's name.
+    /// The package name is invalid.
     #[error(
         "invalid package name {name:?}: {problem}; correct the bundle's metadata/annotations.yaml"
     )]
     Name {
-        /// The name.
+        /// Name of the package.
         name: String,
-        /// What is wrong.
+        /// Description of the problem.
         problem: &'static str,
     },
-    /// A bundle is of something else.
+    /// A bundle belongs to another package.
     #[error(
-        "bundle {bundle:?} ({image}) belongs to package {found:?} and not to {package:?}; name a bundle of that package"
+        "bundle {bundle:?} ({image}) belongs to package {found:?} and not to {package:?}; use a bundle of that package"
     )]
     Package {
-        /// The bundle.
+        /// Name of the bundle.
         bundle: String,
-        /// Its image.
+        /// Image of the bundle.
         image: String,
-        /// Its package.
+        /// Package of the bundle.
         found: String,
-        /// That of the others.
+        /// Package of the other bundles.
         package: String,
     },
-    /// Two of the bundles have one name.
+    /// Two bundles have the same name.
     #[error(
-        "bundle {name:?} is there twice, as {first} and as {second}; give the newer one another version and another name"
+        "bundle {name:?} exists twice, as {first} and as {second}; change the version and name of the newer one"
     )]
     Twice {
-        /// The name.
+        /// Name of the bundles.
         name: String,
-        /// The image that comes first.
+        /// Image of the first bundle.
         first: String,
-        /// The other one.
+        /// Image of the second bundle.
         second: String,
     },
-    /// The index has a bundle of that name; in operator-sdk's words.
-    #[error("bundle {bundle:?} already exists in the {}; give it another version and another name, or name \
-         another index", in_index(*form, index))]
+    /// The index already contains a bundle of that name. The message is that of operator-sdk.
+    #[error("bundle {bundle:?} already exists in the {}; change its version and name, or use another index", in_index(*form, index))]
     BundleExists {
-        /// The bundle.
+        /// Name of the bundle.
         bundle: String,
-        /// The index.
+        /// Name of the index.
         index: String,
-        /// What is being done.
+        /// Command that composes the catalog.
         form: Form,
     },
-    /// The index has the channel already; in operator-sdk's words.
+    /// The index already contains the channel. The message is that of operator-sdk.
     #[error(
-        "channel {channel:?} already exists in the index image: {index}; name another index, or upgrade what is \
+        "channel {channel:?} already exists in the index image: {index}; use another index, or upgrade the bundle that is \
          installed from that channel"
     )]
     ChannelExists {
-        /// The channel.
+        /// Name of the channel.
         channel: String,
-        /// The index.
+        /// Name of the index.
         index: String,
     },
-    /// Every entry of the channel is replaced by another.
+    /// Every entry of the channel is replaced by another one.
     #[error(
         "no channel head found: in channel {channel:?} of package {package:?} every entry is replaced by another one; \
          correct the index"
     )]
     NoHead {
-        /// The channel.
+        /// Name of the channel.
         channel: String,
-        /// The package.
+        /// Name of the package.
         package: String,
     },
-    /// It is not known which entry is upgraded from.
+    /// The channel has several heads, so the entry to upgrade is ambiguous.
     #[error(
-        "multiple channel heads found in channel {channel:?} of package {package:?}: {heads}; correct the index, so \
-         that only one of them is replaced by none"
+        "multiple channel heads found in channel {channel:?} of package {package:?}: {heads}; correct the index so that the \
+         channel has exactly one head"
     )]
     SeveralHeads {
-        /// The channel.
+        /// Name of the channel.
         channel: String,
-        /// The package.
+        /// Name of the package.
         package: String,
-        /// Sorted.
+        /// Names of the heads, sorted.
         heads: String,
     },
-    /// The result is no catalog, in opm's words.
+    /// The result is not a valid catalog. The message is that of opm.
     #[error("{0}; correct the bundle, or the index")]
     Invalid(String),
-    /// The result is too large.
+    /// The result exceeds a limit.
     #[error(transparent)]
     Source(#[from] source::Error),
     /// A bundle cannot be rendered.
@@ -105,10 +104,10 @@ pub enum Error {
     Render(#[from] render::Error),
     /// A document of the result cannot be written.
     #[error(transparent)]
-    Unwritable(#[from] Unwritable),
+    Unwritable(#[from] WriteError),
 }
 
-/// As the two commands of operator-sdk say it.
+/// Formats the index as the corresponding command of operator-sdk does.
 fn in_index(form: Form, index: &str) -> String {
     match form {
         Form::Run => format!("index image: {index}"),

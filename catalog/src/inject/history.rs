@@ -1,5 +1,5 @@
-//! What was injected before, as it stands in annotations: of the CatalogSource, or of the BundleInstance. The keys and the
-//! form are operator-sdk's, so that either program goes on where the other one has stopped.
+//! History of injected bundles in annotations of the CatalogSource or the BundleInstance. Keys and format are those of
+//! operator-sdk, so either program can continue the work of the other.
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
@@ -8,27 +8,27 @@ use serde::{Deserialize, Serialize};
 
 use super::DEFAULT_INDEX;
 
-/// The index below the injected bundles.
+/// Annotation with the index image below the injected bundles.
 pub const INDEX_IMAGE: &str = "operators.operatorframework.io/index-image";
-/// The injected bundles, oldest first, as JSON.
+/// Annotation with the injected bundles as JSON, oldest first.
 pub const INJECTED_BUNDLES: &str = "operators.operatorframework.io/injected-bundles";
-/// The pod that serves the catalog.
+/// Annotation with the name of the pod that serves the catalog.
 pub const REGISTRY_POD: &str = "operators.operatorframework.io/registry-pod-name";
 
-/// How many bundles a history may have; each is fetched.
-const MOST: usize = 500;
-/// How many characters of what is wrong are told: an annotation may have a quarter of a megabyte.
-const TOLD: usize = 300;
-/// How `opm:` images begin, for which operator-sdk writes another mode.
+/// Maximum number of bundles in a history. Each of them is fetched.
+const MAX_BUNDLES: usize = 500;
+/// Maximum length of a problem in characters, because annotations can have a quarter of a mebibyte.
+const MAX_SHOWN: usize = 300;
+/// Prefix of `opm` images, for which operator-sdk writes another mode.
 const OPM: &str = "quay.io/operator-framework/opm:";
 
-/// How a bundle was once added to a database. It means nothing for catalogs of files, and is always written.
+/// Mode in which a bundle was once added to a database. It is always written, but has no effect on file-based catalogs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// By versions.
+    /// Ordered by version.
     Semver,
-    /// By what the ClusterServiceVersions replace.
+    /// Ordered by the `replaces` fields of the ClusterServiceVersions.
     Replaces,
 }
 
@@ -36,9 +36,9 @@ pub enum Mode {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Injected {
-    /// Its image.
+    /// Image reference of the bundle.
     pub image_tag: String,
-    /// How.
+    /// Mode in which the bundle was added.
     #[serde(default = "usual")]
     pub mode: Mode,
 }
@@ -47,34 +47,34 @@ fn usual() -> Mode {
     Mode::Semver
 }
 
-/// What annotations tell.
+/// Content of the annotations.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct History {
-    /// The index, unless it is the one that stands for none.
+    /// Index image; `None` if the catalog contains only injected bundles.
     pub index: Option<String>,
-    /// Oldest first; empty where nothing was injected.
+    /// Injected bundles, oldest first.
     pub injected: Vec<Injected>,
 }
 
-/// An annotation that cannot be what was written.
+/// The error for a malformed annotation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("annotation {key} is damaged: {problem}; {remedy}")]
+#[error("annotation {key} is malformed: {problem}; {remedy}")]
 pub struct Damaged {
-    /// The annotation's key.
+    /// Key of the annotation.
     pub key: &'static str,
     problem: String,
     remedy: &'static str,
 }
 
-/// A history that takes no more.
+/// The error for a history that has reached its maximum length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{MOST} bundles were run already, one after the other, and no more are remembered: put them into a catalog, and name that \
-     with --index-image when the bundle is run anew"
+    "the history reached its limit of {MAX_BUNDLES} bundles; put the bundles into a catalog, and run the bundle again with \
+     --index-image"
 )]
 pub struct Full;
 
-/// No such mode; in operator-sdk's words.
+/// The error for an unknown mode, with the message of operator-sdk.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(r#"bundle add mode {0:?} does not exist, must be one of: ["semver" "replaces"]"#)]
 pub struct UnknownMode(String);
@@ -82,7 +82,7 @@ pub struct UnknownMode(String);
 // === impl Mode ===
 
 impl Mode {
-    /// What is written for an index when nobody has named a mode.
+    /// Returns the default mode for an index.
     pub fn of(index: &str) -> Self {
         if index.starts_with(OPM) {
             Self::Semver
@@ -116,26 +116,27 @@ impl fmt::Display for Mode {
 // === impl History ===
 
 impl History {
-    /// Reads annotations; none of ours is an empty history.
+    /// Reads the annotations. Absent annotations yield an empty history.
     ///
     /// # Errors
-    /// When what stands there was not written by such a command, or was changed since.
+    /// Returns an error if an annotation is malformed because it was changed or was not written by such a command.
     pub fn read(annotations: &BTreeMap<String, String>) -> Result<Self, Damaged> {
-        let index = annotations.get(INDEX_IMAGE).map(|it| it.trim());
-        let index = index.filter(|it| !it.is_empty() && *it != DEFAULT_INDEX);
+        let index = annotations.get(INDEX_IMAGE).map(|image| image.trim());
+        let index = index.filter(|image| !image.is_empty() && *image != DEFAULT_INDEX);
         if let Some(index) = index {
             reference(index).map_err(|problem| Damaged {
                 key: INDEX_IMAGE,
-                problem: shortened(&problem, TOLD),
-                remedy: "write the index image that was named when the bundle was run, or remove the annotation if none was",
+                problem: shortened(&problem, MAX_SHOWN),
+                remedy: "set it to the index image with which the bundle was run, or remove the annotation if there was none",
             })?;
         }
-        let injected = match annotations.get(INJECTED_BUNDLES).map(|it| it.trim()) {
+        let injected = match annotations.get(INJECTED_BUNDLES).map(|text| text.trim()) {
             None | Some("" | "null" | "[]") => Vec::new(),
             Some(text) => list(text).map_err(|problem| Damaged {
                 key: INJECTED_BUNDLES,
-                problem: shortened(&problem, TOLD),
-                remedy: "write the images of the bundles that were run, oldest first, as [{\"imageTag\":\"IMAGE\",\"mode\":\"semver\"}]",
+                problem: shortened(&problem, MAX_SHOWN),
+                remedy: "set it to the images of the bundles that were run, oldest first, as \
+                         [{\"imageTag\":\"IMAGE\",\"mode\":\"semver\"}]",
             })?,
         };
         Ok(Self {
@@ -144,7 +145,7 @@ impl History {
         })
     }
 
-    /// The annotations that tell it.
+    /// Returns the annotations for this history.
     pub fn annotations(&self) -> BTreeMap<String, String> {
         let injected: Vec<String> = self.injected.iter().map(Injected::json).collect();
         BTreeMap::from([
@@ -156,17 +157,17 @@ impl History {
         ])
     }
 
-    /// The index, or the one that stands for none.
+    /// Returns the index image, or [`DEFAULT_INDEX`] without an index.
     pub fn index_image(&self) -> &str {
         self.index.as_deref().unwrap_or(DEFAULT_INDEX)
     }
 
-    /// Adds a bundle; the mode is the usual one of the index unless one was named.
+    /// Adds a bundle. Without `mode`, the default mode of the index is used.
     ///
     /// # Errors
-    /// When there are so many that nobody would read them again.
+    /// Returns an error if the history has reached its maximum length.
     pub fn push(&mut self, image: &str, mode: Option<Mode>) -> Result<(), Full> {
-        if self.injected.len() >= MOST {
+        if self.injected.len() >= MAX_BUNDLES {
             return Err(Full);
         }
         let mode = mode.unwrap_or_else(|| Mode::of(self.index_image()));
@@ -179,7 +180,7 @@ impl History {
 }
 
 impl Injected {
-    /// Go's order of keys, as operator-sdk writes them.
+    /// Encodes the bundle with the key order of Go, as operator-sdk does.
     fn json(&self) -> String {
         let image = serde_json::Value::from(self.image_tag.as_str());
         format!(r#"{{"imageTag":{image},"mode":"{}"}}"#, self.mode)
@@ -188,15 +189,18 @@ impl Injected {
 
 fn list(text: &str) -> Result<Vec<Injected>, String> {
     let list: Vec<Injected> =
-        serde_json::from_str(text).map_err(|error| format!("it is no list of bundles: {error}"))?;
-    if list.len() > MOST {
-        return Err(format!("it has {} bundles, more than {MOST}", list.len()));
+        serde_json::from_str(text).map_err(|error| format!("not a list of bundles: {error}"))?;
+    if list.len() > MAX_BUNDLES {
+        return Err(format!(
+            "{} bundles exceed the limit of {MAX_BUNDLES}",
+            list.len()
+        ));
     }
     for (at, injected) in list.iter().enumerate() {
         reference(&injected.image_tag)?;
-        let is_same = |it: &&Injected| it.image_tag == injected.image_tag;
-        if list.iter().take(at).any(|it| is_same(&it)) {
-            return Err(format!("{} is there twice", injected.image_tag));
+        let is_same = |other: &&Injected| other.image_tag == injected.image_tag;
+        if list.iter().take(at).any(|other| is_same(&other)) {
+            return Err(format!("{} is listed twice", injected.image_tag));
         }
     }
     Ok(list)

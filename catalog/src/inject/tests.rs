@@ -149,10 +149,10 @@ fn what_an_index_has_come_to_have_is_its_own() {
         let composed = try_compose(index(&blobs), Form::Upgrade, bundles).unwrap();
         assert_eq!(graph(&composed, "alpha"), expected);
         let blobs = composed.rendered.blobs.iter();
-        let bundles = blobs.filter(|blob| blob.class == Class::Bundle);
+        let bundles = blobs.filter(|blob| blob.class == BlobKind::Bundle);
         assert_eq!(bundles.count(), of_index.len() + 1);
-        let warning = "the index example.com/index:v1 has bundles by now that were injected before, and they are taken from \
-                       it: tide.v0.0.2";
+        let warning = "the index example.com/index:v1 now contains bundles that were injected before; using those of the \
+                       index: tide.v0.0.2";
         assert_eq!(composed.warnings, [warning]);
     }
 }
@@ -178,7 +178,7 @@ fn the_head_is_what_no_other_replaces() {
             => Err("multiple channel heads found in channel \"alpha\" of package \"tide\": tide.v2, tide.v3; ");
         vec![entry("1", "2", &[]), entry("2", "1", &[])] => Err("no channel head found");
     ] {
-        match (head(&entries, PLACE), expected) {
+        match (channel_head(&entries, PLACE), expected) {
             (Ok(found), Ok(expected)) => assert_eq!(found, expected, "{entries:?}"),
             (Err(error), Err(text)) => assert!(error.to_string().contains(text), "{error}"),
             (found, expected) => panic!("{found:?}, not {expected:?}"),
@@ -200,10 +200,10 @@ fn what_is_there_already_is_told() {
         Form::Upgrade, vec![bundle("0.0.2"), bundle("0.0.1")]
             => "bundle \"tide.v0.0.1\" already exists in the Index Image \"example.com/index:v1\"; ";
         Form::Upgrade, vec![bundle("0.0.2"), bundle("0.0.2")]
-            => "bundle \"tide.v0.0.2\" is there twice, as example.com/tide:v0.0.2 and as example.com/tide:v0.0.2; ";
+            => "bundle \"tide.v0.0.2\" exists twice, as example.com/tide:v0.0.2 and as example.com/tide:v0.0.2; ";
         Form::Upgrade, vec![of("other", "0.0.2")]
             => "bundle \"other.v0.0.2\" (example.com/other:v0.0.2) belongs to package \"other\" and not to \"tide\"; ";
-        Form::Upgrade, vec![] => "there is no bundle to inject";
+        Form::Upgrade, vec![] => "no bundle to inject";
     ] {
         let error = try_compose(index(&blobs), form, bundles).unwrap_err();
         starts(error, expected);
@@ -226,7 +226,7 @@ fn the_result_is_checked_and_what_others_have_done_wrong_is_only_told() {
     // Nothing in the other package.
     let other = index(&[package("other", "stable")]);
     let composed = try_compose(other, Form::Run, vec![bundle("0.0.1")]).unwrap();
-    let warning = "the index has packages with errors, which some servers refuse to serve: other";
+    let warning = "the index has packages with errors, which some catalog servers reject: other";
     assert_eq!(composed.warnings, [warning]);
     let place = with!(Place, package: "Tide"; ..PLACE);
     let bundles = vec![of("Tide", "0.0.1")];
@@ -264,7 +264,10 @@ fn a_history_takes_no_more_than_is_read_again() {
         history.push(&format!("a.io/tide:{number}"), None).unwrap();
     }
     let full = history.push("a.io/tide:500", None).unwrap_err().to_string();
-    assert!(full.starts_with("500 bundles were run already"), "{full}");
+    assert!(
+        full.starts_with("the history reached its limit of 500 bundles"),
+        "{full}"
+    );
     assert_eq!(History::read(&history.annotations()), Ok(history));
 }
 
@@ -292,22 +295,22 @@ fn a_damaged_history_is_told_with_what_to_do() {
     let many = format!("[{}]", &many[1..]);
     let enormous = r#"[{"imageTag":"a.io/b","mode":"x"}]"#.replace('x', &"x".repeat(200_000));
     for (key, text, part) in ::tests::rows![
-        INJECTED_BUNDLES, "[{" => "it is no list of bundles";
-        INJECTED_BUNDLES, r#"{"imageTag":"a.io/b"}"# => "it is no list of bundles";
-        INJECTED_BUNDLES, r#"[{"imageTag":3}]"# => "it is no list of bundles";
-        INJECTED_BUNDLES, r#"[{"imageTag":"a.io/b","mode":"x"}]"# => "it is no list of bundles";
+        INJECTED_BUNDLES, "[{" => "not a list of bundles";
+        INJECTED_BUNDLES, r#"{"imageTag":"a.io/b"}"# => "not a list of bundles";
+        INJECTED_BUNDLES, r#"[{"imageTag":3}]"# => "not a list of bundles";
+        INJECTED_BUNDLES, r#"[{"imageTag":"a.io/b","mode":"x"}]"# => "not a list of bundles";
         INJECTED_BUNDLES, r#"[{"imageTag":"A B"}]"# => "A B";
-        INJECTED_BUNDLES, r#"[{"imageTag":""}]"# => "is damaged";
-        INJECTED_BUNDLES, r#"[{"imageTag":"a.io/b"},{"imageTag":"a.io/b"}]"# => "a.io/b is there twice";
-        INJECTED_BUNDLES, &many => "more than 500";
-        INJECTED_BUNDLES, &enormous => "it is no list of bundles";
+        INJECTED_BUNDLES, r#"[{"imageTag":""}]"# => "is malformed";
+        INJECTED_BUNDLES, r#"[{"imageTag":"a.io/b"},{"imageTag":"a.io/b"}]"# => "a.io/b is listed twice";
+        INJECTED_BUNDLES, &many => "exceed the limit of 500";
+        INJECTED_BUNDLES, &enormous => "not a list of bundles";
         INDEX_IMAGE, "not an image" => "not an image";
     ] {
         let error: Damaged = read(key, text).unwrap_err();
         let told = error.to_string();
-        starts(&told, &format!("annotation {key} is damaged: "));
+        starts(&told, &format!("annotation {key} is malformed: "));
         has(&told, part);
-        has(&told, "; write the ");
+        has(&told, "; set it to the ");
         assert!(told.len() < 1000, "{told}");
         // What that would mean, only the reader of the index knows.
         let found = told.contains("remove the annotation");

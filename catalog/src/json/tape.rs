@@ -1,11 +1,12 @@
-//! Checks a text and notes where its values are. No recursion: how deep a stranger nests costs four bytes a level.
+//! Parser that validates a text and records the positions of its values. It does not recurse, so untrusted nesting
+//! costs four bytes per level.
 
 use super::Node;
 
-/// Go's bound on nesting.
-const DEPTH: usize = 10_000;
+/// Maximum nesting depth in Go.
+const MAX_DEPTH: usize = 10_000;
 
-/// Where a value is, and the slot behind it and all that is inside.
+/// Position of a value, and the slot after it and its content.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Slot {
     pub(super) start: u32,
@@ -13,37 +14,37 @@ pub(super) struct Slot {
     pub(super) next: u32,
 }
 
-/// The memory that a document is read into; use one for many documents.
+/// Reusable memory for parsing documents.
 #[derive(Debug, Default)]
 pub struct Tape {
     slots: Vec<Slot>,
-    /// The slots of objects and arrays that are not closed yet.
+    /// Slots of objects and arrays that are not closed yet.
     open: Vec<u32>,
 }
 
-/// Why a text is not JSON, in Go's words.
+/// The error for a text that is not valid JSON, with Go's message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
-    /// What is wrong.
+    /// Description of the problem.
     pub message: String,
-    /// The bytes that were read when it was noticed, the offending one included.
+    /// Number of bytes up to and including the offending one.
     pub offset: usize,
 }
 
 // === impl Tape ===
 
 impl Tape {
-    /// Reads a text that holds one value, of at most so many values in all, keys included.
+    /// Parses a text with a single value. `values` is the maximum number of values in total, including keys.
     ///
     /// # Errors
-    /// When the text is not JSON, is nested deeper than Go allows, or holds more values.
+    /// Returns an error if the text is not valid JSON, is nested deeper than Go allows, or contains more values.
     pub fn read<'a>(&'a mut self, bytes: &'a [u8], values: usize) -> Result<Node<'a>, Error> {
         self.slots.clear();
         self.open.clear();
-        // What an enormous document needed is not kept for small ones.
+        // Release the memory of an enormous document.
         self.slots.shrink_to(1 << 16);
-        Reader {
+        Parser {
             bytes,
             at: 0,
             tape: self,
@@ -58,16 +59,16 @@ impl Tape {
     }
 }
 
-struct Reader<'a, 't> {
+struct Parser<'a, 't> {
     bytes: &'a [u8],
     at: usize,
     tape: &'t mut Tape,
     values: usize,
 }
 
-// === impl Reader ===
+// === impl Parser ===
 
-impl Reader<'_, '_> {
+impl Parser<'_, '_> {
     fn read(&mut self) -> Result<(), Error> {
         if u32::try_from(self.bytes.len()).is_err() {
             return Err(self.fail("the document has 4 GiB or more".into()));
@@ -88,7 +89,7 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// Reads a value that has no others inside, or the beginning of one that has; then there is a value to come.
+    /// Reads a scalar, or the start of an object or array. Returns true if another value must follow.
     fn value(&mut self) -> Result<bool, Error> {
         let start = self.at;
         match self.peek() {
@@ -122,11 +123,15 @@ impl Reader<'_, '_> {
         Ok(false)
     }
 
-    /// Goes on behind a value, and says whether another one follows.
+    /// Continues after a value. Returns whether another value follows.
     fn after_value(&mut self) -> Result<bool, Error> {
         while let Some(&open) = self.tape.open.last() {
             self.space();
-            let start = self.tape.slots.get(open as usize).map_or(0, |it| it.start);
+            let start = self
+                .tape
+                .slots
+                .get(open as usize)
+                .map_or(0, |slot| slot.start);
             let in_object = self.bytes.get(start as usize) == Some(&b'{');
             match self.peek() {
                 Some(b',') => {
@@ -165,7 +170,7 @@ impl Reader<'_, '_> {
         let slot = u32::try_from(self.tape.slots.len()).unwrap_or(u32::MAX);
         self.at += 1;
         self.push(start)?;
-        if self.tape.open.len() == DEPTH {
+        if self.tape.open.len() == MAX_DEPTH {
             return Err(self.fail("exceeded max depth".into()));
         }
         self.tape.open.push(slot);
@@ -258,7 +263,7 @@ impl Reader<'_, '_> {
             self.digits();
         }
         let text = self.bytes.get(start..self.at).unwrap_or_default();
-        // Shorter ones without exponent fit.
+        // Shorter numbers without an exponent are in range.
         if text.len() > 300 || text.contains(&b'e') || text.contains(&b'E') {
             let text = std::str::from_utf8(text).unwrap_or_default();
             if !text.parse::<f64>().is_ok_and(f64::is_finite) {
@@ -316,12 +321,13 @@ impl Reader<'_, '_> {
     }
 }
 
-/// The length of the text was compared with this type's bound before.
+/// Converts a position. It never overflows, because the length of the text was checked against the range of `u32`.
 fn offset(at: usize) -> u32 {
     u32::try_from(at).unwrap_or(u32::MAX)
 }
 
-/// How many bytes stand before the first quote, backslash or control character; eight at a time.
+/// Returns the number of bytes before the first quote, backslash or control character. It compares eight bytes at a
+/// time.
 fn plain(bytes: &[u8]) -> usize {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const HIGHS: u64 = 0x8080_8080_8080_8080;
@@ -332,7 +338,7 @@ fn plain(bytes: &[u8]) -> usize {
         let quote = zero(word ^ (ONES * u64::from(b'"')));
         let slash = zero(word ^ (ONES * u64::from(b'\\')));
         let control = word.wrapping_sub(ONES * 0x20) & !word & HIGHS;
-        // Borrows go upwards only, so the lowest mark is always a true one.
+        // Borrows propagate upwards only, so the lowest mark is always exact.
         let marks = quote | slash | control;
         if marks != 0 {
             return at + marks.trailing_zeros() as usize / 8;

@@ -1,10 +1,10 @@
-//! Strings, from and to JSON.
+//! Encoding and decoding of JSON strings.
 
 use std::borrow::Cow;
 
 const REPLACEMENT: char = char::REPLACEMENT_CHARACTER;
 
-/// What stands between two quotes, escapes resolved. The text was checked before.
+/// Decodes the content of a string whose syntax was checked.
 pub(super) fn decode(inner: &[u8]) -> Cow<'_, str> {
     if memchr::memchr(b'\\', inner).is_none()
         && let Ok(text) = std::str::from_utf8(inner)
@@ -36,7 +36,7 @@ pub(super) fn decode(inner: &[u8]) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Go replaces each byte of a broken sequence, not the sequence.
+/// Replaces each byte of an invalid sequence separately, as Go does.
 fn lossy(bytes: &[u8], out: &mut String) {
     for chunk in bytes.utf8_chunks() {
         out.push_str(chunk.valid());
@@ -44,7 +44,7 @@ fn lossy(bytes: &[u8], out: &mut String) {
     }
 }
 
-/// The character behind `\u`; a half of a pair without the other is no character.
+/// Decodes the character after `\u`. An unpaired surrogate is replaced.
 fn unicode<'a>(text: &'a [u8], out: &mut String) -> &'a [u8] {
     let Some((high, rest)) = hex(text) else {
         return &[];
@@ -66,7 +66,7 @@ fn hex(text: &[u8]) -> Option<(u32, &[u8])> {
     Some((u32::from_str_radix(digits, 16).ok()?, rest))
 }
 
-/// Folds cases as Unicode does: capitals first, for `ß` is `SS` and `ſ` is `S`.
+/// Folds case like Unicode. Upper case comes first, because `ß` becomes `SS` and `ſ` becomes `S`.
 pub(super) fn fold(text: &str) -> String {
     text.chars()
         .flat_map(char::to_uppercase)
@@ -74,7 +74,7 @@ pub(super) fn fold(text: &str) -> String {
         .collect()
 }
 
-/// Appends a checked string, its quotes included, as [`write_text`] writes the text it stands for.
+/// Appends a string, including quotes, as [`write_text`] writes its content. The syntax must have been checked.
 ///
 /// Most strings of a catalog were written by Go; their bytes are copied.
 pub(super) fn write_string(raw: &[u8], out: &mut Vec<u8>) {
@@ -88,12 +88,12 @@ pub(super) fn write_string(raw: &[u8], out: &mut Vec<u8>) {
     clippy::needless_bitwise_bool,
     reason = "without branches and an early exit, the compiler compares many bytes at once"
 )]
-/// Reports whether Go's encoder certainly writes the text of a checked string with these very bytes. `\\u`, an escaped
-/// backslash, is taken for an escape: nothing but time is lost.
+/// Reports whether Go's encoder is certain to write the text of a checked string with the same bytes. An escaped
+/// backslash before `u` counts as another escape, which only costs time.
 fn is_canonical(inner: &[u8]) -> bool {
     let pairs = inner.iter().zip(inner.get(1..).unwrap_or_default());
-    let has_other_escape = pairs.fold(false, |found, (&first, &second)| {
-        found | ((first == b'\\') & ((second == b'u') | (second == b'/')))
+    let has_other_escape = pairs.fold(false, |any, (&first, &second)| {
+        any | ((first == b'\\') & ((second == b'u') | (second == b'/')))
     });
     !has_other_escape && (inner.is_ascii() || is_plain_unicode(inner))
 }
@@ -103,7 +103,7 @@ fn is_plain_unicode(bytes: &[u8]) -> bool {
     std::str::from_utf8(bytes).is_ok_and(|text| !text.contains(['\u{2028}', '\u{2029}']))
 }
 
-/// Appends a text in quotes as Go's encoder writes it when it does not escape HTML.
+/// Appends a quoted text as Go's encoder writes it without HTML escapes.
 pub fn write_text(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
     let mut from = 0;

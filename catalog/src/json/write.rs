@@ -1,4 +1,4 @@
-//! Values back to text.
+//! Serialization of values.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use super::{
     text::{write_string, write_text},
 };
 
-/// Leaves out the space between tokens. The text was checked before.
+/// Removes white space between tokens. The syntax must have been checked.
 pub(super) fn compact(mut text: &[u8], out: &mut Vec<u8>) {
     while let Some(quote) = memchr::memchr(b'"', text) {
         let (before, rest) = text.split_at_checked(quote).unwrap_or_default();
@@ -34,29 +34,30 @@ pub(super) fn compact(mut text: &[u8], out: &mut Vec<u8>) {
     out.extend(text.iter().filter(|b| !b.is_ascii_whitespace()));
 }
 
-/// The rest of an object or array that is being written.
-enum Open<'a> {
-    /// An object whose keys are plain and in their order.
+/// Remaining content of an object or array that is being written.
+enum OpenContainer<'a> {
+    /// An object whose keys are plain and sorted.
     Ordered(Entries<'a>),
     /// An object whose keys had to be sorted.
     Sorted(std::vec::IntoIter<(Cow<'a, str>, Node<'a>)>),
     Array(Items<'a>),
 }
 
-/// Without recursion, for Go allows 10,000 levels and a thread has two megabytes.
+/// Writes a value with sorted keys. It does not recurse, because Go allows 10,000 levels and a thread has a stack of
+/// two megabytes.
 pub(super) fn sorted<'a>(root: Node<'a>, out: &mut Vec<u8>) {
-    let mut open: Vec<Open<'a>> = Vec::new();
+    let mut open: Vec<OpenContainer<'a>> = Vec::new();
     let mut next = Some(root);
     loop {
         if let Some(node) = next.take() {
             match node.kind() {
                 Kind::Object => {
                     out.push(b'{');
-                    open.push(Open::object(node));
+                    open.push(OpenContainer::object(node));
                 }
                 Kind::Array => {
                     out.push(b'[');
-                    open.push(Open::Array(node.items()));
+                    open.push(OpenContainer::Array(node.items()));
                 }
                 Kind::String => write_string(node.raw(), out),
                 Kind::Number => number(node, out),
@@ -74,9 +75,9 @@ pub(super) fn sorted<'a>(root: Node<'a>, out: &mut Vec<u8>) {
     }
 }
 
-// === impl Open ===
+// === impl OpenContainer ===
 
-impl<'a> Open<'a> {
+impl<'a> OpenContainer<'a> {
     fn object(node: Node<'a>) -> Self {
         if is_ordered(node) {
             Self::Ordered(node.entries())
@@ -85,7 +86,7 @@ impl<'a> Open<'a> {
         }
     }
 
-    /// Writes the comma and the key that stand before the next value, and returns the value.
+    /// Writes the comma and the key before the next value, and returns the value.
     fn next(&mut self, out: &mut Vec<u8>) -> Option<Node<'a>> {
         let is_first = matches!(out.last(), Some(b'{' | b'['));
         let comma: &[u8] = if is_first { b"" } else { b"," };
@@ -120,7 +121,7 @@ impl<'a> Open<'a> {
     }
 }
 
-/// Reports whether the keys of an object are ASCII without escapes, and each is greater than the one before it.
+/// Reports whether the keys of an object are ASCII without escapes and strictly increasing.
 fn is_ordered(node: Node<'_>) -> bool {
     let mut previous = None;
     node.entries().all(|(key, _)| {
@@ -133,27 +134,27 @@ fn is_ordered(node: Node<'_>) -> bool {
     })
 }
 
-/// Sorted; of equal keys the last.
+/// Returns the entries sorted by key; of equal keys, the last one is used.
 fn entries(node: Node<'_>) -> Vec<(Cow<'_, str>, Node<'_>)> {
     let mut entries: Vec<_> = node
         .entries()
         .map(|(key, value)| (key.text().unwrap_or_default(), value))
         .collect();
     entries.sort_by(|a, b| a.0.cmp(&b.0)); // stable
-    entries.dedup_by(|later, kept| {
-        let same = later.0 == kept.0;
+    entries.dedup_by(|later, earlier| {
+        let same = later.0 == earlier.0;
         if same {
-            kept.1 = later.1;
+            earlier.1 = later.1;
         }
         same
     });
     entries
 }
 
-/// A `float64` holds every integer of so many digits.
+/// Number of digits up to which a `float64` represents every integer exactly.
 const EXACT_DIGITS: usize = 15;
 
-/// Go writes the shortest decimal form, with an exponent when that is long.
+/// Writes the shortest decimal form as Go does, with an exponent for very large or small numbers.
 fn number(node: Node<'_>, out: &mut Vec<u8>) {
     let raw = node.raw();
     let digits = raw.strip_prefix(b"-").unwrap_or(raw);

@@ -198,6 +198,6 @@ fn a_broken_package_is_broken_for_a_reason_of_its_own() {
     let many = format!("{lost}\n").repeat(11_000);
     let catalog = loaded(&[("a/lost.json", &many), ("b/foo.json", &nameless)]);
     let why = catalog.why_broken("foo").unwrap();
-    let wanted = "it has errors beyond those that are told; correct these first";
+    let wanted = "it has further errors; correct the reported ones first";
     assert_eq!(why, wanted);
 }

@@ -1,40 +1,42 @@
-//! How much is kept of a package, whichever way it came.
+//! Memory size of packages, independent of their source.
 
 use std::mem::size_of;
 
 use super::{Bundle, Channel, Entry, Gvk, Need, Package};
 
-/// How many bundles of one package are taken from catalogs that others write. The largest known packages have some
-/// hundreds.
+/// Maximum number of bundles per package in untrusted catalogs. The largest known packages have a few hundred.
 pub const MOST_BUNDLES: usize = 5000;
-/// How much is kept of one such package, in bytes. Of the largest known ones it is a few megabytes.
+/// Maximum memory size of such a package in bytes. The largest known ones need a few megabytes.
 pub const MOST_BYTES: usize = 64 << 20;
 
-/// What is said of a package with more bundles.
-pub(crate) fn too_many(most: usize) -> String {
-    format!("it has more than {most} bundles")
+/// Returns the message for a package with too many bundles.
+pub(crate) fn exceeds_bundle_limit(limit: usize) -> String {
+    format!("it has more than {limit} bundles")
 }
 
-/// What is said of a larger package.
-pub(crate) fn too_large(most: usize) -> String {
-    format!("its bundles and edges take more than {most} bytes")
+/// Returns the message for a package that is too large.
+pub(crate) fn exceeds_size_limit(limit: usize) -> String {
+    format!("its bundles and edges exceed {limit} bytes")
 }
 
 // === impl Package ===
 
 impl Package {
-    /// What is kept of it, in bytes, save for how it is arranged.
+    /// Returns the memory size in bytes, without the overhead of the collections.
     pub fn size(&self) -> usize {
         let channels = self.channels.values();
-        let entries = channels.flat_map(|it| &it.entries).map(Entry::size);
+        let entries = channels
+            .flat_map(|channel| &channel.entries)
+            .map(Entry::size);
         let bundles = self.bundles.values();
-        let bundles = bundles.map(|it| it.name.len() + it.image.len() + it.told_size());
-        self.told_size() + entries.chain(bundles).sum::<usize>()
+        let bundles =
+            bundles.map(|bundle| bundle.name.len() + bundle.image.len() + bundle.listed_size());
+        self.listed_size() + entries.chain(bundles).sum::<usize>()
     }
 
-    /// What is kept of what it says of itself and its channels, in bytes.
-    pub(crate) fn told_size(&self) -> usize {
-        let channels = self.channels.values().map(Channel::told_size);
+    /// Returns the size of the data about the package itself and its channels, in bytes.
+    pub(crate) fn listed_size(&self) -> usize {
+        let channels = self.channels.values().map(Channel::listed_size);
         let own = self.default_channel.len() + length(self.deprecation.as_ref());
         own + channels.sum::<usize>()
     }
@@ -43,7 +45,7 @@ impl Package {
 // === impl Channel ===
 
 impl Channel {
-    fn told_size(&self) -> usize {
+    fn listed_size(&self) -> usize {
         length(self.deprecation.as_ref())
     }
 }
@@ -57,7 +59,7 @@ impl Entry {
         let skips: usize = self
             .skips
             .iter()
-            .map(|it| it.len() + size_of::<String>())
+            .map(|skip| skip.len() + size_of::<String>())
             .sum();
         size_of::<Self>() + self.name.len() + texts + skips
     }
@@ -66,9 +68,9 @@ impl Entry {
 // === impl Bundle ===
 
 impl Bundle {
-    /// What is kept of it beside its name, image and version, in bytes.
-    pub(crate) fn told_size(&self) -> usize {
-        let need = |it: &Need| match it {
+    /// Returns the size without name, image and version, in bytes.
+    pub(crate) fn listed_size(&self) -> usize {
+        let need = |requirement: &Need| match requirement {
             Need::Package { name, range } => name.len() + range.len(),
             Need::Api(api) => api_size(api),
             Need::Constraint(text) => length(text.as_ref()),
@@ -77,7 +79,7 @@ impl Bundle {
         let needs: usize = self
             .needs
             .iter()
-            .map(|it| size_of::<Need>() + need(it))
+            .map(|requirement| size_of::<Need>() + need(requirement))
             .sum();
         let provides: usize = self.provides.iter().map(api_size).sum();
         let max = self.max_openshift.as_ref();

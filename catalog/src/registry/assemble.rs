@@ -1,5 +1,5 @@
-//! What is known of a catalog, and where its pieces are, to an index: packages that are sound, without the bundles that
-//! OLM does not know.
+//! Index builder: combines the validated catalog with the file ranges of its documents. The index contains valid
+//! packages, without bundles in formats that OLM does not support.
 
 use std::{
     cmp::Ordering,
@@ -9,76 +9,79 @@ use std::{
 use super::{
     graph,
     index::{Api, BlobRow, BundleRow, ChannelRow, EntryRow, Index, PackageRow},
-    part::{self, Part},
+    part::{self, DocumentPart},
 };
 use crate::{
     Catalog, Level,
     model::{self, Entry, Gvk, Package, REGISTRY_V1},
 };
 
-/// What clients of gRPC take by default, in bytes; a larger message would end the list for all packages.
-const LARGEST_MESSAGE: usize = 4 << 20;
-/// What is left for names of channels, texts of deprecations, and the keys and lengths of fields.
-const MARGIN: usize = 64 << 10;
-/// How many reasons are kept for people, and how long one may be.
-const REASONS: usize = 1000;
-const REASON: usize = 2000;
+/// Default message limit of gRPC clients, in bytes. A larger message would end the list for all packages.
+const MAX_MESSAGE_SIZE: usize = 4 << 20;
+/// Bytes reserved for channel names, deprecation messages, and the keys and lengths of fields.
+const MESSAGE_MARGIN: usize = 64 << 10;
+/// Maximum number and length of reported reasons.
+const MAX_REASONS: usize = 1000;
+const MAX_REASON_LEN: usize = 2000;
 
-/// What documents gave to the file, by package.
+/// Parts of the documents that were written to the file, by package.
 #[derive(Default)]
-struct Pieces {
+struct IndexBuilder {
     packages: BTreeMap<String, part::Package>,
-    /// By package and name.
+    /// Rows by package and bundle name.
     bundles: HashMap<(String, String), BundleRow>,
-    refused: BTreeMap<String, String>,
+    rejected: BTreeMap<String, String>,
 }
 
-/// Why a package is not served.
+/// Problem because of which a package is not served.
 type Reason = String;
 
-/// Makes the index of what can be served.
-pub(super) fn index(catalog: &Catalog, parts: Vec<Part>) -> Index {
+/// Builds the index of all packages that can be served.
+pub(super) fn index(catalog: &Catalog, parts: Vec<DocumentPart>) -> Index {
     let mut index = Index::default();
-    let mut pieces = Pieces::default();
+    let mut pieces = IndexBuilder::default();
     let mut left_out = Vec::new();
     for part in parts {
         match part {
-            Part::Package(it) => drop(pieces.packages.insert(it.name.clone(), it)),
-            Part::Bundle(it) => {
-                let key = (it.package, it.row.name.clone());
-                pieces.bundles.insert(key, it.row);
+            DocumentPart::Package(package) => {
+                drop(pieces.packages.insert(package.name.clone(), package));
             }
-            Part::Refused { package, reason } => {
-                pieces.refused.entry(package).or_insert(reason);
+            DocumentPart::Bundle(bundle) => {
+                let key = (bundle.package, bundle.row.name.clone());
+                pieces.bundles.insert(key, bundle.row);
             }
-            Part::Blob(it) => index.blobs.push(it),
-            Part::Odd(reason) => left_out.push(reason),
-            Part::Nothing => {}
+            DocumentPart::Rejected { package, reason } => {
+                pieces.rejected.entry(package).or_insert(reason);
+            }
+            DocumentPart::Blob(blob) => index.blobs.push(blob),
+            DocumentPart::Unindexed(reason) => left_out.push(reason),
+            DocumentPart::Empty => {}
         }
     }
     let findings = catalog.findings.iter();
-    let of_nobody = findings.filter(|it| it.level == Level::Error && it.package.is_none());
-    left_out.extend(of_nobody.map(ToString::to_string));
+    let global =
+        findings.filter(|finding| finding.level == Level::Error && finding.package.is_none());
+    left_out.extend(global.map(ToString::to_string));
     for name in catalog.broken.keys() {
-        let why = catalog.why_broken(name).unwrap_or_default();
-        left_out.push(format!("package {name:?}: it is left out: {why}"));
+        let reason = catalog.why_broken(name).unwrap_or_default();
+        left_out.push(format!("package {name:?}: skipped: {reason}"));
     }
-    let mut apis = Apis::default();
+    let mut apis = ApiTable::default();
     for package in catalog.packages.values() {
         let mut notes = Vec::new();
         let name = &package.name;
         match row(package, &mut pieces, &mut apis, &mut notes) {
             Ok(package) => index.packages.push(package),
-            Err(reason) => notes = vec![format!("it is left out: {reason}")],
+            Err(reason) => notes = vec![format!("skipped: {reason}")],
         }
         left_out.extend(
             notes
                 .into_iter()
-                .map(|it| format!("package {name:?}: {it}")),
+                .map(|note| format!("package {name:?}: {note}")),
         );
     }
     apis.sort(&mut index);
-    // Those that are equal in both keep the order of the files.
+    // Stable sort: blobs with equal keys keep the order of the files.
     index.blobs.sort_by(|a, b| key(a).cmp(&key(b)));
     index.left_out = bounded(left_out);
     index
@@ -89,11 +92,11 @@ fn key(blob: &BlobRow) -> (&str, &str) {
 }
 
 fn bounded(mut reasons: Vec<Reason>) -> Vec<Reason> {
-    let more = reasons.len().saturating_sub(REASONS);
-    reasons.truncate(REASONS);
+    let more = reasons.len().saturating_sub(MAX_REASONS);
+    reasons.truncate(MAX_REASONS);
     for reason in &mut reasons {
-        if reason.len() > REASON {
-            let start: String = reason.chars().take(REASON / 4).collect();
+        if reason.len() > MAX_REASON_LEN {
+            let start: String = reason.chars().take(MAX_REASON_LEN / 4).collect();
             *reason = format!("{start}…");
         }
     }
@@ -103,64 +106,68 @@ fn bounded(mut reasons: Vec<Reason>) -> Vec<Reason> {
     reasons
 }
 
-/// `notes` get what is left out of a package that is served.
+/// Builds the row of a package. `notes` receives each skipped part of a package that is served.
 fn row(
     package: &Package,
-    pieces: &mut Pieces,
-    apis: &mut Apis,
+    pieces: &mut IndexBuilder,
+    apis: &mut ApiTable,
     notes: &mut Vec<String>,
 ) -> Result<PackageRow, Reason> {
     let name = &package.name;
-    if let Some(reason) = pieces.refused.remove(name) {
+    if let Some(reason) = pieces.rejected.remove(name) {
         return Err(reason);
     }
-    // What is in the model was in a document.
+    // Every package of the model comes from a document.
     let texts = pieces
         .packages
         .remove(name)
-        .ok_or("its olm.package is gone")?;
+        .ok_or("its olm.package is missing")?;
     let mut bundles = Vec::with_capacity(package.bundles.len());
     let mut foreign = BTreeSet::new();
     for bundle in package.bundles.values() {
         let format = bundle.media_type();
         if format != REGISTRY_V1 {
             notes.push(format!(
-                "bundle {:?} is left out: OLM does not know the format {format:?}",
+                "bundle {:?} is skipped: OLM does not support the format {format:?}",
                 bundle.name
             ));
             foreign.insert(bundle.name.as_str());
             continue;
         }
         let row = pieces.bundles.remove(&(name.clone(), bundle.name.clone()));
-        let row = row.ok_or_else(|| format!("the bundle {:?} is gone", bundle.name))?;
+        let row = row.ok_or_else(|| format!("bundle {:?} is missing", bundle.name))?;
         bundles.push((bundle, row));
     }
 
     let mut channels = Vec::new();
     for channel in package.channels.values() {
-        let entries = graph::without(channel.entries.clone(), |it| !foreign.contains(it))
-            .map_err(|it| format!("channel {:?} {it}", channel.name))?;
+        let entries =
+            graph::without_bundles(channel.entries.clone(), |name| !foreign.contains(name))
+                .map_err(|problem| format!("channel {:?} {problem}", channel.name))?;
         if entries.is_empty() && !foreign.is_empty() {
             notes.push(format!(
-                "channel {:?} is left out: all of its bundles are",
+                "channel {:?} is skipped: all of its bundles are skipped",
                 channel.name
             ));
             continue;
         }
         let row = channel_row(channel, entries, &bundles, !foreign.is_empty());
-        channels.push(row.map_err(|it| format!("channel {:?} {it}", channel.name))?);
+        channels.push(row.map_err(|problem| format!("channel {:?} {problem}", channel.name))?);
     }
     let mut default_channel = package.default_channel.clone();
-    if !channels.iter().any(|it| it.name == default_channel) {
+    if !channels
+        .iter()
+        .any(|channel| channel.name == default_channel)
+    {
         let heads = channels
             .iter()
-            .filter_map(|it| Some((head(it, &bundles)?, &it.name)));
+            .filter_map(|channel| Some((head(channel, &bundles)?, &channel.name)));
         let best = heads.max_by(|(a, an), (b, bn)| newer(a, b).then_with(|| bn.cmp(an)));
         let Some((_, name)) = best else {
-            return Err("OLM knows none of its bundles".into());
+            return Err("OLM supports none of its bundles".into());
         };
         notes.push(format!(
-            "its default channel is {name:?}, for {default_channel:?} is left out"
+            "its default channel is {name:?}, because {default_channel:?} is skipped"
         ));
         default_channel.clone_from(name);
     }
@@ -180,10 +187,11 @@ fn row(
     })
 }
 
-/// The bundles of a package that are served, by name.
+/// Served bundles of a package, sorted by name.
 type Bundles<'a> = [(&'a model::Bundle, BundleRow)];
 
-/// The row of a channel. With some of its bundles gone there may be several heads; then the newest is the one.
+/// Builds the row of a channel. If some of its bundles were removed, several heads can remain; the newest becomes the
+/// head.
 fn channel_row(
     channel: &model::Channel,
     mut entries: Vec<Entry>,
@@ -198,7 +206,7 @@ fn channel_row(
         ..ChannelRow::default()
     };
     for entry in entries {
-        let at = bundles.binary_search_by(|(it, _)| it.name.cmp(&entry.name));
+        let at = bundles.binary_search_by(|(bundle, _)| bundle.name.cmp(&entry.name));
         let at = at.map_err(|_| format!("has no bundle {:?}", entry.name))?;
         let entry_row = EntryRow {
             bundle: u32::try_from(at).map_err(|_| "has too many bundles")?,
@@ -208,10 +216,10 @@ fn channel_row(
         };
         let size = bundles
             .get(at)
-            .map_or(0, |(_, it)| message_size(it, &entry_row));
-        if size > LARGEST_MESSAGE {
+            .map_or(0, |(_, bundle_row)| message_size(bundle_row, &entry_row));
+        if size > MAX_MESSAGE_SIZE {
             return Err(format!(
-                "has a bundle {:?} that takes {size} bytes in lists, of which clients take {LARGEST_MESSAGE}",
+                "has a bundle {:?} of {size} bytes in lists; clients accept {MAX_MESSAGE_SIZE}",
                 entry.name
             ));
         }
@@ -232,7 +240,8 @@ fn channel_row(
         }
         _ => None,
     };
-    row.head = u32::try_from(head.ok_or("has no head, or several")?).map_err(|_| "is too long")?;
+    row.head =
+        u32::try_from(head.ok_or("does not have exactly one head")?).map_err(|_| "is too long")?;
     Ok(row)
 }
 
@@ -247,27 +256,27 @@ fn newer(a: &model::Bundle, b: &model::Bundle) -> Ordering {
         .then_with(|| a.name.cmp(&b.name))
 }
 
-/// What an entry takes in ListBundles, at most.
+/// Returns an upper bound for the size of an entry in ListBundles, in bytes.
 fn message_size(bundle: &BundleRow, entry: &EntryRow) -> usize {
     let manifests = if bundle.has_image {
         0
     } else {
         bundle.csv.length as usize * 2 + bundle.objects.length as usize
     };
-    let skips: usize = entry.skips.iter().map(|it| it.len() + 4).sum();
+    let skips: usize = entry.skips.iter().map(|skip| skip.len() + 4).sum();
     let edges = skips + entry.replaces.len() + entry.skip_range.len();
-    bundle.light.length as usize + manifests + edges + MARGIN
+    bundle.list_fields.length as usize + manifests + edges + MESSAGE_MARGIN
 }
 
-/// Numbers APIs as they come, and in the end by their order.
+/// Numbers APIs in order of appearance; `sort` renumbers them in sorted order.
 #[derive(Default)]
-struct Apis {
+struct ApiTable {
     numbers: HashMap<Api, u32>,
 }
 
-// === impl Apis ===
+// === impl ApiTable ===
 
-impl Apis {
+impl ApiTable {
     fn add(&mut self, apis: &[Gvk]) -> Vec<u32> {
         let mut number = |api: &Gvk| {
             let Gvk {
@@ -291,15 +300,19 @@ impl Apis {
     fn sort(self, index: &mut Index) {
         let mut all: Vec<(Api, u32)> = self.numbers.into_iter().collect();
         all.sort_unstable();
-        let mut places = vec![0; all.len()];
+        let mut positions = vec![0; all.len()];
         for ((_, number), place) in all.iter().zip(0..) {
-            if let Some(slot) = places.get_mut(*number as usize) {
+            if let Some(slot) = positions.get_mut(*number as usize) {
                 *slot = place;
             }
         }
-        for bundle in index.packages.iter_mut().flat_map(|it| &mut it.bundles) {
+        for bundle in index
+            .packages
+            .iter_mut()
+            .flat_map(|package| &mut package.bundles)
+        {
             for number in &mut bundle.provides {
-                *number = places.get(*number as usize).copied().unwrap_or_default();
+                *number = positions.get(*number as usize).copied().unwrap_or_default();
             }
             bundle.provides.sort_unstable();
             bundle.provides.dedup();

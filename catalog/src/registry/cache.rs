@@ -1,4 +1,4 @@
-//! A folder with the store of a catalog, under the digest of what the catalog consists of.
+//! Directory with the store of a catalog, named after the digest of the catalog's files.
 
 mod digest;
 
@@ -12,93 +12,95 @@ use std::{
 
 use super::{
     assemble,
-    part::Part,
+    part::DocumentPart,
     store::{self, Digest, Store, Writer, is_unfinished, sweep},
 };
-use crate::{Fault, Limits, Meta, Source, blob, check::Check, collect};
+use crate::{Fault, Limits, Meta, Source, blob, check::Validator, collect};
 
-/// How the files of stores end.
+/// File extension of stores.
 const EXTENSION: &str = ".registry";
-/// What opm keeps in a folder that was made for it; images have it, and we leave it alone.
-const OF_OPM: [&str; 3] = ["cache", "digest", "pogreb.v1"];
-/// Group and owner, as files.
+/// Names that opm creates in a cache directory. Catalog images contain them; they are ignored.
+const OPM_ENTRIES: [&str; 3] = ["cache", "digest", "pogreb.v1"];
+/// Directory mode: access for owner and group, like the files.
 const MODE: u32 = 0o770;
 
-/// Why a catalog cannot be served.
+/// Reasons why a catalog cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The catalog cannot be read at all.
+    /// The catalog cannot be read.
     #[error("failed to read the catalog")]
     Source(#[from] crate::Error),
     /// The store cannot be read or written.
     #[error("failed to use the cache")]
     Store(#[from] store::Error),
-    /// The folder is used for something else.
-    #[error("cache directory has unexpected contents: {names}; {} must be empty or a cache", folder.display())]
+    /// The directory contains files that do not belong to a cache.
+    #[error("cache directory has unexpected contents: {names}; {} must be empty or a cache", directory.display())]
     Contents {
-        /// The folder.
-        folder: PathBuf,
-        /// What is in it.
+        /// Path of the cache directory.
+        directory: PathBuf,
+        /// Names of the unexpected files, separated by commas.
         names: String,
     },
-    /// There is no store yet.
-    #[error("there is no cache in {}; build it with --cache-only, or serve with --cache-enforce-integrity=false", folder.display())]
+    /// The directory contains no store.
+    #[error("no cache in {}; build it with --cache-only, or serve with --cache-enforce-integrity=false", directory.display())]
     Missing {
-        /// The folder.
-        folder: PathBuf,
+        /// Path of the cache directory.
+        directory: PathBuf,
     },
-    /// The store is of another catalog.
+    /// The store was built from another catalog.
     #[error(
         "cache requires rebuild: cache reports digest as {reported:?}, but computed digest is {computed:?}"
     )]
     Stale {
-        /// Of what the store was made.
+        /// Digest of the catalog from which the store was built.
         reported: String,
-        /// Of what is to be served.
+        /// Digest of the catalog to serve.
         computed: String,
     },
-    /// Somebody writes into the catalog.
-    #[error("the catalog was changed while it was being read; serve it when it is complete")]
+    /// The catalog changed while it was read.
+    #[error("the catalog changed while it was read; start the server when the catalog is complete")]
     Changed,
 }
 
 type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// A folder for stores.
+/// A directory for stores.
 #[derive(Debug, Clone)]
 pub struct Cache {
-    folder: PathBuf,
-    /// Bytes of a store, where it is not as much as the catalog may have.
-    most: Option<u64>,
+    directory: PathBuf,
+    /// Maximum size of a store in bytes; `None` applies the limit of the catalog's files.
+    max_size: Option<u64>,
 }
 
 // === impl Cache ===
 
 impl Cache {
-    /// Takes a folder, which is made if it is absent.
+    /// Opens a cache directory and creates it if it does not exist.
     ///
     /// # Errors
-    /// When it holds something else, or cannot be read or made.
-    pub fn open(folder: &Path) -> Result<Self> {
+    /// Returns an error if the directory contains other files, or cannot be read or created.
+    pub fn open(directory: &Path) -> Result<Self> {
         let failed = |source| store::Error::File {
-            action: "read the cache folder",
-            path: folder.to_owned(),
+            action: "read the cache directory",
+            path: directory.to_owned(),
             source,
         };
-        if !folder.exists() {
+        if !directory.exists() {
             let make = || -> io::Result<()> {
-                fs::create_dir_all(folder)?;
-                fs::set_permissions(folder, Permissions::from_mode(MODE))
+                fs::create_dir_all(directory)?;
+                fs::set_permissions(directory, Permissions::from_mode(MODE))
             };
             make().map_err(failed)?;
         }
         let cache = Self {
-            folder: folder.to_owned(),
-            most: None,
+            directory: directory.to_owned(),
+            max_size: None,
         };
         let names = cache.names().map_err(failed)?;
-        let is_foreign = |it: &&String| {
-            !it.ends_with(EXTENSION) && !is_unfinished(it) && !OF_OPM.contains(&it.as_str())
+        let is_foreign = |name: &&String| {
+            !name.ends_with(EXTENSION)
+                && !is_unfinished(name)
+                && !OPM_ENTRIES.contains(&name.as_str())
         };
         let foreign: Vec<&str> = names
             .iter()
@@ -109,40 +111,40 @@ impl Cache {
         if !foreign.is_empty() {
             let names = foreign.join(",");
             return Err(Error::Contents {
-                folder: folder.to_owned(),
+                directory: directory.to_owned(),
                 names,
             });
         }
         Ok(cache)
     }
 
-    /// Builds only stores of so many bytes at most. Without that it is as many as the catalog's files may have.
+    /// Limits the size of new stores to `bytes`. The default is the limit of the catalog's files.
     #[must_use]
     pub fn at_most(self, bytes: u64) -> Self {
         Self {
-            most: Some(bytes),
+            max_size: Some(bytes),
             ..self
         }
     }
 
-    /// Opens the store of a catalog, and reads all of it to see that it is whole.
+    /// Opens the store of a catalog and verifies all of its checksums.
     ///
     /// # Errors
-    /// When there is none, or one of another catalog, or it was changed.
+    /// Returns an error if the store does not exist, belongs to another catalog, or was changed.
     pub fn load(&self, source: Source<'_>, limits: &Limits) -> Result<Store> {
-        let digest = digest::of(source, limits)?;
-        let store = self.existing(&digest)?;
+        let digest = digest::compute(source, limits)?;
+        let store = self.open_existing(&digest)?;
         store.verify()?;
         Ok(store)
     }
 
-    /// Opens the store of a catalog; builds it if there is none that can be used. Says whether it was built.
+    /// Opens the store of a catalog, or builds it if no usable store exists. Also returns whether the store was built.
     ///
     /// # Errors
-    /// When the catalog cannot be read or the store not be written.
+    /// Returns an error if the catalog cannot be read or the store cannot be written.
     pub fn load_or_build(&self, source: Source<'_>, limits: &Limits) -> Result<(Store, bool)> {
-        let digest = digest::of(source, limits)?;
-        match self.existing(&digest) {
+        let digest = digest::compute(source, limits)?;
+        match self.open_existing(&digest) {
             Ok(store) => Ok((store, false)),
             Err(reason) => {
                 tracing::debug!(
@@ -154,7 +156,7 @@ impl Cache {
         }
     }
 
-    fn existing(&self, digest: &Digest) -> Result<Store> {
+    fn open_existing(&self, digest: &Digest) -> Result<Store> {
         let path = self.path(digest);
         if path.exists() {
             let store = Store::open(&path)?;
@@ -164,30 +166,31 @@ impl Cache {
                 Err(stale(&store.digest().to_string(), digest))
             };
         }
-        let others = self.names().unwrap_or_default();
-        match others.iter().find_map(|it| it.strip_suffix(EXTENSION)) {
+        let names = self.names().unwrap_or_default();
+        match names.iter().find_map(|name| name.strip_suffix(EXTENSION)) {
             Some(other) => Err(stale(other, digest)),
             None => Err(Error::Missing {
-                folder: self.folder.clone(),
+                directory: self.directory.clone(),
             }),
         }
     }
 
     fn build(&self, source: Source<'_>, limits: &Limits, digest: Digest) -> Result<Store> {
-        sweep(&self.folder)?;
-        let most = self.most.unwrap_or(limits.total);
-        let writer = Mutex::new(Writer::create(&self.folder, most)?);
+        sweep(&self.directory)?;
+        let max_size = self.max_size.unwrap_or(limits.total);
+        let writer = Mutex::new(Writer::create(&self.directory, max_size)?);
         let make = |meta: std::result::Result<Meta<'_>, Fault>| {
-            // What is wrong with a document is found by whoever checks the catalog.
-            let part = meta
-                .as_ref()
-                .map_or(Ok(Part::Nothing), |it| Part::of(it, &writer));
-            (blob::look(meta), part)
+            // The check of the catalog reports problems of the document itself.
+            let part = meta.as_ref().map_or(Ok(DocumentPart::Empty), |meta| {
+                DocumentPart::from_document(meta, &writer)
+            });
+            (blob::parse_blob(meta), part)
         };
-        let (seen, parts): (Vec<_>, Vec<_>) = collect(source, limits, make)?.into_iter().unzip();
+        let (documents, parts): (Vec<_>, Vec<_>) =
+            collect(source, limits, make)?.into_iter().unzip();
         let parts = parts.into_iter().collect::<store::Result<_>>()?;
-        let index = assemble::index(&Check::default().run(seen), parts);
-        if digest::of(source, limits)? != digest {
+        let index = assemble::index(&Validator::default().run(documents), parts);
+        if digest::compute(source, limits)? != digest {
             return Err(Error::Changed);
         }
         let writer = writer
@@ -195,27 +198,28 @@ impl Cache {
             .unwrap_or_else(std::sync::PoisonError::into_inner);
         let path = writer.finish(index, digest, &name(&digest))?;
         let store = Store::open(&path)?;
-        self.forget_others(&digest);
+        self.remove_stale(&digest);
         Ok(store)
     }
 
-    /// Removes stores of what the catalog was before. Who serves one goes on, and it is no harm if one stays.
-    fn forget_others(&self, digest: &Digest) {
+    /// Removes stores of earlier versions of the catalog. A process that serves one keeps its open file, and a store
+    /// that cannot be removed does no harm.
+    fn remove_stale(&self, digest: &Digest) {
         for other in self.names().unwrap_or_default() {
             if other.ends_with(EXTENSION) && other != name(digest) {
-                drop(fs::remove_file(self.folder.join(other)));
+                drop(fs::remove_file(self.directory.join(other)));
             }
         }
     }
 
     fn path(&self, digest: &Digest) -> PathBuf {
-        self.folder.join(name(digest))
+        self.directory.join(name(digest))
     }
 
-    /// What is in the folder, sorted.
+    /// Returns the names of the directory entries, sorted.
     fn names(&self) -> io::Result<Vec<String>> {
-        let names = fs::read_dir(&self.folder)?
-            .map(|it| Ok(it?.file_name().to_string_lossy().into_owned()));
+        let names = fs::read_dir(&self.directory)?
+            .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
         let mut names: Vec<String> = names.collect::<io::Result<_>>()?;
         names.sort();
         Ok(names)

@@ -1,8 +1,9 @@
-//! A client of the registry API that believes no server.
+//! Client of the registry API that treats servers as untrusted.
 //!
-//! What a server may take and send is bounded: time to connect, time between two messages, the size of one message, the
-//! number and the size of all of them. A stream that ends without saying that it is complete is an error, for half a
-//! catalog must not look like one. HTTP/2 without TLS, as catalogs are served; no proxy, no environment, no redirect.
+//! It limits what a server can consume: time to connect, time between two messages, message size, and the number and
+//! total size of messages. A stream that ends without a status is an error, because a partial catalog must not look
+//! like a complete one. Connections use HTTP/2 without TLS, as catalogs are served; proxies, environment variables and
+//! redirects are not used.
 
 mod error;
 
@@ -25,29 +26,30 @@ use super::wire;
 
 pub use self::error::Error;
 
-/// How much is taken from a server.
+/// Limits for requests to a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
-    /// For a connection to be there.
+    /// Timeout for connecting.
     pub connect: Duration,
-    /// For one answer, or between two messages of a list.
+    /// Timeout for a single response, and for the time between two messages of a list.
     pub wait: Duration,
-    /// For a list to be complete.
+    /// Timeout for a complete list.
     pub list: Duration,
-    /// Bytes of one message.
+    /// Maximum size of a message in bytes.
     pub message: usize,
-    /// Messages of a list.
+    /// Maximum number of messages in a list.
     pub messages: u64,
-    /// Bytes of all messages of a list, and of all that single bundles are asked for in one reading.
+    /// Maximum size in bytes of all messages of a list, and of all single packages and bundles that are requested in
+    /// one session.
     pub total: u64,
-    /// For all that is wanted to be read.
+    /// Timeout for reading all requested packages.
     pub read: Duration,
-    /// About how many bytes are kept of it.
+    /// Approximate maximum of bytes that are retained.
     pub kept: usize,
 }
 
 impl Default for Bounds {
-    /// Ten times what the largest known catalogs need.
+    /// Returns limits of ten times the requirements of the largest known catalogs.
     fn default() -> Self {
         Self {
             connect: Duration::from_secs(10),
@@ -64,16 +66,16 @@ impl Default for Bounds {
 
 type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Characters of a server's words that are shown.
-const SHOWN: usize = 500;
-/// How tonic says that an answer ended without a status.
+/// Maximum length of a server's message in errors, in characters.
+const MAX_MESSAGE_LEN: usize = 500;
+/// Message of tonic for a response that ended without a status.
 const CUT_SHORT: &str = "protocol error: missing grpc-status trailer";
 
-/// A connection to a catalog. Clones share it.
+/// A connection to a catalog server. Clones share the connection.
 #[derive(Debug, Clone)]
 pub struct Client {
     channel: Channel,
-    lost: watch::Receiver<()>,
+    disconnected: watch::Receiver<()>,
     address: String,
     bounds: Bounds,
 }
@@ -81,10 +83,10 @@ pub struct Client {
 // === impl Client ===
 
 impl Client {
-    /// Connects to `host:port`, as in the `spec.address` of a CatalogSource.
+    /// Connects to `host:port`, the format of `spec.address` of a CatalogSource.
     ///
     /// # Errors
-    /// When that is no address, or nobody is there in time.
+    /// Returns an error if the address is invalid, or if the server does not accept the connection within the timeout.
     pub async fn connect(address: &str, bounds: Bounds) -> Result<Self> {
         let uri = uri(address)?;
         let endpoint = Endpoint::from(uri)
@@ -95,8 +97,8 @@ impl Client {
             .http2_max_header_list_size(16 << 10)
             .initial_stream_window_size(1 << 20)
             .initial_connection_window_size(2 << 20);
-        let (alive, lost) = watch::channel(());
-        let connector = once::Connector::new(alive);
+        let (alive, disconnected) = watch::channel(());
+        let connector = once::OneShotConnector::new(alive);
         let connect = timeout(bounds.connect, endpoint.connect_with_connector(connector));
         let channel = match connect.await {
             Ok(Ok(channel)) => channel,
@@ -115,86 +117,87 @@ impl Client {
         let address = address.to_owned();
         Ok(Self {
             channel,
-            lost,
+            disconnected,
             address,
             bounds,
         })
     }
 
-    /// Waits until the connection breaks: the server has ended, or says nothing any more. There is no other one after it;
-    /// whoever wants to go on connects again.
+    /// Waits until the connection breaks because the server ended or stopped responding. The client does not reconnect;
+    /// call [`Self::connect`] again.
     pub fn lost(&self) -> impl Future<Output = ()> + Send + use<> {
-        let mut lost = self.lost.clone();
-        async move { while lost.changed().await.is_ok() {} }
+        let mut disconnected = self.disconnected.clone();
+        async move { while disconnected.changed().await.is_ok() {} }
     }
 
-    /// An error if the connection is broken by now.
+    /// Checks that the connection is not broken.
     ///
     /// # Errors
-    /// [`Error::Broken`], and nothing else.
-    pub fn still_there(&self, rpc: &'static str) -> Result<()> {
-        match self.lost.has_changed() {
+    /// Returns [`Error::Broken`] if the connection is broken.
+    pub fn check_connected(&self, rpc: &'static str) -> Result<()> {
+        match self.disconnected.has_changed() {
             Ok(_) => Ok(()),
             Err(_) => Err(self.broken(rpc, "the server has ended".to_owned())),
         }
     }
 
-    /// How much is taken from the server.
+    /// Returns the limits of this client.
     pub fn bounds(&self) -> &Bounds {
         &self.bounds
     }
 
-    /// Where the catalog is.
+    /// Returns the address of the catalog server.
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// The names of all packages.
+    /// Returns the names of all packages.
     ///
     /// # Errors
-    /// When the server refuses, stalls or exceeds the bounds.
+    /// Returns an error if the server rejects the request, stalls or exceeds the limits.
     pub async fn list_packages(&self) -> Result<Vec<String>> {
         let list = self.list("/api.Registry/ListPackages", wire::ListPackageRequest {});
-        list.map_ok(|it: wire::PackageName| it.name)
+        list.map_ok(|package: wire::PackageName| package.name)
             .try_collect()
             .await
     }
 
-    /// A package, its channels and their heads.
+    /// Returns a package with its channels and their heads.
     ///
     /// # Errors
-    /// When the server does not have it, refuses, stalls or exceeds the bounds.
+    /// Returns an error if the package is not found, or if the server rejects the request, stalls or exceeds the
+    /// limits.
     pub async fn get_package(&self, name: &str) -> Result<wire::Package> {
         let name = name.to_owned();
         self.one("/api.Registry/GetPackage", wire::GetPackageRequest { name })
             .await
     }
 
-    /// A bundle with its manifests, without what it replaces and skips.
+    /// Returns a bundle with its manifests, without the bundles that it replaces and skips.
     ///
     /// # Errors
-    /// When the server does not have it, refuses, stalls or exceeds the bounds.
+    /// Returns an error if the bundle is not found, or if the server rejects the request, stalls or exceeds the limits.
     pub async fn get_bundle(
         &self,
         package: &str,
         channel: &str,
         name: &str,
     ) -> Result<wire::Bundle> {
-        let asked = wire::GetBundleRequest {
+        let request = wire::GetBundleRequest {
             pkg_name: package.to_owned(),
             channel_name: channel.to_owned(),
             csv_name: name.to_owned(),
         };
-        self.one("/api.Registry/GetBundle", asked).await
+        self.one("/api.Registry/GetBundle", request).await
     }
 
-    /// Every bundle of every channel, without manifests where there is an image. The list is complete only if it ends
-    /// without an error.
+    /// Lists every bundle of every channel. Bundles with an image come without manifests. The list is complete only if
+    /// it ends without an error.
     pub fn list_bundles(&self) -> impl Stream<Item = Result<wire::Bundle>> + Send + use<> {
         self.list("/api.Registry/ListBundles", wire::ListBundlesRequest {})
     }
 
-    async fn one<Q, A>(&self, rpc: &'static str, asked: Q) -> Result<A>
+    async fn one<Q, A>(&self, rpc: &'static str, request: Q) -> Result<A>
     where
         Q: Message + 'static,
         A: Message + Default + 'static,
@@ -203,22 +206,22 @@ impl Client {
         let call = async {
             grpc.ready()
                 .await
-                .map_err(|it| self.unavailable(rpc, &it))?;
+                .map_err(|error| self.unavailable(rpc, &error))?;
             let path = PathAndQuery::from_static(rpc);
-            let answer = grpc.unary(Request::new(asked), path, ProstCodec::default());
-            answer.await.map_err(|it| self.refused(rpc, &it))
+            let answer = grpc.unary(Request::new(request), path, ProstCodec::default());
+            answer.await.map_err(|status| self.refused(rpc, &status))
         };
         let answer = timeout(self.bounds.wait, call).await;
         Ok(answer
-            .map_err(|_| self.stalled(rpc, self.bounds.wait))??
+            .map_err(|_| self.timeout_error(rpc, self.bounds.wait))??
             .into_inner())
     }
 
-    /// Asks when it is first polled.
+    /// Lists messages. The request is sent when the stream is first polled.
     fn list<Q, A>(
         &self,
         rpc: &'static str,
-        asked: Q,
+        request: Q,
     ) -> impl Stream<Item = Result<A>> + Send + use<Q, A>
     where
         Q: Message + 'static,
@@ -226,9 +229,9 @@ impl Client {
     {
         let client = self.clone();
         let start = async move {
-            let listing = Listing::start(client, rpc, asked).await?;
+            let listing = ListStream::start(client, rpc, request).await?;
             Ok(stream::try_unfold(listing, |mut listing| async {
-                Ok(listing.next().await?.map(|it| (it, listing)))
+                Ok(listing.next().await?.map(|message| (message, listing)))
             }))
         };
         stream::once(start).try_flatten()
@@ -239,7 +242,7 @@ impl Client {
     }
 
     fn unavailable(&self, rpc: &'static str, error: &tonic::transport::Error) -> Error {
-        self.broken(rpc, words(error))
+        self.broken(rpc, describe_error(error))
     }
 
     fn broken(&self, rpc: &'static str, message: String) -> Error {
@@ -253,7 +256,7 @@ impl Client {
     fn refused(&self, rpc: &'static str, status: &Status) -> Error {
         let address = self.address.clone();
         let rpc = short(rpc);
-        // How tonic says that a message is longer than allowed, before it takes it.
+        // Message of tonic for a message that exceeds the limit, before it is received.
         if status.code() == Code::OutOfRange
             && status
                 .message()
@@ -267,12 +270,13 @@ impl Client {
                 unit: "bytes in one message",
             };
         }
-        // What a server says comes from nowhere else. Most of what breaks a connection has no code of its own, and would
-        // look like a server that says "unknown", as they do of what they do not have.
+        // A status with a source, or with this message, comes from the transport and not from the server. Most broken
+        // connections have no specific code and would look like `Unknown`, which servers also return for missing
+        // packages.
         if status.source().is_some() || status.message().starts_with(CUT_SHORT) {
-            return self.broken(rpc, words(status));
+            return self.broken(rpc, describe_error(status));
         }
-        let message = status.message().chars().take(SHOWN).collect();
+        let message = status.message().chars().take(MAX_MESSAGE_LEN).collect();
         Error::Refused {
             address,
             rpc,
@@ -281,7 +285,7 @@ impl Client {
         }
     }
 
-    fn stalled(&self, rpc: &'static str, after: Duration) -> Error {
+    fn timeout_error(&self, rpc: &'static str, after: Duration) -> Error {
         Error::Stalled {
             address: self.address.clone(),
             rpc: short(rpc),
@@ -299,8 +303,8 @@ impl Client {
     }
 }
 
-/// A list on its way.
-struct Listing<A> {
+/// A list that is being received.
+struct ListStream<A> {
     client: Client,
     rpc: &'static str,
     messages: Streaming<A>,
@@ -309,27 +313,27 @@ struct Listing<A> {
     size: u64,
 }
 
-// === impl Listing ===
+// === impl ListStream ===
 
-impl<A: Message + Default + 'static> Listing<A> {
+impl<A: Message + Default + 'static> ListStream<A> {
     async fn start<Q: Message + 'static>(
         client: Client,
         rpc: &'static str,
-        asked: Q,
+        request: Q,
     ) -> Result<Self> {
         let until = tokio::time::Instant::now() + client.bounds.list;
         let mut grpc = client.grpc();
         let call = async {
             grpc.ready()
                 .await
-                .map_err(|it| client.unavailable(rpc, &it))?;
+                .map_err(|error| client.unavailable(rpc, &error))?;
             let path = PathAndQuery::from_static(rpc);
-            let answer = grpc.server_streaming(Request::new(asked), path, ProstCodec::default());
-            answer.await.map_err(|it| client.refused(rpc, &it))
+            let answer = grpc.server_streaming(Request::new(request), path, ProstCodec::default());
+            answer.await.map_err(|status| client.refused(rpc, &status))
         };
         let answer = timeout(client.bounds.wait, call).await;
         let messages = answer
-            .map_err(|_| client.stalled(rpc, client.bounds.wait))??
+            .map_err(|_| client.timeout_error(rpc, client.bounds.wait))??
             .into_inner();
         Ok(Self {
             client,
@@ -344,17 +348,17 @@ impl<A: Message + Default + 'static> Listing<A> {
     async fn next(&mut self) -> Result<Option<A>> {
         let Self { client, rpc, .. } = self;
         let bounds = client.bounds;
-        let left = self
+        let remaining = self
             .until
             .saturating_duration_since(tokio::time::Instant::now());
-        let (wait, told) = if left < bounds.wait {
-            (left, bounds.list)
+        let (wait, limit) = if remaining < bounds.wait {
+            (remaining, bounds.list)
         } else {
             (bounds.wait, bounds.wait)
         };
         let next = timeout(wait, self.messages.message()).await;
-        let next = next.map_err(|_| client.stalled(rpc, told))?;
-        let Some(message) = next.map_err(|it| client.refused(rpc, &it))? else {
+        let next = next.map_err(|_| client.timeout_error(rpc, limit))?;
+        let Some(message) = next.map_err(|status| client.refused(rpc, &status))? else {
             return Ok(None);
         };
         self.count += 1;
@@ -369,29 +373,29 @@ impl<A: Message + Default + 'static> Listing<A> {
     }
 }
 
-/// What the transport says, and from where that comes.
-fn words(error: &dyn std::error::Error) -> String {
-    let mut words = error.to_string();
+/// Formats a transport error with its causes.
+fn describe_error(error: &dyn std::error::Error) -> String {
+    let mut message = error.to_string();
     let mut next = error.source();
-    while let Some(error) = next.filter(|_| words.len() < SHOWN) {
-        words = format!("{words}: {error}");
+    while let Some(error) = next.filter(|_| message.len() < MAX_MESSAGE_LEN) {
+        message = format!("{message}: {error}");
         next = error.source();
     }
-    words.chars().take(SHOWN).collect()
+    message.chars().take(MAX_MESSAGE_LEN).collect()
 }
 
-/// The last part of an rpc's path.
+/// Returns the last segment of an rpc's path.
 fn short(rpc: &'static str) -> &'static str {
     rpc.rsplit('/').next().unwrap_or(rpc)
 }
 
-/// Nothing but a host and a port: no scheme, no path, no name and password.
+/// Parses an address that consists of host and port only: no scheme, path or user info.
 fn uri(address: &str) -> Result<Uri> {
     let wrong = || Error::Address {
         address: address.chars().take(300).collect(),
     };
     let authority: http::uri::Authority = address.parse().map_err(|_| wrong())?;
-    if authority.port_u16().is_none_or(|it| it == 0)
+    if authority.port_u16().is_none_or(|port| port == 0)
         || authority.host().is_empty()
         || address.contains('@')
     {

@@ -1,13 +1,14 @@
-//! The ClusterServiceVersion that is made for a bundle whose catalog has only its `olm.csv.metadata`.
+//! Synthetic ClusterServiceVersion of a bundle whose catalog contains only its `olm.csv.metadata`.
 //!
-//! Catalogs leave manifests out since the image has them; clients that show operators to people still ask for a
-//! ClusterServiceVersion. It is opm's: what the metadata says, the version and images of the bundle, icon and
-//! description of the package, and a strategy without deployments, for OLM's package server does not live without one.
-//! The members of the package come last, so that they are in the store once for all of its bundles.
+//! Catalogs omit manifests because the bundle image contains them, but clients that list operators still request a
+//! ClusterServiceVersion. The format is opm's: the metadata, the version and images of the bundle, and the icon and
+//! description of the package. It has an install strategy without deployments, because OLM's package server fails
+//! without a strategy. The members of the package come last, so the store contains them once for all bundles of the
+//! package.
 
 use crate::json::{Kind, Node, write_text};
 
-/// Fields of the metadata, and those of the ClusterServiceVersion's `spec` that they become.
+/// Fields of the metadata, each with the field of the ClusterServiceVersion's `spec` that it becomes.
 const FIELDS: [(&str, &str); 12] = [
     ("maturity", "maturity"),
     ("crdDescriptions", "customresourcedefinitions"),
@@ -22,7 +23,7 @@ const FIELDS: [(&str, &str); 12] = [
     ("links", "links"),
     ("installModes", "installModes"),
 ];
-/// What Go writes although nothing is there.
+/// Values that Go writes for absent fields.
 const EMPTY: [(&str, &str); 4] = [
     ("customresourcedefinitions", "{}"),
     ("apiservicedefinitions", "{}"),
@@ -30,8 +31,9 @@ const EMPTY: [(&str, &str); 4] = [
     ("provider", "{}"),
 ];
 
-/// Appends all up to the members of the package; behind them, `}}` is missing. Returns whether there is a description.
-pub(super) fn begin(
+/// Appends the ClusterServiceVersion up to the members of the package, without the closing `}}`. Returns whether it has
+/// a description.
+pub(super) fn csv_prefix(
     metadata: Node<'_>,
     name: &str,
     version: &str,
@@ -41,7 +43,7 @@ pub(super) fn begin(
     out.extend_from_slice(br#"{"kind":"ClusterServiceVersion","apiVersion":"operators.coreos.com/v1alpha1","metadata":{"name":"#);
     write_text(name, out);
     for key in ["labels", "annotations"] {
-        if let Some(value) = metadata.field(key).filter(|it| !is_empty(*it)) {
+        if let Some(value) = metadata.field(key).filter(|value| !is_empty(*value)) {
             member(key, value, out);
         }
     }
@@ -50,7 +52,7 @@ pub(super) fn begin(
     out.extend_from_slice(br#","cleanup":{"enabled":false}"#);
     let mut is_described = false;
     for (from, to) in FIELDS {
-        let value = metadata.field(from).filter(|it| !is_empty(*it));
+        let value = metadata.field(from).filter(|value| !is_empty(*value));
         let empty = EMPTY.iter().find(|(key, _)| *key == to);
         match (value, empty) {
             (Some(value), _) => {
@@ -61,20 +63,20 @@ pub(super) fn begin(
             (None, None) => {}
         }
     }
-    if let Some(images) = images.filter(|it| !is_empty(*it)) {
+    if let Some(images) = images.filter(|images| !is_empty(*images)) {
         related(images, out);
     }
     is_described
 }
 
-/// The member `icon`, from a package's blob.
+/// Returns the member `icon`, built from the blob of a package.
 pub(super) fn icon(package: Node<'_>) -> Vec<u8> {
     let mut out = Vec::new();
     let Some(icon) = package.field("icon") else {
         return out;
     };
     let text = |key| icon.field(key).and_then(Node::text).unwrap_or_default();
-    // Go's base64 reads over the ends of lines and writes none.
+    // Go's base64 decoder ignores line breaks, and its encoder writes none.
     let data = text("base64data").replace(['\r', '\n'], "");
     out.extend_from_slice(br#","icon":[{"base64data":"#);
     write_text(&data, &mut out);
@@ -84,7 +86,7 @@ pub(super) fn icon(package: Node<'_>) -> Vec<u8> {
     out
 }
 
-/// The member `description`, from a package's blob.
+/// Returns the member `description`, built from the blob of a package.
 pub(super) fn description(package: Node<'_>) -> Vec<u8> {
     let mut out = Vec::new();
     if let Some(text) = package.field("description").and_then(Node::text)
@@ -127,7 +129,7 @@ fn member(key: &str, value: Node<'_>, out: &mut Vec<u8>) {
     raw(key, "", out);
     let start = out.len();
     value.compact(out);
-    // A message takes no other text than UTF-8; Go replaces what is none.
+    // Protobuf strings must be UTF-8. Go replaces invalid sequences.
     let written = out.get(start..).unwrap_or_default();
     if std::str::from_utf8(written).is_err() {
         let text = String::from_utf8_lossy(written).into_owned();

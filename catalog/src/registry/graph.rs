@@ -1,70 +1,79 @@
-//! A channel without some of its bundles.
+//! Upgrade graph of a channel after some of its bundles are removed.
 //!
-//! OLM knows bundles of one format only. What it is shown of a channel that has others is the same channel without
-//! them: who could be upgraded through a bundle that is gone can be upgraded past it.
+//! OLM supports a single bundle format. A channel with bundles in other formats is served without them, and upgrades
+//! that led through a removed bundle lead past it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::Entry;
 
-/// What edges may take that lead past bundles which are gone, in bytes: each entry before a long chain of them gets all
-/// that the chain skips.
-const EDGES: usize = 16 << 20;
-/// What one more takes beside its text, and one step along a chain.
-const EDGE: usize = 32;
+/// Limit for edges that lead past removed bundles, in bytes. Each entry before a long chain of removed bundles inherits
+/// all skips of the chain.
+const MAX_EDGE_BYTES: usize = 16 << 20;
+/// Size of an edge in addition to its text, and cost of one step along a chain, in bytes.
+const EDGE_OVERHEAD: usize = 32;
 
-/// Leaves out all entries that `stays` does not know. What an entry replaced through one that is gone it replaces
-/// itself; what that skipped, it skips.
+/// Removes all entries for which `is_retained` returns false. An entry that replaced a removed bundle inherits the
+/// `replaces`, `skips` and `skipRange` of that bundle.
 ///
 /// # Errors
-/// When that would be more edges than anybody wrote.
-pub(super) fn without(
+/// Returns an error if the inherited edges exceed the limit.
+pub(super) fn without_bundles(
     entries: Vec<Entry>,
-    stays: impl Fn(&str) -> bool,
+    is_retained: impl Fn(&str) -> bool,
 ) -> Result<Vec<Entry>, String> {
-    let (mut kept, gone): (Vec<_>, Vec<_>) = entries.into_iter().partition(|it| stays(&it.name));
-    if gone.is_empty() {
-        return Ok(kept);
+    let (mut retained, removed): (Vec<_>, Vec<_>) = entries
+        .into_iter()
+        .partition(|entry| is_retained(&entry.name));
+    if removed.is_empty() {
+        return Ok(retained);
     }
-    let mut left = EDGES;
-    let mut pay = |bytes: usize| match left.checked_sub(bytes) {
+    let mut remaining = MAX_EDGE_BYTES;
+    let mut pay = |bytes: usize| match remaining.checked_sub(bytes) {
         Some(rest) => {
-            left = rest;
+            remaining = rest;
             Ok(())
         }
         None => Err(format!(
-            "has too many upgrades through bundles that are left out: past these they take more than {EDGES} bytes"
+            "has too many upgrades through skipped bundles: their replacements exceed {MAX_EDGE_BYTES} bytes"
         )),
     };
-    let gone: BTreeMap<&str, &Entry> = gone.iter().map(|it| (it.name.as_str(), it)).collect();
-    for entry in &mut kept {
+    let removed: BTreeMap<&str, &Entry> = removed
+        .iter()
+        .map(|entry| (entry.name.as_str(), entry))
+        .collect();
+    for entry in &mut retained {
         let mut passed = BTreeSet::new();
-        while let Some(next) = entry.replaces.as_deref().and_then(|it| gone.get(it)) {
-            // A chain that is no circle ends.
+        while let Some(next) = entry.replaces.as_deref().and_then(|name| removed.get(name)) {
+            // A repeated name means that the chain is a cycle.
             if !passed.insert(next.name.as_str()) {
                 entry.replaces = None;
                 break;
             }
-            let skips: usize = next.skips.iter().map(|it| it.len() + EDGE).sum();
+            let skips: usize = next
+                .skips
+                .iter()
+                .map(|skip| skip.len() + EDGE_OVERHEAD)
+                .sum();
             let range = next.skip_range.as_ref().map_or(0, String::len);
-            pay(EDGE + skips + range)?;
+            pay(EDGE_OVERHEAD + skips + range)?;
             entry.replaces.clone_from(&next.replaces);
             entry.skips.extend(next.skips.iter().cloned());
             if let Some(range) = &next.skip_range {
-                widen(&mut entry.skip_range, range);
+                extend_skip_range(&mut entry.skip_range, range);
             }
         }
-        let mut seen = BTreeSet::new();
+        let mut unique = BTreeSet::new();
         let name = entry.name.clone();
-        entry
-            .skips
-            .retain(|it| !gone.contains_key(it.as_str()) && *it != name && seen.insert(it.clone()));
+        entry.skips.retain(|skip| {
+            !removed.contains_key(skip.as_str()) && *skip != name && unique.insert(skip.clone())
+        });
     }
-    Ok(kept)
+    Ok(retained)
 }
 
-/// Versions of either range: `||` binds less than all else.
-fn widen(range: &mut Option<String>, other: &str) {
+/// Extends a range with the versions of another one. `||` has the lowest precedence.
+fn extend_skip_range(range: &mut Option<String>, other: &str) {
     match range {
         Some(range) if range == other => {}
         Some(range) => {
@@ -75,14 +84,14 @@ fn widen(range: &mut Option<String>, other: &str) {
     }
 }
 
-/// The entries that no other one replaces or skips, by position.
+/// Returns the positions of entries that no other entry replaces or skips.
 pub(super) fn heads(entries: &[Entry]) -> Vec<usize> {
     let targets: BTreeSet<&str> = entries
         .iter()
-        .flat_map(|it| it.replaces.iter().chain(&it.skips))
+        .flat_map(|entry| entry.replaces.iter().chain(&entry.skips))
         .map(String::as_str)
         .collect();
-    let is_head = |(_, it): &(usize, &Entry)| !targets.contains(it.name.as_str());
+    let is_head = |(_, entry): &(usize, &Entry)| !targets.contains(entry.name.as_str());
     entries
         .iter()
         .enumerate()
@@ -114,7 +123,7 @@ mod tests {
             link("v4", "x3", &["v1.1", "x2"], ">=1.3.0"),
             link("x5", "v4", &[], ""),
         ];
-        let after = without(before.clone(), |name| name.starts_with('v')).unwrap();
+        let after = without_bundles(before.clone(), |name| name.starts_with('v')).unwrap();
         let expected = vec![
             link("v1", "", &[], ""),
             link("v4", "v1", &["v1.1", "v1.2"], ">=1.3.0 || <1.0.0"),
@@ -125,8 +134,11 @@ mod tests {
         let several = [("a", ""), ("b", ""), ("c", "a")]
             .map(|(name, replaces)| link(name, replaces, &[], ""));
         assert_eq!(heads(&several), [1, 2]);
-        assert_eq!(without(before.clone(), |_| true), Ok(before.clone()));
-        assert_eq!(without(before, |_| false), Ok(vec![]));
+        assert_eq!(
+            without_bundles(before.clone(), |_| true),
+            Ok(before.clone())
+        );
+        assert_eq!(without_bundles(before, |_| false), Ok(vec![]));
     }
 
     // parity: validate-3
@@ -137,7 +149,7 @@ mod tests {
             link("x2", "x3", &[], ""),
             link("x3", "x2", &["v1"], ""),
         ];
-        let after = without(before, |name| name == "v1").unwrap();
+        let after = without_bundles(before, |name| name == "v1").unwrap();
         assert_eq!(after, [link("v1", "", &[], "")]);
     }
 
@@ -147,13 +159,13 @@ mod tests {
         let chain =
             (0..3000).map(|at| link(&format!("x{at}"), &format!("x{}", at + 1), &[], "<1.0.0"));
         let kept = (0..3000).map(|at| link(&format!("v{at}"), "x0", &[], ""));
-        let error = without(chain.chain(kept).collect(), |name| name.starts_with('v'));
+        let error = without_bundles(chain.chain(kept).collect(), |name| name.starts_with('v'));
         assert!(error.unwrap_err().contains("too many upgrades"));
         // One that is gone skips very many.
         let names: Vec<String> = (0..10_000).map(|at| format!("s{at}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let kept = (0..3000).map(|at| link(&format!("v{at}"), "x", &[], ""));
         let all = kept.chain([link("x", "", &names, "")]).collect();
-        assert!(without(all, |name| name.starts_with('v')).is_err());
+        assert!(without_bundles(all, |name| name.starts_with('v')).is_err());
     }
 }

@@ -1,4 +1,5 @@
-//! What a program needs that serves one catalog: its store, a port, and a way to say why it ended.
+//! Startup of a program that serves one catalog: opens the store, listens on a port, and writes the termination
+//! message.
 
 use std::{
     fs, io,
@@ -15,61 +16,62 @@ use super::{
 };
 use crate::{Limits, Source};
 
-/// Where the kubelet looks for what a container has to say in the end.
+/// Path from which the kubelet reads the termination message of a container.
 pub const TERMINATION_LOG: &str = "/dev/termination-log";
 
-/// What a kubelet reads of a termination log, in bytes.
-const LAST_WORDS: usize = 4096;
+/// Bytes that the kubelet reads of a termination log.
+const MAX_TERMINATION_LOG: usize = 4096;
 
-/// Why there is nothing to serve; the words are opm's.
+/// Reasons why no catalog can be served. The messages are opm's.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// What is in the cache may be served only if it is whole, and it is not.
+    /// The integrity of the cache is enforced, and the cache is missing, outdated or damaged.
     #[error("integrity check failed")]
     Integrity(#[source] cache::Error),
-    /// The store cannot be made.
+    /// The store cannot be built.
     #[error("failed to load or rebuild cache")]
     Build(#[source] cache::Error),
-    /// There is no space for it.
+    /// The temporary directory cannot be created.
     #[error("failed to load or rebuild cache")]
     Folder(#[source] io::Error),
 }
 
-/// The store of a catalog, from a folder that it is kept in. Without one it is in the system's temporary folder, and gone
-/// with the process however that ends. With `enforces`, the folder must have it already.
+/// Opens the store of a catalog in a cache directory. Without `cache`, the store is a file without a name in the
+/// system's temporary directory, which disappears when the process ends. With `enforces`, the directory must already
+/// contain the store.
 ///
 /// # Errors
-/// When the catalog cannot be read, or the store not be kept.
+/// Returns an error if the catalog cannot be read or the store cannot be written.
 pub fn open(
     source: Source<'_>,
     limits: &Limits,
     cache: Option<&Path>,
     enforces: bool,
 ) -> Result<Store, Error> {
-    if enforces && let Some(place) = cache {
-        let load = || Cache::open(place)?.load(source, limits);
+    if enforces && let Some(directory) = cache {
+        let load = || Cache::open(directory)?.load(source, limits);
         return load().map_err(Error::Integrity);
     }
-    let build = |place: &Path| {
-        let (store, is_new) = Cache::open(place)?.load_or_build(source, limits)?;
+    let build = |directory: &Path| {
+        let (store, is_new) = Cache::open(directory)?.load_or_build(source, limits)?;
         info!(is_new, "opened the cache");
         Ok(store)
     };
-    if let Some(place) = cache {
-        return build(place).map_err(Error::Build);
+    if let Some(directory) = cache {
+        return build(directory).map_err(Error::Build);
     }
-    // What is open stays when its name is gone.
-    let place = tempfile::Builder::new()
+    // The open file remains readable after its name is removed.
+    let directory = tempfile::Builder::new()
         .prefix("rukpak-serve-cache-")
         .tempdir()
         .map_err(Error::Folder)?;
-    build(place.path()).map_err(Error::Build)
+    build(directory.path()).map_err(Error::Build)
 }
 
-/// Listens on all addresses, of both families where there are both.
+/// Listens on all addresses of both IP families, or of IPv4 only if IPv6 is unavailable.
 ///
 /// # Errors
-/// When the port is taken, or not to be had.
+/// Returns an error if the port is in use or unavailable.
 pub async fn listen(port: u16) -> io::Result<TcpListener> {
     match TcpListener::bind(SocketAddr::from((Ipv6Addr::UNSPECIFIED, port))).await {
         Ok(listener) => Ok(listener),
@@ -78,18 +80,18 @@ pub async fn listen(port: u16) -> io::Result<TcpListener> {
     }
 }
 
-/// Leaves a message where the kubelet finds it, cut to what it reads. [`TERMINATION_LOG`] is written only where it is: in
-/// a pod.
+/// Writes a termination message for the kubelet, truncated to the length that the kubelet reads. [`TERMINATION_LOG`] is
+/// written only if it exists, that is, in a pod.
 pub fn last_words(path: &Path, text: &str) {
     if path == Path::new(TERMINATION_LOG) && !path.exists() {
         return;
     }
-    let mut end = text.len().min(LAST_WORDS);
+    let mut end = text.len().min(MAX_TERMINATION_LOG);
     while !text.is_char_boundary(end) {
         end -= 1;
     }
-    // That there is none is no other failure.
+    // A missing message is not worth another failure.
     if let Err(error) = fs::write(path, text.get(..end).unwrap_or_default()) {
-        warn!(%error, path = %path.display(), "the termination log was not written");
+        warn!(%error, path = %path.display(), "failed to write the termination log");
     }
 }

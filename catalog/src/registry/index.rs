@@ -1,23 +1,23 @@
-//! What is in memory of a store: names, edges, APIs, and where the rest lies in the file.
+//! In-memory index of a store: names, edges, APIs, and the file ranges of all other content.
 //!
-//! The rows refer to each other by position. They come from a file, so `check` follows every reference once; whoever
-//! asks afterwards gets nothing instead of a panic all the same. Packages, channels and entries are sorted by name,
-//! which is the order of all answers.
+//! Rows refer to each other by position. They come from a file, so `check` validates every reference once; even so,
+//! lookups return `None` for an invalid position instead of panicking. Packages, channels and entries are sorted by
+//! name, which is the order of all responses.
 
 use std::ops::Range;
 
-/// Everything that is served, in the order of names.
+/// All served content, sorted by name.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Index {
     #[prost(message, repeated, tag = "1")]
     pub(super) packages: Vec<PackageRow>,
-    /// Every API that some bundle brings, sorted.
+    /// All APIs that bundles provide, sorted.
     #[prost(message, repeated, tag = "2")]
     pub(super) apis: Vec<Api>,
     /// Blobs of unknown schemas, sorted by schema and package.
     #[prost(message, repeated, tag = "3")]
     pub(super) blobs: Vec<BlobRow>,
-    /// What is not served, and why; for people.
+    /// Skipped content and the reasons, for people.
     #[prost(string, repeated, tag = "4")]
     pub(super) left_out: Vec<String>,
 }
@@ -34,18 +34,18 @@ pub(super) struct PackageRow {
     pub(super) channels: Vec<ChannelRow>,
     #[prost(message, repeated, tag = "5")]
     pub(super) bundles: Vec<BundleRow>,
-    /// Both are JSON members that made ClusterServiceVersions end with: `,"icon":[…]`.
+    /// Like `description`, a JSON member at the end of synthetic ClusterServiceVersions: `,"icon":[…]`.
     #[prost(message, required, tag = "6")]
-    pub(super) icon: Piece,
+    pub(super) icon: FileRange,
     #[prost(message, required, tag = "7")]
-    pub(super) description: Piece,
+    pub(super) description: FileRange,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct ChannelRow {
     #[prost(string, tag = "1")]
     pub(super) name: String,
-    /// The position of an entry.
+    /// Position of the head in `entries`.
     #[prost(uint32, tag = "2")]
     pub(super) head: u32,
     #[prost(string, optional, tag = "3")]
@@ -56,7 +56,7 @@ pub(super) struct ChannelRow {
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct EntryRow {
-    /// The position of a bundle of the package.
+    /// Position of the bundle in the package's `bundles`.
     #[prost(uint32, tag = "1")]
     pub(super) bundle: u32,
     #[prost(string, tag = "2")]
@@ -74,44 +74,44 @@ pub(super) struct BundleRow {
     pub(super) name: String,
     #[prost(string, optional, tag = "2")]
     pub(super) deprecation: Option<String>,
-    /// Positions of APIs, sorted.
+    /// Positions of provided APIs, sorted.
     #[prost(uint32, repeated, tag = "3")]
     pub(super) provides: Vec<u32>,
     /// Fields of the message `Bundle` that are the same in all channels and in lists.
     #[prost(message, required, tag = "4")]
-    pub(super) light: Piece,
-    /// The ClusterServiceVersion as JSON, or one that was made, up to where members of its package follow.
+    pub(super) list_fields: FileRange,
+    /// ClusterServiceVersion as JSON. A synthetic one ends before the members of the package.
     #[prost(message, required, tag = "5")]
-    pub(super) csv: Piece,
-    /// Fields `object` of the message.
+    pub(super) csv: FileRange,
+    /// Fields `object` of the message `Bundle`.
     #[prost(message, required, tag = "6")]
-    pub(super) objects: Piece,
+    pub(super) objects: FileRange,
     #[prost(bool, tag = "7")]
     pub(super) has_image: bool,
-    /// The members of its package end the ClusterServiceVersion.
+    /// True if the ClusterServiceVersion was built from `olm.csv.metadata`; members of the package follow it.
     #[prost(bool, tag = "8")]
-    pub(super) is_made: bool,
-    /// It has no description of its own.
+    pub(super) csv_is_synthetic: bool,
+    /// True if the ClusterServiceVersion has no description and takes that of the package.
     #[prost(bool, tag = "9")]
-    pub(super) wants_description: bool,
-    /// The ClusterServiceVersion is the only object.
+    pub(super) needs_description: bool,
+    /// True if the ClusterServiceVersion is the only object.
     #[prost(bool, tag = "10")]
-    pub(super) is_alone: bool,
+    pub(super) csv_is_only_object: bool,
 }
 
-/// A blob that is handed on as it is.
+/// A blob of an unknown schema, served without changes.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct BlobRow {
     #[prost(string, tag = "1")]
     pub(super) schema: String,
     #[prost(string, tag = "2")]
     pub(super) package: String,
-    /// A `google.protobuf.Struct`.
+    /// Encoded `google.protobuf.Struct`.
     #[prost(message, required, tag = "3")]
-    pub(super) blob: Piece,
+    pub(super) blob: FileRange,
 }
 
-/// An API without its plural.
+/// API without its plural.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, prost::Message)]
 pub(super) struct Api {
     #[prost(string, tag = "1")]
@@ -122,19 +122,19 @@ pub(super) struct Api {
     pub(super) kind: String,
 }
 
-/// Bytes of the file, and their checksum.
+/// Range of bytes in the file, with its checksum.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
-pub(super) struct Piece {
+pub(super) struct FileRange {
     #[prost(uint64, tag = "1")]
     pub(super) offset: u64,
     #[prost(uint32, tag = "2")]
     pub(super) length: u32,
-    /// CRC-32.
+    /// CRC-32 of the bytes.
     #[prost(fixed32, tag = "3")]
     pub(super) checksum: u32,
 }
 
-/// One bundle in one channel.
+/// A bundle in one channel.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Entry<'a> {
     pub(super) package: &'a PackageRow,
@@ -146,11 +146,12 @@ pub(super) struct Entry<'a> {
 // === impl Index ===
 
 impl Index {
-    /// Whether all references lead somewhere: pieces into this part of the file.
-    pub(super) fn check(&self, pieces: &Range<u64>) -> Result<(), &'static str> {
-        let inside = |piece: &Piece| piece.offset >= pieces.start && piece.end() <= pieces.end;
-        if !self.pieces().all(inside) {
-            return Err("a piece lies outside the file");
+    /// Checks that all references are valid, and that all file ranges lie within `content`.
+    pub(super) fn check(&self, content: &Range<u64>) -> Result<(), &'static str> {
+        let inside =
+            |range: &FileRange| range.offset >= content.start && range.end() <= content.end;
+        if !self.ranges().all(inside) {
+            return Err("a range lies outside the file");
         }
         let apis = self.apis.len();
         for package in &self.packages {
@@ -159,9 +160,9 @@ impl Index {
             if package
                 .bundles
                 .iter()
-                .any(|it| it.provides.iter().any(unknown))
+                .any(|bundle| bundle.provides.iter().any(unknown))
             {
-                return Err("a bundle brings an unknown API");
+                return Err("a bundle provides an unknown API");
             }
             for channel in &package.channels {
                 if channel.head as usize >= channel.entries.len() {
@@ -170,7 +171,7 @@ impl Index {
                 if channel
                     .entries
                     .iter()
-                    .any(|it| it.bundle as usize >= bundles)
+                    .any(|entry| entry.bundle as usize >= bundles)
                 {
                     return Err("an entry has no bundle");
                 }
@@ -179,41 +180,42 @@ impl Index {
         Ok(())
     }
 
-    /// All pieces that anything refers to.
-    pub(super) fn pieces(&self) -> impl Iterator<Item = &Piece> {
+    /// Returns the file ranges of all rows.
+    pub(super) fn ranges(&self) -> impl Iterator<Item = &FileRange> {
         let packages = self.packages.iter().flat_map(|package| {
             let bundles = package.bundles.iter();
-            [&package.icon, &package.description]
-                .into_iter()
-                .chain(bundles.flat_map(|it| [&it.light, &it.csv, &it.objects]))
+            [&package.icon, &package.description].into_iter().chain(
+                bundles.flat_map(|bundle| [&bundle.list_fields, &bundle.csv, &bundle.objects]),
+            )
         });
-        packages.chain(self.blobs.iter().map(|it| &it.blob))
+        packages.chain(self.blobs.iter().map(|blob| &blob.blob))
     }
 
     pub(super) fn package(&self, name: &str) -> Option<&PackageRow> {
         let at = self
             .packages
-            .binary_search_by(|it| it.name.as_str().cmp(name));
+            .binary_search_by(|package| package.name.as_str().cmp(name));
         self.packages.get(at.ok()?)
     }
 
-    /// The position of an API; whoever asks for one that nobody brings gets `None`.
+    /// Returns the position of an API, or `None` if no bundle provides it.
     pub(super) fn api(&self, group: &str, version: &str, kind: &str) -> Option<u32> {
-        let wanted = (group, version, kind);
-        let at = self.apis.binary_search_by(|it| {
-            (it.group.as_str(), it.version.as_str(), it.kind.as_str()).cmp(&wanted)
+        let key = (group, version, kind);
+        let at = self.apis.binary_search_by(|api| {
+            (api.group.as_str(), api.version.as_str(), api.kind.as_str()).cmp(&key)
         });
         u32::try_from(at.ok()?).ok()
     }
 
-    /// All channels by name, and channels of one name by package: the order of ListBundles.
+    /// Returns the positions of all packages and channels, sorted by channel name and then by package: the order of
+    /// ListBundles.
     pub(super) fn by_channel(&self) -> Vec<(u32, u32)> {
         let mut order: Vec<(&str, u32, u32)> = Vec::new();
         for (at, package) in (0..).zip(&self.packages) {
             order.extend(
                 (0..)
                     .zip(&package.channels)
-                    .map(|(it, c)| (c.name.as_str(), at, it)),
+                    .map(|(position, c)| (c.name.as_str(), at, position)),
             );
         }
         order.sort_unstable();
@@ -223,7 +225,7 @@ impl Index {
             .collect()
     }
 
-    /// Every entry, by package, channel and bundle.
+    /// Returns all entries, sorted by package, channel and bundle.
     pub(super) fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
         self.packages.iter().flat_map(|package| {
             package
@@ -233,7 +235,7 @@ impl Index {
         })
     }
 
-    /// The head of every channel.
+    /// Returns the head of every channel.
     pub(super) fn heads(&self) -> impl Iterator<Item = Entry<'_>> {
         self.packages.iter().flat_map(|package| {
             package
@@ -244,9 +246,9 @@ impl Index {
     }
 }
 
-// === impl Piece ===
+// === impl FileRange ===
 
-impl Piece {
+impl FileRange {
     pub(super) fn end(&self) -> u64 {
         self.offset.saturating_add(u64::from(self.length))
     }
@@ -258,7 +260,7 @@ impl PackageRow {
     pub(super) fn channel(&self, name: &str) -> Option<&ChannelRow> {
         let at = self
             .channels
-            .binary_search_by(|it| it.name.as_str().cmp(name));
+            .binary_search_by(|channel| channel.name.as_str().cmp(name));
         self.channels.get(at.ok()?)
     }
 
@@ -269,25 +271,25 @@ impl PackageRow {
         channel
             .entries
             .iter()
-            .filter_map(move |row| self.join(channel, row))
+            .filter_map(move |row| self.joined_entry(channel, row))
     }
 
     pub(super) fn entry<'a>(&'a self, channel: &'a ChannelRow, name: &str) -> Option<Entry<'a>> {
         let name_of = |row: &EntryRow| {
             let bundle = self.bundles.get(row.bundle as usize);
-            bundle.map_or("", |it| it.name.as_str())
+            bundle.map_or("", |bundle| bundle.name.as_str())
         };
         let at = channel
             .entries
             .binary_search_by(|row| name_of(row).cmp(name));
-        self.join(channel, channel.entries.get(at.ok()?)?)
+        self.joined_entry(channel, channel.entries.get(at.ok()?)?)
     }
 
     pub(super) fn head<'a>(&'a self, channel: &'a ChannelRow) -> Option<Entry<'a>> {
-        self.join(channel, channel.entries.get(channel.head as usize)?)
+        self.joined_entry(channel, channel.entries.get(channel.head as usize)?)
     }
 
-    pub(super) fn join<'a>(
+    pub(super) fn joined_entry<'a>(
         &'a self,
         channel: &'a ChannelRow,
         row: &'a EntryRow,
@@ -308,16 +310,16 @@ impl<'a> Entry<'a> {
         &self.bundle.name
     }
 
-    /// Skipped bundles, save the one that is replaced anyway.
+    /// Returns the skipped bundles except the replaced one.
     pub(super) fn other_skips(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         let row = self.row;
         let skips = row.skips.iter().map(String::as_str);
-        skips.filter(|it| *it != row.replaces)
+        skips.filter(|skip| *skip != row.replaces)
     }
 
-    /// Whether a bundle of this name is replaced or skipped.
-    pub(super) fn follows(&self, name: &str) -> bool {
-        self.row.replaces == name || self.row.skips.iter().any(|it| it == name)
+    /// Reports whether the entry replaces or skips the named bundle.
+    pub(super) fn replaces_or_skips(&self, name: &str) -> bool {
+        self.row.replaces == name || self.row.skips.iter().any(|skip| skip == name)
     }
 
     pub(super) fn provides(&self, api: u32) -> bool {

@@ -1,9 +1,8 @@
-//! What decisions need of a catalog that somebody else serves: the packages that are wanted, as [`crate::load`] would
-//! have them.
+//! Reads requested packages from a catalog server, in the form that [`crate::load`] returns.
 //!
-//! Lists leave out the manifests, and with them the `minKubeVersion`. So edges come from the list, and each bundle of a
-//! wanted package is asked for by itself. What a server refuses to give is there, but not to be chosen; what it cannot
-//! give now is an error of the whole: half a catalog is no catalog.
+//! Lists omit manifests and therefore `minKubeVersion`. Upgrade edges come from the list, and each bundle of a
+//! requested package is fetched separately. A bundle that the server rejects is retained as unreadable and cannot be
+//! chosen. A temporary failure of the server fails the whole read, because a partial catalog is not usable.
 
 mod reading;
 
@@ -15,52 +14,53 @@ use std::{
 
 use manifests::object;
 
-use self::reading::Reading;
+use self::reading::FetchSession;
 use super::{Client, client::Error, wire};
 use crate::{
     facts::Facts,
     model::{Bundle, Entry, Package, REGISTRY_V1, Release},
 };
 
-/// Bytes that are kept of a deprecation: as many as a condition's message has.
-const LONGEST: usize = 32 << 10;
+/// Maximum length of a deprecation message in bytes, equal to that of a condition's message.
+const MAX_DEPRECATION_LEN: usize = 32 << 10;
 
-/// What a catalog has of the packages that are wanted.
+/// Requested packages of a catalog.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Packages {
-    /// What was asked for; the catalog does not have what of it is not below.
+    /// Names of all requested packages. The catalog does not contain those that are missing in `packages` and `broken`.
     pub asked: BTreeSet<String>,
-    /// By name.
+    /// Readable packages by name.
     pub packages: BTreeMap<String, Arc<Package>>,
-    /// Packages that are there and cannot be used, and why.
+    /// Packages that exist but cannot be used, with the reason.
     pub broken: BTreeMap<String, String>,
-    /// About how many bytes the packages take.
+    /// Approximate size of the packages in bytes.
     pub kept: usize,
 }
 
-/// Reads the packages that are wanted. Those that the catalog does not have are left out. One that time or room does not
-/// suffice for is broken.
+/// Reads the requested packages. Packages that the catalog does not contain are absent from the result. A package that
+/// exceeds the time or memory limit is reported as broken.
 ///
 /// # Errors
-/// When the list does not come to its end, or the server cannot answer now.
-pub async fn packages(client: &Client, wanted: &BTreeSet<String>) -> Result<Packages, Error> {
-    Packages::default().and(client, wanted).await
+/// Returns an error if the list is incomplete or the server is temporarily unavailable.
+pub async fn packages(client: &Client, requested: &BTreeSet<String>) -> Result<Packages, Error> {
+    Packages::default().and(client, requested).await
 }
 
 // === impl Packages ===
 
 impl Packages {
-    /// What is here, and what is wanted beside it, which is read. It has to be the same server.
+    /// Returns these packages together with those of `requested` that were not read yet. The client must be connected
+    /// to the same server.
     ///
     /// # Errors
-    /// As for [`packages`].
-    pub async fn and(&self, client: &Client, wanted: &BTreeSet<String>) -> Result<Self, Error> {
-        let missing: BTreeSet<String> = wanted.difference(&self.asked).cloned().collect();
+    /// Returns the errors of [`packages`].
+    pub async fn and(&self, client: &Client, requested: &BTreeSet<String>) -> Result<Self, Error> {
+        let missing: BTreeSet<String> = requested.difference(&self.asked).cloned().collect();
         let mut all = self.clone();
         if missing.is_empty() {
             return Ok(all);
         }
-        let read = Reading::new(client, self.kept).read(missing).await?;
+        let read = FetchSession::new(client, self.kept).read(missing).await?;
         all.asked.extend(read.asked);
         all.packages.extend(read.packages);
         all.broken.extend(read.broken);
@@ -69,7 +69,7 @@ impl Packages {
     }
 }
 
-/// What is kept of a message in a list, in bytes.
+/// Returns the retained size of a list message in bytes.
 fn listed_size(listed: &wire::Bundle) -> usize {
     let texts = [
         &listed.csv_name,
@@ -79,42 +79,42 @@ fn listed_size(listed: &wire::Bundle) -> usize {
         &listed.bundle_path,
         &listed.version,
     ];
-    let texts: usize = texts.iter().map(|it| it.len()).sum();
+    let texts: usize = texts.iter().map(|text| text.len()).sum();
     let skips: usize = listed
         .skips
         .iter()
-        .map(|it| it.len() + size_of::<String>())
+        .map(|skip| skip.len() + size_of::<String>())
         .sum();
     size_of::<Entry>() + texts + skips
 }
 
-/// Adds what the bundle itself tells.
-fn fill(bundle: &mut Bundle, package: &str, told: wire::Bundle) {
+/// Adds the data that only the response for a single bundle contains.
+fn fill(bundle: &mut Bundle, package: &str, response: wire::Bundle) {
     if bundle.unreadable.is_some() {
         return;
     }
-    if told.csv_name != bundle.name || told.package_name != package {
+    if response.csv_name != bundle.name || response.package_name != package {
         bundle.unreadable = Some(format!(
-            "the server gave bundle {:?} of package {:?} instead",
-            shortened(&told.csv_name),
-            shortened(&told.package_name)
+            "the server returned bundle {:?} of package {:?} instead",
+            shortened(&response.csv_name),
+            shortened(&response.package_name)
         ));
         return;
     }
-    bundle.deprecation = deprecation(told.deprecation);
+    bundle.deprecation = deprecation(response.deprecation);
     let mut facts = Facts::default();
     let mut read = || {
-        for (at, property) in told.properties.iter().enumerate() {
+        for (at, property) in response.properties.iter().enumerate() {
             facts.add_text(at, &property.r#type, &property.value)?;
         }
-        for (at, dependency) in told.dependencies.iter().enumerate() {
+        for (at, dependency) in response.dependencies.iter().enumerate() {
             facts.add_dependency(at, &dependency.r#type, &dependency.value)?;
         }
         let is_registry = facts.media_type.as_deref().unwrap_or(REGISTRY_V1) == REGISTRY_V1;
-        match told.csv_json.as_str() {
-            // Somebody serves less than the protocol says.
-            "" if is_registry => Err("the server gave no ClusterServiceVersion".to_owned()),
-            // Bundles of other formats have none.
+        match response.csv_json.as_str() {
+            // The server returns less than the protocol requires.
+            "" if is_registry => Err("the server returned no ClusterServiceVersion".to_owned()),
+            // Bundles in other formats have no ClusterServiceVersion.
             "" => Ok(()),
             csv => facts.add_csv(csv),
         }
@@ -134,9 +134,11 @@ fn fill(bundle: &mut Bundle, package: &str, told: wire::Bundle) {
     if facts.is_rebuild {
         bundle.version.build_is_release();
     }
-    // Most servers tell what is needed twice: as properties, and as dependencies for who reads only these.
-    let mut told = HashSet::new();
-    facts.needs.retain(|it| told.insert(it.to_string()));
+    // Most servers declare requirements twice: as properties, and as dependencies for clients that read only those.
+    let mut unique = HashSet::new();
+    facts
+        .needs
+        .retain(|requirement| unique.insert(requirement.to_string()));
     bundle.max_openshift = facts.max_openshift().declared;
     bundle.media_type = facts.media_type;
     bundle.provides = facts.provides;
@@ -144,13 +146,13 @@ fn fill(bundle: &mut Bundle, package: &str, told: wire::Bundle) {
     bundle.min_kube = facts.min_kube;
     bundle.is_deprecated = facts.is_deprecated;
     if bundle.image.is_empty() {
-        bundle.unreadable = Some("it is in no image, but in the catalog itself".to_owned());
+        bundle.unreadable = Some("it is not in an image but in the catalog itself".to_owned());
     }
 }
 
-/// Why something should no longer be used, as far as a status can say it.
-fn deprecation(told: Option<wire::Deprecation>) -> Option<String> {
-    told.map(|it| object::shortened(&it.message, LONGEST))
+/// Returns the deprecation message, truncated to the length that a status can hold.
+fn deprecation(deprecation: Option<wire::Deprecation>) -> Option<String> {
+    deprecation.map(|deprecation| object::shortened(&deprecation.message, MAX_DEPRECATION_LEN))
 }
 
 fn shortened(text: &str) -> String {

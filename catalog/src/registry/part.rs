@@ -1,4 +1,5 @@
-//! What of each document of a catalog goes into a store: its bytes into the file at once, and what the index needs.
+//! Contribution of each document to a store: its content is written to the file immediately, and its row is returned
+//! for the index.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -8,8 +9,8 @@ use serde_json::Value as Json;
 
 use super::{
     csv,
-    index::{BlobRow, BundleRow, Piece},
-    store::{self, Writer, field},
+    index::{BlobRow, BundleRow, FileRange},
+    store::{self, Writer, encode_field},
     wire::{Dependency, GroupVersionKind, Property},
 };
 use crate::{
@@ -18,51 +19,51 @@ use crate::{
     walk::Meta,
 };
 
-/// What one document gives beside what [`crate::load`] knows of it.
+/// Data that a document adds to the model of [`crate::load`].
 #[derive(Debug)]
-pub(super) enum Part {
+pub(super) enum DocumentPart {
     Package(Package),
     Bundle(Box<Bundle>),
     Blob(BlobRow),
-    /// All of a package cannot be served.
-    Refused {
+    /// The package cannot be served.
+    Rejected {
         package: String,
         reason: String,
     },
-    /// A blob cannot be served.
-    Odd(String),
-    /// All there is to know is known.
-    Nothing,
+    /// The blob cannot be served.
+    Unindexed(String),
+    /// The document adds nothing to the model.
+    Empty,
 }
 
 #[derive(Debug)]
 pub(super) struct Package {
     pub(super) name: String,
-    pub(super) icon: Piece,
-    pub(super) description: Piece,
+    pub(super) icon: FileRange,
+    pub(super) description: FileRange,
 }
 
 #[derive(Debug)]
 pub(super) struct Bundle {
     pub(super) package: String,
-    /// All but APIs and deprecation.
+    /// Row without provided APIs and deprecation.
     pub(super) row: BundleRow,
 }
 
-/// What a bundle gives before it is written.
+/// Encoded fields of a bundle before they are written.
 #[derive(Default)]
-struct Texts {
-    light: Vec<u8>,
+struct BundleFields {
+    list_fields: Vec<u8>,
     csv: Vec<u8>,
     objects: Vec<u8>,
 }
 
-impl Part {
-    /// Writes what is to be kept of a document.
+impl DocumentPart {
+    /// Writes the content of a document that the store needs.
     ///
     /// # Errors
-    /// When it cannot be written.
-    pub(super) fn of(meta: &Meta<'_>, writer: &Mutex<Writer>) -> store::Result<Self> {
+    /// Returns an error if it cannot be written.
+    pub(super) fn from_document(meta: &Meta<'_>, writer: &Mutex<Writer>) -> store::Result<Self> {
         let package = || meta.package.clone().into_owned();
         Ok(match &*meta.schema {
             "olm.package" => {
@@ -77,30 +78,30 @@ impl Part {
             "olm.bundle" => match bundle(meta) {
                 Ok((mut bundle, texts)) => {
                     let mut writer = lock(writer);
-                    bundle.row.light = writer.listed(&texts.light)?;
+                    bundle.row.list_fields = writer.listed(&texts.list_fields)?;
                     bundle.row.csv = writer.manifest(&texts.csv)?;
                     bundle.row.objects = writer.manifest(&texts.objects)?;
                     Self::Bundle(Box::new(bundle))
                 }
-                Err(reason) => Self::Refused {
+                Err(reason) => Self::Rejected {
                     package: package(),
                     reason,
                 },
             },
-            "olm.channel" | "olm.deprecations" => Self::Nothing,
+            "olm.channel" | "olm.deprecations" => Self::Empty,
             _ => match blob(meta) {
                 Ok(bytes) => Self::Blob(BlobRow {
                     schema: meta.schema.clone().into_owned(),
                     package: package(),
                     blob: lock(writer).manifest(&bytes)?,
                 }),
-                Err(reason) => Self::Odd(reason),
+                Err(reason) => Self::Unindexed(reason),
             },
         })
     }
 }
 
-/// Whether schemas and packages of blobs may have this name: `^[a-zA-Z0-9][a-zA-Z0-9._-]*$`.
+/// Reports whether a schema or package name of a blob is valid: `^[a-zA-Z0-9][a-zA-Z0-9._-]*$`.
 pub(super) fn is_plain(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_alphanumeric())
         && name
@@ -108,12 +109,12 @@ pub(super) fn is_plain(name: &str) -> bool {
             .all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
 }
 
-/// Whoever panicked while writing has ended the build.
+/// Locks the writer. A poisoned lock is ignored, because a panic during writing ends the build.
 fn lock(writer: &Mutex<Writer>) -> std::sync::MutexGuard<'_, Writer> {
     writer.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn bundle(meta: &Meta<'_>) -> Result<(Bundle, Texts), String> {
+fn bundle(meta: &Meta<'_>) -> Result<(Bundle, BundleFields), String> {
     let name = &*meta.name;
     let mut bundle = Bundle {
         package: meta.package.clone().into_owned(),
@@ -145,8 +146,9 @@ fn bundle(meta: &Meta<'_>) -> Result<(Bundle, Texts), String> {
                 continue;
             }
             "olm.bundle.object" => {
-                let (text, is_csv) = object(value)
-                    .map_err(|it| format!("bundle {name:?}: property at index {at}: {it}"))?;
+                let (text, is_csv) = object(value).map_err(|problem| {
+                    format!("bundle {name:?}: property at index {at}: {problem}")
+                })?;
                 if is_csv && csv.is_none() {
                     csv = Some(objects.len());
                 }
@@ -163,7 +165,7 @@ fn bundle(meta: &Meta<'_>) -> Result<(Bundle, Texts), String> {
             }
             "olm.package.required" => dependencies.push(Dependency {
                 r#type: "olm.package".into(),
-                value: wanted(value),
+                value: package_dependency(value),
             }),
             "olm.package" => version = text(value, "version"),
             _ => {}
@@ -175,16 +177,16 @@ fn bundle(meta: &Meta<'_>) -> Result<(Bundle, Texts), String> {
     }
 
     let image = text(meta.root, "image");
-    let mut texts = Texts::default();
-    let light = &mut texts.light;
-    field(1, name.as_bytes(), light);
-    field(2, bundle.package.as_bytes(), light);
-    field(6, image.as_bytes(), light);
-    encoding::message::encode_repeated(7, &provided, light);
-    encoding::message::encode_repeated(8, &required, light);
-    field(9, version.as_bytes(), light);
-    encoding::message::encode_repeated(11, &dependencies, light);
-    encoding::message::encode_repeated(12, &properties, light);
+    let mut texts = BundleFields::default();
+    let list_fields = &mut texts.list_fields;
+    encode_field(1, name.as_bytes(), list_fields);
+    encode_field(2, bundle.package.as_bytes(), list_fields);
+    encode_field(6, image.as_bytes(), list_fields);
+    encoding::message::encode_repeated(7, &provided, list_fields);
+    encoding::message::encode_repeated(8, &required, list_fields);
+    encode_field(9, version.as_bytes(), list_fields);
+    encoding::message::encode_repeated(11, &dependencies, list_fields);
+    encoding::message::encode_repeated(12, &properties, list_fields);
     for object in &objects {
         encoding::string::encode(5, object, &mut texts.objects);
     }
@@ -194,24 +196,24 @@ fn bundle(meta: &Meta<'_>) -> Result<(Bundle, Texts), String> {
         (Some(csv), _) => texts.csv = csv.clone().into_bytes(),
         (None, Some(metadata)) => {
             let images = meta.root.field("relatedImages");
-            let is_described = csv::begin(metadata, name, &version, images, &mut texts.csv);
-            row.is_made = true;
-            row.wants_description = !is_described;
-            row.is_alone = objects.is_empty();
+            let is_described = csv::csv_prefix(metadata, name, &version, images, &mut texts.csv);
+            row.csv_is_synthetic = true;
+            row.needs_description = !is_described;
+            row.csv_is_only_object = objects.is_empty();
         }
         (None, None) => {}
     }
     Ok((bundle, texts))
 }
 
-/// A manifest as JSON, and whether it is a ClusterServiceVersion.
+/// Decodes a manifest to JSON. Also returns whether it is a ClusterServiceVersion.
 fn object(value: Node<'_>) -> Result<(String, bool), String> {
     let bytes = shape::base64(&shape::borrowed(value, "data"))?;
     let json = match serde_json::from_slice::<Json>(&bytes) {
         Ok(json) => json,
         Err(_) => match manifests::yaml::documents(&bytes).next() {
             Some(Ok(document)) => document,
-            // What begins like JSON is passed on by Go, whatever it is.
+            // Go passes on everything that starts like JSON, even if it is malformed.
             Some(Err(_)) if bytes.trim_ascii_start().starts_with(b"{") => {
                 return Ok((lossy(bytes), false));
             }
@@ -221,7 +223,7 @@ fn object(value: Node<'_>) -> Result<(String, bool), String> {
     };
     let is_csv = json
         .get("kind")
-        .is_some_and(|it| it == "ClusterServiceVersion");
+        .is_some_and(|kind| kind == "ClusterServiceVersion");
     Ok((json.to_string(), is_csv))
 }
 
@@ -234,8 +236,8 @@ fn gvk(value: Node<'_>) -> GroupVersionKind {
     }
 }
 
-/// A required package as the older view has it.
-fn wanted(value: Node<'_>) -> String {
+/// Returns a required package in the format of dependencies.
+fn package_dependency(value: Node<'_>) -> String {
     let mut out = br#"{"packageName":"#.to_vec();
     write_text(&text(value, "packageName"), &mut out);
     out.extend_from_slice(br#","version":"#);
@@ -244,49 +246,49 @@ fn wanted(value: Node<'_>) -> String {
     lossy(out)
 }
 
-/// A blob of an unknown schema as a message.
+/// Encodes a blob of an unknown schema as a message.
 fn blob(meta: &Meta<'_>) -> Result<Vec<u8>, String> {
-    let place = format!("{}:{}", meta.file, meta.line);
-    for (what, name) in [("schema", &meta.schema), ("package", &meta.package)] {
-        let is_absent = what == "package" && name.is_empty();
+    let location = format!("{}:{}", meta.file, meta.line);
+    for (field, name) in [("schema", &meta.schema), ("package", &meta.package)] {
+        let is_absent = field == "package" && name.is_empty();
         if !is_plain(name) && !is_absent {
             let name = name.chars().take(100).collect::<String>();
             return Err(format!(
-                "{place}: invalid custom schema meta: {what} {name:?} has other characters than letters, digits, \".\", \"_\" and \"-\""
+                "{location}: invalid custom schema meta: {field} {name:?} has other characters than letters, digits, \".\", \"_\" and \"-\""
             ));
         }
     }
     let mut text = Vec::new();
     meta.root.sorted(&mut text);
-    // Bounds the depth, for messages are written by recursion, and read by it.
+    // serde_json limits the depth; protobuf messages are written and read recursively.
     match serde_json::from_slice(&text) {
-        Ok(Json::Object(map)) => Ok(structure(map).encode_to_vec()),
+        Ok(Json::Object(map)) => Ok(to_protobuf_struct(map).encode_to_vec()),
         Ok(_) => Err(format!(
-            "{place}: invalid custom schema meta: it is no object"
+            "{location}: invalid custom schema meta: not an object"
         )),
-        Err(error) => Err(format!("{place}: invalid custom schema meta: {error}")),
+        Err(error) => Err(format!("{location}: invalid custom schema meta: {error}")),
     }
 }
 
-fn structure(map: serde_json::Map<String, Json>) -> Struct {
+fn to_protobuf_struct(map: serde_json::Map<String, Json>) -> Struct {
     Struct {
         fields: map
             .into_iter()
-            .map(|(key, it)| (key, protobuf(it)))
+            .map(|(key, value)| (key, to_protobuf_value(value)))
             .collect(),
     }
 }
 
-fn protobuf(json: Json) -> Value {
+fn to_protobuf_value(json: Json) -> Value {
     let kind = match json {
         Json::Null => ValueKind::NullValue(0),
-        Json::Bool(it) => ValueKind::BoolValue(it),
-        Json::Number(it) => ValueKind::NumberValue(it.as_f64().unwrap_or_default()),
-        Json::String(it) => ValueKind::StringValue(it),
-        Json::Array(it) => ValueKind::ListValue(ListValue {
-            values: it.into_iter().map(protobuf).collect(),
+        Json::Bool(value) => ValueKind::BoolValue(value),
+        Json::Number(number) => ValueKind::NumberValue(number.as_f64().unwrap_or_default()),
+        Json::String(text) => ValueKind::StringValue(text),
+        Json::Array(items) => ValueKind::ListValue(ListValue {
+            values: items.into_iter().map(to_protobuf_value).collect(),
         }),
-        Json::Object(it) => ValueKind::StructValue(structure(it)),
+        Json::Object(map) => ValueKind::StructValue(to_protobuf_struct(map)),
     };
     Value { kind: Some(kind) }
 }
@@ -302,7 +304,7 @@ fn text(node: Node<'_>, name: &str) -> String {
         .into_owned()
 }
 
-/// As opm has read it: into a map, whose keys are sorted.
+/// Returns the JSON with sorted keys, because opm reads it into a map.
 fn sorted(value: Node<'_>) -> String {
     let mut out = Vec::new();
     value.sorted(&mut out);
@@ -311,5 +313,5 @@ fn sorted(value: Node<'_>) -> String {
 
 fn lossy(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes)
-        .unwrap_or_else(|it| String::from_utf8_lossy(it.as_bytes()).into_owned())
+        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }

@@ -1,19 +1,18 @@
-//! What is asked of a store and answered from memory: plain functions over the index.
+//! Queries that are answered from the index in memory. Pure; no I/O.
 //!
-//! The texts of refusals are opm's, for there are clients that look at them. Where opm leaves the order to chance,
-//! answers are sorted.
+//! Error texts are opm's, because clients match them. Responses are sorted where opm's order is random.
 
 use super::{
     index::{ChannelRow, Entry, Index, PackageRow},
     wire::{Channel, ChannelEntry, Deprecation, Package},
 };
 
-/// Why there is no answer.
+/// Query without a result.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub(super) struct Absent(String);
+pub(super) struct NotFound(String);
 
-type Result<T, E = Absent> = std::result::Result<T, E>;
+type Result<T, E = NotFound> = std::result::Result<T, E>;
 
 pub(super) fn package(index: &Index, name: &str) -> Result<Package> {
     let row = find_package(index, name)?;
@@ -21,7 +20,7 @@ pub(super) fn package(index: &Index, name: &str) -> Result<Package> {
         name: channel.name.clone(),
         csv_name: row
             .head(channel)
-            .map(|it| it.name().to_owned())
+            .map(|entry| entry.name().to_owned())
             .unwrap_or_default(),
         deprecation: deprecation(channel.deprecation.as_ref()),
     };
@@ -39,89 +38,94 @@ pub(super) fn bundle<'a>(
     channel: &str,
     name: &str,
 ) -> Result<Entry<'a>> {
-    let (row, it) = find_channel(index, package, channel)?;
-    let absent = || {
-        Absent(format!(
+    let (row, channel_row) = find_channel(index, package, channel)?;
+    let not_found = || {
+        NotFound(format!(
             "package {package:?}, channel {channel:?}, bundle {name:?} not found"
         ))
     };
-    row.entry(it, name).ok_or_else(absent)
+    row.entry(channel_row, name).ok_or_else(not_found)
 }
 
 pub(super) fn head<'a>(index: &'a Index, package: &str, channel: &str) -> Result<Entry<'a>> {
-    let (row, it) = find_channel(index, package, channel)?;
-    let absent = || {
-        Absent(format!(
+    let (row, channel_row) = find_channel(index, package, channel)?;
+    let not_found = || {
+        NotFound(format!(
             "no entry found for package {package:?}, channel {channel:?}"
         ))
     };
-    row.head(it).ok_or_else(absent)
+    row.head(channel_row).ok_or_else(not_found)
 }
 
-/// The first bundle by name that replaces or skips another.
+/// Returns the first bundle by name that replaces or skips another one.
 pub(super) fn replacing<'a>(
     index: &'a Index,
     name: &str,
     package: &str,
     channel: &str,
 ) -> Result<Entry<'a>> {
-    // Without quotes in this one.
+    // opm does not quote the name in this message.
     let row = index.package(package);
-    row.ok_or_else(|| Absent(format!("package {package} not found")))?;
-    let (row, it) = find_channel(index, package, channel)?;
-    let absent = || {
-        Absent(format!(
+    row.ok_or_else(|| NotFound(format!("package {package} not found")))?;
+    let (row, channel_row) = find_channel(index, package, channel)?;
+    let not_found = || {
+        NotFound(format!(
             "no entry found for package {package:?}, channel {channel:?}"
         ))
     };
-    row.entries(it)
-        .find(|it| it.follows(name))
-        .ok_or_else(absent)
+    row.entries(channel_row)
+        .find(|entry| entry.replaces_or_skips(name))
+        .ok_or_else(not_found)
 }
 
-/// Every bundle that replaces or skips another, with what it replaces.
+/// Returns every bundle that replaces or skips another one, with the replaced name.
 pub(super) fn all_replacing(index: &Index, name: &str) -> Result<Vec<ChannelEntry>> {
-    let following = index.entries().filter(|it| it.follows(name));
-    let entries: Vec<_> = following.map(|it| edge(&it, &it.row.replaces)).collect();
+    let following = index
+        .entries()
+        .filter(|entry| entry.replaces_or_skips(name));
+    let entries: Vec<_> = following
+        .map(|entry| edge(&entry, &entry.row.replaces))
+        .collect();
     if entries.is_empty() {
-        return Err(Absent(format!(
+        return Err(NotFound(format!(
             "no channel entries found that replace {name}"
         )));
     }
     Ok(entries)
 }
 
-/// Every bundle that brings an API: an entry for what it replaces, and one for each other bundle that it skips.
+/// Returns every bundle that provides an API: one entry for the bundle that it replaces, and one for each other bundle
+/// that it skips.
 pub(super) fn all_providing(index: &Index, api: [&str; 3]) -> Result<Vec<ChannelEntry>> {
     let provided = providing(index, api, index.entries());
-    let entries = provided.flat_map(|it| edges(it, |_| true)).collect();
-    some(entries, api)
+    let entries = provided.flat_map(|entry| edges(entry, |_| true)).collect();
+    or_not_found(entries, api)
 }
 
-/// Of heads only, and of what they skip only what is in the same channel.
+/// Returns channel heads that provide an API. Skips are limited to bundles of the same channel.
 pub(super) fn latest_providing(index: &Index, api: [&str; 3]) -> Result<Vec<ChannelEntry>> {
     let provided = providing(index, api, index.heads());
-    let is_near = |it: Entry, skip: &str| it.package.entry(it.channel, skip).is_some();
+    let is_near = |entry: Entry, skip: &str| entry.package.entry(entry.channel, skip).is_some();
     let entries = provided
-        .flat_map(|it| edges(it, move |skip| is_near(it, skip)))
+        .flat_map(|entry| edges(entry, move |skip| is_near(entry, skip)))
         .collect();
-    some(entries, api)
+    or_not_found(entries, api)
 }
 
-/// The head of the default channel of the first package by name that brings an API there.
+/// Returns the default channel's head of the first package by name that provides the API there.
 pub(super) fn default_providing<'a>(index: &'a Index, api: [&str; 3]) -> Result<Entry<'a>> {
     let mut is_provided = false;
-    for it in providing(index, api, index.heads()) {
-        if it.channel.name == it.package.default_channel {
-            return Ok(it);
+    for entry in providing(index, api, index.heads()) {
+        if entry.channel.name == entry.package.default_channel {
+            return Ok(entry);
         }
         is_provided = true;
     }
-    Err(nobody(
+    Err(no_provider(
         if is_provided {
             "no entry found that provides"
         } else {
-            NONE
+            NO_ENTRIES
         },
         api,
     ))
@@ -136,7 +140,7 @@ pub(super) fn deprecation(message: Option<&String>) -> Option<Deprecation> {
 fn find_package<'a>(index: &'a Index, name: &str) -> Result<&'a PackageRow> {
     index
         .package(name)
-        .ok_or_else(|| Absent(format!("package {name:?} not found")))
+        .ok_or_else(|| NotFound(format!("package {name:?} not found")))
 }
 
 fn find_channel<'a>(
@@ -145,12 +149,12 @@ fn find_channel<'a>(
     channel: &str,
 ) -> Result<(&'a PackageRow, &'a ChannelRow)> {
     let row = find_package(index, package)?;
-    let absent = || {
-        Absent(format!(
+    let not_found = || {
+        NotFound(format!(
             "package {package:?}, channel {channel:?} not found"
         ))
     };
-    Ok((row, row.channel(channel).ok_or_else(absent)?))
+    Ok((row, row.channel(channel).ok_or_else(not_found)?))
 }
 
 fn providing<'a>(
@@ -159,32 +163,32 @@ fn providing<'a>(
     entries: impl Iterator<Item = Entry<'a>>,
 ) -> impl Iterator<Item = Entry<'a>> {
     let api = index.api(group, version, kind);
-    entries.filter(move |it| api.is_some_and(|api| it.provides(api)))
+    entries.filter(move |entry| api.is_some_and(|api| entry.provides(api)))
 }
 
-const NONE: &str = "no channel entries found that provide";
+const NO_ENTRIES: &str = "no channel entries found that provide";
 
-fn some(entries: Vec<ChannelEntry>, api: [&str; 3]) -> Result<Vec<ChannelEntry>> {
+fn or_not_found(entries: Vec<ChannelEntry>, api: [&str; 3]) -> Result<Vec<ChannelEntry>> {
     if entries.is_empty() {
-        return Err(nobody(NONE, api));
+        return Err(no_provider(NO_ENTRIES, api));
     }
     Ok(entries)
 }
 
-fn nobody(what: &str, [group, version, kind]: [&str; 3]) -> Absent {
-    Absent(format!(
-        "{what} group:{group:?} version:{version:?} kind:{kind:?}"
+fn no_provider(message: &str, [group, version, kind]: [&str; 3]) -> NotFound {
+    NotFound(format!(
+        "{message} group:{group:?} version:{version:?} kind:{kind:?}"
     ))
 }
 
 fn edges<'a>(
     entry: Entry<'a>,
-    counts: impl Fn(&str) -> bool + 'a,
+    is_included: impl Fn(&str) -> bool + 'a,
 ) -> impl Iterator<Item = ChannelEntry> + 'a {
-    let skips = entry.other_skips().filter(move |it| counts(it));
+    let skips = entry.other_skips().filter(move |skip| is_included(skip));
     std::iter::once(entry.row.replaces.as_str())
         .chain(skips)
-        .map(move |it| edge(&entry, it))
+        .map(move |replaces| edge(&entry, replaces))
 }
 
 fn edge(entry: &Entry, replaces: &str) -> ChannelEntry {

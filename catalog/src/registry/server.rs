@@ -1,9 +1,9 @@
-//! The service: requests to answers that are mostly bytes of the store.
+//! gRPC service of a catalog. Most responses are bytes of the store.
 //!
-//! Answers are in the store as the messages that are sent, so nothing is decoded to be encoded again, and a list is read
-//! a part at a time, when the client has taken the one before: memory depends on how many ask, and not on the catalog.
-//! Beside the registry there are health, which says SERVING for any name since every prober uses another, and
-//! reflection, by which `grpcurl` knows the protocol.
+//! The store contains encoded messages, so nothing is decoded and encoded again. Lists are read in batches, each after
+//! the client has received the previous one. Memory use therefore depends on the number of clients and not on the size
+//! of the catalog. The server also offers the health service, which reports SERVING for any name because probers use
+//! different names, and reflection for `grpcurl`.
 
 mod answer;
 mod call;
@@ -29,62 +29,61 @@ use tracing::{info, warn};
 pub use self::call::Calls;
 use self::{
     answer::{Experimental, Registry},
-    call::Told,
+    call::CallObserver,
     connection::Connection,
 };
 use super::store::Store;
 
-/// The descriptors of `proto/registry.proto` and of what it imports, made from it by a test.
+/// File descriptors of `proto/registry.proto` and its imports. A test generates them.
 pub const DESCRIPTORS: &[u8] = include_bytes!("../../proto/registry.bin");
 
-/// OLM's programs have one connection each.
-const PLACES: Places = Places {
+/// Default connection limits. Each OLM process has one connection.
+const CONNECTION_SLOTS: ConnectionSlots = ConnectionSlots {
     connections: 512,
-    patience: Duration::from_secs(5),
+    handshake_timeout: Duration::from_secs(5),
 };
-/// Requests of one connection at once; OLM has a handful.
-const STREAMS: u32 = 128;
-/// How long a connection may be silent before it is asked whether somebody is there, and how long that may take.
-const KEEPALIVE: Duration = Duration::from_secs(60);
+/// Maximum number of concurrent requests of a connection. OLM uses a handful.
+const MAX_STREAMS: u32 = 128;
+/// Idle time after which a connection is pinged, and the timeout of the response.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(60);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long a connection may be there, whatever is asked; the client is told to make another, and requests may go on for
-/// a while. Whoever holds places and does no more than be there gives way to others then. It is long, for OLM resolves
-/// everything anew when a connection was made again.
-const AGE: Duration = Duration::from_secs(12 * 3600);
-const AGE_GRACE: Duration = Duration::from_secs(15 * 60);
-/// Bytes of the headers of a request.
-const HEADERS: u32 = 16 << 10;
-/// What may be on its way to a client that has not confirmed it: lists are long, and come from memory.
-const WINDOW: u32 = 1 << 20;
-/// How long requests may go on when the service ends.
-const GRACE: Duration = Duration::from_secs(15);
-/// How long nobody is let in when there is no file descriptor left.
-const PAUSE: Duration = Duration::from_millis(100);
+/// Maximum age of a connection, and the grace period for its requests after the client was asked to reconnect. The
+/// limit frees slots of idle clients. It is long, because OLM resolves everything again after a reconnect.
+const MAX_CONNECTION_AGE: Duration = Duration::from_secs(12 * 3600);
+const CONNECTION_AGE_GRACE: Duration = Duration::from_secs(15 * 60);
+/// Maximum size of a request's headers in bytes.
+const MAX_HEADER_SIZE: u32 = 16 << 10;
+/// Maximum number of unconfirmed bytes per connection. Lists are long and are buffered in memory.
+const CONNECTION_WINDOW: u32 = 1 << 20;
+/// Grace period for requests when the service shuts down.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(15);
+/// Delay before the next accept if no file descriptor is left.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
-/// Who is let in.
+/// Limits for connections.
 #[derive(Debug, Clone, Copy)]
-struct Places {
-    /// How many connections there may be.
+struct ConnectionSlots {
+    /// Maximum number of connections.
     connections: usize,
-    /// How long one may take to begin.
-    patience: Duration,
+    /// Time within which a client must send the HTTP/2 preface.
+    handshake_timeout: Duration,
 }
 
-/// Why there is no service any more.
+/// Error that stopped the service.
 #[derive(Debug, thiserror::Error)]
-#[error("the registry's service failed")]
+#[error("the registry server failed")]
 pub struct Failed(#[source] Box<dyn std::error::Error + Send + Sync>);
 
-/// The service of a catalog, for any number of listeners. Clones are the same one.
+/// The service of a catalog, for any number of listeners. Clones share its state.
 #[derive(Debug, Clone)]
 pub struct Service {
     routes: Routes,
 }
 
-/// Serves a catalog until `shutdown` is there. Requests that are being answered then may go on for 15 seconds.
+/// Serves a catalog until `shutdown` completes. Requests in progress can continue for 15 seconds.
 ///
 /// # Errors
-/// When the listener cannot be served.
+/// Returns an error if the listener cannot be served.
 pub async fn serve(
     store: Arc<Store>,
     listener: TcpListener,
@@ -96,53 +95,55 @@ pub async fn serve(
 // === impl Service ===
 
 impl Service {
-    /// What answers for a catalog. Costs more than a listener does, so there is one for all that serve the same.
+    /// Creates the service of a catalog. It is more expensive than a listener, so listeners of the same catalog share
+    /// it.
     ///
     /// # Errors
-    /// When the descriptors are no good, which a test rules out.
+    /// Returns an error if the descriptors are invalid, which a test rules out.
     pub fn new(store: Arc<Store>) -> Result<Self, Failed> {
-        Self::of(store, Told::default())
+        Self::with_observer(store, CallObserver::default())
     }
 
-    /// The same, and somebody is told of each call that has ended.
+    /// Creates a service that reports each finished call to `calls`.
     ///
     /// # Errors
-    /// As [`Self::new`].
+    /// Returns the errors of [`Self::new`].
     pub fn telling(store: Arc<Store>, calls: Arc<dyn Calls>) -> Result<Self, Failed> {
-        Self::of(store, Told(Some(calls)))
+        Self::with_observer(store, CallObserver(Some(calls)))
     }
 
-    fn of(store: Arc<Store>, told: Told) -> Result<Self, Failed> {
-        let routes = routes(store, told).map_err(|it| Failed(it.into()))?;
+    fn with_observer(store: Arc<Store>, observer: CallObserver) -> Result<Self, Failed> {
+        let routes = routes(store, observer).map_err(|error| Failed(error.into()))?;
         Ok(Self { routes })
     }
 
-    /// Serves the catalog as [`serve`] does.
+    /// Serves the catalog like [`serve`].
     ///
     /// # Errors
-    /// When the listener cannot be served.
+    /// Returns an error if the listener cannot be served.
     pub async fn serve(
         &self,
         listener: TcpListener,
         shutdown: impl Future<Output = ()>,
     ) -> Result<(), Failed> {
-        self.serve_within(PLACES, listener, shutdown).await
+        self.serve_within(CONNECTION_SLOTS, listener, shutdown)
+            .await
     }
 
     async fn serve_within(
         &self,
-        places: Places,
+        slots: ConnectionSlots,
         listener: TcpListener,
         shutdown: impl Future<Output = ()>,
     ) -> Result<(), Failed> {
         let (end, ended) = oneshot::channel::<()>();
-        // Whoever leaves, and however, takes the connections along.
+        // Dropping this future, for any reason, closes all connections.
         let connections = CancellationToken::new();
         let _end = connections.clone().drop_guard();
-        let incoming = accept(listener, connections, places);
+        let incoming = accept(listener, connections, slots);
         let router = server().add_routes(self.routes.clone());
         let service = router.serve_with_incoming_shutdown(incoming, async {
-            // Also when nobody is there any more to say so.
+            // An error means that the sender was dropped, which also ends the service.
             drop(ended.await);
         });
         let service = std::pin::pin!(service);
@@ -151,69 +152,73 @@ impl Service {
             future::Either::Right(((), service)) => {
                 info!("shutting down server");
                 drop(end);
-                timeout(GRACE, service).await.unwrap_or_else(|_| {
+                timeout(SHUTDOWN_GRACE, service).await.unwrap_or_else(|_| {
                     warn!(
-                        seconds = GRACE.as_secs(),
+                        seconds = SHUTDOWN_GRACE.as_secs(),
                         "requests were still being answered"
                     );
                     Ok(())
                 })
             }
         };
-        result.map_err(|it| Failed(it.into()))
+        result.map_err(|error| Failed(error.into()))
     }
 }
 
 fn server() -> Server {
     Server::builder()
-        .max_concurrent_streams(STREAMS)
-        .http2_keepalive_interval(Some(KEEPALIVE))
+        .max_concurrent_streams(MAX_STREAMS)
+        .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
         .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
-        .max_connection_age(AGE)
-        .max_connection_age_grace(AGE_GRACE)
-        .http2_max_header_list_size(HEADERS)
+        .max_connection_age(MAX_CONNECTION_AGE)
+        .max_connection_age_grace(CONNECTION_AGE_GRACE)
+        .http2_max_header_list_size(MAX_HEADER_SIZE)
         .initial_stream_window_size(64 << 10)
-        .initial_connection_window_size(WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
         .tcp_nodelay(true)
 }
 
-fn routes(store: Arc<Store>, told: Told) -> Result<Routes, tonic_reflection::server::Error> {
+fn routes(
+    store: Arc<Store>,
+    observer: CallObserver,
+) -> Result<Routes, tonic_reflection::server::Error> {
     let reflection = || {
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(DESCRIPTORS)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
-    Ok(Routes::new(Registry(Arc::clone(&store), told.clone()))
-        .add_service(Experimental(store, told))
-        .add_service(HealthServer::new(Always))
+    Ok(Routes::new(Registry(Arc::clone(&store), observer.clone()))
+        .add_service(Experimental(store, observer))
+        .add_service(HealthServer::new(HealthService))
         .add_service(reflection().build_v1()?)
         .add_service(reflection().build_v1alpha()?)
         .prepare())
 }
 
-/// Whoever connects, so many at once; others wait. That there are no file descriptors for more of them passes.
+/// Accepts connections up to the limit; others wait. A lack of file descriptors is temporary.
 fn accept(
     listener: TcpListener,
     end: CancellationToken,
-    places: Places,
+    slots: ConnectionSlots,
 ) -> impl Stream<Item = io::Result<Connection>> {
-    let permits = Arc::new(Semaphore::new(places.connections));
+    let permits = Arc::new(Semaphore::new(slots.connections));
     stream::unfold(
         (listener, end, permits),
         move |(listener, end, permits)| async move {
-            // It is never closed.
+            // The semaphore is never closed.
             let permit = Arc::clone(&permits).acquire_owned().await.ok();
             loop {
                 match listener.accept().await {
                     Ok((stream, _)) => {
-                        // Without it, answers only take longer.
+                        // Without `TCP_NODELAY`, responses are only slower.
                         drop(stream.set_nodelay(true));
-                        let connection = Connection::new(stream, &end, places.patience, permit);
+                        let connection =
+                            Connection::new(stream, &end, slots.handshake_timeout, permit);
                         return Some((Ok(connection), (listener, end, permits)));
                     }
                     Err(error) => {
-                        warn!(%error, "a connection was not accepted");
-                        sleep(PAUSE).await;
+                        warn!(%error, "failed to accept a connection");
+                        sleep(ACCEPT_RETRY_DELAY).await;
                     }
                 }
             }
@@ -221,11 +226,11 @@ fn accept(
     )
 }
 
-/// Health of whatever is asked for: there is no service without a catalog.
-struct Always;
+/// Health service that reports SERVING for every name, because a service always has a catalog.
+struct HealthService;
 
 #[tonic::async_trait]
-impl Health for Always {
+impl Health for HealthService {
     type WatchStream = stream::Empty<Result<HealthCheckResponse, Status>>;
 
     async fn check(
@@ -241,9 +246,7 @@ impl Health for Always {
         &self,
         _: Request<HealthCheckRequest>,
     ) -> Result<Response<Self::WatchStream>, Status> {
-        Err(Status::unimplemented(
-            "health is not watched here; ask again",
-        ))
+        Err(Status::unimplemented("health cannot be watched; use Check"))
     }
 }
 
@@ -261,9 +264,9 @@ mod tests {
     use super::*;
     use crate::{Limits, Source, registry::Cache};
 
-    const TWO: Places = Places {
+    const TWO: ConnectionSlots = ConnectionSlots {
         connections: 2,
-        patience: Duration::from_secs(2),
+        handshake_timeout: Duration::from_secs(2),
     };
 
     #[tokio::test]
@@ -321,7 +324,7 @@ mod tests {
             let mut client = HealthClient::new(endpoint.unwrap().connect().await.unwrap());
             client.check(HealthCheckRequest::default()).await.unwrap();
             // And it stays longer than others may take to begin.
-            sleep(TWO.patience * 2).await;
+            sleep(TWO.handshake_timeout * 2).await;
             client.check(HealthCheckRequest::default()).await.unwrap();
         };
         timeout(Duration::from_secs(60), honest).await.unwrap();

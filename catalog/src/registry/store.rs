@@ -1,17 +1,17 @@
-//! A catalog on disk, ready to be served: one file, of which only the index is read when it is opened.
+//! Store: a catalog on disk that is ready to be served. Opening a store reads only its index.
 //!
 //! ```text
-//!  magic │ manifests │ what bundles say in lists │ index: names, edges, where all that is │ footer: digests
+//! magic │ manifests │ list fields of bundles │ index: names, edges, file ranges │ footer: digests
 //! ```
 //!
-//! Most of a catalog is the manifests of bundles, which are seldom asked for; so they stay in the file and are read for
-//! each answer, where the kernel has them in its cache. What a bundle says in every channel is there once, as fields of
-//! the message that is sent; an entry of a channel adds its own fields behind them, which is how the fields of a
-//! protobuf message may be put together.
+//! Most of a catalog consists of manifests of bundles, which are rarely requested. They stay in the file and are read
+//! for each response, usually from the kernel's page cache. The fields of a bundle that are the same in every channel
+//! are stored once, encoded for the message. An entry of a channel appends its own fields. Protobuf allows this
+//! concatenation.
 //!
-//! The footer has the digest of the catalog that the file was made from, which is also its name, and one of the index,
-//! which has a checksum of each piece. Files are written under another name, synced and renamed: what has the name of a
-//! store is whole, or was damaged later, and then it is noticed when it is opened or read.
+//! The footer contains the digest of the catalog, which is also the name of the file, and a digest of the index. The
+//! index contains a checksum of each file range. Files are written under another name, synced and renamed. A file with
+//! the name of a store is therefore complete; later damage is detected when it is opened or read.
 
 mod writing;
 
@@ -28,63 +28,63 @@ use prost::{Message, encoding};
 use sha2::{Digest as _, Sha256};
 
 use super::{
-    index::{Entry, Index, Piece},
+    index::{Entry, FileRange, Index},
     wire::Deprecation,
 };
 
 pub(super) use writing::{Writer, is_unfinished, sweep};
 
-/// Also the version of the format: to be changed whenever the same catalog would give another file.
+/// Magic number and version of the format. Change it whenever the same catalog would produce a different file.
 const MAGIC: &[u8; 8] = b"rkregis\x01";
 const FOOTER: usize = 8 + 32 + 32 + 8;
-/// A million bundles need less.
-const LARGEST_INDEX: u64 = 1 << 30;
-/// What is read at once of a list.
+/// Maximum size of an index in bytes. A million bundles need less.
+const MAX_INDEX_SIZE: u64 = 1 << 30;
+/// Bytes of a list that are read at once.
 const BATCH: u64 = 256 << 10;
-/// Bytes between two pieces that are rather read than left out.
-const GAP: u64 = 4 << 10;
-/// Bytes of pieces that are read together.
-const RUN: u64 = 1 << 20;
+/// Maximum gap in bytes that is read instead of skipped.
+const MAX_GAP: u64 = 4 << 10;
+/// Maximum size of ranges that are read together, in bytes.
+const MAX_RUN: u64 = 1 << 20;
 
-/// The SHA-256 of a catalog's files.
+/// SHA-256 digest of a catalog's files.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Digest(pub(super) [u8; 32]);
 
-/// Why a store cannot be used.
+/// Reasons why a store cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The file, or its folder, cannot be read or written.
-    #[error("failed to {action} {}; is there space, and are you allowed to?", path.display())]
+    /// The file or its directory cannot be read or written.
+    #[error("failed to {action} {}; check the free space and the permissions", path.display())]
     File {
-        /// What was attempted.
+        /// Action that failed.
         action: &'static str,
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Cause of the failure.
         #[source]
         source: io::Error,
     },
-    /// It would have more bytes than there is room for.
+    /// The store would exceed the size limit.
     #[error(
-        "the catalog would take more than {most} bytes to be served; split it, or have the limit raised"
+        "the store of the catalog would exceed {most} bytes; split the catalog, or raise the limit"
     )]
     TooLarge {
-        /// How many there may be.
+        /// Size limit in bytes.
         most: u64,
     },
-    /// The file is none of ours, is not whole, or was changed.
-    #[error("{} is no usable store: {problem}; remove it, it is built again from the catalog", path.display())]
+    /// The file is not a store, is incomplete, or was changed.
+    #[error("{} is not a usable store: {problem}; remove it, and it is built again from the catalog", path.display())]
     Damaged {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Defect of the file.
         problem: &'static str,
     },
 }
 
 pub(super) type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// A catalog that can be served. It may be removed while it is open.
+/// A catalog that can be served. The file may be removed while it is open.
 #[derive(Debug)]
 pub struct Store {
     path: PathBuf,
@@ -95,9 +95,9 @@ pub struct Store {
     order: Vec<(u32, u32)>,
 }
 
-/// Where ListBundles goes on.
+/// Position at which ListBundles continues.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Cursor {
+pub(super) struct ListCursor {
     channel: usize,
     entry: usize,
 }
@@ -122,7 +122,7 @@ impl Store {
     /// Opens a file and reads its index.
     ///
     /// # Errors
-    /// When it cannot be read, or is not what [`build`](super::build) writes.
+    /// Returns an error if the file cannot be read or is not a valid store.
     pub fn open(path: &Path) -> Result<Self> {
         let failed = |source| Error::File {
             action: "read",
@@ -136,7 +136,7 @@ impl Store {
         let file = File::open(path).map_err(failed)?;
         let metadata = file.metadata().map_err(failed)?;
         let size = metadata.len();
-        let foreign = "it has not the form of one";
+        let foreign = "it does not have the format of a store";
         let start = MAGIC.len() as u64;
         let Some(at) = size.checked_sub(FOOTER as u64).filter(|at| *at >= start) else {
             return Err(damaged(foreign));
@@ -154,18 +154,19 @@ impl Store {
             return Err(damaged(foreign));
         }
         let length = u64::from_le_bytes(length.try_into().unwrap_or_default());
-        let pieces = match at.checked_sub(length) {
-            Some(end) if end >= start && length <= LARGEST_INDEX => start..end,
-            _ => return Err(damaged("its index lies outside of it")),
+        let content = match at.checked_sub(length) {
+            Some(end) if end >= start && length <= MAX_INDEX_SIZE => start..end,
+            _ => return Err(damaged("its index lies outside the file")),
         };
         let mut index = vec![0; usize::try_from(length).unwrap_or_default()];
-        file.read_exact_at(&mut index, pieces.end).map_err(failed)?;
+        file.read_exact_at(&mut index, content.end)
+            .map_err(failed)?;
         let digest = Digest(digest.try_into().unwrap_or_default());
         if checked != checksum(&digest, &index) {
             return Err(damaged("its index was changed"));
         }
-        let index = Index::decode(index.as_slice()).map_err(|_| damaged("its index is none"))?;
-        index.check(&pieces).map_err(damaged)?;
+        let index = Index::decode(index.as_slice()).map_err(|_| damaged("its index is invalid"))?;
+        index.check(&content).map_err(damaged)?;
         Ok(Self {
             path: path.to_owned(),
             file,
@@ -175,78 +176,81 @@ impl Store {
         })
     }
 
-    /// The digest of the catalog that it was made from.
+    /// Returns the digest of the catalog from which the store was built.
     pub fn digest(&self) -> Digest {
         self.digest
     }
 
-    /// What of the catalog is not served, and why.
+    /// Returns the skipped content of the catalog with the reasons.
     pub fn left_out(&self) -> &[String] {
         &self.index.left_out
     }
 
-    /// How many packages there are.
+    /// Returns the number of packages.
     pub fn packages(&self) -> usize {
         self.index.packages.len()
     }
 
-    /// Reads everything that can be asked for and compares it with its checksums.
+    /// Reads all content and compares it with its checksums.
     ///
     /// # Errors
-    /// When something was changed or cannot be read.
+    /// Returns an error if content was changed or cannot be read.
     pub fn verify(&self) -> Result<()> {
-        let mut pieces: Vec<&Piece> = self.index.pieces().collect();
-        pieces.sort_unstable_by_key(|it| it.offset);
-        let runs = Runs { pieces: &pieces };
+        let mut ranges: Vec<&FileRange> = self.index.ranges().collect();
+        ranges.sort_unstable_by_key(|range| range.offset);
+        let runs = ReadRuns { ranges: &ranges };
         runs.into_iter()
             .try_for_each(|run| self.read_run(run, |_, _| ()))
     }
 
-    /// One bundle with its manifests: a message `Bundle` without what it replaces and skips.
-    pub(super) fn whole(&self, entry: &Entry) -> Result<Bytes> {
-        let mut message = self.read(&entry.bundle.light)?;
+    /// Reads a bundle with its manifests: a message `Bundle` without the bundles that it replaces and skips.
+    pub(super) fn read_all(&self, entry: &Entry) -> Result<Bytes> {
+        let mut message = self.read(&entry.bundle.list_fields)?;
         self.manifests(entry, &mut message)?;
-        place(entry, &mut message);
+        encode_location(entry, &mut message);
         Ok(message.into())
     }
 
-    /// The next messages of ListBundles, and where to go on.
-    pub(super) fn list(&self, from: Cursor) -> Result<(Vec<Bytes>, Option<Cursor>)> {
+    /// Reads the next messages of ListBundles. Also returns the position at which the list continues.
+    pub(super) fn list(&self, from: ListCursor) -> Result<(Vec<Bytes>, Option<ListCursor>)> {
         let (entries, next) = self.batch(from);
-        let mut pieces: Vec<&Piece> = entries.iter().map(|it| &it.bundle.light).collect();
-        pieces.sort_unstable_by_key(|it| it.offset);
-        pieces.dedup();
-        let mut read = HashMap::with_capacity(pieces.len());
-        for run in (Runs { pieces: &pieces }) {
-            self.read_run(run, |piece, bytes| {
-                read.insert(piece.offset, bytes);
+        let mut ranges: Vec<&FileRange> = entries
+            .iter()
+            .map(|entry| &entry.bundle.list_fields)
+            .collect();
+        ranges.sort_unstable_by_key(|range| range.offset);
+        ranges.dedup();
+        let mut read = HashMap::with_capacity(ranges.len());
+        for run in (ReadRuns { ranges: &ranges }) {
+            self.read_run(run, |range, bytes| {
+                read.insert(range.offset, bytes);
             })?;
         }
         let message = |entry: &Entry| {
-            let light = read.get(&entry.bundle.light.offset);
-            let mut message = Vec::with_capacity(light.map_or(0, Bytes::len) + 256);
-            message.extend_from_slice(light.map(|it| &**it).unwrap_or_default());
+            let list_fields = read.get(&entry.bundle.list_fields.offset);
+            let mut message = Vec::with_capacity(list_fields.map_or(0, Bytes::len) + 256);
+            message.extend_from_slice(list_fields.map(|bytes| &**bytes).unwrap_or_default());
             if !entry.bundle.has_image {
                 self.manifests(entry, &mut message)?;
             }
-            place(entry, &mut message);
-            edges(entry, &mut message);
+            encode_location(entry, &mut message);
+            encode_edges(entry, &mut message);
             Ok(message.into())
         };
         Ok((entries.iter().map(message).collect::<Result<_>>()?, next))
     }
 
-    /// As many entries as are read at once.
-    fn batch(&self, from: Cursor) -> (Vec<Entry<'_>>, Option<Cursor>) {
+    /// Returns the entries of one batch and the next position.
+    fn batch(&self, from: ListCursor) -> (Vec<Entry<'_>>, Option<ListCursor>) {
         let (mut entries, mut size, mut at) = (Vec::new(), 0, from);
         while let Some((package, channel)) = self.order.get(at.channel) {
             let package = self.index.packages.get(*package as usize);
             let joined = package.and_then(|package| {
                 let channel = package.channels.get(*channel as usize)?;
-                package.join(channel, channel.entries.get(at.entry)?)
+                package.joined_entry(channel, channel.entries.get(at.entry)?)
             });
             let Some(entry) = joined else {
-                at = Cursor {
+                at = ListCursor {
                     channel: at.channel + 1,
                     entry: 0,
                 };
@@ -255,9 +259,9 @@ impl Store {
             if size >= BATCH {
                 return (entries, Some(at));
             }
-            size += u64::from(entry.bundle.light.length);
+            size += u64::from(entry.bundle.list_fields.length);
             if !entry.bundle.has_image {
-                // The second time as objects.
+                // The ClusterServiceVersion can appear a second time, as an object.
                 size +=
                     2 * u64::from(entry.bundle.csv.length) + u64::from(entry.bundle.objects.length);
             }
@@ -271,46 +275,46 @@ impl Store {
         let bundle = entry.bundle;
         if bundle.csv.length > 0 {
             let mut text = self.read(&bundle.csv)?;
-            if bundle.is_made {
+            if bundle.csv_is_synthetic {
                 text.append(&mut self.read(&entry.package.icon)?);
-                if bundle.wants_description {
+                if bundle.needs_description {
                     text.append(&mut self.read(&entry.package.description)?);
                 }
                 text.extend_from_slice(b"}}");
             }
-            field(4, &text, message);
-            if bundle.is_alone {
-                field(5, &text, message);
+            encode_field(4, &text, message);
+            if bundle.csv_is_only_object {
+                encode_field(5, &text, message);
             }
         }
         message.append(&mut self.read(&bundle.objects)?);
         Ok(())
     }
 
-    pub(super) fn read(&self, piece: &Piece) -> Result<Vec<u8>> {
-        let mut bytes = vec![0; piece.length as usize];
-        self.fill(&mut bytes, piece.offset)?;
-        self.compare(piece, &bytes)?;
+    pub(super) fn read(&self, range: &FileRange) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; range.length as usize];
+        self.fill(&mut bytes, range.offset)?;
+        self.compare(range, &bytes)?;
         Ok(bytes)
     }
 
-    /// Reads pieces that lie beside each other at once.
+    /// Reads adjacent ranges with a single read.
     fn read_run<'a>(
         &self,
-        run: &[&'a Piece],
-        mut take: impl FnMut(&'a Piece, Bytes),
+        run: &[&'a FileRange],
+        mut take: impl FnMut(&'a FileRange, Bytes),
     ) -> Result<()> {
-        let start = run.first().map_or(0, |it| it.offset);
-        let end = run.iter().map(|it| it.end()).max().unwrap_or(start);
+        let start = run.first().map_or(0, |range| range.offset);
+        let end = run.iter().map(|range| range.end()).max().unwrap_or(start);
         let mut bytes = vec![0; usize::try_from(end - start).unwrap_or_default()];
         self.fill(&mut bytes, start)?;
         let bytes = Bytes::from(bytes);
-        for piece in run {
-            // Both fit: the run is what was read.
-            let at = usize::try_from(piece.offset - start).unwrap_or_default();
-            let slice = bytes.slice(at..at + piece.length as usize);
-            self.compare(piece, &slice)?;
-            take(piece, slice);
+        for range in run {
+            // Both values fit, because the run was read into memory.
+            let at = usize::try_from(range.offset - start).unwrap_or_default();
+            let slice = bytes.slice(at..at + range.length as usize);
+            self.compare(range, &slice)?;
+            take(range, slice);
         }
         Ok(())
     }
@@ -325,46 +329,50 @@ impl Store {
             })
     }
 
-    fn compare(&self, piece: &Piece, bytes: &[u8]) -> Result<()> {
-        if crc32fast::hash(bytes) == piece.checksum {
+    fn compare(&self, range: &FileRange, bytes: &[u8]) -> Result<()> {
+        if crc32fast::hash(bytes) == range.checksum {
             return Ok(());
         }
         Err(Error::Damaged {
             path: self.path.clone(),
-            problem: "a part of it was changed",
+            problem: "a part of the file was changed",
         })
     }
 }
 
-/// Pieces in the order of the file, cut where they are far from each other or too many to be read at once.
-struct Runs<'p, 'a> {
-    pieces: &'p [&'a Piece],
+/// Runs of ranges in file order. A run ends at a large gap or at the maximum size.
+struct ReadRuns<'p, 'a> {
+    ranges: &'p [&'a FileRange],
 }
 
-// === impl Runs ===
+// === impl ReadRuns ===
 
-impl<'p, 'a> Iterator for Runs<'p, 'a> {
-    type Item = &'p [&'a Piece];
+impl<'p, 'a> Iterator for ReadRuns<'p, 'a> {
+    type Item = &'p [&'a FileRange];
 
     fn next(&mut self) -> Option<Self::Item> {
-        let (start, mut end) = self.pieces.first().map(|it| (it.offset, it.end()))?;
-        let is_far = |it: &&Piece| {
-            let is_far = it.offset > end.saturating_add(GAP) || it.end() > start + RUN;
-            end = end.max(it.end());
+        let (start, mut end) = self
+            .ranges
+            .first()
+            .map(|range| (range.offset, range.end()))?;
+        let is_far = |range: &&FileRange| {
+            let is_far =
+                range.offset > end.saturating_add(MAX_GAP) || range.end() > start + MAX_RUN;
+            end = end.max(range.end());
             is_far
         };
-        let rest = self.pieces.get(1..).unwrap_or_default();
-        let length = 1 + rest.iter().position(is_far).unwrap_or(rest.len());
-        let (run, rest) = self.pieces.split_at_checked(length)?;
-        self.pieces = rest;
+        let remaining = self.ranges.get(1..).unwrap_or_default();
+        let length = 1 + remaining.iter().position(is_far).unwrap_or(remaining.len());
+        let (run, remaining) = self.ranges.split_at_checked(length)?;
+        self.ranges = remaining;
         Some(run)
     }
 }
 
-/// The fields that tell of which package and channel an entry is.
-fn place(entry: &Entry, message: &mut Vec<u8>) {
-    field(3, entry.channel.name.as_bytes(), message);
-    field(10, entry.row.skip_range.as_bytes(), message);
+/// Encodes the fields that depend on the package and the channel of an entry.
+fn encode_location(entry: &Entry, message: &mut Vec<u8>) {
+    encode_field(3, entry.channel.name.as_bytes(), message);
+    encode_field(10, entry.row.skip_range.as_bytes(), message);
     if let Some(text) = &entry.bundle.deprecation {
         let deprecation = Deprecation {
             message: text.clone(),
@@ -373,16 +381,16 @@ fn place(entry: &Entry, message: &mut Vec<u8>) {
     }
 }
 
-/// The fields that tell what an entry follows.
-fn edges(entry: &Entry, message: &mut Vec<u8>) {
-    field(13, entry.row.replaces.as_bytes(), message);
+/// Encodes the upgrade edges of an entry.
+fn encode_edges(entry: &Entry, message: &mut Vec<u8>) {
+    encode_field(13, entry.row.replaces.as_bytes(), message);
     for name in &entry.row.skips {
         encoding::string::encode(14, name, message);
     }
 }
 
-/// A field of a string that is left out when it is empty.
-pub(super) fn field(tag: u32, text: &[u8], message: &mut Vec<u8>) {
+/// Encodes a string field. Empty strings are omitted.
+pub(super) fn encode_field(tag: u32, text: &[u8], message: &mut Vec<u8>) {
     if !text.is_empty() {
         encoding::encode_key(tag, encoding::WireType::LengthDelimited, message);
         encoding::encode_varint(text.len() as u64, message);
@@ -390,7 +398,7 @@ pub(super) fn field(tag: u32, text: &[u8], message: &mut Vec<u8>) {
     }
 }
 
-/// Of the index and the catalog's digest before it.
+/// Hashes the catalog's digest and the index.
 fn checksum(digest: &Digest, index: &[u8]) -> [u8; 32] {
     Sha256::new()
         .chain_update(digest.0)

@@ -1,81 +1,81 @@
-//! The messages of `proto/registry.proto`, which a test compares with these.
+//! Messages of `proto/registry.proto`. A test compares them with that file.
 //!
-//! They are few and their names are fixed, so they are written here instead of being generated at each build.
+//! The messages are few and their names are fixed, so they are written here instead of being generated at each build.
 
-/// A channel of a package, and the bundle at its head.
+/// A channel of a package, with the bundle at its head.
 #[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
 pub struct Channel {
-    /// Its name.
+    /// Name of the channel.
     #[prost(string, tag = "1")]
     pub name: String,
-    /// The bundle at the head.
+    /// Name of the bundle at the head.
     #[prost(string, tag = "2")]
     pub csv_name: String,
-    /// Present if it is deprecated.
+    /// Present if the channel is deprecated.
     #[prost(message, optional, tag = "3")]
     pub deprecation: Option<Deprecation>,
 }
 
-/// One package of a catalog.
+/// Name of a package of the catalog.
 #[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
 pub struct PackageName {
-    /// Its name.
+    /// Name of the package.
     #[prost(string, tag = "1")]
     pub name: String,
 }
 
-/// A package and its channels, which are sorted by name.
+/// A package with its channels.
 #[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
 pub struct Package {
-    /// Its name.
+    /// Name of the package.
     #[prost(string, tag = "1")]
     pub name: String,
-    /// Sorted by name.
+    /// Channels, sorted by name.
     #[prost(message, repeated, tag = "2")]
     pub channels: Vec<Channel>,
-    /// The channel for whoever names none.
+    /// Channel for clients that do not specify one.
     #[prost(string, tag = "3")]
     pub default_channel_name: String,
-    /// Present if it is deprecated.
+    /// Present if the package is deprecated.
     #[prost(message, optional, tag = "4")]
     pub deprecation: Option<Deprecation>,
 }
 
-/// An API. Catalogs know no plural; it is always empty.
+/// API of a bundle. Catalogs do not contain plurals, so `plural` is always empty.
 #[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
 pub struct GroupVersionKind {
-    /// Of the API.
+    /// Group of the API.
     #[prost(string, tag = "1")]
     pub group: String,
-    /// Of the API.
+    /// Version of the API.
     #[prost(string, tag = "2")]
     pub version: String,
-    /// Of the API.
+    /// Kind of the API.
     #[prost(string, tag = "3")]
     pub kind: String,
-    /// Ignored.
+    /// Plural of the API; ignored.
     #[prost(string, tag = "4")]
     pub plural: String,
 }
 
-/// The older view of a required property.
+/// Required property in the older format of dependencies.
 #[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
 pub struct Dependency {
-    /// Names the shape of the value.
+    /// Type that determines the format of the value.
     #[prost(string, tag = "1")]
     pub r#type: String,
-    /// JSON.
+    /// Value as JSON.
     #[prost(string, tag = "2")]
     pub value: String,
 }
 
-/// What a bundle says of itself: a type, and a JSON text.
+/// Property of a bundle: a type and a JSON value.
 #[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
 pub struct Property {
-    /// Names the shape of the value.
+    /// Type that determines the format of the value.
     #[prost(string, tag = "1")]
     pub r#type: String,
-    /// JSON.
+    /// Value as JSON.
     #[prost(string, tag = "2")]
     pub value: String,
 }
@@ -83,199 +83,199 @@ pub struct Property {
 /// A bundle as an entry of one channel.
 #[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
 pub struct Bundle {
-    /// The name of the bundle.
+    /// Name of the bundle.
     #[prost(string, tag = "1")]
     pub csv_name: String,
-    /// The package.
+    /// Name of the package.
     #[prost(string, tag = "2")]
     pub package_name: String,
-    /// The channel.
+    /// Name of the channel.
     #[prost(string, tag = "3")]
     pub channel_name: String,
-    /// The ClusterServiceVersion as JSON. Empty in lists where there is an image.
+    /// ClusterServiceVersion as JSON. In lists, empty for bundles with an image.
     #[prost(string, tag = "4")]
     pub csv_json: String,
-    /// All manifests as JSON. Empty where `csv_json` is.
+    /// All manifests as JSON. Empty if `csv_json` is empty.
     #[prost(string, repeated, tag = "5")]
     pub object: Vec<String>,
-    /// The image that the bundle is in.
+    /// Image reference of the bundle.
     #[prost(string, tag = "6")]
     pub bundle_path: String,
-    /// What it brings.
+    /// APIs that the bundle provides.
     #[prost(message, repeated, tag = "7")]
     pub provided_apis: Vec<GroupVersionKind>,
-    /// What it needs.
+    /// APIs that the bundle requires.
     #[prost(message, repeated, tag = "8")]
     pub required_apis: Vec<GroupVersionKind>,
-    /// Its semantic version.
+    /// Semantic version of the bundle.
     #[prost(string, tag = "9")]
     pub version: String,
-    /// Versions that it can be installed over.
+    /// Range of versions that the bundle can upgrade.
     #[prost(string, tag = "10")]
     pub skip_range: String,
-    /// The older view of required APIs and packages.
+    /// Required APIs and packages in the older format.
     #[prost(message, repeated, tag = "11")]
     pub dependencies: Vec<Dependency>,
-    /// All but those that hold manifests.
+    /// All properties except those that contain manifests.
     #[prost(message, repeated, tag = "12")]
     pub properties: Vec<Property>,
-    /// Empty wherever one bundle is asked for.
+    /// Name of the replaced bundle. Empty in responses with a single bundle.
     #[prost(string, tag = "13")]
     pub replaces: String,
-    /// Empty wherever one bundle is asked for.
+    /// Names of skipped bundles. Empty in responses with a single bundle.
     #[prost(string, repeated, tag = "14")]
     pub skips: Vec<String>,
-    /// Present if it is deprecated.
+    /// Present if the bundle is deprecated.
     #[prost(message, optional, tag = "15")]
     pub deprecation: Option<Deprecation>,
 }
 
-/// That a bundle of a channel replaces another.
+/// Upgrade edge: a bundle of a channel that replaces or skips another one.
 #[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
 pub struct ChannelEntry {
-    /// The package.
+    /// Name of the package.
     #[prost(string, tag = "1")]
     pub package_name: String,
-    /// The channel.
+    /// Name of the channel.
     #[prost(string, tag = "2")]
     pub channel_name: String,
-    /// The name of the bundle.
+    /// Name of the bundle.
     #[prost(string, tag = "3")]
     pub bundle_name: String,
-    /// What the bundle replaces or skips.
+    /// Name of the bundle that is replaced or skipped.
     #[prost(string, tag = "4")]
     pub replaces: String,
 }
 
-/// The question of the rpc that takes it.
+/// Request message of `ListPackages`.
 #[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
 pub struct ListPackageRequest {}
 
-/// The question of the rpc that takes it.
+/// Request message of `ListBundles`.
 #[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
 pub struct ListBundlesRequest {}
 
-/// The question of the rpc that takes it.
+/// Request message of `GetPackage`.
 #[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
 pub struct GetPackageRequest {
-    /// Its name.
+    /// Name of the package.
     #[prost(string, tag = "1")]
     pub name: String,
 }
 
-/// The question of the rpc that takes it.
+/// Request message of `GetBundle`.
 #[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
 pub struct GetBundleRequest {
-    /// The package.
+    /// Name of the package.
     #[prost(string, tag = "1")]
     pub pkg_name: String,
-    /// The channel.
+    /// Name of the channel.
     #[prost(string, tag = "2")]
     pub channel_name: String,
-    /// The name of the bundle.
+    /// Name of the bundle.
     #[prost(string, tag = "3")]
     pub csv_name: String,
 }
 
-/// The question of the rpc that takes it.
+/// Request message of `GetBundleForChannel`.
 #[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
 pub struct GetBundleInChannelRequest {
-    /// The package.
+    /// Name of the package.
     #[prost(string, tag = "1")]
     pub pkg_name: String,
-    /// The channel.
+    /// Name of the channel.
     #[prost(string, tag = "2")]
     pub channel_name: String,
 }
 
-/// The question of the rpc that takes it.
+/// Request message of `GetChannelEntriesThatReplace`.
 #[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
 pub struct GetAllReplacementsRequest {
-    /// The name of the bundle.
+    /// Name of the bundle.
     #[prost(string, tag = "1")]
     pub csv_name: String,
 }
 
-/// The question of the rpc that takes it.
+/// Request message of `GetBundleThatReplaces`.
 #[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
 pub struct GetReplacementRequest {
-    /// The name of the bundle.
+    /// Name of the bundle.
     #[prost(string, tag = "1")]
     pub csv_name: String,
-    /// The package.
+    /// Name of the package.
     #[prost(string, tag = "2")]
     pub pkg_name: String,
-    /// The channel.
+    /// Name of the channel.
     #[prost(string, tag = "3")]
     pub channel_name: String,
 }
 
-/// The question of the rpc that takes it.
+/// Request message of `GetChannelEntriesThatProvide`.
 #[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
 pub struct GetAllProvidersRequest {
-    /// Of the API.
+    /// Group of the API.
     #[prost(string, tag = "1")]
     pub group: String,
-    /// Of the API.
+    /// Version of the API.
     #[prost(string, tag = "2")]
     pub version: String,
-    /// Of the API.
+    /// Kind of the API.
     #[prost(string, tag = "3")]
     pub kind: String,
-    /// Ignored.
+    /// Plural of the API; ignored.
     #[prost(string, tag = "4")]
     pub plural: String,
 }
 
-/// The question of the rpc that takes it.
+/// Request message of `GetLatestChannelEntriesThatProvide`.
 #[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
 pub struct GetLatestProvidersRequest {
-    /// Of the API.
+    /// Group of the API.
     #[prost(string, tag = "1")]
     pub group: String,
-    /// Of the API.
+    /// Version of the API.
     #[prost(string, tag = "2")]
     pub version: String,
-    /// Of the API.
+    /// Kind of the API.
     #[prost(string, tag = "3")]
     pub kind: String,
-    /// Ignored.
+    /// Plural of the API; ignored.
     #[prost(string, tag = "4")]
     pub plural: String,
 }
 
-/// The question of the rpc that takes it.
+/// Request message of `GetDefaultBundleThatProvides`.
 #[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
 pub struct GetDefaultProviderRequest {
-    /// Of the API.
+    /// Group of the API.
     #[prost(string, tag = "1")]
     pub group: String,
-    /// Of the API.
+    /// Version of the API.
     #[prost(string, tag = "2")]
     pub version: String,
-    /// Of the API.
+    /// Kind of the API.
     #[prost(string, tag = "3")]
     pub kind: String,
-    /// Ignored.
+    /// Plural of the API; ignored.
     #[prost(string, tag = "4")]
     pub plural: String,
 }
 
-/// Why something is deprecated.
+/// Deprecation notice of a package, channel or bundle.
 #[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
 pub struct Deprecation {
-    /// For people.
+    /// Message for people.
     #[prost(string, tag = "1")]
     pub message: String,
 }
 
-/// The question of the rpc that takes it.
+/// Request message of `ExperimentalListPackageCustomSchemas`.
 #[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
 pub struct ExperimentalListPackageCustomSchemasRequest {
-    /// The schema of the blobs.
+    /// Schema of the blobs.
     #[prost(string, tag = "1")]
     pub schema: String,
-    /// The package.
+    /// Name of the package.
     #[prost(string, tag = "2")]
     pub package_name: String,
 }

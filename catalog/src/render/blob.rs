@@ -1,4 +1,4 @@
-//! The blobs of a catalog as Go's types print them: known fields in their order, all else gone.
+//! Blobs of a catalog as Go's types print them: known fields in the order of the Go structs, without unknown fields.
 
 use std::borrow::Cow;
 
@@ -12,9 +12,9 @@ use crate::{
     walk::Meta,
 };
 
-/// Where a blob stands within its package.
+/// Kind of a blob, in the order of output within a package.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Class {
+pub(crate) enum BlobKind {
     Package,
     Channel,
     Bundle,
@@ -25,36 +25,36 @@ pub(crate) enum Class {
 /// A blob that is ready to be printed.
 #[derive(Debug, Clone)]
 pub(crate) struct Blob {
-    /// The package; empty if it belongs to none.
+    /// Package of the blob; empty if it belongs to no package.
     pub(crate) package: Box<str>,
-    pub(crate) class: Class,
-    /// What blobs of one class are sorted by: the name of channels and bundles, the schema of others.
+    pub(crate) class: BlobKind,
+    /// Sort key among blobs of one kind: the name of a channel or bundle, the schema of other blobs.
     pub(crate) key: Box<str>,
-    /// Compact JSON.
+    /// Blob as compact JSON.
     pub(crate) json: Box<[u8]>,
-    /// How deep that is nested: found out by the thread that has just written it, and asked for all blobs before the first
-    /// one is printed.
+    /// Nesting depth of the JSON. The thread that writes the JSON computes it, because all depths are checked before
+    /// the first blob is printed.
     pub(crate) depth: usize,
 }
 
-/// In which order the keys of a property's value are.
+/// Order of keys in the value of a property.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Order {
-    /// As opm has those of files, which it converts from YAML.
+pub(crate) enum KeyOrder {
+    /// Sorted, as in opm, which converts files from YAML.
     Sorted,
-    /// As they stand there: it takes those of databases as they are.
-    Kept,
+    /// Original order, which opm keeps for values from databases.
+    Original,
 }
 
-/// A blob of a catalog, read as far as it has to be.
+/// A blob of a catalog after reading.
 #[derive(Debug, Clone)]
-pub(crate) enum Read {
+pub(crate) enum ReadBlob {
     Done(Blob),
-    /// Bundles may still be migrated.
+    /// A bundle, which can still be migrated.
     Bundle(Bundle),
 }
 
-/// An `olm.bundle`.
+/// Content of an `olm.bundle`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Bundle {
     pub(crate) name: String,
@@ -64,14 +64,14 @@ pub(crate) struct Bundle {
     pub(crate) related_images: Vec<RelatedImage>,
 }
 
-/// A property; the value is compact JSON.
+/// A property whose value is compact JSON.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Property {
     pub(crate) type_: String,
     pub(crate) value: Vec<u8>,
 }
 
-/// An image that belongs to a bundle.
+/// An image that a bundle references.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct RelatedImage {
     pub(crate) name: String,
@@ -81,16 +81,16 @@ pub(crate) struct RelatedImage {
 /// Reads a blob.
 ///
 /// # Errors
-/// What is wrong with it, in opm's words.
-pub(crate) fn read(meta: &Meta<'_>, order: Order) -> Result<Read, String> {
+/// Returns the problem of the document, in the wording of opm.
+pub(crate) fn read(meta: &Meta<'_>, order: KeyOrder) -> Result<ReadBlob, String> {
     let root = meta.root;
-    let check = |of: &'static Struct, what: &str| {
-        shape::check(root, of).map_err(|it| format!("parse {what}: {it}"))
+    let check = |ty: &'static Struct, subject: &str| {
+        shape::check(root, ty).map_err(|problem| format!("parse {subject}: {problem}"))
     };
     let blob = match &*meta.schema {
         "olm.package" => {
             check(&shape::PACKAGE, "package")?;
-            package(root).map_err(|it| format!("parse package: {it}"))?
+            package(root).map_err(|problem| format!("parse package: {problem}"))?
         }
         "olm.channel" => {
             check(&shape::CHANNEL, "channel")?;
@@ -98,7 +98,7 @@ pub(crate) fn read(meta: &Meta<'_>, order: Order) -> Result<Read, String> {
         }
         "olm.bundle" => {
             check(&shape::BUNDLE, "bundle")?;
-            return Ok(Read::Bundle(bundle(root, order)));
+            return Ok(ReadBlob::Bundle(bundle(root, order)));
         }
         "olm.deprecations" => {
             check(&shape::DEPRECATION, "deprecation")?;
@@ -107,17 +107,17 @@ pub(crate) fn read(meta: &Meta<'_>, order: Order) -> Result<Read, String> {
         other => {
             let mut json = Vec::new();
             root.sorted(&mut json);
-            Blob::new(&meta.package, Class::Other, other, json)
+            Blob::new(&meta.package, BlobKind::Other, other, json)
         }
     };
-    Ok(Read::Done(blob))
+    Ok(ReadBlob::Done(blob))
 }
 
 fn package(root: Node<'_>) -> Result<Blob, String> {
     let icon = root.field("icon").map(|icon| {
         let data = icon.field("base64data").and_then(Node::text);
         Ok::<_, String>(Icon {
-            data: data.map(|it| shape::base64(&it)).transpose()?,
+            data: data.map(|data| shape::base64(&data)).transpose()?,
             media_type: text(icon, "mediatype"),
         })
     });
@@ -128,7 +128,7 @@ fn package(root: Node<'_>) -> Result<Blob, String> {
         icon: icon.as_ref(),
         description: &borrowed(root, "description"),
     };
-    Ok(package.blob(&properties(root, Order::Sorted)))
+    Ok(package.blob(&properties(root, KeyOrder::Sorted)))
 }
 
 fn channel(root: Node<'_>) -> Blob {
@@ -137,7 +137,7 @@ fn channel(root: Node<'_>) -> Blob {
     out.text("name", &name);
     out.text("package", &package);
     out.list_or_null(root, "entries", |entry, out| {
-        let skips = list(entry, "skips").map(|it| it.text().unwrap_or_default());
+        let skips = list(entry, "skips").map(|skip| skip.text().unwrap_or_default());
         out.entry(
             &borrowed(entry, "name"),
             &borrowed(entry, "replaces"),
@@ -145,14 +145,14 @@ fn channel(root: Node<'_>) -> Blob {
             &borrowed(entry, "skipRange"),
         );
     });
-    out.properties(&properties(root, Order::Sorted));
-    out.blob(Class::Channel, &package, &name)
+    out.properties(&properties(root, KeyOrder::Sorted));
+    out.blob(BlobKind::Channel, &package, &name)
 }
 
-fn bundle(root: Node<'_>, order: Order) -> Bundle {
-    let images = list(root, "relatedImages").map(|it| RelatedImage {
-        name: text(it, "name"),
-        image: text(it, "image"),
+fn bundle(root: Node<'_>, order: KeyOrder) -> Bundle {
+    let images = list(root, "relatedImages").map(|image| RelatedImage {
+        name: text(image, "name"),
+        image: text(image, "image"),
     });
     Bundle {
         name: text(root, "name"),
@@ -169,27 +169,27 @@ fn deprecations(root: Node<'_>) -> Blob {
     out.text("package", &package);
     out.list_or_null(root, "entries", |entry, out| {
         let reference = entry.field("reference");
-        let field = |name| reference.map_or_else(String::new, |it| text(it, name));
+        let field = |name| reference.map_or_else(String::new, |reference| text(reference, name));
         out.key("reference");
         out.json.push(b'{');
         out.text("schema", &field("schema"));
-        out.text_if_any("name", &field("name"));
+        out.text_opt("name", &field("name"));
         out.json.push(b'}');
         out.text("message", &borrowed(entry, "message"));
     });
-    out.blob(Class::Deprecations, &package, "")
+    out.blob(BlobKind::Deprecations, &package, "")
 }
 
-pub(crate) fn properties(root: Node<'_>, order: Order) -> Vec<Property> {
-    let read = list(root, "properties").map(|it| {
+pub(crate) fn properties(root: Node<'_>, order: KeyOrder) -> Vec<Property> {
+    let read = list(root, "properties").map(|property| {
         let mut value = Vec::new();
-        match it.field("value") {
-            Some(node) if order == Order::Kept => node.compact(&mut value),
+        match property.field("value") {
+            Some(node) if order == KeyOrder::Original => node.compact(&mut value),
             Some(node) => node.sorted(&mut value),
             None => value.extend_from_slice(b"null"),
         }
         Property {
-            type_: text(it, "type"),
+            type_: text(property, "type"),
             value,
         }
     });
@@ -199,7 +199,7 @@ pub(crate) fn properties(root: Node<'_>, order: Order) -> Vec<Property> {
 // === impl Blob ===
 
 impl Blob {
-    pub(crate) fn new(package: &str, class: Class, key: &str, json: Vec<u8>) -> Self {
+    pub(crate) fn new(package: &str, class: BlobKind, key: &str, json: Vec<u8>) -> Self {
         Self {
             package: package.into(),
             class,
@@ -209,15 +209,15 @@ impl Blob {
         }
     }
 
-    /// What is said of a blob that is left out, because it should name a package and does not.
-    pub(crate) fn nameless(&self) -> Option<String> {
-        if !self.package.is_empty() || self.class == Class::Other {
+    /// Returns a warning if the blob is skipped because it must declare a package and does not.
+    pub(crate) fn missing_package(&self) -> Option<String> {
+        if !self.package.is_empty() || self.class == BlobKind::Other {
             return None;
         }
         let start = self.json.utf8_chunks().next();
-        let start = start.map(|it| it.valid().chars().take(100).collect::<String>());
+        let start = start.map(|chunk| chunk.valid().chars().take(100).collect::<String>());
         Some(format!(
-            "a blob of the catalog names no package and is left out: {}",
+            "a blob of the catalog has no package and is skipped: {}",
             start.unwrap_or_default()
         ))
     }
@@ -226,48 +226,48 @@ impl Blob {
 // === impl Bundle ===
 
 impl Bundle {
-    /// Puts the properties that hold whole manifests behind the others, and images into their order.
-    pub(crate) fn arrange(&mut self) {
-        self.properties.sort_by_key(Property::is_heavy); // stable
+    /// Moves properties that contain whole manifests behind the others, and sorts images.
+    pub(crate) fn sort_properties(&mut self) {
+        self.properties.sort_by_key(Property::is_large); // stable
         self.related_images.sort_by(|a, b| a.image.cmp(&b.image)); // stable
     }
 
     pub(crate) fn into_blob(self) -> Blob {
         let mut out = Writer::new("olm.bundle");
-        out.text_if_any("name", &self.name);
-        out.text_if_any("package", &self.package);
+        out.text_opt("name", &self.name);
+        out.text_opt("package", &self.package);
         out.text("image", &self.image);
         out.properties(&self.properties);
         if !self.related_images.is_empty() {
             out.key("relatedImages");
             out.json.push(b'[');
-            for (at, it) in self.related_images.iter().enumerate() {
+            for (at, image) in self.related_images.iter().enumerate() {
                 out.json
                     .extend_from_slice(if at > 0 { b",{" } else { b"{" });
-                out.text("name", &it.name);
-                out.text("image", &it.image);
+                out.text("name", &image.name);
+                out.text("image", &image.image);
                 out.json.push(b'}');
             }
             out.json.push(b']');
         }
-        out.blob(Class::Bundle, &self.package, &self.name)
+        out.blob(BlobKind::Bundle, &self.package, &self.name)
     }
 }
 
 // === impl Property ===
 
-/// A manifest of a bundle, as base64.
+/// Type of a property with a base64-encoded manifest.
 pub(crate) const BUNDLE_OBJECT: &str = "olm.bundle.object";
-/// What catalogs show of a ClusterServiceVersion.
+/// Type of a property with the ClusterServiceVersion data that catalogs display.
 pub(crate) const CSV_METADATA: &str = "olm.csv.metadata";
 
 impl Property {
-    pub(crate) fn is_heavy(&self) -> bool {
+    pub(crate) fn is_large(&self) -> bool {
         matches!(self.type_.as_str(), BUNDLE_OBJECT | CSV_METADATA)
     }
 }
 
-/// Writes the fields of an object.
+/// Writer for the fields of a JSON object.
 pub(crate) struct Writer {
     pub(crate) json: Vec<u8>,
 }
@@ -294,13 +294,13 @@ impl Writer {
         write_text(text, &mut self.json);
     }
 
-    pub(crate) fn text_if_any(&mut self, key: &str, text: &str) {
+    pub(crate) fn text_opt(&mut self, key: &str, text: &str) {
         if !text.is_empty() {
             self.text(key, text);
         }
     }
 
-    /// The fields of a channel's entry.
+    /// Writes the fields of a channel entry.
     pub(crate) fn entry<'a>(
         &mut self,
         name: &str,
@@ -309,7 +309,7 @@ impl Writer {
         range: &str,
     ) {
         self.text("name", name);
-        self.text_if_any("replaces", replaces);
+        self.text_opt("replaces", replaces);
         let mut skips = skips.peekable();
         if skips.peek().is_some() {
             self.key("skips");
@@ -319,10 +319,10 @@ impl Writer {
             }
             self.json.push(b']');
         }
-        self.text_if_any("skipRange", range);
+        self.text_opt("skipRange", range);
     }
 
-    /// Go prints `null` for a list that is not there.
+    /// Writes a list, or `null` for an absent one, as Go does.
     fn list_or_null(
         &mut self,
         root: Node<'_>,
@@ -361,7 +361,7 @@ impl Writer {
         self.json.push(b']');
     }
 
-    pub(crate) fn blob(mut self, class: Class, package: &str, key: &str) -> Blob {
+    pub(crate) fn blob(mut self, class: BlobKind, package: &str, key: &str) -> Blob {
         self.json.push(b'}');
         Blob::new(package, class, key, self.json)
     }

@@ -1,8 +1,8 @@
-//! A bundle's files to its `olm.bundle`, as `opm render` reads them.
+//! Conversion of a bundle's files to its `olm.bundle`, as `opm render` reads them.
 //!
-//! opm does not read bundles as OLM or this project's converter does: the folders are always `manifests` and
-//! `metadata`, of each file the first document counts alone, and the first ClusterServiceVersion wins. What is left out
-//! thereby is told as a warning.
+//! opm differs from OLM and from this project's converter. The directories are always `manifests` and `metadata`, only
+//! the first document of each file is read, and the first ClusterServiceVersion is used. Everything else is skipped
+//! with a warning.
 
 mod csv;
 mod manifests_folder;
@@ -14,7 +14,7 @@ use std::collections::HashSet;
 use manifests::{content::Content, yaml};
 use serde_json::Value;
 
-use self::csv::Csv;
+use self::csv::CsvView;
 use super::{
     Error, Template,
     blob::{Bundle, RelatedImage},
@@ -22,18 +22,18 @@ use super::{
 };
 use crate::shape;
 
-/// By what reference a bundle is known.
+/// Image reference of a bundle.
 #[derive(Debug, Clone, Copy)]
 pub enum Image<'a> {
-    /// This one.
+    /// The reference is known.
     Reference(&'a str),
-    /// The bundle has none yet; the template says what it will be.
+    /// The bundle is not pushed yet; the template yields its future reference.
     Template(&'a Template),
-    /// Nobody knows.
+    /// The reference is unknown.
     Unknown,
 }
 
-/// An API: one kind in one version.
+/// An API: one version of a kind.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Api {
     group: String,
@@ -54,25 +54,25 @@ impl std::fmt::Display for Api {
     }
 }
 
-/// A bundle that was read, and its ClusterServiceVersion.
-pub(super) struct Read {
+/// A bundle and its ClusterServiceVersion.
+pub(super) struct RenderedBundle {
     pub(super) bundle: Bundle,
     pub(super) csv: Value,
 }
 
-/// Reads a bundle.
+/// Reads a bundle from its files.
 pub(super) fn read(
     content: &Content,
     image: Image<'_>,
     warnings: &mut Vec<String>,
-) -> Result<Read, Error> {
+) -> Result<RenderedBundle, Error> {
     let mut limits = yaml::Limits::default();
     let objects = manifests_folder::read(content, &mut limits, warnings)?;
-    let csv = Csv::of(&objects.all)?;
+    let csv = CsvView::find(&objects.all)?;
     let provided = csv.provided(&objects.all)?;
     csv.check_owned(&provided)?;
     let metadata = metadata::read(content, &mut limits, warnings)?;
-    let listed = properties::listed(&csv, &metadata, &provided, warnings)?;
+    let listed = properties::declared_properties(&csv, &metadata, &provided, warnings)?;
     let image = match image {
         Image::Reference(image) => image.to_owned(),
         Image::Template(template) => {
@@ -84,8 +84,8 @@ pub(super) fn read(
     let properties = properties::all(&csv, &metadata, &listed, &provided, &objects.all)?;
     let related_images = related_images(&csv, &image)?;
     let name = csv.name().to_owned();
-    let place = objects.csv;
-    Ok(Read {
+    let csv_index = objects.csv;
+    Ok(RenderedBundle {
         bundle: Bundle {
             name,
             package: metadata.package,
@@ -93,11 +93,11 @@ pub(super) fn read(
             properties,
             related_images,
         },
-        csv: objects.all.into_iter().nth(place).unwrap_or_default(),
+        csv: objects.all.into_iter().nth(csv_index).unwrap_or_default(),
     })
 }
 
-/// The first icon of a ClusterServiceVersion, if all of them are icons.
+/// Returns the first icon of a ClusterServiceVersion, or `None` if any icon is malformed.
 pub(super) fn icon(csv: &Value) -> Option<Icon> {
     let icons = csv.get("spec")?.get("icon")?.as_array()?.iter();
     let read = icons.map(|icon| {
@@ -119,10 +119,10 @@ pub(super) fn icon(csv: &Value) -> Option<Icon> {
     read?.into_iter().next()
 }
 
-/// The images that the ClusterServiceVersion lists, the bundle's own, and those of its pods.
-fn related_images(csv: &Csv<'_>, own: &str) -> Result<Vec<RelatedImage>, Error> {
+/// Returns the images that the ClusterServiceVersion lists, the image of the bundle, and those of the operator's pods.
+fn related_images(csv: &CsvView<'_>, own: &str) -> Result<Vec<RelatedImage>, Error> {
     let mut images = csv.related_images()?;
-    let listed: HashSet<String> = images.iter().map(|it| it.image.clone()).collect();
+    let listed: HashSet<String> = images.iter().map(|image| image.image.clone()).collect();
     let unnamed = |image: &str| RelatedImage {
         name: String::new(),
         image: image.to_owned(),
@@ -131,7 +131,7 @@ fn related_images(csv: &Csv<'_>, own: &str) -> Result<Vec<RelatedImage>, Error> 
         images.push(unnamed(own));
     }
     let used = csv.pod_images()?;
-    let used = used.iter().filter(|it| !listed.contains(it.as_str()));
-    images.extend(used.map(|it| unnamed(it)));
+    let used = used.iter().filter(|image| !listed.contains(image.as_str()));
+    images.extend(used.map(|image| unnamed(image)));
     Ok(images)
 }

@@ -1,4 +1,4 @@
-//! `olm.csv.metadata`: what catalogs show of a ClusterServiceVersion, as Go's types print it.
+//! `olm.csv.metadata`: the ClusterServiceVersion data that catalogs display, as Go's types print it.
 
 use manifests::{
     object::at,
@@ -12,30 +12,30 @@ use super::{
 };
 use crate::json::write_text;
 
-/// How a field is printed.
+/// Format of a field.
 #[derive(Clone, Copy)]
 enum Type {
     Text,
     Bool,
     Number,
-    /// Whatever it is.
+    /// Any JSON value.
     Raw,
     Texts,
-    /// A mapping of texts.
+    /// Object with string values.
     Map,
     List(&'static [Field]),
     Struct(&'static [Field]),
 }
 
-/// A field of a Go struct: the struct's order is that of the output.
+/// A field of a Go struct. The output follows the order of the struct.
 struct Field {
     name: &'static str,
     type_: Type,
-    /// Whether it is left out when it says nothing.
+    /// True if empty values are omitted.
     optional: bool,
 }
 
-const fn always(name: &'static str, type_: Type) -> Field {
+const fn required(name: &'static str, type_: Type) -> Field {
     Field {
         name,
         type_,
@@ -52,7 +52,7 @@ const fn optional(name: &'static str, type_: Type) -> Field {
 }
 
 static DESCRIPTOR: [Field; 5] = [
-    always("path", Type::Text),
+    required("path", Type::Text),
     optional("displayName", Type::Text),
     optional("description", Type::Text),
     optional("x-descriptors", Type::Texts),
@@ -60,15 +60,15 @@ static DESCRIPTOR: [Field; 5] = [
 ];
 
 static RESOURCE: [Field; 3] = [
-    always("name", Type::Text),
-    always("kind", Type::Text),
-    always("version", Type::Text),
+    required("name", Type::Text),
+    required("kind", Type::Text),
+    required("version", Type::Text),
 ];
 
 static CRD: [Field; 9] = [
-    always("name", Type::Text),
-    always("version", Type::Text),
-    always("kind", Type::Text),
+    required("name", Type::Text),
+    required("version", Type::Text),
+    required("kind", Type::Text),
     optional("displayName", Type::Text),
     optional("description", Type::Text),
     optional("resources", Type::List(&RESOURCE)),
@@ -78,10 +78,10 @@ static CRD: [Field; 9] = [
 ];
 
 static API_SERVICE: [Field; 12] = [
-    always("name", Type::Text),
-    always("group", Type::Text),
-    always("version", Type::Text),
-    always("kind", Type::Text),
+    required("name", Type::Text),
+    required("group", Type::Text),
+    required("version", Type::Text),
+    required("kind", Type::Text),
     optional("deploymentName", Type::Text),
     optional("containerPort", Type::Number),
     optional("displayName", Type::Text),
@@ -102,19 +102,22 @@ static CRDS: [Field; 2] = [
     optional("required", Type::List(&CRD)),
 ];
 
-static INSTALL_MODE: [Field; 2] = [always("type", Type::Text), always("supported", Type::Bool)];
+static INSTALL_MODE: [Field; 2] = [
+    required("type", Type::Text),
+    required("supported", Type::Bool),
+];
 
 static LINK: [Field; 2] = [optional("name", Type::Text), optional("url", Type::Text)];
 
 static MAINTAINER: [Field; 2] = [optional("name", Type::Text), optional("email", Type::Text)];
 
 static KIND: [Field; 3] = [
-    always("group", Type::Text),
-    always("version", Type::Text),
-    always("kind", Type::Text),
+    required("group", Type::Text),
+    required("version", Type::Text),
+    required("kind", Type::Text),
 ];
 
-/// The fields of the property, and where the ClusterServiceVersion has them.
+/// Fields of the property, each with its path in the ClusterServiceVersion.
 static METADATA: [(&[&str], Field); 14] = [
     (
         &["metadata", "annotations"],
@@ -122,11 +125,11 @@ static METADATA: [(&[&str], Field); 14] = [
     ),
     (
         &["spec", "apiservicedefinitions"],
-        always("apiServiceDefinitions", Type::Struct(&API_SERVICES)),
+        required("apiServiceDefinitions", Type::Struct(&API_SERVICES)),
     ),
     (
         &["spec", "customresourcedefinitions"],
-        always("crdDescriptions", Type::Struct(&CRDS)),
+        required("crdDescriptions", Type::Struct(&CRDS)),
     ),
     (
         &["spec", "description"],
@@ -158,14 +161,14 @@ static METADATA: [(&[&str], Field); 14] = [
     ),
     (
         &["spec", "provider"],
-        always("provider", Type::Struct(&LINK)),
+        required("provider", Type::Struct(&LINK)),
     ),
 ];
 
-/// The property for a ClusterServiceVersion.
+/// Builds the property for a ClusterServiceVersion.
 ///
 /// # Errors
-/// When it is not what OLM's type says, wherever that is.
+/// Returns an error if a value of the ClusterServiceVersion does not match OLM's type.
 pub(super) fn property(csv: &Value) -> Result<Property, String> {
     for problem in schema::check(csv, schema::csv()) {
         if let What::Mismatch {
@@ -190,7 +193,7 @@ pub(super) fn property(csv: &Value) -> Result<Property, String> {
 }
 
 fn print(field: &Field, value: Option<&Value>, out: &mut Vec<u8>) {
-    if field.optional && value.is_none_or(|it| says_nothing(it, field.type_)) {
+    if field.optional && value.is_none_or(|value| is_empty_value(value, field.type_)) {
         return;
     }
     let value = value.unwrap_or(&Value::Null);
@@ -206,7 +209,7 @@ fn print(field: &Field, value: Option<&Value>, out: &mut Vec<u8>) {
         Type::Raw => {
             let mut raw = Vec::new();
             json::value(value, &mut raw);
-            out.append(&mut json::escaped(&raw));
+            out.append(&mut json::escape_html(&raw));
         }
         Type::Texts => list(value, out, |item, out| {
             write_text(item.as_str().unwrap_or_default(), out);
@@ -247,8 +250,8 @@ fn list(value: &Value, out: &mut Vec<u8>, write: impl Fn(&Value, &mut Vec<u8>)) 
     out.push(b']');
 }
 
-/// What Go leaves out. Where it keeps whatever there is, nothing but absence counts.
-fn says_nothing(value: &Value, type_: Type) -> bool {
+/// Reports whether Go omits the value. Raw values are omitted only if they are absent.
+fn is_empty_value(value: &Value, type_: Type) -> bool {
     if matches!(type_, Type::Raw) {
         return false;
     }

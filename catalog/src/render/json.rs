@@ -1,16 +1,16 @@
-//! JSON as Go prints it: values of manifests, and the indentation of `json.Encoder`.
+//! JSON output of Go: values of manifests, and the indentation of `json.Encoder`.
 
 use serde_json::{Number, Value};
 
 use crate::json::write_text;
 
-/// Appends a value as Go's encoder prints an unstructured object: compact, keys sorted, nothing escaped for HTML.
+/// Appends a value as Go encodes an unstructured object: compact, with sorted keys and without HTML escapes.
 pub(super) fn value(value: &Value, out: &mut Vec<u8>) {
     match value {
         Value::Null => out.extend_from_slice(b"null"),
         Value::Bool(true) => out.extend_from_slice(b"true"),
         Value::Bool(false) => out.extend_from_slice(b"false"),
-        Value::Number(it) => number(it, out),
+        Value::Number(value) => number(value, out),
         Value::String(text) => write_text(text, out),
         Value::Array(items) => {
             out.push(b'[');
@@ -37,7 +37,7 @@ pub(super) fn value(value: &Value, out: &mut Vec<u8>) {
     }
 }
 
-/// Integers of 64 bits stay what they are; all others are Go's `float64`.
+/// Appends a number. 64-bit integers are exact; all other numbers are Go's `float64`.
 fn number(number: &Number, out: &mut Vec<u8>) {
     let float = match (number.as_i64(), number.as_f64()) {
         (Some(int), _) => {
@@ -61,8 +61,8 @@ fn number(number: &Number, out: &mut Vec<u8>) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// What `json.Marshal` does besides: `<`, `>` and `&` are written as escapes. They can only stand in texts.
-pub(super) fn escaped(json: &[u8]) -> Vec<u8> {
+/// Escapes `<`, `>` and `&`, as `json.Marshal` does. These characters occur only in strings.
+pub(super) fn escape_html(json: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(json.len());
     for &byte in json {
         match byte {
@@ -75,11 +75,11 @@ pub(super) fn escaped(json: &[u8]) -> Vec<u8> {
     out
 }
 
-/// How deep what is indented may be nested. Indentation grows with the square of the depth: 10,000 levels, which Go
-/// allows, would make 400 MB of 20 KB.
-pub(super) const DEPTH: usize = 1000;
+/// Maximum depth of indented JSON. Indentation grows with the square of the depth: 10,000 levels, which Go allows,
+/// would turn 20 KB into 400 MB.
+pub(super) const MAX_DEPTH: usize = 1000;
 
-/// How deep compact JSON is nested.
+/// Returns the nesting depth of compact JSON.
 pub(super) fn depth(json: &[u8]) -> usize {
     let (mut level, mut deepest, mut at) = (0_usize, 0, 0);
     while let Some(&byte) = json.get(at) {
@@ -100,8 +100,8 @@ pub(super) fn depth(json: &[u8]) -> usize {
     deepest
 }
 
-/// Appends compact JSON with four spaces a level and a line break at the end. Empty objects and lists stay on their
-/// line. `false` when it is nested deeper than [`DEPTH`]; then only a part was appended.
+/// Appends compact JSON, indented by four spaces per level, and a line break. Empty objects and lists remain on one
+/// line. Returns `false` if the JSON is nested deeper than [`MAX_DEPTH`]; the output is then incomplete.
 pub(super) fn indent(json: &[u8], out: &mut Vec<u8>) -> bool {
     let mut level = 0_usize;
     let mut at = 0;
@@ -120,7 +120,7 @@ pub(super) fn indent(json: &[u8], out: &mut Vec<u8>) -> bool {
                     at += 1;
                 } else {
                     level += 1;
-                    if level > DEPTH {
+                    if level > MAX_DEPTH {
                         return false;
                     }
                     line(level, out);
@@ -144,14 +144,14 @@ pub(super) fn indent(json: &[u8], out: &mut Vec<u8>) -> bool {
     true
 }
 
-/// Where the text that starts at this quote ends, its own quote included.
+/// Returns the end of the string that starts at the given quote, including the closing quote.
 fn end_of_text(json: &[u8], start: usize) -> usize {
     let mut at = start + 1;
     loop {
         let rest = json.get(at..).unwrap_or_default();
         match memchr::memchr2(b'"', b'\\', rest) {
-            Some(found) if rest.get(found) == Some(&b'\\') => at += found + 2,
-            Some(found) => return at + found + 1,
+            Some(offset) if rest.get(offset) == Some(&b'\\') => at += offset + 2,
+            Some(offset) => return at + offset + 1,
             None => return json.len(),
         }
     }
@@ -160,11 +160,11 @@ fn end_of_text(json: &[u8], start: usize) -> usize {
 fn line(level: usize, out: &mut Vec<u8>) {
     const SPACES: [u8; 64] = [b' '; 64];
     out.push(b'\n');
-    let mut left = level * 4;
-    while left > 0 {
-        let some = left.min(SPACES.len());
-        out.extend_from_slice(SPACES.get(..some).unwrap_or_default());
-        left -= some;
+    let mut remaining = level * 4;
+    while remaining > 0 {
+        let count = remaining.min(SPACES.len());
+        out.extend_from_slice(SPACES.get(..count).unwrap_or_default());
+        remaining -= count;
     }
 }
 

@@ -1,4 +1,4 @@
-//! Migrations of catalogs to the forms that newer tools prefer.
+//! Migrations of catalogs to formats that newer tools prefer.
 
 use std::str::FromStr;
 
@@ -9,19 +9,19 @@ use super::{
     csv_metadata,
 };
 
-/// The last migration to run; those before it run, too.
+/// The last migration to run. Earlier ones run, too.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Nothing changes.
+    /// Blobs are not migrated.
     #[default]
     None,
-    /// Whole manifests in bundles give way to what catalogs show of the ClusterServiceVersion.
+    /// Replaces whole manifests in bundles with `olm.csv.metadata`.
     BundleObjectToCsvMetadata,
 }
 
-/// A level that there is not.
+/// The error for an unknown level.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("unknown migration level {level:?}; there are {}", Level::NAMES.join(", "))]
+#[error("unknown migration level {level:?}; use one of {}", Level::NAMES.join(", "))]
 pub struct UnknownLevel {
     level: String,
 }
@@ -29,24 +29,29 @@ pub struct UnknownLevel {
 // === impl Level ===
 
 impl Level {
-    /// All that there is.
+    /// The level that includes all migrations.
     pub const ALL: Self = Self::BundleObjectToCsvMetadata;
-    /// The names of levels, the earliest first; the last stands for whatever there will be.
+    /// Names of the levels in order. The last one includes future migrations.
     pub const NAMES: [&str; 3] = ["none", "bundle-object-to-csv-metadata", "all"];
 
-    /// Runs the migrations on a bundle. The ClusterServiceVersion is that of its manifests, if they have one.
+    /// Runs the migrations on a bundle. `csv` is the ClusterServiceVersion among its manifests, if any.
     pub(super) fn migrate(self, bundle: &mut Bundle, csv: Option<&Value>) -> Result<(), String> {
         let Some(csv) = csv.filter(|_| self >= Self::BundleObjectToCsvMetadata) else {
             return Ok(());
         };
-        let has_metadata = bundle.properties.iter().any(|it| it.type_ == CSV_METADATA);
-        // Without an image the manifests are nowhere else.
+        let has_metadata = bundle
+            .properties
+            .iter()
+            .any(|property| property.type_ == CSV_METADATA);
+        // A bundle without an image has its manifests only here.
         if bundle.image.is_empty() || has_metadata {
             return Ok(());
         }
         let property = csv_metadata::property(csv)
             .map_err(|error| format!("migrate: bundle {:?}: {error}", bundle.name))?;
-        bundle.properties.retain(|it| it.type_ != BUNDLE_OBJECT);
+        bundle
+            .properties
+            .retain(|property| property.type_ != BUNDLE_OBJECT);
         bundle.properties.push(property);
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! `olm.bundle.object`: manifests that a bundle carries within its blob.
+//! `olm.bundle.object`: manifests inside the blob of a bundle.
 
 use manifests::{
     object::text,
@@ -9,32 +9,33 @@ use serde_json::Value;
 use super::blob::{BUNDLE_OBJECT, Bundle};
 use crate::{json::Tape, shape};
 
-/// Values in one property; what they hold is counted again when it is read.
-const VALUES: usize = 10_000;
+/// Maximum number of values in one property. The decoded manifest has its own limit.
+const MAX_VALUES: usize = 10_000;
 
-/// Checks a bundle's objects as opm does when it loads a catalog, and returns its ClusterServiceVersion if that is wanted.
+/// Checks the objects of a bundle as opm does when it loads a catalog. Returns the ClusterServiceVersion if `with_csv`
+/// is set.
 ///
 /// # Errors
-/// What is wrong with one of them, in opm's words.
-pub(super) fn read(bundle: &Bundle, wants_csv: bool) -> Result<Option<Value>, String> {
+/// Returns the problem of an object, in the wording of opm.
+pub(super) fn read(bundle: &Bundle, with_csv: bool) -> Result<Option<Value>, String> {
     let mut csv = None;
     let mut limits = Limits::default();
     for (at, property) in bundle.properties.iter().enumerate() {
         if property.type_ != BUNDLE_OBJECT {
             continue;
         }
-        let fail = |what: &str, error: &str| {
+        let fail = |action: &str, error: &str| {
             format!(
-                "read bundle objects: package {:?}, bundle {:?}: {what}: {error}",
+                "read bundle objects: package {:?}, bundle {:?}: {action}: {error}",
                 bundle.package, bundle.name
             )
         };
         let data = data(&property.value).map_err(|error| {
-            let what = format!("parse property at index {at} as bundle object");
-            fail(&what, &error)
+            let action = format!("parse property at index {at} as bundle object");
+            fail(&action, &error)
         })?;
         let is_json = data.trim_ascii_start().starts_with(b"{");
-        let may_be_csv = wants_csv && csv.is_none() && mentions_csv(&data);
+        let may_be_csv = with_csv && csv.is_none() && contains_csv(&data);
         if is_json && !may_be_csv {
             continue;
         }
@@ -46,23 +47,25 @@ pub(super) fn read(bundle: &Bundle, wants_csv: bool) -> Result<Option<Value>, St
                 csv.get_or_insert(value);
             }
             Some(Err(error)) if !is_json => {
-                let what = format!("convert bundle object property at index {at} to JSON");
-                return Err(fail(&what, &error.to_string()));
+                let action = format!("convert bundle object property at index {at} to JSON");
+                return Err(fail(&action, &error.to_string()));
             }
             _ => {}
         }
     }
-    Ok(csv.filter(|_| wants_csv))
+    Ok(csv.filter(|_| with_csv))
 }
 
-fn mentions_csv(data: &[u8]) -> bool {
+fn contains_csv(data: &[u8]) -> bool {
     memchr::memmem::find(data, b"ClusterServiceVersion").is_some()
 }
 
-/// The manifest in a property.
+/// Decodes the manifest in a property.
 fn data(value: &[u8]) -> Result<Vec<u8>, String> {
     let mut tape = Tape::default();
-    let root = tape.read(value, VALUES).map_err(|it| it.to_string())?;
+    let root = tape
+        .read(value, MAX_VALUES)
+        .map_err(|error| error.to_string())?;
     shape::check(root, &shape::BUNDLE_OBJECT)?;
     shape::base64(&shape::borrowed(root, "data"))
 }

@@ -1,4 +1,4 @@
-//! Blobs in their order, to a stream or to the files of a folder.
+//! Output of sorted blobs to a stream or to the files of a directory.
 
 use std::{
     fs,
@@ -10,89 +10,89 @@ use manifests::yaml;
 use serde_json::Value;
 
 use super::{
-    blob::{Blob, Class},
+    blob::{Blob, BlobKind},
     json,
     writing::write,
 };
 
-/// How blobs are written.
+/// Output format of blobs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Format {
-    /// Objects one after the other, indented by four spaces.
+    /// Consecutive JSON objects, indented by four spaces.
     #[default]
     Json,
-    /// Documents with sorted keys, each behind a `---`.
+    /// YAML documents with sorted keys, each after a `---`.
     Yaml,
 }
 
-/// Blobs, ready to be printed.
+/// Sorted blobs that are ready to be printed.
 #[derive(Debug)]
 pub struct Rendered {
     pub(crate) blobs: Vec<Blob>,
 }
 
-/// A blob that cannot be written.
+/// The error for a blob that cannot be written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("a blob of package {package:?} ({key:?}) {problem}; leave it out")]
-pub struct Unwritable {
+#[error("a blob of package {package:?} ({key:?}) {problem}; remove it")]
+pub struct WriteError {
     package: String,
     key: String,
     problem: String,
 }
 
-/// What blobs are for one file of a folder.
+/// Blobs of one file in the output directory.
 #[derive(Debug, Clone)]
 pub struct File<'a> {
-    /// Where it belongs, relative to the folder: `etcd/catalog.json`.
+    /// Path relative to the output directory: `etcd/catalog.json`.
     pub path: String,
     blobs: &'a [Blob],
     format: Format,
 }
 
-/// Why blobs cannot be written to a folder.
+/// Reasons why blobs cannot be written to a directory.
 #[derive(Debug, thiserror::Error)]
 pub enum FolderError {
-    /// There is something in it already.
-    #[error("output dir {path:?} must be empty; name another one or empty it")]
+    /// The directory is not empty.
+    #[error("output dir {path:?} must be empty; use another directory, or empty it")]
     NotEmpty {
-        /// The folder.
+        /// Path of the directory.
         path: PathBuf,
     },
-    /// The folder cannot be read.
-    #[error("failed to list the folder {path:?}; is it one, and may you read it?")]
+    /// The directory cannot be read.
+    #[error("failed to list the directory {path:?}; check that it is a readable directory")]
     Read {
-        /// The folder.
+        /// Path of the directory.
         path: PathBuf,
-        /// Why.
+        /// Cause of the failure.
         #[source]
         source: io::Error,
     },
-    /// A package is called what no folder can be called.
+    /// The name of a package is not a valid directory name.
     #[error(
         "invalid package name {name:?}: must be a single local path element of at most 255 bytes; correct it in the catalog"
     )]
     Package {
-        /// The name.
+        /// Name of the package.
         name: String,
     },
-    /// A package is called like the file for what belongs to none.
+    /// The name of a package equals that of the file for blobs without a package.
     #[error(
-        "package {name:?} would be a folder, and what belongs to no package is written to a file of that name; give one of \
-         these blobs another package in the catalog"
+        "package {name:?} would be a directory, but blobs without a package are written to a file of that name; rename the \
+         package in the catalog"
     )]
-    Twice {
-        /// The name.
+    NameCollision {
+        /// Name of the package.
         name: String,
     },
     /// A blob cannot be written.
     #[error(transparent)]
-    Blob(#[from] Unwritable),
+    Blob(#[from] WriteError),
 }
 
 // === impl Format ===
 
 impl Format {
-    /// What names of files end in.
+    /// Returns the file extension of the format.
     pub const fn extension(self) -> &'static str {
         match self {
             Self::Json => "json",
@@ -100,19 +100,19 @@ impl Format {
         }
     }
 
-    /// Says whether a blob can be written.
-    fn check(self, blob: &Blob) -> Result<(), Unwritable> {
-        let most = match self {
-            Self::Json => json::DEPTH,
-            Self::Yaml => YAML_DEPTH,
+    /// Checks that a blob can be written.
+    fn check(self, blob: &Blob) -> Result<(), WriteError> {
+        let max_depth = match self {
+            Self::Json => json::MAX_DEPTH,
+            Self::Yaml => MAX_YAML_DEPTH,
         };
-        if blob.depth > most {
+        if blob.depth > max_depth {
             let format = match self {
                 Self::Json => "JSON",
                 Self::Yaml => "YAML",
             };
-            return Err(blob.cannot(&format!(
-                "is nested deeper than the {most} levels that are written as {format}"
+            return Err(blob.write_error(&format!(
+                "is nested deeper than the limit of {max_depth} levels for {format}"
             )));
         }
         Ok(())
@@ -120,11 +120,11 @@ impl Format {
 
     pub(super) fn write(self, blob: &Blob, out: &mut Vec<u8>) -> io::Result<()> {
         let unwritable =
-            |problem: &str| io::Error::new(io::ErrorKind::InvalidData, blob.cannot(problem));
+            |problem: &str| io::Error::new(io::ErrorKind::InvalidData, blob.write_error(problem));
         match self {
             Self::Json => {
                 if !json::indent(&blob.json, out) {
-                    return Err(unwritable("is nested too deep"));
+                    return Err(unwritable("is nested too deeply"));
                 }
             }
             Self::Yaml => {
@@ -142,10 +142,10 @@ impl Format {
 // === impl Blob ===
 
 impl Blob {
-    /// An error that names the blob.
-    fn cannot(&self, problem: &str) -> Unwritable {
+    /// Returns an error that identifies the blob.
+    fn write_error(&self, problem: &str) -> WriteError {
         let short = |text: &str| text.chars().take(100).collect::<String>();
-        Unwritable {
+        WriteError {
             package: short(&self.package),
             key: short(&self.key),
             problem: problem.to_owned(),
@@ -156,10 +156,10 @@ impl Blob {
 // === impl File ===
 
 impl File<'_> {
-    /// Writes what is in it.
+    /// Writes the blobs of the file.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// Returns an error if they cannot be written.
     pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         write(self.blobs, self.format, out)
     }
@@ -168,20 +168,20 @@ impl File<'_> {
 // === impl Rendered ===
 
 impl Rendered {
-    /// Packages by name, what belongs to none behind them; within a package by class, and then by name or schema. What is
-    /// equal by then stays in the order it came in.
-    pub(crate) fn of(mut blobs: Vec<Blob>) -> Self {
+    /// Sorts blobs by package, with those of no package last, then by kind, and then by name or schema. The sort is
+    /// stable.
+    pub(crate) fn from_blobs(mut blobs: Vec<Blob>) -> Self {
         blobs.sort_by(|a, b| {
-            let rank = |it: &Blob| (it.package.is_empty(), it.class);
+            let rank = |blob: &Blob| (blob.package.is_empty(), blob.class);
             let (x, y) = (rank(a), rank(b));
             x.0.cmp(&y.0)
                 .then_with(|| a.package.cmp(&b.package))
                 .then_with(|| x.1.cmp(&y.1))
                 .then_with(|| match a.class {
-                    // There is one, or they are told apart by nothing.
-                    Class::Package | Class::Deprecations => std::cmp::Ordering::Equal,
-                    // Without a package, in the order they came in.
-                    Class::Other if a.package.is_empty() => std::cmp::Ordering::Equal,
+                    // At most one blob exists per package, or duplicates have no sort key.
+                    BlobKind::Package | BlobKind::Deprecations => std::cmp::Ordering::Equal,
+                    // Blobs without a package keep their order.
+                    BlobKind::Other if a.package.is_empty() => std::cmp::Ordering::Equal,
                     _ => a.key.cmp(&b.key),
                 })
         });
@@ -192,7 +192,7 @@ impl Rendered {
         &self.blobs
     }
 
-    /// Whether there is nothing.
+    /// Reports whether the list of blobs is empty.
     pub fn is_empty(&self) -> bool {
         self.blobs.is_empty()
     }
@@ -200,38 +200,40 @@ impl Rendered {
     /// Writes all blobs.
     ///
     /// # Errors
-    /// When they cannot be written.
+    /// Returns an error if they cannot be written.
     pub fn write(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {
         write(&self.blobs, format, out)
     }
 
-    /// Says whether all blobs can be written, for nothing can be taken back that was printed.
+    /// Checks that all blobs can be written, because printed output cannot be undone.
     ///
     /// # Errors
-    /// The first one that cannot.
-    pub fn check(&self, format: Format) -> Result<(), Unwritable> {
+    /// Returns an error for the first blob that cannot be written.
+    pub fn check(&self, format: Format) -> Result<(), WriteError> {
         self.blobs.iter().try_for_each(|blob| format.check(blob))
     }
 
-    /// A file for each package, `<package>/catalog.<format>`, and one for what belongs to none, all of which can be
+    /// Returns a file `<package>/catalog.<format>` for each package and one for blobs of no package. All files can be
     /// written.
     ///
     /// # Errors
-    /// When a package cannot be the name of a folder beside the others, or a blob cannot be written.
+    /// Returns an error if a package name is not a valid, unique directory name, or if a blob cannot be written.
     pub fn files(&self, format: Format) -> Result<Vec<File<'_>>, FolderError> {
         self.check(format)?;
         let name = format!("catalog.{}", format.extension());
-        let has_others = self.blobs.iter().any(|it| it.package.is_empty());
+        let has_others = self.blobs.iter().any(|blob| blob.package.is_empty());
         let mut files = Vec::new();
         for blobs in self.blobs.chunk_by(|a, b| a.package == b.package) {
-            let package = blobs.first().map_or("", |it| &it.package);
+            let package = blobs.first().map_or("", |blob| &blob.package);
             let path = match package {
                 "" => name.clone(),
                 _ if !is_name(package) => {
                     let name = package.chars().take(200).collect();
                     return Err(FolderError::Package { name });
                 }
-                _ if has_others && package == name => return Err(FolderError::Twice { name }),
+                _ if has_others && package == name => {
+                    return Err(FolderError::NameCollision { name });
+                }
                 _ => format!("{package}/{name}"),
             };
             files.push(File {
@@ -244,20 +246,20 @@ impl Rendered {
     }
 }
 
-/// Says whether blobs could be written to a folder: it is empty, or not there.
+/// Checks that blobs can be written to a directory: it is empty or does not exist.
 ///
 /// # Errors
-/// When it is not empty, or cannot be read.
-pub fn check_empty(folder: &Path) -> Result<(), FolderError> {
+/// Returns an error if the directory is not empty or cannot be read.
+pub fn check_empty(directory: &Path) -> Result<(), FolderError> {
     let failed = |source| FolderError::Read {
-        path: folder.to_owned(),
+        path: directory.to_owned(),
         source,
     };
-    match fs::read_dir(folder) {
+    match fs::read_dir(directory) {
         Ok(mut entries) => match entries.next() {
             None => Ok(()),
             Some(_) => Err(FolderError::NotEmpty {
-                path: folder.to_owned(),
+                path: directory.to_owned(),
             }),
         },
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -265,13 +267,15 @@ pub fn check_empty(folder: &Path) -> Result<(), FolderError> {
     }
 }
 
-/// The longest name of a folder, in bytes.
-const LONGEST: usize = 255;
+/// Maximum length of a directory name in bytes.
+const MAX_NAME_LEN: usize = 255;
 
-/// Whether a text can only be the name of something right within a folder.
+/// Reports whether a text is a single path element.
 fn is_name(text: &str) -> bool {
-    !matches!(text, "" | "." | "..") && !text.contains(['/', '\\', '\0']) && text.len() <= LONGEST
+    !matches!(text, "" | "." | "..")
+        && !text.contains(['/', '\\', '\0'])
+        && text.len() <= MAX_NAME_LEN
 }
 
-/// How deep what is written as YAML may be nested: what reads values stops there.
-const YAML_DEPTH: usize = 127;
+/// Maximum depth of YAML output; it is the limit of the JSON parser.
+const MAX_YAML_DEPTH: usize = 127;

@@ -1,15 +1,15 @@
-//! Blobs that are made rather than read: packages, and channels whose entries change.
+//! Builders of blobs that are not copied from a document: packages, and channels with changed entries.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
-use super::blob::{Blob, Class, Order, Property, Writer, properties};
+use super::blob::{Blob, BlobKind, KeyOrder, Property, Writer, properties};
 use crate::{
     json::{Node, write_text},
     model::Entry,
     shape::{list, text},
 };
 
-/// An `olm.package`, to be written.
+/// An `olm.package` to write.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Package<'a> {
     pub(crate) name: &'a str,
@@ -18,20 +18,20 @@ pub(crate) struct Package<'a> {
     pub(crate) description: &'a str,
 }
 
-/// What a package looks like.
+/// Icon of a package.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Icon {
-    /// No data is not the same as none of them.
+    /// Decoded image; `None` writes `null`, unlike empty data.
     pub(crate) data: Option<Vec<u8>>,
     pub(crate) media_type: String,
 }
 
-/// An `olm.channel` whose entries may change.
+/// An `olm.channel` whose entries can change.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Channel {
     pub(crate) name: String,
     pub(crate) package: String,
-    /// A list that is not there is not the same as one without entries.
+    /// Entries of the channel; `None` writes `null`, unlike an empty list.
     pub(crate) entries: Option<Vec<Entry>>,
     pub(crate) properties: Vec<Property>,
 }
@@ -53,26 +53,26 @@ impl Package<'_> {
             out.text("mediatype", &icon.media_type);
             out.json.push(b'}');
         }
-        out.text_if_any("description", self.description);
+        out.text_opt("description", self.description);
         out.properties(properties);
-        out.blob(Class::Package, self.name, self.name)
+        out.blob(BlobKind::Package, self.name, self.name)
     }
 }
 
 // === impl Channel ===
 
 impl Channel {
-    /// Reads one that was checked.
+    /// Reads a channel whose blob was validated.
     pub(crate) fn read(root: Node<'_>) -> Self {
-        let some = |text: String| Some(text).filter(|it| !it.is_empty());
+        let non_empty = |text: String| Some(text).filter(|text| !text.is_empty());
         let entries = root.field("entries").map(|_| {
             let entries = list(root, "entries").map(|entry| Entry {
                 name: text(entry, "name"),
-                replaces: some(text(entry, "replaces")),
+                replaces: non_empty(text(entry, "replaces")),
                 skips: list(entry, "skips")
-                    .map(|it| it.text().unwrap_or_default().into_owned())
+                    .map(|skip| skip.text().unwrap_or_default().into_owned())
                     .collect(),
-                skip_range: some(text(entry, "skipRange")),
+                skip_range: non_empty(text(entry, "skipRange")),
             });
             entries.collect()
         });
@@ -80,7 +80,7 @@ impl Channel {
             name: text(root, "name"),
             package: text(root, "package"),
             entries,
-            properties: properties(root, Order::Sorted),
+            properties: properties(root, KeyOrder::Sorted),
         }
     }
 
@@ -93,18 +93,23 @@ impl Channel {
             None => out.json.extend_from_slice(b"null"),
             Some(entries) => {
                 out.json.push(b'[');
-                for (at, it) in entries.iter().enumerate() {
+                for (at, entry) in entries.iter().enumerate() {
                     out.json
                         .extend_from_slice(if at > 0 { b",{" } else { b"{" });
                     let text = |text: &Option<String>| text.clone().unwrap_or_default();
-                    let skips = it.skips.iter().map(|it| it.as_str().into());
-                    out.entry(&it.name, &text(&it.replaces), skips, &text(&it.skip_range));
+                    let skips = entry.skips.iter().map(|skip| skip.as_str().into());
+                    out.entry(
+                        &entry.name,
+                        &text(&entry.replaces),
+                        skips,
+                        &text(&entry.skip_range),
+                    );
                     out.json.push(b'}');
                 }
                 out.json.push(b']');
             }
         }
         out.properties(&self.properties);
-        out.blob(Class::Channel, &self.package, &self.name)
+        out.blob(BlobKind::Channel, &self.package, &self.name)
     }
 }

@@ -1,8 +1,8 @@
-//! The image reference of a bundle that has none yet.
+//! Template for the image reference of a bundle that is not pushed yet.
 
 use std::str::FromStr;
 
-/// A reference with `{{.Package}}`, `{{.Name}}` and `{{.Version}}` in it.
+/// An image reference with the placeholders `{{.Package}}`, `{{.Name}}` and `{{.Version}}`.
 ///
 /// ```
 /// use catalog::render::Template;
@@ -24,10 +24,10 @@ enum Part {
     Version,
 }
 
-/// Why a text is no template.
+/// The error for a text that is not a valid template.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "invalid image reference template: {problem}; only {{{{.Package}}}}, {{{{.Name}}}} and {{{{.Version}}}} can stand in it"
+    "invalid image reference template: {problem}; only {{{{.Package}}}}, {{{{.Name}}}} and {{{{.Version}}}} are supported"
 )]
 pub struct TemplateError {
     problem: String,
@@ -36,7 +36,7 @@ pub struct TemplateError {
 // === impl Template ===
 
 impl Template {
-    /// The reference for a bundle.
+    /// Returns the image reference of a bundle.
     pub fn fill(&self, package: &str, name: &str, version: &str) -> String {
         let parts = self.parts.iter().map(|part| match part {
             Part::Text(text) => text.as_str(),

@@ -1,4 +1,4 @@
-//! Blobs to text, on several threads, while the text before is written.
+//! Parallel conversion of blobs to text while earlier text is written.
 
 use std::{
     collections::BTreeMap,
@@ -14,43 +14,46 @@ use std::{
 
 use super::{Format, blob::Blob};
 
-/// Bytes of blobs that a thread makes text of at once.
-const PART: usize = 1 << 20;
-/// More threads would wait for whoever takes the text.
-const MOST_THREADS: usize = 8;
+/// Size of the chunks that a thread converts at once, in bytes of JSON.
+const CHUNK_SIZE: usize = 1 << 20;
+/// Maximum number of threads. More threads would only wait for the writer.
+const MAX_THREADS: usize = 8;
 
-/// Several threads make text of a part of the blobs each, which is written in order while they go on with the next parts.
+/// Converts chunks of blobs on several threads and writes them in order, while the threads convert the next chunks.
 pub(super) fn write(blobs: &[Blob], format: Format, out: &mut dyn Write) -> io::Result<()> {
-    let parts = parts(blobs);
+    let chunks = chunks(blobs);
     let threads = thread::available_parallelism().map_or(1, NonZero::get);
-    let threads = threads.min(MOST_THREADS).min(parts.len());
+    let threads = threads.min(MAX_THREADS).min(chunks.len());
     if threads < 2 {
         let mut buffer = Vec::new();
-        return parts
+        return chunks
             .into_iter()
-            .try_for_each(|part| out.write_all(text(part, format, &mut buffer)?));
+            .try_for_each(|chunk| out.write_all(text(chunk, format, &mut buffer)?));
     }
     let next = AtomicUsize::new(0);
     let (full, filled) = mpsc::channel::<(usize, io::Result<Vec<u8>>)>();
     let (empty, emptied) = mpsc::channel::<Vec<u8>>();
-    // One that is filled and one that is written for each: whoever has none waits for the writer.
+    // Two buffers per thread, one to fill and one to write. A thread without a buffer waits for the writer.
     for _ in 0..threads * 2 {
-        // The other end is right here.
+        // The receiver exists until the end of this function.
         let _ = empty.send(Vec::new());
     }
     let emptied = Mutex::new(emptied);
     thread::scope(|scope| {
         for _ in 0..threads {
-            let (full, emptied, next, parts) = (full.clone(), &emptied, &next, &parts);
+            let (full, emptied, next, chunks) = (full.clone(), &emptied, &next, &chunks);
             scope.spawn(move || {
                 loop {
-                    // First the buffer, then the part: so the one that is to be written next always has one.
-                    let buffer = emptied.lock().ok().and_then(|it| it.recv().ok());
+                    // The buffer is taken before the chunk, so the chunk that is written next always has one.
+                    let buffer = emptied
+                        .lock()
+                        .ok()
+                        .and_then(|receiver| receiver.recv().ok());
                     let Some(mut buffer) = buffer else { return };
                     let at = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(part) = parts.get(at) else { return };
-                    let made = text(part, format, &mut buffer).map(drop);
-                    if full.send((at, made.map(|()| buffer))).is_err() {
+                    let Some(chunk) = chunks.get(at) else { return };
+                    let result = text(chunk, format, &mut buffer).map(drop);
+                    if full.send((at, result.map(|()| buffer))).is_err() {
                         return;
                     }
                 }
@@ -60,13 +63,13 @@ pub(super) fn write(blobs: &[Blob], format: Format, out: &mut dyn Write) -> io::
         let empty = empty;
         let mut early = BTreeMap::new();
         let mut turn = 0;
-        for (at, made) in filled {
-            early.insert(at, made);
-            while let Some(made) = early.remove(&turn) {
-                let buffer = made?;
+        for (at, result) in filled {
+            early.insert(at, result);
+            while let Some(result) = early.remove(&turn) {
+                let buffer = result?;
                 out.write_all(&buffer)?;
                 turn += 1;
-                // Nobody takes it once all parts are given out.
+                // Sending fails after all chunks were taken; the buffer is then not needed.
                 let _ = empty.send(buffer);
             }
         }
@@ -74,21 +77,21 @@ pub(super) fn write(blobs: &[Blob], format: Format, out: &mut dyn Write) -> io::
     })
 }
 
-/// Each of about as many blobs as a part has bytes.
-fn parts(mut blobs: &[Blob]) -> Vec<&[Blob]> {
-    let mut parts = Vec::new();
+/// Splits blobs into chunks of about the chunk size.
+fn chunks(mut blobs: &[Blob]) -> Vec<&[Blob]> {
+    let mut chunks = Vec::new();
     while !blobs.is_empty() {
         let mut size = 0;
         let is_in = |blob: &&Blob| {
-            let is_in = size < PART;
+            let is_in = size < CHUNK_SIZE;
             size += blob.json.len();
             is_in
         };
-        let (part, after) = blobs.split_at(blobs.iter().take_while(is_in).count());
-        parts.push(part);
+        let (chunk, after) = blobs.split_at(blobs.iter().take_while(is_in).count());
+        chunks.push(chunk);
         blobs = after;
     }
-    parts
+    chunks
 }
 
 fn text<'a>(blobs: &[Blob], format: Format, buffer: &'a mut Vec<u8>) -> io::Result<&'a [u8]> {
@@ -116,7 +119,7 @@ mod tests {
         for at in 0..count {
             let depth = if deep == Some(at) { 2000 } else { 1 };
             let (open, close) = ("[".repeat(depth), "]".repeat(depth));
-            let fill = "x".repeat(PART / 20);
+            let fill = "x".repeat(CHUNK_SIZE / 20);
             writeln!(
                 text,
                 "{{\"schema\": \"a\", \"at\": {at}, \"v\": {open}\"{fill}\"{close}}}"
@@ -161,7 +164,7 @@ mod tests {
     #[test]
     fn whatever_fails_ends_it() {
         let rendered = rendered(200, None);
-        for room in [0, PART * 3, PART * 8] {
+        for room in [0, CHUNK_SIZE * 3, CHUNK_SIZE * 8] {
             let error = rendered.write(Format::Json, &mut Full(room)).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::StorageFull, "{room}");
         }

@@ -1,10 +1,11 @@
-//! The types themselves: those of operator-registry's `declcfg` and `property`, and of OLM's API where these hold them.
+//! Declarations of the types of operator-registry's `declcfg` and `property`, and of the types of OLM's API that they
+//! contain.
 
 use super::{Struct, Type};
 
 const TEXT: Type = Type::Text("string");
 
-const fn of(name: &'static str, fields: &'static [(&'static str, Type)]) -> Struct {
+const fn lenient(name: &'static str, fields: &'static [(&'static str, Type)]) -> Struct {
     Struct {
         name,
         fields,
@@ -16,9 +17,9 @@ const fn of(name: &'static str, fields: &'static [(&'static str, Type)]) -> Stru
 
 const PROPERTIES: Type = Type::List(&Type::Struct(&PROPERTY));
 
-static PROPERTY: Struct = of("property.Property", &[("type", TEXT), ("value", Type::Raw)]);
+static PROPERTY: Struct = lenient("property.Property", &[("type", TEXT), ("value", Type::Raw)]);
 
-pub(crate) static PACKAGE: Struct = of(
+pub(crate) static PACKAGE: Struct = lenient(
     "declcfg.Package",
     &[
         ("schema", TEXT),
@@ -30,12 +31,12 @@ pub(crate) static PACKAGE: Struct = of(
     ],
 );
 
-static ICON: Struct = of(
+static ICON: Struct = lenient(
     "declcfg.Icon",
     &[("base64data", Type::Bytes), ("mediatype", TEXT)],
 );
 
-pub(crate) static CHANNEL: Struct = of(
+pub(crate) static CHANNEL: Struct = lenient(
     "declcfg.Channel",
     &[
         ("schema", TEXT),
@@ -46,7 +47,7 @@ pub(crate) static CHANNEL: Struct = of(
     ],
 );
 
-static ENTRY: Struct = of(
+static ENTRY: Struct = lenient(
     "declcfg.ChannelEntry",
     &[
         ("name", TEXT),
@@ -56,7 +57,7 @@ static ENTRY: Struct = of(
     ],
 );
 
-pub(crate) static BUNDLE: Struct = of(
+pub(crate) static BUNDLE: Struct = lenient(
     "declcfg.Bundle",
     &[
         ("schema", TEXT),
@@ -68,9 +69,9 @@ pub(crate) static BUNDLE: Struct = of(
     ],
 );
 
-static RELATED_IMAGE: Struct = of("declcfg.RelatedImage", &[("name", TEXT), ("image", TEXT)]);
+static RELATED_IMAGE: Struct = lenient("declcfg.RelatedImage", &[("name", TEXT), ("image", TEXT)]);
 
-pub(crate) static DEPRECATION: Struct = of(
+pub(crate) static DEPRECATION: Struct = lenient(
     "declcfg.Deprecation",
     &[
         ("schema", TEXT),
@@ -79,46 +80,47 @@ pub(crate) static DEPRECATION: Struct = of(
     ],
 );
 
-static DEPRECATION_ENTRY: Struct = of(
+static DEPRECATION_ENTRY: Struct = lenient(
     "declcfg.DeprecationEntry",
     &[("reference", Type::Struct(&REFERENCE)), ("message", TEXT)],
 );
 
-static REFERENCE: Struct = of(
+static REFERENCE: Struct = lenient(
     "declcfg.PackageScopedReference",
     &[("schema", TEXT), ("name", TEXT)],
 );
 
 // --- properties ---
 
-pub(crate) static PACKAGE_PROPERTY: Struct = of(
+pub(crate) static PACKAGE_PROPERTY: Struct = lenient(
     "property.Package",
     &[("packageName", TEXT), ("version", TEXT), ("release", TEXT)],
 );
 
-pub(crate) static PACKAGE_REQUIRED: Struct = of(
+pub(crate) static PACKAGE_REQUIRED: Struct = lenient(
     "property.PackageRequired",
     &[("packageName", TEXT), ("versionRange", TEXT)],
 );
 
-pub(crate) static GVK: Struct = of(
+pub(crate) static GVK: Struct = lenient(
     "property.GVK",
     &[("group", TEXT), ("kind", TEXT), ("version", TEXT)],
 );
 
-pub(crate) static GVK_REQUIRED: Struct = of(
+pub(crate) static GVK_REQUIRED: Struct = lenient(
     "property.GVKRequired",
     &[("group", TEXT), ("kind", TEXT), ("version", TEXT)],
 );
 
-pub(crate) static CHANNEL_PROPERTY: Struct = of(
+pub(crate) static CHANNEL_PROPERTY: Struct = lenient(
     "property.Channel",
     &[("channelName", TEXT), ("priority", Type::Int(64))],
 );
 
-pub(crate) static BUNDLE_OBJECT: Struct = of("property.BundleObject", &[("data", Type::Bytes)]);
+pub(crate) static BUNDLE_OBJECT: Struct =
+    lenient("property.BundleObject", &[("data", Type::Bytes)]);
 
-pub(crate) static CSV_METADATA: Struct = of(
+pub(crate) static CSV_METADATA: Struct = lenient(
     "property.CSVMetadata",
     &[
         ("annotations", Type::Texts),
@@ -138,7 +140,7 @@ pub(crate) static CSV_METADATA: Struct = of(
     ],
 );
 
-static API_SERVICES: Struct = of(
+static API_SERVICES: Struct = lenient(
     "v1alpha1.APIServiceDefinitions",
     &[
         ("owned", Type::List(&Type::Struct(&API_SERVICE))),
@@ -146,7 +148,7 @@ static API_SERVICES: Struct = of(
     ],
 );
 
-static CRDS: Struct = of(
+static CRDS: Struct = lenient(
     "v1alpha1.CustomResourceDefinitions",
     &[
         ("owned", Type::List(&Type::Struct(&CRD))),
@@ -154,7 +156,7 @@ static CRDS: Struct = of(
     ],
 );
 
-static API_SERVICE: Struct = of(
+static API_SERVICE: Struct = lenient(
     "v1alpha1.APIServiceDescription",
     &[
         ("name", TEXT),
@@ -172,7 +174,7 @@ static API_SERVICE: Struct = of(
     ],
 );
 
-static CRD: Struct = of(
+static CRD: Struct = lenient(
     "v1alpha1.CRDDescription",
     &[
         ("name", TEXT),
@@ -187,14 +189,14 @@ static CRD: Struct = of(
     ],
 );
 
-static RESOURCE: Struct = of(
+static RESOURCE: Struct = lenient(
     "v1alpha1.APIResourceReference",
     &[("name", TEXT), ("kind", TEXT), ("version", TEXT)],
 );
 
-static STATUS: Struct = of("v1alpha1.StatusDescriptor", DESCRIPTOR);
-static SPEC: Struct = of("v1alpha1.SpecDescriptor", DESCRIPTOR);
-static ACTION: Struct = of("v1alpha1.ActionDescriptor", DESCRIPTOR);
+static STATUS: Struct = lenient("v1alpha1.StatusDescriptor", DESCRIPTOR);
+static SPEC: Struct = lenient("v1alpha1.SpecDescriptor", DESCRIPTOR);
+static ACTION: Struct = lenient("v1alpha1.ActionDescriptor", DESCRIPTOR);
 
 const DESCRIPTOR: &[(&str, Type)] = &[
     ("path", TEXT),
@@ -204,7 +206,7 @@ const DESCRIPTOR: &[(&str, Type)] = &[
     ("value", Type::Raw),
 ];
 
-static INSTALL_MODE: Struct = of(
+static INSTALL_MODE: Struct = lenient(
     "v1alpha1.InstallMode",
     &[
         ("type", Type::Text("v1alpha1.InstallModeType")),
@@ -212,18 +214,18 @@ static INSTALL_MODE: Struct = of(
     ],
 );
 
-static LINK: Struct = of("v1alpha1.AppLink", &[("name", TEXT), ("url", TEXT)]);
+static LINK: Struct = lenient("v1alpha1.AppLink", &[("name", TEXT), ("url", TEXT)]);
 
-static MAINTAINER: Struct = of("v1alpha1.Maintainer", &[("name", TEXT), ("email", TEXT)]);
+static MAINTAINER: Struct = lenient("v1alpha1.Maintainer", &[("name", TEXT), ("email", TEXT)]);
 
-static NATIVE_API: Struct = of(
+static NATIVE_API: Struct = lenient(
     "v1.GroupVersionKind",
     &[("group", TEXT), ("version", TEXT), ("kind", TEXT)],
 );
 
-// --- constraints: what decodes them accepts no other fields ---
+// --- constraints: their decoder rejects unknown fields ---
 
-const fn strictly(name: &'static str, fields: &'static [(&'static str, Type)]) -> Struct {
+const fn strict(name: &'static str, fields: &'static [(&'static str, Type)]) -> Struct {
     Struct {
         name,
         fields,
@@ -231,7 +233,7 @@ const fn strictly(name: &'static str, fields: &'static [(&'static str, Type)]) -
     }
 }
 
-pub(crate) static CONSTRAINT: Struct = strictly(
+pub(crate) static CONSTRAINT: Struct = strict(
     "constraints.Constraint",
     &[
         ("failureMessage", TEXT),
@@ -244,31 +246,31 @@ pub(crate) static CONSTRAINT: Struct = strictly(
     ],
 );
 
-static COMPOUND: Struct = strictly(
+static COMPOUND: Struct = strict(
     "constraints.CompoundConstraint",
     &[("constraints", Type::List(&Type::Struct(&CONSTRAINT)))],
 );
 
-static CEL: Struct = strictly("constraints.Cel", &[("rule", TEXT)]);
+static CEL: Struct = strict("constraints.Cel", &[("rule", TEXT)]);
 
-static PACKAGE_CONSTRAINT: Struct = strictly(
+static PACKAGE_CONSTRAINT: Struct = strict(
     "constraints.PackageConstraint",
     &[("packageName", TEXT), ("versionRange", TEXT)],
 );
 
-static GVK_CONSTRAINT: Struct = strictly(
+static GVK_CONSTRAINT: Struct = strict(
     "constraints.GVKConstraint",
     &[("group", TEXT), ("kind", TEXT), ("version", TEXT)],
 );
 
-// --- templates of catalogs; that of versions accepts no other fields ---
+// --- catalog templates: the decoder of semver templates rejects unknown fields ---
 
-pub(crate) static BASIC: Struct = of(
+pub(crate) static BASIC: Struct = lenient(
     "basic.BasicTemplateData",
     &[("schema", TEXT), ("entries", Type::List(&Type::Raw))],
 );
 
-pub(crate) static SUBSTITUTES: Struct = of(
+pub(crate) static SUBSTITUTES: Struct = lenient(
     "substitutes.SubstitutesTemplateData",
     &[
         ("schema", TEXT),
@@ -277,9 +279,9 @@ pub(crate) static SUBSTITUTES: Struct = of(
     ],
 );
 
-static SUBSTITUTE: Struct = of("substitutes.Substitute", &[("name", TEXT), ("base", TEXT)]);
+static SUBSTITUTE: Struct = lenient("substitutes.Substitute", &[("name", TEXT), ("base", TEXT)]);
 
-pub(crate) static SEMVER: Struct = strictly(
+pub(crate) static SEMVER: Struct = strict(
     "semver.SemverTemplateData",
     &[
         ("schema", TEXT),
@@ -295,9 +297,9 @@ pub(crate) static SEMVER: Struct = strictly(
     ],
 );
 
-static LISTED: Struct = strictly(
+static LISTED: Struct = strict(
     "semver.channelBundles",
     &[("bundles", Type::List(&Type::Struct(&LISTED_BUNDLE)))],
 );
 
-static LISTED_BUNDLE: Struct = strictly("semver.bundleEntry", &[("image", TEXT)]);
+static LISTED_BUNDLE: Struct = strict("semver.bundleEntry", &[("image", TEXT)]);

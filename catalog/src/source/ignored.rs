@@ -1,63 +1,63 @@
-//! `.indexignore`: the grammar of `.gitignore`, with two differences that catalogs rely on. Only files are asked about,
-//! so that nothing keeps `!` from bringing back a file below an ignored folder; and of all lines that match, those of
-//! folders above included, the last one counts.
+//! `.indexignore`: the grammar of `.gitignore`, with two differences that catalogs rely on. Only files are matched, so
+//! `!` can include a file below an ignored directory again. Of all matching lines, including those of parent
+//! directories, the last one applies.
 
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
-/// Each line is tried for each file.
-const LINES: usize = 10_000;
+/// Maximum number of lines, because every line is matched against every file.
+const MAX_LINES: usize = 10_000;
 
-/// The lines of all such files, in the order in which they are overruled by later ones.
+/// Rules of all `.indexignore` files; later rules take precedence.
 #[derive(Debug, Default)]
-pub(super) struct Ignored(Vec<Line>);
+pub(super) struct IgnoreRules(Vec<Line>);
 
 #[derive(Debug)]
 struct Line {
-    /// The folder that it is about, with a slash at its end; empty for the root.
-    folder: String,
+    /// Directory that contains the rule, with a trailing slash; empty for the root.
+    directory: String,
     pattern: Gitignore,
 }
 
-// === impl Ignored ===
+// === impl IgnoreRules ===
 
-impl Ignored {
+impl IgnoreRules {
     /// Adds the lines of one file.
     pub(super) fn add(&mut self, path: &str, text: &str) -> Result<(), String> {
-        let folder = path
+        let directory = path
             .rsplit_once('/')
-            .map(|(folder, _)| format!("{folder}/"));
-        let folder = folder.unwrap_or_default();
+            .map(|(directory, _)| format!("{directory}/"));
+        let directory = directory.unwrap_or_default();
         for line in text.lines() {
             if line.trim().is_empty() || line.starts_with('#') {
                 continue;
             }
-            if self.0.len() == LINES {
-                return Err(format!("more than {LINES} lines in all such files"));
+            if self.0.len() == MAX_LINES {
+                return Err(format!("more than {MAX_LINES} lines in all such files"));
             }
             let mut builder = GitignoreBuilder::new("");
             let pattern = builder
-                // Braces are letters to git.
+                // Braces are literal characters in git.
                 .add_line(None, &line.replace('{', "[{]").replace('}', "[}]"))
                 .and_then(|builder| builder.build())
-                .map_err(|error| format!("the line {line:?} is no pattern: {error}"))?;
+                .map_err(|error| format!("the line {line:?} is not a valid pattern: {error}"))?;
             self.0.push(Line {
-                folder: folder.clone(),
+                directory: directory.clone(),
                 pattern,
             });
         }
-        // Those of folders below overrule those above. Stable: the lines of one file keep their order.
+        // Rules of subdirectories take precedence. The sort is stable, so the lines of one file keep their order.
         self.0
-            .sort_by_key(|line| line.folder.bytes().filter(|b| *b == b'/').count());
+            .sort_by_key(|line| line.directory.bytes().filter(|b| *b == b'/').count());
         Ok(())
     }
 
-    /// Whether a file is no part of the catalog.
-    pub(super) fn covers(&self, path: &str) -> bool {
+    /// Reports whether a file is excluded from the catalog.
+    pub(super) fn is_ignored(&self, path: &str) -> bool {
         self.0
             .iter()
             .rev()
             .find_map(|line| {
-                let below = path.strip_prefix(&line.folder)?;
+                let below = path.strip_prefix(&line.directory)?;
                 let verdict = line.pattern.matched_path_or_any_parents(below, false);
                 (!verdict.is_none()).then(|| verdict.is_ignore())
             })

@@ -1,4 +1,5 @@
-//! Counts what is read of a catalog: whose files are made while they are read does not know how large they are.
+//! Meter for the bytes that are read of a catalog. Files that are generated while they are read do not know their size
+//! in advance.
 
 use std::{
     io::{self, Read},
@@ -7,14 +8,14 @@ use std::{
 
 use super::{Error, Limits};
 
-/// What was read of all files together.
+/// Number of bytes that were read of all files.
 #[derive(Debug)]
 pub(crate) struct Meter {
     read: AtomicU64,
-    most: u64,
+    limit: u64,
 }
 
-/// A file that is read on account.
+/// A reader whose bytes are counted.
 pub(crate) struct Metered<'a, R> {
     reader: R,
     meter: &'a Meter,
@@ -26,7 +27,7 @@ impl Meter {
     pub(crate) fn new(limits: &Limits) -> Self {
         Self {
             read: AtomicU64::new(0),
-            most: limits.total,
+            limit: limits.total,
         }
     }
 
@@ -37,16 +38,16 @@ impl Meter {
         }
     }
 
-    /// That nothing was read beyond the limit.
+    /// Checks the limit.
     ///
     /// # Errors
-    /// When it was.
+    /// Returns an error if more bytes than the limit were read.
     pub(crate) fn check(&self) -> Result<(), Error> {
-        if self.read.load(Ordering::Relaxed) <= self.most {
+        if self.read.load(Ordering::Relaxed) <= self.limit {
             return Ok(());
         }
         Err(Error::TooLarge {
-            limit: self.most,
+            limit: self.limit,
             unit: "bytes",
         })
     }

@@ -1,8 +1,8 @@
-//! A catalog's folder in a pod, whose parts may be ConfigMaps.
+//! Catalog directory in a pod, whose parts can be ConfigMaps.
 //!
-//! A ConfigMap holds a megabyte, so larger catalogs are cut into compressed parts, one ConfigMap each, and mounted side by
-//! side. Where a kubelet mounts one, each file is a link to one of the same name below `..data`, which is a link itself:
-//! names that begin with two dots are the kubelet's own.
+//! A ConfigMap holds one mebibyte, so larger catalogs are split into compressed parts, one per ConfigMap, and mounted
+//! side by side. In a mounted ConfigMap, each file is a link to a file of the same name below `..data`, which is a link
+//! itself. Names that start with two dots belong to the kubelet.
 
 use std::{
     collections::BTreeMap,
@@ -15,41 +15,41 @@ use flate2::read::MultiGzDecoder;
 
 use super::{Error, Files, Limits, on_disk};
 
-/// How the names of compressed parts end.
-const ZIPPED: [&str; 3] = [".json.gz", ".yaml.gz", ".yml.gz"];
-/// How the names of what a kubelet keeps for itself begin.
-const KUBELET: &str = "..";
+/// File extensions of compressed parts.
+const COMPRESSED_EXTENSIONS: [&str; 3] = [".json.gz", ".yaml.gz", ".yml.gz"];
+/// Prefix of the kubelet's own names.
+const KUBELET_PREFIX: &str = "..";
 
-/// A folder, read as any other but for what a kubelet adds to it; parts in gzip are read as what they contain.
+/// A directory without the entries of the kubelet. Files in gzip format are decompressed on read.
 #[derive(Debug)]
 pub struct Mounted {
-    files: BTreeMap<String, Part>,
+    files: BTreeMap<String, MountedFile>,
 }
 
 #[derive(Debug)]
-struct Part {
-    place: PathBuf,
-    /// What a compressed part contains, in bytes.
-    unzipped: Option<u64>,
+struct MountedFile {
+    location: PathBuf,
+    /// Decompressed size in bytes; `None` if the file is not compressed.
+    decompressed_size: Option<u64>,
 }
 
 // === impl Mounted ===
 
 impl Mounted {
-    /// Finds the files, and counts what is in the compressed ones, so that nothing larger is ever read.
+    /// Lists the files and determines the size of compressed ones, so that no larger content is ever read.
     ///
     /// # Errors
-    /// When a folder cannot be read, a compressed part is damaged, or a limit is exceeded.
+    /// Returns an error if a directory cannot be read, a compressed file is corrupt, or a limit is exceeded.
     pub fn open(root: &Path, limits: &Limits) -> Result<Self, Error> {
         let (mut files, mut total) = (BTreeMap::new(), 0u64);
-        for (path, place) in on_disk(root, limits, |name| !name.starts_with(KUBELET))? {
-            let unzipped = if ZIPPED.iter().any(|end| path.ends_with(end)) {
-                let most = limits.total.saturating_sub(total);
-                let count = count(&place, most).map_err(|source| Error::Zipped {
-                    path: place.clone(),
+        for (path, location) in on_disk(root, limits, |name| !name.starts_with(KUBELET_PREFIX))? {
+            let decompressed_size = if COMPRESSED_EXTENSIONS.iter().any(|end| path.ends_with(end)) {
+                let limit = limits.total.saturating_sub(total);
+                let count = count(&location, limit).map_err(|source| Error::Zipped {
+                    path: location.clone(),
                     source,
                 })?;
-                if count > most {
+                if count > limit {
                     return Err(Error::TooLarge {
                         limit: limits.total,
                         unit: "bytes",
@@ -60,7 +60,13 @@ impl Mounted {
             } else {
                 None
             };
-            files.insert(path, Part { place, unzipped });
+            files.insert(
+                path,
+                MountedFile {
+                    location,
+                    decompressed_size,
+                },
+            );
         }
         Ok(Self { files })
     }
@@ -72,55 +78,55 @@ impl Files for Mounted {
     }
 
     fn open<'a>(&'a self, path: &str) -> io::Result<Box<dyn Read + 'a>> {
-        let part = self.files.get(path).ok_or(io::ErrorKind::NotFound)?;
-        let file = regular(&part.place)?;
-        Ok(match part.unzipped {
-            Some(count) => Box::new(Counted {
+        let file_entry = self.files.get(path).ok_or(io::ErrorKind::NotFound)?;
+        let file = regular(&file_entry.location)?;
+        Ok(match file_entry.decompressed_size {
+            Some(count) => Box::new(ExactReader {
                 reader: MultiGzDecoder::new(file),
-                left: count,
+                remaining: count,
             }),
             None => Box::new(file),
         })
     }
 }
 
-/// What was counted, and not more: whoever changes a part meanwhile does not get it read in half.
-struct Counted<R> {
+/// Reader that fails after the expected size. A file that is changed in the meantime is never read partially.
+struct ExactReader<R> {
     reader: R,
-    /// Bytes that were counted and not read yet.
-    left: u64,
+    /// Number of expected bytes that were not read yet.
+    remaining: u64,
 }
 
-impl<R: Read> Read for Counted<R> {
+impl<R: Read> Read for ExactReader<R> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        if self.left == 0 && !out.is_empty() {
+        if self.remaining == 0 && !out.is_empty() {
             return match self.reader.read(&mut [0])? {
                 0 => Ok(0),
                 _ => Err(io::Error::other(
-                    "it has grown while the catalog was read; read the catalog again",
+                    "the file has grown while the catalog was read; read the catalog again",
                 )),
             };
         }
-        let most = usize::try_from(self.left).unwrap_or(usize::MAX);
-        let most = out.len().min(most);
-        let count = self.reader.read(out.get_mut(..most).unwrap_or_default())?;
-        self.left -= count as u64;
+        let limit = usize::try_from(self.remaining).unwrap_or(usize::MAX);
+        let limit = out.len().min(limit);
+        let count = self.reader.read(out.get_mut(..limit).unwrap_or_default())?;
+        self.remaining -= count as u64;
         Ok(count)
     }
 }
 
-/// What a compressed part contains; one more than `most` if it is more than that.
-fn count(place: &Path, most: u64) -> io::Result<u64> {
-    let unzipped = MultiGzDecoder::new(regular(place)?);
-    io::copy(&mut unzipped.take(most.saturating_add(1)), &mut io::sink())
+/// Returns the decompressed size of a file. A result above `limit` means that the file is larger.
+fn count(location: &Path, limit: u64) -> io::Result<u64> {
+    let decoder = MultiGzDecoder::new(regular(location)?);
+    io::copy(&mut decoder.take(limit.saturating_add(1)), &mut io::sink())
 }
 
-/// A pipe would be waited for, and a device may never end.
-fn regular(place: &Path) -> io::Result<File> {
-    if !std::fs::metadata(place)?.is_file() {
+/// Opens a regular file. Opening a pipe would block, and reading a device may never end.
+fn regular(location: &Path) -> io::Result<File> {
+    if !std::fs::metadata(location)?.is_file() {
         return Err(io::Error::other("not a regular file"));
     }
-    File::open(place)
+    File::open(location)
 }
 
 #[cfg(test)]
@@ -176,15 +182,18 @@ mod tests {
         for (bytes, problem) in ::tests::rows![
             &bomb[..] => "the catalog has more than 65536 bytes";
             &bomb[..bomb.len() / 2] => "the catalog has more than 65536 bytes";
-            &gzip(b"schema: x")[..12] => "cannot be unzipped";
-            b"schema: x" => "cannot be unzipped";
-            b"" => "cannot be unzipped";
+            &gzip(b"schema: x")[..12] => "failed to decompress";
+            b"schema: x" => "failed to decompress";
+            b"" => "failed to decompress";
         ] {
             fs::write(&place, bytes).unwrap();
             has(Mounted::open(folder.path(), &limits).unwrap_err(), problem);
         }
         let missing = Mounted::open(&folder.path().join("x"), &limits).unwrap_err();
-        assert!(missing.to_string().contains("is it there"), "{missing}");
+        assert!(
+            missing.to_string().contains("check that it exists"),
+            "{missing}"
+        );
     }
 
     #[test]

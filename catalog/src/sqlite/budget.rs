@@ -1,4 +1,4 @@
-//! What reading a database may cost: a small file can be made to be read for ever, or a million times.
+//! Read budget of a database. A small file can be crafted so that a read never ends, or repeats a million times.
 
 use std::{
     ffi::c_int,
@@ -10,30 +10,32 @@ use std::{
 
 use rusqlite::Connection;
 
-/// What may be spent for each byte of the file. All that is asked of an honest one costs less than a quarter of it: it is
-/// read four times, and then three times what is in the largest rows.
-const FOR_A_BYTE: u64 = 64;
-/// What each file is taken to have besides, for the first costs something, too.
-const BESIDES: u64 = 1 << 20;
-/// Steps after which SQLite asks whether it may go on.
+/// Budget per byte of the file. A well-formed catalog needs less than a quarter of it: it is read four times, and the
+/// content of its largest rows three more times.
+const STEPS_PER_BYTE: u64 = 64;
+/// Size that is added to every file, because even an empty database has a cost.
+const BASE_SIZE: u64 = 1 << 20;
+/// Number of SQLite steps between two checks of the budget.
 const STEPS: c_int = 1000;
 
-/// What is left to be spent on a database: a step of SQLite costs as much as a byte of a row.
+/// Remaining budget of a database. A step of SQLite costs as much as a byte of a row.
 #[derive(Debug)]
-pub(super) struct Budget(AtomicU64);
+pub(super) struct ReadBudget(AtomicU64);
 
-// === impl Budget ===
+// === impl ReadBudget ===
 
-impl Budget {
-    /// For a file of so many bytes.
+impl ReadBudget {
+    /// Creates the budget for a file of `size` bytes.
     pub(super) fn new(size: u64) -> Self {
-        let all = size.saturating_add(BESIDES).saturating_mul(FOR_A_BYTE);
-        Self(AtomicU64::new(all))
+        let total = size
+            .saturating_add(BASE_SIZE)
+            .saturating_mul(STEPS_PER_BYTE);
+        Self(AtomicU64::new(total))
     }
 
     pub(super) fn spend(&self, cost: u64) {
-        let spent = |left: u64| Some(left.saturating_sub(cost));
-        // It always says what there was.
+        let spent = |remaining: u64| Some(remaining.saturating_sub(cost));
+        // The update never fails.
         _ = self
             .0
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, spent);
@@ -43,14 +45,17 @@ impl Budget {
         self.0.load(Ordering::Relaxed) == 0
     }
 
-    /// Lets the steps of a connection cost something, and interrupts it when nothing is left.
-    pub(super) fn watch(self: &Arc<Self>, connection: &mut Connection) -> rusqlite::Result<()> {
+    /// Charges the steps of a connection to the budget, and interrupts the connection when the budget is spent.
+    pub(super) fn install_progress_handler(
+        self: &Arc<Self>,
+        connection: &mut Connection,
+    ) -> rusqlite::Result<()> {
         let budget = Arc::clone(self);
-        let ask = move || {
+        let check = move || {
             budget.spend(STEPS.unsigned_abs().into());
             budget.is_spent()
         };
-        connection.progress_handler(STEPS, Some(ask))
+        connection.progress_handler(STEPS, Some(check))
     }
 }
 
@@ -63,8 +68,8 @@ mod tests {
     #[test]
     fn what_never_ends_is_ended() {
         let mut connection = Connection::open_in_memory().unwrap();
-        let budget = Arc::new(Budget::new(0));
-        budget.watch(&mut connection).unwrap();
+        let budget = Arc::new(ReadBudget::new(0));
+        budget.install_progress_handler(&mut connection).unwrap();
         let count = |most: &str| {
             let query = format!(
                 "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n {most}) SELECT count(*) FROM n"

@@ -1,4 +1,4 @@
-//! The blobs of a package: the package, its channels, then its bundles, as `opm migrate` writes them.
+//! Blobs of a package as `opm migrate` writes them: the package, its channels, then its bundles.
 
 mod blobs;
 mod old;
@@ -20,34 +20,35 @@ use serde_json::{Value, value::RawValue};
 
 use self::{
     blobs::{BundleBlob, ChannelBlob, Entry, Icon, PackageBlob, Property, RelatedImage},
-    properties::{Of, Properties},
-    room::Room,
+    properties::{BundleRecord, Properties},
+    room::BlobMemory,
 };
 use super::{
-    rows::{Package, Rows},
-    tables::Tables,
+    rows::{Package, RowIndex},
+    tables::SqliteConnection,
 };
 
-/// Values in the manifests of a bundle, of which the largest known have 53,000: what is read of them is in memory.
-const MOST_VALUES: usize = 1_000_000;
+/// Maximum number of values in the manifests of a bundle, which are parsed in memory. The largest known bundles have
+/// 53,000.
+const MAX_VALUES: usize = 1_000_000;
 
-/// Annotations of a ClusterServiceVersion with constraints.
+/// Annotations of a ClusterServiceVersion that contain constraints.
 const CONSTRAINT_ANNOTATIONS: [&str; 3] = [
     MAX_ANNOTATION,
     PROPERTIES_ANNOTATION,
     INSTALLED_PROPERTIES_ANNOTATION,
 ];
 
-/// The blobs that are still to come.
-pub(super) struct Documents<'a> {
-    tables: &'a Tables,
-    rows: &'a Rows,
+/// Iterator over the blobs of a package.
+pub(super) struct PackageBlobs<'a> {
+    tables: &'a SqliteConnection,
+    rows: &'a RowIndex,
     package: &'a str,
-    /// Bytes of one of them.
+    /// Maximum size of a blob in bytes.
     limit: usize,
-    todo: VecDeque<Step<'a>>,
-    /// Those that are part of the catalog.
-    bundles: BTreeMap<&'a str, Light>,
+    pending: VecDeque<Step<'a>>,
+    /// Bundles that are part of the catalog.
+    bundles: BTreeMap<&'a str, BundleColumns>,
 }
 
 enum Step<'a> {
@@ -57,14 +58,14 @@ enum Step<'a> {
     Bundle(&'a str),
 }
 
-/// What a bundle's row says in few words.
-struct Light {
+/// Small columns of a bundle's row.
+struct BundleColumns {
     version: String,
     image: String,
     skip_range: String,
 }
 
-/// The part of a ClusterServiceVersion that is read here; whoever reads the catalog looks at the rest.
+/// Parts of a ClusterServiceVersion that are read here. The reader of the catalog checks the rest.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct Csv {
@@ -83,43 +84,48 @@ struct Metadata {
 #[serde(default)]
 struct Spec {
     version: Option<String>,
-    icon: Option<Vec<Picture>>,
+    icon: Option<Vec<IconField>>,
     #[serde(rename = "relatedImages")]
     related_images: Option<Vec<RelatedImage>>,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct Picture {
+struct IconField {
     base64data: String,
     mediatype: String,
 }
 
-// === impl Documents ===
+// === impl PackageBlobs ===
 
-impl<'a> Documents<'a> {
-    pub(super) fn new(tables: &'a Tables, rows: &'a Rows, package: &str, limit: usize) -> Self {
-        let mut todo = VecDeque::new();
+impl<'a> PackageBlobs<'a> {
+    pub(super) fn new(
+        tables: &'a SqliteConnection,
+        rows: &'a RowIndex,
+        package: &str,
+        limit: usize,
+    ) -> Self {
+        let mut pending = VecDeque::new();
         let mut name = "";
-        if let Some((known, package)) = rows.package(package) {
-            name = known;
-            todo.push_back(Step::Package(package));
-            todo.extend(package.heads.keys().map(|it| Step::Channel(it)));
-            todo.push_back(Step::Bundles);
+        if let Some((interned, package)) = rows.package(package) {
+            name = interned;
+            pending.push_back(Step::Package(package));
+            pending.extend(package.heads.keys().map(|channel| Step::Channel(channel)));
+            pending.push_back(Step::Bundles);
         }
         Self {
             tables,
             rows,
             package: name,
             limit,
-            todo,
+            pending,
             bundles: BTreeMap::new(),
         }
     }
 
-    /// Writes the next blob. Says whether there was one.
+    /// Writes the next blob. Returns whether a blob was written.
     pub(super) fn next(&mut self, out: &mut Vec<u8>) -> io::Result<bool> {
-        let Some(step) = self.todo.pop_front() else {
+        let Some(step) = self.pending.pop_front() else {
             return Ok(false);
         };
         match step {
@@ -131,15 +137,15 @@ impl<'a> Documents<'a> {
                     default_channel: &package.default_channel,
                     icon: self.icon(package)?,
                 };
-                self.room("package", self.package).write(&blob, out)?;
+                self.memory("package", self.package).write(&blob, out)?;
             }
             Step::Channel(name) => {
                 let blob = self.channel(name);
-                self.room("channel", name).write(&blob, out)?;
+                self.memory("channel", name).write(&blob, out)?;
             }
             Step::Bundles => {
-                let bundles = self.bundles.keys().map(|it| Step::Bundle(it));
-                self.todo.extend(bundles);
+                let bundles = self.bundles.keys().map(|bundle| Step::Bundle(bundle));
+                self.pending.extend(bundles);
                 return self.next(out);
             }
             Step::Bundle(name) => self.bundle(name, out)?,
@@ -148,32 +154,34 @@ impl<'a> Documents<'a> {
         Ok(true)
     }
 
-    fn room(&self, kind: &'static str, name: &'a str) -> Room<'a> {
-        Room::new(kind, name, self.limit)
+    fn memory(&self, kind: &'static str, name: &'a str) -> BlobMemory<'a> {
+        BlobMemory::new(kind, name, self.limit)
     }
 
-    /// The bundles of all channels that have a row of their own with an image and a version, and were not cut off.
-    fn versions(&self) -> io::Result<BTreeMap<&'a str, Light>> {
+    /// Returns the bundles of all channels that have a row with an image and a version, and are not truncated.
+    fn versions(&self) -> io::Result<BTreeMap<&'a str, BundleColumns>> {
         let (rows, package) = (self.rows, self.package);
         let channels = rows
             .package(package)
             .into_iter()
-            .flat_map(|(_, it)| it.heads.keys());
+            .flat_map(|(_, package)| package.heads.keys());
         let names: BTreeSet<&str> = channels
             .flat_map(|channel| rows.entries_of(package, channel).into_keys())
             .collect();
-        let mut room = self.room("package", package);
+        let mut memory = self.memory("package", package);
         let mut bundles = BTreeMap::new();
-        for name in names.into_iter().filter(|it| !rows.is_cut_off(it)) {
-            if let Some(light) = self.light(name)? {
-                room.take(light.version.len() + light.image.len() + light.skip_range.len())?;
-                bundles.insert(name, light);
+        for name in names.into_iter().filter(|name| !rows.is_truncated(name)) {
+            if let Some(columns) = self.bundle_columns(name)? {
+                memory.reserve(
+                    columns.version.len() + columns.image.len() + columns.skip_range.len(),
+                )?;
+                bundles.insert(name, columns);
             }
         }
         Ok(bundles)
     }
 
-    fn light(&self, bundle: &str) -> io::Result<Option<Light>> {
+    fn bundle_columns(&self, bundle: &str) -> io::Result<Option<BundleColumns>> {
         let has = |name| self.tables.layout.has("operatorbundle", name);
         let columns = ["version", "bundlepath", "skiprange"];
         let [mut version, mut image, skip_range] = self.texts(bundle, columns)?;
@@ -187,48 +195,48 @@ impl<'a> Documents<'a> {
         if !has("bundlepath") {
             image = Some(String::new());
         }
-        Ok(version.zip(image).map(|(version, image)| Light {
+        Ok(version.zip(image).map(|(version, image)| BundleColumns {
             version,
             image,
             skip_range,
         }))
     }
 
-    /// Columns of a bundle's row.
+    /// Reads columns of a bundle's row.
     fn texts<const N: usize>(
         &self,
         bundle: &str,
         columns: [&str; N],
     ) -> io::Result<[Option<String>; N]> {
-        let row = self.rows.of_bundle(bundle);
+        let row = self.rows.bundle_row(bundle);
         self.tables.texts("operatorbundle", columns, row)
     }
 
-    /// What is read of a bundle's ClusterServiceVersion, if it has one that can be read.
+    /// Reads the ClusterServiceVersion of a bundle. Returns `None` if it is absent or malformed.
     fn csv<T: DeserializeOwned>(&self, bundle: &str) -> io::Result<Option<T>> {
         let [csv] = self.texts(bundle, ["csv"])?;
         let csv = csv.unwrap_or_default();
-        few(bundle, &csv)?;
+        check_value_count(bundle, &csv)?;
         Ok(serde_json::from_str(&csv).ok())
     }
 
-    /// The picture of the bundle at the head of the default channel.
+    /// Returns the icon of the bundle at the head of the default channel.
     fn icon(&self, package: &Package) -> io::Result<Option<Icon>> {
         let Some(head) = package.heads.get(&package.default_channel) else {
             return Ok(None);
         };
         let csv: Csv = self.csv(head)?.unwrap_or_default();
-        let picture = csv.spec.icon.into_iter().flatten().next();
-        Ok(picture.and_then(|picture| {
-            // opm: some have spaces in them.
+        let icon = csv.spec.icon.into_iter().flatten().next();
+        Ok(icon.and_then(|icon| {
+            // As in opm: some icons contain spaces.
             let data = BASE64_STANDARD
-                .decode(&picture.base64data)
-                .or_else(|_| BASE64_STANDARD.decode(picture.base64data.replace(' ', "")))
+                .decode(&icon.base64data)
+                .or_else(|_| BASE64_STANDARD.decode(icon.base64data.replace(' ', "")))
                 .ok()
                 .filter(|data| !data.is_empty())?;
             Some(Icon {
                 base64data: BASE64_STANDARD.encode(data),
-                mediatype: picture.mediatype,
+                mediatype: icon.mediatype,
             })
         }))
     }
@@ -257,30 +265,30 @@ impl<'a> Documents<'a> {
         let Some(version) = self.bundles.get(name) else {
             return Ok(());
         };
-        let mut room = self.room("bundle", name);
+        let mut memory = self.memory("bundle", name);
         let [objects] = self.texts(name, ["bundle"])?;
         let objects = match objects.filter(|objects| !objects.is_empty()) {
             Some(objects) => objects,
             None => self.lone_csv(name)?,
         };
-        let objects = manifests(name, &objects, &mut room)?;
+        let objects = manifests(name, &objects, &mut memory)?;
         let csv = self.old_csv(name)?;
-        let of = Of {
+        let record = BundleRecord {
             bundle: name,
             package: self.package,
             version: &version.version,
-            csv: csv.as_ref().filter(|_| !self.knows("api_requirer")),
+            csv: csv.as_ref().filter(|_| !self.has_table("api_requirer")),
         };
         let properties = Properties {
             tables: self.tables,
             rows: self.rows,
         };
-        let mut all = properties.of(of, &mut room)?;
+        let mut all = properties.read_tables(record, &mut memory)?;
         properties::objects(&objects, &mut all);
-        properties::arrange(&mut all);
+        properties::sort_and_dedup(&mut all);
         let mut related_images = related(&objects);
-        let more = if self.knows("related_image") {
-            self.images(name, &mut room)?
+        let more = if self.has_table("related_image") {
+            self.images(name, &mut memory)?
         } else {
             csv.as_ref().map(old::images).unwrap_or_default()
         };
@@ -293,25 +301,25 @@ impl<'a> Documents<'a> {
             properties: all,
             related_images,
         };
-        self.room("bundle", name).write(&blob, out)
+        self.memory("bundle", name).write(&blob, out)
     }
 
-    /// Whether there is a table of something that the ClusterServiceVersion says as well.
-    fn knows(&self, table: &str) -> bool {
+    /// Reports whether the database has this table. Without it, the ClusterServiceVersion supplies the data.
+    fn has_table(&self, table: &str) -> bool {
         let layout = &self.tables.layout;
         layout.has(table, "operatorbundle_name") || layout.has(table, "channel_entry_id")
     }
 
-    /// The ClusterServiceVersion of a bundle, where there are not all tables yet that say the same.
+    /// Returns the ClusterServiceVersion of a bundle, if a table with the same data is missing.
     fn old_csv(&self, bundle: &str) -> io::Result<Option<Value>> {
-        if self.knows("api_requirer") && self.knows("related_image") {
+        if self.has_table("api_requirer") && self.has_table("related_image") {
             return Ok(None);
         }
         self.csv(bundle)
     }
 
-    /// The ClusterServiceVersion of a row without manifests if it has constraints, which are nowhere else. `opm` leaves it
-    /// out, so without constraints it is left out here, too.
+    /// Returns the ClusterServiceVersion of a row without manifests if it declares constraints, which exist nowhere
+    /// else. Without constraints it is omitted, as in opm.
     fn lone_csv(&self, bundle: &str) -> io::Result<String> {
         let csv: Option<Value> = self.csv(bundle)?;
         if !csv.as_ref().is_some_and(has_constraints) {
@@ -321,23 +329,23 @@ impl<'a> Documents<'a> {
         Ok(text.unwrap_or_default())
     }
 
-    /// Images that the database alone knows.
-    fn images(&self, bundle: &str, room: &mut Room<'_>) -> io::Result<BTreeSet<String>> {
+    /// Returns the images that only the database lists.
+    fn images(&self, bundle: &str, memory: &mut BlobMemory<'_>) -> io::Result<BTreeSet<String>> {
         let mut images = BTreeSet::new();
-        for row in self.rows.of("related_image", bundle) {
+        for row in self.rows.rows_of("related_image", bundle) {
             let [image] = self.tables.texts("related_image", ["image"], Some(*row))?;
-            room.take(image.as_ref().map_or(0, String::len))?;
+            memory.reserve(image.as_ref().map_or(0, String::len))?;
             images.extend(image);
         }
         Ok(images)
     }
 }
 
-/// Reports whether a ClusterServiceVersion may say which clusters its bundle is for.
+/// Reports whether a ClusterServiceVersion declares constraints for the cluster.
 fn has_constraints(csv: &Value) -> bool {
     let declares = |path: &[&str]| match at(csv, path) {
         None | Some(Value::Null) => false,
-        // An empty maximum is an invalid one, which is reported.
+        // An empty maximum is invalid, which is reported.
         Some(value) => value != "" || path.ends_with(&[MAX_ANNOTATION]),
     };
     let is_annotated = |annotation| declares(&["metadata", "annotations", annotation]);
@@ -346,42 +354,43 @@ fn has_constraints(csv: &Value) -> bool {
             || declares(&["spec", "minKubeVersion"]))
 }
 
-/// The manifests of a bundle, one behind the other.
+/// Splits the concatenated manifests of a bundle.
 fn manifests<'a>(
     bundle: &str,
     json: &'a str,
-    room: &mut Room<'_>,
+    memory: &mut BlobMemory<'_>,
 ) -> io::Result<Vec<&'a RawValue>> {
-    few(bundle, json)?;
+    check_value_count(bundle, json)?;
     let mut all = Vec::new();
     for object in serde_json::Deserializer::from_str(json).into_iter() {
         let object: &RawValue = object.map_err(|error| {
             io::Error::other(format!(
-                "the objects of bundle {bundle:?} are no JSON: {error}"
+                "the objects of bundle {bundle:?} are not valid JSON: {error}"
             ))
         })?;
-        // They are written as Base64.
-        room.take(object.get().len().div_ceil(3) * 4)?;
+        // Manifests are written as base64.
+        memory.reserve(object.get().len().div_ceil(3) * 4)?;
         all.push(object);
     }
     Ok(all)
 }
 
-/// Sees that JSON has no more values than may be in memory; a value begins with one of these, or comes behind one.
-fn few(bundle: &str, json: &str) -> io::Result<()> {
+/// Checks that JSON does not have too many values to parse in memory. Each value starts with, or follows, one of these
+/// characters.
+fn check_value_count(bundle: &str, json: &str) -> io::Result<()> {
     let values = memchr::memchr3_iter(b',', b'[', b'{', json.as_bytes());
-    if values.take(MOST_VALUES + 1).count() <= MOST_VALUES {
+    if values.take(MAX_VALUES + 1).count() <= MAX_VALUES {
         return Ok(());
     }
     Err(io::Error::other(format!(
-        "the manifests of bundle {bundle:?} have more than {MOST_VALUES} values"
+        "the manifests of bundle {bundle:?} have more than {MAX_VALUES} values"
     )))
 }
 
-/// Adds images that nobody has named.
+/// Adds images that are not listed yet.
 fn add(mut images: BTreeSet<String>, all: &mut Vec<RelatedImage>) {
-    for known in all.iter() {
-        images.remove(&known.image);
+    for listed in all.iter() {
+        images.remove(&listed.image);
     }
     all.extend(images.into_iter().map(|image| RelatedImage {
         name: String::new(),
@@ -390,11 +399,11 @@ fn add(mut images: BTreeSet<String>, all: &mut Vec<RelatedImage>) {
 }
 
 fn related(objects: &[&RawValue]) -> Vec<RelatedImage> {
-    let mut csvs = objects.iter().filter_map(|it| {
-        let csv: Csv = serde_json::from_str(it.get()).ok()?;
+    let mut csvs = objects.iter().filter_map(|object| {
+        let csv: Csv = serde_json::from_str(object.get()).ok()?;
         (csv.kind == "ClusterServiceVersion").then_some(csv)
     });
-    let images = csvs.next().and_then(|it| it.spec.related_images);
+    let images = csvs.next().and_then(|csv| csv.spec.related_images);
     images.unwrap_or_default()
 }
 

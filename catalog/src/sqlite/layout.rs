@@ -1,4 +1,4 @@
-//! What tables a database has: thirteen migrations have added to them.
+//! Tables of a database. Thirteen migrations of opm have added to them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,8 +6,8 @@ use rusqlite::Connection;
 
 use super::Problem;
 
-/// What every generation has.
-const NEEDED: [(&str, &[&str]); 4] = [
+/// Tables and columns that every schema version has.
+const REQUIRED_TABLES: [(&str, &[&str]); 4] = [
     ("operatorbundle", &["name", "csv", "bundle"]),
     ("package", &["name", "default_channel"]),
     (
@@ -26,29 +26,29 @@ const NEEDED: [(&str, &[&str]); 4] = [
         ],
     ),
 ];
-/// What later ones have besides.
-const LATER: [&str; 5] = [
+/// Tables of later schema versions.
+const OPTIONAL_TABLES: [&str; 5] = [
     "properties",
     "dependencies",
     "related_image",
     "api_provider",
     "api_requirer",
 ];
-/// Columns that a table may have: opm's have ten at most.
-const MOST_COLUMNS: usize = 100;
-/// What a row is found by, however it is otherwise called.
-pub(super) const ROW: &str = "_rowid_";
+/// Maximum number of columns in a table. opm's tables have at most ten.
+const MAX_COLUMNS: usize = 100;
+/// Name of the row ID that no table can redefine.
+pub(super) const ROW_ID: &str = "_rowid_";
 
-/// The columns of tables.
+/// Columns of each table.
 #[derive(Debug)]
 pub(super) struct Layout(BTreeMap<String, BTreeSet<String>>);
 
 // === impl Layout ===
 
 impl Layout {
-    /// Looks at the tables that a catalog may have.
+    /// Reads the relevant tables and checks that the database is a catalog.
     pub(super) fn read(connection: &Connection) -> Result<Self, Problem> {
-        refuse_what_runs(connection)?;
+        reject_code(connection)?;
         let mut tables = BTreeMap::new();
         for name in names(connection)? {
             if let Some(columns) = columns(connection, &name)? {
@@ -56,14 +56,14 @@ impl Layout {
             }
         }
         let layout = Self(tables);
-        for (table, columns) in NEEDED {
+        for (table, columns) in REQUIRED_TABLES {
             if !layout.0.contains_key(table) {
-                return Err(Problem::Foreign(format!("table {table}")));
+                return Err(Problem::NotACatalog(format!("table {table}")));
             }
             for column in columns {
                 if !layout.has(table, column) {
                     let missing = format!("column {column} in table {table}");
-                    return Err(Problem::Foreign(missing));
+                    return Err(Problem::NotACatalog(missing));
                 }
             }
         }
@@ -74,10 +74,12 @@ impl Layout {
     }
 
     pub(super) fn has(&self, table: &str, column: &str) -> bool {
-        self.0.get(table).is_some_and(|it| it.contains(column))
+        self.0
+            .get(table)
+            .is_some_and(|columns| columns.contains(column))
     }
 
-    /// The column, or nothing in its place.
+    /// Returns the name of the column, or `NULL` if it does not exist.
     pub(super) fn or_null<'a>(&self, table: &str, column: &'a str) -> &'a str {
         if self.has(table, column) {
             column
@@ -86,20 +88,20 @@ impl Layout {
         }
     }
 
-    /// An expression for the bytes of a row.
+    /// Returns an SQL expression for the size of a row in bytes.
     pub(super) fn size(&self, table: &str) -> String {
         let columns = self.0.get(table).into_iter().flatten();
-        let sizes = columns.map(|it| {
-            let quoted = it.replace('"', "\"\"");
+        let sizes = columns.map(|column| {
+            let quoted = column.replace('"', "\"\"");
             format!("ifnull(octet_length(\"{quoted}\"), 0)")
         });
         sizes.collect::<Vec<_>>().join(" + ")
     }
 }
 
-/// Views and virtual tables are programs of whoever has written them, which SQLite runs when it only looks at them. How
-/// they are declared can be written in many ways; what is none of them, SQLite itself writes in one.
-fn refuse_what_runs(connection: &Connection) -> Result<(), Problem> {
+/// Rejects views and virtual tables: SQLite would run their code during a read. Their declarations can be written in
+/// many ways, but SQLite writes those of tables and indexes in a single form.
+fn reject_code(connection: &Connection) -> Result<(), Problem> {
     let mut statement = connection.prepare(
         "SELECT name FROM sqlite_master WHERE sql IS NOT NULL
             AND CAST(sql AS TEXT) NOT LIKE 'CREATE TABLE %'
@@ -112,32 +114,34 @@ fn refuse_what_runs(connection: &Connection) -> Result<(), Problem> {
         return Ok(());
     };
     let name = super::tables::text(row.get_ref(0)?).unwrap_or_default();
-    Err(Problem::Runs(name.chars().take(100).collect()))
+    Err(Problem::ContainsCode(name.chars().take(100).collect()))
 }
 
-/// The tables that are wanted and whose rows have numbers.
+/// Returns the relevant tables whose rows have IDs.
 fn names(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     let mut statement = connection.prepare(
         "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table' AND wr = 0",
     )?;
     let names = statement.query_map([], |row| row.get::<_, String>(0))?;
-    let needed = NEEDED.map(|(name, _)| name);
-    let is_wanted = |it: &String| needed.contains(&it.as_str()) || LATER.contains(&it.as_str());
+    let required = REQUIRED_TABLES.map(|(name, _)| name);
+    let is_relevant = |name: &String| {
+        required.contains(&name.as_str()) || OPTIONAL_TABLES.contains(&name.as_str())
+    };
     names
-        .filter(|it| it.as_ref().map_or(true, is_wanted))
+        .filter(|name| name.as_ref().map_or(true, is_relevant))
         .collect()
 }
 
-/// The columns of a table, if they are all plain: what is computed would be run, and one in the place of the rows' numbers
-/// has no index.
+/// Returns the columns of a table, or `None` if a column is unsuitable. A generated column would run code, and a column
+/// that hides the row ID has no index.
 fn columns(connection: &Connection, table: &str) -> rusqlite::Result<Option<BTreeSet<String>>> {
     let mut statement = connection.prepare("SELECT name, hidden FROM pragma_table_xinfo(?1)")?;
     let mut rows = statement.query([table])?;
     let mut columns = BTreeSet::new();
     while let Some(row) = rows.next()? {
         let (name, hidden) = (row.get::<_, String>(0)?, row.get::<_, i64>(1)?);
-        let is_plain = hidden == 0 && !name.eq_ignore_ascii_case(ROW);
-        if !is_plain || columns.len() >= MOST_COLUMNS {
+        let is_plain = hidden == 0 && !name.eq_ignore_ascii_case(ROW_ID);
+        if !is_plain || columns.len() >= MAX_COLUMNS {
             return Ok(None);
         }
         columns.insert(name);
@@ -145,15 +149,16 @@ fn columns(connection: &Connection, table: &str) -> rusqlite::Result<Option<BTre
     Ok(Some(columns))
 }
 
-/// Sees that no page of a table is in two places: a file of some kilobytes could have rows without end, or of any size.
+/// Checks that no page of a table is in two places. A small file could otherwise have an infinite number of rows, or
+/// rows of any size.
 fn check(connection: &Connection, table: &str) -> Result<(), Problem> {
-    let mut found = None;
+    let mut result = None;
     connection.pragma(None, "quick_check", table, |row| {
-        found.get_or_insert(row.get::<_, String>(0)?);
+        result.get_or_insert(row.get::<_, String>(0)?);
         Ok(())
     })?;
-    match found {
-        Some(found) if found != "ok" => Err(Problem::Damaged(found.chars().take(200).collect())),
+    match result {
+        Some(result) if result != "ok" => Err(Problem::Damaged(result.chars().take(200).collect())),
         _ => Ok(()),
     }
 }

@@ -1,50 +1,51 @@
-//! The names in a database, each once.
+//! Interner for the names in a database.
 
 use std::{collections::HashMap, sync::Arc};
 
 use super::Problem;
 
-/// Bytes of one name.
-pub(super) const LONGEST: usize = 1024;
+/// Maximum length of a name in bytes.
+pub(super) const MAX_NAME_LEN: usize = 1024;
 
-/// Names by number. What is kept of a database is mostly these, so their lengths are bounded, one by one and together.
+/// Names by number. They are most of the memory that a database needs, so the length of each name and their total size
+/// are limited.
 #[derive(Debug)]
-pub(super) struct Names {
+pub(super) struct NameInterner {
     all: Vec<Arc<str>>,
     at: HashMap<Arc<str>, u32>,
     size: usize,
-    most: usize,
+    max_size: usize,
 }
 
-// === impl Names ===
+// === impl NameInterner ===
 
-impl Names {
-    /// None yet, and never more than so many bytes.
-    pub(super) fn new(most: usize) -> Self {
+impl NameInterner {
+    /// Creates an empty interner for at most `max_size` bytes of names.
+    pub(super) fn new(max_size: usize) -> Self {
         Self {
             all: Vec::new(),
             at: HashMap::new(),
             size: 0,
-            most,
+            max_size,
         }
     }
 
-    /// The number of a name, which is kept.
+    /// Returns the number of a name and stores the name.
     pub(super) fn add(&mut self, name: &str) -> Result<u32, Problem> {
         if let Some(at) = self.at.get(name) {
             return Ok(*at);
         }
-        if name.len() > LONGEST {
+        if name.len() > MAX_NAME_LEN {
             return Err(too_long());
         }
         self.size += name.len();
-        if self.size > self.most {
+        if self.size > self.max_size {
             return Err(Problem::TooLarge {
-                limit: self.most as u64,
+                limit: self.max_size as u64,
                 unit: "bytes of names",
             });
         }
-        // There are no more than limits allow, which is far less.
+        // The limits keep the count far below `u32::MAX`.
         let at = u32::try_from(self.all.len()).unwrap_or(u32::MAX);
         let name: Arc<str> = name.into();
         self.all.push(Arc::clone(&name));
@@ -52,7 +53,7 @@ impl Names {
         Ok(at)
     }
 
-    /// The same text for whoever keeps it himself.
+    /// Returns the stored name, for structures that share its text.
     pub(super) fn shared(&mut self, name: &str) -> Result<Arc<str>, Problem> {
         let at = self.add(name)?;
         Ok(self.all.get(at as usize).cloned().unwrap_or_default())
@@ -62,15 +63,15 @@ impl Names {
         self.at.get(name).copied()
     }
 
-    pub(super) fn of(&self, at: u32) -> &str {
-        self.all.get(at as usize).map_or("", |it| it)
+    pub(super) fn get(&self, at: u32) -> &str {
+        self.all.get(at as usize).map_or("", |name| name)
     }
 }
 
-/// That a name is longer than names may be.
+/// Returns the error for a name that is too long.
 pub(super) fn too_long() -> Problem {
     Problem::TooLarge {
-        limit: LONGEST as u64,
+        limit: MAX_NAME_LEN as u64,
         unit: "bytes in a name",
     }
 }

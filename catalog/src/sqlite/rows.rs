@@ -1,4 +1,4 @@
-//! What is kept of a database: names, edges, and in which rows the rest is.
+//! In-memory index of a database: names, edges, and the IDs of the rows with all other data.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -10,38 +10,38 @@ use rusqlite::{Connection, ErrorCode, types::ValueRef};
 use super::{
     Problem,
     graph::{self, Channels, Row},
-    layout::{Layout, ROW},
-    names::{Names, too_long},
+    layout::{Layout, ROW_ID},
+    names::{NameInterner, too_long},
     tables::text,
 };
 
-/// Where a bundle is, with its APIs and other properties; the column that names it; and what there are many of.
+/// Tables with data of bundles, the column that names the bundle, and the unit for limits.
 const TABLES: [(&str, &str, &str); 6] = [
     ("operatorbundle", "name", "bundles"),
-    ("properties", OF, "properties"),
-    ("dependencies", OF, "dependencies"),
-    ("related_image", OF, "related images"),
-    ("api_provider", OF, "APIs"),
-    ("api_requirer", OF, "needed APIs"),
+    ("properties", BUNDLE_COLUMN, "properties"),
+    ("dependencies", BUNDLE_COLUMN, "dependencies"),
+    ("related_image", BUNDLE_COLUMN, "related images"),
+    ("api_provider", BUNDLE_COLUMN, "APIs"),
+    ("api_requirer", BUNDLE_COLUMN, "needed APIs"),
 ];
-const OF: &str = "operatorbundle_name";
-/// The bundle was found by way of a channel, before there were versions.
-const ENTRY: &str = "channel_entry_id";
-/// Bundles that opm has cut off say so.
+const BUNDLE_COLUMN: &str = "operatorbundle_name";
+/// Column that references a channel entry instead of a bundle, used before bundles had versions.
+const ENTRY_COLUMN: &str = "channel_entry_id";
+/// Property of bundles that `opm` truncated.
 pub(super) const DEPRECATED: &str = "olm.deprecated";
-/// What is told of what is left out.
-const MOST_LEFT_OUT: usize = 1000;
+/// Maximum number of messages about skipped entries.
+const MAX_SKIPPED_MESSAGES: usize = 1000;
 
-/// All that need not be read again.
+/// Index of a database.
 #[derive(Debug)]
-pub(super) struct Rows {
-    names: Names,
-    /// Default channel and channels, with the bundle at the head of each.
+pub(super) struct RowIndex {
+    names: NameInterner,
+    /// Packages by name.
     packages: BTreeMap<Arc<str>, Package>,
     channels: Channels,
-    /// Rows of other tables, by table and bundle.
-    places: BTreeMap<&'static str, HashMap<u32, Vec<i64>>>,
-    cut_off: HashSet<u32>,
+    /// Row IDs by table and bundle.
+    row_ids: BTreeMap<&'static str, HashMap<u32, Vec<i64>>>,
+    truncated_bundles: HashSet<u32>,
     pub(super) left_out: Vec<String>,
 }
 
@@ -51,67 +51,68 @@ pub(super) struct Package {
     pub(super) heads: BTreeMap<Arc<str>, Arc<str>>,
 }
 
-/// How much may be kept.
+/// Limits of the index.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Most {
-    /// Rows of each table.
+pub(super) struct RowLimits {
+    /// Maximum number of rows per table.
     pub(super) rows: usize,
-    /// Bytes of all names.
+    /// Maximum size of all names in bytes.
     pub(super) names: usize,
 }
 
-/// Counts the rows of a table.
+/// Counter for the rows of a table.
 struct Count {
-    left: usize,
-    most: usize,
+    remaining: usize,
+    limit: usize,
     unit: &'static str,
 }
 
 // === impl Count ===
 
 impl Count {
-    fn new(most: Most, unit: &'static str) -> Self {
+    fn new(limits: RowLimits, unit: &'static str) -> Self {
         Self {
-            left: most.rows,
-            most: most.rows,
+            remaining: limits.rows,
+            limit: limits.rows,
             unit,
         }
     }
 
-    fn one_more(&mut self) -> Result<(), Problem> {
+    fn add_row(&mut self) -> Result<(), Problem> {
         let too_many = Problem::TooLarge {
-            limit: self.most as u64,
+            limit: self.limit as u64,
             unit: self.unit,
         };
-        self.left = self.left.checked_sub(1).ok_or(too_many)?;
+        self.remaining = self.remaining.checked_sub(1).ok_or(too_many)?;
         Ok(())
     }
 }
 
-// === impl Rows ===
+// === impl RowIndex ===
 
-impl Rows {
-    /// Reads all tables once.
+impl RowIndex {
+    /// Reads each table once.
     pub(super) fn read(
         connection: &Connection,
         layout: &Layout,
-        most: Most,
+        limits: RowLimits,
     ) -> Result<Self, Problem> {
         let mut rows = Self {
-            names: Names::new(most.names),
+            names: NameInterner::new(limits.names),
             packages: BTreeMap::new(),
             channels: Channels::new(),
-            places: BTreeMap::new(),
-            cut_off: HashSet::new(),
+            row_ids: BTreeMap::new(),
+            truncated_bundles: HashSet::new(),
             left_out: Vec::new(),
         };
-        rows.fill(connection, layout, most).map_err(|it| match it {
-            // It was about to be a name.
-            Problem::Sqlite(error) if error.sqlite_error_code() == Some(ErrorCode::TooBig) => {
-                too_long()
-            }
-            problem => problem,
-        })?;
+        rows.fill(connection, layout, limits)
+            .map_err(|problem| match problem {
+                // The oversized value was to become a name.
+                Problem::Sqlite(error) if error.sqlite_error_code() == Some(ErrorCode::TooBig) => {
+                    too_long()
+                }
+                problem => problem,
+            })?;
         Ok(rows)
     }
 
@@ -119,33 +120,41 @@ impl Rows {
         &mut self,
         connection: &Connection,
         layout: &Layout,
-        most: Most,
+        limits: RowLimits,
     ) -> Result<(), Problem> {
-        self.packages(connection, most)?;
-        self.channels(connection, most)?;
-        let bundles = self.entries(connection, most)?;
-        for (table, of, unit) in TABLES {
-            let count = Count::new(most, unit);
-            if layout.has(table, of) {
-                self.places(connection, layout, (table, of), count, |names, it| {
-                    names.find(&text(it)?)
-                })?;
-            } else if layout.has(table, ENTRY) {
-                self.places(connection, layout, (table, ENTRY), count, |_, it| {
-                    bundles.get(&number(it)?).copied()
-                })?;
+        self.packages(connection, limits)?;
+        self.channels(connection, limits)?;
+        let bundles = self.entries(connection, limits)?;
+        for (table, column, unit) in TABLES {
+            let count = Count::new(limits, unit);
+            if layout.has(table, column) {
+                self.row_ids(
+                    connection,
+                    layout,
+                    (table, column),
+                    count,
+                    |names, value| names.find(&text(value)?),
+                )?;
+            } else if layout.has(table, ENTRY_COLUMN) {
+                self.row_ids(
+                    connection,
+                    layout,
+                    (table, ENTRY_COLUMN),
+                    count,
+                    |_, value| bundles.get(&number(value)?).copied(),
+                )?;
             }
         }
-        self.leave_out();
+        self.skip_unknown_channels();
         Ok(())
     }
 
-    fn packages(&mut self, connection: &Connection, most: Most) -> Result<(), Problem> {
-        let mut count = Count::new(most, "packages");
+    fn packages(&mut self, connection: &Connection, limits: RowLimits) -> Result<(), Problem> {
+        let mut count = Count::new(limits, "packages");
         let mut statement = connection.prepare("SELECT name, default_channel FROM package")?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
-            count.one_more()?;
+            count.add_row()?;
             let Some(name) = text(row.get_ref(0)?) else {
                 continue;
             };
@@ -159,13 +168,13 @@ impl Rows {
         Ok(())
     }
 
-    fn channels(&mut self, connection: &Connection, most: Most) -> Result<(), Problem> {
-        let mut count = Count::new(most, "channels");
+    fn channels(&mut self, connection: &Connection, limits: RowLimits) -> Result<(), Problem> {
+        let mut count = Count::new(limits, "channels");
         let mut statement = connection
             .prepare("SELECT package_name, name, head_operatorbundle_name FROM channel")?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
-            count.one_more()?;
+            count.add_row()?;
             let (Some(package), Some(name)) = (text(row.get_ref(0)?), text(row.get_ref(1)?)) else {
                 continue;
             };
@@ -175,9 +184,9 @@ impl Rows {
                     let head = self.names.shared(&head)?;
                     package.heads.insert(self.names.shared(&name)?, head);
                 }
-                None => leave(&mut self.left_out, || {
+                None => report_skipped(&mut self.left_out, || {
                     format!(
-                        "channel {name:?} is of package {package:?}, which the database does not have"
+                        "channel {name:?} belongs to package {package:?}, which the database does not contain"
                     )
                 }),
             }
@@ -185,23 +194,23 @@ impl Rows {
         Ok(())
     }
 
-    /// Returns the bundle of each entry.
+    /// Reads the entries of all channels. Returns the bundle of each entry.
     fn entries(
         &mut self,
         connection: &Connection,
-        most: Most,
+        limits: RowLimits,
     ) -> Result<HashMap<i64, u32>, Problem> {
-        let mut count = Count::new(most, "channel entries");
+        let mut count = Count::new(limits, "channel entries");
         let mut statement = connection.prepare(
             "SELECT entry_id, package_name, channel_name, operatorbundle_name, replaces, depth FROM channel_entry",
         )?;
-        let mut found = statement.query([])?;
+        let mut query_rows = statement.query([])?;
         let mut rows = Vec::new();
-        while let Some(row) = found.next()? {
-            count.one_more()?;
+        while let Some(row) = query_rows.next()? {
+            count.add_row()?;
             let mut name = |column| -> Result<Option<u32>, Problem> {
                 let name = text(row.get_ref(column)?);
-                name.map(|it| self.names.add(&it)).transpose()
+                name.map(|name| self.names.add(&name)).transpose()
             };
             let (Some(package), Some(channel), Some(bundle)) = (name(1)?, name(2)?, name(3)?)
             else {
@@ -217,43 +226,43 @@ impl Rows {
             });
         }
         let names = &self.names;
-        self.channels = graph::channels(&mut rows, |a, b| names.of(a) > names.of(b));
-        Ok(rows.iter().map(|it| (it.id, it.bundle)).collect())
+        self.channels = graph::channels(&mut rows, |a, b| names.get(a) > names.get(b));
+        Ok(rows.iter().map(|row| (row.id, row.bundle)).collect())
     }
 
-    /// In which rows of a table something of a bundle is: most have no index for that.
-    fn places(
+    /// Records the IDs of the rows that belong to bundles. Most tables have no index on the bundle.
+    fn row_ids(
         &mut self,
         connection: &Connection,
         layout: &Layout,
-        (table, of): (&'static str, &str),
+        (table, column): (&'static str, &str),
         mut count: Count,
-        bundle: impl Fn(&Names, ValueRef<'_>) -> Option<u32>,
+        bundle: impl Fn(&NameInterner, ValueRef<'_>) -> Option<u32>,
     ) -> Result<(), Problem> {
-        // Only properties tell that a bundle was cut off.
+        // Only properties mark truncated bundles.
         let type_ = match table {
             "properties" => layout.or_null(table, "type"),
             _ => "NULL",
         };
         let mut statement =
-            connection.prepare(&format!("SELECT {ROW}, {of}, {type_} FROM {table}"))?;
+            connection.prepare(&format!("SELECT {ROW_ID}, {column}, {type_} FROM {table}"))?;
         let mut rows = statement.query([])?;
-        let places = self.places.entry(table).or_default();
+        let row_ids = self.row_ids.entry(table).or_default();
         while let Some(row) = rows.next()? {
-            count.one_more()?;
+            count.add_row()?;
             let Some(bundle) = bundle(&self.names, row.get_ref(1)?) else {
                 continue;
             };
-            places.entry(bundle).or_default().push(row.get(0)?);
+            row_ids.entry(bundle).or_default().push(row.get(0)?);
             if text(row.get_ref(2)?).as_deref() == Some(DEPRECATED) {
-                self.cut_off.insert(bundle);
+                self.truncated_bundles.insert(bundle);
             }
         }
         Ok(())
     }
 
-    /// Channels that no package has.
-    fn leave_out(&mut self) {
+    /// Skips channels that belong to no package.
+    fn skip_unknown_channels(&mut self) {
         let Self {
             names,
             packages,
@@ -262,13 +271,13 @@ impl Rows {
             ..
         } = self;
         channels.retain(|(package, channel), _| {
-            let (package, channel) = (names.of(*package), names.of(*channel));
+            let (package, channel) = (names.get(*package), names.get(*channel));
             let is_known = packages
                 .get(package)
-                .is_some_and(|it| it.heads.contains_key(channel));
+                .is_some_and(|package| package.heads.contains_key(channel));
             if !is_known {
-                leave(left_out, || format!(
-                    "there are entries of channel {channel:?} of package {package:?}, which the database does not have"
+                report_skipped(left_out, || format!(
+                    "entries exist for channel {channel:?} of package {package:?}, which the database does not contain"
                 ));
             }
             is_known
@@ -276,7 +285,7 @@ impl Rows {
     }
 
     pub(super) fn package_names(&self) -> impl Iterator<Item = &str> {
-        self.packages.keys().map(|it| &**it)
+        self.packages.keys().map(|name| &**name)
     }
 
     pub(super) fn package(&self, name: &str) -> Option<(&str, &Package)> {
@@ -284,7 +293,7 @@ impl Rows {
         Some((name, package))
     }
 
-    /// Bundles of a channel by name: what they replace, and skip.
+    /// Returns the bundles of a channel by name, with the bundles that each replaces and skips.
     pub(super) fn entries_of<'a>(
         &'a self,
         package: &str,
@@ -293,39 +302,39 @@ impl Rows {
         let at = self.names.find(package).zip(self.names.find(channel));
         let entries = at.and_then(|at| self.channels.get(&at));
         let named = |(bundle, edges): (&u32, &'a graph::Edges)| {
-            let replaces = edges.replaces.map_or("", |it| self.names.of(it));
-            let skips = edges.skips.iter().map(|it| self.names.of(*it)).collect();
-            (self.names.of(*bundle), (replaces, skips))
+            let replaces = edges.replaces.map_or("", |id| self.names.get(id));
+            let skips = edges.skips.iter().map(|id| self.names.get(*id)).collect();
+            (self.names.get(*bundle), (replaces, skips))
         };
         entries.into_iter().flatten().map(named).collect()
     }
 
-    /// The rows of a table that tell of a bundle.
-    pub(super) fn of(&self, table: &str, bundle: &str) -> &[i64] {
+    /// Returns the IDs of the rows of a table that belong to a bundle.
+    pub(super) fn rows_of(&self, table: &str, bundle: &str) -> &[i64] {
         let bundle = self.names.find(bundle);
-        let rows = self.places.get(table).zip(bundle);
+        let rows = self.row_ids.get(table).zip(bundle);
         rows.and_then(|(rows, bundle)| rows.get(&bundle))
             .map(Vec::as_slice)
             .unwrap_or_default()
     }
 
-    /// The row of a bundle itself.
-    pub(super) fn of_bundle(&self, bundle: &str) -> Option<i64> {
-        self.of("operatorbundle", bundle).first().copied()
+    /// Returns the row ID of the bundle itself.
+    pub(super) fn bundle_row(&self, bundle: &str) -> Option<i64> {
+        self.rows_of("operatorbundle", bundle).first().copied()
     }
 
-    /// Whether opm has cut a bundle off.
-    pub(super) fn is_cut_off(&self, bundle: &str) -> bool {
+    /// Reports whether opm truncated the bundle.
+    pub(super) fn is_truncated(&self, bundle: &str) -> bool {
         let bundle = self.names.find(bundle);
-        bundle.is_some_and(|it| self.cut_off.contains(&it))
+        bundle.is_some_and(|id| self.truncated_bundles.contains(&id))
     }
 }
 
-/// Tells of what is left out, as far as anybody reads that.
-fn leave(left_out: &mut Vec<String>, text: impl FnOnce() -> String) {
+/// Records a message about a skipped entry, up to the limit.
+fn report_skipped(left_out: &mut Vec<String>, text: impl FnOnce() -> String) {
     match left_out.len() {
-        ..MOST_LEFT_OUT => left_out.push(text()),
-        MOST_LEFT_OUT => left_out.push("and more".to_owned()),
+        ..MAX_SKIPPED_MESSAGES => left_out.push(text()),
+        MAX_SKIPPED_MESSAGES => left_out.push("and more".to_owned()),
         _ => {}
     }
 }

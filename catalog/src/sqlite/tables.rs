@@ -1,4 +1,5 @@
-//! The tables of a database, as they are read: row by row, without trust in what stands in them, and at a price.
+//! Read access to the tables of a database, row by row. Their content is untrusted, and each read is charged to the
+//! budget.
 
 use std::{
     io,
@@ -12,36 +13,36 @@ use rusqlite::{
 
 use super::{
     Error, Problem,
-    budget::Budget,
-    layout::{Layout, ROW},
-    names::LONGEST,
+    budget::ReadBudget,
+    layout::{Layout, ROW_ID},
+    names::MAX_NAME_LEN,
 };
 use crate::source::Limits;
 
-/// What finding a row costs, whatever it has.
+/// Cost of finding a row, regardless of its size.
 const SEEK: u64 = 100;
 
-/// A database that is open. One of its connections is enough: reading rows is the least of what is done with them.
+/// An open database. A single connection is sufficient, because reading rows is a small part of the work.
 #[derive(Debug)]
-pub(super) struct Tables {
+pub(super) struct SqliteConnection {
     pub(super) path: PathBuf,
     connection: Mutex<Connection>,
     pub(super) layout: Layout,
-    budget: Arc<Budget>,
+    budget: Arc<ReadBudget>,
 }
 
-// === impl Tables ===
+// === impl SqliteConnection ===
 
-impl Tables {
-    /// Opens a file of so many bytes, and sees that it can be read.
+impl SqliteConnection {
+    /// Opens a file of `size` bytes and checks that it is a readable catalog.
     pub(super) fn open(path: &Path, size: u64, limits: &Limits) -> Result<Self, Error> {
-        let budget = Arc::new(Budget::new(size));
+        let budget = Arc::new(ReadBudget::new(size));
         let open = || {
             let connection = connect(path, limits, &budget)?;
             let layout = Layout::read(&connection)?;
             Ok((connection, layout))
         };
-        let (connection, layout) = open().map_err(|it| explain(it, path, &budget))?;
+        let (connection, layout) = open().map_err(|problem| explain(problem, path, &budget))?;
         Ok(Self {
             path: path.to_owned(),
             connection: Mutex::new(connection),
@@ -50,24 +51,24 @@ impl Tables {
         })
     }
 
-    /// Shows the connection to who reads nothing but names.
-    pub(super) fn names<T>(
+    /// Runs `read` with a connection that reads values up to the length of names only.
+    pub(super) fn with_name_limit<T>(
         &self,
         read: impl FnOnce(&Connection) -> Result<T, Problem>,
     ) -> Result<T, Error> {
         let connection = self.connection();
         let read = || {
-            // Longer ones are not even read. What is no UTF-8 becomes that.
-            let longest = i32::try_from(4 * LONGEST).unwrap_or(i32::MAX);
-            let before = connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, longest)?;
+            // SQLite does not read longer values. Invalid UTF-8 is replaced afterwards.
+            let max_length = i32::try_from(4 * MAX_NAME_LEN).unwrap_or(i32::MAX);
+            let before = connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, max_length)?;
             let read = read(&connection);
             connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, before)?;
             read
         };
-        read().map_err(|it| explain(it, &self.path, &self.budget))
+        read().map_err(|problem| explain(problem, &self.path, &self.budget))
     }
 
-    /// Texts of a row. What the table or the row does not have is nothing.
+    /// Reads columns of a row as text. A missing row or column yields `None`.
     pub(super) fn texts<const N: usize>(
         &self,
         table: &str,
@@ -78,13 +79,14 @@ impl Tables {
         let Some(row) = row else {
             return Ok(none);
         };
-        let found = self.row(table, columns, row);
-        let found = found.map_err(|it| match explain(it, &self.path, &self.budget) {
-            // The file is known to who is told.
-            Error::Sqlite { source, .. } => io::Error::other(source),
-            error => io::Error::other(error),
-        })?;
-        Ok(found.unwrap_or(none))
+        let result = self.row(table, columns, row);
+        let result =
+            result.map_err(|problem| match explain(problem, &self.path, &self.budget) {
+                // The caller knows the path of the file.
+                Error::Sqlite { source, .. } => io::Error::other(source),
+                error => io::Error::other(error),
+            })?;
+        Ok(result.unwrap_or(none))
     }
 
     fn row<const N: usize>(
@@ -94,25 +96,27 @@ impl Tables {
         row: i64,
     ) -> Result<Option<[Option<String>; N]>, Problem> {
         if self.budget.is_spent() {
-            return Err(Problem::Costly);
+            return Err(Problem::BudgetExceeded);
         }
-        let columns = columns.map(|it| self.layout.or_null(table, it)).join(", ");
-        // What lies before a column is passed over, so all of the row has its price.
+        let columns = columns
+            .map(|column| self.layout.or_null(table, column))
+            .join(", ");
+        // SQLite passes over all columns before the requested one, so the whole row is charged.
         let size = self.layout.size(table);
-        let query = format!("SELECT {columns}, {size} FROM {table} WHERE {ROW} = ?1");
+        let query = format!("SELECT {columns}, {size} FROM {table} WHERE {ROW_ID} = ?1");
         let connection = self.connection();
         let mut statement = connection.prepare_cached(&query)?;
-        let found = statement.query_row([row], |row| {
+        let result = statement.query_row([row], |row| {
             let mut texts = [const { None }; N];
             for (at, out) in texts.iter_mut().enumerate() {
                 *out = text(row.get_ref(at)?);
             }
             Ok((texts, row.get::<_, i64>(N)?))
         });
-        let found = found.optional()?;
-        let size = found.as_ref().map_or(0, |(_, size)| size.unsigned_abs());
+        let result = result.optional()?;
+        let size = result.as_ref().map_or(0, |(_, size)| size.unsigned_abs());
         self.budget.spend(SEEK.saturating_add(size));
-        Ok(found.map(|(texts, _)| texts))
+        Ok(result.map(|(texts, _)| texts))
     }
 
     fn connection(&self) -> MutexGuard<'_, Connection> {
@@ -122,33 +126,33 @@ impl Tables {
     }
 }
 
-/// What a problem is when nothing is left to be spent: SQLite says only that it was interrupted.
-fn explain(problem: Problem, path: &Path, budget: &Budget) -> Error {
+/// Converts a problem to an error. SQLite reports an exceeded budget only as an interruption.
+fn explain(problem: Problem, path: &Path, budget: &ReadBudget) -> Error {
     match problem {
-        Problem::Sqlite(_) if budget.is_spent() => Problem::Costly.of(path),
-        problem => problem.of(path),
+        Problem::Sqlite(_) if budget.is_spent() => Problem::BudgetExceeded.into_error(path),
+        problem => problem.into_error(path),
     }
 }
 
-/// Without locks, for nobody writes; and without trust in what stands in it.
-fn connect(path: &Path, limits: &Limits, budget: &Arc<Budget>) -> rusqlite::Result<Connection> {
+/// Opens a database that is untrusted. Locks are not used, because no process writes to it.
+fn connect(path: &Path, limits: &Limits, budget: &Arc<ReadBudget>) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
         | OpenFlags::SQLITE_OPEN_URI;
     let mut connection = Connection::open_with_flags(uri(path), flags)?;
-    budget.watch(&mut connection)?;
+    budget.install_progress_handler(&mut connection)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false)?;
-    let longest = i32::try_from(limits.document).unwrap_or(i32::MAX);
-    connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, longest)?;
+    let max_length = i32::try_from(limits.document).unwrap_or(i32::MAX);
+    connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, max_length)?;
     connection.pragma_update(None, "cell_size_check", true)?;
-    // They are expressions, which would be run while tables are checked.
+    // CHECK constraints are expressions, which would run during the check of the tables.
     connection.pragma_update(None, "ignore_check_constraints", true)?;
     Ok(connection)
 }
 
-/// SQLite reads a path of its own kind: what is no letter or digit is written with its number.
+/// Returns the URI of a path for SQLite. All characters except letters, digits and `/.-_` are percent-encoded.
 fn uri(path: &Path) -> String {
     use std::os::unix::ffi::OsStrExt;
 
@@ -162,7 +166,7 @@ fn uri(path: &Path) -> String {
     format!("file:{path}?mode=ro&immutable=1")
 }
 
-/// A value as Go's driver reads it into a text; nothing of NULL.
+/// Converts a value to text as Go's driver does; NULL yields `None`.
 pub(super) fn text(value: ValueRef<'_>) -> Option<String> {
     match value {
         ValueRef::Null => None,

@@ -169,8 +169,8 @@ fn rows_that_belong_nowhere_are_told_and_left_out() {
         INSERT INTO properties(type, value, operatorbundle_name) VALUES ('olm.deprecated', '{}', 'cut');",
     );
     let left_out = [
-        "channel \"beta\" is of package \"gone\", which the database does not have",
-        "there are entries of channel \"alpha\" of package \"tide\", which the database does not have",
+        "channel \"beta\" belongs to package \"gone\", which the database does not contain",
+        "entries exist for channel \"alpha\" of package \"tide\", which the database does not contain",
     ];
     assert_eq!(database.left_out(), left_out);
     let blobs = blobs(&database, "tide");

@@ -15,7 +15,7 @@ impl Read for Slow<'_> {
 type Cuts = (Vec<(String, usize)>, Option<String>);
 
 fn cuts(text: &str, step: usize) -> Cuts {
-    let mut stream = Stream::new(Slow(text.as_bytes(), step), 1 << 20);
+    let mut stream = DocumentStream::new(Slow(text.as_bytes(), step), 1 << 20);
     let mut cuts = Vec::new();
     loop {
         match stream.next() {
@@ -24,7 +24,7 @@ fn cuts(text: &str, step: usize) -> Cuts {
                 cuts.push((text, cut.line));
             }
             Ok(None) => return (cuts, None),
-            Err(Stop::Separator(junk)) => {
+            Err(StreamError::Separator(junk)) => {
                 let line = stream.line();
                 return (cuts, Some(format!("{line}: {junk}")));
             }
@@ -85,7 +85,10 @@ fn documents_longer_than_a_read_are_whole() {
 #[test]
 fn a_document_without_end_is_given_up() {
     let endless = io::repeat(b'{');
-    let mut stream = Stream::new(endless, 1 << 20);
-    assert!(matches!(stream.next(), Err(Stop::TooLarge(0x10_0000))));
+    let mut stream = DocumentStream::new(endless, 1 << 20);
+    assert!(matches!(
+        stream.next(),
+        Err(StreamError::TooLarge(0x10_0000))
+    ));
     assert!(stream.buffer.len() < 4 << 20);
 }

@@ -1,14 +1,14 @@
-//! `olm.template.basic`: blobs as they are, but for bundles, of which there is only the image.
+//! `olm.template.basic`: blobs that are copied, and bundles that are specified by image only.
 
 use std::collections::BTreeMap;
 
 use manifests::openshift::MAX_ANNOTATION;
 
-use super::{Error, check, entries, shaped};
+use super::{Error, check, check_types, entries};
 use crate::{
     render::{
         self, Bundle, Level, Rendered,
-        blob::{Blob, Order},
+        blob::{Blob, KeyOrder},
     },
     shape::{self, borrowed, list, text},
     walk::Meta,
@@ -29,14 +29,14 @@ enum Slot {
 
 impl Basic {
     pub(super) fn read(meta: &Meta<'_>, warnings: &mut Vec<String>) -> Result<Self, Error> {
-        shaped(meta, &shape::BASIC)?;
+        check_types(meta, &shape::BASIC)?;
         let (mut slots, mut problems) = (Vec::new(), Vec::new());
         for entry in entries(meta) {
             let read = entry.and_then(|entry| {
-                slot(&entry).map_err(|it| format!("{}:{}: {it}", entry.file, entry.line))
+                slot(&entry).map_err(|problem| format!("{}:{}: {problem}", entry.file, entry.line))
             });
             match read {
-                Ok(slot) => match slot.nameless() {
+                Ok(slot) => match slot.missing_package() {
                     Some(warning) => warnings.push(warning),
                     None => slots.push(slot),
                 },
@@ -55,10 +55,10 @@ impl Basic {
     }
 
     pub(super) fn render(self, mut bundles: BTreeMap<String, Bundle>) -> Rendered {
-        // Who is named for the last time gives away what others had a copy of.
-        let mut left: BTreeMap<String, usize> = BTreeMap::new();
+        // The last reference to an image takes the bundle; earlier ones clone it.
+        let mut remaining: BTreeMap<String, usize> = BTreeMap::new();
         for image in self.images() {
-            *left.entry(image.to_owned()).or_default() += 1;
+            *remaining.entry(image.to_owned()).or_default() += 1;
         }
         let slots = self.slots.into_iter();
         let blobs = slots.filter_map(|slot| {
@@ -66,31 +66,35 @@ impl Basic {
                 Slot::Blob(blob) => return Some(blob),
                 Slot::Image(image) => image,
             };
-            let left = left.get_mut(&image)?;
-            *left -= 1;
-            if *left > 0 {
-                return bundles.get(&image).map(|it| it.blob.clone());
+            let remaining = remaining.get_mut(&image)?;
+            *remaining -= 1;
+            if *remaining > 0 {
+                return bundles.get(&image).map(|bundle| bundle.blob.clone());
             }
-            bundles.remove(&image).map(|it| it.blob)
+            bundles.remove(&image).map(|bundle| bundle.blob)
         });
-        // A bundle without a package has no place either.
-        Rendered::of(blobs.filter(|it| it.nameless().is_none()).collect())
+        // A bundle without a package is dropped, too.
+        Rendered::from_blobs(
+            blobs
+                .filter(|blob| blob.missing_package().is_none())
+                .collect(),
+        )
     }
 }
 
 // === impl Slot ===
 
 impl Slot {
-    fn nameless(&self) -> Option<String> {
+    fn missing_package(&self) -> Option<String> {
         match self {
-            Self::Blob(blob) => blob.nameless(),
+            Self::Blob(blob) => blob.missing_package(),
             Self::Image(_) => None,
         }
     }
 }
 
 fn slot(entry: &Meta<'_>) -> Result<Slot, String> {
-    let blob = render::read(entry, Order::Sorted, Level::None)?;
+    let blob = render::read(entry, KeyOrder::Sorted, Level::None)?;
     if entry.schema != "olm.bundle" {
         return Ok(Slot::Blob(blob));
     }
@@ -106,15 +110,15 @@ fn slot(entry: &Meta<'_>) -> Result<Slot, String> {
     others.extend(
         ["properties", "relatedImages"]
             .into_iter()
-            .filter(|it| list(root, it).next().is_some()),
+            .filter(|field| list(root, field).next().is_some()),
     );
-    // opm ignores it, and its author relies on it.
+    // opm ignores the field, but its author relies on it.
     others.extend(root.get(MAX_ANNOTATION).map(|_| MAX_ANNOTATION));
     if others.is_empty() {
         return Ok(Slot::Image(image));
     }
     Err(format!(
-        "unexpected fields present in basic template bundle {image:?}: {}; they come from the image, remove them",
+        "unexpected fields present in basic template bundle {image:?}: {}; remove them, because they come from the image",
         others.join(", ")
     ))
 }

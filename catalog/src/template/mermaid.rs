@@ -1,7 +1,7 @@
-//! The graphs of channels, as `opm alpha render-template -o mermaid` draws them.
+//! Channel graphs in the Mermaid format of `opm alpha render-template -o mermaid`.
 //!
-//! [`crate::graph`] draws otherwise: it is for people to look at, and lets no name out of its quotes. This is for programs
-//! that know opm's drawing.
+//! [`crate::graph`] produces other drawings for people, in which all names are quoted. This format is for programs that
+//! expect opm's output.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,67 +10,67 @@ use std::{
 
 use manifests::{range::Range, version::Version};
 
-use super::{Error, check, look, version_of};
+use super::{Error, check, parse_rendered, version_of};
 use crate::{
     blob::{Blob, Channel},
     model::Entry,
-    render::{Rendered, blob::Class},
+    render::{Rendered, blob::BlobKind},
 };
 
-/// Edges in all channels: each range may fit every bundle.
-const MOST_EDGES: usize = 500_000;
+/// Maximum number of edges in all channels. Each range can match every bundle.
+const MAX_EDGES: usize = 500_000;
 
-/// Names by what is said of them.
+/// Names of deprecated objects.
 #[derive(Debug, Default)]
-struct Deprecated {
+struct DeprecatedNames {
     packages: BTreeSet<String>,
     channels: BTreeSet<String>,
     bundles: BTreeSet<String>,
 }
 
-/// What is drawn.
+/// State of the output.
 #[derive(Debug, Default)]
-struct Drawing {
+struct MermaidWriter {
     versions: BTreeMap<String, Version>,
-    deprecated: Deprecated,
-    /// The channels of each package.
+    deprecated: DeprecatedNames,
+    /// Channels of each package, as text.
     packages: BTreeMap<String, String>,
     deprecated_package: Option<String>,
     deprecated_channels: Vec<String>,
     /// Entries by their class.
     classes: BTreeMap<&'static str, Vec<String>>,
-    /// Edges, counted.
+    /// Number of edges.
     links: usize,
     skipped_links: Vec<String>,
     warnings: Vec<String>,
 }
 
-/// Draws all channels. Warnings are of ranges that are none, which are left out.
+/// Draws all channels. `warnings` receives invalid ranges, which are skipped.
 ///
 /// # Errors
-/// When a bundle has no version, or there are more edges than anybody can look at.
+/// Returns an error if a bundle has no version, or if the graph has too many edges.
 pub fn mermaid(rendered: &Rendered, warnings: &mut Vec<String>) -> Result<String, Error> {
-    let mut drawing = Drawing::default();
+    let mut writer = MermaidWriter::default();
     let (mut channels, mut problems) = (Vec::new(), Vec::new());
     for blob in rendered.blobs() {
-        if matches!(blob.class, Class::Package | Class::Other) {
+        if matches!(blob.class, BlobKind::Package | BlobKind::Other) {
             continue;
         }
-        match look(blob, "catalog").map(|it| it.blob) {
+        match parse_rendered(blob, "catalog").map(|parsed| parsed.blob) {
             Ok(Blob::Channel(channel)) => channels.push(channel),
             Ok(Blob::Bundle(bundle)) => match version_of(&bundle) {
                 Ok((_, version)) => {
-                    drawing.versions.entry(bundle.name).or_insert(version);
+                    writer.versions.entry(bundle.name).or_insert(version);
                 }
                 Err(problem) => problems.push(problem),
             },
             Ok(Blob::Deprecations(deprecations)) => {
                 for entry in deprecations.entries {
-                    let Deprecated {
+                    let DeprecatedNames {
                         packages,
                         channels,
                         bundles,
-                    } = &mut drawing.deprecated;
+                    } = &mut writer.deprecated;
                     match entry.schema.as_str() {
                         "olm.package" => packages.insert(deprecations.package.clone()),
                         "olm.channel" => channels.insert(entry.name),
@@ -86,15 +86,15 @@ pub fn mermaid(rendered: &Rendered, warnings: &mut Vec<String>) -> Result<String
     check(problems)?;
     channels.sort_by(|a, b| a.name.cmp(&b.name)); // stable
     for channel in &channels {
-        drawing.channel(channel)?;
+        writer.channel(channel)?;
     }
-    warnings.append(&mut drawing.warnings);
-    Ok(drawing.text())
+    warnings.append(&mut writer.warnings);
+    Ok(writer.text())
 }
 
-// === impl Drawing ===
+// === impl MermaidWriter ===
 
-impl Drawing {
+impl MermaidWriter {
     fn version(&self, name: &str) -> Version {
         let version = self.versions.get(name);
         version.cloned().unwrap_or_else(|| Version::new(0, 0, 0))
@@ -102,7 +102,7 @@ impl Drawing {
 
     fn channel(&mut self, channel: &Channel) -> Result<(), Error> {
         let id = format!("{}-{}", channel.package, channel.name);
-        // Writing to a text does not fail.
+        // Writing to a String never fails.
         let mut out = String::new();
         let _ = writeln!(out, "    %% channel {:?}", channel.name);
         let _ = writeln!(out, "    subgraph {id}[{:?}]", channel.name);
@@ -115,10 +115,10 @@ impl Drawing {
         let mut entries: Vec<(&Entry, Version)> = channel
             .entries
             .iter()
-            .map(|it| (it, self.version(&it.name)))
+            .map(|entry| (entry, self.version(&entry.name)))
             .collect();
         entries.sort_by(|(_, a), (_, b)| b.cmp_precedence(a)); // stable
-        // What newer entries skip.
+        // Names that newer entries skip.
         let mut skipped: BTreeSet<&str> = BTreeSet::new();
         for (entry, _) in entries {
             let name = entry.name.as_str();
@@ -149,12 +149,12 @@ impl Drawing {
                         channel.package
                     ));
                 }
-                let all = channel.entries.iter().map(|it| it.name.as_str());
-                let fits = |it: &&str| {
+                let all = channel.entries.iter().map(|other| other.name.as_str());
+                let fits = |candidate: &&str| {
                     fits.as_ref()
-                        .is_ok_and(|fits| fits.matches(&self.version(it)))
+                        .is_ok_and(|fits| fits.matches(&self.version(candidate)))
                 };
-                let from: Vec<&str> = all.filter(fits).take(MOST_EDGES).collect();
+                let from: Vec<&str> = all.filter(fits).take(MAX_EDGES).collect();
                 for from in from {
                     let _ = writeln!(
                         out,
@@ -177,11 +177,11 @@ impl Drawing {
         Ok(())
     }
 
-    /// Counts an edge, which may lead to or from what is skipped anyway.
+    /// Counts an edge, which can belong to a skipped bundle.
     fn link(&mut self, is_skipped: bool) -> Result<(), Error> {
-        if self.links >= MOST_EDGES {
+        if self.links >= MAX_EDGES {
             return check(vec![format!(
-                "the graph has more than {MOST_EDGES} edges; print JSON or YAML"
+                "the graph has more than {MAX_EDGES} edges; use JSON or YAML output"
             )]);
         }
         if is_skipped {

@@ -1,23 +1,23 @@
-//! `olm.template.substitutes`: a catalog, and bundles that take the places of others in it.
+//! `olm.template.substitutes`: a catalog, and bundles that substitute others in it.
 //!
-//! The substitute takes over the edges of its base, which it skips from then on; whoever replaced or skipped the base
-//! replaces or skips the substitute.
+//! The substitute inherits the edges of its base and skips the base. Bundles that replaced or skipped the base replace
+//! or skip the substitute.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::{Error, check, entries, look, shaped, version_of};
+use super::{Error, check, check_types, entries, parse_rendered, version_of};
 use crate::{
-    blob::{self, Blob, Seen},
-    check::Check,
+    blob::{self, Blob, ParsedBlob},
+    check::Validator,
     finding,
     model::{Entry, Release},
-    render::{self, Bundle, Level, Rendered, blob::Order, parts::Channel},
+    render::{self, Bundle, Level, Rendered, blob::KeyOrder, parts::Channel},
     shape::{self, list, text},
     walk::Meta,
 };
 
-/// What is told of a catalog that is none.
-const FINDINGS: usize = 20;
+/// Maximum number of reported findings of an invalid catalog.
+const MAX_FINDINGS: usize = 20;
 
 #[derive(Debug, Clone)]
 pub(super) struct Substitutes {
@@ -27,9 +27,9 @@ pub(super) struct Substitutes {
 
 #[derive(Debug, Clone)]
 struct Substitution {
-    /// The image of the substitute.
+    /// Image of the substitute.
     image: String,
-    /// The name of the bundle that gives up its place.
+    /// Name of the substituted bundle.
     base: String,
 }
 
@@ -38,14 +38,14 @@ struct Substitution {
 struct Item {
     file: Box<str>,
     line: usize,
-    made: Made,
+    content: ItemContent,
 }
 
 #[derive(Debug, Clone)]
-enum Made {
-    /// Its edges may change.
+enum ItemContent {
+    /// Channel whose edges can change.
     Channel(Channel),
-    /// Stays as it is: what is printed, and what is checked.
+    /// Blob that does not change, in its printed and its validated form.
     Other(render::blob::Blob, Box<Blob>),
 }
 
@@ -53,11 +53,12 @@ enum Made {
 
 impl Substitutes {
     pub(super) fn read(meta: &Meta<'_>) -> Result<Self, Error> {
-        shaped(meta, &shape::SUBSTITUTES)?;
+        check_types(meta, &shape::SUBSTITUTES)?;
         let (mut items, mut problems) = (Vec::new(), Vec::new());
         for entry in entries(meta) {
             let read = entry.and_then(|entry| {
-                Item::read(&entry).map_err(|it| format!("{}:{}: {it}", entry.file, entry.line))
+                Item::read(&entry)
+                    .map_err(|problem| format!("{}:{}: {problem}", entry.file, entry.line))
             });
             match read {
                 Ok(item) => items.push(item),
@@ -65,12 +66,12 @@ impl Substitutes {
             }
         }
         let substitutions: Vec<_> = list(meta.root, "substitutions")
-            .map(|it| Substitution {
-                image: text(it, "name"),
-                base: text(it, "base"),
+            .map(|substitution| Substitution {
+                image: text(substitution, "name"),
+                base: text(substitution, "base"),
             })
             .collect();
-        contradictions(&substitutions, &mut problems);
+        conflicts(&substitutions, &mut problems);
         if problems.is_empty() {
             problems.extend(invalid(&items, "entries are not valid FBC"));
         }
@@ -82,7 +83,9 @@ impl Substitutes {
     }
 
     pub(super) fn images(&self) -> impl Iterator<Item = &str> {
-        self.substitutions.iter().map(|it| it.image.as_str())
+        self.substitutions
+            .iter()
+            .map(|substitution| substitution.image.as_str())
     }
 
     pub(super) fn render(
@@ -100,19 +103,20 @@ impl Substitutes {
                 Err(problem) => vec![problem],
             };
             let problems = problems.into_iter();
-            let named = |it| format!("error processing substitution {base:?} -> {image:?}: {it}");
+            let named =
+                |problem| format!("error processing substitution {base:?} -> {image:?}: {problem}");
             check(problems.map(named).collect())?;
         }
-        let blobs = self.items.into_iter().map(|it| match it.made {
-            Made::Channel(channel) => channel.blob(),
-            Made::Other(blob, _) => blob,
+        let blobs = self.items.into_iter().map(|item| match item.content {
+            ItemContent::Channel(channel) => channel.blob(),
+            ItemContent::Other(blob, _) => blob,
         });
-        Ok(Rendered::of(blobs.collect()))
+        Ok(Rendered::from_blobs(blobs.collect()))
     }
 }
 
-/// What is wrong with substitutions, whatever they name.
-fn contradictions(substitutions: &[Substitution], problems: &mut Vec<String>) {
+/// Reports conflicts between substitutions, independent of the catalog.
+fn conflicts(substitutions: &[Substitution], problems: &mut Vec<String>) {
     let mut bases = HashSet::new();
     let mut images: HashMap<&str, &str> = HashMap::new();
     for (at, Substitution { image, base }) in substitutions.iter().enumerate() {
@@ -145,81 +149,81 @@ fn contradictions(substitutions: &[Substitution], problems: &mut Vec<String>) {
     }
 }
 
-/// What keeps blobs from being a catalog.
-fn invalid(items: &[Item], what: &str) -> Vec<String> {
-    let seen = items.iter().map(|item| Seen {
+/// Returns the errors because of which the blobs are not a valid catalog.
+fn invalid(items: &[Item], prefix: &str) -> Vec<String> {
+    let parsed = items.iter().map(|item| ParsedBlob {
         file: item.file.clone(),
         line: item.line,
-        blob: match &item.made {
-            Made::Other(_, blob) => (**blob).clone(),
-            Made::Channel(channel) => Blob::Channel(blob::Channel {
+        blob: match &item.content {
+            ItemContent::Other(_, blob) => (**blob).clone(),
+            ItemContent::Channel(channel) => Blob::Channel(blob::Channel {
                 name: channel.name.clone(),
                 package: channel.package.clone(),
                 entries: channel.entries.clone().unwrap_or_default(),
             }),
         },
     });
-    let checked = Check::default().run(seen.collect());
+    let checked = Validator::default().run(parsed.collect());
     let errors = checked.findings.iter();
-    let errors = errors.filter(|it| it.level == finding::Level::Error);
+    let errors = errors.filter(|finding| finding.level == finding::Level::Error);
     errors
-        .take(FINDINGS)
-        .map(|it| format!("{what}: {it}"))
+        .take(MAX_FINDINGS)
+        .map(|finding| format!("{prefix}: {finding}"))
         .collect()
 }
 
-/// Puts a bundle into the place of another one.
+/// Substitutes a bundle.
 fn substitute(
     items: &mut Vec<Item>,
     image: &str,
     base: &str,
     bundle: Bundle,
 ) -> Result<(), String> {
-    let seen = look(&bundle.blob, image)?;
-    let Blob::Bundle(found) = &seen.blob else {
-        return Err(format!("{image} is no bundle"));
+    let parsed = parse_rendered(&bundle.blob, image)?;
+    let Blob::Bundle(new_bundle) = &parsed.blob else {
+        return Err(format!("{image} is not a bundle"));
     };
-    let name = found.name.clone();
-    let release = release_of(found)?;
-    let mut bundles = items.iter().filter_map(|it| match &it.made {
-        Made::Other(_, blob) => match &**blob {
+    let name = new_bundle.name.clone();
+    let release = release_of(new_bundle)?;
+    let mut bundles = items.iter().filter_map(|item| match &item.content {
+        ItemContent::Other(_, blob) => match &**blob {
             Blob::Bundle(bundle) => Some(bundle),
             _ => None,
         },
-        Made::Channel(_) => None,
+        ItemContent::Channel(_) => None,
     });
     let replaced = bundles
-        .find(|it| it.name == base)
+        .find(|bundle| bundle.name == base)
         .ok_or_else(|| format!("base bundle {base:?} does not exist in catalog"))?;
-    let before = release_of(replaced)?;
-    if !before.cmp_precedence(&release).is_lt() {
+    let previous = release_of(replaced)?;
+    if !previous.cmp_precedence(&release).is_lt() {
         return Err(format!(
-            "base bundle {base:?} is not less than substitute bundle {image:?}: {before} and {release}"
+            "base bundle {base:?} is not less than substitute bundle {image:?}: {previous} and {release}"
         ));
     }
     for item in items.iter_mut() {
-        if let Made::Channel(channel) = &mut item.made
+        if let ItemContent::Channel(channel) = &mut item.content
             && let Some(entries) = &mut channel.entries
         {
-            rewire(entries, base, &name);
+            replace_edges(entries, base, &name);
         }
     }
     items.push(Item {
-        file: seen.file,
-        line: seen.line,
-        made: Made::Other(bundle.blob, Box::new(seen.blob)),
+        file: parsed.file,
+        line: parsed.line,
+        content: ItemContent::Other(bundle.blob, Box::new(parsed.blob)),
     });
     Ok(())
 }
 
-/// The edges of a channel after a bundle took the place of another one.
-fn rewire(entries: &mut Vec<Entry>, base: &str, name: &str) {
-    let mut taken = Vec::new();
+/// Replaces the edges of a channel after a bundle was substituted.
+fn replace_edges(entries: &mut Vec<Entry>, base: &str, name: &str) {
+    let mut substituted = Vec::new();
     for entry in entries.iter_mut() {
         if entry.name == base {
             let mut skips = std::mem::take(&mut entry.skips);
             skips.push(base.to_owned());
-            taken.push(Entry {
+            substituted.push(Entry {
                 name: name.to_owned(),
                 replaces: entry.replaces.take(),
                 skips,
@@ -228,15 +232,15 @@ fn rewire(entries: &mut Vec<Entry>, base: &str, name: &str) {
         } else if entry.replaces.as_deref() == Some(base) {
             entry.replaces = Some(name.to_owned());
             entry.skips.push(base.to_owned());
-        } else if entry.skips.iter().any(|it| it == base) {
+        } else if entry.skips.iter().any(|skip| skip == base) {
             entry.skips.push(name.to_owned());
-            entry.skips.retain(|it| it != base);
+            entry.skips.retain(|skip| skip != base);
         }
     }
-    entries.append(&mut taken);
+    entries.append(&mut substituted);
 }
 
-/// Version and release. Bundles that say so have their release in the build metadata.
+/// Returns version and release. Bundles with `olm.substitutesFor` declare the release as build metadata.
 fn release_of(bundle: &blob::Bundle) -> Result<Release, String> {
     let (identity, version) = version_of(bundle)?;
     let mut release = Release {
@@ -245,7 +249,7 @@ fn release_of(bundle: &blob::Bundle) -> Result<Release, String> {
     };
     if !identity.release.is_empty() {
         release.release = Some(Release::parse_release(&identity.release)?);
-    } else if bundle.facts.as_ref().is_ok_and(|it| it.is_rebuild)
+    } else if bundle.facts.as_ref().is_ok_and(|facts| facts.is_rebuild)
         && !release.version.build.is_empty()
     {
         release.release = Some(Release::parse_release(&release.version.build)?);
@@ -257,20 +261,20 @@ fn release_of(bundle: &blob::Bundle) -> Result<Release, String> {
 
 impl Item {
     fn read(entry: &Meta<'_>) -> Result<Self, String> {
-        let blob = render::read(entry, Order::Sorted, Level::None)?;
-        let made = if entry.schema == "olm.channel" {
-            Made::Channel(Channel::read(entry.root))
+        let blob = render::read(entry, KeyOrder::Sorted, Level::None)?;
+        let content = if entry.schema == "olm.channel" {
+            ItemContent::Channel(Channel::read(entry.root))
         } else {
-            let seen = blob::look(Ok(entry.clone()));
-            if let Blob::Broken(problem, _) = seen.blob {
+            let parsed = blob::parse_blob(Ok(entry.clone()));
+            if let Blob::Broken(problem, _) = parsed.blob {
                 return Err(problem);
             }
-            Made::Other(blob, Box::new(seen.blob))
+            ItemContent::Other(blob, Box::new(parsed.blob))
         };
         Ok(Self {
             file: entry.file.into(),
             line: entry.line,
-            made,
+            content,
         })
     }
 }

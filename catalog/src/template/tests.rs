@@ -75,13 +75,13 @@ fn basic_templates_name_their_bundles_by_image() {
     let rendered = template.render(bundles(&[("x/a", "1.1.0")]), &mut Vec::new());
     assert_eq!(
         rendered.unwrap_err().to_string(),
-        "bundle \"x/b\" is not rendered"
+        "bundle \"x/b\" was not rendered"
     );
     let lost = "schema: olm.template.basic\nentries: [{schema: olm.channel, name: lost}]";
     let mut template = read(lost).unwrap();
     has(
         &template.take_warnings()[0],
-        "names no package and is left out",
+        "has no package and is skipped",
     );
 }
 
@@ -91,7 +91,7 @@ fn two_images_with_one_name_are_told() {
     let mut warnings = Vec::new();
     let all = bundles(&[("a", "1.0.0"), ("b", "1.0.0")]);
     read(text).unwrap().render(all, &mut warnings).unwrap();
-    let named = "\"a\" and \"b\" are both called \"tide.v1.0.0\"";
+    let named = "\"a\" and \"b\" have the same name \"tide.v1.0.0\"";
     has(&warnings[0], named);
 }
 

@@ -1,4 +1,4 @@
-//! What can be said of a document before its schema is known.
+//! Processing of a document before its schema is known.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -11,35 +11,35 @@ use crate::{
     source::Limits,
 };
 
-/// How much of a text is shown around a mark.
-const EXCERPT: usize = 300;
+/// Length of the text that is quoted on each side of a marker.
+const EXCERPT_LEN: usize = 300;
 
-/// The keys that every document may have.
-pub(super) struct Head<'a> {
+/// Fields that every document can have.
+pub(super) struct RootFields<'a> {
     pub(super) schema: Cow<'a, str>,
     pub(super) package: Cow<'a, str>,
     pub(super) name: Cow<'a, str>,
 }
 
 /// Reads schema, package and name.
-pub(super) fn meta(root: Node<'_>) -> Result<Head<'_>, String> {
+pub(super) fn meta(root: Node<'_>) -> Result<RootFields<'_>, String> {
     if root.kind() != json::Kind::Object && !root.is_null() {
         let problem = format!(
             "json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
             root.kind().name()
         );
-        return Err(marked(&problem, root.raw(), 1));
+        return Err(with_marker(&problem, root.raw(), 1));
     }
     if let Some(problem) = duplicates(root) {
         return Err(problem);
     }
-    let head = Head {
+    let head = RootFields {
         schema: string(root, "schema")?,
         package: string(root, "package")?,
         name: string(root, "name")?,
     };
     if head.schema.is_empty() {
-        // Of no value at all Go keeps nothing.
+        // Go retains nothing of a document without a value.
         let mut text = Vec::new();
         if !root.is_null() {
             root.compact(&mut text);
@@ -52,18 +52,23 @@ pub(super) fn meta(root: Node<'_>) -> Result<Head<'_>, String> {
     Ok(head)
 }
 
-/// The package that a document names although it cannot be taken.
+/// Returns the package that an invalid document declares.
 pub(super) fn package(root: Node<'_>) -> Option<String> {
-    let is_package = root.field("schema").is_some_and(|it| it.is("olm.package"));
+    let is_package = root
+        .field("schema")
+        .is_some_and(|schema| schema.is("olm.package"));
     let key = if is_package { "name" } else { "package" };
     let name = root.field(key)?.text()?;
     (!name.is_empty()).then(|| name.into_owned())
 }
 
 fn string<'a>(root: Node<'a>, name: &str) -> Result<Cow<'a, str>, String> {
-    // Distinct keys that fold to one name are no more here, and of equal ones the last counts.
-    let found = root.entries().filter(|(key, _)| key.folds_to(name)).last();
-    match found.map(|(_, value)| (value, value.text())) {
+    // Distinct keys that fold to the same name were rejected before. Of equal keys, the last one is used.
+    let entry = root
+        .entries()
+        .filter(|(key, _)| key.equals_fold(name))
+        .last();
+    match entry.map(|(_, value)| (value, value.text())) {
         None => Ok(Cow::Borrowed("")),
         Some((_, Some(text))) => Ok(text),
         Some((value, None)) => Err(format!(
@@ -74,11 +79,11 @@ fn string<'a>(root: Node<'a>, name: &str) -> Result<Cow<'a, str>, String> {
     }
 }
 
-/// Distinct keys that fold to the same name; the common case compares few short texts and takes no memory.
+/// Reports distinct keys that fold to the same name. The common case compares a few short keys without allocation.
 fn duplicates(root: Node<'_>) -> Option<String> {
-    const FEW: usize = 12;
+    const MAX_QUICK_KEYS: usize = 12;
     let is_plain = |key: Node<'_>| key.raw().is_ascii() && !key.raw().contains(&b'\\');
-    if root.entries().take(FEW + 1).count() <= FEW
+    if root.entries().take(MAX_QUICK_KEYS + 1).count() <= MAX_QUICK_KEYS
         && root.entries().all(|(key, _)| is_plain(key))
         && root.entries().enumerate().all(|(at, (key, _))| {
             root.entries()
@@ -99,7 +104,7 @@ fn duplicates(root: Node<'_>) -> Option<String> {
             keys.sort();
             keys.dedup();
             (keys.len() > 1).then(|| {
-                let keys: Vec<String> = keys.iter().take(10).map(|it| excerpt(it)).collect();
+                let keys: Vec<String> = keys.iter().take(10).map(|key| excerpt(key)).collect();
                 let name = excerpt(&name);
                 format!("duplicate keys for key {name:?}: [{}]", keys.join(" "))
             })
@@ -113,13 +118,13 @@ fn duplicates(root: Node<'_>) -> Option<String> {
     }
 }
 
-/// A problem with the text around it, where `<==` shows what was read last.
-pub(crate) fn marked(problem: &str, text: &[u8], offset: usize) -> String {
+/// Formats a problem with the surrounding text, in which `<==` follows the last byte that was read.
+pub(crate) fn with_marker(problem: &str, text: &[u8], offset: usize) -> String {
     let (before, behind) = text.split_at_checked(offset).unwrap_or((text, &[]));
     let before = before
-        .get(before.len().saturating_sub(EXCERPT)..)
+        .get(before.len().saturating_sub(EXCERPT_LEN)..)
         .unwrap_or_default();
-    let behind = behind.get(..EXCERPT).unwrap_or(behind);
+    let behind = behind.get(..EXCERPT_LEN).unwrap_or(behind);
     format!(
         "{problem} at offset {offset} (indicated by <==)\n {} <== {}",
         printable(before),
@@ -127,7 +132,7 @@ pub(crate) fn marked(problem: &str, text: &[u8], offset: usize) -> String {
     )
 }
 
-/// Lines stay, and nothing else that a terminal would act upon.
+/// Replaces control characters except line breaks and tabs, because terminals interpret them.
 fn printable(text: &[u8]) -> String {
     String::from_utf8_lossy(text)
         .chars()
@@ -140,7 +145,7 @@ fn printable(text: &[u8]) -> String {
 }
 
 fn excerpt(text: &str) -> String {
-    let short: String = text.chars().take(EXCERPT).collect();
+    let short: String = text.chars().take(EXCERPT_LEN).collect();
     if short.len() < text.len() {
         format!("{short}…")
     } else {
@@ -148,8 +153,8 @@ fn excerpt(text: &str) -> String {
     }
 }
 
-/// A YAML document as JSON; or the line in it where it is wrong, from 0, and why. `first` is the line in its file where it
-/// begins.
+/// Converts a YAML document to JSON. `first` is its first line in the file. The error contains the line in the
+/// document, starting at 0, and the problem.
 pub(super) fn from_yaml(
     text: &[u8],
     first: usize,
@@ -158,7 +163,7 @@ pub(super) fn from_yaml(
     let yaml_limits = YamlLimits {
         bytes: limits.document.saturating_mul(2),
         values: limits.values.min(YamlLimits::default().values),
-        // The limits of bytes and values bound a catalog's documents.
+        // The limits of bytes and values are sufficient for documents of a catalog.
         memory: usize::MAX,
         ..YamlLimits::default()
     };
@@ -177,7 +182,7 @@ pub(super) fn from_yaml(
     if documents.next().is_some() {
         return Err((
             0,
-            "more than one JSON value in a YAML document; separate them by ---".into(),
+            "more than one JSON value in a YAML document; separate them with ---".into(),
         ));
     }
     let unquoted = quote_yaml(text, first, &mut value);

@@ -1,8 +1,9 @@
-//! The max OpenShift version in the blob of a bundle, in one form before anything else reads the blob.
+//! Normalization of the max OpenShift version in the blob of a bundle, before anything else reads the blob.
 //!
-//! A number becomes a string with its spelling: YAML and Go make 4.1 of `4.10`, which would block every cluster. The key of the
-//! enhancement "maxOpenShiftVersion" directly in the blob becomes the property, unless the property declares a lower release. So
-//! checks, choices, rendered and served catalogs all have the same property.
+//! A number becomes a string with its spelling: YAML and Go read `4.10` as 4.1, which would block upgrades of every
+//! cluster. The key "maxOpenShiftVersion" of the enhancement, directly in the blob, becomes the property, unless the
+//! property declares a lower release. Checks, choices, and rendered and served catalogs therefore all use the same
+//! property.
 
 use std::ops::Range;
 
@@ -21,24 +22,24 @@ use crate::{
     shape::property_value,
 };
 
-/// The property with the annotations of a ClusterServiceVersion.
+/// Property with the annotations of a ClusterServiceVersion.
 const METADATA: &str = "olm.csv.metadata";
-/// A part of the names of property and key: without it a blob declares nothing.
+/// Common part of the names of property and key. A blob without it declares no maximum.
 const MARK: &[u8] = b"axOpenShiftVersion";
-/// Unquoted numbers of one document that are reported.
+/// Maximum number of reported unquoted numbers per document.
 const MAX_UNQUOTED: usize = 20;
 
 /// A max OpenShift version that is not a string in the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Unquoted {
-    /// The line of the value, from 1.
+    /// Line of the value, starting at 1.
     pub(crate) line: usize,
-    /// The number; of an annotation, any scalar that is not a string.
+    /// The number. For an annotation, any scalar that is not a string.
     pub(crate) number: Number,
     pub(crate) place: Place,
 }
 
-/// The place of a value in the blob of a bundle.
+/// Position of a value in the blob of a bundle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
     Property,
@@ -47,11 +48,11 @@ pub(crate) enum Place {
     Annotation,
 }
 
-/// A document of which some bytes were replaced. Its lines are those of the original.
+/// A document in which some bytes were replaced. Its lines are those of the original.
 pub(super) struct Normalized {
     pub(super) bytes: Vec<u8>,
     pub(super) unquoted: Vec<Unquoted>,
-    /// The problems of a key and a property that the property of the new blob does not show.
+    /// Problems of a key and a property that the property of the new blob does not show.
     pub(super) problems: Vec<Problem>,
 }
 
@@ -64,32 +65,32 @@ impl Unquoted {
     }
 }
 
-/// Replaces numbers of a YAML document by their spelling, in the blobs of a template, too. `first` is the line in its file
-/// where `text` begins. Annotations stay as they are: opm rejects them.
+/// Replaces numbers of a YAML document by their spelling, also in the blobs of a template. `first` is the line in its
+/// file where `text` starts. Annotations are not changed, because opm rejects them.
 pub(super) fn quote_yaml(text: &[u8], first: usize, value: &mut Value) -> Vec<Unquoted> {
-    let mut found = values(value, &Path::root());
+    let mut declarations = values(value, &Path::root());
     let entries = value.get("entries").and_then(Value::as_array);
     for (at, entry) in entries.into_iter().flatten().enumerate() {
-        found.append(&mut values(entry, &Path::from(["entries"]).index(at)));
+        declarations.append(&mut values(entry, &Path::from(["entries"]).index(at)));
     }
-    let (paths, kinds): (Vec<_>, Vec<_>) = found.into_iter().unzip();
-    let written = yaml::written_all(text, 0, &paths);
+    let (paths, kinds): (Vec<_>, Vec<_>) = declarations.into_iter().unzip();
+    let scalars = yaml::written_all(text, 0, &paths);
     let lines = yaml::locate_all(text, 0, &paths);
     let mut unquoted = Vec::new();
-    for (((path, place), written), line) in paths.iter().zip(kinds).zip(written).zip(lines) {
-        let found = path.steps().iter().try_fold(&mut *value, step_into);
-        let (Some(written), Some(found)) = (written, found) else {
+    for (((path, place), scalar), line) in paths.iter().zip(kinds).zip(scalars).zip(lines) {
+        let target = path.steps().iter().try_fold(&mut *value, step_into);
+        let (Some(scalar), Some(target)) = (scalar, target) else {
             continue;
         };
         if unquoted.len() < MAX_UNQUOTED {
             unquoted.push(Unquoted {
                 line: line.map_or(first, |(line, _)| first + line.saturating_sub(1)),
-                number: Number::new(&written.text),
+                number: Number::new(&scalar.text),
                 place,
             });
         }
         if place != Place::Annotation {
-            *found = Value::String(written.text);
+            *target = Value::String(scalar.text);
         }
     }
     unquoted
@@ -102,9 +103,9 @@ fn step_into<'v>(value: &'v mut Value, step: &Step) -> Option<&'v mut Value> {
     }
 }
 
-/// Returns the paths of values that are not strings in the blob at this path.
+/// Returns the paths of values that are not strings, in the blob at this path.
 fn values(blob: &Value, path: &Path) -> Vec<(Path, Place)> {
-    let mut found = Vec::new();
+    let mut values = Vec::new();
     if let Some((properties, Value::Array(list))) = field(blob, "properties") {
         for (at, property) in list.iter().enumerate() {
             let type_ = field(property, "type").and_then(|(_, type_)| type_.as_str());
@@ -113,7 +114,7 @@ fn values(blob: &Value, path: &Path) -> Vec<(Path, Place)> {
             };
             let path = || path.clone().key(properties).index(at).key(name);
             match type_ {
-                Some(MAX_PROPERTY) if value.is_number() => found.push((path(), Place::Property)),
+                Some(MAX_PROPERTY) if value.is_number() => values.push((path(), Place::Property)),
                 Some(METADATA) => {
                     let annotations = field(value, "annotations");
                     let is_scalar = annotations.is_some_and(|(_, annotations)| {
@@ -121,7 +122,7 @@ fn values(blob: &Value, path: &Path) -> Vec<(Path, Place)> {
                         value.is_some_and(|value| value.is_number() || value.is_boolean())
                     });
                     if let (Some((name, _)), true) = (annotations, is_scalar) {
-                        found.push((path().key(name).key(MAX_ANNOTATION), Place::Annotation));
+                        values.push((path().key(name).key(MAX_ANNOTATION), Place::Annotation));
                     }
                 }
                 _ => {}
@@ -129,20 +130,21 @@ fn values(blob: &Value, path: &Path) -> Vec<(Path, Place)> {
         }
     }
     if blob.get(MAX_ANNOTATION).is_some_and(Value::is_number) {
-        found.push((path.clone().key(MAX_ANNOTATION), Place::Key));
+        values.push((path.clone().key(MAX_ANNOTATION), Place::Key));
     }
-    found
+    values
 }
 
-/// Returns a field and its name as it was written: Go ignores the case of names.
+/// Returns a field with its name as written; Go ignores the case of names.
 fn field<'v>(object: &'v Value, name: &str) -> Option<(&'v String, &'v Value)> {
     let mut fields = object.as_object()?.iter();
     fields.rfind(|(key, _)| key.eq_ignore_ascii_case(name))
 }
 
-/// Replaces numbers of a bundle's blob by strings, and makes a property of its key. Returns `None` if nothing changes. `bytes` are those that `root` was read from, and `first` is the line in their file where they begin.
+/// Replaces numbers of a bundle's blob by strings, and converts its key to a property. Returns `None` if nothing
+/// changes. `bytes` is the text of `root`, and `first` is its first line in the file.
 pub(super) fn normalize(root: Node<'_>, bytes: &[u8], first: usize) -> Option<Normalized> {
-    // The names can be written with escapes.
+    // Names can contain escapes.
     if memmem::find(bytes, MARK).is_none() && memmem::find(bytes, br"\u").is_none() {
         return None;
     }
@@ -190,7 +192,7 @@ pub(super) fn normalize(root: Node<'_>, bytes: &[u8], first: usize) -> Option<No
     edits.apply()
 }
 
-/// Returns a value as compact JSON, a number as a string.
+/// Returns a value as compact JSON. Numbers become strings.
 fn string_of(value: Node<'_>) -> Vec<u8> {
     let mut json = Vec::new();
     if value.kind() == Kind::Number {
@@ -203,7 +205,7 @@ fn string_of(value: Node<'_>) -> Vec<u8> {
     json
 }
 
-/// Returns a value as [`Declarations`] read it: a number in its spelling.
+/// Returns a value as [`Declarations`] read it: a number with its spelling.
 fn text_of(value: Node<'_>) -> String {
     String::from_utf8_lossy(value.raw()).into_owned()
 }
@@ -234,8 +236,8 @@ impl Edits<'_> {
         });
     }
 
-    /// Makes a property of the key, or replaces the value of the one property, if the key counts. Returns the range of a
-    /// replaced value.
+    /// Converts the key to a property, or replaces the value of the only property, if the key is effective. Returns the
+    /// range of a replaced value.
     fn decide(
         &mut self,
         root: Node<'_>,
@@ -276,7 +278,7 @@ impl Edits<'_> {
         replaced
     }
 
-    /// Adds a property to the list, or else a list. A list of another kind is an error that is reported elsewhere.
+    /// Adds a property to the list, or adds a list. A list of another type is an error that is reported elsewhere.
     fn add(&mut self, root: Node<'_>, properties: Option<Node<'_>>, json: &[u8]) {
         let mut property = format!("{{\"type\":\"{MAX_PROPERTY}\",\"value\":").into_bytes();
         property.extend_from_slice(json);

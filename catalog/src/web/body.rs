@@ -1,4 +1,4 @@
-//! Pieces of a content on their way: read as they are wanted, compressed if they may be.
+//! Response bodies: content is read on demand and compressed if the client accepts it.
 
 use std::{
     io::{self, Write as _},
@@ -10,46 +10,52 @@ use flate2::{Compression, write::GzEncoder};
 use futures::{Stream, stream};
 use tokio::task::spawn_blocking;
 
-use super::{content::Found, shelf::Shown};
+use super::{content::MatchedLines, shelf::PublishedContent};
 
-/// How much is read at once. A line may be longer.
-const PIECE: u64 = 128 << 10;
+/// Number of bytes that are read at once. A line can be longer.
+const CHUNK_SIZE: u64 = 128 << 10;
 
-/// The bytes of these lines, one after the other.
+/// Streams the bytes of the lines.
 pub(super) fn plain(
-    shown: Arc<Shown>,
-    found: Found,
+    published: Arc<PublishedContent>,
+    lines: MatchedLines,
 ) -> impl Stream<Item = io::Result<Bytes>> + Send + 'static {
-    let pieces = Pieces { shown, left: found };
-    stream::try_unfold(pieces, |mut pieces| async {
+    let chunks = ContentChunks {
+        published,
+        remaining: lines,
+    };
+    stream::try_unfold(chunks, |mut chunks| async {
         let next = spawn_blocking(move || {
-            let piece = pieces.next()?;
-            Ok::<_, io::Error>(piece.map(|piece| (Bytes::from(piece), pieces)))
+            let chunk = chunks.next()?;
+            Ok::<_, io::Error>(chunk.map(|chunk| (Bytes::from(chunk), chunks)))
         });
         next.await.map_err(io::Error::other)?
     })
 }
 
-/// The same, compressed with gzip.
+/// Streams the bytes of the lines, compressed with gzip.
 pub(super) fn gzip(
-    shown: Arc<Shown>,
-    found: Found,
+    published: Arc<PublishedContent>,
+    lines: MatchedLines,
 ) -> impl Stream<Item = io::Result<Bytes>> + Send + 'static {
-    let pieces = Pieces { shown, left: found };
+    let chunks = ContentChunks {
+        published,
+        remaining: lines,
+    };
     let encoder = GzEncoder::new(Vec::new(), Compression::fast());
-    stream::try_unfold(Some((pieces, encoder)), |state| async {
-        let Some((mut pieces, mut encoder)) = state else {
+    stream::try_unfold(Some((chunks, encoder)), |state| async {
+        let Some((mut chunks, mut encoder)) = state else {
             return Ok(None);
         };
         let next = spawn_blocking(move || {
             loop {
-                let Some(piece) = pieces.next()? else {
+                let Some(chunk) = chunks.next()? else {
                     return Ok((Bytes::from(encoder.finish()?), None));
                 };
-                encoder.write_all(&piece)?;
+                encoder.write_all(&chunk)?;
                 let compressed = std::mem::take(encoder.get_mut());
                 if !compressed.is_empty() {
-                    return Ok::<_, io::Error>((compressed.into(), Some((pieces, encoder))));
+                    return Ok::<_, io::Error>((compressed.into(), Some((chunks, encoder))));
                 }
             }
         });
@@ -57,28 +63,28 @@ pub(super) fn gzip(
     })
 }
 
-/// What is still to be read.
-struct Pieces {
-    shown: Arc<Shown>,
-    left: Found,
+/// Lines that are still to be read.
+struct ContentChunks {
+    published: Arc<PublishedContent>,
+    remaining: MatchedLines,
 }
 
-impl Pieces {
-    /// The next bytes; of many small ranges several together.
+impl ContentChunks {
+    /// Reads the next chunk. Many small ranges are combined.
     fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
-        let mut piece = Vec::new();
-        while let Some(range) = self.left.next(&self.shown.content)? {
-            let room = PIECE.saturating_sub(piece.len() as u64);
+        let mut chunk = Vec::new();
+        while let Some(range) = self.remaining.next(&self.published.content)? {
+            let room = CHUNK_SIZE.saturating_sub(chunk.len() as u64);
             let take = room.min(range.end.saturating_sub(range.start));
             if take == 0 && room == 0 {
                 break;
             }
-            let from = piece.len();
-            piece.resize(from + usize::try_from(take).unwrap_or(0), 0);
-            let part = piece.get_mut(from..).unwrap_or_default();
-            self.shown.content.read_at(part, range.start)?;
+            let from = chunk.len();
+            chunk.resize(from + usize::try_from(take).unwrap_or(0), 0);
+            let target = chunk.get_mut(from..).unwrap_or_default();
+            self.published.content.read_at(target, range.start)?;
             range.start += take;
         }
-        Ok((!piece.is_empty()).then_some(piece))
+        Ok((!chunk.is_empty()).then_some(chunk))
     }
 }

@@ -1,107 +1,107 @@
-//! What of a content is asked for: all of it, a part, or nothing if it has not changed. Only dates tell contents apart, as
-//! in catalogd: there are no entity tags.
+//! Conditional and range requests: a request receives the whole content, a part of it, or nothing if the content is
+//! unchanged. As in catalogd, only dates identify contents, without entity tags.
 
 use std::{ops::Range, time::SystemTime};
 
 use http::{HeaderMap, HeaderName, header};
 
-/// What a request's conditions come to.
+/// Result of a request's preconditions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Condition {
-    /// It is answered.
+pub(super) enum Precondition {
+    /// The request is answered.
     Holds,
-    /// Who asks has it already.
+    /// The client already has the content.
     NotModified,
-    /// Who asks expects something else.
+    /// The client expects another content.
     Failed,
 }
 
-/// What a `Range` comes to.
+/// Part of the content that a `Range` header requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Part {
-    /// Everything.
+pub(super) enum RangeRequest {
+    /// The whole content.
     Whole,
-    /// These bytes.
+    /// A range of bytes.
     Bytes(Range<u64>),
-    /// There are no such bytes.
-    Nowhere,
+    /// The requested range lies outside of the content.
+    NotSatisfiable,
 }
 
-/// Checks the conditions of a GET or HEAD, in the order of RFC 9110.
-pub(super) fn check(headers: &HeaderMap, since: SystemTime) -> Condition {
+/// Evaluates the preconditions of a GET or HEAD request, in the order of RFC 9110.
+pub(super) fn check(headers: &HeaderMap, since: SystemTime) -> Precondition {
     let text = |name| text(headers, name);
     let at = |name| text(name).and_then(|text| httpdate::parse_http_date(text).ok());
-    // Without entity tags only "*" is one that we have.
+    // Without entity tags, only "*" matches.
     match text(header::IF_MATCH) {
         Some("*") => {}
-        Some(_) => return Condition::Failed,
+        Some(_) => return Precondition::Failed,
         None => {
             if at(header::IF_UNMODIFIED_SINCE).is_some_and(|expected| since > expected) {
-                return Condition::Failed;
+                return Precondition::Failed;
             }
         }
     }
-    let is_known = match text(header::IF_NONE_MATCH) {
+    let is_current = match text(header::IF_NONE_MATCH) {
         Some(tags) => tags == "*",
-        None => at(header::IF_MODIFIED_SINCE).is_some_and(|known| since <= known),
+        None => at(header::IF_MODIFIED_SINCE).is_some_and(|date| since <= date),
     };
-    if is_known {
-        Condition::NotModified
+    if is_current {
+        Precondition::NotModified
     } else {
-        Condition::Holds
+        Precondition::Holds
     }
 }
 
-/// The bytes that are asked for. Several ranges at once, and what is no range, are answered with everything.
-pub(super) fn part(headers: &HeaderMap, since: SystemTime, length: u64) -> Part {
+/// Returns the requested range. Requests with several ranges or a malformed range receive the whole content.
+pub(super) fn requested_range(headers: &HeaderMap, since: SystemTime, length: u64) -> RangeRequest {
     let Some(range) = text(headers, header::RANGE).and_then(|text| text.strip_prefix("bytes="))
     else {
-        return Part::Whole;
+        return RangeRequest::Whole;
     };
     let is_same = text(headers, header::IF_RANGE)
         .is_none_or(|date| httpdate::parse_http_date(date).is_ok_and(|date| date == since));
     let Some((first, last)) = range.trim().split_once('-').filter(|_| is_same) else {
-        return Part::Whole;
+        return RangeRequest::Whole;
     };
     let number = |text: &str| {
         let is_number = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-        // Larger than any file.
+        // The overflowing number is larger than any file.
         is_number.then(|| text.parse().unwrap_or(u64::MAX))
     };
     let bytes = match (first.trim(), last.trim()) {
         ("", last) => match number(last) {
-            Some(0) => return Part::Nowhere,
+            Some(0) => return RangeRequest::NotSatisfiable,
             Some(last) => length.saturating_sub(last)..length,
-            None => return Part::Whole,
+            None => return RangeRequest::Whole,
         },
         (first, "") => match number(first) {
             Some(first) => first..length,
-            None => return Part::Whole,
+            None => return RangeRequest::Whole,
         },
         (first, last) => match (number(first), number(last)) {
             (Some(first), Some(last)) if first <= last => first..last.saturating_add(1).min(length),
-            _ => return Part::Whole,
+            _ => return RangeRequest::Whole,
         },
     };
     if bytes.start < length {
-        Part::Bytes(bytes)
+        RangeRequest::Bytes(bytes)
     } else {
-        Part::Nowhere
+        RangeRequest::NotSatisfiable
     }
 }
 
-/// Whether an answer may be compressed with gzip.
-pub(super) fn takes_gzip(headers: &HeaderMap) -> bool {
+/// Reports whether the response can be compressed with gzip.
+pub(super) fn accepts_gzip(headers: &HeaderMap) -> bool {
     let all = headers.get_all(header::ACCEPT_ENCODING).iter();
     let listed = all.filter_map(|value| value.to_str().ok());
     let mut any = false;
     for entry in listed.flat_map(|list| list.split(',')) {
         let (coding, weight) = entry.split_once(';').unwrap_or((entry, ""));
         let weight = weight.trim().strip_prefix("q=").unwrap_or("1");
-        let is_taken = weight.trim().parse().is_ok_and(|weight: f32| weight > 0.0);
+        let is_accepted = weight.trim().parse().is_ok_and(|weight: f32| weight > 0.0);
         match coding.trim() {
-            coding if coding.eq_ignore_ascii_case("gzip") => return is_taken,
-            "*" => any = is_taken,
+            coding if coding.eq_ignore_ascii_case("gzip") => return is_accepted,
+            "*" => any = is_accepted,
             _ => {}
         }
     }
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn conditions_are_checked_in_their_order() {
-        use Condition::{Failed, Holds, NotModified};
+        use Precondition::{Failed, Holds, NotModified};
         for (all, expected) in ::tests::rows![
             &[][..] => Holds;
             &[("if-modified-since", BEFORE)] => Holds;
@@ -157,16 +157,16 @@ mod tests {
 
     #[test]
     fn ranges_are_within_the_content_or_none() {
-        use Part::{Bytes, Nowhere, Whole};
+        use RangeRequest::{Bytes, NotSatisfiable, Whole};
         for (range, expected) in [
             ("bytes=0-0", Bytes(0..1)),
             ("bytes=2-", Bytes(2..10)),
             ("bytes=2-100", Bytes(2..10)),
             ("bytes=-3", Bytes(7..10)),
             ("bytes=-30", Bytes(0..10)),
-            ("bytes=-0", Nowhere),
-            ("bytes=10-", Nowhere),
-            ("bytes=99999999999999999999999-", Nowhere),
+            ("bytes=-0", NotSatisfiable),
+            ("bytes=10-", NotSatisfiable),
+            ("bytes=99999999999999999999999-", NotSatisfiable),
             ("bytes=0-99999999999999999999999", Bytes(0..10)),
             ("bytes=5-2", Whole),
             ("bytes=0-1,4-5", Whole),
@@ -175,17 +175,17 @@ mod tests {
             ("bytes=a-b", Whole),
             ("lines=0-1", Whole),
         ] {
-            let found = part(&headers(&[("range", range)]), since(), 10);
+            let found = requested_range(&headers(&[("range", range)]), since(), 10);
             assert_eq!(found, expected, "{range}");
         }
-        let actual = part(&headers(&[("range", "bytes=0-")]), since(), 0);
-        assert_eq!(actual, Nowhere);
+        let actual = requested_range(&headers(&[("range", "bytes=0-")]), since(), 0);
+        assert_eq!(actual, NotSatisfiable);
         for (date, expected) in [(SINCE, Bytes(0..1)), (AFTER, Whole), ("\"tag\"", Whole)] {
             let headers = headers(&[("range", "bytes=0-0"), ("if-range", date)]);
-            assert_eq!(part(&headers, since(), 10), expected, "{date}");
+            assert_eq!(requested_range(&headers, since(), 10), expected, "{date}");
         }
         let early = UNIX_EPOCH + Duration::from_secs(1);
-        assert_eq!(part(&HeaderMap::new(), early, 10), Whole);
+        assert_eq!(requested_range(&HeaderMap::new(), early, 10), Whole);
     }
 
     #[test]
@@ -194,10 +194,10 @@ mod tests {
         let taken = "gzip|GZIP|deflate, gzip;q=0.5|*";
         for (values, is_taken) in [(refused, false), (taken, true)] {
             for value in values.split('|') {
-                let found = takes_gzip(&headers(&[("accept-encoding", value)]));
+                let found = accepts_gzip(&headers(&[("accept-encoding", value)]));
                 assert_eq!(found, is_taken, "{value}");
             }
         }
-        assert!(!takes_gzip(&HeaderMap::new()));
+        assert!(!accepts_gzip(&HeaderMap::new()));
     }
 }

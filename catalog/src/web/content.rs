@@ -1,7 +1,7 @@
-//! A catalog's content in a file: its lines, then the index, then where both end.
+//! Content of a catalog in a file: lines, index, and a footer with their lengths.
 //!
 //! ```text
-//!  {"schema":"olm.package",…}\n  …  │  lengths of line, schema, package and name; these three; …  │  32 bytes
+//! {"schema":"olm.package",…}\n  …  │  lengths of line, schema, package and name; these three; …  │  32 bytes
 //! ```
 
 use std::{
@@ -18,28 +18,28 @@ use sha2::{Digest as _, Sha256};
 use super::Error;
 use crate::{Fault, Limits, Meta, Source, walk};
 
-/// What begins the last bytes of a file that is whole.
+/// Start of the footer of a complete file.
 const MAGIC: &[u8; 8] = b"rkpkcat1";
 const FOOTER: usize = 32;
-/// How many documents that cannot be read are told of.
-const FAULTS: usize = 100;
-/// How much of the index is read at once.
-const BUFFER: usize = 64 << 10;
-/// How many ranges of lines are kept for an answer.
-const RANGES: usize = 4096;
+/// Maximum number of reported documents that cannot be read.
+const MAX_FAULTS: usize = 100;
+/// Number of bytes of the index that are read at once.
+const BUFFER_SIZE: usize = 64 << 10;
+/// Maximum number of line ranges in memory per response.
+const MAX_RANGES: usize = 4096;
 
-/// What was written.
+/// Summary of a written catalog.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Written {
-    /// Blobs.
+    /// Number of blobs.
     pub blobs: u64,
-    /// Bytes of their lines.
+    /// Size of their lines in bytes.
     pub bytes: u64,
-    /// Documents that cannot be read and are left out, the first hundred of them.
+    /// Skipped documents that cannot be read; at most one hundred.
     pub faults: Vec<Fault>,
 }
 
-/// What a request wants of a catalog. What is empty does not matter.
+/// Filter of a request. Empty fields match everything.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Filter {
     pub(super) schema: String,
@@ -47,23 +47,24 @@ pub(super) struct Filter {
     pub(super) name: String,
 }
 
-/// Lines that a request gets. Of very many ranges the first are kept, and the others found when it is their turn.
+/// Lines that match a request. At most [`MAX_RANGES`] ranges are in memory; further ones are found when they are
+/// needed.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct MatchedLines {
     length: u64,
     ranges: VecDeque<Range<u64>>,
-    /// For what the rest of the index is to be read, and from where on.
-    rest: Option<(Filter, Place)>,
+    /// Filter and position for the remaining part of the index; `None` if all ranges were found.
+    remaining: Option<(Filter, LinePosition)>,
 }
 
-/// A place between two lines: in the index, and in the lines.
+/// Position between two lines, as offsets in the index and in the lines.
 #[derive(Debug, Clone, Copy, Default)]
-struct Place {
+struct LinePosition {
     index: u64,
     line: u64,
 }
 
-/// A file that is whole.
+/// A complete file.
 #[derive(Debug)]
 pub(super) struct Content {
     file: File,
@@ -71,19 +72,19 @@ pub(super) struct Content {
     index: u64,
 }
 
-/// Writes a catalog's blobs, and tells the SHA-256 of their lines.
+/// Writes the blobs of a catalog. Also returns the SHA-256 of their lines.
 pub(super) fn write(
     source: Source<'_>,
     limits: &Limits,
     file: &File,
-    folder: &Path,
+    directory: &Path,
 ) -> Result<(Written, [u8; 32]), Error> {
-    let failed = || Error::disk("write a catalog to", folder);
-    // Of the largest catalogs the index alone would fill memory.
-    let index = tempfile::tempfile_in(folder).map_err(failed())?;
+    let failed = || Error::disk("write a catalog to", directory);
+    // The index of a very large catalog would fill the memory.
+    let index = tempfile::tempfile_in(directory).map_err(failed())?;
     let mut writer = Writer {
-        lines: BufWriter::with_capacity(BUFFER, file),
-        index: BufWriter::with_capacity(BUFFER, &index),
+        lines: BufWriter::with_capacity(BUFFER_SIZE, file),
+        index: BufWriter::with_capacity(BUFFER_SIZE, &index),
         hasher: Sha256::new(),
         line: Vec::new(),
         written: Written {
@@ -98,7 +99,7 @@ pub(super) fn write(
             Err(error) => ControlFlow::Break(error),
         },
         Err(fault) => {
-            if writer.written.faults.len() < FAULTS {
+            if writer.written.faults.len() < MAX_FAULTS {
                 writer.written.faults.push(fault);
             }
             ControlFlow::Continue(())
@@ -141,7 +142,7 @@ impl Writer<'_> {
         }
         self.written.blobs += 1;
         self.written.bytes += self.line.len() as u64;
-        // What an enormous blob needed is not kept for small ones.
+        // Release the memory of an enormous blob.
         self.line.shrink_to(1 << 20);
         Ok(())
     }
@@ -173,7 +174,7 @@ impl Writer<'_> {
 // === impl Content ===
 
 impl Content {
-    /// Opens a file; `None` if it is torn, or something else.
+    /// Opens a file. Returns `None` if it is incomplete or not a content file.
     pub(super) fn open(path: &Path) -> io::Result<Option<Self>> {
         let file = File::open(path)?;
         let length = file.metadata()?.len();
@@ -190,73 +191,76 @@ impl Content {
         let (Some(lines), Some(index)) = (numbers.next(), numbers.next()) else {
             return Ok(None);
         };
-        let is_whole = magic == MAGIC && lines.checked_add(index) == Some(end);
-        Ok(is_whole.then_some(Self { file, lines, index }))
+        let is_complete = magic == MAGIC && lines.checked_add(index) == Some(end);
+        Ok(is_complete.then_some(Self { file, lines, index }))
     }
 
-    /// The bytes of all lines.
+    /// Returns the size of all lines in bytes.
     pub(super) fn length(&self) -> u64 {
         self.lines
     }
 
-    /// Fills a part of a buffer with what stands there.
+    /// Fills the buffer with the bytes at the offset.
     pub(super) fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         self.file.read_exact_at(buffer, offset)
     }
 
-    /// All lines.
-    pub(super) fn all(&self) -> Found {
-        Found::from(0..self.lines)
+    /// Returns all lines.
+    pub(super) fn all(&self) -> MatchedLines {
+        MatchedLines::from(0..self.lines)
     }
 
-    /// The lines that a filter lets through: how many bytes they are, and where the first of them are.
-    pub(super) fn find(&self, filter: Filter) -> io::Result<Found> {
+    /// Returns the lines that match a filter: their total size, and the first ranges.
+    pub(super) fn find(&self, filter: Filter) -> io::Result<MatchedLines> {
         if filter == Filter::default() {
             return Ok(self.all());
         }
-        let (ranges, mut rest) = self.scan(&filter, Place::default())?;
-        let first = rest;
-        let mut length: u64 = ranges.iter().map(|it| it.end - it.start).sum();
-        while let Some(place) = rest {
-            let (more, next) = self.scan(&filter, place)?;
-            length += more.iter().map(|it| it.end - it.start).sum::<u64>();
-            rest = next;
+        let (ranges, mut remaining) = self.scan(&filter, LinePosition::default())?;
+        let first = remaining;
+        let mut length: u64 = ranges.iter().map(|range| range.end - range.start).sum();
+        while let Some(position) = remaining {
+            let (more, next) = self.scan(&filter, position)?;
+            length += more
+                .iter()
+                .map(|range| range.end - range.start)
+                .sum::<u64>();
+            remaining = next;
         }
-        let rest = first.map(|place| (filter, place));
-        Ok(Found {
+        let remaining = first.map(|position| (filter, position));
+        Ok(MatchedLines {
             length,
             ranges,
-            rest,
+            remaining,
         })
     }
 
-    /// Goes on behind a place: where the next lines are, those beside each other in one range, and whether there may be
-    /// more of them.
+    /// Scans the index from a position. Adjacent lines form one range. Also returns the position at which the scan
+    /// continues, or `None` at the end.
     fn scan(
         &self,
         filter: &Filter,
-        place: Place,
-    ) -> io::Result<(VecDeque<Range<u64>>, Option<Place>)> {
-        let part = Part {
+        position: LinePosition,
+    ) -> io::Result<(VecDeque<Range<u64>>, Option<LinePosition>)> {
+        let section = FileSection {
             file: &self.file,
-            at: self.lines + place.index,
-            left: self.index.saturating_sub(place.index),
+            at: self.lines + position.index,
+            remaining: self.index.saturating_sub(position.index),
         };
-        let mut index = BufReader::with_capacity(BUFFER, part);
-        let wanted = [&filter.schema, &filter.package, &filter.name];
-        let mut found: VecDeque<Range<u64>> = VecDeque::new();
-        let Place {
+        let mut index = BufReader::with_capacity(BUFFER_SIZE, section);
+        let criteria = [&filter.schema, &filter.package, &filter.name];
+        let mut ranges: VecDeque<Range<u64>> = VecDeque::new();
+        let LinePosition {
             index: mut read,
             line: mut line_start,
-        } = place;
+        } = position;
         let mut text = Vec::new();
         while read < self.index {
-            if found.len() >= RANGES {
-                let place = Place {
+            if ranges.len() >= MAX_RANGES {
+                let position = LinePosition {
                     index: read,
                     line: line_start,
                 };
-                return Ok((found, Some(place)));
+                return Ok((ranges, Some(position)));
             }
             let [line, schema, package, name] = lengths(&mut index)?;
             let all = u64::from(schema) + u64::from(package) + u64::from(name);
@@ -264,72 +268,76 @@ impl Content {
             if read > self.index {
                 return Err(io::ErrorKind::InvalidData.into());
             }
-            // A text of another length is another one, and may be too long for memory.
-            let mut is_wanted = true;
-            for (wanted, length) in wanted.iter().zip([schema, package, name]) {
-                let may_be = wanted.len() == length as usize;
-                is_wanted &= wanted.is_empty() || may_be;
-                if is_wanted && may_be {
-                    text.resize(wanted.len(), 0);
+            // Texts of different length differ and may be too long for memory.
+            let mut is_match = true;
+            for (criterion, length) in criteria.iter().zip([schema, package, name]) {
+                let has_equal_length = criterion.len() == length as usize;
+                is_match &= criterion.is_empty() || has_equal_length;
+                if is_match && has_equal_length {
+                    text.resize(criterion.len(), 0);
                     index.read_exact(&mut text)?;
-                    is_wanted = text == wanted.as_bytes();
+                    is_match = text == criterion.as_bytes();
                 } else {
                     skip(&mut index, length)?;
                 }
             }
             let line_end = line_start + u64::from(line);
-            if is_wanted {
-                match found.back_mut() {
+            if is_match {
+                match ranges.back_mut() {
                     Some(last) if last.end == line_start => last.end = line_end,
-                    _ => found.push_back(line_start..line_end),
+                    _ => ranges.push_back(line_start..line_end),
                 }
             }
             line_start = line_end;
         }
-        // Then nothing behind the lines was taken for one.
+        // Otherwise, the index does not belong to the lines.
         if line_start != self.lines {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        Ok((found, None))
+        Ok((ranges, None))
     }
 }
 
-// === impl Found ===
+// === impl MatchedLines ===
 
-impl From<Range<u64>> for Found {
+impl From<Range<u64>> for MatchedLines {
     fn from(range: Range<u64>) -> Self {
         Self {
             length: range.end - range.start,
             ranges: [range].into(),
-            rest: None,
+            remaining: None,
         }
     }
 }
 
-impl Found {
-    /// How many bytes there are in all.
+impl MatchedLines {
+    /// Returns the total size in bytes.
     pub(super) fn length(&self) -> u64 {
         self.length
     }
 
-    /// The range that is being read; it goes when it is empty.
+    /// Returns the range to read next. Empty ranges are removed.
     pub(super) fn next(&mut self, content: &Content) -> io::Result<Option<&mut Range<u64>>> {
-        while self.ranges.front().is_some_and(|it| it.start >= it.end) {
+        while self
+            .ranges
+            .front()
+            .is_some_and(|range| range.start >= range.end)
+        {
             self.ranges.pop_front();
         }
         if self.ranges.is_empty()
-            && let Some((filter, place)) = self.rest.take()
+            && let Some((filter, position)) = self.remaining.take()
         {
-            let (ranges, rest) = content.scan(&filter, place)?;
+            let (ranges, remaining) = content.scan(&filter, position)?;
             self.ranges = ranges;
-            self.rest = rest.map(|place| (filter, place));
+            self.remaining = remaining.map(|position| (filter, position));
         }
         Ok(self.ranges.front_mut())
     }
 }
 
-/// Passes over a text, however long it is.
-fn skip(index: &mut BufReader<Part<'_>>, length: u32) -> io::Result<()> {
+/// Skips a text of any length.
+fn skip(index: &mut BufReader<FileSection<'_>>, length: u32) -> io::Result<()> {
     let length = u64::from(length);
     let buffered = index.buffer().len() as u64;
     if length <= buffered {
@@ -337,13 +345,13 @@ fn skip(index: &mut BufReader<Part<'_>>, length: u32) -> io::Result<()> {
         return Ok(());
     }
     index.consume(index.buffer().len());
-    let part = index.get_mut();
-    let left = length - buffered;
-    part.left = part
-        .left
-        .checked_sub(left)
+    let section = index.get_mut();
+    let remaining = length - buffered;
+    section.remaining = section
+        .remaining
+        .checked_sub(remaining)
         .ok_or(io::ErrorKind::UnexpectedEof)?;
-    part.at += left;
+    section.at += remaining;
     Ok(())
 }
 
@@ -357,23 +365,23 @@ fn lengths(index: &mut impl Read) -> io::Result<[u32; 4]> {
     Ok(lengths)
 }
 
-/// A part of a file that others read at the same time.
-struct Part<'f> {
+/// Section of a file that is read concurrently.
+struct FileSection<'f> {
     file: &'f File,
     at: u64,
-    left: u64,
+    remaining: u64,
 }
 
-impl Read for Part<'_> {
+impl Read for FileSection<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let most = usize::try_from(self.left)
+        let limit = usize::try_from(self.remaining)
             .unwrap_or(usize::MAX)
             .min(buffer.len());
         let read = self
             .file
-            .read_at(buffer.get_mut(..most).unwrap_or_default(), self.at)?;
+            .read_at(buffer.get_mut(..limit).unwrap_or_default(), self.at)?;
         self.at += read as u64;
-        self.left -= read as u64;
+        self.remaining -= read as u64;
         Ok(read)
     }
 }

@@ -1,4 +1,4 @@
-//! The routes of catalogd, its statuses and its words.
+//! Routes of catalogd, with its status codes and messages.
 
 use std::{io, sync::Arc};
 
@@ -17,47 +17,47 @@ use url::form_urlencoded;
 
 use super::{
     Shelf, body,
-    condition::{self, Condition, Part},
-    content::{Filter, Found},
-    shelf::Shown,
+    condition::{self, Precondition, RangeRequest},
+    content::{Filter, MatchedLines},
+    shelf::PublishedContent,
 };
 
-/// What is smaller is not worth compressing.
-const SMALL: u64 = 1400;
+/// Minimum size of compressed responses in bytes.
+const MIN_COMPRESSED_SIZE: u64 = 1400;
 const JSON_LINES: HeaderValue = HeaderValue::from_static("application/jsonl");
 const PLAIN: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
-const READS: HeaderValue = HeaderValue::from_static("GET, HEAD");
+const ALLOWED_METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD");
 
-/// The routes, to be served alone or beside others.
+/// Returns the routes, for use alone or merged with others.
 pub fn router(shelf: Shelf) -> Router {
     Router::new()
         .route("/catalogs/{catalog}/api/v1/all", any(all))
         .route("/catalogs/{catalog}/api/v1/metas", any(metas))
-        .fallback(|| async { told(StatusCode::NOT_FOUND, "404 page not found") })
+        .fallback(|| async { error_response(StatusCode::NOT_FOUND, "404 page not found") })
         .with_state(shelf)
 }
 
-/// Everything, or a part of it.
+/// Serves the whole catalog, or a range of its bytes.
 async fn all(
     State(shelf): State<Shelf>,
     name: Result<Path<String>, PathRejection>,
     method: Method,
     headers: HeaderMap,
 ) -> Response {
-    let shown = match find(&shelf, name, &method) {
-        Ok(shown) => shown,
-        Err(refusal) => return *refusal,
+    let published = match find(&shelf, name, &method) {
+        Ok(published) => published,
+        Err(rejection) => return *rejection,
     };
-    if let Some(answer) = unchanged(&headers, &shown) {
+    if let Some(answer) = unchanged(&headers, &published) {
         return answer;
     }
-    let length = shown.content.length();
-    let mut response = match condition::part(&headers, shown.since, length) {
-        Part::Whole => {
-            let whole = shown.content.all();
-            answer(&shown, whole, &method, &headers)
+    let length = published.content.length();
+    let mut response = match condition::requested_range(&headers, published.since, length) {
+        RangeRequest::Whole => {
+            let whole = published.content.all();
+            answer(&published, whole, &method, &headers)
         }
-        Part::Nowhere => {
+        RangeRequest::NotSatisfiable => {
             let mut response = status(StatusCode::RANGE_NOT_SATISFIABLE);
             set(
                 &mut response,
@@ -66,12 +66,17 @@ async fn all(
             );
             response
         }
-        Part::Bytes(bytes) => {
-            let shows = format!("bytes {}-{}/{length}", bytes.start, bytes.end - 1);
-            // What was counted in plain bytes is not compressed.
-            let mut response = answer(&shown, Found::from(bytes), &method, &HeaderMap::new());
+        RangeRequest::Bytes(bytes) => {
+            let content_range = format!("bytes {}-{}/{length}", bytes.start, bytes.end - 1);
+            // Ranges count uncompressed bytes, so the response is not compressed.
+            let mut response = answer(
+                &published,
+                MatchedLines::from(bytes),
+                &method,
+                &HeaderMap::new(),
+            );
             *response.status_mut() = StatusCode::PARTIAL_CONTENT;
-            set(&mut response, header::CONTENT_RANGE, &shows);
+            set(&mut response, header::CONTENT_RANGE, &content_range);
             response
         }
     };
@@ -80,7 +85,7 @@ async fn all(
     response
 }
 
-/// The blobs that a schema, a package and a name have in common, in the order of the catalog.
+/// Serves the blobs that match a schema, a package and a name, in the order of the catalog.
 async fn metas(
     State(shelf): State<Shelf>,
     name: Result<Path<String>, PathRejection>,
@@ -88,24 +93,24 @@ async fn metas(
     headers: HeaderMap,
     RawQuery(query): RawQuery,
 ) -> Response {
-    let shown = match find(&shelf, name, &method) {
-        Ok(shown) => shown,
-        Err(refusal) => return *refusal,
+    let published = match find(&shelf, name, &method) {
+        Ok(published) => published,
+        Err(rejection) => return *rejection,
     };
     let Some(filter) = filter(query.as_deref().unwrap_or_default()) else {
         return status(StatusCode::BAD_REQUEST);
     };
-    if let Some(answer) = unchanged(&headers, &shown) {
+    if let Some(answer) = unchanged(&headers, &published) {
         return answer;
     }
-    let found = {
-        let shown = Arc::clone(&shown);
-        spawn_blocking(move || shown.content.find(filter)).await
+    let lines = {
+        let published = Arc::clone(&published);
+        spawn_blocking(move || published.content.find(filter)).await
     };
-    match found.unwrap_or_else(|error| Err(io::Error::other(error))) {
-        Ok(found) => answer(&shown, found, &method, &headers),
+    match lines.unwrap_or_else(|error| Err(io::Error::other(error))) {
+        Ok(lines) => answer(&published, lines, &method, &headers),
         Err(error) => {
-            error!(%error, "failed to read a catalog that is served");
+            error!(%error, "failed to read a served catalog");
             status(StatusCode::INTERNAL_SERVER_ERROR)
         }
     }
@@ -115,26 +120,28 @@ fn find(
     shelf: &Shelf,
     name: Result<Path<String>, PathRejection>,
     method: &Method,
-) -> Result<Arc<Shown>, Box<Response>> {
+) -> Result<Arc<PublishedContent>, Box<Response>> {
     if !matches!(*method, Method::GET | Method::HEAD) {
         let mut response = status(StatusCode::METHOD_NOT_ALLOWED);
-        response.headers_mut().insert(header::ALLOW, READS);
+        response
+            .headers_mut()
+            .insert(header::ALLOW, ALLOWED_METHODS);
         return Err(response.into());
     }
     let Ok(Path(name)) = name else {
-        let text = "invalid catalog name: it is not UTF-8";
-        return Err(told(StatusCode::BAD_REQUEST, text).into());
+        let text = "invalid catalog name: not valid UTF-8";
+        return Err(error_response(StatusCode::BAD_REQUEST, text).into());
     };
     if let Err(problem) = names::dns_subdomain(&name) {
-        let text = format!("invalid catalog name: it {problem}");
-        return Err(told(StatusCode::BAD_REQUEST, &text).into());
+        let text = format!("invalid catalog name: {problem}");
+        return Err(error_response(StatusCode::BAD_REQUEST, &text).into());
     }
     shelf
         .find(&name)
         .ok_or_else(|| status(StatusCode::NOT_FOUND).into())
 }
 
-/// What is asked for; `None` if it is something that nobody knows. Of equal parameters the first counts.
+/// Parses the filter. Returns `None` for an unknown parameter. The first of several equal parameters is used.
 fn filter(query: &str) -> Option<Filter> {
     let [mut schema, mut package, mut name] = [None, None, None];
     for (key, value) in form_urlencoded::parse(query.as_bytes()) {
@@ -153,30 +160,35 @@ fn filter(query: &str) -> Option<Filter> {
     })
 }
 
-/// The answer to whoever has the content already, or expects another one.
-fn unchanged(headers: &HeaderMap, shown: &Shown) -> Option<Response> {
-    match condition::check(headers, shown.since) {
-        Condition::Holds => None,
-        Condition::NotModified => {
+/// Returns the response to a client that already has the content, or expects another one.
+fn unchanged(headers: &HeaderMap, published: &PublishedContent) -> Option<Response> {
+    match condition::check(headers, published.since) {
+        Precondition::Holds => None,
+        Precondition::NotModified => {
             let mut response = StatusCode::NOT_MODIFIED.into_response();
-            dated(&mut response, shown);
+            set_last_modified(&mut response, published);
             Some(response)
         }
-        Condition::Failed => Some(status(StatusCode::PRECONDITION_FAILED)),
+        Precondition::Failed => Some(status(StatusCode::PRECONDITION_FAILED)),
     }
 }
 
-fn answer(shown: &Arc<Shown>, found: Found, method: &Method, headers: &HeaderMap) -> Response {
-    let length = found.length();
-    let is_compressed = length > SMALL && condition::takes_gzip(headers);
-    let shared = Arc::clone(shown);
+fn answer(
+    published: &Arc<PublishedContent>,
+    lines: MatchedLines,
+    method: &Method,
+    headers: &HeaderMap,
+) -> Response {
+    let length = lines.length();
+    let is_compressed = length > MIN_COMPRESSED_SIZE && condition::accepts_gzip(headers);
+    let shared = Arc::clone(published);
     let body = match (method, is_compressed) {
         (&Method::HEAD, _) => Body::empty(),
-        (_, true) => Body::from_stream(body::gzip(shared, found)),
-        (_, false) => Body::from_stream(body::plain(shared, found)),
+        (_, true) => Body::from_stream(body::gzip(shared, lines)),
+        (_, false) => Body::from_stream(body::plain(shared, lines)),
     };
     let mut response = Response::new(body);
-    dated(&mut response, shown);
+    set_last_modified(&mut response, published);
     let fields = response.headers_mut();
     fields.insert(header::CONTENT_TYPE, JSON_LINES);
     let varies = HeaderValue::from_static("Accept-Encoding");
@@ -190,28 +202,28 @@ fn answer(shown: &Arc<Shown>, found: Found, method: &Method, headers: &HeaderMap
     response
 }
 
-fn dated(response: &mut Response, shown: &Shown) {
+fn set_last_modified(response: &mut Response, published: &PublishedContent) {
     set(
         response,
         header::LAST_MODIFIED,
-        &httpdate::fmt_http_date(shown.since),
+        &httpdate::fmt_http_date(published.since),
     );
 }
 
 fn set(response: &mut Response, name: header::HeaderName, value: &str) {
-    // Dates and numbers are always values.
+    // Dates and numbers are valid header values.
     if let Ok(value) = HeaderValue::from_str(value) {
         response.headers_mut().insert(name, value);
     }
 }
 
-/// An answer that is its status in words.
+/// Returns a response with the status as its text.
 fn status(status: StatusCode) -> Response {
-    let words = status.canonical_reason().unwrap_or_default();
-    told(status, &format!("{} {words}", status.as_u16()))
+    let reason = status.canonical_reason().unwrap_or_default();
+    error_response(status, &format!("{} {reason}", status.as_u16()))
 }
 
-fn told(status: StatusCode, text: &str) -> Response {
+fn error_response(status: StatusCode, text: &str) -> Response {
     let mut response = (status, format!("{text}\n")).into_response();
     response.headers_mut().insert(header::CONTENT_TYPE, PLAIN);
     response

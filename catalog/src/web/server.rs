@@ -1,4 +1,4 @@
-//! A server for catalogs alone. Whoever has a server of his own takes the router.
+//! HTTP server that serves only catalogs. Programs with another HTTP server mount the router instead.
 
 use std::{
     convert::Infallible,
@@ -26,21 +26,21 @@ use tracing::{debug, warn};
 
 use super::{Shelf, router};
 
-/// How many connections there may be.
-const CONNECTIONS: usize = 512;
-/// How long a request's head may take.
-const HEAD: Duration = Duration::from_secs(5);
-/// How long somebody may read nothing of what is sent to him.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// How long those who are being answered are waited for at the end.
-const GRACE: Duration = Duration::from_secs(20);
-/// The pause after a connection that could not be taken: there may be too many open files.
-const PAUSE: Duration = Duration::from_millis(100);
+/// Maximum number of connections.
+const MAX_CONNECTIONS: usize = 512;
+/// Timeout for the headers of a request.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time after which a connection is closed whose client reads nothing.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
+/// Grace period for responses in progress at shutdown.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(20);
+/// Delay after a failed accept, for example with too many open files.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
-/// Answers until `stop` is done; what is being answered then may come to its end.
+/// Serves catalogs until `stop` completes. Responses in progress may finish.
 pub async fn serve(listener: TcpListener, shelf: Shelf, stop: impl Future<Output = ()>) {
     let router = router(shelf);
-    let permits = Arc::new(Semaphore::new(CONNECTIONS));
+    let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let tasks = TaskTracker::new();
     let end = CancellationToken::new();
     let mut stop = pin!(stop);
@@ -55,10 +55,10 @@ pub async fn serve(listener: TcpListener, shelf: Shelf, stop: impl Future<Output
             accepted = accepted => accepted,
         };
         let stream = match accepted {
-            Ok((stream, _)) => Patient::new(stream),
+            Ok((stream, _)) => WriteTimeout::new(stream),
             Err(error) => {
-                warn!(%error, "failed to take a connection");
-                sleep(PAUSE).await;
+                warn!(%error, "failed to accept a connection");
+                sleep(ACCEPT_RETRY_DELAY).await;
                 continue;
             }
         };
@@ -74,7 +74,7 @@ pub async fn serve(listener: TcpListener, shelf: Shelf, stop: impl Future<Output
             });
             let connection = http1::Builder::new()
                 .timer(TokioTimer::new())
-                .header_read_timeout(HEAD)
+                .header_read_timeout(HEADER_TIMEOUT)
                 .serve_connection(TokioIo::new(stream), service);
             let mut connection = pin!(connection);
             let outcome = tokio::select! {
@@ -91,45 +91,45 @@ pub async fn serve(listener: TcpListener, shelf: Shelf, stop: impl Future<Output
     }
     end.cancel();
     tasks.close();
-    if timeout(GRACE, tasks.wait()).await.is_err() {
-        warn!("some who read catalogs did not come to the end");
+    if timeout(SHUTDOWN_TIMEOUT, tasks.wait()).await.is_err() {
+        warn!("some downloads did not finish before the shutdown");
     }
 }
 
-/// A connection that fails once nothing could be written for a while.
-struct Patient<S> {
+/// A stream whose writes fail after they were blocked for [`WRITE_TIMEOUT`].
+struct WriteTimeout<S> {
     stream: S,
-    waiting: Option<Pin<Box<Sleep>>>,
+    deadline: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S> Patient<S> {
+impl<S> WriteTimeout<S> {
     fn new(stream: S) -> Self {
         Self {
             stream,
-            waiting: None,
+            deadline: None,
         }
     }
 
-    fn written<T>(
+    fn check_timeout<T>(
         &mut self,
         context: &mut Context<'_>,
         outcome: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
         if outcome.is_ready() {
-            self.waiting = None;
+            self.deadline = None;
             return outcome;
         }
-        let waiting = self
-            .waiting
-            .get_or_insert_with(|| Box::pin(sleep(PATIENCE)));
-        waiting
+        let deadline = self
+            .deadline
+            .get_or_insert_with(|| Box::pin(sleep(WRITE_TIMEOUT)));
+        deadline
             .as_mut()
             .poll(context)
             .map(|()| Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for WriteTimeout<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -139,24 +139,24 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let outcome = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.written(context, outcome)
+        self.check_timeout(context, outcome)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let outcome = Pin::new(&mut self.stream).poll_flush(context);
-        self.written(context, outcome)
+        self.check_timeout(context, outcome)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let outcome = Pin::new(&mut self.stream).poll_shutdown(context);
-        self.written(context, outcome)
+        self.check_timeout(context, outcome)
     }
 }
 
@@ -169,7 +169,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn whoever_does_not_read_is_given_up_on() {
         let (near, _far) = tokio::io::duplex(4);
-        let mut near = Patient::new(near);
+        let mut near = WriteTimeout::new(near);
         let error = near.write_all(b"more than fits").await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }

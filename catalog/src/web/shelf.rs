@@ -1,10 +1,10 @@
-//! Which content a catalog has at the moment.
+//! Content store of the HTTP service: maps catalog names to their current content.
 //!
 //! ```text
-//!  lock            held while the folder is used
-//!  contents/<hex>  lines and index, never changed
-//!  names/<catalog> "<hex> <seconds since 1970>": what is shown under that name, and since when
-//!  unfinished/     what is being written; emptied when the folder is opened
+//! lock            locked while the directory is in use
+//! contents/<hex>  lines and index, immutable
+//! names/<catalog> "<hex> <seconds since 1970>": content that is published under the name, and since when
+//! unfinished/     files that are being written; cleared when the directory is opened
 //! ```
 
 use std::{
@@ -27,10 +27,10 @@ use crate::{Limits, Source};
 const CONTENTS: &str = "contents";
 const NAMES: &str = "names";
 const UNFINISHED: &str = "unfinished";
-/// A note of a name has some eighty bytes.
-const MAX_NOTE: u64 = 256;
+/// Maximum size of a name file, which has about eighty bytes.
+const MAX_NAME_FILE: u64 = 256;
 
-/// The catalogs that are shown. Clones are the same shelf.
+/// The published catalogs. Clones share their state.
 #[derive(Debug, Clone)]
 pub struct Shelf {
     shared: Arc<Shared>,
@@ -38,70 +38,72 @@ pub struct Shelf {
 
 #[derive(Debug)]
 struct Shared {
-    folder: PathBuf,
-    shown: RwLock<BTreeMap<String, Arc<Shown>>>,
-    /// One changes the folder at a time; the file keeps other processes away.
-    changing: Mutex<File>,
+    directory: PathBuf,
+    published: RwLock<BTreeMap<String, Arc<PublishedContent>>>,
+    /// Serializes changes of the directory; the locked file excludes other processes.
+    write_lock: Mutex<File>,
 }
 
-/// A catalog as it is shown now.
+/// Published content of a catalog.
 #[derive(Debug)]
-pub(super) struct Shown {
+pub(super) struct PublishedContent {
     pub(super) content: Content,
-    /// Since when, in whole seconds: later than anything that was shown under the name before.
+    /// Publication time in whole seconds, later than that of any earlier content of the same name.
     pub(super) since: SystemTime,
     hex: String,
 }
 
-/// What became of a catalog.
+/// Result of publishing a catalog.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Put {
-    /// It was written.
+    /// The content was written.
     Written(Written),
-    /// Its content was there.
+    /// The content already existed.
     Known,
 }
 
 impl Shelf {
-    /// Opens a folder, or makes it. What was shown before is shown again; what a crash has left is removed.
+    /// Opens a directory and creates it if it does not exist. Catalogs that were published before are published again,
+    /// and files of an interrupted write are removed.
     ///
     /// # Errors
-    /// When it cannot be read or written, or another process uses it.
-    pub fn open(folder: &Path) -> Result<Self, Error> {
-        let unfinished = folder.join(UNFINISHED);
+    /// Returns an error if the directory cannot be read or written, or if another process uses it.
+    pub fn open(directory: &Path) -> Result<Self, Error> {
+        let unfinished = directory.join(UNFINISHED);
         match fs::remove_dir_all(&unfinished) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 return Err(Error::disk("clear", unfinished)(error));
             }
             _ => {}
         }
-        for part in [CONTENTS, NAMES, UNFINISHED] {
-            let part = folder.join(part);
-            fs::create_dir_all(&part).map_err(Error::disk("make", part))?;
+        for subdirectory in [CONTENTS, NAMES, UNFINISHED] {
+            let subdirectory = directory.join(subdirectory);
+            fs::create_dir_all(&subdirectory).map_err(Error::disk("make", subdirectory))?;
         }
-        let path = folder.join("lock");
+        let path = directory.join("lock");
         let lock = File::create(&path).map_err(Error::disk("make", &path))?;
         match lock.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(Error::Locked(folder.to_owned())),
+            Err(TryLockError::WouldBlock) => return Err(Error::Locked(directory.to_owned())),
             Err(TryLockError::Error(error)) => return Err(Error::disk("lock", path)(error)),
         }
         let shelf = Self {
             shared: Arc::new(Shared {
-                folder: folder.to_owned(),
-                shown: RwLock::default(),
-                changing: Mutex::new(lock),
+                directory: directory.to_owned(),
+                published: RwLock::default(),
+                write_lock: Mutex::new(lock),
             }),
         };
         shelf.read_names()?;
         Ok(shelf)
     }
 
-    /// Shows a catalog under a name from now on, instead of what was shown there. With the digest of what it was made from,
-    /// it is not read again when the content is there already. This blocks, and one catalog is written at a time.
+    /// Publishes a catalog under a name and replaces its previous content. `digest` identifies the source; if content
+    /// with this digest exists, the source is not read. This call blocks, and catalogs are written one at a time.
     ///
     /// # Errors
-    /// When the name or the digest is none, the catalog cannot be read, or it cannot be written. What was shown stays.
+    /// Returns an error if the name or the digest is malformed, or if the catalog cannot be read or written. The
+    /// previous content then remains published.
     pub fn put(
         &self,
         name: &str,
@@ -110,103 +112,113 @@ impl Shelf {
         limits: &Limits,
     ) -> Result<Put, Error> {
         names::dns_subdomain(name).map_err(|_| Error::Name(shortened(name)))?;
-        let known = match digest {
+        let expected_hex = match digest {
             Some(digest) => Some(hex_of(digest).ok_or_else(|| Error::Digest(shortened(digest)))?),
             None => None,
         };
-        let _changing = self.changing();
-        if let Some(hex) = known
+        let _guard = self.write_lock();
+        if let Some(hex) = expected_hex
             && let Some(content) = self.open_content(hex)?
         {
-            self.show(name, hex, content)?;
+            self.publish(name, hex, content)?;
             return Ok(Put::Known);
         }
-        let unfinished = self.folder(UNFINISHED);
+        let unfinished = self.directory(UNFINISHED);
         let failed = || Error::disk("write a catalog to", &unfinished);
         let file = tempfile::NamedTempFile::new_in(&unfinished).map_err(failed())?;
         let (written, hash) = content::write(source, limits, file.as_file(), &unfinished)?;
-        let hex = known.map_or_else(|| hex(&hash), str::to_owned);
-        let path = self.folder(CONTENTS).join(&hex);
+        let hex = expected_hex.map_or_else(|| hex(&hash), str::to_owned);
+        let path = self.directory(CONTENTS).join(&hex);
         file.persist(&path)
             .map_err(|error| Error::disk("write", &path)(error.error))?;
         let content = Content::open(&path).map_err(Error::disk("read", &path))?;
-        let whole = || io::Error::from(io::ErrorKind::InvalidData);
+        let incomplete = || io::Error::from(io::ErrorKind::InvalidData);
         let content = content
-            .ok_or_else(whole)
+            .ok_or_else(incomplete)
             .map_err(Error::disk("read", &path))?;
-        self.show(name, &hex, content)?;
+        self.publish(name, &hex, content)?;
         Ok(Put::Written(written))
     }
 
-    /// Shows nothing under a name any more. Whoever is being answered gets the rest.
+    /// Removes a published catalog. Responses in progress are completed.
     ///
     /// # Errors
-    /// When the folder cannot be written.
+    /// Returns an error if the directory cannot be written.
     pub fn remove(&self, name: &str) -> Result<(), Error> {
         if names::dns_subdomain(name).is_err() {
             return Ok(());
         }
-        let _changing = self.changing();
-        let path = self.folder(NAMES).join(name);
+        let _guard = self.write_lock();
+        let path = self.directory(NAMES).join(name);
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 return Err(Error::disk("remove", path)(error));
             }
             _ => {}
         }
-        self.write_shown().remove(name);
+        self.write_published().remove(name);
         self.sweep()
     }
 
-    /// The names under which something is shown.
+    /// Returns the names of the published catalogs.
     pub fn names(&self) -> Vec<String> {
-        self.read_shown().keys().cloned().collect()
+        self.read_published().keys().cloned().collect()
     }
 
-    pub(super) fn find(&self, name: &str) -> Option<Arc<Shown>> {
-        self.read_shown().get(name).cloned()
+    pub(super) fn find(&self, name: &str) -> Option<Arc<PublishedContent>> {
+        self.read_published().get(name).cloned()
     }
 
-    /// Notes what a name shows, on disk and then here, and removes what nobody shows any more.
-    fn show(&self, name: &str, hex: &str, content: Content) -> Result<(), Error> {
-        let before = self.find(name);
-        if before.as_ref().is_some_and(|before| before.hex == hex) {
+    /// Records the content of a name on disk and then in memory, and removes unreferenced contents.
+    fn publish(&self, name: &str, hex: &str, content: Content) -> Result<(), Error> {
+        let previous = self.find(name);
+        if previous
+            .as_ref()
+            .is_some_and(|previous| previous.hex == hex)
+        {
             return Ok(());
         }
-        // Dates on the wire have whole seconds: two contents must not share one.
+        // HTTP dates have whole seconds, so two contents must not share a second.
         let now = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
         let now = UNIX_EPOCH + Duration::from_secs(now.as_secs());
-        let later = before.map(|before| before.since + Duration::from_secs(1));
+        let later = previous.map(|previous| previous.since + Duration::from_secs(1));
         let since = later.map_or(now, |later| later.max(now));
         let seconds = since
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default()
             .as_secs();
-        let path = self.folder(NAMES).join(name);
+        let path = self.directory(NAMES).join(name);
         let failed = || Error::disk("write", &path);
-        let mut note = tempfile::NamedTempFile::new_in(self.folder(UNFINISHED)).map_err(failed())?;
-        write!(note, "{hex} {seconds}").map_err(failed())?;
-        note.as_file().sync_all().map_err(failed())?;
-        note.persist(&path).map_err(|error| failed()(error.error))?;
-        let shown = Shown {
+        let mut name_file =
+            tempfile::NamedTempFile::new_in(self.directory(UNFINISHED)).map_err(failed())?;
+        write!(name_file, "{hex} {seconds}").map_err(failed())?;
+        name_file.as_file().sync_all().map_err(failed())?;
+        name_file
+            .persist(&path)
+            .map_err(|error| failed()(error.error))?;
+        let published = PublishedContent {
             content,
             since,
             hex: hex.to_owned(),
         };
-        self.write_shown().insert(name.to_owned(), Arc::new(shown));
+        self.write_published()
+            .insert(name.to_owned(), Arc::new(published));
         self.sweep()
     }
 
-    /// Removes contents without a name. Files that are open are there until they are closed.
+    /// Removes contents without a name. Open files remain readable until they are closed.
     fn sweep(&self) -> Result<(), Error> {
         let named: BTreeSet<String> = {
-            let shown = self.read_shown();
-            shown.values().map(|shown| shown.hex.clone()).collect()
+            let published = self.read_published();
+            published
+                .values()
+                .map(|published| published.hex.clone())
+                .collect()
         };
-        let contents = self.folder(CONTENTS);
-        for file in listed(&contents)? {
+        let contents = self.directory(CONTENTS);
+        for file in list_files(&contents)? {
             if !named.contains(&file) {
                 let path = contents.join(file);
                 fs::remove_file(&path).map_err(Error::disk("remove", path))?;
@@ -215,66 +227,70 @@ impl Shelf {
         Ok(())
     }
 
-    /// Shows what was shown before. A note or a content that makes no sense is none.
+    /// Publishes the recorded catalogs. Malformed name files and contents are ignored.
     fn read_names(&self) -> Result<(), Error> {
-        let folder = self.folder(NAMES);
-        for name in listed(&folder)? {
-            let path = folder.join(&name);
-            let note = note(&path).map_err(Error::disk("read", &path))?;
-            let Some((hex, since)) = note.filter(|_| names::dns_subdomain(&name).is_ok()) else {
+        let directory = self.directory(NAMES);
+        for name in list_files(&directory)? {
+            let path = directory.join(&name);
+            let entry = read_name_file(&path).map_err(Error::disk("read", &path))?;
+            let Some((hex, since)) = entry.filter(|_| names::dns_subdomain(&name).is_ok()) else {
                 continue;
             };
             if let Some(content) = self.open_content(&hex)? {
-                let shown = Shown {
+                let published = PublishedContent {
                     content,
                     since,
                     hex,
                 };
-                self.write_shown().insert(name, Arc::new(shown));
+                self.write_published().insert(name, Arc::new(published));
             }
         }
         Ok(())
     }
 
     fn open_content(&self, hex: &str) -> Result<Option<Content>, Error> {
-        let path = self.folder(CONTENTS).join(hex);
+        let path = self.directory(CONTENTS).join(hex);
         match Content::open(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             opened => opened.map_err(Error::disk("read", path)),
         }
     }
 
-    fn folder(&self, part: &str) -> PathBuf {
-        self.shared.folder.join(part)
+    fn directory(&self, part: &str) -> PathBuf {
+        self.shared.directory.join(part)
     }
 
-    fn changing(&self) -> MutexGuard<'_, File> {
+    fn write_lock(&self) -> MutexGuard<'_, File> {
         self.shared
-            .changing
+            .write_lock
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn read_shown(&self) -> std::sync::RwLockReadGuard<'_, BTreeMap<String, Arc<Shown>>> {
+    fn read_published(
+        &self,
+    ) -> std::sync::RwLockReadGuard<'_, BTreeMap<String, Arc<PublishedContent>>> {
         self.shared
-            .shown
+            .published
             .read()
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write_shown(&self) -> std::sync::RwLockWriteGuard<'_, BTreeMap<String, Arc<Shown>>> {
+    fn write_published(
+        &self,
+    ) -> std::sync::RwLockWriteGuard<'_, BTreeMap<String, Arc<PublishedContent>>> {
         self.shared
-            .shown
+            .published
             .write()
             .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The names of the files in a folder.
-fn listed(folder: &Path) -> Result<Vec<String>, Error> {
-    let failed = || Error::disk("list", folder);
+/// Returns the names of the files in a directory.
+fn list_files(directory: &Path) -> Result<Vec<String>, Error> {
+    let failed = || Error::disk("list", directory);
     let mut names = Vec::new();
-    for entry in fs::read_dir(folder).map_err(failed())? {
+    for entry in fs::read_dir(directory).map_err(failed())? {
         let entry = entry.map_err(failed())?;
         names.extend(entry.file_name().into_string().ok());
     }
@@ -282,9 +298,9 @@ fn listed(folder: &Path) -> Result<Vec<String>, Error> {
     Ok(names)
 }
 
-/// What a name shows, and since when.
-fn note(path: &Path) -> io::Result<Option<(String, SystemTime)>> {
-    if fs::metadata(path)?.len() > MAX_NOTE {
+/// Reads the digest and the publication time from a name file.
+fn read_name_file(path: &Path) -> io::Result<Option<(String, SystemTime)>> {
+    if fs::metadata(path)?.len() > MAX_NAME_FILE {
         return Ok(None);
     }
     let bytes = fs::read(path)?;

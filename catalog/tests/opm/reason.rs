@@ -15,7 +15,7 @@ const SAYINGS: [(&str, [&str; 2]); 5] = tests::rows![
     "no name of a CRD" => ["couldn't parse plural.group from crd name"; 2];
     "no CRD" => ["no kind \"CustomResourceDefinition\" is registered for version", ": apiVersion must be "];
     "no version" => ["Invalid character(s) found in major number \"x\"", "spec.version must be a semantic version"];
-    "no release" => ["release field must be a string or number", "spec.release must be a text or a number"];
+    "no release" => ["release field must be a string or number", "spec.release must be a string or a number"];
 ];
 
 // === impl Reason ===

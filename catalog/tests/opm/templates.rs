@@ -288,15 +288,15 @@ fn templates_that_are_none_are_refused_as_by_opm() {
         "schema: olm.semver\nstable: {bundles: [{image: a}]}\nStable: {bundles: [{image: b}]}", &[]
             => "duplicate keys for key \"stable\"";
         "schema: olm.semver\nstable: {bundles: [{image: a}]}\nstable: {bundles: [{image: b}]}", &[]
-            => "t.yaml:3: key \"stable\" is there twice";
-        "schema: olm.semver\nstable: {bundles: [{image: a, image: b}]}", &[] => "t.yaml:2: key \"image\" is there twice";
+            => "t.yaml:3: key \"stable\" occurs twice";
+        "schema: olm.semver\nstable: {bundles: [{image: a, image: b}]}", &[] => "t.yaml:2: key \"image\" occurs twice";
         r#"{"schema": "olm.semver", "fast": {"bundles": [{"image": "a", "image": "b"}]}}"#, &[]
-            => "key \"image\" is there twice";
+            => "key \"image\" occurs twice";
         "schema: olm.semver\nstable: {bundles: [{name: a}]}", &[] => "unknown field \"name\"";
         "schema: olm.semver\nstable: [{image: a}]", &[] => "cannot unmarshal array";
         "schema: olm.semver\nstable: {bundles: {image: a}}", &[] => "cannot unmarshal object";
         "schema: olm.semver\ngenerateMajorChannels: 'true'", &[] => "cannot unmarshal string";
-        "schema: olm.semver\nfast: {bundles: [{image: ''}]}", &[] => "names no image";
+        "schema: olm.semver\nfast: {bundles: [{image: ''}]}", &[] => "has no image";
         "schema: olm.semver\nslow: {bundles: []}", &[] => "unknown field \"slow\"";
         "schema: olm.semver\nfast: {bundles: [{image: '@100'}, {image: '@100'}]}", &[] => "duplicate bundle";
         "schema: olm.semver\nfast: {bundles: [{image: '@100'}, {image: '@twin'}]}", &[]
@@ -359,7 +359,7 @@ entries:
     fixture.refused(
         semver,
         &[],
-        "5 problems · fast: bundles[0] names no image · stable: bundles[2] names no image · stable: bundles[4] names no image · \
+        "5 problems · fast: bundles[0] has no image · stable: bundles[2] has no image · stable: bundles[4] has no image · \
          stable: duplicate bundle \"a\" · unknown DefaultChannelTypePreference",
     );
     let many = "{name: '', base: a}, {name: a}, {name: a, base: a}, {name: b, base: a}, {name: b, base: c}, null";

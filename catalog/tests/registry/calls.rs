@@ -40,7 +40,7 @@ async fn each_call_is_told_once_with_the_code_that_it_ended_with() {
     }
     client.get_package("big").await.unwrap();
     let error = client.get_package("no").await.unwrap_err().to_string();
-    let end = "answered GetPackage with Unknown: package \"no\" not found";
+    let end = "returned Unknown for GetPackage: package \"no\" not found";
     assert!(error.ends_with(end), "{error}");
     // One that cannot even be read.
     let error = client.get_package(&"x".repeat(1 << 20)).await.unwrap_err();

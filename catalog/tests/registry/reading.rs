@@ -166,8 +166,8 @@ async fn what_time_does_not_suffice_for_is_broken_and_the_rest_is_not() {
     let read = read(script, bounds, &["slow", "tide"]);
     let read = read.await.unwrap();
     assert_eq!(read.packages["tide"].bundles.len(), 2);
-    let slow = "what is wanted of the catalog could not be read within 3 s, and this package not to its end; its server \
-                is too slow";
+    let slow = "the requested packages could not be read within 3 s, and this package is incomplete; the catalog server is \
+                too slow";
     assert_eq!(read.broken["slow"], slow);
     assert!(read.kept < 10_000, "{}", read.kept);
 }
@@ -188,9 +188,9 @@ async fn what_room_does_not_suffice_for_is_broken_and_the_rest_is_not() {
     let all = [listed("large", 30), listed("tide", 2), long].concat();
     let script = with!(Script, listed: all, answer);
     for (bounds, broken) in tests::rows![
-        with!(Bounds, kept: 1 << 20) => "with it, what is wanted of the catalog takes more than 1048576 bytes";
+        with!(Bounds, kept: 1 << 20) => "with it, the requested packages of the catalog exceed 1048576 bytes";
         // What the list has is counted by itself.
-        with!(Bounds, total: 2_200_000) => "what is wanted of the catalog comes in more than 2200000 bytes";
+        with!(Bounds, total: 2_200_000) => "the responses for the requested packages exceed 2200000 bytes";
     ] {
         let read = read(script.clone(), bounds, &["large", "tide", "long"]).await;
         let read = read.unwrap();
@@ -257,7 +257,7 @@ async fn of_a_package_without_end_nothing_is_kept() {
     let mut long = listed("tide", 1);
     long[0].skips = vec!["s".repeat(1 << 20)];
     for (listed, problem) in tests::rows![
-        vec![long.remove(0); 100] => "its bundles and edges take more than 67108864 bytes";
+        vec![long.remove(0); 100] => "its bundles and edges exceed 67108864 bytes";
         listed("tide", 6000) => "it has more than 5000 bundles";
     ] {
         let read = read(with!(Script, listed), Bounds::default(), &["tide"]).await;
@@ -290,7 +290,7 @@ async fn what_packages_say_of_themselves_is_counted_and_cut() {
     let script = with!(Script, listed, describe: Arc::new(describe), answer);
     let read = read(script, bounds, &["wordy", "large", "tide"]).await;
     let read = read.unwrap();
-    let large = "with it, what is wanted of the catalog takes more than 524288 bytes";
+    let large = "with it, the requested packages of the catalog exceed 524288 bytes";
     assert_eq!(read.broken["large"], large);
     assert!(read.packages.contains_key("tide"));
     let wordy = &read.packages["wordy"];

@@ -51,11 +51,11 @@ async fn content_is_written_once_for_its_digest_and_gone_when_nobody_shows_it() 
     assert_eq!(files(&shelf.join("unfinished")), [""; 0]);
 
     for (name, digest, problem) in tests::rows![
-        "..", &*digest => "cannot be the name";
-        "a/b", &digest => "cannot be the name";
-        "", &digest => "cannot be the name";
-        "A", &digest => "cannot be the name";
-        "a", "sha256:x" => "is no digest";
+        "..", &*digest => "is not a valid catalog name";
+        "a/b", &digest => "is not a valid catalog name";
+        "", &digest => "is not a valid catalog name";
+        "A", &digest => "is not a valid catalog name";
+        "a", "sha256:x" => "is not a content digest";
     ] {
         has(put(name, digest).unwrap_err(), problem);
     }

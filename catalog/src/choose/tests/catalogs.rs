@@ -61,7 +61,7 @@ fn the_catalog_of_what_is_installed_decides_or_the_first_that_knows_it() {
         if installed_from == "own"
             && let Verdict::Stay(why) = &decision.verdict
         {
-            starts(why, "catalog own, which 1.1.0 is from, knows neither");
+            starts(why, "catalog own, the source of 1.1.0, contains neither");
         }
     }
     // The same name with another version is another bundle.
@@ -81,9 +81,9 @@ fn a_dead_end_in_a_channel_names_the_channels_that_lead_on() {
     let package = package("new", &channels);
     let at = installed("1.0.0");
     for (channel, expected) in ::tests::rows![
-        None => "channel new of package foo in catalog c has neither 1.0.0 nor a way on from it; to go on, set spec.channel \
-                 to one that has: a, b";
-        Some("a") => "nothing in channel a comes after 1.0.0";
+        None => "channel new of package foo in catalog c contains neither 1.0.0 nor an upgrade from it; set spec.channel to a \
+                 channel that does: a, b";
+        Some("a") => "channel a has no upgrade from 1.0.0";
     ] {
         let request = with!(Request, installed: Some(&at), channel);
         let Verdict::Stay(why) = decide(&request, &package).verdict else {
@@ -117,22 +117,22 @@ fn a_catalog_that_cannot_be_asked_leads_to_no_step_back() {
         Some(""), vec![known("b", 9), away("c", 0)], "upgrade 1.2.0", &[] => "*";
         Some("b"), vec![away("a", 9), known("b", 0)], "upgrade 1.2.0", &["a"] => "*";
         Some("a"), vec![away("a", 0), known("b", 9)], "stay", &["a"] => "*";
-        Some("a"), vec![away("a", 9)], "stay", &["a"] => "*cannot be asked (the stream ended too soon)*";
+        Some("a"), vec![away("a", 9)], "stay", &["a"] => "*is unavailable (the stream ended too soon)*";
         // With nothing installed the others are asked, and the decision names the one that was not.
         None, vec![away("a", 9), known("b", 0)], "install 1.2.0", &["a"] => "*";
-        None, vec![away("a", 9)], "nothing", &["a"] => "*these could not: a (the stream ended too soon)";
+        None, vec![away("a", 9)], "nothing", &["a"] => "*unavailable: a (the stream ended too soon)";
         // One that is about to be read is waited for.
-        None, vec![pending("a", 9), known("b", 0)], "nothing", &["a"] => "*catalog a has not been read yet*";
+        None, vec![pending("a", 9), known("b", 0)], "nothing", &["a"] => "*waiting for catalog a*";
         None, vec![known("b", 9), pending("c", 0)], "install 1.2.0", &[] => "*";
-        Some(""), vec![pending("a", 9), known("b", 0)], "stay", &["a"] => "*a (it has not been read yet)*";
+        Some(""), vec![pending("a", 9), known("b", 0)], "stay", &["a"] => "*a (not read yet)*";
         Some(""), vec![known("b", 9), pending("c", 0)], "upgrade 1.2.0", &[] => "*";
         // The catalog of the bundle answers, and no other one is asked.
         Some("b"), vec![pending("a", 9), known("b", 0)], "upgrade 1.2.0", &["a"] => "*";
         Some("b"), vec![known("b", 9), pending("c", 0)], "upgrade 1.2.0", &[] => "*";
         // No other catalog, and one that has nothing.
-        None, vec![pending("a", 9)], "nothing", &["a"] => "*catalog a has not been read yet*";
+        None, vec![pending("a", 9)], "nothing", &["a"] => "*waiting for catalog a*";
         None, vec![answer("b", 10, Answer::Absent), pending("a", 9)], "nothing", &["a"]
-            => "*catalog a has not been read yet*";
+            => "*waiting for catalog a*";
     ] {
         let from = installed.map(from);
         let decision = choose(&with!(Request, installed: from.as_ref()), &offers);
@@ -184,17 +184,20 @@ fn a_decision_explains_itself() {
     let absent = answer("a", 1, Answer::Absent);
     assert_eq!(
         explain(&request, &[absent, offer("b", 0, &package)]).to_string(),
-        "\
-Package foo: install 1.1.0 1.1.0 from channel stable of catalog b
+        "Package foo: install 1.1.0 1.1.0 from channel stable of catalog b
   catalog a has no package foo
-  catalog b: channel stable, the package's default, bundles: 4
-  1.1.0 1.1.0 is chosen
+  catalog b: \
+channel stable, the package's default, bundles: 4
+  chose 1.1.0 1.1.0
 Bundles:
-  - 1.2.0 1.2.0 (b): requires OpenShift <= 4.12 but the cluster is 4.13
-  - 1.1.1 1.1.1 (b): is skipped by a later bundle of the channel, and only upgraded from
-  * 1.1.0 1.1.0 (b): is the best that nothing speaks against
-  - 1.0.0 1.0.0 (b): 1.1.0 comes first
-  - 2.0.0 2.0.0 (b): is not in channel stable
+  - 1.2.0 1.2.0 (b): requires OpenShift \
+<= 4.12 but the cluster is 4.13
+  - 1.1.1 1.1.1 (b): is skipped by a later bundle of the channel, so only upgrades from it \
+are possible
+  * 1.1.0 1.1.0 (b): is the best eligible bundle
+  - 1.0.0 1.0.0 (b): 1.1.0 is preferred
+  - 2.0.0 2.0.0 (b): \
+is not in channel stable
 Next: 1.2.0 1.2.0, which requires OpenShift <= 4.12 but the cluster is 4.13
 "
     );

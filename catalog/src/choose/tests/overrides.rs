@@ -45,8 +45,7 @@ fn an_override_holds_for_its_image_and_its_constraint_and_is_warned_about() {
             let expected = if is_chosen { chosen } else { other };
             assert_eq!(short(&decision), expected, "{overrides:?}");
             let warned = warned.iter();
-            let warned = warned
-                .map(|it| format!("bundle 1.2.0 {it}, which an override says does not count"));
+            let warned = warned.map(|it| format!("bundle 1.2.0 {it} (overridden)"));
             assert_eq!(decision.warnings, warned.collect::<Vec<_>>());
         }
     }

@@ -1,26 +1,26 @@
-//! Functions, methods and macros: what a call gives.
+//! Functions, methods and macros: the type of a call.
 
 use manifests::object::shortened;
 
 use super::{
-    Read, Reader,
+    TypeChecker, TypedExpr,
     functions::{self, overloads},
     is_word,
-    kind::{Kind, Solving},
+    kind::{CelType, TypeBindings},
     token::Token,
 };
 
-/// How many parts a type may have: a map whose keys and values are of one type doubles it, and maps may follow each other.
-const PARTS: usize = 200;
+/// Maximum number of parts of a type. A map with equal key and value types doubles the number, and maps can be nested.
+const MAX_TYPE_PARTS: usize = 200;
 
-/// How much of a name is told, in characters.
-const NAME: usize = 80;
+/// Maximum length of a name in messages, in characters.
+const MAX_NAME_LEN: usize = 80;
 
-// === impl Reader ===
+// === impl TypeChecker ===
 
-impl Reader {
-    /// A function's call; the name was read.
-    pub(super) fn called(&mut self, name: &str, at: usize) -> Result<Read, String> {
+impl TypeChecker {
+    /// Parses the call of a function whose name was read.
+    pub(super) fn function_call(&mut self, name: &str, at: usize) -> Result<TypedExpr, String> {
         self.expect("(")?;
         if name != "has" {
             let arguments = self.list_of(")")?;
@@ -36,21 +36,26 @@ impl Reader {
             count += 1;
         }
         match (count, is_field) {
-            (1, true) => Ok(Read::of(Kind::Bool)),
+            (1, true) => Ok(TypedExpr::new(CelType::Bool)),
             (1, false) => Err(format!("invalid argument to has() at {begin}")),
             _ => Err(undeclared("has", at)),
         }
     }
 
-    /// A method or a macro; its name was read.
-    pub(super) fn method(&mut self, of: &Read, name: &str, at: usize) -> Result<Read, String> {
+    /// Parses a method or a macro whose name was read.
+    pub(super) fn method(
+        &mut self,
+        target: &TypedExpr,
+        name: &str,
+        at: usize,
+    ) -> Result<TypedExpr, String> {
         self.expect("(")?;
-        let most = match name {
+        let max_arguments = match name {
             "all" | "exists" | "exists_one" | "filter" => 2,
             "map" => 3,
             _ => {
                 let arguments = self.list_of(")")?;
-                return call(name, Some(&of.kind), &arguments, at);
+                return call(name, Some(&target.kind), &arguments, at);
             }
         };
         let (token, begin) = self.tokens.next();
@@ -60,15 +65,15 @@ impl Reader {
                 "{name}() takes a simple name and what to do with each element, at {begin}"
             ));
         };
-        let element = of.kind.element().ok_or_else(|| {
+        let element = target.kind.element().ok_or_else(|| {
             format!(
                 "expression of type {} cannot be range of a comprehension (must be list, map, or dynamic) at {at}",
-                of.kind
+                target.kind
             )
         })?;
         self.variables.push((variable, element.clone()));
         let first = self.expression()?.kind;
-        let second = if most == 3 && self.tokens.skip(",") {
+        let second = if max_arguments == 3 && self.tokens.skip(",") {
             Some(self.expression()?.kind)
         } else {
             None
@@ -76,78 +81,80 @@ impl Reader {
         self.variables.pop();
         self.expect(")")?;
         let is_condition = name != "map" || second.is_some();
-        if is_condition && !first.may_be_bool() {
+        if is_condition && !first.is_bool_compatible() {
             return Err(format!(
                 "expected type bool but found {first} in {name}() at {at}"
             ));
         }
         let kind = match name {
-            "filter" => Kind::list(element),
-            "map" => Kind::list(second.unwrap_or(first)),
-            _ => Kind::Bool,
+            "filter" => CelType::list(element),
+            "map" => CelType::list(second.unwrap_or(first)),
+            _ => CelType::Bool,
         };
-        bounded(kind, at).map(Read::of)
+        bounded(kind, at).map(TypedExpr::new)
     }
 }
 
-/// The field of a map; what is not known may have any.
-pub(super) fn select(of: &Kind, field: &str, at: usize) -> Result<Read, String> {
-    let kind = match of {
-        Kind::Map(of) => {
-            let [_, value] = &of.kinds;
+/// Returns the type of a map's field. Unknown types can have any field.
+pub(super) fn select(ty: &CelType, field: &str, at: usize) -> Result<TypedExpr, String> {
+    let kind = match ty {
+        CelType::Map(map) => {
+            let [_, value] = &map.kinds;
             value.clone()
         }
-        Kind::Any | Kind::Dyn | Kind::Free => Kind::Dyn,
+        CelType::Any | CelType::Dyn | CelType::Free => CelType::Dyn,
         other => {
             return Err(format!(
                 "type {other} does not support field selection of {:?} at {at}",
-                shortened(field, NAME)
+                shortened(field, MAX_NAME_LEN)
             ));
         }
     };
-    Ok(Read {
+    Ok(TypedExpr {
         kind,
         is_field: true,
     })
 }
 
-/// The result of a function, or of a method of something.
+/// Returns the result type of a function, or of a method of `receiver`.
 pub(super) fn call(
     name: &str,
-    of: Option<&Kind>,
-    arguments: &[Kind],
+    receiver: Option<&CelType>,
+    arguments: &[CelType],
     at: usize,
-) -> Result<Read, String> {
-    let (mut is_known, mut result) = (false, None);
+) -> Result<TypedExpr, String> {
+    let (mut is_declared, mut result) = (false, None);
     for overload in overloads(name) {
-        is_known = true;
-        let fits = overload.is_method == of.is_some();
-        let given = of.into_iter().chain(arguments);
-        if !fits || overload.parameters.len() != given.clone().count() {
+        is_declared = true;
+        let fits = overload.is_method == receiver.is_some();
+        let actual = receiver.into_iter().chain(arguments);
+        if !fits || overload.parameters.len() != actual.clone().count() {
             continue;
         }
-        let mut solving = Solving::default();
+        let mut bindings = TypeBindings::default();
         if overload
             .parameters
             .iter()
-            .zip(given)
-            .all(|(wanted, given)| solving.takes(wanted, given))
+            .zip(actual)
+            .all(|(parameter, argument)| bindings.accepts(parameter, argument))
         {
-            let kind = solving.solved(&overload.result);
+            let kind = bindings.substitute(&overload.result);
             result = Some(match result {
                 None => kind,
-                Some(known) if known == kind => kind,
-                Some(_) => Kind::Dyn,
+                Some(other) if other == kind => kind,
+                Some(_) => CelType::Dyn,
             });
         }
     }
     match result {
-        Some(kind) => Ok(Read::of(kind)),
-        None if is_known => {
+        Some(kind) => Ok(TypedExpr::new(kind)),
+        None if is_declared => {
             let listed: Vec<String> = arguments.iter().map(ToString::to_string).collect();
-            let of = of.map(|of| format!("{of}.")).unwrap_or_default();
+            let receiver = receiver
+                .map(|receiver| format!("{receiver}."))
+                .unwrap_or_default();
             Err(format!(
-                "found no matching overload for {name:?} applied to {of}({}) at {at}",
+                "found no matching overload for {name:?} applied to {receiver}({}) at {at}",
                 listed.join(", ")
             ))
         }
@@ -155,16 +162,18 @@ pub(super) fn call(
     }
 }
 
-pub(super) fn bounded(kind: Kind, at: usize) -> Result<Kind, String> {
-    if kind.parts() > PARTS {
-        return Err(format!("a type with more than {PARTS} parts at {at}"));
+pub(super) fn bounded(kind: CelType, at: usize) -> Result<CelType, String> {
+    if kind.parts() > MAX_TYPE_PARTS {
+        return Err(format!(
+            "a type with more than {MAX_TYPE_PARTS} parts at {at}"
+        ));
     }
     Ok(kind)
 }
 
-pub(super) fn type_named(name: &str, at: usize) -> Result<Read, String> {
+pub(super) fn type_named(name: &str, at: usize) -> Result<TypedExpr, String> {
     if functions::TYPES.contains(&name) {
-        Ok(Read::of(Kind::Type))
+        Ok(TypedExpr::new(CelType::Type))
     } else {
         Err(undeclared(name, at))
     }
@@ -173,6 +182,6 @@ pub(super) fn type_named(name: &str, at: usize) -> Result<Read, String> {
 pub(super) fn undeclared(name: &str, at: usize) -> String {
     format!(
         "undeclared reference to {:?} at {at}",
-        shortened(name, NAME)
+        shortened(name, MAX_NAME_LEN)
     )
 }

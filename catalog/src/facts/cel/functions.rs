@@ -1,10 +1,10 @@
-//! The functions of CEL's standard library, and OLM's own.
+//! Functions of CEL's standard library and of OLM.
 
 use std::{collections::HashMap, sync::LazyLock};
 
-use super::kind::Kind;
+use super::kind::CelType;
 
-/// Types that have a name.
+/// Names of types.
 pub(super) const TYPES: [&str; 12] = [
     "bool",
     "bytes",
@@ -20,7 +20,7 @@ pub(super) const TYPES: [&str; 12] = [
     "uint",
 ];
 
-/// Messages that have one, behind `google.protobuf.`.
+/// Names of messages without the prefix `google.protobuf.`.
 pub(super) const MESSAGES: [&str; 15] = [
     "Any",
     "BoolValue",
@@ -39,9 +39,9 @@ pub(super) const MESSAGES: [&str; 15] = [
     "UInt64Value",
 ];
 
-/// Functions as `parameters:result`, a letter for each type: `b`ool, `i`nt, `u`int, `d`ouble, `s`tring, b`y`tes, `D`uration,
-/// `T`imestamp, `t`ype, `*` for anything, `A` and `B` for the same everywhere, `[A` for a list, `{AB` for a map. Those with a
-/// dot are methods.
+/// Functions as `parameters:result`, with a letter for each type: `b`ool, `i`nt, `u`int, `d`ouble, `s`tring, b`y`tes,
+/// `D`uration, `T`imestamp, `t`ype, `*` for any type, `A` and `B` for type variables, `[A` for a list, `{AB` for a map.
+/// A leading dot marks a method.
 const FUNCTIONS: &[(&str, &[&str])] = &[
     ("_?_:_", &["bAA:A"]),
     ("_&&_", &["bb:b"]),
@@ -108,22 +108,22 @@ const NUMBERS: &[&str] = &["ii:i", "uu:u", "dd:d"];
 const DATE: &[&str] = &[".T:i", ".Ts:i"];
 const TIME: &[&str] = &[".T:i", ".Ts:i", ".D:i"];
 
-/// One declaration of a function.
+/// One overload of a function.
 #[derive(Debug)]
 pub(super) struct Overload {
     pub(super) is_method: bool,
-    pub(super) parameters: Vec<Kind>,
-    pub(super) result: Kind,
+    pub(super) parameters: Vec<CelType>,
+    pub(super) result: CelType,
 }
 
-/// The declarations, read once.
+/// Parsed overloads of all functions.
 static OVERLOADS: LazyLock<HashMap<&str, Vec<Overload>>> = LazyLock::new(|| {
     let read = |texts: &[&str]| texts.iter().filter_map(|text| overload(text)).collect();
     let all = FUNCTIONS.iter().map(|(name, texts)| (*name, read(texts)));
     all.collect()
 });
 
-/// The declarations of a function; none if there is no such function.
+/// Returns the overloads of a function; empty for an unknown function.
 pub(super) fn overloads(name: &str) -> &'static [Overload] {
     OVERLOADS.get(name).map_or(&[], Vec::as_slice)
 }
@@ -142,24 +142,24 @@ fn overload(text: &str) -> Option<Overload> {
     })
 }
 
-fn kind(letters: &mut impl Iterator<Item = char>) -> Option<Kind> {
+fn kind(letters: &mut impl Iterator<Item = char>) -> Option<CelType> {
     Some(match letters.next()? {
-        'b' => Kind::Bool,
-        'i' => Kind::Int,
-        'u' => Kind::Uint,
-        'd' => Kind::Double,
-        's' => Kind::Text,
-        'y' => Kind::Bytes,
-        'D' => Kind::Duration,
-        'T' => Kind::Timestamp,
-        't' => Kind::Type,
-        '*' => Kind::Dyn,
-        'A' => Kind::Variable(0),
-        'B' => Kind::Variable(1),
-        '[' => Kind::list(kind(letters)?),
+        'b' => CelType::Bool,
+        'i' => CelType::Int,
+        'u' => CelType::Uint,
+        'd' => CelType::Double,
+        's' => CelType::Text,
+        'y' => CelType::Bytes,
+        'D' => CelType::Duration,
+        'T' => CelType::Timestamp,
+        't' => CelType::Type,
+        '*' => CelType::Dyn,
+        'A' => CelType::Variable(0),
+        'B' => CelType::Variable(1),
+        '[' => CelType::list(kind(letters)?),
         '{' => {
             let key = kind(letters)?;
-            Kind::map(key, kind(letters)?)
+            CelType::map(key, kind(letters)?)
         }
         _ => return None,
     })

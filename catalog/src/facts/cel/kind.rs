@@ -1,15 +1,15 @@
-//! Types of expressions, and whether one may stand where another is wanted. What a type is made of is shared: an expression
-//! may have thousands of places in which it stands.
+//! Types of expressions and their compatibility. The parts of a type are shared, because an expression can contain it
+//! in thousands of places.
 
 use std::{fmt, sync::Arc};
 
-/// A type.
+/// Type of an expression.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// Of what an empty list has elements: whatever is wanted.
+pub(super) enum CelType {
+    /// Element type of an empty list, which is compatible with every type.
     Free,
     Dyn,
-    /// Any message: as dyn, but nothing that one can go through.
+    /// Any message: like `Dyn`, but not iterable.
     Any,
     Null,
     Bool,
@@ -21,35 +21,35 @@ pub(super) enum Kind {
     Duration,
     Timestamp,
     Type,
-    List(Arc<Of<1>>),
-    Map(Arc<Of<2>>),
-    /// In the declaration of a function: the same wherever it stands.
+    List(Arc<TypeParts<1>>),
+    Map(Arc<TypeParts<2>>),
+    /// Type variable in the declaration of a function; all of its occurrences are the same type.
     Variable(u8),
 }
 
-/// What another type is of.
+/// Element types of a list or map.
 #[derive(Debug, Clone)]
-pub(super) struct Of<const N: usize> {
-    pub(super) kinds: [Kind; N],
-    /// Of how many types it is made.
+pub(super) struct TypeParts<const N: usize> {
+    pub(super) kinds: [CelType; N],
+    /// Number of types of which it consists.
     parts: usize,
 }
 
-// === impl Of ===
+// === impl TypeParts ===
 
-impl<const N: usize> Of<N> {
-    fn new(kinds: [Kind; N]) -> Arc<Self> {
+impl<const N: usize> TypeParts<N> {
+    fn new(kinds: [CelType; N]) -> Arc<Self> {
         #[cfg(test)]
         tests::MADE.set(tests::MADE.get() + 1);
-        let parts = kinds.iter().map(Kind::parts).sum();
+        let parts = kinds.iter().map(CelType::parts).sum();
         Arc::new(Self { kinds, parts })
     }
 
-    /// What comes of these two and two others; what is there already if it is that.
-    fn both(
+    /// Combines each pair of types with `each`. Returns one of the arguments if the result is equal to it.
+    fn combine(
         a: &Arc<Self>,
         b: &Arc<Self>,
-        each: impl Fn(&Kind, &Kind) -> Option<Kind>,
+        each: impl Fn(&CelType, &CelType) -> Option<CelType>,
     ) -> Option<Arc<Self>> {
         if Arc::ptr_eq(a, b) {
             return Some(Arc::clone(a));
@@ -58,7 +58,7 @@ impl<const N: usize> Of<N> {
         for (kind, other) in kinds.iter_mut().zip(&b.kinds) {
             *kind = each(kind, other)?;
         }
-        let is = |of: &Arc<Self>| kinds.iter().zip(&of.kinds).all(|(a, b)| a.is(b));
+        let is = |inner: &Arc<Self>| kinds.iter().zip(&inner.kinds).all(|(a, b)| a.is(b));
         Some(match (is(a), is(b)) {
             (true, _) => Arc::clone(a),
             (_, true) => Arc::clone(b),
@@ -67,33 +67,33 @@ impl<const N: usize> Of<N> {
     }
 }
 
-impl<const N: usize> PartialEq for Of<N> {
+impl<const N: usize> PartialEq for TypeParts<N> {
     fn eq(&self, other: &Self) -> bool {
         std::ptr::eq(self, other) || (self.parts == other.parts && self.kinds == other.kinds)
     }
 }
 
-impl<const N: usize> Eq for Of<N> {}
+impl<const N: usize> Eq for TypeParts<N> {}
 
-// === impl Kind ===
+// === impl CelType ===
 
-impl Kind {
-    /// What constraints of OLM look at: a list of maps from text to anything.
+impl CelType {
+    /// Returns the type of the variable `properties`: a list of maps from strings to any values.
     pub(super) fn properties() -> Self {
         Self::list(Self::map(Self::Text, Self::Any))
     }
 
-    /// A list of these.
+    /// Returns the type of a list of `element`.
     pub(super) fn list(element: Self) -> Self {
-        Self::List(Of::new([element]))
+        Self::List(TypeParts::new([element]))
     }
 
-    /// A map from the one to the other.
+    /// Returns the type of a map from `key` to `value`.
     pub(super) fn map(key: Self, value: Self) -> Self {
-        Self::Map(Of::new([key, value]))
+        Self::Map(TypeParts::new([key, value]))
     }
 
-    /// Whether it is the same at sight, without looking at what it is made of.
+    /// Reports whether the types are trivially equal, without comparing their parts.
     fn is(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::List(a), Self::List(b)) => Arc::ptr_eq(a, b),
@@ -107,28 +107,28 @@ impl Kind {
         matches!(self, Self::Free | Self::Dyn | Self::Any)
     }
 
-    pub(super) fn may_be_bool(&self) -> bool {
+    pub(super) fn is_bool_compatible(&self) -> bool {
         *self == Self::Bool || self.is_open()
     }
 
-    /// Of how many types it is made.
+    /// Returns the number of types of which the type consists.
     pub(super) fn parts(&self) -> usize {
         match self {
-            Self::List(of) => 1 + of.parts,
-            Self::Map(of) => 1 + of.parts,
+            Self::List(inner) => 1 + inner.parts,
+            Self::Map(inner) => 1 + inner.parts,
             _ => 1,
         }
     }
 
-    /// What a macro goes through: the elements of a list, the keys of a map.
+    /// Returns the type over which a macro iterates: the elements of a list, or the keys of a map.
     pub(super) fn element(&self) -> Option<Self> {
         match self {
-            Self::List(of) => {
-                let [element] = &of.kinds;
+            Self::List(inner) => {
+                let [element] = &inner.kinds;
                 Some(element.clone())
             }
-            Self::Map(of) => {
-                let [key, _] = &of.kinds;
+            Self::Map(inner) => {
+                let [key, _] = &inner.kinds;
                 Some(key.clone())
             }
             Self::Dyn | Self::Free => Some(Self::Dyn),
@@ -136,13 +136,13 @@ impl Kind {
         }
     }
 
-    /// The type of a list's elements when one more is in it.
+    /// Returns the element type of a list that also contains a value of type `other`.
     pub(super) fn joined(&self, other: &Self) -> Self {
         let joined = |a: &Self, b: &Self| Some(a.joined(b));
         let both = match (self, other) {
             (Self::Free, other) | (other, Self::Free) => Some(other.clone()),
-            (Self::List(a), Self::List(b)) => Of::both(a, b, joined).map(Self::List),
-            (Self::Map(a), Self::Map(b)) => Of::both(a, b, joined).map(Self::Map),
+            (Self::List(a), Self::List(b)) => TypeParts::combine(a, b, joined).map(Self::List),
+            (Self::Map(a), Self::Map(b)) => TypeParts::combine(a, b, joined).map(Self::Map),
             (a, b) if a == b => Some(a.clone()),
             _ => None,
         };
@@ -150,12 +150,12 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for CelType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const LONG: usize = 20;
+        const MAX_PARTS_SHOWN: usize = 20;
         f.write_str(match self {
-            Self::List(_) if self.parts() > LONG => "list(…)",
-            Self::Map(..) if self.parts() > LONG => "map(…)",
+            Self::List(_) if self.parts() > MAX_PARTS_SHOWN => "list(…)",
+            Self::Map(..) if self.parts() > MAX_PARTS_SHOWN => "map(…)",
             Self::Free | Self::Dyn | Self::Variable(_) => "dyn",
             Self::Any => "any",
             Self::Null => "null",
@@ -168,81 +168,91 @@ impl fmt::Display for Kind {
             Self::Duration => "duration",
             Self::Timestamp => "timestamp",
             Self::Type => "type",
-            Self::List(of) => {
-                let [element] = &of.kinds;
+            Self::List(inner) => {
+                let [element] = &inner.kinds;
                 return write!(f, "list({element})");
             }
-            Self::Map(of) => {
-                let [key, value] = &of.kinds;
+            Self::Map(inner) => {
+                let [key, value] = &inner.kinds;
                 return write!(f, "map({key}, {value})");
             }
         })
     }
 }
 
-/// What the variables of one declaration stand for in one call.
+/// Bindings of the type variables of one declaration in one call.
 #[derive(Debug, Default)]
-pub(super) struct Solving([Option<Kind>; 2]);
+pub(super) struct TypeBindings([Option<CelType>; 2]);
 
-// === impl Solving ===
+// === impl TypeBindings ===
 
-impl Solving {
-    /// Whether a parameter takes an argument.
-    pub(super) fn takes(&mut self, wanted: &Kind, given: &Kind) -> bool {
-        match (wanted, given) {
-            (Kind::Variable(variable), given) => {
+impl TypeBindings {
+    /// Reports whether a parameter accepts an argument, and binds its type variables.
+    pub(super) fn accepts(&mut self, parameter: &CelType, argument: &CelType) -> bool {
+        match (parameter, argument) {
+            (CelType::Variable(variable), argument) => {
                 let Some(slot) = self.0.get_mut(usize::from(*variable)) else {
                     return false;
                 };
-                let known = slot.take().unwrap_or(Kind::Free);
-                *slot = meet(&known, given);
+                let binding = slot.take().unwrap_or(CelType::Free);
+                *slot = unify(&binding, argument);
                 slot.is_some()
             }
-            (Kind::List(wanted), Kind::List(given)) => self.take(&wanted.kinds, &given.kinds),
-            (Kind::Map(wanted), Kind::Map(given)) => self.take(&wanted.kinds, &given.kinds),
-            (Kind::List(of), given) if given.is_open() => self.take(&of.kinds, &[Kind::Dyn]),
-            (Kind::Map(of), given) if given.is_open() => {
-                self.take(&of.kinds, &[Kind::Dyn, Kind::Dyn])
+            (CelType::List(parameter), CelType::List(argument)) => {
+                self.accept_all(&parameter.kinds, &argument.kinds)
             }
-            (wanted, given) => meet(wanted, given).is_some(),
+            (CelType::Map(parameter), CelType::Map(argument)) => {
+                self.accept_all(&parameter.kinds, &argument.kinds)
+            }
+            (CelType::List(inner), argument) if argument.is_open() => {
+                self.accept_all(&inner.kinds, &[CelType::Dyn])
+            }
+            (CelType::Map(inner), argument) if argument.is_open() => {
+                self.accept_all(&inner.kinds, &[CelType::Dyn, CelType::Dyn])
+            }
+            (parameter, argument) => unify(parameter, argument).is_some(),
         }
     }
 
-    fn take<const N: usize>(&mut self, wanted: &[Kind; N], given: &[Kind; N]) -> bool {
-        let mut both = wanted.iter().zip(given);
-        both.all(|(wanted, given)| self.takes(wanted, given))
+    fn accept_all<const N: usize>(
+        &mut self,
+        parameter: &[CelType; N],
+        argument: &[CelType; N],
+    ) -> bool {
+        let mut both = parameter.iter().zip(argument);
+        both.all(|(parameter, argument)| self.accepts(parameter, argument))
     }
 
-    /// A declared type, with what its variables stand for.
-    pub(super) fn solved(&self, kind: &Kind) -> Kind {
+    /// Replaces the type variables of a declared type by their bindings.
+    pub(super) fn substitute(&self, kind: &CelType) -> CelType {
         match kind {
-            Kind::Variable(variable) => {
-                let known = self.0.get(usize::from(*variable));
-                known.cloned().flatten().unwrap_or(Kind::Free)
+            CelType::Variable(variable) => {
+                let binding = self.0.get(usize::from(*variable));
+                binding.cloned().flatten().unwrap_or(CelType::Free)
             }
-            Kind::List(of) => {
-                let [element] = &of.kinds;
-                Kind::list(self.solved(element))
+            CelType::List(inner) => {
+                let [element] = &inner.kinds;
+                CelType::list(self.substitute(element))
             }
-            Kind::Map(of) => {
-                let [key, value] = &of.kinds;
-                Kind::map(self.solved(key), self.solved(value))
+            CelType::Map(inner) => {
+                let [key, value] = &inner.kinds;
+                CelType::map(self.substitute(key), self.substitute(value))
             }
             other => other.clone(),
         }
     }
 }
 
-/// What two types are that have to be one; `None` if they cannot be.
-fn meet(a: &Kind, b: &Kind) -> Option<Kind> {
+/// Unifies two types. Returns `None` if they are incompatible.
+fn unify(a: &CelType, b: &CelType) -> Option<CelType> {
     Some(match (a, b) {
-        (Kind::Free, other) | (other, Kind::Free) => other.clone(),
-        (Kind::Any, _) | (_, Kind::Any) => Kind::Any,
-        (Kind::Dyn, _) | (_, Kind::Dyn) => Kind::Dyn,
-        (Kind::Null, time @ (Kind::Duration | Kind::Timestamp))
-        | (time @ (Kind::Duration | Kind::Timestamp), Kind::Null) => time.clone(),
-        (Kind::List(a), Kind::List(b)) => Kind::List(Of::both(a, b, meet)?),
-        (Kind::Map(a), Kind::Map(b)) => Kind::Map(Of::both(a, b, meet)?),
+        (CelType::Free, other) | (other, CelType::Free) => other.clone(),
+        (CelType::Any, _) | (_, CelType::Any) => CelType::Any,
+        (CelType::Dyn, _) | (_, CelType::Dyn) => CelType::Dyn,
+        (CelType::Null, time @ (CelType::Duration | CelType::Timestamp))
+        | (time @ (CelType::Duration | CelType::Timestamp), CelType::Null) => time.clone(),
+        (CelType::List(a), CelType::List(b)) => CelType::List(TypeParts::combine(a, b, unify)?),
+        (CelType::Map(a), CelType::Map(b)) => CelType::Map(TypeParts::combine(a, b, unify)?),
         (a, b) if a == b => a.clone(),
         _ => return None,
     })
@@ -255,19 +265,19 @@ pub(super) mod tests {
     use super::*;
 
     thread_local! {
-        /// How many types of others were made in this thread.
+        /// Number of composite types that were created in this thread.
         pub(crate) static MADE: Cell<usize> = const { Cell::new(0) };
     }
 
     #[test]
     fn what_is_the_same_is_shared() {
-        let (a, b) = (Kind::properties(), Kind::properties());
-        let free = Kind::list(Kind::Free);
+        let (a, b) = (CelType::properties(), CelType::properties());
+        let free = CelType::list(CelType::Free);
         let before = MADE.get();
         assert_eq!(a, b);
         for (a, b) in [(&a, &a.clone()), (&a, &b), (&a, &free), (&free, &b)] {
-            assert!(meet(a, b).is_some());
-            assert_eq!(a.joined(b), Kind::properties().joined(&Kind::Free));
+            assert!(unify(a, b).is_some());
+            assert_eq!(a.joined(b), CelType::properties().joined(&CelType::Free));
         }
         // Those of the line that compares.
         assert_eq!(MADE.get() - before, 4 * 2);

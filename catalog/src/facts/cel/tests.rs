@@ -58,11 +58,11 @@ fn hostile_expressions_are_refused_in_no_time_and_with_little_stack() {
         "[1].all(x,".repeat(9_000),
         "size(".repeat(many),
         "a[".repeat(many),
-        "x".repeat(LENGTH + 1),
-        "x".repeat(LENGTH),
-        format!("google{}", ".a".repeat(LENGTH / 3)),
-        format!("1.{}", "x".repeat(LENGTH / 2)),
-        format!("{}(1)", "f".repeat(LENGTH / 2)),
+        "x".repeat(MAX_LENGTH + 1),
+        "x".repeat(MAX_LENGTH),
+        format!("google{}", ".a".repeat(MAX_LENGTH / 3)),
+        format!("1.{}", "x".repeat(MAX_LENGTH / 2)),
+        format!("{}(1)", "f".repeat(MAX_LENGTH / 2)),
         // Each doubles its type.
         chain(".map(a, {a: a})"),
         chain(".map(a, [a])") + &".map(a, [a])".repeat(5_000),
@@ -100,7 +100,7 @@ fn no_type_is_made_again_where_it_is_used() {
     let fields: Vec<String> = (0..30).map(|at| format!("{at}: [[{at}]]")).collect();
     let nested = format!("{}{{1: 1}}{}", "{1: ".repeat(60), "}".repeat(60));
     let wide = format!("{{{}}}", fields.join(", "));
-    let used = |text: &str| text.repeat(LENGTH / 2 / text.len());
+    let used = |text: &str| text.repeat(MAX_LENGTH / 2 / text.len());
     // The declarations of functions, which are read once.
     assert!(!functions::overloads("size").is_empty());
     for (text, most) in ::tests::rows![
@@ -110,7 +110,7 @@ fn no_type_is_made_again_where_it_is_used() {
         format!("[{nested}].all(a, [{nested}].all(b, {}true))", used("a == b && ")) => 200;
         format!("[{wide}].all(a, {}true)", used("a[1] == a[2] && ")) => 200;
         // A sum of lists is a list.
-        format!("[{nested}].all(a, [a] == {}[a])", used("[a] + ")) => LENGTH / 5;
+        format!("[{nested}].all(a, [a] == {}[a])", used("[a] + ")) => MAX_LENGTH / 5;
     ] {
         let short: String = text.chars().take(40).collect();
         let before = MADE.get();

@@ -1,14 +1,14 @@
-//! The words of an expression.
+//! Lexer for CEL expressions.
 
 use std::{collections::VecDeque, fmt};
 
-/// A word.
+/// A token of an expression.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Token {
     Name(String),
-    /// The name of a field in backticks.
-    Quoted(String),
-    /// As it was written: whether it fits depends on its sign.
+    /// Name of a field in backticks.
+    BacktickName(String),
+    /// Text of an integer. Its range depends on its sign.
     Int(String),
     Uint,
     Double,
@@ -18,22 +18,22 @@ pub(super) enum Token {
     End,
 }
 
-/// Signs, those that begin like others first.
+/// Signs. A sign comes before every sign that is its prefix.
 const SIGNS: [&str; 24] = [
     "||", "&&", "==", "!=", "<=", ">=", "<", ">", "+", "-", "*", "/", "%", "!", "?", ":", ".", ",",
     "(", ")", "[", "]", "{", "}",
 ];
 
-/// The words that are left, with the character that each begins at, counted from 1.
-pub(super) struct Tokens {
-    left: VecDeque<(Token, usize)>,
+/// Remaining tokens, each with the position of its first character, starting at 1.
+pub(super) struct TokenStream {
+    remaining: VecDeque<(Token, usize)>,
     end: (Token, usize),
 }
 
 // === impl Token ===
 
 impl Token {
-    /// Whether it is this sign, or the operator `in`.
+    /// Reports whether the token is this sign, or the operator `in`.
     pub(super) fn is(&self, text: &str) -> bool {
         match self {
             Self::Sign(sign) => *sign == text,
@@ -46,7 +46,7 @@ impl Token {
 impl fmt::Display for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Name(text) | Self::Quoted(text) | Self::Int(text) => {
+            Self::Name(text) | Self::BacktickName(text) | Self::Int(text) => {
                 let short: String = text.chars().take(40).collect();
                 write!(f, "{short:?}")
             }
@@ -58,27 +58,30 @@ impl fmt::Display for Token {
     }
 }
 
-// === impl Tokens ===
+// === impl TokenStream ===
 
-impl Tokens {
+impl TokenStream {
     pub(super) fn new(text: &str) -> Result<Self, String> {
-        let mut lexer = Lexer { left: text, at: 1 };
-        let mut left = VecDeque::new();
+        let mut lexer = Lexer {
+            remaining: text,
+            at: 1,
+        };
+        let mut remaining = VecDeque::new();
         loop {
             lexer.space();
             let at = lexer.at;
             match lexer.token()? {
                 Token::End => {
                     let end = (Token::End, at);
-                    return Ok(Self { left, end });
+                    return Ok(Self { remaining, end });
                 }
-                token => left.push_back((token, at)),
+                token => remaining.push_back((token, at)),
             }
         }
     }
 
     pub(super) fn peek(&self) -> &(Token, usize) {
-        self.left.front().unwrap_or(&self.end)
+        self.remaining.front().unwrap_or(&self.end)
     }
 
     pub(super) fn at(&self) -> usize {
@@ -86,7 +89,7 @@ impl Tokens {
     }
 
     pub(super) fn next(&mut self) -> (Token, usize) {
-        let first = self.left.pop_front();
+        let first = self.remaining.pop_front();
         first.unwrap_or_else(|| self.end.clone())
     }
 
@@ -94,18 +97,18 @@ impl Tokens {
         self.peek().0.is(sign)
     }
 
-    /// Takes this sign if it is the next word.
+    /// Consumes the sign if it is the next token. Returns whether it was consumed.
     pub(super) fn skip(&mut self, sign: &str) -> bool {
         let is_next = self.is(sign);
         if is_next {
-            self.left.pop_front();
+            self.remaining.pop_front();
         }
         is_next
     }
 }
 
 struct Lexer<'a> {
-    left: &'a str,
+    remaining: &'a str,
     at: usize,
 }
 
@@ -113,42 +116,45 @@ struct Lexer<'a> {
 
 impl<'a> Lexer<'a> {
     fn first(&self) -> Option<char> {
-        self.left.chars().next()
+        self.remaining.chars().next()
     }
 
     fn take(&mut self) -> Option<char> {
-        let mut chars = self.left.chars();
+        let mut chars = self.remaining.chars();
         let first = chars.next()?;
-        self.left = chars.as_str();
+        self.remaining = chars.as_str();
         self.at += 1;
         Some(first)
     }
 
-    fn eat(&mut self, text: &str) -> bool {
-        let rest = self.left.strip_prefix(text);
+    fn accept(&mut self, text: &str) -> bool {
+        let rest = self.remaining.strip_prefix(text);
         if let Some(rest) = rest {
-            self.left = rest;
+            self.remaining = rest;
             self.at += text.chars().count();
         }
         rest.is_some()
     }
 
     fn take_while(&mut self, fits: impl Fn(char) -> bool) -> &'a str {
-        let end = self.left.find(|it| !fits(it)).unwrap_or(self.left.len());
-        let (taken, rest) = self.left.split_at(end);
-        self.left = rest;
+        let end = self
+            .remaining
+            .find(|c| !fits(c))
+            .unwrap_or(self.remaining.len());
+        let (taken, rest) = self.remaining.split_at(end);
+        self.remaining = rest;
         self.at += taken.chars().count();
         taken
     }
 
-    /// White space and comments.
+    /// Skips white space and comments.
     fn space(&mut self) {
         loop {
-            self.take_while(|it| matches!(it, ' ' | '\t' | '\r' | '\n' | '\u{c}'));
-            if !self.eat("//") {
+            self.take_while(|c| matches!(c, ' ' | '\t' | '\r' | '\n' | '\u{c}'));
+            if !self.accept("//") {
                 return;
             }
-            self.take_while(|it| it != '\n');
+            self.take_while(|c| c != '\n');
         }
     }
 
@@ -160,60 +166,64 @@ impl<'a> Lexer<'a> {
         if let Some(text) = self.text() {
             return text.map_err(|problem| format!("{problem} at {at}"));
         }
-        let mut ahead = self.left.chars().skip(1);
+        let mut ahead = self.remaining.chars().skip(1);
         if first.is_ascii_digit()
-            || (first == '.' && ahead.next().is_some_and(|it| it.is_ascii_digit()))
+            || (first == '.' && ahead.next().is_some_and(|c| c.is_ascii_digit()))
         {
             return self
                 .number()
                 .ok_or_else(|| format!("invalid number at {at}"));
         }
         if is_name(first) {
-            let name = self.take_while(|it| is_name(it) || it.is_ascii_digit());
+            let name = self.take_while(|c| is_name(c) || c.is_ascii_digit());
             return Ok(Token::Name(name.to_owned()));
         }
-        if self.eat("`") {
-            let is_field = |it: char| it.is_ascii_alphanumeric() || "_.-/ ".contains(it);
+        if self.accept("`") {
+            let is_field = |c: char| c.is_ascii_alphanumeric() || "_.-/ ".contains(c);
             let name = self.take_while(is_field);
-            if name.is_empty() || !self.eat("`") {
+            if name.is_empty() || !self.accept("`") {
                 return Err(format!("a name in backticks does not end at {at}"));
             }
-            return Ok(Token::Quoted(name.to_owned()));
+            return Ok(Token::BacktickName(name.to_owned()));
         }
-        let sign = SIGNS.into_iter().find(|sign| self.eat(sign));
+        let sign = SIGNS.into_iter().find(|sign| self.accept(sign));
         sign.map(Token::Sign)
             .ok_or_else(|| format!("unexpected {first:?} at {at}"))
     }
 
     fn number(&mut self) -> Option<Token> {
-        let is_digit = |it: char| it.is_ascii_digit();
-        if self.eat("0x") {
-            let digits = self.take_while(|it| it.is_ascii_hexdigit());
+        let is_digit = |c: char| c.is_ascii_digit();
+        if self.accept("0x") {
+            let digits = self.take_while(|c| c.is_ascii_hexdigit());
             if digits.is_empty() {
                 return None;
             }
             let value = u64::from_str_radix(digits, 16);
-            if self.eat("u") || self.eat("U") {
+            if self.accept("u") || self.accept("U") {
                 return value.ok().map(|_| Token::Uint);
             }
             return Some(Token::Int(format!("0x{digits}")));
         }
-        let begin = self.left;
+        let begin = self.remaining;
         let whole = self.take_while(is_digit);
         let mut is_whole = true;
         let follows = |text: &str, skipped: usize| {
             text.chars()
                 .nth(skipped)
-                .is_some_and(|it| it.is_ascii_digit())
+                .is_some_and(|c| c.is_ascii_digit())
         };
-        if self.left.starts_with('.') && follows(self.left, 1) {
+        if self.remaining.starts_with('.') && follows(self.remaining, 1) {
             self.take();
             self.take_while(is_digit);
             is_whole = false;
         }
-        if self.left.starts_with(['e', 'E']) {
-            let has_sign = self.left.chars().nth(1).is_some_and(|it| "+-".contains(it));
-            if follows(self.left, 1 + usize::from(has_sign)) {
+        if self.remaining.starts_with(['e', 'E']) {
+            let has_sign = self
+                .remaining
+                .chars()
+                .nth(1)
+                .is_some_and(|c| "+-".contains(c));
+            if follows(self.remaining, 1 + usize::from(has_sign)) {
                 for _ in 0..=usize::from(has_sign) {
                     self.take();
                 }
@@ -222,21 +232,21 @@ impl<'a> Lexer<'a> {
             }
         }
         if !is_whole {
-            let text = begin.get(..begin.len() - self.left.len())?;
+            let text = begin.get(..begin.len() - self.remaining.len())?;
             let value: f64 = text.parse().ok()?;
             return value.is_finite().then_some(Token::Double);
         }
-        if self.eat("u") || self.eat("U") {
+        if self.accept("u") || self.accept("U") {
             return whole.parse::<u64>().ok().map(|_| Token::Uint);
         }
         Some(Token::Int(whole.to_owned()))
     }
 
-    /// A text or bytes, if one begins here.
+    /// Reads a string or bytes literal, if one starts here.
     fn text(&mut self) -> Option<Result<Token, String>> {
-        let mut ahead = self.left.char_indices().take(3);
-        let (prefix, _) = ahead.find(|(_, it)| matches!(it, '"' | '\''))?;
-        let (prefix, _) = self.left.split_at_checked(prefix)?;
+        let mut ahead = self.remaining.char_indices().take(3);
+        let (prefix, _) = ahead.find(|(_, c)| matches!(c, '"' | '\''))?;
+        let (prefix, _) = self.remaining.split_at_checked(prefix)?;
         let (is_raw, is_bytes) = match prefix.to_ascii_lowercase().as_str() {
             "" => (false, false),
             "r" => (true, false),
@@ -244,18 +254,18 @@ impl<'a> Lexer<'a> {
             "br" => (true, true),
             _ => return None,
         };
-        self.eat(prefix);
+        self.accept(prefix);
         let token = if is_bytes { Token::Bytes } else { Token::Text };
         let quote = ["\"\"\"", "'''", "\"", "'"]
             .into_iter()
-            .find(|it| self.eat(it))?;
+            .find(|quote| self.accept(quote))?;
         Some(self.quoted(quote, is_raw, is_bytes).map(|()| token))
     }
 
     fn quoted(&mut self, quote: &str, is_raw: bool, is_bytes: bool) -> Result<(), String> {
         const ENDLESS: &str = "a text does not end that begins";
         loop {
-            if self.eat(quote) {
+            if self.accept(quote) {
                 return Ok(());
             }
             match self.take().ok_or(ENDLESS)? {
@@ -278,12 +288,12 @@ impl<'a> Lexer<'a> {
             '0'..='3' => (2, 8),
             _ => return Err(UNKNOWN.to_owned()),
         };
-        let digits: String = self.left.chars().take(length).collect();
-        let is_whole = digits.len() == length && digits.chars().all(|it| it.is_digit(radix));
+        let digits: String = self.remaining.chars().take(length).collect();
+        let is_whole = digits.len() == length && digits.chars().all(|c| c.is_digit(radix));
         if !is_whole {
             return Err(UNKNOWN.to_owned());
         }
-        self.eat(&digits);
+        self.accept(&digits);
         let value = u32::from_str_radix(&digits, radix).unwrap_or(u32::MAX);
         if length >= 4 && char::from_u32(value).is_none() {
             return Err("an escape is no character in the text".to_owned());
@@ -292,11 +302,11 @@ impl<'a> Lexer<'a> {
     }
 }
 
-fn is_name(it: char) -> bool {
-    it.is_ascii_alphabetic() || it == '_'
+fn is_name(c: char) -> bool {
+    c.is_ascii_alphabetic() || c == '_'
 }
 
-/// A whole number, if it is one of 64 bits.
+/// Parses an integer, if it fits into 64 bits.
 pub(super) fn int(text: &str, is_negative: bool) -> Option<i64> {
     let (digits, radix) = match text.strip_prefix("0x") {
         Some(digits) => (digits, 16),

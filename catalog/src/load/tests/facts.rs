@@ -25,7 +25,7 @@ fn manifests_in_the_catalog_are_read() {
         json => "1.20.0";
         yaml => "1.20.0";
         // A number does not stand for a version.
-        number => "a number and no text";
+        number => "a number, not a string";
     ] {
         let catalog = with(object(manifest));
         let bundle = &catalog.packages["foo"].bundles["foo.v0.3.0"];
@@ -69,10 +69,10 @@ fn a_constraint_that_olm_cannot_read_is_a_warning_and_a_need() {
         json!({"all": {"constraints": [{"any": {"constraints": [7]}}]}})
             => "Go struct field CompoundConstraint.all.constraints.any.constraints of type constraints.Constraint";
         json!("x") => "json: cannot unmarshal string into Go value of type constraints.Constraint";
-        json!(null) => "here is none";
-        json!({"failureMessage": "m"}) => "here is none";
-        json!({"gvk": {"version": "v1", "kind": "K"}, "cel": {"rule": "true"}}) => "here is cel and gvk";
-        json!({"all": {"constraints": [{}]}}) => "here is none";
+        json!(null) => "found none";
+        json!({"failureMessage": "m"}) => "found none";
+        json!({"gvk": {"version": "v1", "kind": "K"}, "cel": {"rule": "true"}}) => "found cel and gvk";
+        json!({"all": {"constraints": [{}]}}) => "found none";
         json!({"all": {"constraints": []}}) => "all has no constraints";
         json!({"any": {}}) => "any has no constraints";
         json!({"cel": {}}) => "the CEL expression is missing";

@@ -106,7 +106,7 @@ fn a_package_that_is_too_large_is_given_up_where_that_is_asked_for() {
         bundles(60) => None;
         bundles(59) => Some("it has more than 59 bundles");
         size(20_000) => None;
-        size(2_000) => Some("its bundles and edges take more than 2000 bytes");
+        size(2_000) => Some("its bundles and edges exceed 2000 bytes");
     ] {
         let catalog = load(Source::Content(&content), &limits).unwrap();
         assert_eq!(catalog.packages.contains_key("foo"), problem.is_none());

@@ -80,7 +80,7 @@ fn invalid_max_openshift_is_a_warning_with_its_line() {
     let undeterminable = "max OpenShift version cannot be determined: ";
     for (bundle, release, line, message) in ::tests::rows![
         format!("{package}- type: {PROPERTY}\n  value: 4.10\n"), Some("4.10"), 20
-            => format!("{PROPERTY} is the unquoted number 4.10; other programs read it as 4.1; write \"4.10\"");
+            => format!("{PROPERTY} is the unquoted number 4.10; other programs read it as 4.1; use \"4.10\"");
         format!("{ANNOTATION}: 4.10\n{package}"), Some("4.10"), 16
             => format!("{PROPERTY} is the unquoted number 4.10; other programs read it as 4.1");
         format!("{package}- type: {PROPERTY}\n  value: latest\n"), None, 20 => format!(
@@ -125,10 +125,10 @@ fn invalid_max_openshift_is_a_warning_with_its_line() {
 #[test]
 fn annotation_that_is_not_a_string_shows_its_spelling() {
     for (manifest, spelling, remedy) in ::tests::rows![
-        "{kind: ClusterServiceVersion, metadata: {annotations: {KEY: 4.10}}}", "4.10" => "write \"4.10\"";
-        "{\"kind\": \"ClusterServiceVersion\", \"metadata\": {\"annotations\": {\"KEY\": 4.10}}}", "4.10" => "write \"4.10\"";
-        "kind: ClusterServiceVersion\nmetadata:\n  annotations:\n    KEY: yes\n", "yes" => "write a string such as \"4.16\"";
-        "{kind: ClusterServiceVersion, metadata: {annotations: {KEY: [4.10]}}}", "[…]" => "write a string such as \"4.16\"";
+        "{kind: ClusterServiceVersion, metadata: {annotations: {KEY: 4.10}}}", "4.10" => "use \"4.10\"";
+        "{\"kind\": \"ClusterServiceVersion\", \"metadata\": {\"annotations\": {\"KEY\": 4.10}}}", "4.10" => "use \"4.10\"";
+        "kind: ClusterServiceVersion\nmetadata:\n  annotations:\n    KEY: yes\n", "yes" => "use a string such as \"4.16\"";
+        "{kind: ClusterServiceVersion, metadata: {annotations: {KEY: [4.10]}}}", "[…]" => "use a string such as \"4.16\"";
     ] {
         let (release, findings) = declared(&with(object(&manifest.replace("KEY", ANNOTATION))));
         assert_eq!(release, None, "{manifest}");

@@ -1,7 +1,7 @@
-//! The digest of a catalog: of the names and the bytes of its files, and nothing else.
+//! Digest of a catalog, computed from the names and bytes of its files.
 //!
-//! Times, owners and modes do not count, for whoever copies or mirrors an image changes them. Several files are read at
-//! once, so what is hashed in the end is the list of their hashes.
+//! Times, owners and modes do not affect it, because they change when an image is copied or mirrored. Files are hashed
+//! in parallel, so the digest covers the list of file hashes.
 
 use std::{
     io::{self, Read},
@@ -20,8 +20,8 @@ use crate::{
 
 const BUFFER: usize = 256 << 10;
 
-/// Of all files that are a part of the catalog, in the order of their paths.
-pub(super) fn of(source: Source<'_>, limits: &Limits) -> Result<Digest, Error> {
+/// Computes the digest of all files of the catalog, in the order of their paths.
+pub(super) fn compute(source: Source<'_>, limits: &Limits) -> Result<Digest, Error> {
     let entries = source.entries(limits)?;
     let next = AtomicUsize::new(0);
     let meter = Meter::new(limits);
@@ -30,7 +30,7 @@ pub(super) fn of(source: Source<'_>, limits: &Limits) -> Result<Digest, Error> {
         let mut buffer = vec![0; BUFFER];
         while let Some((at, entry)) = {
             let at = next.fetch_add(1, Ordering::Relaxed);
-            entries.get(at).map(|it| (at, it))
+            entries.get(at).map(|entry| (at, entry))
         } {
             hashes.push((at, hash(entry, &meter, &mut buffer)));
         }
@@ -47,7 +47,7 @@ pub(super) fn of(source: Source<'_>, limits: &Limits) -> Result<Digest, Error> {
         let mut hashes = work();
         for other in others {
             match other.join() {
-                Ok(it) => hashes.extend(it),
+                Ok(hashed) => hashes.extend(hashed),
                 Err(panic) => std::panic::resume_unwind(panic),
             }
         }
@@ -64,7 +64,8 @@ pub(super) fn of(source: Source<'_>, limits: &Limits) -> Result<Digest, Error> {
     Ok(Digest(all.finalize().into()))
 }
 
-/// A file that cannot be read is a fault of the catalog and told with the others; it is no other catalog for that.
+/// Hashes one file. An unreadable file does not change the identity of the catalog; it is reported with the other
+/// findings.
 fn hash(entry: &Entry<'_>, meter: &Meter, buffer: &mut [u8]) -> [u8; 32] {
     let mut hash = Sha256::new();
     let mut read = || -> io::Result<()> {

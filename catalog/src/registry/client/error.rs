@@ -1,81 +1,81 @@
-//! What can go wrong with a server.
+//! Errors of requests to a catalog server.
 
 use std::time::Duration;
 
 use tonic::Code;
 
-/// Why there is no answer, or only a part of one.
+/// Reasons why a response is missing or incomplete.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Not `host:port`.
-    #[error("the catalog's address {address:?} is not of the form host:port; correct spec.address")]
+    /// The address is not of the form `host:port`.
+    #[error(
+        "the catalog's address {address:?} does not have the form host:port; correct spec.address"
+    )]
     Address {
-        /// What was given.
+        /// The invalid address.
         address: String,
     },
-    /// Nobody answers there.
+    /// The server does not accept connections.
     #[error(
-        "failed to connect to the catalog at {address}; is it running, and may it be reached from here?"
+        "failed to connect to the catalog at {address}; check that it is running and reachable"
     )]
     Connect {
-        /// Where.
+        /// Address of the catalog server.
         address: String,
-        /// Why.
+        /// Cause of the failure.
         #[source]
         source: tonic::transport::Error,
     },
-    /// The server refused, or does not speak the protocol.
-    #[error("the catalog at {address} answered {rpc} with {code:?}: {message}")]
+    /// The server rejected the request, or does not support the protocol.
+    #[error("the catalog at {address} returned {code:?} for {rpc}: {message}")]
     Refused {
-        /// Where.
+        /// Address of the catalog server.
         address: String,
-        /// What was asked.
+        /// Name of the rpc.
         rpc: &'static str,
-        /// As which gRPC error. Servers say [`Code::Unknown`] for what they do not have.
+        /// gRPC code of the response. Servers return [`Code::Unknown`] for objects that are not found.
         code: Code,
-        /// The server's words.
+        /// Message of the server.
         message: String,
     },
-    /// The connection broke, or something on the way cut the answer short: the server itself has said nothing.
-    #[error(
-        "the connection to the catalog at {address} broke while it answered {rpc}: {message}; it is asked again"
-    )]
+    /// The connection broke, or an intermediary truncated the response. The server itself did not report an error.
+    #[error("the connection to the catalog at {address} broke during {rpc}: {message}; retrying")]
     Broken {
-        /// Where.
+        /// Address of the catalog server.
         address: String,
-        /// What was asked.
+        /// Name of the rpc.
         rpc: &'static str,
-        /// The words of the transport.
+        /// Message of the transport.
         message: String,
     },
-    /// Nothing came for too long.
-    #[error("the catalog at {address} did not go on answering {rpc} within {} s; it is too slow, or hangs", after.as_secs_f64())]
+    /// The server sent no data within the timeout.
+    #[error("timed out after {} s waiting for {rpc} from the catalog at {address}", after.as_secs_f64())]
     Stalled {
-        /// Where.
+        /// Address of the catalog server.
         address: String,
-        /// What was asked.
+        /// Name of the rpc.
         rpc: &'static str,
-        /// How long was waited.
+        /// Timeout that elapsed.
         after: Duration,
     },
-    /// More than is allowed.
+    /// The response exceeds a limit.
     #[error(
-        "the catalog at {address} answered {rpc} with more than {limit} {unit}; it is not what it seems, or the limit too low"
+        "the response of the catalog at {address} to {rpc} exceeds {limit} {unit}; check the address, or raise the limit"
     )]
     TooLarge {
-        /// Where.
+        /// Address of the catalog server.
         address: String,
-        /// What was asked.
+        /// Name of the rpc.
         rpc: &'static str,
-        /// How much is allowed.
+        /// Limit that was exceeded.
         limit: u64,
-        /// Of what.
+        /// Unit of the limit.
         unit: &'static str,
     },
 }
 
 impl Error {
-    /// Whether the same question may be answered later.
+    /// Reports whether the same request can succeed later.
     pub fn is_temporary(&self) -> bool {
         match self {
             Self::Connect { .. } | Self::Broken { .. } | Self::Stalled { .. } => true,
@@ -92,7 +92,7 @@ impl Error {
         }
     }
 
-    /// Whether the server knows no such rpc, as older ones do not know the experimental ones.
+    /// Reports whether the server does not implement the rpc. Older servers lack the experimental ones.
     pub fn is_unimplemented(&self) -> bool {
         matches!(
             self,

@@ -1,7 +1,7 @@
-//! A connector that connects once, so that whoever uses the connection notices its end.
+//! Connector that connects only once, so that users of the connection notice its end.
 //!
-//! tonic connects again by itself and tells nobody. But another connection may lead to another catalog, and what was read
-//! of the former one may be wrong.
+//! tonic reconnects silently. A new connection can lead to another catalog, which invalidates content that was read
+//! over the earlier one.
 
 use std::{
     future::Future,
@@ -17,19 +17,19 @@ use hyper_util::{client::legacy::connect::HttpConnector, rt::TokioIo};
 use tokio::{net::TcpStream, sync::watch};
 use tower::Service;
 
-/// After how much silence the other end is asked whether it is still there, and how often before it is given up. Not by
-/// HTTP/2: Go's servers end connections on which nothing is asked but that.
-const SILENCE: Duration = Duration::from_secs(30);
-const QUESTIONS: u32 = 3;
+/// TCP keepalive: idle time before the first probe, and the number of unanswered probes after which the connection is
+/// closed. HTTP/2 pings are not used, because Go servers close connections that carry only pings.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
+const KEEPALIVE_RETRIES: u32 = 3;
 
-/// Connects once.
+/// Connector that opens a single connection.
 #[derive(Debug, Clone)]
-pub(super) struct Connector {
+pub(super) struct OneShotConnector {
     inner: HttpConnector,
     alive: Option<watch::Sender<()>>,
 }
 
-/// A connection. Whoever waits for the sender's end waits for this one's.
+/// A connection. Receivers of its watch channel are notified when it is dropped.
 #[derive(Debug)]
 pub(super) struct Connection {
     stream: TokioIo<TcpStream>,
@@ -38,15 +38,15 @@ pub(super) struct Connection {
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
-// === impl Connector ===
+// === impl OneShotConnector ===
 
-impl Connector {
+impl OneShotConnector {
     pub(super) fn new(alive: watch::Sender<()>) -> Self {
         let mut inner = HttpConnector::new();
         inner.set_nodelay(true);
-        inner.set_keepalive(Some(SILENCE));
-        inner.set_keepalive_interval(Some(SILENCE / 3));
-        inner.set_keepalive_retries(Some(QUESTIONS));
+        inner.set_keepalive(Some(KEEPALIVE_IDLE));
+        inner.set_keepalive_interval(Some(KEEPALIVE_IDLE / 3));
+        inner.set_keepalive_retries(Some(KEEPALIVE_RETRIES));
         Self {
             inner,
             alive: Some(alive),
@@ -54,7 +54,7 @@ impl Connector {
     }
 }
 
-impl Service<Uri> for Connector {
+impl Service<Uri> for OneShotConnector {
     type Response = Connection;
     type Error = Error;
     type Future = Pin<Box<dyn Future<Output = Result<Connection, Error>> + Send>>;

@@ -1,4 +1,4 @@
-//! One reading, and what it may take.
+//! Fetch session: one read of requested packages, with its limits.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,114 +12,117 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{Packages, deprecation, fill, listed_size};
 use crate::{
-    model::{Bundle, Channel, Entry, MOST_BUNDLES, MOST_BYTES, Package, too_large, too_many},
+    model::{
+        Bundle, Channel, Entry, MOST_BUNDLES, MOST_BYTES, Package, exceeds_bundle_limit,
+        exceeds_size_limit,
+    },
     registry::{Client, client::Error, wire},
 };
 
-/// How many bundles are asked for at once.
-const AT_ONCE: usize = 8;
+/// Maximum number of concurrent bundle requests.
+const MAX_CONCURRENT: usize = 8;
 
-/// A reading on its way.
-pub(super) struct Reading<'a> {
+/// State of a read.
+pub(super) struct FetchSession<'a> {
     client: &'a Client,
-    until: Instant,
-    /// Bytes of the answers about single packages and bundles.
+    deadline: Instant,
+    /// Bytes of all responses for single packages and bundles.
     received: u64,
-    /// About how many bytes all packages take.
-    kept: usize,
-    packages: BTreeMap<String, Part>,
+    /// Approximate size of all retained packages in bytes.
+    retained_bytes: usize,
+    packages: BTreeMap<String, PackageProgress>,
     broken: BTreeMap<String, String>,
 }
 
-/// What is known of a package so far.
+/// A package that is being read.
 #[derive(Debug, Default)]
-struct Part {
+struct PackageProgress {
     package: Package,
-    /// About how many bytes it takes.
+    /// Approximate size of the package in bytes.
     size: usize,
 }
 
-/// Why a package is not read to its end.
+/// Reasons why a package was not completed.
 enum Failure {
-    /// It cannot be used.
+    /// The package cannot be used.
     Package(String),
-    /// The server cannot answer now.
+    /// The server is temporarily unavailable.
     Server(Error),
 }
 
-// === impl Reading ===
+// === impl FetchSession ===
 
-impl<'a> Reading<'a> {
-    /// Begins, with so much kept already.
-    pub(super) fn new(client: &'a Client, kept: usize) -> Self {
+impl<'a> FetchSession<'a> {
+    /// Starts a session. `retained_bytes` is the size of packages that were read before.
+    pub(super) fn new(client: &'a Client, retained_bytes: usize) -> Self {
         Self {
             client,
-            until: Instant::now() + client.bounds().read,
+            deadline: Instant::now() + client.bounds().read,
             received: 0,
-            kept,
+            retained_bytes,
             packages: BTreeMap::new(),
             broken: BTreeMap::new(),
         }
     }
 
-    /// Reads what is wanted; `kept` of it has what was kept before, too.
-    pub(super) async fn read(mut self, wanted: BTreeSet<String>) -> Result<Packages, Error> {
+    /// Reads the requested packages. `kept` of the result includes packages that were read before.
+    pub(super) async fn read(mut self, requested: BTreeSet<String>) -> Result<Packages, Error> {
         let mut list = Box::pin(self.client.list_bundles());
         while let Some(listed) = list.try_next().await? {
             let name = &listed.package_name;
-            if wanted.contains(name) && !self.broken.contains_key(name) {
+            if requested.contains(name) && !self.broken.contains_key(name) {
                 let name = name.clone();
                 if let Err(problem) = self.add(listed) {
-                    self.refuse(name, problem);
+                    self.reject(name, problem);
                 }
             }
         }
-        // The small ones first: it is the large ones that time and room may not suffice for.
+        // Small packages first, because large ones may exceed the time or memory limit.
         let mut names: Vec<_> = self.packages.iter().collect();
-        names.sort_by_key(|(_, part)| part.package.bundles.len());
+        names.sort_by_key(|(_, progress)| progress.package.bundles.len());
         let names: Vec<String> = names.into_iter().map(|(name, _)| name.clone()).collect();
         for name in names {
-            let until = self.until;
-            let completed = match timeout_at(until, self.complete(&name)).await {
+            let deadline = self.deadline;
+            let completed = match timeout_at(deadline, self.complete(&name)).await {
                 Ok(completed) => completed,
-                Err(_) => Err(Failure::Package(self.too_late())),
+                Err(_) => Err(Failure::Package(self.deadline_error())),
             };
             match completed {
                 Ok(()) => {}
-                Err(Failure::Package(problem)) => self.refuse(name, problem),
+                Err(Failure::Package(problem)) => self.reject(name, problem),
                 Err(Failure::Server(error)) => return Err(error),
             }
         }
-        // What was asked for last may have come from nobody.
-        self.client.still_there("GetBundle")?;
+        // The last response may be missing because the connection broke.
+        self.client.check_connected("GetBundle")?;
         let packages = self.packages.into_iter();
         Ok(Packages {
-            asked: wanted,
+            asked: requested,
             packages: packages
-                .map(|(name, part)| (name, Arc::new(part.package)))
+                .map(|(name, progress)| (name, Arc::new(progress.package)))
                 .collect(),
             broken: self.broken,
-            kept: self.kept,
+            kept: self.retained_bytes,
         })
     }
 
-    fn too_late(&self) -> String {
+    fn deadline_error(&self) -> String {
         let after = self.client.bounds().read.as_secs_f64();
         format!(
-            "what is wanted of the catalog could not be read within {after} s, and this package not to its end; its server \
+            "the requested packages could not be read within {after} s, and this package is incomplete; the catalog server \
              is too slow"
         )
     }
 
-    /// Gives a package up.
-    fn refuse(&mut self, name: String, problem: String) {
-        if let Some(part) = self.packages.remove(&name) {
-            self.kept = self.kept.saturating_sub(part.size);
+    /// Discards a package and records the problem.
+    fn reject(&mut self, name: String, problem: String) {
+        if let Some(progress) = self.packages.remove(&name) {
+            self.retained_bytes = self.retained_bytes.saturating_sub(progress.size);
         }
         self.broken.insert(name, problem);
     }
 
-    /// Takes note of a bundle in a channel.
+    /// Records a list message: a bundle in a channel.
     fn add(&mut self, listed: wire::Bundle) -> Result<(), String> {
         let size = listed_size(&listed);
         let wire::Bundle {
@@ -131,23 +134,28 @@ impl<'a> Reading<'a> {
             skip_range,
             ..
         } = listed;
-        let part = self
+        let progress = self
             .packages
             .entry(package_name)
-            .or_insert_with_key(|name| Part {
+            .or_insert_with_key(|name| PackageProgress {
                 package: Package {
                     name: name.clone(),
                     ..Package::default()
                 },
                 size: 0,
             });
-        keep(self.client, &mut self.kept, &mut part.size, size)?;
-        let package = &mut part.package;
+        retain(
+            self.client,
+            &mut self.retained_bytes,
+            &mut progress.size,
+            size,
+        )?;
+        let package = &mut progress.package;
         if !package.bundles.contains_key(&name) {
             if package.bundles.len() >= MOST_BUNDLES {
-                return Err(too_many(MOST_BUNDLES));
+                return Err(exceeds_bundle_limit(MOST_BUNDLES));
             }
-            // What is not asked for below is known by no more than this.
+            // A bundle that is not fetched later has only this data.
             let bundle = match version::strict(&listed.version) {
                 Ok(version) => Bundle {
                     image: listed.bundle_path,
@@ -177,24 +185,24 @@ impl<'a> Reading<'a> {
         Ok(())
     }
 
-    /// Asks for what only the package itself tells, and for each bundle in the first channel that has it.
+    /// Fetches the data that only the package itself contains, and each bundle from the first channel that contains it.
     async fn complete(&mut self, name: &str) -> Result<(), Failure> {
         let Self {
             client,
             received,
-            kept,
+            retained_bytes,
             packages,
             ..
         } = self;
         let client = *client;
-        let Some(Part { package, size }) = packages.get_mut(name) else {
+        let Some(PackageProgress { package, size }) = packages.get_mut(name) else {
             return Ok(());
         };
         receive(client, received, 0)?;
-        let told = client.get_package(name).await?;
-        receive(client, received, told.encoded_len())?;
-        describe(package, told);
-        keep(client, kept, size, package.told_size()).map_err(Failure::Package)?;
+        let response = client.get_package(name).await?;
+        receive(client, received, response.encoded_len())?;
+        describe(package, response);
+        retain(client, retained_bytes, size, package.listed_size()).map_err(Failure::Package)?;
         let mut first: BTreeMap<&str, &str> = BTreeMap::new();
         for channel in package.channels.values() {
             for entry in &channel.entries {
@@ -205,65 +213,70 @@ impl<'a> Reading<'a> {
             .into_iter()
             .map(|(bundle, channel)| (bundle.to_owned(), channel.to_owned()))
             .collect();
-        let asked = first.into_iter().map(|(bundle, channel)| async move {
+        let requests = first.into_iter().map(|(bundle, channel)| async move {
             let answer = client.get_bundle(name, &channel, &bundle).await;
             (bundle, answer)
         });
-        let asked: Vec<_> = asked.collect();
-        let mut answers = stream::iter(asked).buffer_unordered(AT_ONCE);
+        let requests: Vec<_> = requests.collect();
+        let mut answers = stream::iter(requests).buffer_unordered(MAX_CONCURRENT);
         while let Some((bundle, answer)) = answers.next().await {
             let Some(bundle) = package.bundles.get_mut(&bundle) else {
                 continue;
             };
             match answer.map_err(Failure::from) {
-                Ok(told) => {
-                    receive(client, received, told.encoded_len())?;
-                    fill(bundle, name, told);
+                Ok(response) => {
+                    receive(client, received, response.encoded_len())?;
+                    fill(bundle, name, response);
                 }
                 Err(Failure::Package(problem)) => bundle.unreadable = Some(problem),
                 Err(error) => return Err(error),
             }
-            keep(client, kept, size, bundle.told_size()).map_err(Failure::Package)?;
+            retain(client, retained_bytes, size, bundle.listed_size()).map_err(Failure::Package)?;
         }
         Ok(())
     }
 }
 
-/// Counts what is kept of a package.
-fn keep(client: &Client, kept: &mut usize, size: &mut usize, more: usize) -> Result<(), String> {
-    let all = client.bounds().kept;
+/// Adds to the retained size of a package and checks the limits.
+fn retain(
+    client: &Client,
+    retained_bytes: &mut usize,
+    size: &mut usize,
+    more: usize,
+) -> Result<(), String> {
+    let limit = client.bounds().kept;
     *size += more;
-    *kept += more;
+    *retained_bytes += more;
     if *size > MOST_BYTES {
-        return Err(too_large(MOST_BYTES));
+        return Err(exceeds_size_limit(MOST_BYTES));
     }
-    if *kept > all {
+    if *retained_bytes > limit {
         return Err(format!(
-            "with it, what is wanted of the catalog takes more than {all} bytes"
+            "with it, the requested packages of the catalog exceed {limit} bytes"
         ));
     }
     Ok(())
 }
 
-/// Counts what was received.
+/// Adds to the received size and checks the limit.
 fn receive(client: &Client, received: &mut u64, more: usize) -> Result<(), Failure> {
-    let all = client.bounds().total;
+    let limit = client.bounds().total;
     *received += more as u64;
-    if *received > all {
+    if *received > limit {
         return Err(Failure::Package(format!(
-            "what is wanted of the catalog comes in more than {all} bytes"
+            "the responses for the requested packages exceed {limit} bytes"
         )));
     }
     Ok(())
 }
 
-/// Adds what only the package itself tells.
-fn describe(package: &mut Package, told: wire::Package) {
-    package.default_channel = told.default_channel_name;
-    package.deprecation = deprecation(told.deprecation);
-    for told in told.channels {
-        if let Some(channel) = package.channels.get_mut(&told.name) {
-            channel.deprecation = deprecation(told.deprecation);
+/// Adds the data that only the response for a package contains.
+fn describe(package: &mut Package, response: wire::Package) {
+    package.default_channel = response.default_channel_name;
+    package.deprecation = deprecation(response.deprecation);
+    for described in response.channels {
+        if let Some(channel) = package.channels.get_mut(&described.name) {
+            channel.deprecation = deprecation(described.deprecation);
         }
     }
 }
@@ -271,7 +284,7 @@ fn describe(package: &mut Package, told: wire::Package) {
 // === impl Failure ===
 
 impl From<Error> for Failure {
-    /// The server has spoken of this one thing, or of itself.
+    /// Classifies an error: temporary errors concern the server, all others concern the package or bundle.
     fn from(error: Error) -> Self {
         if error.is_temporary() {
             Self::Server(error)

@@ -38,7 +38,7 @@ fn filled(told: wire::Bundle) -> Bundle {
 
 #[test]
 fn only_bundles_for_olm_must_have_a_cluster_service_version() {
-    let missing = Some("the server gave no ClusterServiceVersion");
+    let missing = Some("the server returned no ClusterServiceVersion");
     for (csv, media_type, unreadable) in [
         (CSV, None, None),
         ("", None, missing),
@@ -93,7 +93,8 @@ fn dependencies_are_needs_whichever_way_they_are_told() {
         dependency("olm.package", package) => "package rope >1.0.0";
         dependency("olm.constraint", &constraint) => "constraint: GPU";
         dependency("olm.constraint", "{}")
-            => "a constraint that cannot be read (a constraint is one of cel, package, gvk, all, any and not, and here is none)";
+            => "a constraint that cannot be read (a constraint must have exactly one of cel, package, gvk, all, any and \
+                not; found none)";
         dependency("olm.label", "{\"label\":\"blue\"}") => "constraint: label blue";
     ] {
         let bundle = filled(needing(dependency));
@@ -125,9 +126,9 @@ fn what_cannot_be_read_makes_the_bundle_unreadable() {
         needing(dependency("olm.gvk", "{\"group\":1}"))
             => "parse dependency[0] of type \"olm.gvk\": json: cannot unmarshal";
         needing(dependency("olm.package", "{")) => "parse dependency[0] of type \"olm.package\": unexpected end of JSON input";
-        needing(dependency("olm.moon", "{}")) => "parse dependency[0] of type \"olm.moon\": OLM knows no such dependency";
+        needing(dependency("olm.moon", "{}")) => "parse dependency[0] of type \"olm.moon\": OLM does not support this type";
         told(CSV, vec![good, property("x", "{")]) => "parse property[1] of type \"x\": unexpected end of JSON input";
-        told("[", vec![]) => "the ClusterServiceVersion is no JSON: unexpected end of JSON input";
+        told("[", vec![]) => "the ClusterServiceVersion is not valid JSON: unexpected end of JSON input";
     ] {
         starts(filled(bundle).unreadable.unwrap(), problem);
     }

@@ -1,4 +1,4 @@
-//! What each rpc answers.
+//! Handlers of the rpcs.
 
 use std::{
     convert::Infallible,
@@ -16,25 +16,25 @@ use prost::Message;
 use tonic::{Code, Status, body::Body, metadata::MetadataMap, server::NamedService};
 use tower::Service;
 
-use super::call::{Call, Told};
+use super::call::{Call, CallObserver};
 use crate::registry::{
     index::Entry,
     part::is_plain,
-    query::{self, Absent},
-    store::{self, Cursor, Store},
+    query::{self, NotFound},
+    store::{self, ListCursor, Store},
     wire,
 };
 
-/// The header that says that the client knows what it asks for.
+/// Header with which a client acknowledges that the rpc is experimental.
 const ACKNOWLEDGE: &str = "x-acknowledge-experimental";
 
-/// `api.Registry`, and who is told of its calls.
+/// Service `api.Registry`, with the observer of its calls.
 #[derive(Debug, Clone)]
-pub(super) struct Registry(pub(super) Arc<Store>, pub(super) Told);
+pub(super) struct Registry(pub(super) Arc<Store>, pub(super) CallObserver);
 
-/// `api.ExperimentalRegistry`, and who is told of its calls.
+/// Service `api.ExperimentalRegistry`, with the observer of its calls.
 #[derive(Debug, Clone)]
-pub(super) struct Experimental(pub(super) Arc<Store>, pub(super) Told);
+pub(super) struct Experimental(pub(super) Arc<Store>, pub(super) CallObserver);
 
 pub(super) type Answers = BoxStream<'static, Result<Bytes, Status>>;
 pub(super) type Answering = BoxFuture<'static, Result<http::Response<Body>, Infallible>>;
@@ -115,28 +115,29 @@ impl Service<http::Request<Body>> for Experimental {
     }
 }
 
-// All of these may read the store, and so are called where that may block; what streams read later is read there, too.
+// These functions can read the store and therefore run on threads where blocking is allowed. Streams read on such
+// threads, too.
 
 fn list_packages(store: &Store) -> Answers {
-    let names = store.index.packages.iter().map(|it| {
-        let name = it.name.clone();
+    let names = store.index.packages.iter().map(|package| {
+        let name = package.name.clone();
         wire::PackageName { name }
     });
     messages(names)
 }
 
-fn get_package(store: &Store, asked: &wire::GetPackageRequest) -> Result<Bytes, Status> {
-    let package = query::package(&store.index, &asked.name)?;
+fn get_package(store: &Store, request: &wire::GetPackageRequest) -> Result<Bytes, Status> {
+    let package = query::package(&store.index, &request.name)?;
     Ok(package.encode_to_vec().into())
 }
 
-fn get_bundle(store: &Store, asked: &wire::GetBundleRequest) -> Result<Bytes, Status> {
+fn get_bundle(store: &Store, request: &wire::GetBundleRequest) -> Result<Bytes, Status> {
     let wire::GetBundleRequest {
         pkg_name,
         channel_name,
         csv_name,
-    } = asked;
-    whole(
+    } = request;
+    encode_single(
         store,
         query::bundle(&store.index, pkg_name, channel_name, csv_name),
     )
@@ -144,35 +145,35 @@ fn get_bundle(store: &Store, asked: &wire::GetBundleRequest) -> Result<Bytes, St
 
 fn get_bundle_for_channel(
     store: &Store,
-    asked: &wire::GetBundleInChannelRequest,
+    request: &wire::GetBundleInChannelRequest,
 ) -> Result<Bytes, Status> {
-    whole(
+    encode_single(
         store,
-        query::head(&store.index, &asked.pkg_name, &asked.channel_name),
+        query::head(&store.index, &request.pkg_name, &request.channel_name),
     )
 }
 
 fn entries_that_replace(
     store: &Arc<Store>,
-    asked: &wire::GetAllReplacementsRequest,
+    request: &wire::GetAllReplacementsRequest,
     _: &MetadataMap,
 ) -> Result<Answers, Status> {
     Ok(messages(query::all_replacing(
         &store.index,
-        &asked.csv_name,
+        &request.csv_name,
     )?))
 }
 
 fn bundle_that_replaces(
     store: &Store,
-    asked: &wire::GetReplacementRequest,
+    request: &wire::GetReplacementRequest,
 ) -> Result<Bytes, Status> {
     let wire::GetReplacementRequest {
         csv_name,
         pkg_name,
         channel_name,
-    } = asked;
-    whole(
+    } = request;
+    encode_single(
         store,
         query::replacing(&store.index, csv_name, pkg_name, channel_name),
     )
@@ -180,33 +181,33 @@ fn bundle_that_replaces(
 
 fn entries_that_provide(
     store: &Arc<Store>,
-    asked: &wire::GetAllProvidersRequest,
+    request: &wire::GetAllProvidersRequest,
     _: &MetadataMap,
 ) -> Result<Answers, Status> {
-    let api = [&*asked.group, &*asked.version, &*asked.kind];
+    let api = [&*request.group, &*request.version, &*request.kind];
     Ok(messages(query::all_providing(&store.index, api)?))
 }
 
 fn latest_that_provide(
     store: &Arc<Store>,
-    asked: &wire::GetLatestProvidersRequest,
+    request: &wire::GetLatestProvidersRequest,
     _: &MetadataMap,
 ) -> Result<Answers, Status> {
-    let api = [&*asked.group, &*asked.version, &*asked.kind];
+    let api = [&*request.group, &*request.version, &*request.kind];
     Ok(messages(query::latest_providing(&store.index, api)?))
 }
 
 fn default_that_provides(
     store: &Store,
-    asked: &wire::GetDefaultProviderRequest,
+    request: &wire::GetDefaultProviderRequest,
 ) -> Result<Bytes, Status> {
-    let api = [&*asked.group, &*asked.version, &*asked.kind];
-    whole(store, query::default_providing(&store.index, api))
+    let api = [&*request.group, &*request.version, &*request.kind];
+    encode_single(store, query::default_providing(&store.index, api))
 }
 
 fn list_bundles(store: &Arc<Store>) -> Answers {
     let store = Arc::clone(store);
-    let parts = stream::try_unfold(Some(Cursor::default()), move |cursor| {
+    let parts = stream::try_unfold(Some(ListCursor::default()), move |cursor| {
         let store = Arc::clone(&store);
         async move {
             let Some(cursor) = cursor else {
@@ -222,76 +223,79 @@ fn list_bundles(store: &Arc<Store>) -> Answers {
 
 fn custom_schemas(
     store: &Arc<Store>,
-    asked: &wire::ExperimentalListPackageCustomSchemasRequest,
+    request: &wire::ExperimentalListPackageCustomSchemasRequest,
     metadata: &MetadataMap,
 ) -> Result<Answers, Status> {
-    if metadata.get(ACKNOWLEDGE).is_none_or(|it| it != "true") {
+    if metadata
+        .get(ACKNOWLEDGE)
+        .is_none_or(|value| value != "true")
+    {
         return Ok(stream::empty().boxed());
     }
     let wire::ExperimentalListPackageCustomSchemasRequest {
         schema,
         package_name,
-    } = asked;
+    } = request;
     if schema.is_empty() {
         return Err(Status::invalid_argument("schema is required"));
     }
-    for (what, name) in [("schema", schema), ("package", package_name)] {
+    for (field, name) in [("schema", schema), ("package", package_name)] {
         if !is_plain(name) && !name.is_empty() {
             let text = format!(
-                "invalid custom schema query: {what} {name:?} has other characters than letters, digits, \".\", \"_\" and \"-\""
+                "invalid custom schema query: {field} {name:?} has other characters than letters, digits, \".\", \"_\" and \"-\""
             );
             return Err(Status::invalid_argument(text));
         }
     }
     let blobs = store.index.blobs.iter();
-    let found = blobs.filter(|it| it.schema == *schema && it.package == *package_name);
-    let pieces: Vec<_> = found.map(|it| it.blob).collect();
+    let matching = blobs.filter(|blob| blob.schema == *schema && blob.package == *package_name);
+    let ranges: Vec<_> = matching.map(|blob| blob.blob).collect();
     let store = Arc::clone(store);
-    let read = move |piece| {
+    let read = move |range| {
         let store = Arc::clone(&store);
         async move {
-            let read = tokio::task::spawn_blocking(move || store.read(&piece));
+            let read = tokio::task::spawn_blocking(move || store.read(&range));
             Ok(Bytes::from(read.await.map_err(broken)??))
         }
     };
-    Ok(stream::iter(pieces).then(read).boxed())
+    Ok(stream::iter(ranges).then(read).boxed())
 }
 
-fn whole(store: &Store, entry: Result<Entry<'_>, Absent>) -> Result<Bytes, Status> {
-    Ok(store.whole(&entry?)?)
+fn encode_single(store: &Store, entry: Result<Entry<'_>, NotFound>) -> Result<Bytes, Status> {
+    Ok(store.read_all(&entry?)?)
 }
 
 fn messages<M: Message>(messages: impl IntoIterator<Item = M>) -> Answers {
     let bytes: Vec<_> = messages
         .into_iter()
-        .map(|it| Ok(it.encode_to_vec().into()))
+        .map(|message| Ok(message.encode_to_vec().into()))
         .collect();
     stream::iter(bytes).boxed()
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 pub(super) fn broken(error: tokio::task::JoinError) -> Status {
-    Status::internal(format!("the answer was not made: {error}"))
+    Status::internal(format!("failed to create the response: {error}"))
 }
 
-impl From<Absent> for Status {
-    /// As a plain error of Go.
-    fn from(absent: Absent) -> Self {
-        Self::new(Code::Unknown, absent.to_string())
+impl From<NotFound> for Status {
+    /// Returns the code of a plain Go error.
+    fn from(not_found: NotFound) -> Self {
+        Self::new(Code::Unknown, not_found.to_string())
     }
 }
 
 impl From<store::Error> for Status {
-    /// Where the store is concerns nobody else.
+    /// Logs the error and hides the path of the store from clients.
     fn from(error: store::Error) -> Self {
         tracing::error!(
             error = &error as &dyn std::error::Error,
-            "the store cannot be read"
+            "failed to read the store"
         );
         match error {
             store::Error::Damaged { .. } => Self::data_loss("the catalog's store is damaged"),
             store::Error::File { .. } | store::Error::TooLarge { .. } => {
-                Self::internal("the catalog's store cannot be read")
+                Self::internal("failed to read the catalog's store")
             }
         }
     }

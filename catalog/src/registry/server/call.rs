@@ -1,4 +1,4 @@
-//! One call: its frames, its limits, and what is logged of it.
+//! Instrumentation of one call: codec, limits, log and observer.
 
 use std::{
     fmt,
@@ -24,57 +24,68 @@ use tracing::{debug, info};
 use super::answer::{Answering, Answers, broken};
 use crate::registry::store::Store;
 
-/// Requests are a few names. Bytes.
-const LARGEST_REQUEST: usize = 64 << 10;
+/// Maximum size of a request in bytes. Requests contain a few names.
+const MAX_REQUEST_SIZE: usize = 64 << 10;
 
-/// Whoever wants to know of calls that have ended.
+/// Observer of finished calls.
 pub trait Calls: Send + Sync {
-    /// One has, with this code in Go's words, and took so long. There are few names of rpcs and codes.
+    /// Reports a finished call with its duration and the code as Go spells it. The number of distinct rpcs and codes is
+    /// small.
     fn ended(&self, rpc: &'static str, code: &'static str, took: Duration);
 }
 
-/// Who is told of calls, if anybody is.
+/// Optional observer of calls.
 #[derive(Clone, Default)]
-pub(super) struct Told(pub(super) Option<Arc<dyn Calls>>);
+pub(super) struct CallObserver(pub(super) Option<Arc<dyn Calls>>);
 
-impl fmt::Debug for Told {
+impl fmt::Debug for CallObserver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Told").field(&self.0.is_some()).finish()
+        f.debug_tuple("CallObserver")
+            .field(&self.0.is_some())
+            .finish()
     }
 }
 
-/// A call of an rpc.
+/// A call of one rpc.
 pub(super) struct Call {
     rpc: &'static str,
     store: Arc<Store>,
-    told: Told,
+    observer: CallObserver,
 }
 
 // === impl Call ===
 
 impl Call {
-    pub(super) fn new(rpc: &'static str, store: Arc<Store>, told: Told) -> Self {
-        Self { rpc, store, told }
+    pub(super) fn new(rpc: &'static str, store: Arc<Store>, observer: CallObserver) -> Self {
+        Self {
+            rpc,
+            store,
+            observer,
+        }
     }
 
-    /// Answers with one message.
+    /// Responds with a single message.
     pub(super) fn unary<Q: Message + Default + 'static>(
         self,
         request: http::Request<Body>,
         answer: fn(&Store, &Q) -> Result<Bytes, Status>,
     ) -> Answering {
-        let Self { rpc, store, told } = self;
-        let log = Log::start(rpc, &request, told);
-        let answer = tower::service_fn(move |asked: Request<Q>| {
+        let Self {
+            rpc,
+            store,
+            observer,
+        } = self;
+        let log = CallLog::start(rpc, &request, observer);
+        let answer = tower::service_fn(move |message: Request<Q>| {
             let store = Arc::clone(&store);
             async move {
-                let asked = asked.into_inner();
-                let read = tokio::task::spawn_blocking(move || answer(&store, &asked));
+                let message = message.into_inner();
+                let read = tokio::task::spawn_blocking(move || answer(&store, &message));
                 read.await.map_err(broken)?.map(Response::new)
             }
         });
         Box::pin(async move {
-            let mut log = log; // all of it
+            let mut log = log; // captures the whole entry
             let response = grpc().unary(answer, request).await;
             let failure = failure(&response);
             log.messages = u64::from(failure.is_none());
@@ -83,102 +94,106 @@ impl Call {
         })
     }
 
-    /// Answers with any number of messages.
+    /// Responds with any number of messages.
     pub(super) fn stream<Q: Message + Default + 'static>(
         self,
         request: http::Request<Body>,
         answer: fn(&Arc<Store>, &Q, &MetadataMap) -> Result<Answers, Status>,
     ) -> Answering {
-        let Self { rpc, store, told } = self;
-        let log = Log::start(rpc, &request, told);
-        let of_stream = log.same();
-        let answer = tower::service_fn(move |asked: Request<Q>| {
-            let (store, log) = (Arc::clone(&store), of_stream.same());
+        let Self {
+            rpc,
+            store,
+            observer,
+        } = self;
+        let log = CallLog::start(rpc, &request, observer);
+        let stream_log = log.clone_silent();
+        let answer = tower::service_fn(move |message: Request<Q>| {
+            let (store, log) = (Arc::clone(&store), stream_log.clone_silent());
             async move {
-                let (metadata, _, asked) = asked.into_parts();
-                let read = tokio::task::spawn_blocking(move || answer(&store, &asked, &metadata));
+                let (metadata, _, message) = message.into_parts();
+                let read = tokio::task::spawn_blocking(move || answer(&store, &message, &metadata));
                 let answers = read.await.map_err(broken).flatten()?;
-                Ok(Response::new(Logged {
+                Ok(Response::new(LoggedStream {
                     answers,
-                    log: log.begun(),
+                    log: log.enabled(),
                 }))
             }
         });
         Box::pin(async move {
-            let mut log = log; // all of it
+            let mut log = log; // captures the whole entry
             let response = grpc().server_streaming(answer, request).await;
             match failure(&response) {
                 Some(code) => log.code = code,
-                // Its end is still to come.
+                // The stream logs its own end.
                 None => log.is_silent = true,
             }
             Ok(response)
         })
     }
 
-    /// Answers that there is no such rpc.
-    pub(super) fn unknown(request: &http::Request<Body>, told: Told) -> Answering {
-        let mut log = Log::start("other", request, told);
+    /// Responds that the rpc is not implemented.
+    pub(super) fn unknown(request: &http::Request<Body>, observer: CallObserver) -> Answering {
+        let mut log = CallLog::start("other", request, observer);
         log.code = Code::Unimplemented;
         drop(log);
-        Box::pin(async { Ok(Status::unimplemented("no such rpc").into_http()) })
+        Box::pin(async { Ok(Status::unimplemented("unknown rpc").into_http()) })
     }
 }
 
-/// The code of an answer that is an error from its beginning, and so has nothing but headers.
+/// Returns the code of a response that failed before its first message, and therefore consists of headers only.
 fn failure(response: &http::Response<Body>) -> Option<Code> {
     let status = Status::from_header_map(response.headers())?;
     (status.code() != Code::Ok).then_some(status.code())
 }
 
-fn grpc<Q: Message + Default + 'static>() -> Grpc<Encoded<Q>> {
-    Grpc::new(Encoded(PhantomData)).max_decoding_message_size(LARGEST_REQUEST)
+fn grpc<Q: Message + Default + 'static>() -> Grpc<PreEncodedCodec<Q>> {
+    Grpc::new(PreEncodedCodec(PhantomData)).max_decoding_message_size(MAX_REQUEST_SIZE)
 }
 
-/// What is logged of a call, and told, when this is dropped.
-struct Log {
+/// Log entry of a call. It is written and reported to the observer on drop.
+struct CallLog {
     rpc: &'static str,
     since: Instant,
-    told: Told,
-    /// How it ended; the client went away if nothing else happened.
+    observer: CallObserver,
+    /// Code of the call. It remains `Cancelled` if the client disconnects.
     code: Code,
     messages: u64,
-    /// Somebody else logs the call.
+    /// True if another log entry covers the call.
     is_silent: bool,
 }
 
-// === impl Log ===
+// === impl CallLog ===
 
-impl Log {
-    fn start(rpc: &'static str, request: &http::Request<Body>, told: Told) -> Self {
+impl CallLog {
+    fn start(rpc: &'static str, request: &http::Request<Body>, observer: CallObserver) -> Self {
         let agent = request.headers().get(http::header::USER_AGENT);
         debug!(rpc, ?agent, "started call");
         Self {
             rpc,
             since: Instant::now(),
-            told,
+            observer,
             code: Code::Cancelled,
             messages: 0,
             is_silent: false,
         }
     }
 
-    /// The same call, for whoever may have to log it.
-    fn same(&self) -> Self {
+    /// Returns a silent entry for the same call, for the stream that logs it later.
+    fn clone_silent(&self) -> Self {
         Self {
-            told: self.told.clone(),
+            observer: self.observer.clone(),
             is_silent: true,
             ..*self
         }
     }
 
-    fn begun(mut self) -> Self {
+    fn enabled(mut self) -> Self {
         self.is_silent = false;
         self
     }
 }
 
-impl Drop for Log {
+impl Drop for CallLog {
     fn drop(&mut self) {
         if self.is_silent {
             return;
@@ -187,13 +202,13 @@ impl Drop for Log {
         let took = self.since.elapsed();
         let milliseconds = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
         info!(rpc, ?code, messages, milliseconds, "finished call");
-        if let Some(calls) = &self.told.0 {
+        if let Some(calls) = &self.observer.0 {
             calls.ended(rpc, name(code), took);
         }
     }
 }
 
-/// As gRPC's own metrics call it.
+/// Returns the name of a code as in gRPC's metrics.
 fn name(code: Code) -> &'static str {
     match code {
         Code::Ok => "OK",
@@ -216,15 +231,15 @@ fn name(code: Code) -> &'static str {
     }
 }
 
-/// A stream whose end is logged, whichever it is.
-struct Logged {
+/// A response stream that logs its end.
+struct LoggedStream {
     answers: Answers,
-    log: Log,
+    log: CallLog,
 }
 
-// === impl Logged ===
+// === impl LoggedStream ===
 
-impl Stream for Logged {
+impl Stream for LoggedStream {
     type Item = Result<Bytes, Status>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -239,27 +254,27 @@ impl Stream for Logged {
     }
 }
 
-/// Requests are decoded; answers are encoded already.
-struct Encoded<Q>(PhantomData<Q>);
+/// Codec that decodes requests and passes encoded responses through.
+struct PreEncodedCodec<Q>(PhantomData<Q>);
 
-// === impl Encoded ===
+// === impl PreEncodedCodec ===
 
-impl<Q: Message + Default + 'static> Codec for Encoded<Q> {
+impl<Q: Message + Default + 'static> Codec for PreEncodedCodec<Q> {
     type Encode = Bytes;
     type Decode = Q;
-    type Encoder = Encoded<()>;
+    type Encoder = PreEncodedCodec<()>;
     type Decoder = Self;
 
     fn encoder(&mut self) -> Self::Encoder {
-        Encoded(PhantomData)
+        PreEncodedCodec(PhantomData)
     }
 
     fn decoder(&mut self) -> Self::Decoder {
-        Encoded(PhantomData)
+        PreEncodedCodec(PhantomData)
     }
 }
 
-impl Encoder for Encoded<()> {
+impl Encoder for PreEncodedCodec<()> {
     type Item = Bytes;
     type Error = Status;
 
@@ -269,12 +284,12 @@ impl Encoder for Encoded<()> {
     }
 }
 
-impl<Q: Message + Default> Decoder for Encoded<Q> {
+impl<Q: Message + Default> Decoder for PreEncodedCodec<Q> {
     type Item = Q;
     type Error = Status;
 
     fn decode(&mut self, bytes: &mut DecodeBuf<'_>) -> Result<Option<Q>, Status> {
-        let invalid = |it| Status::internal(format!("the request cannot be read: {it}"));
+        let invalid = |error| Status::internal(format!("failed to decode the request: {error}"));
         Q::decode(bytes).map(Some).map_err(invalid)
     }
 }

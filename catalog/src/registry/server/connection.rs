@@ -1,5 +1,5 @@
-//! A connection that can be ended from outside, even when its other side takes nothing, and ends by itself when its other
-//! side says nothing.
+//! Connection that can be closed from outside, even while the client receives nothing, and that closes itself if the
+//! client sends nothing.
 
 use std::{
     io,
@@ -17,42 +17,43 @@ use tokio::{
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::transport::server::{Connected, TcpConnectInfo};
 
-/// With so many bytes every client begins: `PRI * HTTP/2.0` and some more. Until they are there, HTTP/2 waits for ever;
-/// from then on it asks by itself whether somebody is there.
+/// Number of bytes in an HTTP/2 client preface: `PRI * HTTP/2.0` and more. Until the preface is complete, hyper waits
+/// without a timeout; afterwards keepalive pings detect dead clients.
 const PREFACE: usize = 24;
 
-/// A connection, for as long as the token lets it be. HTTP/2 always waits for something to read.
+/// A client connection that ends with the token. Cancellation always takes effect, because HTTP/2 always waits for data
+/// to read.
 pub(super) struct Connection {
     stream: TcpStream,
     end: Pin<Box<WaitForCancellationFutureOwned>>,
-    /// Until it has begun.
-    begin: Option<Begin>,
-    /// Its place among those that there may be.
+    /// `None` after the client has sent its preface.
+    handshake: Option<HandshakeDeadline>,
+    /// Slot of the connection within the limit.
     _permit: Option<OwnedSemaphorePermit>,
 }
 
-/// What a client has to do soon.
-struct Begin {
-    until: Pin<Box<Sleep>>,
-    /// Bytes that are still to come.
+/// Deadline for the client's preface.
+struct HandshakeDeadline {
+    deadline: Pin<Box<Sleep>>,
+    /// Number of preface bytes that are missing.
     missing: usize,
 }
 
 // === impl Connection ===
 
 impl Connection {
-    /// Its other side has to begin in `patience`.
+    /// Wraps a stream whose client must send the preface within `handshake_timeout`.
     pub(super) fn new(
         stream: TcpStream,
         end: &CancellationToken,
-        patience: Duration,
+        handshake_timeout: Duration,
         permit: Option<OwnedSemaphorePermit>,
     ) -> Self {
         Self {
             stream,
             end: Box::pin(end.clone().cancelled_owned()),
-            begin: Some(Begin {
-                until: Box::pin(sleep(patience)),
+            handshake: Some(HandshakeDeadline {
+                deadline: Box::pin(sleep(handshake_timeout)),
                 missing: PREFACE,
             }),
             _permit: permit,
@@ -80,11 +81,11 @@ impl AsyncRead for Connection {
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(context, buffer);
         let count = buffer.filled().len().saturating_sub(before);
-        if let Some(begin) = &mut self.begin {
-            begin.missing = begin.missing.saturating_sub(count);
-            if begin.missing == 0 {
-                self.begin = None;
-            } else if begin.until.as_mut().poll(context).is_ready() {
+        if let Some(handshake) = &mut self.handshake {
+            handshake.missing = handshake.missing.saturating_sub(count);
+            if handshake.missing == 0 {
+                self.handshake = None;
+            } else if handshake.deadline.as_mut().poll(context).is_ready() {
                 return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
             }
         }

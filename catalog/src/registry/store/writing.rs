@@ -1,4 +1,4 @@
-//! How a store comes onto the disk.
+//! Writer of store files.
 
 use std::{
     fs::{self, File, Permissions},
@@ -11,27 +11,28 @@ use prost::Message;
 use tempfile::NamedTempFile;
 
 use super::{Digest, Error, FOOTER, MAGIC, Result, checksum};
-use crate::registry::index::{Index, Piece};
+use crate::registry::index::{FileRange, Index};
 
-/// What files are called until they are whole.
+/// Name prefix of incomplete files.
 const UNFINISHED: &str = "unfinished-";
-/// Group and owner, whatever the umask: in clusters the user is not known beforehand, and its group is always the same.
+/// File mode: access for owner and group, regardless of the umask. In clusters the user ID is not known in advance, but
+/// the group is always the same.
 const MODE: u32 = 0o660;
 const BUFFER: usize = 256 << 10;
 
-/// A store on its way. It vanishes when it is dropped.
+/// A store that is being written. It is removed when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Writer {
-    folder: PathBuf,
-    /// Bytes of the whole file.
-    most: u64,
-    manifests: Part<NamedTempFile>,
-    /// What lists consist of is read together, so it is put together in the end.
-    lists: Part<File>,
+    directory: PathBuf,
+    /// Maximum size of the file in bytes.
+    max_size: u64,
+    manifests: SectionWriter<NamedTempFile>,
+    /// Fields for lists are read together, so they are collected separately and appended at the end.
+    lists: SectionWriter<File>,
 }
 
 #[derive(Debug)]
-struct Part<W: Write> {
+struct SectionWriter<W: Write> {
     out: BufWriter<W>,
     at: u64,
 }
@@ -39,25 +40,26 @@ struct Part<W: Write> {
 // === impl Writer ===
 
 impl Writer {
-    /// Begins a store that will not have more than so many bytes.
-    pub(crate) fn create(folder: &Path, most: u64) -> Result<Self> {
+    /// Creates a store file of at most `max_size` bytes.
+    pub(crate) fn create(directory: &Path, max_size: u64) -> Result<Self> {
         let new = || -> io::Result<_> {
             let named = tempfile::Builder::new()
                 .prefix(UNFINISHED)
-                .tempfile_in(folder)?;
-            // Tells others that it is being written.
+                .tempfile_in(directory)?;
+            // The lock marks the file as being written; see [`sweep`].
             named.as_file().lock()?;
-            Ok((named, tempfile::tempfile_in(folder)?))
+            Ok((named, tempfile::tempfile_in(directory)?))
         };
-        let (named, unnamed) = new().map_err(|it| failed("create a store in", folder, it))?;
+        let (named, unnamed) =
+            new().map_err(|error| failed("create a store in", directory, error))?;
         let mut writer = Self {
-            folder: folder.to_owned(),
-            most,
-            manifests: Part {
+            directory: directory.to_owned(),
+            max_size,
+            manifests: SectionWriter {
                 out: BufWriter::with_capacity(BUFFER, named),
                 at: 0,
             },
-            lists: Part {
+            lists: SectionWriter {
                 out: BufWriter::with_capacity(BUFFER, unnamed),
                 at: 0,
             },
@@ -66,44 +68,47 @@ impl Writer {
         Ok(writer)
     }
 
-    /// Adds what is read for one bundle at a time.
-    pub(crate) fn manifest(&mut self, bytes: &[u8]) -> Result<Piece> {
-        self.room(bytes.len())?;
+    /// Appends content that is read for one bundle at a time.
+    pub(crate) fn manifest(&mut self, bytes: &[u8]) -> Result<FileRange> {
+        self.check_size(bytes.len())?;
         self.manifests
             .add(bytes)
-            .map_err(|it| failed("write a store in", &self.folder, it))
+            .map_err(|error| failed("write a store in", &self.directory, error))
     }
 
-    /// Adds what is read for lists. Where it is in the file is known only in the end; see [`Writer::finish`].
-    pub(crate) fn listed(&mut self, bytes: &[u8]) -> Result<Piece> {
-        self.room(bytes.len())?;
+    /// Appends content that is read for lists. Its final offset is known only at the end; see [`Writer::finish`].
+    pub(crate) fn listed(&mut self, bytes: &[u8]) -> Result<FileRange> {
+        self.check_size(bytes.len())?;
         self.lists
             .add(bytes)
-            .map_err(|it| failed("write a store in", &self.folder, it))
+            .map_err(|error| failed("write a store in", &self.directory, error))
     }
 
-    /// Sees that there is room for so many bytes, before they are written: whoever shares the disk needs it, too.
-    fn room(&self, bytes: usize) -> Result<()> {
-        let would = [self.manifests.at, self.lists.at, bytes as u64];
-        if would.into_iter().fold(0, u64::saturating_add) <= self.most {
+    /// Checks the size limit before `bytes` bytes are written, because others share the disk.
+    fn check_size(&self, bytes: usize) -> Result<()> {
+        let sizes = [self.manifests.at, self.lists.at, bytes as u64];
+        if sizes.into_iter().fold(0, u64::saturating_add) <= self.max_size {
             return Ok(());
         }
-        Err(Error::TooLarge { most: self.most })
+        Err(Error::TooLarge {
+            most: self.max_size,
+        })
     }
 
-    /// Writes the index and gives the store its name. `light` pieces of bundles have to be those of [`Writer::listed`].
+    /// Writes the index and renames the file to its final name. `list_fields` of bundles must come from
+    /// [`Writer::listed`].
     pub(crate) fn finish(self, mut index: Index, digest: Digest, name: &str) -> Result<PathBuf> {
-        let path = self.folder.join(name);
+        let path = self.directory.join(name);
         let start = self.manifests.at;
         for package in &mut index.packages {
             for bundle in &mut package.bundles {
-                bundle.light.offset += start;
+                bundle.list_fields.offset += start;
             }
         }
         let index = index.encode_to_vec();
-        self.room(index.len().saturating_add(FOOTER))?;
+        self.check_size(index.len().saturating_add(FOOTER))?;
         self.persist(&index, &digest, &path)
-            .map_err(|it| failed("write", &path, it))?;
+            .map_err(|error| failed("write", &path, error))?;
         Ok(path)
     }
 
@@ -129,42 +134,42 @@ impl Writer {
     }
 }
 
-// === impl Part ===
+// === impl SectionWriter ===
 
-impl<W: Write> Part<W> {
-    fn add(&mut self, bytes: &[u8]) -> io::Result<Piece> {
-        let too_large = |_| io::Error::other("4 GiB or more in one piece");
-        let piece = Piece {
+impl<W: Write> SectionWriter<W> {
+    fn add(&mut self, bytes: &[u8]) -> io::Result<FileRange> {
+        let too_large = |_| io::Error::other("a document of 4 GiB or more");
+        let range = FileRange {
             offset: self.at,
             length: u32::try_from(bytes.len()).map_err(too_large)?,
             checksum: crc32fast::hash(bytes),
         };
         self.out.write_all(bytes)?;
-        self.at += u64::from(piece.length);
-        Ok(piece)
+        self.at += u64::from(range.length);
+        Ok(range)
     }
 }
 
-/// Removes what was being written by processes that are gone.
-pub(crate) fn sweep(folder: &Path) -> Result<()> {
+/// Removes incomplete files of processes that have ended.
+pub(crate) fn sweep(directory: &Path) -> Result<()> {
     let sweep = || -> io::Result<()> {
-        for entry in fs::read_dir(folder)? {
+        for entry in fs::read_dir(directory)? {
             let entry = entry?;
             if !entry.file_name().to_string_lossy().starts_with(UNFINISHED) {
                 continue;
             }
-            // Who cannot open it leaves it to others.
-            let is_abandoned = File::open(entry.path()).is_ok_and(|it| it.try_lock().is_ok());
+            // Files that cannot be opened are left to their owners.
+            let is_abandoned = File::open(entry.path()).is_ok_and(|file| file.try_lock().is_ok());
             if is_abandoned {
                 fs::remove_file(entry.path())?;
             }
         }
         Ok(())
     };
-    sweep().map_err(|source| failed("clean up in", folder, source))
+    sweep().map_err(|source| failed("clean up in", directory, source))
 }
 
-/// Whether a file of this name is one of those that are removed by [`sweep`].
+/// Reports whether [`sweep`] removes files of this name.
 pub(crate) fn is_unfinished(name: &str) -> bool {
     name.starts_with(UNFINISHED)
 }

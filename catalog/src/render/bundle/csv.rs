@@ -1,4 +1,4 @@
-//! The ClusterServiceVersion of a bundle, read where an `olm.bundle` needs it.
+//! Typed view of a bundle's ClusterServiceVersion, for the conversion to an `olm.bundle`.
 
 use std::collections::BTreeSet;
 
@@ -14,15 +14,15 @@ use super::{
     metadata::field,
 };
 
-/// A checked view of the ClusterServiceVersion.
-pub(super) struct Csv<'a> {
+/// A validated view of the ClusterServiceVersion.
+pub(super) struct CsvView<'a> {
     value: &'a Value,
-    /// Never anything but an object, or null.
+    /// Object or null.
     spec: &'a Value,
 }
 
-/// What is wrong with a place of the ClusterServiceVersion.
-fn shape(path: &str, expected: &str, found: &Value) -> Error {
+/// Returns the error for a value of the wrong type at `path`.
+fn type_error(path: &str, expected: &str, found: &Value) -> Error {
     Error::Shape {
         path: path.to_owned(),
         expected: expected.to_owned(),
@@ -30,7 +30,7 @@ fn shape(path: &str, expected: &str, found: &Value) -> Error {
     }
 }
 
-/// Fails on the first value that is not of its Go type; its path goes on behind the one that is given.
+/// Checks a value against its Go type and returns an error for the first mismatch. `path` is the prefix of its path.
 fn conforms(value: &Value, ty: Type, path: &str) -> Result<(), Error> {
     for problem in schema::check(value, ty) {
         if let What::Mismatch {
@@ -47,12 +47,12 @@ fn conforms(value: &Value, ty: Type, path: &str) -> Result<(), Error> {
     Ok(())
 }
 
-// === impl Csv ===
+// === impl CsvView ===
 
-impl<'a> Csv<'a> {
-    /// The one among a bundle's objects.
-    pub(super) fn of(objects: &'a [Value]) -> Result<Self, Error> {
-        let is_csv = |it: &&Value| text(it, &["kind"]) == Some("ClusterServiceVersion");
+impl<'a> CsvView<'a> {
+    /// Finds the ClusterServiceVersion among the objects of a bundle.
+    pub(super) fn find(objects: &'a [Value]) -> Result<Self, Error> {
+        let is_csv = |object: &&Value| text(object, &["kind"]) == Some("ClusterServiceVersion");
         let value = objects.iter().find(is_csv).ok_or(Error::NoCsv)?;
         if let (Some(metadata), Some(field)) =
             (value.get("metadata"), schema::csv().field("metadata"))
@@ -61,9 +61,9 @@ impl<'a> Csv<'a> {
         }
         let spec = value
             .get("spec")
-            .ok_or_else(|| shape("spec", "a mapping", &Value::Null))?;
+            .ok_or_else(|| type_error("spec", "a mapping", &Value::Null))?;
         if !matches!(spec, Value::Object(_) | Value::Null) {
-            return Err(shape("spec", "a mapping", spec));
+            return Err(type_error("spec", "a mapping", spec));
         }
         Ok(Self { value, spec })
     }
@@ -78,54 +78,54 @@ impl<'a> Csv<'a> {
             .as_str()
     }
 
-    /// `spec.version`, empty if there is none.
+    /// Returns `spec.version`, or an empty string if it is absent.
     pub(super) fn version(&self) -> Result<&'a str, Error> {
         match self.spec.get("version") {
             None | Some(Value::Null) => Ok(""),
             Some(Value::String(version)) => Ok(version),
-            Some(other) => Err(shape("spec.version", "a text", other)),
+            Some(other) => Err(type_error("spec.version", "a string", other)),
         }
     }
 
-    /// `spec.release`, which may be a number.
+    /// Returns `spec.release`, which can be a number.
     pub(super) fn release(&self) -> Result<String, Error> {
         match self.spec.get("release") {
             None | Some(Value::Null) => Ok(String::new()),
             Some(Value::String(release)) => Ok(release.clone()),
             Some(Value::Number(release)) => Ok(release.to_string()),
-            Some(other) => Err(shape("spec.release", "a text or a number", other)),
+            Some(other) => Err(type_error("spec.release", "a string or a number", other)),
         }
     }
 
-    /// The APIs that a bundle brings: those of all its CustomResourceDefinitions, and the API services that are owned.
+    /// Returns the APIs that a bundle provides: those of all its CustomResourceDefinitions, and the owned API services.
     pub(super) fn provided(&self, objects: &[Value]) -> Result<BTreeSet<Api>, Error> {
         let mut provided = BTreeSet::new();
         for object in objects {
             if text(object, &["kind"]) == Some("CustomResourceDefinition") {
-                definition(object, &mut provided)?;
+                crd(object, &mut provided)?;
             }
         }
-        for api in self.definitions("apiservicedefinitions", "owned")? {
+        for api in self.api_descriptions("apiservicedefinitions", "owned")? {
             provided.insert(api.service());
         }
         Ok(provided)
     }
 
-    /// The APIs that a bundle needs.
+    /// Returns the APIs that a bundle requires.
     pub(super) fn required(&self) -> Result<BTreeSet<Api>, Error> {
         let mut required = BTreeSet::new();
-        for api in self.definitions("customresourcedefinitions", "required")? {
+        for api in self.api_descriptions("customresourcedefinitions", "required")? {
             required.insert(api.crd()?);
         }
-        for api in self.definitions("apiservicedefinitions", "required")? {
+        for api in self.api_descriptions("apiservicedefinitions", "required")? {
             required.insert(api.service());
         }
         Ok(required)
     }
 
-    /// Every CustomResourceDefinition that is owned has to be there.
+    /// Checks that the bundle contains every owned CustomResourceDefinition.
     pub(super) fn check_owned(&self, provided: &BTreeSet<Api>) -> Result<(), Error> {
-        for api in self.definitions("customresourcedefinitions", "owned")? {
+        for api in self.api_descriptions("customresourcedefinitions", "owned")? {
             let api = api.crd()?;
             if !provided.contains(&api) {
                 let found: Vec<_> = provided.iter().take(20).map(ToString::to_string).collect();
@@ -139,7 +139,7 @@ impl<'a> Csv<'a> {
         Ok(())
     }
 
-    /// `spec.relatedImages`.
+    /// Returns the images in `spec.relatedImages`.
     pub(super) fn related_images(&self) -> Result<Vec<RelatedImage>, Error> {
         let list = self.spec.get("relatedImages");
         items(list, "spec.relatedImages")?
@@ -153,7 +153,7 @@ impl<'a> Csv<'a> {
             .collect()
     }
 
-    /// The images of the operator's pods.
+    /// Returns the images of the operator's pods.
     pub(super) fn pod_images(&self) -> Result<BTreeSet<String>, Error> {
         let mut images = BTreeSet::new();
         let Some(install) = field(self.spec, "install") else {
@@ -163,7 +163,7 @@ impl<'a> Csv<'a> {
             return Ok(images);
         }
         let ty = schema::csv().at(&["spec", "install", "spec", "deployments"]);
-        let list = field(install, "spec").and_then(|it| field(it, "deployments"));
+        let list = field(install, "spec").and_then(|spec| field(spec, "deployments"));
         if let (Some(list), Some(ty)) = (list, ty) {
             conforms(list, ty, "spec.install.spec.deployments")?;
         }
@@ -181,17 +181,17 @@ impl<'a> Csv<'a> {
         Ok(images)
     }
 
-    fn definitions(&self, group: &str, which: &str) -> Result<Vec<Key>, Error> {
+    fn api_descriptions(&self, group: &str, list: &str) -> Result<Vec<ApiKey>, Error> {
         let path = format!("spec.{group}");
-        let definitions = self.spec.get(group).unwrap_or(&Value::Null);
-        if !matches!(definitions, Value::Object(_) | Value::Null) {
-            return Err(shape(&path, "a mapping", definitions));
+        let descriptions = self.spec.get(group).unwrap_or(&Value::Null);
+        if !matches!(descriptions, Value::Object(_) | Value::Null) {
+            return Err(type_error(&path, "a mapping", descriptions));
         }
-        items(field(definitions, which), &format!("{path}.{which}"))?
+        items(field(descriptions, list), &format!("{path}.{list}"))?
             .iter()
             .map(|entry| {
                 let text = |name| field_text(entry, name, &path);
-                Ok(Key {
+                Ok(ApiKey {
                     group: text("group")?,
                     version: text("version")?,
                     kind: text("kind")?,
@@ -202,18 +202,18 @@ impl<'a> Csv<'a> {
     }
 }
 
-/// How the ClusterServiceVersion names an API.
-struct Key {
+/// Reference to an API in the ClusterServiceVersion.
+struct ApiKey {
     group: String,
     version: String,
     kind: String,
     name: String,
 }
 
-// === impl Key ===
+// === impl ApiKey ===
 
-impl Key {
-    /// The name of a definition is `<plural>.<group>`.
+impl ApiKey {
+    /// Converts the reference to a CRD, whose name is `<plural>.<group>`.
     fn crd(self) -> Result<Api, Error> {
         match self.name.split_once('.') {
             Some((plural, group)) => Ok(Api {
@@ -236,8 +236,8 @@ impl Key {
     }
 }
 
-/// The APIs of a CustomResourceDefinition.
-fn definition(object: &Value, provided: &mut BTreeSet<Api>) -> Result<(), Error> {
+/// Adds the APIs of a CustomResourceDefinition.
+fn crd(object: &Value, provided: &mut BTreeSet<Api>) -> Result<(), Error> {
     let version = text(object, &["apiVersion"]).unwrap_or_default();
     let v1 = match version.rsplit('/').next() {
         Some("v1") => true,
@@ -245,16 +245,16 @@ fn definition(object: &Value, provided: &mut BTreeSet<Api>) -> Result<(), Error>
         _ => return Ok(()),
     };
     let name = text(object, &["metadata", "name"]).unwrap_or_default();
-    let place = format!("CustomResourceDefinition {name}: ");
+    let path_prefix = format!("CustomResourceDefinition {name}: ");
     if !version.starts_with("apiextensions.k8s.io/") {
         return Err(Error::Shape {
-            path: format!("{place}apiVersion"),
+            path: format!("{path_prefix}apiVersion"),
             expected: "apiextensions.k8s.io/v1".to_owned(),
             found: format!("{version:?}"),
         });
     }
     if v1 && let Some(kind) = schema::kind("apiextensions.k8s.io/v1", "CustomResourceDefinition") {
-        conforms(object, kind.ty.into(), &place)?;
+        conforms(object, kind.ty.into(), &path_prefix)?;
     }
     let spec = |keys: &[&str]| {
         let mut path = vec!["spec"];
@@ -263,11 +263,11 @@ fn definition(object: &Value, provided: &mut BTreeSet<Api>) -> Result<(), Error>
     };
     let versions = items(
         at(object, &["spec", "versions"]),
-        &format!("{place}spec.versions"),
+        &format!("{path_prefix}spec.versions"),
     )?;
     let mut names: Vec<String> = versions
         .iter()
-        .map(|it| text(it, &["name"]).unwrap_or_default().to_owned())
+        .map(|version| text(version, &["name"]).unwrap_or_default().to_owned())
         .collect();
     let single = spec(&["version"]);
     if !v1 && !single.is_empty() {
@@ -286,15 +286,15 @@ fn items<'a>(list: Option<&'a Value>, path: &str) -> Result<&'a [Value], Error> 
     match list {
         None | Some(Value::Null) => Ok(&[]),
         Some(Value::Array(items)) => Ok(items),
-        Some(other) => Err(shape(path, "a list", other)),
+        Some(other) => Err(type_error(path, "a list", other)),
     }
 }
 
 fn field_text(value: &Value, name: &str, path: &str) -> Result<String, Error> {
     match field(value, name) {
         None if matches!(value, Value::Object(_) | Value::Null) => Ok(String::new()),
-        None => Err(shape(path, "a list of mappings", value)),
+        None => Err(type_error(path, "a list of mappings", value)),
         Some(Value::String(text)) => Ok(text.clone()),
-        Some(other) => Err(shape(&format!("{path}[].{name}"), "a text", other)),
+        Some(other) => Err(type_error(&format!("{path}[].{name}"), "a string", other)),
     }
 }

@@ -1,14 +1,14 @@
-//! `manifests/`: one object a file.
+//! Reader of the directory `manifests`, with one object per file.
 
 use manifests::{content::Content, object::text, yaml};
 use serde_json::Value;
 
 use super::super::Error;
 
-/// The objects of a bundle, in the order of their files.
+/// Objects of a bundle, in the order of their files.
 pub(super) struct Objects {
     pub(super) all: Vec<Value>,
-    /// Which of them is the ClusterServiceVersion.
+    /// Index of the ClusterServiceVersion in `all`.
     pub(super) csv: usize,
 }
 
@@ -22,7 +22,8 @@ pub(super) fn read(
     for (name, file) in content.folder("manifests") {
         if name.contains('/') {
             warnings.push(format!(
-                "manifests/{name}: is left out, as it is in a subdirectory; OLM refuses such bundles, move it up"
+                "manifests/{name}: skipped, because it is in a subdirectory; OLM rejects such bundles, move the file to \
+                 manifests/"
             ));
             continue;
         }
@@ -33,15 +34,15 @@ pub(super) fn read(
             Ok((object, more)) => {
                 if more {
                     warnings.push(format!(
-                        "found more than one document inside manifests/{name}, using only the first one; write the others \
-                         to files of their own"
+                        "found more than one document inside manifests/{name}, using only the first one; move the others to \
+                         separate files"
                     ));
                 }
                 object
             }
             Err(problem) => {
                 warnings.push(format!(
-                    "failed to decode: manifests/{name}: {problem}; the file is left out"
+                    "failed to decode: manifests/{name}: {problem}; the file is skipped"
                 ));
                 continue;
             }
@@ -49,14 +50,14 @@ pub(super) fn read(
         let kind = text(&object, &["kind"]).unwrap_or_default();
         if kind.is_empty() {
             warnings.push(format!(
-                "failed to decode: manifests/{name}: Object 'Kind' is missing; the file is left out"
+                "failed to decode: manifests/{name}: Object 'Kind' is missing; the file is skipped"
             ));
             continue;
         }
         if kind == "ClusterServiceVersion" {
             if csv.is_some() {
                 warnings.push(format!(
-                    "manifests/{name}: is left out, as there is another ClusterServiceVersion already; keep one of them"
+                    "manifests/{name}: skipped, because another ClusterServiceVersion already exists; keep one of them"
                 ));
                 continue;
             }
@@ -71,7 +72,7 @@ pub(super) fn read(
     Ok(Objects { all, csv })
 }
 
-/// The first document of a file, and whether there are others.
+/// Reads the first document of a file. Also returns whether the file contains further documents.
 pub(super) fn first(bytes: &[u8], limits: &mut yaml::Limits) -> Result<(Value, bool), String> {
     let mut documents = yaml::documents_with(bytes, *limits);
     let first = documents.next();

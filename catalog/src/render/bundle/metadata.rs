@@ -1,4 +1,5 @@
-//! `metadata/`: what is said of a bundle beside its manifests. Names of files do not matter.
+//! Reader of the directory `metadata`: annotations, dependencies and properties of a bundle. The names of the files do
+//! not matter.
 
 use manifests::{
     content::{Content, field_name, is_named_after},
@@ -21,13 +22,13 @@ const OTHERS: [&str; 2] = [
     "operators.operatorframework.io.bundle.channel.default.v1",
 ];
 
-/// Lists of `metadata/`, each in a file of the same name by convention.
+/// Keys of the lists in `metadata/`. By convention, each is in a file of the same name.
 const KEYS: [&str; 3] = ["annotations", "dependencies", "properties"];
 
-/// Values in a file of properties or dependencies.
-const VALUES: usize = 1_000_000;
+/// Maximum number of values in a file of properties or dependencies.
+const MAX_VALUES: usize = 1_000_000;
 
-/// What `metadata/` says.
+/// Content of the directory `metadata`.
 pub(super) struct Metadata {
     pub(super) package: String,
     pub(super) dependencies: Vec<Property>,
@@ -46,34 +47,34 @@ pub(super) fn read(
         }
         let Ok((value, more)) = first(&file.bytes, limits) else {
             warnings.push(format!(
-                "failed to decode: metadata/{name}; the file is left out"
+                "failed to decode: metadata/{name}; the file is skipped"
             ));
             continue;
         };
-        let known = [
+        let before = [
             package.is_some(),
             dependencies.is_some(),
             properties.is_some(),
         ];
-        package = package.or_else(|| annotated(&value, is_json(&file.bytes)));
+        package = package.or_else(|| annotated_package(&value, is_json(&file.bytes)));
         let mut read = |key| {
-            let found = list(&value, key, &file.bytes, warnings);
-            found.unwrap_or_else(|problem| {
+            let entries = list(&value, key, &file.bytes, warnings);
+            entries.unwrap_or_else(|problem| {
                 warnings.push(format!(
-                    "metadata/{name}: {problem}; opm ignores the whole list; write a list of entries with `type` and `value`"
+                    "metadata/{name}: {problem}; opm ignores the whole list; use a list of entries with `type` and `value`"
                 ));
                 None
             })
         };
         dependencies = dependencies.or_else(|| read("dependencies"));
         properties = properties.or_else(|| read("properties"));
-        let knows = [
+        let after = [
             package.is_some(),
             dependencies.is_some(),
             properties.is_some(),
         ];
         let is_expected = KEYS.iter().any(|key| is_named_after(name, key));
-        if more && (knows != known || is_expected) {
+        if more && (after != before || is_expected) {
             warnings.push(format!(
                 "found more than one document inside metadata/{name}, using only the first one"
             ));
@@ -90,30 +91,30 @@ fn is_json(bytes: &[u8]) -> bool {
     bytes.trim_ascii_start().starts_with(b"{")
 }
 
-/// The package, if these are annotations of which opm knows one.
-fn annotated(value: &Value, is_json: bool) -> Option<String> {
+/// Returns the package if the annotations contain at least one that opm recognizes.
+fn annotated_package(value: &Value, is_json: bool) -> Option<String> {
     let annotations = field(value, "annotations")?.as_object()?;
     let annotations = Value::Object(annotations.clone());
     let read = |key| match field(&annotations, key) {
         None => Some(String::new()),
         Some(Value::String(text)) => Some(text.clone()),
-        // YAML's numbers become texts where texts are wanted.
+        // Go's YAML decoder converts numbers to strings where a string is expected.
         Some(other @ (Value::Number(_) | Value::Bool(_))) if !is_json => Some(other.to_string()),
         Some(_) => None,
     };
     let package = read(PACKAGE)?;
     let others = OTHERS.map(read);
-    let mut says = !package.is_empty();
+    let mut has_value = !package.is_empty();
     for other in others {
-        says |= !other?.is_empty();
+        has_value |= !other?.is_empty();
     }
-    says.then_some(package)
+    has_value.then_some(package)
 }
 
-/// The entries of a list with `type` and `value`, if there are any.
+/// Returns the entries of a list with `type` and `value`, or `None` if the list is absent or empty.
 ///
 /// # Errors
-/// Returns what Go cannot decode, for which opm ignores the list.
+/// Returns the problem because of which Go cannot decode the list; opm then ignores the list.
 fn list(
     value: &Value,
     key: &str,
@@ -141,28 +142,28 @@ fn list(
         };
         let mut written = Vec::new();
         json::value(field(item, "value").unwrap_or(&Value::Null), &mut written);
-        // YAML gets to be JSON on the way, with what is special in HTML escaped.
+        // YAML is converted to JSON, which escapes the special characters of HTML.
         list.push(Property {
             type_,
-            value: json::escaped(&written),
+            value: json::escape_html(&written),
         });
     }
     if is_json {
-        as_written(bytes, key, &mut list);
+        use_original_text(bytes, key, &mut list);
     } else {
         let values: Vec<&str> = items
             .iter()
             .map(|item| named(item, "value").map_or("value", |(name, _)| name))
             .collect();
-        keep_spelling(bytes, (name, &values), &mut list, warnings);
+        preserve_spelling(bytes, (name, &values), &mut list, warnings);
     }
     Ok((!list.is_empty()).then_some(list))
 }
 
-/// JSON is taken as it was written.
-fn as_written(bytes: &[u8], key: &str, list: &mut [Property]) {
+/// Replaces the values with the original JSON text.
+fn use_original_text(bytes: &[u8], key: &str, list: &mut [Property]) {
     let mut tape = Tape::default();
-    let Ok(root) = tape.read(bytes, VALUES) else {
+    let Ok(root) = tape.read(bytes, MAX_VALUES) else {
         return; // several documents: the spelling of numbers is all that is lost
     };
     let Some(items) = root.field(key) else {
@@ -176,9 +177,9 @@ fn as_written(bytes: &[u8], key: &str, list: &mut [Property]) {
     }
 }
 
-/// Keeps the spelling of max OpenShift versions: YAML's `4.10` is the number 4.1, which would block every cluster. `names`
-/// are those of the list and of the value of each entry, as the file spells them.
-fn keep_spelling(
+/// Preserves the spelling of max OpenShift versions. YAML reads `4.10` as the number 4.1, which would block upgrades of
+/// every cluster. `names` contains the spelling of the list's key and of each entry's value key.
+fn preserve_spelling(
     bytes: &[u8],
     (name, values): (&str, &[&str]),
     list: &mut [Property],
@@ -206,19 +207,20 @@ fn keep_spelling(
     }
 }
 
-/// Makes a string of a number, and returns the warning.
+/// Converts a number to a string and returns the warning.
 pub(super) fn quote(property: &mut Property, number: &Unquoted) -> String {
     property.value = number.to_json().into_bytes();
     let message = number.message(&format!("property {MAX_PROPERTY}"));
     format!("{message}; {}", number.remedy())
 }
 
-/// A field of a Go struct: cases do not count, and of several spellings the last one in order wins.
+/// Returns a field of a Go struct. Keys are compared without case; of several spellings, the last in sort order is
+/// used.
 pub(super) fn field<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
     named(value, name).map(|(_, value)| value)
 }
 
-/// The spelling of such a field, and its value.
+/// Returns such a field with the spelling of its key.
 fn named<'a>(value: &'a Value, name: &str) -> Option<(&'a str, &'a Value)> {
     let map = value.as_object()?;
     let name = field_name(map, name)?;

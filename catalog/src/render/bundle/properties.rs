@@ -1,4 +1,4 @@
-//! The properties of a bundle: what it is, brings and needs.
+//! Properties of a bundle: its package, and the APIs that it provides and requires.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use super::{
         json,
     },
     Api,
-    csv::Csv,
+    csv::CsvView,
     metadata::{Metadata, quote},
 };
 use crate::json::{Kind, Tape, write_text};
@@ -21,13 +21,13 @@ use crate::json::{Kind, Tape, write_text};
 const PACKAGE: &str = "olm.package";
 const GVK: &str = "olm.gvk";
 
-/// Values in one property.
-const VALUES: usize = 1_000_000;
+/// Maximum number of values in one property.
+const MAX_VALUES: usize = 1_000_000;
 
-/// The properties that a bundle lists: those of its file, its package, those of the annotation, and the APIs it brings.
-/// Each of them once.
-pub(super) fn listed(
-    csv: &Csv<'_>,
+/// Returns the properties that a bundle declares, without duplicates: those of its properties file, its package, those
+/// of the annotation, and the provided APIs.
+pub(super) fn declared_properties(
+    csv: &CsvView<'_>,
     metadata: &Metadata,
     provided: &BTreeSet<Api>,
     warnings: &mut Vec<String>,
@@ -38,16 +38,16 @@ pub(super) fn listed(
         listed.push(package(&metadata.package, version, &release));
     }
     if let Some(annotation) = csv.annotation("olm.properties") {
-        match annotated(annotation) {
+        match annotation_properties(annotation) {
             Ok(more) => listed.extend(more),
             Err(error) => warnings.push(format!(
-                "failed to unmarshal csv annotation properties: {error}; the annotation olm.properties is left out"
+                "failed to unmarshal csv annotation properties: {error}; the annotation olm.properties is ignored"
             )),
         }
     }
     listed.extend(provided.iter().map(|api| Api::property(api, GVK)));
-    let mut seen = BTreeSet::new();
-    listed.retain(|it| seen.insert(it.clone()));
+    let mut unique = BTreeSet::new();
+    listed.retain(|property| unique.insert(property.clone()));
     let declared = listed
         .iter_mut()
         .filter(|property| property.type_ == MAX_PROPERTY);
@@ -61,34 +61,34 @@ pub(super) fn listed(
     Ok(listed)
 }
 
-/// The version in the first package that is listed.
+/// Returns the version in the first declared package.
 pub(super) fn first_version(listed: &[Property]) -> Result<String, Error> {
     match listed
         .iter()
         .enumerate()
-        .find(|(_, it)| it.type_ == PACKAGE)
+        .find(|(_, property)| property.type_ == PACKAGE)
     {
         Some((at, property)) => read(at, property, ["version"]).map(|[version]| version),
         None => Ok(String::new()),
     }
 }
 
-/// All properties of a bundle, sorted.
+/// Returns all properties of a bundle, sorted.
 pub(super) fn all(
-    csv: &Csv<'_>,
+    csv: &CsvView<'_>,
     metadata: &Metadata,
     listed: &[Property],
     provided: &BTreeSet<Api>,
     objects: &[Value],
 ) -> Result<Vec<Property>, Error> {
     let mut all: Vec<Property> = objects.iter().map(object).collect();
-    // A set each, as several places may say the same.
-    let (mut brings, mut needs) = (BTreeSet::new(), BTreeSet::new());
+    // Sets, because several sources can declare the same API.
+    let (mut provided_apis, mut required_apis) = (BTreeSet::new(), BTreeSet::new());
     let mut own = None;
     for (at, property) in listed.iter().enumerate() {
         match property.type_.as_str() {
             GVK => {
-                brings.insert(read(at, property, ["group", "kind", "version"])?);
+                provided_apis.insert(read(at, property, ["group", "kind", "version"])?);
             }
             PACKAGE => {
                 let [name, version, release] =
@@ -101,7 +101,7 @@ pub(super) fn all(
     for (at, dependency) in metadata.dependencies.iter().enumerate() {
         match dependency.type_.as_str() {
             GVK => {
-                needs.insert(read(at, dependency, ["group", "kind", "version"])?);
+                required_apis.insert(read(at, dependency, ["group", "kind", "version"])?);
             }
             PACKAGE => {
                 let [name, range] = read(at, dependency, ["packageName", "version"])?;
@@ -112,14 +112,14 @@ pub(super) fn all(
         }
     }
     let key = |api: Api| [api.group, api.kind, api.version];
-    brings.extend(provided.iter().cloned().map(key));
-    needs.extend(csv.required()?.into_iter().map(key));
+    provided_apis.extend(provided.iter().cloned().map(key));
+    required_apis.extend(csv.required()?.into_iter().map(key));
     all.push(match own {
         Some(own) => own,
         None => package(&metadata.package, csv.version()?, &csv.release()?),
     });
-    all.extend(brings.iter().map(|it| gvk(GVK, it)));
-    all.extend(needs.iter().map(|it| gvk("olm.gvk.required", it)));
+    all.extend(provided_apis.iter().map(|api| gvk(GVK, api)));
+    all.extend(required_apis.iter().map(|api| gvk("olm.gvk.required", api)));
     all.sort_by(|a, b| a.type_.cmp(&b.type_).then_with(|| a.value.cmp(&b.value)));
     Ok(all)
 }
@@ -127,7 +127,7 @@ pub(super) fn all(
 fn object(object: &Value) -> Property {
     let mut data = Vec::new();
     json::value(object, &mut data);
-    let data = STANDARD.encode(json::escaped(&data));
+    let data = STANDARD.encode(json::escape_html(&data));
     texts(BUNDLE_OBJECT, &[("data", data)])
 }
 
@@ -156,7 +156,7 @@ impl Api {
     }
 }
 
-/// A property whose value has texts only, in this order.
+/// Returns a property whose value consists of strings in the given order.
 fn texts(type_: &str, fields: &[(&str, String)]) -> Property {
     let mut value = vec![b'{'];
     for (at, (key, text)) in fields.iter().enumerate() {
@@ -174,7 +174,7 @@ fn texts(type_: &str, fields: &[(&str, String)]) -> Property {
     }
 }
 
-/// The texts in a property's value.
+/// Reads string fields of a property's value.
 fn read<const N: usize>(
     index: usize,
     property: &Property,
@@ -187,7 +187,7 @@ fn read<const N: usize>(
     };
     let mut tape = Tape::default();
     let root = tape
-        .read(&property.value, VALUES)
+        .read(&property.value, MAX_VALUES)
         .map_err(|error| fail(error.message))?;
     if !matches!(root.kind(), Kind::Object | Kind::Null) {
         return Err(fail(format!(
@@ -211,8 +211,8 @@ fn read<const N: usize>(
     Ok(read)
 }
 
-/// The JSON list of the annotation as Go reads it; values stay as they are.
-fn annotated(text: &str) -> Result<Vec<Property>, String> {
+/// Parses the JSON list of the annotation as Go does. Values are not changed.
+fn annotation_properties(text: &str) -> Result<Vec<Property>, String> {
     let list = properties::parse_list(text).map_err(|error| error.to_string())?;
     list.into_iter().map(entry).collect()
 }
@@ -220,7 +220,7 @@ fn annotated(text: &str) -> Result<Vec<Property>, String> {
 fn entry(property: properties::Property) -> Result<Property, String> {
     let json = property.value.as_deref().map_or("null", RawValue::get);
     let mut tape = Tape::default();
-    let root = tape.read(json.as_bytes(), VALUES);
+    let root = tape.read(json.as_bytes(), MAX_VALUES);
     let mut value = Vec::new();
     root.map_err(|error| error.message)?.compact(&mut value);
     Ok(Property {

@@ -1,4 +1,4 @@
-//! The blobs, with their fields in the order in which opm writes them.
+//! Serialized blobs. The order of fields is that of opm.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -50,7 +50,7 @@ pub(super) struct BundleBlob<'a> {
     pub(super) related_images: Vec<RelatedImage>,
 }
 
-/// What a bundle says of itself.
+/// Property of a bundle.
 #[derive(Serialize)]
 pub(super) struct Property {
     #[serde(rename = "type")]

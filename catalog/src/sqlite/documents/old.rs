@@ -1,5 +1,5 @@
-//! What the first generations say in the ClusterServiceVersion alone: the APIs that a bundle needs, and its images. Later
-//! ones have tables of these, which opm's migrations fill from there.
+//! Data that the first schema versions contain only in the ClusterServiceVersion: required APIs and images of a bundle.
+//! Later versions have tables, which opm's migrations fill from there.
 
 use std::collections::BTreeSet;
 
@@ -8,37 +8,38 @@ use serde_json::Value;
 
 use super::properties::Gvk;
 
-/// The APIs that a bundle needs. Of a definition only the name tells its group.
+/// Returns the APIs that a bundle requires. The group of a CRD is derived from its name.
 pub(super) fn required(csv: &Value) -> Vec<Gvk> {
-    let definitions = list(csv, &["spec", "customresourcedefinitions", "required"]);
-    let definitions = definitions.filter_map(|it| {
-        let (_, group) = text(it, &["name"])?.split_once('.')?;
-        Some(gvk(it, group))
+    let crds = list(csv, &["spec", "customresourcedefinitions", "required"]);
+    let crds = crds.filter_map(|description| {
+        let (_, group) = text(description, &["name"])?.split_once('.')?;
+        Some(gvk(description, group))
     });
     let services = list(csv, &["spec", "apiservicedefinitions", "required"]);
-    let services = services.map(|it| gvk(it, text(it, &["group"]).unwrap_or_default()));
-    definitions.chain(services).collect()
+    let services =
+        services.map(|service| gvk(service, text(service, &["group"]).unwrap_or_default()));
+    crds.chain(services).collect()
 }
 
-/// The images that a bundle names: those that it runs, and those that it says it wants.
+/// Returns the images of a bundle: those of its deployments, and the related images.
 pub(super) fn images(csv: &Value) -> BTreeSet<String> {
     let deployments = list(csv, &["spec", "install", "spec", "deployments"]);
-    let containers = deployments.flat_map(|it| {
-        let pod = |key| list(it, &["spec", "template", "spec", key]);
+    let containers = deployments.flat_map(|deployment| {
+        let pod = |key| list(deployment, &["spec", "template", "spec", key]);
         pod("containers").chain(pod("initContainers"))
     });
     let related = list(csv, &["spec", "relatedImages"]);
     let images = containers
         .chain(related)
-        .filter_map(|it| text(it, &["image"]));
+        .filter_map(|entry| text(entry, &["image"]));
     images
-        .filter(|it| !it.is_empty())
+        .filter(|image| !image.is_empty())
         .map(str::to_owned)
         .collect()
 }
 
-fn gvk(definition: &Value, group: &str) -> Gvk {
-    let word = |key| text(definition, &[key]).unwrap_or_default().to_owned();
+fn gvk(description: &Value, group: &str) -> Gvk {
+    let word = |key| text(description, &[key]).unwrap_or_default().to_owned();
     Gvk {
         group: group.to_owned(),
         kind: word("kind"),

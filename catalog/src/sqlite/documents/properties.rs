@@ -1,4 +1,4 @@
-//! What a bundle says of itself: properties, what were dependencies, and the manifests.
+//! Properties of a bundle from the tables of the database: properties, former dependencies, and manifests.
 
 use std::io;
 
@@ -9,33 +9,33 @@ use serde_json::{
     value::{RawValue, to_raw_value},
 };
 
-use super::{Property, old, room::Room};
+use super::{Property, old, room::BlobMemory};
 use crate::sqlite::{
-    rows::{DEPRECATED, Rows},
-    tables::Tables,
+    rows::{DEPRECATED, RowIndex},
+    tables::SqliteConnection,
 };
 
 const GVK: &str = "olm.gvk";
 const REQUIRED_GVK: &str = "olm.gvk.required";
 const PACKAGE: &str = "olm.package";
 
-/// Where they are read from.
+/// Source of properties.
 pub(super) struct Properties<'a> {
-    pub(super) tables: &'a Tables,
-    pub(super) rows: &'a Rows,
+    pub(super) tables: &'a SqliteConnection,
+    pub(super) rows: &'a RowIndex,
 }
 
-/// A bundle that has properties.
+/// A bundle whose properties are read.
 #[derive(Clone, Copy)]
-pub(super) struct Of<'a> {
+pub(super) struct BundleRecord<'a> {
     pub(super) bundle: &'a str,
     pub(super) package: &'a str,
     pub(super) version: &'a str,
-    /// Its ClusterServiceVersion, where it alone knows what no table does.
+    /// ClusterServiceVersion, if it is the only source of required APIs.
     pub(super) csv: Option<&'a Value>,
 }
 
-/// In the order in which opm writes it.
+/// An API. The order of the fields is that of opm.
 #[derive(Debug, Serialize, Deserialize, Default)]
 #[serde(default)]
 pub(super) struct Gvk {
@@ -68,22 +68,26 @@ struct Object {
 // === impl Properties ===
 
 impl Properties<'_> {
-    /// Those of tables.
-    pub(super) fn of(&self, of: Of<'_>, room: &mut Room<'_>) -> io::Result<Vec<Property>> {
-        let (bundle, layout) = (of.bundle, &self.tables.layout);
+    /// Reads the properties from the tables.
+    pub(super) fn read_tables(
+        &self,
+        record: BundleRecord<'_>,
+        memory: &mut BlobMemory<'_>,
+    ) -> io::Result<Vec<Property>> {
+        let (bundle, layout) = (record.bundle, &self.tables.layout);
         let mut all = Vec::new();
-        for (table, is_needed) in [("properties", false), ("dependencies", true)] {
+        for (table, is_requirement) in [("properties", false), ("dependencies", true)] {
             if !layout.has(table, "value") {
                 continue;
             }
-            // Whatever version and image a row is of: names are enough for opm, too.
-            for row in self.rows.of(table, bundle) {
+            // Rows match by bundle name only, as in opm; version and image of the row are ignored.
+            for row in self.rows.rows_of(table, bundle) {
                 let pair = self.tables.texts(table, ["type", "value"], Some(*row))?;
                 let [Some(type_), Some(value)] = pair else {
                     continue;
                 };
-                room.take(type_.len() + value.len())?;
-                all.extend(if is_needed {
+                memory.reserve(type_.len() + value.len())?;
+                all.extend(if is_requirement {
                     dependency(&type_, &value)
                 } else {
                     property(type_, &value)
@@ -91,49 +95,53 @@ impl Properties<'_> {
             }
         }
         if !layout.has("properties", "value") {
-            self.apis("api_provider", GVK, bundle, &mut all, room)?;
+            self.apis("api_provider", GVK, bundle, &mut all, memory)?;
         }
         if !layout.has("dependencies", "value") {
-            self.apis("api_requirer", REQUIRED_GVK, bundle, &mut all, room)?;
-            let required = of.csv.map(old::required).unwrap_or_default();
-            all.extend(required.iter().filter_map(|it| made(REQUIRED_GVK, it)));
+            self.apis("api_requirer", REQUIRED_GVK, bundle, &mut all, memory)?;
+            let required = record.csv.map(old::required).unwrap_or_default();
+            all.extend(
+                required
+                    .iter()
+                    .filter_map(|gvk| synthesized(REQUIRED_GVK, gvk)),
+            );
         }
-        if !all.iter().any(|it| it.type_ == PACKAGE) {
+        if !all.iter().any(|property| property.type_ == PACKAGE) {
             let value = Package {
-                name: of.package.to_owned(),
-                version: of.version.to_owned(),
+                name: record.package.to_owned(),
+                version: record.version.to_owned(),
             };
-            all.extend(made(PACKAGE, &value));
+            all.extend(synthesized(PACKAGE, &value));
         }
         Ok(all)
     }
 
-    /// APIs, in the tables that were there before properties.
+    /// Reads APIs from tables that predate the table `properties`.
     fn apis(
         &self,
         table: &str,
         type_: &str,
         bundle: &str,
         all: &mut Vec<Property>,
-        room: &mut Room<'_>,
+        memory: &mut BlobMemory<'_>,
     ) -> io::Result<()> {
-        for row in self.rows.of(table, bundle) {
+        for row in self.rows.rows_of(table, bundle) {
             let columns = ["group_name", "version", "kind"];
             let texts = self.tables.texts(table, columns, Some(*row))?;
             let [group, version, kind] = texts.map(Option::unwrap_or_default);
-            room.take(group.len() + version.len() + kind.len())?;
+            memory.reserve(group.len() + version.len() + kind.len())?;
             let gvk = Gvk {
                 group,
                 kind,
                 version,
             };
-            all.extend(made(type_, &gvk));
+            all.extend(synthesized(type_, &gvk));
         }
         Ok(())
     }
 }
 
-/// A property as it is; of APIs only what names them.
+/// Returns a property without changes, except that only the identifying fields of an API are retained.
 fn property(type_: String, value: &str) -> Option<Property> {
     if type_ == DEPRECATED {
         return None;
@@ -141,18 +149,18 @@ fn property(type_: String, value: &str) -> Option<Property> {
     if type_ == GVK
         && let Ok(gvk) = serde_json::from_str::<Gvk>(value)
     {
-        return made(GVK, &gvk);
+        return synthesized(GVK, &gvk);
     }
     let value = raw(value)?;
     Some(Property { type_, value })
 }
 
-/// What a bundle needs: APIs and packages. Other types are left out, as by opm.
+/// Converts a required API or package to a property. Other types are omitted, as in opm.
 fn dependency(type_: &str, value: &str) -> Option<Property> {
     match type_ {
         GVK => {
             let gvk: Gvk = serde_json::from_str(value).unwrap_or_default();
-            made(REQUIRED_GVK, &gvk)
+            synthesized(REQUIRED_GVK, &gvk)
         }
         PACKAGE => {
             let package: Package = serde_json::from_str(value).unwrap_or_default();
@@ -160,34 +168,34 @@ fn dependency(type_: &str, value: &str) -> Option<Property> {
                 name: package.name,
                 range: package.version,
             };
-            made("olm.package.required", &required)
+            synthesized("olm.package.required", &required)
         }
         _ => None,
     }
 }
 
-/// The manifests themselves.
+/// Adds the manifests as properties.
 pub(super) fn objects(objects: &[&RawValue], all: &mut Vec<Property>) {
     for object in objects {
         let data = BASE64_STANDARD.encode(object.get());
-        all.extend(made("olm.bundle.object", &Object { data }));
+        all.extend(synthesized("olm.bundle.object", &Object { data }));
     }
 }
 
-/// By type and value, each once.
-pub(super) fn arrange(all: &mut Vec<Property>) {
+/// Sorts properties by type and value, and removes duplicates.
+pub(super) fn sort_and_dedup(all: &mut Vec<Property>) {
     all.sort_by(|a, b| (a.type_.as_str(), a.value.get()).cmp(&(b.type_.as_str(), b.value.get())));
     all.dedup_by(|a, b| a.type_ == b.type_ && a.value.get() == b.value.get());
 }
 
-fn made(type_: &str, value: &impl Serialize) -> Option<Property> {
+fn synthesized(type_: &str, value: &impl Serialize) -> Option<Property> {
     Some(Property {
         type_: type_.to_owned(),
         value: to_raw_value(value).ok()?,
     })
 }
 
-/// What is no JSON is a text: whoever checks the catalog says what is wrong with it.
+/// Returns the value as JSON. A malformed value becomes a string, which the check of the catalog reports.
 fn raw(value: &str) -> Option<Box<RawValue>> {
     RawValue::from_string(value.to_owned())
         .or_else(|_| to_raw_value(value))

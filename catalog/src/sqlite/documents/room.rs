@@ -1,64 +1,64 @@
-//! How much of one blob there may be in memory.
+//! Memory limit for building one blob.
 
 use std::io::{self, Write};
 
 use serde::Serialize;
 
-/// What each text that is kept takes besides its bytes.
-const BESIDES: usize = 64;
+/// Overhead of each retained text in bytes.
+const TEXT_OVERHEAD: usize = 64;
 
-/// Bytes that may still be taken for a blob.
-pub(super) struct Room<'a> {
+/// Memory that remains for a blob.
+pub(super) struct BlobMemory<'a> {
     kind: &'static str,
     name: &'a str,
-    left: usize,
+    remaining: usize,
     limit: usize,
 }
 
-/// What is written into the room.
-struct Within<'a, 'r> {
+/// Writer that counts its output against the limit.
+struct LimitedWriter<'a, 'r> {
     out: &'a mut Vec<u8>,
-    room: &'a mut Room<'r>,
+    memory: &'a mut BlobMemory<'r>,
 }
 
-// === impl Room ===
+// === impl BlobMemory ===
 
-impl<'a> Room<'a> {
+impl<'a> BlobMemory<'a> {
     pub(super) fn new(kind: &'static str, name: &'a str, limit: usize) -> Self {
         Self {
             kind,
             name,
-            left: limit,
+            remaining: limit,
             limit,
         }
     }
 
-    /// Takes room for a text that is kept.
-    pub(super) fn take(&mut self, bytes: usize) -> io::Result<()> {
-        self.less(bytes.saturating_add(BESIDES))
+    /// Reserves memory for a retained text.
+    pub(super) fn reserve(&mut self, bytes: usize) -> io::Result<()> {
+        self.subtract(bytes.saturating_add(TEXT_OVERHEAD))
     }
 
-    /// Writes a blob, if there is room for it.
+    /// Writes a blob if the limit allows it.
     pub(super) fn write(&mut self, blob: &impl Serialize, out: &mut Vec<u8>) -> io::Result<()> {
-        let within = Within { out, room: self };
-        serde_json::to_writer(within, blob).map_err(io::Error::from)
+        let writer = LimitedWriter { out, memory: self };
+        serde_json::to_writer(writer, blob).map_err(io::Error::from)
     }
 
-    fn less(&mut self, bytes: usize) -> io::Result<()> {
-        let Some(left) = self.left.checked_sub(bytes) else {
+    fn subtract(&mut self, bytes: usize) -> io::Result<()> {
+        let Some(remaining) = self.remaining.checked_sub(bytes) else {
             return Err(io::Error::other(format!(
                 "{} {:?} is larger than the limit of {} bytes",
                 self.kind, self.name, self.limit
             )));
         };
-        self.left = left;
+        self.remaining = remaining;
         Ok(())
     }
 }
 
-impl Write for Within<'_, '_> {
+impl Write for LimitedWriter<'_, '_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.room.less(bytes.len())?;
+        self.memory.subtract(bytes.len())?;
         self.out.extend_from_slice(bytes);
         Ok(bytes.len())
     }

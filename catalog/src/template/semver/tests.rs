@@ -10,8 +10,8 @@ const MINOR: Channels = with!(Channels, major: false; ..BOTH);
 const MAJOR: Channels = with!(Channels, minor: false, preferred: Stream::Major; ..BOTH);
 
 /// Versions, separated by spaces; a bundle is called like its version.
-fn listed(versions: &str) -> Vec<Listed> {
-    let listed = versions.split_whitespace().map(|version| Listed {
+fn listed(versions: &str) -> Vec<ListedBundle> {
+    let listed = versions.split_whitespace().map(|version| ListedBundle {
         name: version.to_owned(),
         version: version.parse().unwrap(),
     });
