@@ -1,4 +1,4 @@
-//! The ServiceAccount whose permissions count for the objects of an owner.
+//! The ServiceAccount whose permissions apply to the objects of an owner.
 
 use serde::{Deserialize, Serialize};
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kube::{core::Status, runtime::watcher};
 
-/// The status of an answer; none if nobody answered.
+/// Returns the HTTP status code of an error; `None` if the API server did not respond.
 pub fn code(error: &watcher::Error) -> Option<u16> {
     status(error).map(|status| status.code)
 }
@@ -25,7 +25,8 @@ fn status(error: &watcher::Error) -> Option<&Status> {
     }
 }
 
-/// Whether a status will be the same next time, unless somebody does something. 410 says that it has to be listed anew.
+/// Reports whether a retry fails with the same status until a person intervenes. Status 410 (`Gone`) is an exception: a new
+/// list request succeeds.
 pub fn is_refusal(code: u16) -> bool {
     (400..500).contains(&code) && !matches!(code, 408 | 410 | 429)
 }

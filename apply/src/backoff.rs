@@ -18,82 +18,82 @@ use kube::runtime::{
 
 use crate::api_error;
 
-/// A failure this long after the pause of the one before is not in a row with it. Shorter than the timeout of a quiet
-/// connection: a watch without events that ends with an error works.
-const ROW: Duration = Duration::from_secs(60);
-/// The longest time between two tries of a watch that fails. When an API server comes back, this is how long it may take
-/// until that is noticed, and as long again until what was missed is listed.
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// Time after a back-off delay within which another failure continues the series of failures. The value is below the
+/// timeout of an idle connection: a watch without events that ends with an error has worked.
+const FAILURE_WINDOW: Duration = Duration::from_secs(60);
+/// Maximum delay between two attempts of a failing watch. The end of an outage of the API server is noticed within this
+/// time. Another delay of this length may pass until the missed changes are listed.
+const MAX_DELAY: Duration = Duration::from_secs(10);
 
-/// How the watches that the controllers have for themselves wait after failures: as those here do.
+/// Back-off with jitter for the watches of this crate and of the controllers.
 #[derive(Debug, Default)]
 pub struct Pauses {
-    /// Failures in a row.
+    /// Number of failures in the current series.
     pub(crate) count: u32,
-    /// When the pause after the last one ends.
+    /// End of the delay after the last failure; `None` before the first failure.
     until: Option<Instant>,
-    /// Events since then.
+    /// Number of events since the last failure.
     events: u32,
-    /// Whether the last one was a refusal.
+    /// Whether the API server rejected the request of the last failure.
     is_refused: Arc<AtomicBool>,
 }
 
-/// How controllers wait after a failure of one of their watches: not at all, for that one waits by itself, and the others
-/// would wait with it, for half a minute after a few failures.
+/// Back-off without a delay, for the controllers. Each of their watches already backs off by itself; a delay in the
+/// controller would stop its other watches, too, for half a minute after a few failures.
 #[derive(Debug)]
 pub struct NoPause;
 
-/// A time a little longer or shorter, so that not all come at once.
+/// Returns the duration with 10 % jitter, so that clients with the same interval do not send their requests together.
 pub fn spread(time: Duration) -> Duration {
     time.mul_f64(0.9 + fastrand::f64() / 5.0)
 }
 
-/// Returns how long a pause still takes that ends at `until`; `None` if the pause is over. A pause never takes longer than
-/// `wait`, its length from the start: a clock that is set back ends the pause.
+/// Returns the remaining time of a delay that ends at `until`; `None` if the delay is over. `wait` is the full length of
+/// the delay and its upper bound: if the clock is set back, the delay ends.
 pub fn left(until: Timestamp, wait: Duration, now: Timestamp) -> Option<Duration> {
-    let left = Duration::try_from(until.duration_since(now)).ok()?;
-    (!left.is_zero() && left <= wait).then_some(left)
+    let remaining = Duration::try_from(until.duration_since(now)).ok()?;
+    (!remaining.is_zero() && remaining <= wait).then_some(remaining)
 }
 
-/// From a fifth of a second to ten seconds; where we are refused, from two seconds to a minute.
-fn wait(count: u32, refused: bool) -> Duration {
-    let (first, longest) = if refused {
+/// Returns the delay after a number of failures: 0.2 to 10 seconds, or 2 to 60 seconds after a rejected request.
+fn delay(count: u32, refused: bool) -> Duration {
+    let (initial, max) = if refused {
         (Duration::from_secs(2), Duration::from_secs(60))
     } else {
-        (Duration::from_millis(200), LONGEST_PAUSE)
+        (Duration::from_millis(200), MAX_DELAY)
     };
     let doubled = 2_u32.saturating_pow(count.saturating_sub(1).min(16));
-    first.saturating_mul(doubled).min(longest)
+    initial.saturating_mul(doubled).min(max)
 }
 
-/// A quarter more or less, so that all watches do not come back at once.
-fn jittered(wait: Duration) -> Duration {
-    wait.mul_f64(0.75 + 0.5 * fastrand::f64())
+/// Returns the delay with 25 % jitter, so that watches do not reconnect together.
+fn jittered(delay: Duration) -> Duration {
+    delay.mul_f64(0.75 + 0.5 * fastrand::f64())
 }
 
 // === impl Pauses ===
 
 impl Pauses {
-    /// Returns the pause after a failure. The pause is longer if the API server refuses the request.
+    /// Returns the delay after a failure. The delay is longer if the API server rejected the request.
     pub fn after(&mut self, is_refused: bool) -> Duration {
         self.at(is_refused, Instant::now())
     }
 
-    /// Counts the next failure as in a row with the last one, however much time has passed between them.
+    /// Makes the next failure part of the current series, independent of the time since the last one.
     pub(crate) fn continue_row(&mut self, now: Instant) {
         self.until = self.until.map(|until| until.max(now));
     }
 
     pub(crate) fn at(&mut self, is_refused: bool, now: Instant) -> Duration {
-        let quiet = self.until.map(|it| now.saturating_duration_since(it));
-        if quiet.is_some_and(|it| it > ROW) {
+        let quiet = self.until.map(|until| now.saturating_duration_since(until));
+        if quiet.is_some_and(|quiet| quiet > FAILURE_WINDOW) {
             self.count = 0;
         }
         self.count = self.count.saturating_add(1);
         self.events = 0;
-        let pause = jittered(wait(self.count, is_refused));
-        self.until = Some(now + pause);
-        pause
+        let delay = jittered(delay(self.count, is_refused));
+        self.until = Some(now + delay);
+        delay
     }
 }
 
@@ -107,7 +107,8 @@ impl Iterator for Pauses {
 }
 
 impl Backoff for Pauses {
-    /// There was an event. The first one does not say that a watch works: one that lists anew says so before it is refused.
+    /// Records an event. Only the second event since a failure ends the series of failures: a watch that relists sends one
+    /// event before its request is rejected.
     fn reset(&mut self) {
         self.events = self.events.saturating_add(1);
         if self.events > 1 {
@@ -116,17 +117,17 @@ impl Backoff for Pauses {
     }
 }
 
-/// A watch that pauses after failures: longer where it is refused.
+/// Adds a back-off to the stream of a watch. The delays are longer if the API server rejects its requests.
 pub fn patient<K>(
     events: impl Stream<Item = watcher::Result<Event<K>>>,
 ) -> impl Stream<Item = watcher::Result<Event<K>>> {
     let pauses = Pauses::default();
     let is_refused = Arc::clone(&pauses.is_refused);
-    let noted = events.inspect_err(move |error| {
+    let observed = events.inspect_err(move |error| {
         let refuses = api_error::code(error).is_some_and(api_error::is_refusal);
         is_refused.store(refuses, Ordering::Relaxed);
     });
-    noted.backoff(pauses)
+    observed.backoff(pauses)
 }
 
 impl Iterator for NoPause {
@@ -170,11 +171,20 @@ mod tests {
             }
             // What has worked for long, or has told of something, begins again.
             let first = expected[0];
-            assert!(is_about(pauses.at(is_refused, now + 2 * ROW), first));
-            assert!(is_about(pauses.at(is_refused, now + 2 * ROW), 2 * first));
+            assert!(is_about(
+                pauses.at(is_refused, now + 2 * FAILURE_WINDOW),
+                first
+            ));
+            assert!(is_about(
+                pauses.at(is_refused, now + 2 * FAILURE_WINDOW),
+                2 * first
+            ));
             pauses.reset();
             pauses.reset();
-            assert!(is_about(pauses.at(is_refused, now + 2 * ROW), first));
+            assert!(is_about(
+                pauses.at(is_refused, now + 2 * FAILURE_WINDOW),
+                first
+            ));
         }
     }
 

@@ -21,52 +21,52 @@ use kube::{
 use tokio::sync::{OnceCell, watch};
 use tokio_util::sync::CancellationToken;
 
-use self::definitions::Definitions;
-pub(crate) use self::definitions::State;
+pub(crate) use self::definitions::CrdState;
+use self::definitions::CrdStates;
 
-/// How long a "not served" is believed. Definitions are watched, but what they lead to appears in discovery a moment
-/// later, and aggregated APIs come and go with the pods behind them.
-const ABSENCE: Duration = Duration::from_secs(10);
-/// How many group versions are asked for at the same time.
-const CONCURRENCY: usize = 8;
-/// From so many unknown group versions on, the list of all groups is asked for first: a bundle may name thousands that
-/// do not exist.
-const MANY: usize = 4;
-/// How many group versions that are not served are remembered.
-const MOST_ABSENT: usize = 1024;
+/// Time for which the answer "not served" is cached. CRDs are watched, but their kinds appear in discovery a moment later,
+/// and aggregated APIs come and go with the pods that serve them.
+const NEGATIVE_TTL: Duration = Duration::from_secs(10);
+/// Maximum number of concurrent requests for group versions.
+const MAX_CONCURRENT_REQUESTS: usize = 8;
+/// Number of uncached group versions above which the list of all groups is requested first: a bundle may name thousands of
+/// group versions that do not exist.
+const LIST_GROUPS_THRESHOLD: usize = 4;
+/// Maximum number of cached group versions that are not served.
+const MAX_NEGATIVE_ENTRIES: usize = 1024;
 
-/// How many groups that were looked for are remembered; with more of them, each group counts as looked for.
-const MOST_SOUGHT: usize = 1024;
+/// Maximum number of recorded groups of [`Kinds::seek`]. Above it, every group counts as requested.
+const MAX_REQUESTED_GROUPS: usize = 1024;
 
 /// A kind as the API server serves it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kind {
     /// Group, version, kind and plural.
     pub resource: ApiResource,
-    /// Whether its objects live in namespaces.
+    /// Whether the objects of the kind are namespaced.
     pub namespaced: bool,
 }
 
-/// What is known of a kind without asking.
+/// Cached answer for a kind.
 pub enum Remembered {
-    /// It has not been asked for, or that was forgotten.
+    /// The kind was never requested, or its entry was invalidated.
     Nothing,
-    /// It was not served.
+    /// The API server did not serve the kind.
     NotServed,
-    /// It is served.
+    /// The API server serves the kind.
     Served(Arc<Kind>),
 }
 
-/// What is served of what was asked for.
+/// Requested kinds as the API server serves them; `None` for a kind that is not served.
 pub type Found = HashMap<GroupVersionKind, Option<Arc<Kind>>>;
 
-/// What is known about the kinds that were asked for, those that are not served included.
+/// Discovery cache of the requested kinds, including those that are not served.
 pub struct Kinds {
     client: Client,
-    known: Mutex<Slots>,
-    sought: watch::Sender<BTreeSet<String>>,
+    cache: Mutex<GroupVersionCache>,
+    requested_groups: watch::Sender<BTreeSet<String>>,
     changes: watch::Sender<u64>,
-    definitions: Definitions,
+    crds: CrdStates,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -75,62 +75,66 @@ struct GroupVersion {
     version: String,
 }
 
-/// The answer for a group version; whoever asks while it is on its way waits for the same one.
-type Slot = OnceCell<Served>;
+/// Cached answer for a group version. Concurrent callers wait for the same request.
+type GroupVersionEntry = OnceCell<Served>;
 
-/// The answers, in the order of groups, so that those of a group are found together.
+/// Cached answers, ordered so that the versions of a group are adjacent.
 #[derive(Debug)]
-struct Slots {
-    slots: BTreeMap<GroupVersion, Arc<Slot>>,
-    /// The number of slots from which on those without a group version are forgotten.
-    most: usize,
+struct GroupVersionCache {
+    entries: BTreeMap<GroupVersion, Arc<GroupVersionEntry>>,
+    /// Number of entries above which entries of group versions that are not served are dropped.
+    threshold: usize,
 }
 
-/// What a group version holds.
+/// Kinds of a group version.
 #[derive(Debug)]
 struct Served {
-    /// `None`: there is no such group version.
+    /// Kinds by name; `None` if the group version is not served.
     kinds: Option<HashMap<String, Arc<Kind>>>,
-    asked: Instant,
+    loaded_at: Instant,
 }
 
 impl Kinds {
-    /// Knows nothing yet.
+    /// Creates an empty cache.
     pub fn new(client: Client) -> Self {
         Self {
             client,
-            known: Mutex::default(),
-            sought: watch::Sender::default(),
+            cache: Mutex::default(),
+            requested_groups: watch::Sender::default(),
             changes: watch::Sender::new(0),
-            definitions: Definitions::default(),
+            crds: CrdStates::default(),
         }
     }
 
-    /// Looks several kinds up, asking only for what is not known. `None` is not served.
+    /// Looks up several kinds and sends requests only for those that are not cached. `None` stands for a kind that is not
+    /// served.
     ///
     /// # Errors
-    /// Returns an error if the API server does not answer.
+    /// Returns an error if the API server does not respond.
     pub async fn find(
         &self,
-        wanted: impl IntoIterator<Item = GroupVersionKind> + Send,
+        requested: impl IntoIterator<Item = GroupVersionKind> + Send,
     ) -> Result<Found, kube::Error> {
         let mut by_version: BTreeMap<GroupVersion, Vec<GroupVersionKind>> = BTreeMap::new();
-        for kind in wanted {
+        for kind in requested {
             let version = GroupVersion {
                 group: kind.group.clone(),
                 version: kind.version.clone(),
             };
             by_version.entry(version).or_default().push(kind);
         }
-        let slots = self.slots(&by_version);
-        let unknown = slots.iter().filter(|(_, slot)| !slot.initialized()).count();
-        let listed = if unknown > MANY {
+        let entries = self.entries(&by_version);
+        let unknown = entries
+            .iter()
+            .filter(|(_, entry)| !entry.initialized())
+            .count();
+        let listed = if unknown > LIST_GROUPS_THRESHOLD {
             Some(ask::groups(&self.client).await?)
         } else {
             None
         };
-        let answers: Vec<_> = stream::iter(slots)
-            .map(|(version, slot)| {
+        let answers: Vec<_> = stream::iter(entries)
+            .map(|(version, entry)| {
                 let listed = listed.as_ref();
                 async move {
                     let ask = || async {
@@ -140,18 +144,18 @@ impl Kinds {
                         };
                         Ok::<_, kube::Error>(Served::new(kinds))
                     };
-                    slot.get_or_try_init(ask).await?;
-                    Ok::<_, kube::Error>((version, slot))
+                    entry.get_or_try_init(ask).await?;
+                    Ok::<_, kube::Error>((version, entry))
                 }
             })
-            .buffer_unordered(CONCURRENCY)
+            .buffer_unordered(MAX_CONCURRENT_REQUESTS)
             .try_collect()
             .await?;
 
         let mut found = HashMap::new();
-        for (version, slot) in answers {
+        for (version, entry) in answers {
             for kind in by_version.remove(&version).unwrap_or_default() {
-                let served = slot.get().and_then(|served| served.find(&kind.kind));
+                let served = entry.get().and_then(|served| served.find(&kind.kind));
                 if served.is_none() {
                     self.seek(&kind.group);
                 }
@@ -161,14 +165,14 @@ impl Kinds {
         Ok(found)
     }
 
-    /// What is remembered of a kind, without asking.
+    /// Returns the cached answer for a kind, without a request.
     pub fn remembered(&self, kind: &GroupVersionKind) -> Remembered {
         let version = GroupVersion {
             group: kind.group.clone(),
             version: kind.version.clone(),
         };
-        let slot = self.known().slots.get(&version).cloned();
-        match slot.as_ref().and_then(|slot| slot.get()) {
+        let entry = self.cache().entries.get(&version).cloned();
+        match entry.as_ref().and_then(|entry| entry.get()) {
             Some(served) => served
                 .find(&kind.kind)
                 .map_or(Remembered::NotServed, Remembered::Served),
@@ -176,67 +180,73 @@ impl Kinds {
         }
     }
 
-    /// Looks a kind up whatever its version is, that one first: what was applied in a version that is served no longer is
-    /// still there in another.
+    /// Looks up a kind in any version, the requested version first: an object that was applied in a version that is no
+    /// longer served still exists in another one.
     ///
     /// # Errors
-    /// Returns an error if the API server does not answer, or if the server of an aggregated API is unavailable.
+    /// Returns an error if the API server does not respond, or if the server of an aggregated API is unavailable.
     pub async fn find_any(
         &self,
-        wanted: GroupVersionKind,
+        requested: GroupVersionKind,
     ) -> Result<Option<Arc<Kind>>, kube::Error> {
-        if let Some(kind) = self.find([wanted.clone()]).await?.remove(&wanted).flatten() {
+        if let Some(kind) = self
+            .find([requested.clone()])
+            .await?
+            .remove(&requested)
+            .flatten()
+        {
             return Ok(Some(kind));
         }
         let versions = ask::groups(&self.client).await?;
         for version in versions
             .iter()
-            .filter(|version| version.group == wanted.group)
+            .filter(|version| version.group == requested.group)
         {
             let kinds = ask::kinds(&self.client, version).await?;
             let Some(kinds) = kinds else {
                 let problem = format!(
-                    "the server behind the API {}/{} is not available",
+                    "the server of the API {}/{} is unavailable",
                     version.group, version.version
                 );
                 return Err(kube::Error::Service(problem.into()));
             };
-            if let Some(kind) = kinds.get(&wanted.kind) {
+            if let Some(kind) = kinds.get(&requested.kind) {
                 return Ok(Some(kind.clone()));
             }
         }
         Ok(None)
     }
 
-    /// Forgets what is known of a group: a CRD of it was applied or deleted, or the API server answered 404.
+    /// Drops the entries of a group, after a CRD of the group was applied or deleted, or after the API server answered 404.
     pub fn forget(&self, group: &str) {
-        self.known().forget(group);
+        self.cache().forget(group);
     }
 
-    /// Has discovery followed when something of a group begins to be served: somebody waits for it. What nobody has
-    /// looked for is not asked for.
+    /// Marks a group as requested, so that discovery is polled when a kind of the group becomes served. Groups that no
+    /// caller has requested are not polled.
     pub fn seek(&self, group: &str) {
-        self.sought.send_if_modified(|sought| {
-            sought.len() < MOST_SOUGHT && sought.insert(group.to_owned())
+        self.requested_groups.send_if_modified(|requested_groups| {
+            requested_groups.len() < MAX_REQUESTED_GROUPS
+                && requested_groups.insert(group.to_owned())
         });
     }
 
-    /// Reports whether anybody wants to know what is served of a group.
-    fn is_sought(&self, group: &str) -> bool {
-        let is_sought = {
-            let sought = self.sought.borrow();
-            sought.len() >= MOST_SOUGHT || sought.contains(group)
+    /// Reports whether a caller has requested the kinds of a group.
+    fn is_requested(&self, group: &str) -> bool {
+        let is_requested = {
+            let requested_groups = self.requested_groups.borrow();
+            requested_groups.len() >= MAX_REQUESTED_GROUPS || requested_groups.contains(group)
         };
-        is_sought || self.known().versions(group).next().is_some()
+        is_requested || self.cache().versions(group).next().is_some()
     }
 
-    /// Counts the changes of what is served, so that whoever misses an API can wait for one.
+    /// Returns a counter of the changes of the served kinds, so that a caller can wait for a missing API.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
 
-    /// Watches CustomResourceDefinitions and APIServices (metadata would not tell Established: conditions are needed)
-    /// until cancelled, and forgets what they change.
+    /// Watches CustomResourceDefinitions and APIServices until canceled, and drops the entries that they change. The
+    /// watches read whole objects, because metadata does not contain the condition Established.
     pub async fn run(&self, stop: CancellationToken) {
         tokio::select! {
             () = stop.cancelled() => {}
@@ -244,104 +254,108 @@ impl Kinds {
         }
     }
 
-    /// How far a definition is, as far as the watch has told.
-    pub(crate) fn definition(&self, name: &str) -> Option<State> {
-        self.definitions.get(name)
+    /// Returns the state of a CRD as the watch has reported it.
+    pub(crate) fn definition(&self, name: &str) -> Option<CrdState> {
+        self.crds.get(name)
     }
 
-    /// Tells of every change of a definition; `None` while they are not watched.
+    /// Returns a notifier of the changes of all CRDs; `None` while they are not watched.
     pub(crate) fn definitions(&self) -> Option<watch::Receiver<()>> {
-        let changes = self.definitions.changes();
-        self.definitions.are_told().then_some(changes)
+        let changes = self.crds.changes();
+        self.crds.is_synced().then_some(changes)
     }
 
-    /// Keeps what discovery shows of a group version.
-    fn learn(&self, version: &GroupVersion, kinds: Option<HashMap<String, Arc<Kind>>>) {
-        let slot = Slot::new_with(Some(Served::new(kinds)));
-        self.known().slots.insert(version.clone(), Arc::new(slot));
+    /// Stores the kinds of a group version as discovery shows them.
+    fn record(&self, version: &GroupVersion, kinds: Option<HashMap<String, Arc<Kind>>>) {
+        let entry = GroupVersionEntry::new_with(Some(Served::new(kinds)));
+        self.cache()
+            .entries
+            .insert(version.clone(), Arc::new(entry));
     }
 
-    /// The slots of group versions: those there are, unless they say "not served" for too long, or empty ones.
-    fn slots(
+    /// Returns the entries of group versions. An entry is empty if it is missing, or if its answer "not served" has
+    /// expired.
+    fn entries(
         &self,
-        wanted: &BTreeMap<GroupVersion, Vec<GroupVersionKind>>,
-    ) -> Vec<(GroupVersion, Arc<Slot>)> {
-        let mut known = self.known();
-        known.bound();
-        wanted
+        requested: &BTreeMap<GroupVersion, Vec<GroupVersionKind>>,
+    ) -> Vec<(GroupVersion, Arc<GroupVersionEntry>)> {
+        let mut cache = self.cache();
+        cache.bound();
+        requested
             .iter()
             .map(|(version, kinds)| {
-                let slot = known.slots.entry(version.clone()).or_default();
-                if slot.get().is_some_and(|served| served.is_stale(kinds)) {
-                    *slot = Arc::default();
+                let entry = cache.entries.entry(version.clone()).or_default();
+                if entry.get().is_some_and(|served| served.is_stale(kinds)) {
+                    *entry = Arc::default();
                 }
-                (version.clone(), slot.clone())
+                (version.clone(), entry.clone())
             })
             .collect()
     }
 
-    fn known(&self) -> MutexGuard<'_, Slots> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn cache(&self) -> MutexGuard<'_, GroupVersionCache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Says that something has changed, once it is forgotten.
+    /// Notifies subscribers of a change, after the changed entries were dropped.
     fn changed(&self) {
         self.changes
             .send_modify(|changes| *changes = changes.wrapping_add(1));
     }
 }
 
-impl Slots {
+impl GroupVersionCache {
     /// Returns the group versions of a group.
     fn versions(&self, group: &str) -> impl Iterator<Item = &GroupVersion> {
         let first = GroupVersion {
             group: group.to_owned(),
             version: String::new(),
         };
-        let versions = self.slots.range(first..).map(|(version, _)| version);
+        let versions = self.entries.range(first..).map(|(version, _)| version);
         versions.take_while(move |version| version.group == group)
     }
 
     fn forget(&mut self, group: &str) {
         let versions: Vec<GroupVersion> = self.versions(group).cloned().collect();
         for version in &versions {
-            self.slots.remove(version);
+            self.entries.remove(version);
         }
     }
 
-    /// Forgets group versions that are not served once there may be many of them. A cluster may serve as many, which are not
-    /// looked through each time.
+    /// Drops the group versions that are not served once the cache exceeds its limit. The limit then grows with the number
+    /// of served group versions, so that a large cluster does not scan all entries on each call.
     fn bound(&mut self) {
-        if self.slots.len() > self.most {
-            self.slots
-                .retain(|_, slot| slot.get().is_none_or(|served| served.kinds.is_some()));
-            self.most = self.slots.len() + MOST_ABSENT;
+        if self.entries.len() > self.threshold {
+            self.entries
+                .retain(|_, entry| entry.get().is_none_or(|served| served.kinds.is_some()));
+            self.threshold = self.entries.len() + MAX_NEGATIVE_ENTRIES;
         }
     }
 }
 
-impl Default for Slots {
+impl Default for GroupVersionCache {
     fn default() -> Self {
         Self {
-            slots: BTreeMap::new(),
-            most: MOST_ABSENT,
+            entries: BTreeMap::new(),
+            threshold: MAX_NEGATIVE_ENTRIES,
         }
     }
 }
 
 impl Served {
     fn new(kinds: Option<HashMap<String, Arc<Kind>>>) -> Self {
-        let asked = Instant::now();
-        Self { kinds, asked }
+        let loaded_at = Instant::now();
+        Self { kinds, loaded_at }
     }
 
     fn find(&self, kind: &str) -> Option<Arc<Kind>> {
         self.kinds.as_ref()?.get(kind).cloned()
     }
 
-    /// Reports whether a wanted kind was not there, and that was long ago.
-    fn is_stale(&self, wanted: &[GroupVersionKind]) -> bool {
-        self.asked.elapsed() > ABSENCE && wanted.iter().any(|kind| self.find(&kind.kind).is_none())
+    /// Reports whether a requested kind is missing from an answer that has expired.
+    fn is_stale(&self, requested: &[GroupVersionKind]) -> bool {
+        self.loaded_at.elapsed() > NEGATIVE_TTL
+            && requested.iter().any(|kind| self.find(&kind.kind).is_none())
     }
 }
 
@@ -351,14 +365,15 @@ mod tests {
 
     #[test]
     fn group_versions_are_found_and_forgotten_by_group() {
-        let mut known = Slots::default();
+        let mut cache = GroupVersionCache::default();
         let version = |group: &str, version: &str| GroupVersion {
             group: group.to_owned(),
             version: version.to_owned(),
         };
-        let learn = |known: &mut Slots, group: &str, name: &str, is_served: bool| {
-            let slot = Slot::new_with(Some(Served::new(is_served.then(HashMap::new))));
-            known.slots.insert(version(group, name), Arc::new(slot));
+        let record = |cache: &mut GroupVersionCache, group: &str, name: &str, is_served: bool| {
+            let entry =
+                GroupVersionEntry::new_with(Some(Served::new(is_served.then(HashMap::new))));
+            cache.entries.insert(version(group, name), Arc::new(entry));
         };
         for (group, name) in [
             ("a", "v1"),
@@ -367,22 +382,22 @@ mod tests {
             ("a.b.c", "v1"),
             ("", "v1"),
         ] {
-            learn(&mut known, group, name, true);
+            record(&mut cache, group, name, true);
         }
-        assert_rows!(known.versions("a.b").map(|found| found.version.clone()).collect::<Vec<_>>() => ["v1", "v2"]);
-        assert_eq!(known.versions("a.c").next(), None);
-        known.forget("a.b");
-        assert_rows!(known.slots.keys().map(|left| left.group.as_str()).collect::<Vec<_>>() => ["", "a", "a.b.c"]);
-        for number in 0..MOST_ABSENT {
-            learn(&mut known, &format!("absent-{number}"), "v1", false);
-            learn(&mut known, &format!("served-{number}"), "v1", true);
+        assert_rows!(cache.versions("a.b").map(|found| found.version.clone()).collect::<Vec<_>>() => ["v1", "v2"]);
+        assert_eq!(cache.versions("a.c").next(), None);
+        cache.forget("a.b");
+        assert_rows!(cache.entries.keys().map(|left| left.group.as_str()).collect::<Vec<_>>() => ["", "a", "a.b.c"]);
+        for number in 0..MAX_NEGATIVE_ENTRIES {
+            record(&mut cache, &format!("absent-{number}"), "v1", false);
+            record(&mut cache, &format!("served-{number}"), "v1", true);
         }
-        known.bound();
-        assert_eq!(known.slots.len(), MOST_ABSENT + 3);
-        assert_eq!(known.versions("absent-0").next(), None);
+        cache.bound();
+        assert_eq!(cache.entries.len(), MAX_NEGATIVE_ENTRIES + 3);
+        assert_eq!(cache.versions("absent-0").next(), None);
         // As many again may come before the next look through all of them.
-        learn(&mut known, "absent", "v1", false);
-        known.bound();
-        assert!(known.versions("absent").next().is_some());
+        record(&mut cache, "absent", "v1", false);
+        cache.bound();
+        assert!(cache.versions("absent").next().is_some());
     }
 }

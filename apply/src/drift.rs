@@ -1,8 +1,8 @@
-//! Whether an object is still as it was applied: told by our own entry in its managedFields.
+//! Drift detection: compares the provisioner's entry in `managedFields` with the entry after the last apply.
 //!
-//! The API server removes a field from our entry as soon as another client changes or removes the field. Defaults, status and
-//! fields of others never come in. So the entry says what comparing values could only guess, and it is part of the
-//! metadata that watches bring anyway.
+//! The API server removes a field from the entry as soon as another client changes or removes the field. Defaults, status
+//! and fields of other managers never enter it. The entry therefore shows exactly what a comparison of values could only
+//! guess. It is part of the metadata that every watch transfers.
 
 pub mod fights;
 #[cfg(test)]
@@ -21,12 +21,13 @@ use crate::{
     revision::{InvalidHash, digits, hash},
 };
 
-/// A short hash of the fields that are ours: 12 hexadecimal digits, equal for equal fields whatever their order.
+/// Short hash of the provisioner's fields: 12 hexadecimal digits, equal for equal fields in any order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fingerprint(u64);
 
-/// The objects that have to be applied again: gone, stripped of our labels, with fields that are ours no longer, or
-/// never seen to be applied. What is being deleted is left until it is gone; what no watch can tell about is left.
+/// Returns the objects that must be applied again: deleted, without the owner labels, with changed fields, or never
+/// observed as applied. Terminating objects are skipped until they no longer exist, and so are objects whose state no watch
+/// reports.
 pub fn drifted(inventory: &Inventory, view: &View) -> Vec<Identity> {
     inventory
         .iter()
@@ -44,32 +45,34 @@ fn has_drifted(entry: &Entry, seen: &Seen) -> bool {
 
 // === impl Fingerprint ===
 
-/// The operation and the subresource that our entry is known by; the API server keeps one such entry for each manager.
+/// Operation of the provisioner's entry in `managedFields`. The API server keeps one such entry per manager and
+/// subresource.
 const APPLY: &str = "Apply";
 const DIGITS: usize = 12;
 
 impl Fingerprint {
-    /// The fingerprint of fields that were applied and whose former state is unknown: the object is applied again.
+    /// Fingerprint of applied fields whose former state is unknown. It differs from every observed one, so the object is
+    /// applied again.
     pub const UNKNOWN: Self = Self(0);
 
-    /// Of an object's metadata; `None` when no field is ours.
+    /// Returns the fingerprint of `manager` in an object's metadata; `None` if the manager owns no field.
     pub fn of(metadata: &Value, manager: &str) -> Option<Self> {
         let entries =
             Vec::<ManagedFieldsEntry>::deserialize(metadata.get("managedFields")?).ok()?;
-        Self::of_entries(&entries, manager)
+        Self::from_entries(&entries, manager)
     }
 
-    /// The same, of metadata that have a type.
-    pub fn of_entries(entries: &[ManagedFieldsEntry], manager: &str) -> Option<Self> {
+    /// Returns the fingerprint of `manager` in typed metadata; `None` if the manager owns no field.
+    pub fn from_entries(entries: &[ManagedFieldsEntry], manager: &str) -> Option<Self> {
         let ours = entries.iter().find(|entry| {
             entry.manager.as_deref() == Some(manager)
                 && entry.operation.as_deref() == Some(APPLY)
                 && entry.subresource.as_deref().is_none_or(str::is_empty)
         })?;
-        Self::of_fields(&ours.fields_v1.as_ref()?.0)
+        Self::from_fields(&ours.fields_v1.as_ref()?.0)
     }
 
-    fn of_fields(fields: &Value) -> Option<Self> {
+    fn from_fields(fields: &Value) -> Option<Self> {
         if fields.as_object().is_none_or(serde_json::Map::is_empty) {
             return None;
         }

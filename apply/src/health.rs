@@ -1,8 +1,8 @@
-//! Whether an object works, by its status: the rules of kstatus, and Available for APIServices.
+//! Health of an object by its status: the rules of kstatus, and the condition Available of APIServices.
 //!
-//! Differences to kstatus: a Pod that no node takes is on its way, as a node may be added (kstatus gives up after 15
-//! seconds); a failed Pod has failed, and so has a lost claim; of an APIService Available has to be True (kstatus has no
-//! rule, rukpak took Unknown for healthy).
+//! Differences to kstatus: a Pod that cannot be scheduled is in progress, because a node may be added (kstatus reports a
+//! failure after 15 seconds). A failed Pod and a lost PersistentVolumeClaim are failures. An APIService must have Available
+//! True (kstatus has no rule, and rukpak treated Unknown as healthy).
 
 mod conditions;
 mod kinds;
@@ -15,22 +15,22 @@ use serde_json::Value;
 
 use self::conditions::Conditions;
 
-/// How an object is.
+/// Health of an object.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Health {
-    /// It works, or there is nothing to tell by.
+    /// The object is healthy, or its status does not show its health.
     #[default]
     Current,
-    /// It is on its way: what is missing.
+    /// The object is progressing; the message names the missing step.
     InProgress(String),
-    /// It will not get there by itself: why.
+    /// The object does not become healthy without a change; the message names the reason.
     Failed(String),
 }
 
-/// Messages of conditions are cut here: they come from anybody.
-const LONGEST: usize = 300;
+/// Maximum length of a message, in characters: conditions may come from any client.
+const MAX_MESSAGE_LEN: usize = 300;
 
-/// The fields of a spec that rules ask for.
+/// Fields of a spec that the rules read.
 pub const SPEC: &[&str] = &[
     "clusterIP",
     "progressDeadlineSeconds",
@@ -44,11 +44,11 @@ pub fn has_rules(kind: &GroupVersionKind) -> bool {
     kinds::rule(&kind.group, &kind.kind).is_some()
 }
 
-/// Judges an object: by what all objects have in common, by the rule of its kind, or else by Ready.
+/// Evaluates an object: by the rules for all kinds, by the rule of its kind, or else by the condition Ready.
 pub fn of(object: &Value) -> Health {
     let (group, _) = group_version(text(object, &["apiVersion"]));
-    let conditions = Conditions::of(object);
-    if let Some(health) = conditions::in_common(object, &conditions) {
+    let conditions = Conditions::new(object);
+    if let Some(health) = conditions::common_rules(object, &conditions) {
         return health;
     }
     match kinds::rule(group, text(object, &["kind"])) {
@@ -60,21 +60,21 @@ pub fn of(object: &Value) -> Health {
 // === impl Health ===
 
 impl Health {
-    fn progress(words: impl AsRef<str>) -> Self {
-        Self::InProgress(shortened(words.as_ref(), LONGEST))
+    fn progress(message: impl AsRef<str>) -> Self {
+        Self::InProgress(shortened(message.as_ref(), MAX_MESSAGE_LEN))
     }
 
-    fn failed(words: impl AsRef<str>) -> Self {
-        Self::Failed(shortened(words.as_ref(), LONGEST))
+    fn failed(message: impl AsRef<str>) -> Self {
+        Self::Failed(shortened(message.as_ref(), MAX_MESSAGE_LEN))
     }
 }
 
-/// A number at a path, as the API server writes them.
+/// Returns the integer at a path.
 fn number(object: &Value, path: &[&str]) -> Option<i64> {
     at(object, path)?.as_i64()
 }
 
-/// A text at a path, empty when there is none.
+/// Returns the string at a path; empty if the path does not exist.
 fn text<'a>(object: &'a Value, path: &[&str]) -> &'a str {
     at(object, path).and_then(Value::as_str).unwrap_or_default()
 }

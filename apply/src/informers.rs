@@ -1,14 +1,13 @@
-//! What is going on with applied objects: one watch for each kind (and account), started when the first instance needs
-//! it and stopped with the last one. Metadata only, save for kinds with health rules; of both only what decisions need
-//! is kept.
+//! Informers of applied objects: one watch per kind (and account), started for the first instance that needs it and stopped
+//! with the last one. Kinds without health rules are watched as metadata. Only the fields that decisions need are stored.
 //!
 //! ```text
-//!  want ──► Known ──► which watches ──► stream (a task each) ──► events, reduced ──► Known ──► wakes one instance
-//!              ▲                                                                       │
-//!              └──── applied: our own writes, before the watch tells ── view ◄─────────┘
+//!  want ──► InformerCache ──► which watches ──► stream (a task each) ──► reduced events ──► InformerCache ──► wakes
+//!                 ▲                                                                              │         instance
+//!                 └──── applied: own writes, before the watch reports them ── view ◄─────────────┘
 //! ```
 //!
-//! [`known`] decides, without I/O; [`stream`] only carries events to it.
+//! [`known`] holds the cache and decides, without I/O; [`stream`] only feeds events into it.
 
 mod entry;
 mod known;
@@ -36,54 +35,54 @@ use crate::{
     drift::Fingerprint,
     health::Health,
     informers::{
-        known::{Known, Wakes},
+        known::{InformerCache, WakeSet},
         scope::Scope,
     },
     revision::ObjectHash,
     ssa::Applied,
 };
 
-/// How long a write of ours counts although its watch has not told of it.
-const UNCONFIRMED: Duration = Duration::from_secs(10);
+/// Time for which a write of the provisioner is trusted before the watch confirms it.
+const WRITE_NOTE_TTL: Duration = Duration::from_secs(10);
 
-/// The latest that is known of an object.
+/// Latest observed state of an object.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Seen {
     /// The resourceVersion; 0 if it is not a number.
     pub version: u64,
-    /// Which of its fields are ours.
+    /// Fingerprint of the provisioner's fields; `None` if it owns no field.
     pub fields: Option<Fingerprint>,
-    /// The hash in its annotation: which recorded form was applied. `None` before the first revision.
+    /// Hash annotation of the recorded form that was applied; `None` before the first revision.
     pub hash: Option<ObjectHash>,
-    /// Whether it is being deleted.
+    /// Whether the object is terminating.
     pub deleting: bool,
-    /// How it is.
+    /// Health of the object.
     pub health: Health,
-    /// Which field manager besides us wrote it last, status aside: whoever is to blame when fields are ours no longer.
+    /// Other field manager with the latest write, status excluded. It is the likely cause of a change of the provisioner's
+    /// fields.
     pub writer: Option<Arc<str>>,
 }
 
-/// The latest that is known of an instance's objects.
+/// Latest observed state of an instance's objects.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct View {
-    /// Whether every watch has listed what there is: before, absence means nothing.
+    /// Whether every watch has completed its initial list. Before that, an absent object may exist.
     pub synced: bool,
-    /// Wanted objects that carry the instance's owner labels.
+    /// Watched objects that carry the owner labels of the instance.
     pub objects: BTreeMap<Identity, Seen>,
-    /// Wanted objects that are not there, as a watch that has listed everything knows.
+    /// Watched objects that do not exist, according to a watch that has completed its initial list.
     pub absent: BTreeSet<Identity>,
-    /// Wanted objects that no watch can tell about now: it has not listed yet, or it does not work. Their absence from
-    /// `objects` means nothing.
+    /// Watched objects of unknown state: their watch fails or has not completed its initial list. Their absence from
+    /// `objects` is not evidence of a deletion.
     pub unknown: BTreeSet<Identity>,
-    /// Watches that do not work, in words: which kind, why, what to do.
+    /// One message per failing watch: the kind, the reason and the remedy.
     pub failing: Vec<String>,
 }
 
-/// The objects an instance wants watched, each with its kind. Custom resources are watched in full when their definition
-/// is among them.
+/// Objects to watch for an instance, each with its kind. Custom resources are watched in full if their CRD is among them.
 pub type Wanted = BTreeMap<Identity, Arc<Kind>>;
 
-/// Clients with the rights of the provisioner or of a ServiceAccount.
+/// Clients with the permissions of the provisioner or of a ServiceAccount.
 pub trait Accounts: Send + Sync {
     /// Returns a client that acts as the account, or as the provisioner for `None`.
     ///
@@ -92,12 +91,12 @@ pub trait Accounts: Send + Sync {
     fn client(&self, account: Option<&Account>) -> Result<Client, kube::Error>;
 }
 
-/// The watches. They end when this is dropped.
+/// The informers of all instances. Dropping the value stops their watches.
 pub struct Watches {
     shared: Arc<Shared>,
 }
 
-/// What the tasks share.
+/// State shared with the watch tasks.
 struct Shared {
     accounts: Arc<dyn Accounts>,
     woken: mpsc::UnboundedSender<String>,
@@ -106,21 +105,21 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    known: Known,
+    cache: InformerCache,
     tasks: HashMap<Arc<Scope>, Task>,
 }
 
-/// A running watch; dropping this ends it.
+/// A running watch task; dropping the value stops it.
 struct Task {
     abort: AbortHandle,
-    /// Tells it to try again at once.
+    /// Wakes the task from its back-off.
     retry: Arc<Notify>,
 }
 
 // === impl Watches ===
 
 impl Watches {
-    /// No watches yet. `woken` is told which instance has to be looked at.
+    /// Creates an informer set without watches. `woken` receives the name of each instance to reconcile.
     pub fn new(accounts: Arc<dyn Accounts>, woken: mpsc::UnboundedSender<String>) -> Self {
         Self {
             shared: Arc::new(Shared {
@@ -131,11 +130,11 @@ impl Watches {
         }
     }
 
-    /// Says which objects an instance has; replaces what was said before. An instance with an account is watched with
-    /// that account's rights, a namespace at a time. Has to be called within a runtime, where the watches then live.
+    /// Sets the objects of an instance; replaces earlier ones. With an account, the objects are watched with that account's
+    /// permissions, one namespace per watch. The function must be called within a runtime, in which the watches then run.
     pub fn want(&self, instance: &str, account: Option<&Account>, objects: &Wanted) {
         let mut state = self.shared.state();
-        let change = state.known.want(instance, account, objects);
+        let change = state.cache.want(instance, account, objects);
         for scope in &change.stopped {
             state.tasks.remove(scope);
         }
@@ -144,12 +143,13 @@ impl Watches {
         }
     }
 
-    /// What was just applied, so that a view knows it before the watches do, and our own writes are no drift.
+    /// Records objects that were just applied. A view contains them before the watches report them, and the provisioner's
+    /// own writes are not drift.
     pub fn applied(&self, instance: &str, applied: &BTreeMap<Identity, Applied>) {
         let mut state = self.shared.state();
-        let noted = state.known.applied(instance, applied);
-        // A watch that failed for want of a definition need not wait for its next try.
-        for scope in state.known.failing() {
+        let write_note = state.cache.applied(instance, applied);
+        // A watch that failed because its CRD was missing retries at once.
+        for scope in state.cache.failing() {
             if applied.keys().any(|identity| scope.is_defined_by(identity))
                 && let Some(task) = state.tasks.get(&scope)
             {
@@ -157,32 +157,32 @@ impl Watches {
             }
         }
         drop(state);
-        if let (Some(noted), Ok(runtime)) = (noted, Handle::try_current()) {
+        if let (Some(write_note), Ok(runtime)) = (write_note, Handle::try_current()) {
             let shared = Arc::downgrade(&self.shared);
             runtime.spawn(async move {
-                tokio::time::sleep(UNCONFIRMED).await;
+                tokio::time::sleep(WRITE_NOTE_TTL).await;
                 if let Some(shared) = shared.upgrade() {
-                    let wakes = shared.state().known.expire(noted);
+                    let wakes = shared.state().cache.expire(write_note);
                     shared.wake(wakes);
                 }
             });
         }
     }
 
-    /// The instance is gone.
+    /// Drops a deleted instance and stops the watches that no other instance uses.
     pub fn forget(&self, instance: &str) {
         let mut state = self.shared.state();
-        for scope in state.known.forget(instance) {
+        for scope in state.cache.forget(instance) {
             state.tasks.remove(&scope);
         }
     }
 
-    /// What is known.
+    /// Returns the latest observed state of an instance's objects.
     pub fn view(&self, instance: &str) -> View {
-        self.shared.state().known.view(instance)
+        self.shared.state().cache.view(instance)
     }
 
-    /// How many watches there are.
+    /// Returns the number of running watches.
     pub fn count(&self) -> usize {
         self.shared.state().tasks.len()
     }
@@ -197,8 +197,8 @@ impl Shared {
 
     fn start(self: &Arc<Self>, state: &mut State, scope: Arc<Scope>) {
         let Ok(runtime) = Handle::try_current() else {
-            let words = format!("{scope} cannot be watched outside of a runtime");
-            state.known.failed(&scope, words, known::Data::Lost);
+            let message = format!("failed to watch {scope}: not in a Tokio runtime");
+            state.cache.failed(&scope, message, known::Staleness::Lost);
             return;
         };
         let retry = Arc::new(Notify::new());
@@ -208,9 +208,9 @@ impl Shared {
         state.tasks.insert(scope, Task { abort, retry });
     }
 
-    fn wake(&self, instances: Wakes) {
+    fn wake(&self, instances: WakeSet) {
         for instance in instances {
-            // Nobody listens any more when the process ends.
+            // The receiver is closed when the process exits.
             let _ = self.woken.send(instance.to_string());
         }
     }

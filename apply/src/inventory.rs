@@ -1,6 +1,6 @@
-//! The objects of an owner, in memory.
+//! Inventory of an owner's objects, in memory.
 //!
-//! Each object has a fingerprint of the fields of the owner, so that a change by another client is found without a request.
+//! Each object has a fingerprint of the owner's fields, so that a change by another client is detected without a request.
 
 use std::collections::BTreeMap;
 
@@ -8,16 +8,16 @@ use manifests::object::Identity;
 
 use crate::drift::Fingerprint;
 
-/// The objects of an owner.
+/// Objects of an owner with their recorded state.
 pub type Inventory = BTreeMap<Identity, Entry>;
 
-/// What is remembered of an object.
+/// Recorded state of an object.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Entry {
-    /// The API version it was applied in.
+    /// API version in which the object was applied.
     pub version: String,
-    /// Which of its fields are ours, as of the last time it was applied; `None` until it was.
+    /// Fingerprint of the owner's fields after the last apply; `None` before the first one.
     pub fields: Option<Fingerprint>,
-    /// Whether a rollout deletes the object and creates it again. Repairs do not bring back its older form.
+    /// Whether a rollout deletes and recreates the object. A repair does not restore its earlier form.
     pub recreating: bool,
 }

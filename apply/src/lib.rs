@@ -1,4 +1,4 @@
-//! The apply engine: rendered objects in, a cluster that holds them out.
+//! The apply engine: brings a cluster to the state that rendered objects declare.
 //!
 //! ```text
 //!  rendered objects ──► plan ──► preflight ──► ssa (waves) ──► inventory
@@ -6,16 +6,17 @@
 //!                    discovery                                  drift, health ◄── informers (one per kind)
 //! ```
 //!
-//! The engine knows no controller. An [`plan::Owner`] names the object that everything applied belongs to; the caller keeps
-//! [`revision::Revision`]s and decides when to roll one out, repair it or prune what left it.
+//! The engine does not depend on a controller. A [`plan::Owner`] names the object that owns all applied objects. The
+//! caller keeps [`revision::Revision`]s, and decides when to roll one out, repair it, or prune objects that left the
+//! desired state.
 //!
-//! The engine uses no resource type of this project. Callers translate a spec into an [`account::Account`], a
+//! The engine does not use the resource types of this project. Callers translate a spec into an [`account::Account`], a
 //! [`plan::DefinitionPolicy`] and a [`preflight::Policy`].
 //!
-//! Decisions are plain functions over values ([`plan`], [`drift`], [`health`], [`revision`]); [`ssa`], [`preflight`],
+//! Decisions are pure functions over values ([`plan`], [`drift`], [`health`], [`revision`]); [`ssa`], [`preflight`],
 //! [`discovery`] and [`informers`] do the I/O.
 
-// The futures reach down to the connections.
+// The nested futures include those of the HTTP connections.
 #![recursion_limit = "256"]
 
 pub mod account;
@@ -37,7 +38,7 @@ extern crate tests as _;
 #[cfg(test)]
 mod tests;
 
-/// Returns the first few of many, and how many more there are: `a, b and 3 more`.
+/// Joins the first `few` items, and appends the number of omitted ones: `a, b and 3 more`.
 fn first_few<T: ToString>(all: &[T], few: usize) -> String {
     let named: Vec<String> = all.iter().take(few).map(T::to_string).collect();
     match all.len().saturating_sub(few) {

@@ -1,4 +1,4 @@
-//! The steps that bring an instance's objects into the cluster, as a value: planning changes nothing.
+//! Planning: the steps that apply an instance's objects, as a value. Pure; no I/O.
 
 mod definitions;
 #[cfg(test)]
@@ -18,47 +18,47 @@ use crate::{
     inventory::Inventory,
     revision::ObjectHash,
 };
-use definitions::Definitions;
+use definitions::BundledCrds;
 
 pub use manifests::api::{
     decorate::{is_definition, is_kept, is_namespace},
     holder::Owner,
 };
 
-/// What is applied together. A wave begins when the one before is in place.
+/// Objects that are applied together. A wave starts when all objects of the previous wave are applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Wave {
-    /// Namespaces.
+    /// Namespaces of the bundle.
     Namespaces,
-    /// CustomResourceDefinitions; in place when Established.
+    /// CustomResourceDefinitions. The wave is complete when all of them are Established.
     Definitions,
-    /// ServiceAccounts, rights, configuration, Services.
+    /// ServiceAccounts, RBAC objects, configuration, Services.
     Configuration,
-    /// What runs.
+    /// Workloads, webhook configurations and APIServices.
     Workloads,
-    /// Custom resources of definitions in the same bundle.
+    /// Custom resources of CRDs in the same bundle.
     Resources,
 }
 
 /// One object to apply.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Step {
-    /// When.
+    /// Wave in which the object is applied.
     pub wave: Wave,
-    /// The object as it is sent: with namespace, owner labels and, where legal, owner reference.
+    /// The object to apply: with namespace, owner labels and, if allowed, owner reference.
     pub object: Object,
-    /// How to address it.
+    /// Kind of the object as the API server serves it.
     pub kind: Arc<Kind>,
-    /// The hash of the object as it was rendered; also in an annotation of the object that is sent.
+    /// Hash of the rendered object, which is also in an annotation of the applied object.
     pub hash: ObjectHash,
 }
 
-/// An object that leaves.
+/// An object that is no longer desired.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leaving {
-    /// Which.
+    /// Identity of the object.
     pub identity: Identity,
-    /// The API version it was applied in.
+    /// API version in which the object was applied.
     pub version: String,
 }
 
@@ -73,40 +73,40 @@ impl Leaving {
 /// The policy for CustomResourceDefinitions that are pruned.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum DefinitionPolicy {
-    /// The definition is kept, and loses its ownership marks.
+    /// The CRD is kept, without its ownership marks.
     Retain,
-    /// The definition is deleted, unless custom resources exist.
+    /// The CRD is deleted, unless custom resources exist.
     #[default]
     DeleteIfUnused,
-    /// All custom resources are deleted, and then the definition.
+    /// All custom resources are deleted, and then the CRD.
     Delete,
 }
 
 /// A kind that is not served.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Absent {
-    /// Group, version.
+    /// API version with its group: `<group>/<version>`.
     pub api_version: String,
-    /// Kind.
+    /// Name of the kind.
     pub kind: String,
-    /// All that need it.
+    /// Objects of the kind.
     pub needed_by: Vec<Identity>,
 }
 
-/// What has to be done.
+/// Planned changes of a rollout.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Plan {
-    /// What is applied, in this order.
+    /// Objects to apply, in this order.
     pub steps: Vec<Step>,
-    /// What is deleted afterwards, in this order.
+    /// Objects to delete afterwards, in this order.
     pub leaving: Vec<Leaving>,
-    /// Optional APIs that are not served: their objects wait.
+    /// Optional APIs that are not served. Their objects are deferred.
     pub waiting: Vec<Absent>,
-    /// Other APIs that are not served: nothing can be applied without them.
+    /// Required APIs that are not served. Without them, no object is applied.
     pub missing: Vec<Absent>,
 }
 
-/// Makes the plan. `kinds` answers for every kind of the objects.
+/// Creates a plan. `kinds` contains every kind of the objects.
 pub fn new(
     objects: Vec<Object>,
     kinds: &Found,
@@ -115,26 +115,26 @@ pub fn new(
     namespace: &str,
     optional: &BTreeSet<String>,
 ) -> Plan {
-    let definitions = Definitions::of(&objects);
+    let definitions = BundledCrds::from_objects(&objects);
     let mut plan = Plan::default();
     let mut desired = BTreeSet::new();
     let mut absent: BTreeMap<(String, String), Vec<Identity>> = BTreeMap::new();
     for mut object in objects {
         let gvk = kind_of(&object);
-        let brought = definitions.brings(&gvk.group, &gvk.kind);
-        let kind = if brought {
+        let is_bundled = definitions.defines(&gvk.group, &gvk.kind);
+        let kind = if is_bundled {
             definitions.kind(&gvk)
         } else {
             kinds.get(&gvk).cloned().flatten()
         };
         let Some(kind) = kind else {
             let identity = object.identity();
-            // Nobody can tell whether the kind has namespaces, so neither of the two leaves.
-            let own = match identity.namespace.as_str() {
+            // The scope of the kind is unknown, so neither of the two possible objects is pruned.
+            let namespace_or_default = match identity.namespace.as_str() {
                 "" => namespace,
-                own => own,
+                namespace_or_default => namespace_or_default,
             };
-            desired.extend(["", own].map(|namespace| Identity {
+            desired.extend(["", namespace_or_default].map(|namespace| Identity {
                 namespace: namespace.to_owned(),
                 ..identity.clone()
             }));
@@ -144,13 +144,14 @@ pub fn new(
         };
         let hash = ObjectHash::new(&object);
         manifests::api::decorate::place(&mut object, kind.namespaced, namespace);
-        // Refused by the conversion; of two that only became one here, the first counts.
+        // The conversion rejects duplicates. Two objects may still become one with the install namespace; the first one is
+        // applied.
         if !desired.insert(object.identity()) {
             continue;
         }
         manifests::api::decorate::own(&mut object, owner);
         manifests::api::decorate::record_hash(&mut object, &hash.to_string());
-        let wave = wave(object.group(), object.kind(), brought);
+        let wave = wave(object.group(), object.kind(), is_bundled);
         plan.steps.push(Step {
             wave,
             object,
@@ -179,7 +180,7 @@ pub fn new(
     plan
 }
 
-/// What the inventory has and nobody wants any more, in the order in which it is deleted.
+/// Returns the objects of the inventory that are no longer desired, in deletion order.
 pub fn leaving(inventory: &Inventory, desired: &BTreeSet<Identity>) -> Vec<Leaving> {
     let mut leaving: Vec<_> = inventory
         .iter()
@@ -200,30 +201,30 @@ pub fn leaving(inventory: &Inventory, desired: &BTreeSet<Identity>) -> Vec<Leavi
     leaving
 }
 
-/// When an object is deleted. Custom resources go while their definitions, and those who finalize them, are still there;
-/// webhooks before what answers them.
+/// Stage in which an object is deleted. Custom resources are deleted while their CRDs and the operators that remove their
+/// finalizers exist, and webhook configurations before the workloads that serve the webhooks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Exit {
-    /// Custom resources of definitions that leave as well.
+    /// Custom resources of CRDs that are deleted as well.
     Resources,
-    /// CustomResourceDefinitions.
+    /// CustomResourceDefinitions, after their custom resources.
     Definitions,
     /// Webhook configurations and APIServices.
     Webhooks,
-    /// Workloads.
+    /// Workloads, after the webhooks that they serve.
     Workloads,
     /// ServiceAccounts, permissions, configuration, Services.
     Configuration,
-    /// Namespaces.
+    /// Namespaces, which are released instead of deleted.
     Namespaces,
 }
 
 impl Exit {
-    /// Returns the stage in which an object is deleted. `groups` are the API groups of the CustomResourceDefinitions that are
-    /// deleted as well.
+    /// Returns the stage in which an object is deleted. `groups` are the API groups of the CustomResourceDefinitions that
+    /// are deleted as well.
     pub fn of(identity: &Identity, groups: &BTreeSet<String>) -> Self {
-        let brought = groups.contains(&identity.group);
-        match wave(&identity.group, &identity.kind, brought) {
+        let is_bundled = groups.contains(&identity.group);
+        match wave(&identity.group, &identity.kind, is_bundled) {
             Wave::Resources => Self::Resources,
             Wave::Definitions => Self::Definitions,
             Wave::Workloads if identity.group.ends_with("registration.k8s.io") => Self::Webhooks,
@@ -234,7 +235,7 @@ impl Exit {
     }
 }
 
-/// The groups of definitions that leave, told by their names: `etcdclusters.etcd.database.coreos.com`.
+/// Returns the groups of the CRDs that are deleted, taken from their names: `etcdclusters.etcd.database.coreos.com`.
 pub fn definition_groups(leaving: &[Leaving]) -> BTreeSet<String> {
     let definitions = leaving
         .iter()
@@ -245,20 +246,21 @@ pub fn definition_groups(leaving: &[Leaving]) -> BTreeSet<String> {
         .collect()
 }
 
-/// The group, version and kind of an object.
+/// Returns the group, version and kind of an object.
 pub fn kind_of(object: &Object) -> GroupVersionKind {
     let (group, version) = group_version(object.api_version());
     GroupVersionKind::gvk(group, version, object.kind())
 }
 
-/// When an object is applied; `brought`: its definition is in the same bundle.
-fn wave(group: &str, kind: &str, brought: bool) -> Wave {
+/// Returns the wave of an object. `is_bundled`: the bundle contains the CRD of the object.
+fn wave(group: &str, kind: &str, is_bundled: bool) -> Wave {
     match (group, kind) {
-        _ if brought => Wave::Resources,
+        _ if is_bundled => Wave::Resources,
         ("", "Namespace") => Wave::Namespaces,
         ("apiextensions.k8s.io", "CustomResourceDefinition") => Wave::Definitions,
         ("apps" | "batch", _) | ("", "Pod" | "ReplicationController") => Wave::Workloads,
-        // What they point at runs only then; before, they would hold up the very objects that make it run.
+        // Their backends run only after the workloads are applied. Applied earlier, they would block the objects that start
+        // those backends.
         ("admissionregistration.k8s.io", _) | ("apiregistration.k8s.io", "APIService") => {
             Wave::Workloads
         }

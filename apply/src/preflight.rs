@@ -1,4 +1,4 @@
-//! Everything that can be known to go wrong before anything is changed, all of it at once.
+//! Preflight checks: find all problems of a plan before any object is changed.
 
 mod ask;
 pub mod crd;
@@ -23,85 +23,85 @@ use crate::{
     plan::{DefinitionPolicy, Owner, Plan},
 };
 
-/// What the checks look at.
+/// Input of the checks.
 pub struct Input<'a> {
-    /// The object that everything applied belongs to.
+    /// Owner of all applied objects.
     pub owner: &'a Owner,
     /// The name of the BundleInstance that installs the owner, if one does: two that install each other cannot be removed.
     pub parent: Option<&'a str>,
-    /// Which checks count, and whose permissions.
+    /// Enforced checks, and the account of the requests.
     pub policy: &'a Policy,
-    /// What is about to be done.
+    /// Plan to check.
     pub plan: &'a Plan,
-    /// What the instance has already.
+    /// Objects that the instance owns already.
     pub inventory: &'a Inventory,
-    /// With the rights that objects are applied with.
+    /// Client with the permissions that the objects are applied with.
     pub client: &'a Client,
-    /// With the provisioner's own rights.
+    /// Client with the provisioner's own permissions.
     pub own: &'a Client,
-    /// Which APIs are served.
+    /// Discovery cache.
     pub kinds: &'a Kinds,
-    /// Whether the provisioner itself may do everything.
+    /// Caches whether the provisioner has cluster-admin permissions.
     pub mighty: &'a Mighty,
-    /// The objects of the plan that an informer shows, and that are not being deleted: their namespaces exist.
+    /// Objects of the plan that an informer reports and that are not terminating: their namespaces exist.
     pub existing: &'a BTreeSet<Identity>,
-    /// The install namespace, where it was found to exist.
+    /// Install namespace with its metadata; `None` if it was not found.
     pub namespace: Option<&'a (String, ObjectMeta)>,
-    /// The label and the namespace of the provisioner's own objects, which no bundle may touch.
+    /// Namespace of the provisioner's own objects, which no bundle may change.
     pub system_namespace: &'a str,
-    /// How many requests at once.
+    /// Maximum number of concurrent requests.
     pub concurrency: usize,
 }
 
-/// What the owner permits.
+/// Settings of the owner.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Policy {
     /// The account that objects are applied as; the provisioner's own for `None`.
     pub account: Option<Account>,
-    /// What happens to CustomResourceDefinitions that leave.
+    /// Treatment of CustomResourceDefinitions that are pruned.
     pub crd_deletion: DefinitionPolicy,
     /// Whether a new version of a CustomResourceDefinition must be safe for existing custom resources.
     pub crd_upgrade_safety: crd::UpgradeSafety,
 }
 
-/// Which check.
+/// A preflight check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Check {
-    /// An object belongs to somebody else, or is our own.
+    /// An object has another owner, or belongs to the provisioner itself.
     Ownership,
-    /// An object is still there that is about to go: it passes by itself.
+    /// An object is still terminating; the problem resolves itself.
     Going,
-    /// An API is not served.
+    /// A required API is not served.
     Apis,
-    /// A definition's new version is not safe.
+    /// A new version of a CRD is not safe for existing custom resources.
     DefinitionUpgrade,
-    /// The cluster is too old or too new.
+    /// The version of the cluster is not supported.
     ClusterVersion,
-    /// A namespace is terminating.
+    /// A namespace does not exist, or is terminating.
     Namespace,
-    /// The API server finds an object invalid.
+    /// The API server rejects an object as invalid.
     Invalid,
-    /// The account may not. The last, because it ends with what somebody pastes.
+    /// The account lacks permissions. This check is the last one because its message ends with a manifest to copy.
     Rights,
 }
 
-/// Something that is in the way, or worth knowing.
+/// A problem or a warning.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Problem {
-    /// Which check found it.
+    /// Check that reported the problem.
     pub check: Check,
-    /// Object, problem and remedy, in one sentence or a few.
+    /// Message with object, problem and remedy.
     pub message: String,
 }
 
-/// What the checks found.
+/// Results of the checks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Findings {
-    /// Nothing is applied while there is one.
+    /// Problems that prevent the plan from being applied.
     pub problems: Vec<Problem>,
-    /// Worth knowing.
+    /// Warnings, which do not prevent the plan from being applied.
     pub warnings: Vec<Problem>,
-    /// Namespaces and accounts `default` that exist: they are used as they are, and must not be applied.
+    /// Existing Namespaces and `default` ServiceAccounts. They are used unchanged and must not be applied.
     pub shared: BTreeSet<Identity>,
     /// The names of CustomResourceDefinitions whose new version is not safe.
     pub unsafe_definitions: BTreeSet<String>,
@@ -121,16 +121,16 @@ impl Findings {
     }
 }
 
-/// Runs all checks. What they find is in a stable order and bounded, so that it can be compared and written down.
+/// Runs all checks. The findings are sorted and bounded, so that they can be compared and recorded.
 ///
 /// # Errors
-/// Returns an error if the API server does not answer.
+/// Returns an error if the API server does not respond.
 pub async fn run(input: &Input<'_>) -> Result<Findings, kube::Error> {
-    let (mut findings, out_of_reach) = at_once(input);
+    let (mut findings, protected_objects) = check_locally(input);
     let (access, namespaces) = futures::join!(rights::access(input), namespaces::find(input));
     let access = access?;
     if let rights::Access::None(problem) = access {
-        // Whatever else is to be known would take the rights of the account.
+        // All other checks require the permissions of the account.
         findings.problems.push(problem);
         return Ok(bounded(findings));
     }
@@ -145,10 +145,10 @@ pub async fn run(input: &Input<'_>) -> Result<Findings, kube::Error> {
                 _ => rights::check(input).await,
             }
         },
-        ownership::check(input, &namespaces, &out_of_reach),
+        ownership::check(input, &namespaces, &protected_objects),
     );
     let (rights, ownership) = (rights?, ownership?);
-    // Nobody asks again for what was just found not to be there.
+    // Objects that were just found to be missing are not requested again.
     let may_exist = |object: &Object| !ownership.absent.contains(&object.identity());
     let definitions = crd::check(input, may_exist).await;
     let lacks_rights = !rights.problems.is_empty();
@@ -159,26 +159,27 @@ pub async fn run(input: &Input<'_>) -> Result<Findings, kube::Error> {
     }
     match definitions {
         Ok(found) => findings.merge(found),
-        // The account could not read something, and the rights that it lacks are listed already.
+        // The account lacks permission to read an object, and the missing permissions are listed already.
         Err(error) if lacks_rights && ask::code(&error) == Some(403) => {}
         Err(error) => return Err(error),
     }
     Ok(bounded(findings))
 }
 
-/// What can be said without asking anybody, and which objects are the provisioner's own, whoever else they belong to.
-fn at_once(input: &Input<'_>) -> (Findings, BTreeSet<Identity>) {
+/// Runs the checks that need no request. Returns their findings, and the plan's objects that belong to the provisioner
+/// itself.
+fn check_locally(input: &Input<'_>) -> (Findings, BTreeSet<Identity>) {
     let steps = &input.plan.steps;
-    let (out_of_reach, mut problems): (BTreeSet<Identity>, Vec<Problem>) =
+    let (protected_objects, mut problems): (BTreeSet<Identity>, Vec<Problem>) =
         protected::check(steps, input.owner, input.parent, input.system_namespace).unzip();
-    // The words are those that users of rukpak know.
+    // The message has the wording of rukpak.
     problems.extend(input.plan.missing.iter().map(|absent| {
         let (kind, api_version) = (&absent.kind, &absent.api_version);
         Problem {
             check: Check::Apis,
             message: format!(
                 "required resource not found: no matches for kind {kind:?} in version {api_version:?}, needed by {}: \
-                 install what serves it; the installation goes on by itself then",
+                 install its CRD or API server; the installation then continues automatically",
                 first_few(&absent.needed_by, 3)
             ),
         }
@@ -187,42 +188,42 @@ fn at_once(input: &Input<'_>) -> (Findings, BTreeSet<Identity>) {
         problems,
         ..Findings::default()
     };
-    (findings, out_of_reach)
+    (findings, protected_objects)
 }
 
-/// Sorted, each problem once, and of each check no more than somebody reads.
+/// Sorts and deduplicates findings, and limits their number per check.
 pub fn bounded(findings: Findings) -> Findings {
     Findings {
-        problems: few(findings.problems),
-        warnings: few(findings.warnings),
+        problems: limit(findings.problems),
+        warnings: limit(findings.warnings),
         ..findings
     }
 }
 
-fn few(problems: Vec<Problem>) -> Vec<Problem> {
-    const MOST_OF_A_CHECK: usize = 20;
-    const MOST_BYTES: usize = 2 << 10;
+fn limit(problems: Vec<Problem>) -> Vec<Problem> {
+    const MAX_PER_CHECK: usize = 20;
+    const MAX_MESSAGE_LEN: usize = 2 << 10;
     let mut checks: BTreeMap<Check, BTreeSet<String>> = BTreeMap::new();
     for problem in problems {
         let messages = checks.entry(problem.check).or_default();
         messages.insert(problem.message);
     }
-    let mut few = Vec::new();
+    let mut limited = Vec::new();
     for (check, messages) in checks {
-        let more = messages.len().saturating_sub(MOST_OF_A_CHECK);
-        for mut message in messages.into_iter().take(MOST_OF_A_CHECK) {
-            // Rights bound themselves, so that what is left of them can still be applied.
+        let more = messages.len().saturating_sub(MAX_PER_CHECK);
+        for mut message in messages.into_iter().take(MAX_PER_CHECK) {
+            // The manifest with missing permissions limits itself, so that its remaining part can be applied.
             if check != Check::Rights {
-                words::cut(&mut message, MOST_BYTES);
+                words::truncate(&mut message, MAX_MESSAGE_LEN);
             }
-            few.push(Problem { check, message });
+            limited.push(Problem { check, message });
         }
         if more > 0 {
             let message = format!("and {more} more like these");
-            few.push(Problem { check, message });
+            limited.push(Problem { check, message });
         }
     }
-    few
+    limited
 }
 
 #[cfg(test)]

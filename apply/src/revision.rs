@@ -1,9 +1,9 @@
 //! Revisions: immutable records of rendered objects, from which an installation is repaired, rolled back and pruned.
 //!
-//! A record is one compressed stream of JSON lines, a [`Header`] and then the objects in apply order, cut into parts that
-//! fit into Secrets ([`store`]). The digest of a revision ([`digest`]) identifies what it applies; the checksum of its
-//! stream, which the caller keeps elsewhere, proves that nothing else was recorded. Bundles may contain Secrets, so a record
-//! is as confidential as a Secret, and is never cached in memory.
+//! A record is one compressed stream of JSON lines: a [`Header`], and then the objects in apply order. It is divided into
+//! parts that fit into Secrets ([`store`]). The digest of a revision ([`digest`]) identifies the objects that it applies.
+//! The caller keeps the checksum of the stream elsewhere; it proves that the record was not changed. Bundles may contain
+//! Secrets, so a record is as confidential as a Secret, and is never cached in memory.
 //!
 //! Encoding and decoding are pure; [`store`] does the I/O.
 
@@ -24,20 +24,20 @@ pub use self::hash::{InvalidHash, ObjectHash};
 pub(crate) use self::hash::{digits, hash};
 use crate::account::Account;
 
-/// The size of a part, in bytes: a Secret holds at most 1 MiB.
+/// Maximum size of a part in bytes: a Secret holds at most 1 MiB.
 pub const MAX_PART: usize = 900 << 10;
-/// The size of all parts of a revision, in bytes.
+/// Maximum size of all parts of a revision in bytes.
 pub const MAX_RECORD: usize = 32 << 20;
-/// The size of a record before compression, in bytes: more is not read.
+/// Maximum size of an uncompressed record in bytes. The rest of a larger stream is not read.
 const MAX_STREAM: u64 = 512 << 20;
-/// The format of a record. A provisioner refuses a record of a later format.
+/// Format of a record. A provisioner rejects records of later formats.
 const FORMAT: u32 = 1;
 
 /// The first line of a record.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Header<D> {
-    /// The uid of the owner: the record of another owner is not used.
+    /// The uid of the owner. The record of another owner is rejected.
     pub owner: String,
     /// The number of the revision.
     pub number: i64,
@@ -46,14 +46,14 @@ pub struct Header<D> {
     /// The account that the objects are applied as; the provisioner's own for `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub account: Option<Account>,
-    /// What the caller records.
+    /// Further data that the caller records.
     pub details: D,
 }
 
 /// A recorded revision.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Revision<D> {
-    /// Everything but the objects.
+    /// Data of the revision except the objects.
     pub header: Header<D>,
     /// The rendered objects.
     pub objects: Vec<Object>,
@@ -73,12 +73,12 @@ pub struct Encoded {
 pub enum EncodeError {
     /// The compressed record is too large.
     #[error(
-        "the objects take more than {} MiB when they are recorded and compressed; split the bundle",
+        "the compressed record of the objects exceeds {} MiB; split the bundle",
         MAX_RECORD >> 20
     )]
     TooLarge,
     /// An object cannot be written as JSON.
-    #[error("the objects cannot be recorded: {0}")]
+    #[error("failed to record the objects: {0}")]
     Write(#[from] io::Error),
 }
 
@@ -86,18 +86,18 @@ pub enum EncodeError {
 #[derive(Debug, thiserror::Error)]
 pub enum DecodeError {
     /// The bytes are not those that were recorded.
-    #[error("its checksum is {found}, and {recorded} was recorded")]
+    #[error("checksum mismatch: expected {recorded}, got {found}")]
     Checksum {
         /// The checksum of the bytes.
         found: String,
         /// The checksum in the status.
         recorded: String,
     },
-    /// The bytes are no record.
-    #[error("it is no record of a revision: {0}")]
+    /// The bytes are not a record.
+    #[error("invalid revision record: {0}")]
     Malformed(String),
-    /// The record is that of another revision.
-    #[error("it records revision {number} of the owner with uid {owner}")]
+    /// The record belongs to another revision or owner.
+    #[error("it contains revision {number} of the owner with uid {owner}")]
     Other {
         /// The recorded number.
         number: i64,
@@ -105,11 +105,11 @@ pub enum DecodeError {
         owner: String,
     },
     /// The record was written by a later provisioner.
-    #[error("its format {0} is newer than this provisioner reads")]
+    #[error("format {0} is newer than this provisioner supports")]
     Format(u32),
 }
 
-/// The first line as it is written.
+/// The first line with the format and the number of objects.
 #[derive(Serialize, Deserialize)]
 struct Versioned<H> {
     format: u32,
@@ -168,8 +168,8 @@ pub fn encode<D: Serialize>(
     Ok(Encoded { parts, checksum })
 }
 
-/// Decodes the concatenated parts of a revision. `checksum`, `number` and `owner` come from the status of the owner, so that
-/// a record that was edited, truncated or taken from another owner is not used.
+/// Decodes the concatenated parts of a revision. The `recorded` checksum, `number` and `owner` come from the status of the
+/// owner, so that a record that was edited, truncated or taken from another owner is rejected.
 ///
 /// # Errors
 /// Returns an error if the bytes are not the recorded ones.
@@ -189,11 +189,11 @@ pub fn decode<D: DeserializeOwned>(
     let malformed = |error: &dyn std::fmt::Display| DecodeError::Malformed(error.to_string());
     let mut lines = BufReader::new(GzDecoder::new(stream).take(MAX_STREAM)).lines();
     let mut line = || {
-        let line = lines.next().ok_or_else(|| malformed(&"it ends early"))?;
+        let line = lines.next().ok_or_else(|| malformed(&"unexpected end"))?;
         line.map_err(|error| malformed(&error))
     };
     let first = line()?;
-    // The rest of a later format may look different.
+    // Other fields of a later format may differ.
     let Format { format } = serde_json::from_str(&first).map_err(|error| malformed(&error))?;
     if format > FORMAT {
         return Err(DecodeError::Format(format));
@@ -236,7 +236,7 @@ fn hex(hasher: Sha256) -> String {
     let mut text = String::with_capacity(71);
     text.push_str("sha256:");
     for byte in hasher.finalize() {
-        let _ = write!(text, "{byte:02x}"); // a String takes everything
+        let _ = write!(text, "{byte:02x}"); // writing to a String does not fail
     }
     text
 }

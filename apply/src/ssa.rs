@@ -1,4 +1,4 @@
-//! Doing what a plan says: server-side apply in waves, many objects at once, and deleting what leaves.
+//! Applying a plan: concurrent server-side apply in waves, and pruning.
 
 mod conflict;
 mod dry;
@@ -27,105 +27,105 @@ use crate::{
     revision::ObjectHash,
 };
 
-use self::established::Fresh;
+use self::established::AppliedCrd;
 pub use self::{
     recreate::{Immutable, JobState, Obstacle, Permission, Preview, Recreation},
     split::split,
 };
 pub use manifests::api::MANAGER;
 
-/// An object that is in place.
+/// An applied object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Applied {
-    /// Its uid.
+    /// The uid of the object.
     pub uid: String,
-    /// Its resourceVersion: equal to the one before when nothing changed.
+    /// The resourceVersion of the object. It is unchanged if the apply changed nothing.
     pub resource_version: String,
-    /// Which of its fields are ours; `None` where an admission webhook took away who set what.
+    /// Fingerprint of the provisioner's fields; `None` if an admission webhook removed the managedFields.
     pub fields: Option<Fingerprint>,
-    /// The hash of the form that was applied.
+    /// Hash of the recorded form that was applied.
     pub hash: Option<ObjectHash>,
-    /// Fields that others had set, and that were taken over.
+    /// Conflicting fields that were overwritten with force.
     pub taken: Vec<Conflict>,
-    /// Fields that were left to a scaler.
+    /// Conflicting fields that were left to a scaler.
     pub yielded: Vec<Conflict>,
 }
 
-/// A field that somebody else has set.
+/// A field that another field manager has set.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Conflict {
-    /// `.spec.replicas`
+    /// Path of the field, for example `.spec.replicas`.
     pub field: String,
-    /// Who.
+    /// Name of the field manager.
     pub manager: String,
-    /// Through which subresource, empty for the object itself.
+    /// Subresource through which the field was set; empty for the object itself.
     pub subresource: String,
 }
 
-/// An object that the API server did not take.
+/// An object that the API server rejected, or that could not be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// Which.
+    /// Object that could not be applied.
     pub identity: Identity,
-    /// What the API server said, and what to do: complete and readable.
+    /// Complete message: the object, the reason of the API server, and the remedy.
     pub message: String,
-    /// What kind of failure it is.
+    /// Category of the failure.
     pub cause: Cause,
 }
 
-/// What kind of failure it is.
+/// Category of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
-    /// The object is invalid: trying again does not help.
+    /// The object is invalid; a retry does not help.
     Invalid,
-    /// The account lacks rights.
+    /// The account lacks permissions.
     Forbidden,
-    /// An admission webhook or policy denied it.
+    /// An admission webhook or policy denied the object.
     Denied,
-    /// Its API is not served (any more).
+    /// The API of the object is not served, or no longer served.
     NotServed,
-    /// Its namespace does not exist, or is terminating.
+    /// The namespace of the object does not exist, or is terminating.
     Namespace,
-    /// A definition did not become Established in time.
+    /// A CRD was not Established, or not served, in time.
     NotEstablished,
-    /// The object is being deleted; it can be applied again afterwards.
+    /// The object is terminating; it can be applied again after its deletion.
     Deleting,
-    /// Timeouts, throttling, conflicts, an API server that is not there.
+    /// A timeout, throttling, a conflict, or an unavailable API server.
     Transient,
 }
 
-/// The outcome.
+/// Result of applying steps.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
-    /// What is in place now.
+    /// Applied objects.
     pub applied: BTreeMap<Identity, Applied>,
-    /// What is not, and why. Waves after the first with failures were not begun.
+    /// Objects that could not be applied. Unless failures are ignored, the waves after the first failure were not started.
     pub failed: Vec<Failure>,
-    /// The wave that could not be finished.
+    /// Wave that could not be completed; `None` if all waves were applied.
     pub stopped_in: Option<Wave>,
 }
 
-/// How to apply.
+/// Client of the apply engine, with its limits.
 pub struct Apply<'a> {
-    /// With whose rights.
+    /// Client with the permissions that the objects are applied with.
     pub client: &'a Client,
-    /// To forget the groups of definitions that were applied.
+    /// Discovery cache; the groups of applied CRDs are invalidated.
     pub kinds: &'a Kinds,
-    /// How many requests at once.
+    /// Maximum number of concurrent requests.
     pub concurrency: usize,
-    /// Permits for objects, which others take from as well.
+    /// Permits for requests about objects, shared with other callers.
     pub permits: &'a Semaphore,
 }
 
 impl Apply<'_> {
-    /// Applies steps, wave by wave. All failures of a wave are reported together, and later waves are not begun; when the
-    /// API server does not answer again and again, the rest of the wave is not tried.
+    /// Applies steps, wave by wave. All failures of a wave are reported together, and later waves are not started. If the
+    /// API server repeatedly does not respond, the remaining objects of the wave are not attempted.
     pub async fn run(&self, steps: &[Step]) -> Report {
         self.waves(steps, &[], AfterFailure::Stop, None).await
     }
 
-    /// Applies the next objects of a rollout, as [`split`] returns them, like [`Self::run`], and recreates objects where that is
-    /// permitted. Before custom resources are applied, the definitions that an earlier step has applied must be served, too.
+    /// Applies the next objects of a rollout, as [`split`] returns them, like [`Self::run`], and recreates objects where
+    /// that is permitted. Before custom resources are applied, the CRDs of earlier steps must be served, too.
     pub async fn roll_out(
         &self,
         steps: &[Step],
@@ -136,8 +136,8 @@ impl Apply<'_> {
             .await
     }
 
-    /// Applies steps, wave by wave, past failures: only what lives in a namespace, or is of a kind, that could not be applied
-    /// is left out.
+    /// Applies steps, wave by wave, and continues after failures. Only objects whose Namespace or CRD could not be applied
+    /// are skipped.
     pub async fn repair(&self, steps: &[Step]) -> Report {
         self.waves(steps, &[], AfterFailure::Continue, None).await
     }
@@ -152,35 +152,42 @@ impl Apply<'_> {
         let mut report = Report::default();
         let mut batches: BTreeMap<(Wave, bool), Vec<&Step>> = BTreeMap::new();
         for step in steps {
-            let late = is_late(step);
-            batches.entry((step.wave, late)).or_default().push(step);
+            let applied_last = is_applied_last(step);
+            batches
+                .entry((step.wave, applied_last))
+                .or_default()
+                .push(step);
         }
-        // Discovery tells of them while other things are applied.
-        let awaited: BTreeSet<String> = steps
+        // Discovery polls these groups while the earlier waves are applied.
+        let needed_groups: BTreeSet<String> = steps
             .iter()
             .filter(|step| step.wave == Wave::Resources)
             .map(|step| step.object.group().to_owned())
             .collect();
-        for group in &awaited {
+        for group in &needed_groups {
             self.kinds.seek(group);
         }
-        // `<plural>.<group>` is the name of a definition.
-        let is_awaited = |definition: &Step| {
+        // `<plural>.<group>` is the name of a CRD.
+        let is_needed = |definition: &Step| {
             let group = definition.object.name().split_once('.');
-            group.is_some_and(|(_, group)| awaited.contains(group))
+            group.is_some_and(|(_, group)| needed_groups.contains(group))
         };
         let definitions = definitions.iter().copied();
-        let mut appearing: Vec<&Step> = definitions.filter(|step| is_awaited(step)).collect();
+        let mut pending_crds: Vec<&Step> = definitions.filter(|step| is_needed(step)).collect();
         for ((wave, _), mut batch) in batches {
             if wave == Wave::Resources {
-                report.failed.extend(self.are_served(&appearing).await);
+                report
+                    .failed
+                    .extend(self.wait_until_served(&pending_crds).await);
                 if !report.failed.is_empty() && after_failure == AfterFailure::Stop {
                     report.stopped_in = Some(Wave::Definitions);
                     break;
                 }
             }
             batch.retain(|step| !depends_on_failed(step, &report.failed));
-            let outcomes = self.each(&batch, |step| self.place(step, recreation)).await;
+            let outcomes = self
+                .for_each_bounded(&batch, |step| self.apply_step(step, recreation))
+                .await;
             for (step, outcome) in batch.iter().zip(outcomes) {
                 match outcome {
                     Some(Ok(applied)) => {
@@ -194,14 +201,14 @@ impl Apply<'_> {
                 let mut definitions = Vec::new();
                 for step in batch {
                     if let Some(applied) = report.applied.get(&step.object.identity()) {
-                        definitions.push(Fresh { step, applied });
-                        if is_awaited(step) {
-                            appearing.push(step);
+                        definitions.push(AppliedCrd { step, applied });
+                        if is_needed(step) {
+                            pending_crds.push(step);
                         }
                     }
                 }
-                let late = self.established(&definitions).await;
-                report.failed.extend(late);
+                let failures = self.wait_until_established(&definitions).await;
+                report.failed.extend(failures);
             }
             if !report.failed.is_empty() && after_failure == AfterFailure::Stop {
                 report.stopped_in = Some(wave);
@@ -212,21 +219,23 @@ impl Apply<'_> {
         report
     }
 
-    /// Asks the API server what it would answer, without a change. Objects that it cannot judge yet, because their namespace
-    /// or definition comes with the same plan, are passed over.
+    /// Applies steps as a dry run. Failures of objects whose Namespace or CRD is in the same plan are ignored: the API
+    /// server cannot evaluate them yet.
     pub async fn dry_run(&self, steps: &[&Step], owner: &Owner) -> Preview {
-        let known = dry::Known::of(steps);
-        let judged: Vec<&Step> = steps
+        let planned = dry::PlannedObjects::new(steps);
+        let applicable: Vec<&Step> = steps
             .iter()
             .copied()
             .filter(|step| step.wave != Wave::Resources)
             .collect();
-        let outcomes = self.each(&judged, |step| self.try_out(step, owner)).await;
+        let outcomes = self
+            .for_each_bounded(&applicable, |step| self.dry_run_step(step, owner))
+            .await;
         let mut preview = Preview::default();
         for outcome in outcomes.into_iter().flatten() {
             match outcome {
                 Ok(immutable) => preview.immutable.extend(immutable),
-                Err(failure) if known.explains(&failure) => {}
+                Err(failure) if planned.is_expected(&failure) => {}
                 Err(failure) => preview.failed.push(failure),
             }
         }
@@ -234,29 +243,29 @@ impl Apply<'_> {
         preview
     }
 
-    /// Does something to each of many, a bounded number at once, results in order. `None` was not tried because the
-    /// API server did not answer for others.
-    async fn each<'s, T, R, F>(
+    /// Processes items with bounded concurrency and returns the results in order. `None` stands for an item that was not
+    /// attempted because the API server did not respond to earlier requests.
+    async fn for_each_bounded<'s, T, R, F>(
         &self,
-        all: &[&'s T],
-        act: impl Fn(&'s T) -> F,
+        items: &[&'s T],
+        process: impl Fn(&'s T) -> F,
     ) -> Vec<Option<Result<R, Failure>>>
     where
         F: Future<Output = Result<R, Failure>>,
     {
         let concurrency = self.concurrency.max(1);
         let unanswered = AtomicUsize::new(0);
-        // Made before they are awaited: a closure in the stream would keep the whole from being Send.
-        let requests: Vec<_> = all
+        // The futures are created before they are awaited: a closure in the stream would make the whole future not Send.
+        let requests: Vec<_> = items
             .iter()
-            .map(|one| {
+            .map(|item| {
                 let unanswered = &unanswered;
-                let act = &act;
+                let process = &process;
                 async move {
                     if unanswered.load(Ordering::Relaxed) >= 2 * concurrency {
                         return None;
                     }
-                    let outcome = act(one).await;
+                    let outcome = process(item).await;
                     match &outcome {
                         Err(failure) if failure.cause == Cause::Transient => {
                             unanswered.fetch_add(1, Ordering::Relaxed);
@@ -271,12 +280,12 @@ impl Apply<'_> {
     }
 }
 
-/// The fate of the waves after one with failures.
+/// Handling of the waves after one with failures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AfterFailure {
-    /// They are not begun.
+    /// Later waves are not started.
     Stop,
-    /// They are applied, apart from what depends on a failed object.
+    /// Later waves are applied, except for objects that depend on a failed object.
     Continue,
 }
 
@@ -286,7 +295,7 @@ fn depends_on_failed(step: &Step, failed: &[Failure]) -> bool {
     failed.iter().any(|failure| {
         let identity = &failure.identity;
         let is_namespace = is_namespace(identity) && identity.name == object.namespace();
-        // `<plural>.<group>` is the name of a definition.
+        // `<plural>.<group>` is the name of a CRD.
         let is_definition = is_definition(identity)
             && identity.name.split_once('.')
                 == Some((step.kind.resource.plural.as_str(), object.group()));
@@ -294,8 +303,9 @@ fn depends_on_failed(step: &Step, failed: &[Failure]) -> bool {
     })
 }
 
-/// Within a wave, what points at others by name, which the API server checks, comes after them.
-fn is_late(step: &Step) -> bool {
+/// Reports whether an object is applied last within its wave: it refers to other objects by name, and the API server checks
+/// the reference.
+fn is_applied_last(step: &Step) -> bool {
     let object = &step.object;
     match (object.group(), object.kind()) {
         ("rbac.authorization.k8s.io", "ClusterRoleBinding" | "RoleBinding")
@@ -307,27 +317,27 @@ fn is_late(step: &Step) -> bool {
     }
 }
 
-/// What became of what leaves.
+/// Result of pruning.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pruned {
-    /// Gone, or going without a need to wait.
+    /// Objects that were deleted, or that terminate without finalizers.
     pub deleted: Vec<Identity>,
-    /// Deleted, and still there because of finalizers: look again.
+    /// Objects that are terminating and wait for finalizers; they must be checked again.
     pub going: Vec<Identity>,
-    /// What those that are going wait for, where that is known (`3 custom resources are being deleted (…)`).
+    /// Reason why a terminating object still exists, where it is known (`3 custom resources are being deleted (…)`).
     pub waiting_for: BTreeMap<Identity, String>,
-    /// Left in the cluster on purpose, released from the instance: which, and why (`CustomResourceDefinition x.y: 3
-    /// custom resources are left (…); delete them and then it, or …`).
+    /// Objects that were kept and released from the instance, with the reason (`CustomResourceDefinition x.y: 3 custom
+    /// resources are left (…); delete them and then the CRD, or …`).
     pub released: BTreeMap<Identity, String>,
-    /// Could not be deleted.
+    /// Objects that could not be deleted.
     pub failed: Vec<Failure>,
 }
 
 impl Pruned {
-    /// An object that is going, and what it waits for.
+    /// Formats a terminating object with the reason why it still exists.
     pub fn line(&self, identity: &Identity) -> String {
         match self.waiting_for.get(identity) {
-            Some(what) => format!("{identity}: {what}"),
+            Some(reason) => format!("{identity}: {reason}"),
             None => identity.to_string(),
         }
     }

@@ -1,8 +1,8 @@
-//! Writes of the status of an object.
+//! Writes the status of an object.
 //!
-//! A patch of the status that names the uid of a deleted object changes the status of a later object with the same name: the
-//! API server replaces the metadata of such a patch before it compares uids. It compares resourceVersions, so every write of a
-//! status carries the one that was read together with the uid.
+//! The API server replaces the metadata of a status patch before it compares uids. A patch with the uid of a deleted object
+//! therefore changes the status of a later object with the same name. The API server does compare resourceVersions, so that
+//! every write carries the resourceVersion that was read together with the uid.
 
 use std::fmt::Debug;
 
@@ -18,14 +18,15 @@ use crate::ssa::MANAGER;
 /// The number of attempts while other clients write the object.
 const MAX_ATTEMPTS: u32 = 10;
 
-/// Applies the status of an object. Fields of other managers stay. Returns the object; `None` if the object was deleted, even
-/// if another object has its name.
+/// Applies the status of an object. Fields of other managers are kept. Returns the object; `None` if the object was
+/// deleted, even if another object has its name.
 ///
 /// `version` is the newest known resourceVersion of the object. Each time another client has written the object in the
 /// meantime, `revise` may change the status, and the write is repeated.
 ///
 /// # Errors
-/// Returns an error if the API server refuses the status, if a request fails, or if other clients write the object too often.
+/// Returns an error if the API server rejects the status, if a request fails, or if other clients write the object too
+/// often.
 pub async fn apply<K, S>(
     api: &Api<K>,
     object: &K,

@@ -1,7 +1,6 @@
-//! Waiting until discovery shows what has begun to be served, or shows no longer what has ended.
+//! Polls discovery until a newly served kind appears, or a removed one disappears.
 //!
-//! Of a group version that many definitions belong to, one question is asked for all of them, and its answer is kept:
-//! whoever wants to know next finds it.
+//! All CRDs of a group version share one poll. The answer is cached for the next caller.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -15,94 +14,94 @@ use tracing::debug;
 
 use super::{GroupVersion, Kind, Kinds, ask};
 
-/// How long a kind may take from its definition's being Established to its being told of.
-pub(super) const LAG: Duration = Duration::from_secs(10);
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+/// Maximum time from the condition Established of a CRD until discovery shows its kind.
+pub(super) const DISCOVERY_LAG: Duration = Duration::from_secs(10);
+const MIN_POLL_INTERVAL: Duration = Duration::from_millis(50);
+const MAX_POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The kinds of a group version; `None` when there is none such.
-type Shown = Option<HashMap<String, Arc<Kind>>>;
+/// Kinds of a group version by name; `None` if the group version is not served.
+type ServedKinds = Option<HashMap<String, Arc<Kind>>>;
 
-/// The requested group version and the kinds in the response; `None` if the API server did not answer.
-type Answer = (GroupVersion, Option<Shown>);
+/// Polled group version and the kinds in the response; `None` if the API server did not respond.
+type Answer = (GroupVersion, Option<ServedKinds>);
 
-/// Everything that discovery does not show yet.
-pub(super) struct Appearing<'k> {
+/// Changes that discovery does not show yet.
+pub(super) struct PendingKinds<'k> {
     kinds: &'k Kinds,
-    expected: HashMap<GroupVersion, Expected>,
-    questions: FuturesUnordered<BoxFuture<'k, Answer>>,
+    expected: HashMap<GroupVersion, PendingGroup>,
+    polls: FuturesUnordered<BoxFuture<'k, Answer>>,
 }
 
-/// What a group version is to show.
+/// Expected kinds of a group version.
 #[derive(Debug)]
-struct Expected {
-    /// Whether each kind (`None`: any) is to be there.
+struct PendingGroup {
+    /// Expected state of each kind, true for served; the key `None` stands for any kind.
     kinds: BTreeMap<Option<String>, bool>,
-    /// When the latest of them was expected.
+    /// Time of the latest expectation.
     since: Instant,
-    pause: Duration,
+    delay: Duration,
 }
 
-impl<'k> Appearing<'k> {
+impl<'k> PendingKinds<'k> {
     pub(super) fn new(kinds: &'k Kinds) -> Self {
         Self {
             kinds,
             expected: HashMap::new(),
-            questions: FuturesUnordered::new(),
+            polls: FuturesUnordered::new(),
         }
     }
 
-    /// Expects a kind of a group version (`None`: any) to be served, or not.
+    /// Expects that a kind of a group version becomes served, or stops being served. `None` stands for any kind.
     pub(super) fn expect(&mut self, version: GroupVersion, kind: Option<String>, served: bool) {
         let now = Instant::now();
         if let Some(expected) = self.expected.get_mut(&version) {
-            // Its question is on the way.
+            // The group version is being polled already.
             expected.kinds.insert(kind, served);
             expected.since = now;
-            expected.pause = FIRST_PAUSE;
+            expected.delay = MIN_POLL_INTERVAL;
             return;
         }
-        let expected = Expected {
+        let expected = PendingGroup {
             kinds: BTreeMap::from([(kind, served)]),
             since: now,
-            pause: FIRST_PAUSE,
+            delay: MIN_POLL_INTERVAL,
         };
         self.expected.insert(version.clone(), expected);
-        self.ask(version, FIRST_PAUSE);
+        self.poll(version, MIN_POLL_INTERVAL);
     }
 
-    /// Waits for the next answer and deals with it; `None` when nothing is expected.
+    /// Processes the next poll response; returns `None` if no change is expected.
     pub(super) async fn next(&mut self) -> Option<()> {
-        let (version, shown) = self.questions.next().await?;
+        let (version, response) = self.polls.next().await?;
         let Some(expected) = self.expected.get_mut(&version) else {
             return Some(());
         };
         let mut has_news = false;
-        if let Some(shown) = shown {
+        if let Some(response) = response {
             let before = expected.kinds.len();
-            let is_shown = |kind: &Option<String>| match (kind, &shown) {
-                (Some(kind), Some(shown)) => shown.contains_key(kind),
+            let is_served = |kind: &Option<String>| match (kind, &response) {
+                (Some(kind), Some(response)) => response.contains_key(kind),
                 (None, Some(_)) => true,
                 (_, None) => false,
             };
             expected
                 .kinds
-                .retain(|kind, served| is_shown(kind) != *served);
+                .retain(|kind, served| is_served(kind) != *served);
             has_news = expected.kinds.len() < before;
             if has_news {
-                self.kinds.learn(&version, shown);
+                self.kinds.record(&version, response);
             }
         }
         if expected.kinds.is_empty() {
             self.expected.remove(&version);
-        } else if expected.since.elapsed() >= LAG {
+        } else if expected.since.elapsed() >= DISCOVERY_LAG {
             self.kinds.forget(&version.group);
             has_news = true;
             self.expected.remove(&version);
         } else {
-            let pause = expected.pause;
-            expected.pause = (pause * 2).min(LONGEST_PAUSE);
-            self.ask(version, pause);
+            let delay = expected.delay;
+            expected.delay = (delay * 2).min(MAX_POLL_INTERVAL);
+            self.poll(version, delay);
         }
         if has_news {
             self.kinds.changed();
@@ -110,17 +109,17 @@ impl<'k> Appearing<'k> {
         Some(())
     }
 
-    fn ask(&mut self, version: GroupVersion, pause: Duration) {
+    fn poll(&mut self, version: GroupVersion, delay: Duration) {
         let kinds = self.kinds;
-        let question = async move {
-            sleep(pause).await;
+        let poll = async move {
+            sleep(delay).await;
             let answer = ask::kinds(&kinds.client, &version).await;
-            let shown = answer.map_err(|error| {
+            let response = answer.map_err(|error| {
                 let error = &error as &dyn std::error::Error;
-                debug!(group = %version.group, error, "failed to look a group up");
+                debug!(group = %version.group, error, "failed to discover an API group");
             });
-            (version, shown.ok())
+            (version, response.ok())
         };
-        self.questions.push(question.boxed());
+        self.polls.push(poll.boxed());
     }
 }

@@ -1,4 +1,4 @@
-//! Asking the API server what it serves.
+//! Discovery requests to the API server.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -12,23 +12,23 @@ use manifests::{names, object};
 
 use super::{GroupVersion, Kind};
 
-/// Includes the client's own retries.
+/// Timeout of a request, including the retries of the client.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The kinds of a group version, by name; `None` when there is none such.
+/// Returns the kinds of a group version by name; `None` if the group version is not served.
 pub(super) async fn kinds(
     client: &Client,
     version: &GroupVersion,
 ) -> Result<Option<HashMap<String, Arc<Kind>>>, kube::Error> {
     let GroupVersion { group, version } = version;
-    // Both come from a bundle and become a part of a URL.
+    // The names come from a bundle and become segments of a URL.
     if !(group.is_empty() || names::dns_subdomain(group).is_ok())
         || names::dns_subdomain(version).is_err()
     {
         return Ok(None);
     }
     let api_version = object::api_version(group, version);
-    let answer = in_time(async {
+    let answer = with_timeout(async {
         if group.is_empty() {
             client.list_core_api_resources(version).await
         } else {
@@ -47,9 +47,9 @@ pub(super) async fn kinds(
     }
 }
 
-/// All group versions but the core one, which is always there.
+/// Returns all group versions. The core group is not in the response and always exists.
 pub(super) async fn groups(client: &Client) -> Result<BTreeSet<GroupVersion>, kube::Error> {
-    let list = in_time(client.list_api_groups()).await?;
+    let list = with_timeout(client.list_api_groups()).await?;
     let groups = list.groups.into_iter().flat_map(|group| {
         let name = group.name;
         group.versions.into_iter().map(move |served| GroupVersion {
@@ -91,7 +91,7 @@ fn read(
     kinds
 }
 
-async fn in_time<T>(
+async fn with_timeout<T>(
     answer: impl Future<Output = Result<T, kube::Error>>,
 ) -> Result<T, kube::Error> {
     match tokio::time::timeout(TIMEOUT, answer).await {

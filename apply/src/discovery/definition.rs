@@ -1,4 +1,4 @@
-//! Of a CustomResourceDefinition what decides whether its kind is served; its schemas are never read.
+//! The fields of a CustomResourceDefinition that decide whether its kind is served. Schemas are never read.
 
 use kube::core::{ApiResource, Object};
 use serde::{Deserialize, Deserializer};
@@ -6,9 +6,9 @@ use serde::{Deserialize, Deserializer};
 use super::Kind;
 
 /// A CustomResourceDefinition without its schemas.
-pub(crate) type Definition = Object<Spec, Status>;
+pub(crate) type PartialCrd = Object<Spec, Status>;
 
-/// What a definition declares.
+/// Spec of a CRD.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Spec {
     pub(crate) group: String,
@@ -18,14 +18,14 @@ pub(crate) struct Spec {
     pub(crate) versions: Vec<Version>,
 }
 
-/// How its kind is called.
+/// Names of the kind.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Names {
     pub(crate) kind: String,
     pub(crate) plural: String,
 }
 
-/// A version of it.
+/// One version of the kind.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Version {
     pub(crate) name: String,
@@ -35,14 +35,14 @@ pub(crate) struct Version {
     pub(crate) storage: bool,
 }
 
-/// How it is.
+/// Status of a CRD or of an APIService.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub(crate) struct Status {
     #[serde(default, deserialize_with = "list")]
     pub(crate) conditions: Vec<Condition>,
 }
 
-/// One thing about it.
+/// One condition of the status.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Condition {
     #[serde(rename = "type")]
@@ -52,14 +52,14 @@ pub(crate) struct Condition {
     pub(crate) message: String,
 }
 
-/// A list. The API server writes `null` for some that are empty.
+/// Deserializes a list. The API server writes `null` for some empty lists.
 pub(crate) fn list<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     list: D,
 ) -> Result<Vec<T>, D::Error> {
     Ok(Option::deserialize(list)?.unwrap_or_default())
 }
 
-/// How definitions are addressed.
+/// Returns the API resource of CRDs.
 pub(crate) fn resource() -> ApiResource {
     ApiResource {
         group: "apiextensions.k8s.io".to_owned(),
@@ -71,13 +71,14 @@ pub(crate) fn resource() -> ApiResource {
 }
 
 impl Spec {
-    /// The versions that are served.
+    /// Returns the names of the served versions.
     pub(crate) fn served(&self) -> impl Iterator<Item = &str> {
         let served = self.versions.iter().filter(|version| version.served);
         served.map(|version| version.name.as_str())
     }
 
-    /// The version in which its objects are best listed: nothing that is stored in it needs a conversion.
+    /// Returns the version in which custom resources are listed: the storage version if it is served, which needs no
+    /// conversion.
     pub(crate) fn listed(&self) -> Option<&str> {
         let mut served = self.versions.iter().filter(|version| version.served);
         let stored = served.clone().find(|version| version.storage);
@@ -86,7 +87,7 @@ impl Spec {
             .map(|version| version.name.as_str())
     }
 
-    /// Its kind in a version.
+    /// Returns the kind in a version.
     pub(crate) fn kind(&self, version: &str) -> Kind {
         Kind {
             resource: ApiResource {

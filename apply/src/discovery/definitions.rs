@@ -1,4 +1,4 @@
-//! How far each definition is, as their watch tells, for whoever waits until one can be used.
+//! State of each CRD as reported by the watch, for callers that wait until a CRD can be used.
 
 use std::{
     collections::HashMap,
@@ -8,80 +8,80 @@ use std::{
 use kube::{ResourceExt as _, runtime::watcher::Event};
 use tokio::sync::watch;
 
-use super::definition::Definition;
+use super::definition::PartialCrd;
 
-/// All definitions, as soon as they were listed.
+/// States of all CRDs; empty until the initial list is complete.
 #[derive(Debug, Default)]
-pub(super) struct Definitions {
-    known: Mutex<Known>,
+pub(super) struct CrdStates {
+    index: Mutex<CrdIndex>,
     changes: watch::Sender<()>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
-    latest: Option<HashMap<String, State>>,
-    listing: HashMap<String, State>,
+struct CrdIndex {
+    latest: Option<HashMap<String, CrdState>>,
+    listing: HashMap<String, CrdState>,
 }
 
-/// How far a definition is.
+/// State of a CRD.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct State {
+pub(crate) struct CrdState {
     pub(crate) uid: String,
-    /// Its resourceVersion, to compare.
+    /// The resourceVersion as a number that can be compared; 0 if it is not a number.
     pub(crate) version: u64,
     pub(crate) established: bool,
-    /// The reason why its names are not accepted, where that is so.
-    pub(crate) refused: Option<String>,
+    /// Message of the condition NamesAccepted if its status is False; otherwise `None`.
+    pub(crate) names_not_accepted: Option<String>,
 }
 
-// === impl Definitions ===
+// === impl CrdStates ===
 
-impl Definitions {
-    /// Reports whether the watch tells of definitions at all.
-    pub(super) fn are_told(&self) -> bool {
-        self.known().latest.is_some()
+impl CrdStates {
+    /// Reports whether the initial list of CRDs is complete.
+    pub(super) fn is_synced(&self) -> bool {
+        self.index().latest.is_some()
     }
 
-    pub(super) fn get(&self, name: &str) -> Option<State> {
-        self.known().latest.as_ref()?.get(name).cloned()
+    pub(super) fn get(&self, name: &str) -> Option<CrdState> {
+        self.index().latest.as_ref()?.get(name).cloned()
     }
 
     pub(super) fn changes(&self) -> watch::Receiver<()> {
         self.changes.subscribe()
     }
 
-    pub(super) fn note(&self, event: &Event<Definition>) {
-        let mut known = self.known();
+    pub(super) fn record(&self, event: &Event<PartialCrd>) {
+        let mut index = self.index();
         match event {
-            Event::Init => known.listing.clear(),
+            Event::Init => index.listing.clear(),
             Event::InitApply(definition) => {
-                let state = State::of(definition);
-                known.listing.insert(definition.name_any(), state);
+                let state = CrdState::from_crd(definition);
+                index.listing.insert(definition.name_any(), state);
             }
-            Event::InitDone => known.latest = Some(std::mem::take(&mut known.listing)),
+            Event::InitDone => index.latest = Some(std::mem::take(&mut index.listing)),
             Event::Apply(definition) => {
-                let state = State::of(definition);
-                let latest = known.latest.get_or_insert_default();
+                let state = CrdState::from_crd(definition);
+                let latest = index.latest.get_or_insert_default();
                 latest.insert(definition.name_any(), state);
             }
             Event::Delete(definition) => {
-                let latest = known.latest.get_or_insert_default();
+                let latest = index.latest.get_or_insert_default();
                 latest.remove(&definition.name_any());
             }
         }
-        drop(known);
+        drop(index);
         self.changes.send_replace(());
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn index(&self) -> MutexGuard<'_, CrdIndex> {
+        self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-// === impl State ===
+// === impl CrdState ===
 
-impl State {
-    pub(crate) fn of(definition: &Definition) -> Self {
+impl CrdState {
+    pub(crate) fn from_crd(definition: &PartialCrd) -> Self {
         let status = definition.status.as_ref();
         let names = status.and_then(|status| status.condition("NamesAccepted"));
         let version = definition.metadata.resource_version.as_deref();
@@ -89,7 +89,7 @@ impl State {
             uid: definition.uid().unwrap_or_default(),
             version: version.and_then(|text| text.parse().ok()).unwrap_or(0),
             established: status.is_some_and(|status| status.is("Established")),
-            refused: names
+            names_not_accepted: names
                 .filter(|names| names.status == "False")
                 .map(|names| names.message.clone()),
         }

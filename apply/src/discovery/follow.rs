@@ -1,4 +1,4 @@
-//! Watching what changes which kinds are served: definitions and aggregated APIs.
+//! Watches of the objects that change the served kinds: CRDs and APIServices.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,13 +20,13 @@ use tracing::warn;
 
 use super::{
     GroupVersion, Kinds,
-    appear::{self, Appearing},
-    definition::{self, Definition, Status},
+    appear::{self, PendingKinds},
+    definition::{self, PartialCrd, Status},
 };
 use crate::backoff::Pauses;
 
-/// Definitions are large.
-const PAGE: u32 = 50;
+/// Page size of the initial list. CRDs are large.
+const PAGE_SIZE: u32 = 50;
 
 /// The kinds (`None`: any) and versions of a group that the API server serves because of an object.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -38,27 +38,27 @@ struct Served {
 
 /// A change of the kinds that the API server serves because of an object.
 #[derive(Debug)]
-struct Change {
+struct ServedChange {
     group: String,
     kind: Option<String>,
-    /// Whether each is served now.
+    /// Versions by name; true for a version that is served now.
     versions: BTreeMap<String, bool>,
 }
 
-/// An APIService, as far as it matters here.
-type Service = Object<ServiceSpec, Status>;
+/// The fields of an APIService that this module reads.
+type ApiService = Object<ApiServiceSpec, Status>;
 
 #[derive(Debug, Clone, Deserialize)]
-struct ServiceSpec {
+struct ApiServiceSpec {
     #[serde(default)]
     group: String,
     version: String,
-    /// None: served by the API server itself, from a definition or built in.
+    /// `None` for an API that the API server itself serves, built in or from a CRD.
     #[serde(default)]
     service: Option<serde::de::IgnoredAny>,
 }
 
-/// Never ends.
+/// Watches CRDs and APIServices. Never returns.
 pub(super) async fn all(kinds: &Kinds) {
     let services = ApiResource {
         group: "apiregistration.k8s.io".to_owned(),
@@ -69,14 +69,14 @@ pub(super) async fn all(kinds: &Kinds) {
     };
     let definitions = definition::resource();
     futures::join!(
-        follow(kinds, &definitions, of_definition, |event| kinds
-            .definitions
-            .note(event)),
-        follow(kinds, &services, of_service, |_| {}),
+        follow(kinds, &definitions, from_crd, |event| kinds
+            .crds
+            .record(event)),
+        follow(kinds, &services, from_api_service, |_| {}),
     );
 }
 
-fn of_definition(definition: &Definition) -> Served {
+fn from_crd(definition: &PartialCrd) -> Served {
     let spec = &definition.spec;
     let established = definition
         .status
@@ -90,7 +90,7 @@ fn of_definition(definition: &Definition) -> Served {
     }
 }
 
-fn of_service(service: &Service) -> Served {
+fn from_api_service(service: &ApiService) -> Served {
     let spec = &service.spec;
     if spec.service.is_none() {
         return Served::default();
@@ -109,34 +109,34 @@ fn of_service(service: &Service) -> Served {
     }
 }
 
-/// Watches the objects of one kind. What they serve is forgotten and, where somebody has looked for it, said to have
-/// changed when discovery shows it; then the event is noted.
+/// Watches the objects of one kind. A change drops the cached groups that the object serves. If a caller has requested the
+/// group, subscribers are notified once discovery shows the change. Each event is recorded afterwards.
 async fn follow<P, U>(
     kinds: &Kinds,
     resource: &ApiResource,
     served: fn(&Object<P, U>) -> Served,
-    note: impl Fn(&Event<Object<P, U>>),
+    record: impl Fn(&Event<Object<P, U>>),
 ) where
     P: Clone + Debug + DeserializeOwned + Send + 'static,
     U: Clone + Debug + Default + DeserializeOwned + Send + 'static,
 {
     let api: Api<Object<P, U>> = Api::all_with(kinds.client.clone(), resource);
-    let config = watcher::Config::default().page_size(PAGE);
+    let config = watcher::Config::default().page_size(PAGE_SIZE);
     let mut events = watcher::watcher(api, config)
         .backoff(Pauses::default())
         .boxed();
     let mut latest: BTreeMap<String, Served> = BTreeMap::new();
     let mut listing: BTreeMap<String, Served> = BTreeMap::new();
-    let mut appearing = Appearing::new(kinds);
+    let mut pending = PendingKinds::new(kinds);
     let mut synced = false;
-    let mut sought = kinds.sought.subscribe();
-    let mut unasked: Vec<(Instant, Change)> = Vec::new();
+    let mut requested_groups = kinds.requested_groups.subscribe();
+    let mut unrequested: Vec<(Instant, ServedChange)> = Vec::new();
     loop {
         let event = tokio::select! {
-            Some(()) = appearing.next() => continue,
-            Ok(()) = sought.changed() => {
-                for (_, change) in unasked.extract_if(.., |(_, it)| kinds.is_sought(&it.group)) {
-                    change.appear(&mut appearing);
+            Some(()) = pending.next() => continue,
+            Ok(()) = requested_groups.changed() => {
+                for (_, change) in unrequested.extract_if(.., |(_, change)| kinds.is_requested(&change.group)) {
+                    change.wait_until_served(&mut pending);
                 }
                 continue;
             }
@@ -147,11 +147,11 @@ async fn follow<P, U>(
             Ok(None) => return,
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
-                warn!(kind = %resource.kind, error, "failed to watch what is served");
+                warn!(kind = %resource.kind, error, "failed to watch CRDs or APIServices");
                 continue;
             }
         };
-        let changes: Vec<Change> = match &event {
+        let changes: Vec<ServedChange> = match &event {
             Event::Init => {
                 listing.clear();
                 Vec::new()
@@ -161,7 +161,7 @@ async fn follow<P, U>(
                 Vec::new()
             }
             Event::InitDone if !synced => {
-                // Hundreds of definitions may be there already; none of them has just changed.
+                // The initial list may contain hundreds of CRDs; none of them has just changed.
                 synced = true;
                 latest = std::mem::take(&mut listing);
                 for served in latest.values() {
@@ -177,50 +177,50 @@ async fn follow<P, U>(
             Event::Apply(object) => {
                 let now = served(object);
                 let before = latest.insert(object.name_any(), now.clone());
-                Change::between(before.unwrap_or_default(), now)
+                ServedChange::between(before.unwrap_or_default(), now)
                     .into_iter()
                     .collect()
             }
             Event::Delete(object) => {
                 let before = latest.remove(&object.name_any()).unwrap_or_default();
-                Change::between(before, Served::default())
+                ServedChange::between(before, Served::default())
                     .into_iter()
                     .collect()
             }
         };
         for change in changes {
-            let is_sought = kinds.is_sought(&change.group);
+            let is_requested = kinds.is_requested(&change.group);
             kinds.forget(&change.group);
-            if is_sought {
-                change.appear(&mut appearing);
+            if is_requested {
+                change.wait_until_served(&mut pending);
             } else {
-                // Whoever asks before discovery shows it has to be told.
-                unasked.retain(|(since, _)| since.elapsed() < appear::LAG);
-                unasked.push((Instant::now(), change));
+                // A caller that requests the group before discovery shows the change must be notified of it.
+                unrequested.retain(|(since, _)| since.elapsed() < appear::DISCOVERY_LAG);
+                unrequested.push((Instant::now(), change));
             }
         }
-        note(&event);
+        record(&event);
     }
 }
 
-/// What one listing has that the other has not, either way.
+/// Returns the differences between two lists, in both directions.
 fn differences(
     mut before: BTreeMap<String, Served>,
     now: &BTreeMap<String, Served>,
-) -> Vec<Change> {
-    let come = now.iter().filter_map(|(name, served)| {
+) -> Vec<ServedChange> {
+    let added = now.iter().filter_map(|(name, served)| {
         let before = before.remove(name).unwrap_or_default();
-        Change::between(before, served.clone())
+        ServedChange::between(before, served.clone())
     });
-    let mut changes: Vec<_> = come.collect();
-    let gone = before
+    let mut changes: Vec<_> = added.collect();
+    let removed = before
         .into_values()
-        .filter_map(|served| Change::between(served, Served::default()));
-    changes.extend(gone);
+        .filter_map(|served| ServedChange::between(served, Served::default()));
+    changes.extend(removed);
     changes
 }
 
-impl Change {
+impl ServedChange {
     fn between(before: Served, now: Served) -> Option<Self> {
         if before == now {
             return None;
@@ -230,23 +230,23 @@ impl Change {
         } else {
             (now.group, now.kind)
         };
-        let gone = before.versions.into_iter().map(|version| (version, false));
-        let come = now.versions.into_iter().map(|version| (version, true));
+        let removed = before.versions.into_iter().map(|version| (version, false));
+        let added = now.versions.into_iter().map(|version| (version, true));
         Some(Self {
             group,
             kind,
-            versions: gone.chain(come).collect(),
+            versions: removed.chain(added).collect(),
         })
     }
 
-    /// Has it waited for until discovery shows it, which it does a moment later.
-    fn appear(self, appearing: &mut Appearing<'_>) {
+    /// Starts polling discovery until it shows the change, which takes a moment.
+    fn wait_until_served(self, pending: &mut PendingKinds<'_>) {
         for (version, served) in self.versions {
             let version = GroupVersion {
                 group: self.group.clone(),
                 version,
             };
-            appearing.expect(version, self.kind.clone(), served);
+            pending.expect(version, self.kind.clone(), served);
         }
     }
 }

@@ -1,10 +1,10 @@
-//! Whether a kind is served, for whoever has work to do while it is.
+//! Subscriptions to a kind, for tasks that run while the kind is served.
 //!
 //! ```text
-//! kinds.while_served(&wanted, |kind| async move {
+//! kinds.while_served(&requested, |kind| async move {
 //!     match kind {
 //!         Some(kind) => watch(&kind.resource).await,
-//!         None => forget(),
+//!         None => stop_watch(),
 //!     }
 //! })
 //! .await;
@@ -21,16 +21,16 @@ use super::{Kind, Kinds};
 use crate::backoff::Pauses;
 
 impl Kinds {
-    /// Returns a stream of the served forms of a kind: the present one, and then each change. The stream retries while the API
-    /// server does not answer.
+    /// Returns a stream of the served forms of a kind: the current one, and then each change. The stream retries while the
+    /// API server does not respond.
     pub fn served<'k>(
         &'k self,
-        wanted: &'k GroupVersionKind,
+        requested: &'k GroupVersionKind,
     ) -> impl Stream<Item = Option<Arc<Kind>>> + Send + 'k {
-        let begin = (self.changes(), None);
-        stream::unfold(begin, move |(mut changes, before)| async move {
+        let start = (self.changes(), None);
+        stream::unfold(start, move |(mut changes, before)| async move {
             loop {
-                let now = self.answer(wanted, &mut changes).await;
+                let now = self.answer(requested, &mut changes).await;
                 if before.as_ref() != Some(&now) {
                     return Some((now.clone(), (changes, Some(now))));
                 }
@@ -39,13 +39,14 @@ impl Kinds {
         })
     }
 
-    /// Does what `work` makes of each answer, until the next one. Work that ends is not begun again before.
+    /// Runs the future that `work` returns for each served form, until the next change. A future that ends earlier is not
+    /// started again before that change.
     pub async fn while_served<F: Future<Output = ()> + Send>(
         &self,
-        wanted: &GroupVersionKind,
+        requested: &GroupVersionKind,
         mut work: impl FnMut(Option<Arc<Kind>>) -> F + Send,
     ) {
-        let mut served = Box::pin(self.served(wanted));
+        let mut served = Box::pin(self.served(requested));
         let mut answer = served.next().await;
         while let Some(kind) = answer {
             let working = async {
@@ -61,18 +62,18 @@ impl Kinds {
 
     async fn answer(
         &self,
-        wanted: &GroupVersionKind,
+        requested: &GroupVersionKind,
         changes: &mut watch::Receiver<u64>,
     ) -> Option<Arc<Kind>> {
-        let mut pauses = Pauses::default();
+        let mut backoff = Pauses::default();
         loop {
             changes.mark_unchanged();
-            match self.find([wanted.clone()]).await {
-                Ok(mut found) => return found.remove(wanted).flatten(),
+            match self.find([requested.clone()]).await {
+                Ok(mut found) => return found.remove(requested).flatten(),
                 Err(error) => {
-                    debug!(%error, kind = wanted.kind, "cannot see whether a kind is served");
+                    debug!(%error, kind = requested.kind, "failed to determine whether a kind is served");
                     tokio::select! {
-                        () = sleep(pauses.next().unwrap_or_default()) => {}
+                        () = sleep(backoff.next().unwrap_or_default()) => {}
                         _ = changes.changed() => {}
                     }
                 }

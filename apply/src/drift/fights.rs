@@ -1,8 +1,8 @@
-//! Somebody who sets the same field again and again is not fought for ever.
+//! Field conflicts: limits the repairs of a field that another field manager sets repeatedly.
 //!
-//! Three repairs of one field against one manager in ten minutes are a fight. From then on the object is repaired more
-//! and more seldom, and whoever reads the conditions learns who the other one is. A fight is over when nothing had to be
-//! repaired for ten minutes after a repair was allowed again.
+//! Three repairs of one field against one manager within ten minutes are a conflict. From then on, the delay between
+//! repairs of the object grows, and a condition names the other manager. The conflict ends when no repair was necessary for
+//! ten minutes after the next repair was allowed.
 
 #[cfg(test)]
 mod tests;
@@ -14,58 +14,59 @@ use manifests::object::Identity;
 
 use crate::backoff::left;
 
-/// How many repairs make a fight.
+/// Number of repairs within [`WINDOW`] that make a conflict.
 pub const REPAIRS: u32 = 3;
-/// Within what time; also the longest wait between repairs, and the peace that ends a fight.
+/// Time in which repairs are counted. It is also the maximum delay between repairs, and the time without repairs that ends
+/// a conflict.
 pub const WINDOW: Duration = Duration::from_secs(600);
-/// The first wait; each further one is twice as long.
-pub const FIRST_WAIT: Duration = Duration::from_secs(20);
-/// How many fields are remembered at most. The longest quiet ones are forgotten first.
-pub const REMEMBERED: usize = 4096;
+/// Delay after the first repair of a conflict. Each further repair doubles it.
+pub const INITIAL_DELAY: Duration = Duration::from_secs(20);
+/// Maximum number of tracked fields. The field with the oldest repair is dropped first.
+pub const MAX_TRACKED_FIELDS: usize = 4096;
 
-/// Who changes what: names that come from the cluster.
+/// A field and the manager that changes it. All names come from the cluster.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Opponent {
-    /// Which object.
+    /// Object with the changed field.
     pub object: Identity,
-    /// Which field (`.spec.replicas`); empty when the object as a whole disappears, or nobody can tell.
+    /// Path of the field (`.spec.replicas`); empty if the whole object was deleted, or if the field is unknown.
     pub field: String,
-    /// Who; empty when nobody can tell.
+    /// Name of the field manager; empty if it is unknown.
     pub manager: String,
 }
 
-/// A fight.
+/// An active field conflict.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Verdict {
-    /// Who against us, about what.
+    /// Changed field and the manager that changes it.
     pub opponent: Opponent,
-    /// How many repairs there have been.
+    /// Number of repairs since the conflict started.
     pub repairs: u32,
-    /// Before this time the object is not repaired again.
+    /// Time before which the object is not repaired again.
     pub until: Timestamp,
-    /// How long that is after the last repair.
+    /// Delay between the last repair and `until`.
     pub wait: Duration,
 }
 
-/// All repairs that may be or become fights.
+/// Recent repairs of an instance, from which conflicts are derived.
 #[derive(Debug, Clone, Default)]
-pub struct Fights(HashMap<Opponent, Repairs>);
+pub struct Fights(HashMap<Opponent, RepairHistory>);
 
 /// The repairs of one field against one manager.
 #[derive(Debug, Clone)]
-struct Repairs {
-    /// The last ones, oldest first, at most as many as make a fight.
+struct RepairHistory {
+    /// Last repairs, oldest first; at most [`REPAIRS`].
     recent: Vec<Timestamp>,
-    /// All since the peace before.
+    /// Number of repairs since the last conflict ended.
     count: u32,
-    /// Whether it is a fight, and how long to wait after the last repair.
+    /// Delay after the last repair; `None` if the repairs are not a conflict.
     wait: Option<Duration>,
 }
 
 // === impl Fights ===
 
 impl Fights {
-    /// An object was repaired: each opponent is one field that had been taken. Tells which of them are fights now.
+    /// Records the repair of an object and returns the conflicts that are active now. Each opponent is one repaired field.
     pub fn repaired(
         &mut self,
         opponents: impl IntoIterator<Item = Opponent>,
@@ -74,11 +75,11 @@ impl Fights {
         let mut verdicts = Vec::new();
         for opponent in opponents {
             if !self.0.contains_key(&opponent) {
-                self.make_room(now);
+                self.evict(now);
             }
             let repairs = self.0.entry(opponent.clone()).or_default();
             if repairs.is_over(now) {
-                *repairs = Repairs::default();
+                *repairs = RepairHistory::default();
             }
             repairs.add(now);
             verdicts.extend(repairs.verdict(&opponent));
@@ -87,56 +88,56 @@ impl Fights {
         verdicts
     }
 
-    /// Returns the field conflict that postpones the repair of an object the longest. If the clock is set back, the repair is
-    /// not postponed for longer than the conflict's original delay.
+    /// Returns the field conflict that suspends the repair of an object the longest. If the clock is set back, the repair
+    /// is not suspended for longer than the original delay of the conflict.
     pub fn held(&self, object: &Identity, now: Timestamp) -> Option<Verdict> {
         let is_held = |verdict: &Verdict| left(verdict.until, verdict.wait, now).is_some();
-        self.going_on(now)
+        self.active(now)
             .filter(|verdict| verdict.opponent.object == *object && is_held(verdict))
             .max_by_key(|verdict| verdict.until)
     }
 
-    /// All fights that go on, in order.
+    /// Returns all active conflicts in a stable order.
     pub fn verdicts(&self, now: Timestamp) -> Vec<Verdict> {
-        let mut verdicts: Vec<_> = self.going_on(now).collect();
+        let mut verdicts: Vec<_> = self.active(now).collect();
         verdicts.sort();
         verdicts
     }
 
-    /// Forgets objects: they belong to the instance no longer.
+    /// Drops the objects that no longer belong to the instance.
     pub fn retain(&mut self, keep: impl Fn(&Identity) -> bool) {
         self.0.retain(|opponent, _| keep(&opponent.object));
     }
 
-    fn going_on(&self, now: Timestamp) -> impl Iterator<Item = Verdict> {
+    fn active(&self, now: Timestamp) -> impl Iterator<Item = Verdict> {
         self.0
             .iter()
             .filter(move |(_, repairs)| !repairs.is_over(now))
             .filter_map(|(opponent, repairs)| repairs.verdict(opponent))
     }
 
-    fn make_room(&mut self, now: Timestamp) {
-        if self.0.len() < REMEMBERED {
+    fn evict(&mut self, now: Timestamp) {
+        if self.0.len() < MAX_TRACKED_FIELDS {
             return;
         }
         self.0.retain(|_, repairs| !repairs.is_over(now));
-        if self.0.len() < REMEMBERED {
+        if self.0.len() < MAX_TRACKED_FIELDS {
             return;
         }
-        let quietest = self
+        let oldest = self
             .0
             .iter()
             .min_by_key(|(opponent, repairs)| (repairs.recent.last(), *opponent))
             .map(|(opponent, _)| opponent.clone());
-        if let Some(quietest) = quietest {
-            self.0.remove(&quietest);
+        if let Some(oldest) = oldest {
+            self.0.remove(&oldest);
         }
     }
 }
 
-// === impl Repairs ===
+// === impl RepairHistory ===
 
-impl Default for Repairs {
+impl Default for RepairHistory {
     fn default() -> Self {
         Self {
             recent: Vec::with_capacity(REPAIRS as usize),
@@ -146,7 +147,7 @@ impl Default for Repairs {
     }
 }
 
-impl Repairs {
+impl RepairHistory {
     fn add(&mut self, now: Timestamp) {
         if self.recent.len() >= REPAIRS as usize {
             self.recent.remove(0);
@@ -155,11 +156,11 @@ impl Repairs {
         self.count = self.count.saturating_add(1);
         self.wait = match self.wait {
             Some(wait) => Some(wait.saturating_mul(2).min(WINDOW)),
-            None => self.are_a_fight(now).then_some(FIRST_WAIT),
+            None => self.is_conflict(now).then_some(INITIAL_DELAY),
         };
     }
 
-    fn are_a_fight(&self, now: Timestamp) -> bool {
+    fn is_conflict(&self, now: Timestamp) -> bool {
         self.recent.len() >= REPAIRS as usize
             && self.recent.iter().all(|&then| since(then, now) <= WINDOW)
     }
@@ -183,31 +184,31 @@ impl Repairs {
     }
 }
 
-/// How long ago a time was; nothing when the clock was set back.
+/// Returns the time since `then`; zero if the clock was set back.
 fn since(then: Timestamp, now: Timestamp) -> Duration {
     Duration::try_from(now.duration_since(then)).unwrap_or_default()
 }
 
 impl fmt::Display for Verdict {
-    /// For a condition: object, field, manager, and what becomes of it.
+    /// Formats the conflict for a condition: object, field, manager, and the limit on repairs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Opponent {
             object,
             field,
             manager,
         } = &self.opponent;
-        let who = if manager.is_empty() {
-            "somebody"
+        let manager = if manager.is_empty() {
+            "another client"
         } else {
             manager
         };
         match field.as_str() {
-            "" => write!(f, "{object} is removed or changed by {who} again and again")?,
-            field => write!(f, "{field} of {object} is changed by {who} again and again")?,
+            "" => write!(f, "{manager} repeatedly deletes or changes {object}")?,
+            field => write!(f, "{manager} repeatedly changes {field} of {object}")?,
         }
         write!(
             f,
-            "; it was put back {} times and is put back every {} seconds at most until {who} stops, or the bundle agrees",
+            "; repaired {} times; repairs are limited to one every {} seconds until {manager} stops or the bundle sets the same value",
             self.repairs,
             self.wait.as_secs()
         )

@@ -52,12 +52,12 @@ fn typed_and_untyped_metadata_have_the_same_fingerprint() {
     let typed: Vec<ManagedFieldsEntry> = serde_json::from_value(json!(entries)).unwrap();
     let fingerprint = Fingerprint::of(&metadata(&entries), "rukpak");
     assert!(fingerprint.is_some());
-    assert_eq!(Fingerprint::of_entries(&typed, "rukpak"), fingerprint);
+    assert_eq!(Fingerprint::from_entries(&typed, "rukpak"), fingerprint);
 }
 
 #[test]
 fn order_of_fields_does_not_count_and_every_field_does() {
-    let of = |text: &str| Fingerprint::of_fields(&serde_json::from_str(text).unwrap()).unwrap();
+    let of = |text: &str| Fingerprint::from_fields(&serde_json::from_str(text).unwrap()).unwrap();
     let one = of(r#"{"f:a": {}, "f:b": {"f:c": {}, "f:d": {}}}"#);
     assert_eq!(of(r#"{"f:b": {"f:d": {}, "f:c": {}}, "f:a": {}}"#), one);
     assert_ne!(of(r#"{"f:a": {}, "f:b": {"f:c": {}}}"#), one);
@@ -82,7 +82,7 @@ fn nothing_that_is_ours_has_no_fingerprint() {
 #[test]
 fn fingerprints_are_written_and_read_as_twelve_digits() {
     // It is written into status: another text after an update of the provisioner would apply everything once more.
-    let fingerprint = Fingerprint::of_fields(&json!({"f:data": {"f:key": {}}})).unwrap();
+    let fingerprint = Fingerprint::from_fields(&json!({"f:data": {"f:key": {}}})).unwrap();
     assert_eq!(fingerprint.to_string(), "30921c65d9cd");
     assert_eq!(fingerprint.to_string().parse(), Ok(fingerprint));
     assert_rows!(self::fingerprint("000000000001").to_string() => "000000000001");

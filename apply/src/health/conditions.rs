@@ -1,15 +1,15 @@
-//! What all objects have in common: generations, and conditions of the standard types.
+//! Rules for all kinds: generations, and conditions of the standard types.
 
 use serde_json::Value;
 
 use super::{Health, at, number, text};
 
-/// The conditions of an object. More than these nobody looks at.
+/// Conditions of an object, at most [`MAX_CONDITIONS`].
 pub(super) struct Conditions<'a>(Vec<&'a Value>);
 
-const MOST: usize = 100;
+const MAX_CONDITIONS: usize = 100;
 
-/// A condition.
+/// Members of a condition that the rules read.
 #[derive(Clone, Copy)]
 pub(super) struct Condition<'a> {
     pub(super) status: &'a str,
@@ -17,9 +17,9 @@ pub(super) struct Condition<'a> {
     pub(super) message: &'a str,
 }
 
-/// What can be told without knowing the kind: on its way out, not looked at since it changed, or said to be on its way or
-/// stuck.
-pub(super) fn in_common(object: &Value, conditions: &Conditions<'_>) -> Option<Health> {
+/// Evaluates the rules for all kinds: a terminating object, a generation that was not observed yet, and the conditions
+/// Reconciling and Stalled. `None` if no rule applies.
+pub(super) fn common_rules(object: &Value, conditions: &Conditions<'_>) -> Option<Health> {
     if at(object, &["metadata", "deletionTimestamp"]).is_some() {
         return Some(Health::progress("is being deleted"));
     }
@@ -29,20 +29,24 @@ pub(super) fn in_common(object: &Value, conditions: &Conditions<'_>) -> Option<H
         && generation != observed
     {
         return Some(Health::progress(format!(
-            "is at generation {generation}, of which its controller has looked at {observed}"
+            "generation {generation} not observed yet (observed {observed})"
         )));
     }
-    let is_true = |type_| conditions.find(type_).filter(|it| it.status == "True");
+    let is_true = |type_| {
+        conditions
+            .find(type_)
+            .filter(|condition| condition.status == "True")
+    };
     if let Some(reconciling) = is_true("Reconciling") {
-        return Some(Health::progress(reconciling.words("Reconciling")));
+        return Some(Health::progress(reconciling.describe("Reconciling")));
     }
-    is_true("Stalled").map(|stalled| Health::failed(stalled.words("Stalled")))
+    is_true("Stalled").map(|stalled| Health::failed(stalled.describe("Stalled")))
 }
 
-/// For kinds without a rule of their own.
+/// Evaluates the condition Ready, for kinds that have no rule.
 pub(super) fn ready(conditions: &Conditions<'_>) -> Health {
     match conditions.find("Ready") {
-        Some(ready) if ready.status != "True" => Health::progress(ready.words("Ready")),
+        Some(ready) if ready.status != "True" => Health::progress(ready.describe("Ready")),
         _ => Health::Current,
     }
 }
@@ -50,30 +54,40 @@ pub(super) fn ready(conditions: &Conditions<'_>) -> Health {
 // === impl Conditions ===
 
 impl<'a> Conditions<'a> {
-    pub(super) fn of(object: &'a Value) -> Self {
+    pub(super) fn new(object: &'a Value) -> Self {
         let conditions = at(object, &["status", "conditions"]).and_then(Value::as_array);
-        Self(conditions.into_iter().flatten().take(MOST).collect())
+        Self(
+            conditions
+                .into_iter()
+                .flatten()
+                .take(MAX_CONDITIONS)
+                .collect(),
+        )
     }
 
     pub(super) fn find(&self, type_: &str) -> Option<Condition<'a>> {
-        let found = self.0.iter().find(|it| text(it, &["type"]) == type_)?;
+        let condition = self
+            .0
+            .iter()
+            .find(|condition| text(condition, &["type"]) == type_)?;
         Some(Condition {
-            status: text(found, &["status"]),
-            reason: text(found, &["reason"]),
-            message: text(found, &["message"]),
+            status: text(condition, &["status"]),
+            reason: text(condition, &["reason"]),
+            message: text(condition, &["message"]),
         })
     }
 
     pub(super) fn is_true(&self, type_: &str) -> bool {
-        self.find(type_).is_some_and(|it| it.status == "True")
+        self.find(type_)
+            .is_some_and(|condition| condition.status == "True")
     }
 }
 
 // === impl Condition ===
 
 impl Condition<'_> {
-    /// `Ready is False (NoQuorum): one of three members answers`, as much of it as there is.
-    pub(super) fn words(&self, type_: &str) -> String {
+    /// Formats the condition, without absent members: `Ready is False (NoQuorum): one of three members answers`.
+    pub(super) fn describe(&self, type_: &str) -> String {
         let Self {
             status,
             reason,

@@ -4,10 +4,10 @@ use serde_json::Value;
 
 use super::{Health, at, conditions::Conditions, number, text};
 
-/// Judges an object whose generation was looked at.
+/// Evaluates an object whose generation was observed by its controller.
 pub(super) type Rule = fn(&Value, &Conditions<'_>) -> Health;
 
-/// The rule of a kind, whatever its version.
+/// Returns the rule of a kind, in any version.
 pub(super) fn rule(group: &str, kind: &str) -> Option<Rule> {
     Some(match (group, kind) {
         ("apps", "Deployment") => deployment,
@@ -16,33 +16,35 @@ pub(super) fn rule(group: &str, kind: &str) -> Option<Rule> {
         ("apps", "ReplicaSet") => replica_set,
         ("batch", "Job") => job,
         ("", "Pod") => pod,
-        ("", "PersistentVolumeClaim") => claim,
+        ("", "PersistentVolumeClaim") => persistent_volume_claim,
         ("", "Service") => service,
         // A PodDisruptionBudget is current once its controller has observed the generation.
         ("policy", "PodDisruptionBudget") => |_, _| Health::Current,
-        ("apiextensions.k8s.io", "CustomResourceDefinition") => definition,
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => crd,
         ("apiregistration.k8s.io", "APIService") => available,
         _ => return None,
     })
 }
 
-/// The first count of the status that is too small, or the pods that are too many: `2 of 3 replicas are ready`.
+/// Returns the first count of the status that is too small, or the number of surplus pods: `2 of 3 replicas are ready`.
 fn counts<const N: usize>(
     object: &Value,
     counts: [(&str, i64, &str); N],
-    most: Option<i64>,
+    max: Option<i64>,
 ) -> Option<Health> {
-    for (field, wanted, what) in counts {
-        let is = status(object, field);
-        if is < wanted {
-            return Some(Health::progress(format!("{is} of {wanted} {what}")));
+    for (field, desired, description) in counts {
+        let actual = status(object, field);
+        if actual < desired {
+            return Some(Health::progress(format!(
+                "{actual} of {desired} {description}"
+            )));
         }
     }
-    let old = status(object, "replicas").saturating_sub(most?);
-    (old > 0).then(|| Health::progress(format!("{old} old replicas have to end")))
+    let old = status(object, "replicas").saturating_sub(max?);
+    (old > 0).then(|| Health::progress(format!("{old} old replicas pending termination")))
 }
 
-/// The API server fills `spec.replicas` in; an object that was not stored has one.
+/// Returns the desired replicas. An object that the API server has not stored lacks the default of 1.
 fn replicas(object: &Value) -> i64 {
     number(object, &["spec", "replicas"]).unwrap_or(1)
 }
@@ -56,47 +58,49 @@ fn deployment(object: &Value, conditions: &Conditions<'_>) -> Health {
     if let Some(condition) = progressing
         && condition.reason == "ProgressDeadlineExceeded"
     {
-        return Health::failed(condition.words("Progressing"));
+        return Health::failed(condition.describe("Progressing"));
     }
-    let wanted = replicas(object);
-    let exist = [
-        ("replicas", wanted, "replicas exist"),
-        ("updatedReplicas", wanted, "replicas are up to date"),
+    let desired = replicas(object);
+    let existence = [
+        ("replicas", desired, "replicas exist"),
+        ("updatedReplicas", desired, "replicas are up to date"),
     ];
-    let work = [
+    let availability = [
         (
             "availableReplicas",
             status(object, "updatedReplicas"),
             "replicas are available",
         ),
-        ("readyReplicas", wanted, "replicas are ready"),
+        ("readyReplicas", desired, "replicas are ready"),
     ];
-    let lacking = counts(object, exist, Some(wanted)).or_else(|| counts(object, work, None));
+    let lacking =
+        counts(object, existence, Some(desired)).or_else(|| counts(object, availability, None));
     if let Some(lacking) = lacking {
         return lacking;
     }
-    // The controller says nothing of progress where there is no deadline; the largest number means none, too.
+    // Without a deadline, the controller does not report progress. The maximum value means no deadline.
     let deadline = number(object, &["spec", "progressDeadlineSeconds"]);
     let has_deadline = deadline.is_some_and(|deadline| deadline < i64::from(i32::MAX));
-    let complete =
-        progressing.is_some_and(|it| it.status == "True" && it.reason == "NewReplicaSetAvailable");
+    let complete = progressing.is_some_and(|condition| {
+        condition.status == "True" && condition.reason == "NewReplicaSetAvailable"
+    });
     if has_deadline && !complete {
-        return Health::progress("its new ReplicaSet is not available");
+        return Health::progress("the new ReplicaSet is not available");
     }
     available(object, conditions)
 }
 
 fn stateful_set(object: &Value, _: &Conditions<'_>) -> Health {
-    // Whoever chooses this replaces the pods by hand.
+    // With this strategy, the user replaces the pods manually.
     if text(object, &["spec", "updateStrategy", "type"]) == "OnDelete" {
         return Health::Current;
     }
-    let wanted = replicas(object);
+    let desired = replicas(object);
     let exist = [
-        ("replicas", wanted, "replicas exist"),
-        ("readyReplicas", wanted, "replicas are ready"),
+        ("replicas", desired, "replicas exist"),
+        ("readyReplicas", desired, "replicas are ready"),
     ];
-    let lacking = counts(object, exist, Some(wanted));
+    let lacking = counts(object, exist, Some(desired));
     if let Some(lacking) = lacking {
         return lacking;
     }
@@ -106,11 +110,11 @@ fn stateful_set(object: &Value, _: &Conditions<'_>) -> Health {
     );
     // The default of the API server, 0, means that the StatefulSet has no partition.
     if let Some(partition) = partition.filter(|&partition| partition > 0) {
-        let wanted = wanted.saturating_sub(partition);
-        let updated = [("updatedReplicas", wanted, "replicas are up to date")];
+        let desired = desired.saturating_sub(partition);
+        let updated = [("updatedReplicas", desired, "replicas are up to date")];
         return counts(object, updated, None).unwrap_or_default();
     }
-    let current = [("currentReplicas", wanted, "replicas are up to date")];
+    let current = [("currentReplicas", desired, "replicas are up to date")];
     if let Some(lacking) = counts(object, current, None) {
         return lacking;
     }
@@ -118,22 +122,22 @@ fn stateful_set(object: &Value, _: &Conditions<'_>) -> Health {
     if revision("currentRevision") == revision("updateRevision") {
         Health::Current
     } else {
-        Health::progress("its replicas are not all of the latest revision")
+        Health::progress("some replicas are not of the latest revision")
     }
 }
 
 fn daemon_set(object: &Value, _: &Conditions<'_>) -> Health {
     if number(object, &["status", "observedGeneration"]).is_none() {
-        return Health::progress("its controller has not looked at it");
+        return Health::progress("not observed by its controller yet");
     }
-    let Some(wanted) = number(object, &["status", "desiredNumberScheduled"]) else {
-        return Health::progress("its controller has not counted the nodes");
+    let Some(desired) = number(object, &["status", "desiredNumberScheduled"]) else {
+        return Health::progress("number of nodes not determined yet");
     };
     let nodes = [
-        ("currentNumberScheduled", wanted, "nodes have a pod"),
-        ("updatedNumberScheduled", wanted, "pods are up to date"),
-        ("numberAvailable", wanted, "pods are available"),
-        ("numberReady", wanted, "pods are ready"),
+        ("currentNumberScheduled", desired, "nodes have a pod"),
+        ("updatedNumberScheduled", desired, "pods are up to date"),
+        ("numberAvailable", desired, "pods are available"),
+        ("numberReady", desired, "pods are ready"),
     ];
     counts(object, nodes, None).unwrap_or_default()
 }
@@ -142,18 +146,18 @@ fn replica_set(object: &Value, conditions: &Conditions<'_>) -> Health {
     if let Some(failure) = conditions.find("ReplicaFailure")
         && failure.status == "True"
     {
-        return Health::progress(failure.words("ReplicaFailure"));
+        return Health::progress(failure.describe("ReplicaFailure"));
     }
-    let wanted = replicas(object);
+    let desired = replicas(object);
     let all = [
-        ("fullyLabeledReplicas", wanted, "replicas have all labels"),
-        ("availableReplicas", wanted, "replicas are available"),
-        ("readyReplicas", wanted, "replicas are ready"),
+        ("fullyLabeledReplicas", desired, "replicas have all labels"),
+        ("availableReplicas", desired, "replicas are available"),
+        ("readyReplicas", desired, "replicas are ready"),
     ];
-    counts(object, all, Some(wanted)).unwrap_or_default()
+    counts(object, all, Some(desired)).unwrap_or_default()
 }
 
-/// A Job that runs is as it should be.
+/// Evaluates a Job. A running Job is healthy.
 fn job(object: &Value, conditions: &Conditions<'_>) -> Health {
     if conditions.is_true("Complete") || conditions.is_true("Suspended") {
         return Health::Current;
@@ -161,7 +165,7 @@ fn job(object: &Value, conditions: &Conditions<'_>) -> Health {
     if let Some(failed) = conditions.find("Failed")
         && failed.status == "True"
     {
-        return Health::failed(failed.words("Failed"));
+        return Health::failed(failed.describe("Failed"));
     }
     if text(object, &["status", "startTime"]).is_empty() {
         return Health::progress("has not started");
@@ -178,20 +182,20 @@ fn pod(object: &Value, conditions: &Conditions<'_>) -> Health {
         }),
         "Running" if conditions.is_true("Ready") => Health::Current,
         "Running" => match crashing(object).as_slice() {
-            [] => Health::progress("runs and is not ready"),
+            [] => Health::progress("is running but not ready"),
             names => Health::failed(format!(
-                "containers crash again and again (CrashLoopBackOff): {}",
+                "containers crash repeatedly (CrashLoopBackOff): {}",
                 names.join(", ")
             )),
         },
         "Pending" => match conditions.find("PodScheduled") {
             Some(scheduled) if scheduled.status == "False" => {
-                Health::progress(scheduled.words("PodScheduled"))
+                Health::progress(scheduled.describe("PodScheduled"))
             }
             _ => Health::progress("is pending"),
         },
-        "" => Health::progress("no node has looked at it"),
-        phase => Health::progress(format!("is in the phase {phase}")),
+        "" => Health::progress("not scheduled yet"),
+        phase => Health::progress(format!("is in phase {phase}")),
     }
 }
 
@@ -200,12 +204,12 @@ fn crashing(object: &Value) -> Vec<&str> {
     containers
         .into_iter()
         .flatten()
-        .filter(|it| text(it, &["state", "waiting", "reason"]) == "CrashLoopBackOff")
-        .map(|it| text(it, &["name"]))
+        .filter(|container| text(container, &["state", "waiting", "reason"]) == "CrashLoopBackOff")
+        .map(|container| text(container, &["name"]))
         .collect()
 }
 
-fn claim(object: &Value, _: &Conditions<'_>) -> Health {
+fn persistent_volume_claim(object: &Value, _: &Conditions<'_>) -> Health {
     match text(object, &["status", "phase"]) {
         "Bound" => Health::Current,
         "Lost" => Health::failed("has lost its volume"),
@@ -214,29 +218,29 @@ fn claim(object: &Value, _: &Conditions<'_>) -> Health {
     }
 }
 
-/// A load balancer is up to the cluster's provider; many have none.
+/// Evaluates a Service. The address of a load balancer is not required: many clusters have no load balancer provider.
 fn service(object: &Value, _: &Conditions<'_>) -> Health {
-    let waits = text(object, &["spec", "type"]) == "LoadBalancer"
+    let lacks_address = text(object, &["spec", "type"]) == "LoadBalancer"
         && text(object, &["spec", "clusterIP"]).is_empty();
-    if waits {
+    if lacks_address {
         Health::progress("has no cluster IP")
     } else {
         Health::Current
     }
 }
 
-fn definition(_: &Value, conditions: &Conditions<'_>) -> Health {
+fn crd(_: &Value, conditions: &Conditions<'_>) -> Health {
     if let Some(names) = conditions.find("NamesAccepted")
         && names.status == "False"
     {
-        return Health::failed(names.words("NamesAccepted"));
+        return Health::failed(names.describe("NamesAccepted"));
     }
     match conditions.find("Established") {
         Some(established) if established.status == "True" => Health::Current,
         Some(established)
             if established.status == "False" && established.reason != "Installing" =>
         {
-            Health::failed(established.words("Established"))
+            Health::failed(established.describe("Established"))
         }
         _ => Health::progress("is not established yet"),
     }
@@ -246,7 +250,7 @@ fn definition(_: &Value, conditions: &Conditions<'_>) -> Health {
 fn available(_: &Value, conditions: &Conditions<'_>) -> Health {
     match conditions.find("Available") {
         Some(available) if available.status == "True" => Health::Current,
-        Some(available) => Health::progress(available.words("Available")),
+        Some(available) => Health::progress(available.describe("Available")),
         None => Health::progress("has no condition Available"),
     }
 }

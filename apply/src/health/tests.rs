@@ -66,21 +66,21 @@ fn jobs() {
 fn pods() {
     let phase = |phase: &str| json!({"phase": phase});
     Kind("v1", "Pod").check(::tests::rows![
-        "new", json!({}), json!({}) => InProgress("no node has looked at it");
+        "new", json!({}), json!({}) => InProgress("not scheduled yet");
         "done", json!({}), phase("Succeeded") => Current;
         "failed", json!({}), json!({"phase": "Failed", "message": "evicted"}) => Failed("has failed: evicted");
         "failed without a word", json!({}), phase("Failed") => Failed("has failed");
         "pending", json!({}), phase("Pending") => InProgress("is pending");
-        "lost", json!({}), phase("Unknown") => InProgress("is in the phase Unknown");
+        "lost", json!({}), phase("Unknown") => InProgress("is in phase Unknown");
         "unschedulable", json!({}),
           json!({"phase": "Pending", "conditions": [condition("PodScheduled", "False", "Unschedulable", "no node")]})
             => InProgress("PodScheduled is False (Unschedulable): no node");
         "ready", json!({}), json!({"phase": "Running", "conditions": [condition("Ready", "True", "", "")]}) => Current;
-        "not ready", json!({}), phase("Running") => InProgress("runs and is not ready");
+        "not ready", json!({}), phase("Running") => InProgress("is running but not ready");
         "crashing", json!({}), json!({"phase": "Running", "containerStatuses": [
             {"name": "a", "state": {"waiting": {"reason": "CrashLoopBackOff"}}}, {"name": "b", "state": {"running": {}}},
             {"name": "c", "state": {"waiting": {"reason": "CrashLoopBackOff"}}},
-        ]}) => Failed("containers crash again and again (CrashLoopBackOff): a, c");
+        ]}) => Failed("containers crash repeatedly (CrashLoopBackOff): a, c");
     ]);
 }
 
@@ -100,7 +100,7 @@ fn claims_services_and_disruption_budgets() {
     Kind("policy/v1", "PodDisruptionBudget").check(::tests::rows![
         "counted", json!({}), json!({"observedGeneration": 2}) => Current;
         "not counted", json!({}), json!({"observedGeneration": 1})
-            => InProgress("is at generation 2, of which its controller has looked at 1");
+            => InProgress("generation 2 not observed yet (observed 1)");
     ]);
 }
 
@@ -141,7 +141,7 @@ fn custom_resources_by_the_standard_conditions() {
         with("Stalled", "False") => Current;
         with("Degraded", "True") => Current;
         json!({"observedGeneration": 1, "conditions": [condition("Ready", "True", "", "")]})
-            => InProgress("is at generation 2, of which its controller has looked at 1");
+            => InProgress("generation 2 not observed yet (observed 1)");
         json!("text") => Current;
         json!({"conditions": "text"}) => Current;
         json!({"conditions": [1, null, {"type": 5}]}) => Current;
@@ -171,6 +171,6 @@ fn messages_are_bounded() {
     let Health::InProgress(words) = of(&object) else {
         panic!("it is not ready");
     };
-    assert_eq!(words.chars().count(), LONGEST + 1);
+    assert_eq!(words.chars().count(), MAX_MESSAGE_LEN + 1);
     assert!(words.ends_with("ä…"));
 }

@@ -1,4 +1,4 @@
-//! The facts about an object that decisions need.
+//! The stored state of an object, reduced to the fields that decisions need.
 
 use std::{
     collections::HashSet,
@@ -13,21 +13,21 @@ use crate::{
     revision::ObjectHash,
 };
 
-/// An object, in little space.
+/// Compact state of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// The instance that its labels name.
+    /// Instance in the owner label.
     pub(super) owner: Arc<str>,
-    /// A hash of the uid: a later object with the same name has another one.
+    /// Hash of the uid, which distinguishes a later object of the same name.
     pub(super) uid: u64,
     pub(super) version: u64,
     pub(super) fields: Option<Fingerprint>,
     pub(super) hash: Option<ObjectHash>,
     pub(super) deleting: bool,
-    /// Nothing for `Current`, as nearly all objects are.
+    /// `None` stands for `Current`, the state of nearly all objects.
     pub(super) health: Option<Box<Health>>,
     pub(super) writer: Option<Arc<str>>,
-    /// That we wrote it and the watch has not told of it yet; which note it was.
+    /// Number of the write note if the provisioner wrote the object and the watch has not confirmed it; otherwise `None`.
     pub(super) note: Option<u64>,
 }
 
@@ -38,8 +38,8 @@ pub(super) fn hash(uid: &str) -> u64 {
     hasher.finish()
 }
 
-/// Returns a resourceVersion to compare: a number, in every API server that has etcd behind it. Another text is 0, which is
-/// never later than the version that a watch reports.
+/// Returns a resourceVersion as a number that can be compared, as every API server with etcd has them. Other texts become
+/// 0, which is never later than the version that a watch reports.
 pub(super) fn number(resource_version: &str) -> u64 {
     resource_version.parse().unwrap_or_default()
 }
@@ -51,23 +51,24 @@ impl Entry {
         self.note.is_some() && self.version > other.version
     }
 
-    /// Whom it concerns that this has come in the place of another.
-    pub(super) fn concern(
+    /// Adds the owners that are affected when this entry replaces `old`.
+    pub(super) fn collect_affected(
         &self,
         old: Option<&Self>,
         key: &Key,
-        concerned: &mut HashSet<(Arc<str>, Key)>,
+        affected: &mut HashSet<(Arc<str>, Key)>,
     ) {
         if old.is_some_and(|old| old.decides_as(self)) {
             return;
         }
-        concerned.insert((Arc::clone(&self.owner), key.clone()));
+        affected.insert((Arc::clone(&self.owner), key.clone()));
         if let Some(old) = old {
-            concerned.insert((Arc::clone(&old.owner), key.clone()));
+            affected.insert((Arc::clone(&old.owner), key.clone()));
         }
     }
 
-    /// Reports whether no decision would be another one: resourceVersions change with every status and annotation.
+    /// Reports whether both entries lead to the same decisions. The resourceVersion is ignored: it changes with every
+    /// status and annotation.
     fn decides_as(&self, other: &Self) -> bool {
         self.owner == other.owner
             && self.uid == other.uid

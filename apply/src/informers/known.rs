@@ -1,4 +1,4 @@
-//! What the watches know, and whom an event concerns. No I/O: events in, names of instances out.
+//! Cache of the watched objects, and the instances that each event affects. Pure; no I/O.
 
 #[cfg(test)]
 mod tests;
@@ -16,68 +16,68 @@ use crate::{
     informers::{
         View, Wanted,
         entry::{self, Entry},
-        object::Observed,
+        object::ReducedObject,
         scope::{self, Depth, Key, Scope},
     },
     ssa::Applied,
 };
 
-/// The instances to look at.
-pub(super) type Wakes = BTreeSet<Arc<str>>;
+/// Names of the instances to reconcile.
+pub(super) type WakeSet = BTreeSet<Arc<str>>;
 
-/// The objects of an instance, sorted, by the scope that covers them.
+/// Sorted objects of an instance by the scope that covers them.
 type Objects = HashMap<Arc<Scope>, Box<[Key]>>;
 
-/// Everything that is known.
+/// Watched objects of all instances.
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(super) struct InformerCache {
     instances: HashMap<Arc<str>, Objects>,
-    tables: HashMap<Arc<Scope>, Table>,
-    /// The scopes whose watches do not work.
+    tables: HashMap<Arc<Scope>, ScopeCache>,
+    /// Scopes with a failing watch.
     failing: HashSet<Arc<Scope>>,
-    /// Counts our notes, so that each can be told from a later one of the same object.
+    /// Number of the last write note, which distinguishes the notes of the same object.
     notes: u64,
 }
 
-/// The objects of a scope.
+/// Cached objects of a scope.
 #[derive(Debug, Default)]
-struct Table {
-    /// Boxed, because up to half of the places in a table are empty.
+struct ScopeCache {
+    /// Boxed, because up to half of the slots of a hash map are empty.
     objects: HashMap<Key, Box<Entry>>,
-    /// Whether everything was listed.
+    /// Whether the initial list is complete.
     synced: bool,
     failing: Option<String>,
-    /// The latest resourceVersion that an event had since it was listed. The watch has told of everything before.
-    horizon: u64,
+    /// Latest resourceVersion of an event since the last list. The watch has reported all earlier changes.
+    latest_version: u64,
     users: HashSet<Arc<str>>,
 }
 
-/// What to start and to stop.
+/// Watches to start and to stop.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Change {
     pub(super) started: Vec<Arc<Scope>>,
     pub(super) stopped: Vec<Arc<Scope>>,
 }
 
-/// Whether what is known still counts when a watch fails.
+/// Validity of the cached objects after a watch failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Data {
-    /// It may be a little old.
-    Kept,
-    /// The kind is gone, or we may not look.
+pub(super) enum Staleness {
+    /// The objects stay in the cache and may be outdated.
+    Stale,
+    /// The objects are dropped: the kind is no longer served, or the request is forbidden.
     Lost,
 }
 
-/// What was noted of our own writes, to let it expire.
+/// Recorded writes of the provisioner, which expire together.
 #[derive(Debug)]
-pub(super) struct Noted {
-    places: Vec<(Arc<Scope>, Key)>,
+pub(super) struct WriteNote {
+    keys: Vec<(Arc<Scope>, Key)>,
     note: u64,
 }
 
-// === impl Known ===
+// === impl InformerCache ===
 
-impl Known {
+impl InformerCache {
     pub(super) fn want(
         &mut self,
         instance: &str,
@@ -87,7 +87,7 @@ impl Known {
         let name = self.name(instance);
         let mut before = self.instances.remove(&name).unwrap_or_default();
         let mut change = Change::default();
-        let mut wanted = HashMap::new();
+        let mut objects_by_scope = HashMap::new();
         for (scope, mut keys) in scope::scopes(instance, account, objects) {
             keys.sort_unstable();
             let scope = match self.tables.get_key_value(&scope) {
@@ -97,29 +97,29 @@ impl Known {
             before.remove(&scope);
             let table = self.tables.entry(Arc::clone(&scope)).or_insert_with(|| {
                 change.started.push(Arc::clone(&scope));
-                Table::default()
+                ScopeCache::default()
             });
             table.users.insert(Arc::clone(&name));
             for key in &mut keys {
-                if let Some((known, _)) = table.objects.get_key_value(key) {
-                    *key = known.clone();
+                if let Some((existing, _)) = table.objects.get_key_value(key) {
+                    *key = existing.clone();
                 }
             }
-            wanted.insert(scope, keys.into_boxed_slice());
+            objects_by_scope.insert(scope, keys.into_boxed_slice());
         }
-        self.instances.insert(Arc::clone(&name), wanted);
-        change.stopped = self.leave(&name, before.into_keys());
+        self.instances.insert(Arc::clone(&name), objects_by_scope);
+        change.stopped = self.release_scopes(&name, before.into_keys());
         change
     }
 
     pub(super) fn forget(&mut self, instance: &str) -> Vec<Arc<Scope>> {
         match self.instances.remove_entry(instance) {
-            Some((name, scopes)) => self.leave(&name, scopes.into_keys()),
+            Some((name, scopes)) => self.release_scopes(&name, scopes.into_keys()),
             None => Vec::new(),
         }
     }
 
-    fn leave(
+    fn release_scopes(
         &mut self,
         instance: &Arc<str>,
         scopes: impl Iterator<Item = Arc<Scope>>,
@@ -139,30 +139,30 @@ impl Known {
         stopped
     }
 
-    /// A listing begins: events of before say nothing about it.
-    pub(super) fn begin(&mut self, scope: &Scope) {
+    /// Starts a list. Versions of earlier events are not comparable with it.
+    pub(super) fn start_list(&mut self, scope: &Scope) {
         if let Some(table) = self.tables.get_mut(scope) {
-            table.horizon = 0;
+            table.latest_version = 0;
         }
     }
 
-    /// A listing is complete.
-    pub(super) fn listed(&mut self, scope: &Scope, listing: Vec<Observed>) -> Wakes {
+    /// Replaces the objects of a scope with a complete list.
+    pub(super) fn listed(&mut self, scope: &Scope, listing: Vec<ReducedObject>) -> WakeSet {
         let Some(table) = self.tables.get_mut(scope) else {
-            return Wakes::new();
+            return WakeSet::new();
         };
         let first = !std::mem::replace(&mut table.synced, true);
         let failed = table.failing.take().is_some();
         self.failing.remove(scope);
         let mut before = std::mem::take(&mut table.objects);
-        let mut concerned = HashSet::new();
+        let mut affected = HashSet::new();
         for observed in listing {
             let (key, new) = shared(&self.instances, scope, observed);
             let old = before.remove(&key);
             let entry = match old {
                 Some(old) if old.is_newer_note_than(&new) => old,
                 old => {
-                    new.concern(old.as_deref(), &key, &mut concerned);
+                    new.collect_affected(old.as_deref(), &key, &mut affected);
                     Box::new(new)
                 }
             };
@@ -170,21 +170,21 @@ impl Known {
         }
         for (key, old) in before {
             if old.note.is_some() {
-                // It may have come after the listing. If it does not come at all, the note expires.
+                // The object may have been created after the list. If no event confirms it, the note expires.
                 table.objects.insert(key, old);
             } else {
-                concerned.insert((Arc::clone(&old.owner), key));
+                affected.insert((Arc::clone(&old.owner), key));
             }
         }
         if first || failed {
             return self.users_in_sync(scope, failed);
         }
-        self.concerned(scope, concerned)
+        self.affected(scope, affected)
     }
 
-    /// Those who have waited for this listing: an instance has nothing to do before its last one, unless it was told of
-    /// a failure.
-    fn users_in_sync(&self, scope: &Scope, failed: bool) -> Wakes {
+    /// Returns the instances that waited for this list: those with all scopes listed, or all users of the scope after a
+    /// reported failure.
+    fn users_in_sync(&self, scope: &Scope, failed: bool) -> WakeSet {
         let users = self.tables.get(scope).map(|table| &table.users);
         users
             .into_iter()
@@ -202,78 +202,78 @@ impl Known {
         })
     }
 
-    /// An object is there, or has changed.
-    pub(super) fn seen(&mut self, scope: &Scope, observed: Observed) -> Wakes {
+    /// Records a created or changed object.
+    pub(super) fn seen(&mut self, scope: &Scope, observed: ReducedObject) -> WakeSet {
         let (key, new) = shared(&self.instances, scope, observed);
         let Some(table) = self.tables.get_mut(scope) else {
-            return Wakes::new();
+            return WakeSet::new();
         };
-        table.horizon = table.horizon.max(new.version);
+        table.latest_version = table.latest_version.max(new.version);
         let old = table.objects.get(&key).map(AsRef::as_ref);
         if old.is_some_and(|old| old.is_newer_note_than(&new)) {
-            return Wakes::new();
+            return WakeSet::new();
         }
-        let mut concerned = HashSet::new();
-        new.concern(old, &key, &mut concerned);
+        let mut affected = HashSet::new();
+        new.collect_affected(old, &key, &mut affected);
         table.objects.insert(key, Box::new(new));
-        self.concerned(scope, concerned)
+        self.affected(scope, affected)
     }
 
-    /// An object is gone, or carries our labels no longer.
-    pub(super) fn gone(&mut self, scope: &Scope, (key, last): Observed) -> Wakes {
+    /// Records that an object was deleted, or no longer carries the owner labels.
+    pub(super) fn gone(&mut self, scope: &Scope, (key, last): ReducedObject) -> WakeSet {
         let Some(table) = self.tables.get_mut(scope) else {
-            return Wakes::new();
+            return WakeSet::new();
         };
-        table.horizon = table.horizon.max(last.version);
+        table.latest_version = table.latest_version.max(last.version);
         match table.objects.get(&key) {
             Some(old) if !old.is_newer_note_than(&last) => {
                 let owner = Arc::clone(&old.owner);
                 table.objects.remove(&key);
-                self.concerned(scope, HashSet::from([(owner, key)]))
+                self.affected(scope, HashSet::from([(owner, key)]))
             }
-            _ => Wakes::new(),
+            _ => WakeSet::new(),
         }
     }
 
-    /// A watch does not work.
-    pub(super) fn failed(&mut self, scope: &Scope, words: String, data: Data) -> Wakes {
-        let Some((known, _)) = self.tables.get_key_value(scope) else {
-            return Wakes::new();
+    /// Records the failure of a watch.
+    pub(super) fn failed(&mut self, scope: &Scope, message: String, data: Staleness) -> WakeSet {
+        let Some((stored_scope, _)) = self.tables.get_key_value(scope) else {
+            return WakeSet::new();
         };
-        self.failing.insert(Arc::clone(known));
+        self.failing.insert(Arc::clone(stored_scope));
         let Some(table) = self.tables.get_mut(scope) else {
-            return Wakes::new();
+            return WakeSet::new();
         };
-        let mut news = table.failing.as_ref() != Some(&words);
-        table.failing = Some(words);
-        if data == Data::Lost {
-            news |= table.synced;
+        let mut is_new = table.failing.as_ref() != Some(&message);
+        table.failing = Some(message);
+        if data == Staleness::Lost {
+            is_new |= table.synced;
             table.synced = false;
             table.objects = HashMap::new();
         }
-        if news {
+        if is_new {
             table.users.iter().cloned().collect()
         } else {
-            Wakes::new()
+            WakeSet::new()
         }
     }
 
-    /// The watches that do not work.
+    /// Returns the scopes with a failing watch.
     pub(super) fn failing(&self) -> Vec<Arc<Scope>> {
         self.failing.iter().cloned().collect()
     }
 
-    /// We wrote objects ourselves. Whatever the watch has told already, or has passed, is not noted.
+    /// Records writes of the provisioner. A write that the watch has already reported or superseded is not recorded.
     pub(super) fn applied(
         &mut self,
         instance: &str,
         applied: &BTreeMap<Identity, Applied>,
-    ) -> Option<Noted> {
+    ) -> Option<WriteNote> {
         let (name, scopes) = self.instances.get_key_value(instance)?;
-        let mut places = Vec::new();
+        let mut keys = Vec::new();
         self.notes += 1;
         for (identity, applied) in applied {
-            let key = Key::of(identity);
+            let key = Key::from_identity(identity);
             let mut scopes = scopes.iter().filter(|(scope, _)| scope.has(identity));
             let Some((scope, key)) =
                 scopes.find_map(|(scope, keys)| Some((scope, find(keys, &key)?)))
@@ -285,8 +285,8 @@ impl Known {
             };
             let version = entry::number(&applied.resource_version);
             let old = table.objects.get(key);
-            let known = old.map_or(0, |old| old.version);
-            if version <= known.max(table.horizon) {
+            let old_version = old.map_or(0, |old| old.version);
+            if version <= old_version.max(table.latest_version) {
                 continue;
             }
             let entry = Entry {
@@ -296,30 +296,30 @@ impl Known {
                 fields: applied.fields,
                 hash: applied.hash,
                 deleting: false,
-                health: health_of_news(scope),
+                health: health_after_write(scope),
                 writer: old.and_then(|old| old.writer.clone()),
                 note: Some(self.notes),
             };
             table.objects.insert(key.clone(), Box::new(entry));
-            places.push((Arc::clone(scope), key.clone()));
+            keys.push((Arc::clone(scope), key.clone()));
         }
-        (!places.is_empty()).then_some(Noted {
-            places,
+        (!keys.is_empty()).then_some(WriteNote {
+            keys,
             note: self.notes,
         })
     }
 
-    /// What the watches have not told of by now is not so.
-    pub(super) fn expire(&mut self, noted: Noted) -> Wakes {
-        let mut wakes = Wakes::new();
-        for (scope, key) in noted.places {
+    /// Drops recorded writes that the watches have not confirmed.
+    pub(super) fn expire(&mut self, write_note: WriteNote) -> WakeSet {
+        let mut wakes = WakeSet::new();
+        for (scope, key) in write_note.keys {
             let Some(table) = self.tables.get_mut(&scope) else {
                 continue;
             };
-            // A watch that has not listed knows nothing better.
+            // Before the initial list is complete, the watch does not contradict the note.
             if table.synced
                 && let Some(entry) = table.objects.get(&key)
-                && entry.note == Some(noted.note)
+                && entry.note == Some(write_note.note)
             {
                 wakes.insert(Arc::clone(&entry.owner));
                 table.objects.remove(&key);
@@ -360,16 +360,16 @@ impl Known {
         view
     }
 
-    fn concerned(&self, scope: &Scope, concerned: HashSet<(Arc<str>, Key)>) -> Wakes {
-        concerned
+    fn affected(&self, scope: &Scope, affected: HashSet<(Arc<str>, Key)>) -> WakeSet {
+        affected
             .into_iter()
-            .filter(|(owner, key)| self.wants(owner, scope, key))
+            .filter(|(owner, key)| self.is_watched_by(owner, scope, key))
             .map(|(owner, _)| owner)
             .collect()
     }
 
-    /// Labels alone wake nobody: anybody can write them on an object of theirs.
-    fn wants(&self, instance: &str, scope: &Scope, key: &Key) -> bool {
+    /// Reports whether the instance watches the object. Labels alone wake no instance, because any client can set them.
+    fn is_watched_by(&self, instance: &str, scope: &Scope, key: &Key) -> bool {
         self.instances
             .get(instance)
             .and_then(|scopes| find(scopes.get(scope)?, key))
@@ -384,27 +384,27 @@ impl Known {
     }
 }
 
-/// Returns the observation with the texts of the instance that its labels name, if that wants the object: a table and the
-/// instances hold each text once.
+/// Returns the observed object with the strings of the instance in its owner label, if that instance watches the object. A
+/// table and the instances thus share one copy of each string.
 fn shared(
     instances: &HashMap<Arc<str>, Objects>,
     scope: &Scope,
-    (key, mut entry): Observed,
-) -> Observed {
+    (key, mut entry): ReducedObject,
+) -> ReducedObject {
     let Some((name, scopes)) = instances.get_key_value(&entry.owner) else {
         return (key, entry);
     };
     entry.owner = Arc::clone(name);
-    let known = scopes.get(scope).and_then(|keys| find(keys, &key));
-    (known.cloned().unwrap_or(key), entry)
+    let existing = scopes.get(scope).and_then(|keys| find(keys, &key));
+    (existing.cloned().unwrap_or(key), entry)
 }
 
 fn find<'a>(keys: &'a [Key], key: &Key) -> Option<&'a Key> {
     keys.get(keys.binary_search(key).ok()?)
 }
 
-/// What was just written is not healthy because it was healthy before.
-fn health_of_news(scope: &Scope) -> Option<Box<Health>> {
+/// Returns the health of a newly written object: its earlier health no longer applies.
+fn health_after_write(scope: &Scope) -> Option<Box<Health>> {
     match scope.depth {
         Depth::Metadata => None,
         Depth::Full => Some(Box::new(Health::InProgress("was just applied".to_owned()))),

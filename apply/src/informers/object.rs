@@ -1,4 +1,4 @@
-//! What is read of an object, and what is left of it.
+//! Reduction of watched objects to the fields that decisions need.
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
@@ -25,27 +25,27 @@ use crate::{
 };
 
 /// An object as a watch reports it.
-pub(super) type Observed = (Key, Entry);
+pub(super) type ReducedObject = (Key, Entry);
 
-/// An object as far as health needs it: whatever else it holds is passed over while it is read.
+/// Fields of an object that health rules read. All other fields are skipped while the object is parsed.
 #[derive(Debug, Clone, Deserialize)]
-pub(super) struct Full {
+pub(super) struct HealthView {
     #[serde(default)]
     metadata: ObjectMeta,
-    #[serde(default, deserialize_with = "judged")]
+    #[serde(default, deserialize_with = "spec_fields")]
     spec: Value,
     #[serde(default)]
     status: Value,
 }
 
-/// Reads of a spec what health asks for: that of a definition may have a megabyte.
-fn judged<'de, D: Deserializer<'de>>(spec: D) -> Result<Value, D::Error> {
-    spec.deserialize_any(Judged)
+/// Deserializes the fields of a spec that health rules read. The spec of a CRD may exceed a megabyte.
+fn spec_fields<'de, D: Deserializer<'de>>(spec: D) -> Result<Value, D::Error> {
+    spec.deserialize_any(SpecVisitor)
 }
 
-struct Judged;
+struct SpecVisitor;
 
-impl<'de> Visitor<'de> for Judged {
+impl<'de> Visitor<'de> for SpecVisitor {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -64,7 +64,7 @@ impl<'de> Visitor<'de> for Judged {
         Ok(Value::Object(spec))
     }
 
-    // Those of custom resources may be anything.
+    // The spec of a custom resource may have any type.
     fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<Value, A::Error> {
         while all.next_element::<IgnoredAny>()?.is_some() {}
         Ok(Value::Null)
@@ -96,39 +96,39 @@ impl<'de> Visitor<'de> for Judged {
 }
 
 /// The maximum length of the name of a field manager, as the API server limits it.
-const LONGEST_MANAGER: usize = 128;
+const MAX_MANAGER_LEN: usize = 128;
 
-pub(super) fn of_metadata(object: PartialObjectMeta<DynamicObject>) -> Observed {
-    observed(object.metadata, Health::Current)
+pub(super) fn from_metadata(object: PartialObjectMeta<DynamicObject>) -> ReducedObject {
+    reduce(object.metadata, Health::Current)
 }
 
-pub(super) fn of_full(object: Full, resource: &ApiResource) -> Observed {
-    let Full {
+pub(super) fn from_health_view(object: HealthView, resource: &ApiResource) -> ReducedObject {
+    let HealthView {
         metadata,
         spec,
         status,
     } = object;
     let deleting = metadata.deletion_timestamp.is_some();
-    // Items of lists lack their kind, and what is not read here no rule asks for.
-    let mut judged = Map::from_iter([
+    // Items of lists have no kind, and no rule reads the other fields.
+    let mut evaluated = Map::from_iter([
         ("apiVersion".to_owned(), json!(resource.api_version)),
         ("kind".to_owned(), json!(resource.kind)),
         ("spec".to_owned(), spec),
         ("status".to_owned(), status),
     ]);
-    let mut head = Map::new();
+    let mut metadata_value = Map::new();
     if let Some(generation) = metadata.generation {
-        head.insert("generation".to_owned(), json!(generation));
+        metadata_value.insert("generation".to_owned(), json!(generation));
     }
     if deleting {
-        head.insert("deletionTimestamp".to_owned(), json!(""));
+        metadata_value.insert("deletionTimestamp".to_owned(), json!(""));
     }
-    judged.insert("metadata".to_owned(), Value::Object(head));
-    let health = health::of(&Value::Object(judged));
-    observed(metadata, health)
+    evaluated.insert("metadata".to_owned(), Value::Object(metadata_value));
+    let health = health::of(&Value::Object(evaluated));
+    reduce(metadata, health)
 }
 
-fn observed(metadata: ObjectMeta, health: Health) -> Observed {
+fn reduce(metadata: ObjectMeta, health: Health) -> ReducedObject {
     let entries = metadata.managed_fields.unwrap_or_default();
     let owner = metadata
         .labels
@@ -148,30 +148,31 @@ fn observed(metadata: ObjectMeta, health: Health) -> Observed {
         owner: owner.into(),
         uid: entry::hash(&metadata.uid.unwrap_or_default()),
         version: entry::number(&metadata.resource_version.unwrap_or_default()),
-        fields: Fingerprint::of_entries(&entries, MANAGER),
+        fields: Fingerprint::from_entries(&entries, MANAGER),
         hash,
         deleting: metadata.deletion_timestamp.is_some(),
         health: (health != Health::Current).then(|| Box::new(health)),
-        writer: writer(&entries),
+        writer: last_writer(&entries),
         note: None,
     };
     (key, entry)
 }
 
-/// Who wrote last besides us. Status is written all the time, and no field of ours.
-fn writer(entries: &[ManagedFieldsEntry]) -> Option<Arc<str>> {
+/// Returns the other field manager with the latest write. Writes of the status are ignored: they are frequent, and the
+/// provisioner applies no status field.
+fn last_writer(entries: &[ManagedFieldsEntry]) -> Option<Arc<str>> {
     entries
         .iter()
         .filter(|entry| entry.subresource.as_deref() != Some("status"))
         .filter_map(|entry| Some((entry.time.as_ref()?, entry.manager.as_deref()?)))
-        .filter(|(_, manager)| *manager != MANAGER && manager.len() <= LONGEST_MANAGER)
+        .filter(|(_, manager)| *manager != MANAGER && manager.len() <= MAX_MANAGER_LEN)
         .max_by_key(|(time, _)| time.0)
         .map(|(_, manager)| manager.into())
 }
 
-// === impl Full ===
+// === impl HealthView ===
 
-impl Resource for Full {
+impl Resource for HealthView {
     type DynamicType = ApiResource;
     type Scope = DynamicResourceScope;
 
@@ -222,9 +223,9 @@ mod tests {
             "true" => json!(null);
         ] {
             let text = format!(r#"{{"metadata":{{"name":"a"}},"spec":{spec},"status":{{"x":1}}}}"#);
-            let full: Full = serde_json::from_str(&text).unwrap();
+            let view: HealthView = serde_json::from_str(&text).unwrap();
             let expected = (expected, json!({"x": 1}));
-            assert_eq!((full.spec, full.status), expected, "{spec}");
+            assert_eq!((view.spec, view.status), expected, "{spec}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What one watch covers.
+//! Scope of one watch.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -13,40 +13,40 @@ use manifests::{
 
 use crate::{account::Account, discovery::Kind, health, informers::Wanted};
 
-/// A kind, and whose objects of it: everybody's with the provisioner's own rights, or those of one instance with the
-/// rights of its account, in one namespace.
+/// A kind, and the instances whose objects are watched: those of all instances with the provisioner's own permissions, or
+/// those of one instance with the permissions of its account, in one namespace.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Scope {
     pub(super) resource: ApiResource,
     pub(super) depth: Depth,
-    pub(super) only: Option<Only>,
+    pub(super) instance: Option<AccountScope>,
 }
 
-/// How much of the objects is read.
+/// Fields of the objects that are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Depth {
     Metadata,
-    /// Spec and status as well, to judge health.
+    /// Metadata, spec and status, to evaluate health.
     Full,
 }
 
-/// The objects of one instance.
+/// The objects of one instance in one namespace.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Only {
+pub(super) struct AccountScope {
     pub(super) instance: String,
     pub(super) account: Account,
     /// Empty for cluster-scoped kinds.
     pub(super) namespace: String,
 }
 
-/// The namespace and the name of an object of a scope. Copies share the text.
+/// Namespace and name of an object in a scope. Clones share the strings.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Key {
     pub(super) namespace: Arc<str>,
     pub(super) name: Arc<str>,
 }
 
-/// The fate of wanted objects: each scope with its objects.
+/// Groups the watched objects of an instance by scope.
 pub(super) fn scopes(
     instance: &str,
     account: Option<&Account>,
@@ -59,17 +59,17 @@ pub(super) fn scopes(
             Some(_) => identity.namespace.as_str(),
             None => "",
         };
-        let place = (
+        let scope_key = (
             identity.group.as_str(),
             identity.kind.as_str(),
             kind.resource.version.as_str(),
             namespace,
         );
-        let (_, keys) = scopes.entry(place).or_insert_with(|| {
+        let (_, keys) = scopes.entry(scope_key).or_insert_with(|| {
             let scope = Scope {
                 resource: kind.resource.clone(),
                 depth: depth(kind, objects),
-                only: account.map(|account| Only {
+                instance: account.map(|account| AccountScope {
                     instance: instance.to_owned(),
                     account: account.clone(),
                     namespace: namespace.to_owned(),
@@ -90,16 +90,16 @@ pub(super) fn scopes(
 
 fn depth(kind: &Arc<Kind>, objects: &Wanted) -> Depth {
     let resource = &kind.resource;
-    let known = GroupVersionKind::gvk(&resource.group, &resource.version, &resource.kind);
-    if health::has_rules(&known) || objects.contains_key(&definition(resource)) {
+    let gvk = GroupVersionKind::gvk(&resource.group, &resource.version, &resource.kind);
+    if health::has_rules(&gvk) || objects.contains_key(&crd_identity(resource)) {
         Depth::Full
     } else {
         Depth::Metadata
     }
 }
 
-/// The definition of a custom resource.
-fn definition(resource: &ApiResource) -> Identity {
+/// Returns the identity of the CRD of a custom resource.
+fn crd_identity(resource: &ApiResource) -> Identity {
     Identity {
         group: "apiextensions.k8s.io".to_owned(),
         kind: "CustomResourceDefinition".to_owned(),
@@ -111,24 +111,24 @@ fn definition(resource: &ApiResource) -> Identity {
 // === impl Scope ===
 
 impl Scope {
-    /// Which objects belong to it.
+    /// Returns the label selector of the objects in the scope.
     pub(super) fn selector(&self) -> String {
         let owners = format!("{OWNER_KIND}={}", Owner::KIND);
-        match &self.only {
+        match &self.instance {
             None => owners,
             Some(only) => format!("{owners},{OWNER_NAME}={}", only.instance),
         }
     }
 
     pub(super) fn is_defined_by(&self, object: &Identity) -> bool {
-        object.kind == "CustomResourceDefinition" && *object == definition(&self.resource)
+        object.kind == "CustomResourceDefinition" && *object == crd_identity(&self.resource)
     }
 
     pub(super) fn has(&self, object: &Identity) -> bool {
         self.resource.kind == object.kind
             && self.resource.group == object.group
             && self
-                .only
+                .instance
                 .as_ref()
                 .is_none_or(|only| only.namespace == object.namespace)
     }
@@ -144,13 +144,13 @@ impl Scope {
 }
 
 impl fmt::Display for Scope {
-    /// `deployments.apps`, `secrets of namespace monitoring`: as RBAC names them.
+    /// Formats the scope with the resource name of RBAC: `deployments.apps`, `secrets of namespace monitoring`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.resource.plural)?;
         if !self.resource.group.is_empty() {
             write!(f, ".{}", self.resource.group)?;
         }
-        match &self.only {
+        match &self.instance {
             Some(only) if !only.namespace.is_empty() => {
                 write!(f, " of namespace {}", only.namespace)
             }
@@ -169,7 +169,7 @@ impl Key {
         }
     }
 
-    pub(super) fn of(identity: &Identity) -> Self {
+    pub(super) fn from_identity(identity: &Identity) -> Self {
         Self::new(&identity.namespace, &identity.name)
     }
 }

@@ -1,4 +1,4 @@
-//! Carries the events of one watch to what is known, and keeps at it.
+//! Task of one watch: feeds the events into the cache, and reconnects after failures.
 
 use std::{
     pin::pin,
@@ -19,22 +19,22 @@ use crate::{
     backoff::Pauses,
     informers::{
         Shared,
-        known::Data,
-        object::{self, Full, Observed},
+        known::Staleness,
+        object::{self, HealthView, ReducedObject},
         scope::{Depth, Scope},
     },
 };
 
-/// How many whole objects are listed at once: each may have more than a megabyte.
-const FULL_PAGE: u32 = 50;
-/// Two objects of a listing, or its pages, come within this time.
+/// Page size of a list of whole objects, each of which may exceed a megabyte.
+const HEALTH_PAGE_SIZE: u32 = 50;
+/// Maximum time between two objects of a list, or between its pages.
 const LISTING_TIMEOUT: Duration = Duration::from_secs(60);
-/// So many failures in a row are worth telling, and reason to begin anew.
-const TROUBLE: u32 = 3;
-/// The maximum length of a reported message of the API server, in characters.
-const LONGEST_REASON: usize = 400;
+/// Number of consecutive failures after which a failure is reported and the watch is listed again.
+const REPORT_AFTER_FAILURES: u32 = 3;
+/// Maximum length of a reported message of the API server, in characters.
+const MAX_MESSAGE_LEN: usize = 400;
 
-/// Watches until it is aborted.
+/// Watches a scope until the task is aborted.
 pub(super) async fn run(shared: Weak<Shared>, scope: Arc<Scope>, retry: Arc<Notify>) {
     let mut watch = Watch {
         shared,
@@ -42,7 +42,7 @@ pub(super) async fn run(shared: Weak<Shared>, scope: Arc<Scope>, retry: Arc<Noti
         retry,
         pauses: Pauses::default(),
     };
-    while watch.once().await.is_some() {}
+    while watch.list_and_watch().await.is_some() {}
 }
 
 struct Watch {
@@ -52,35 +52,44 @@ struct Watch {
     pauses: Pauses,
 }
 
-/// The reason why a watch does not work.
+/// Reason of a failed watch.
 #[derive(Debug)]
 struct Failure {
-    /// HTTP status, where there was an answer.
+    /// HTTP status code; `None` if the API server did not respond.
     code: Option<u16>,
-    words: String,
+    message: String,
 }
 
 // === impl Watch ===
 
 impl Watch {
-    /// Lists and watches until that has to begin anew; `None` when nobody wants to know any more.
-    async fn once(&mut self) -> Option<()> {
-        let account = self.scope.only.as_ref().map(|only| &only.account);
+    /// Lists and watches until a new list is necessary; `None` if the informers were dropped.
+    async fn list_and_watch(&mut self) -> Option<()> {
+        let account = self.scope.instance.as_ref().map(|only| &only.account);
         let client = self.shared.upgrade()?.accounts.client(account);
         let client = match client {
             Ok(client) => client,
-            Err(error) => return self.pause(Failure::of(&error), false).await.map(drop),
+            Err(error) => {
+                return self
+                    .back_off(Failure::from_error(&error), false)
+                    .await
+                    .map(drop);
+            }
         };
         let config = Config::default().labels(&self.scope.selector());
         match self.scope.depth {
             Depth::Metadata => {
                 let api = self.api::<PartialObjectMeta<DynamicObject>>(client);
-                self.follow(watcher(api, config), object::of_metadata).await
+                self.follow(watcher(api, config), object::from_metadata)
+                    .await
             }
             Depth::Full => {
-                let events = watcher(self.api::<Full>(client), config.page_size(FULL_PAGE));
+                let events = watcher(
+                    self.api::<HealthView>(client),
+                    config.page_size(HEALTH_PAGE_SIZE),
+                );
                 let resource = self.scope.resource.clone();
-                self.follow(events, |object| object::of_full(object, &resource))
+                self.follow(events, |object| object::from_health_view(object, &resource))
                     .await
             }
         }
@@ -91,7 +100,7 @@ impl Watch {
         K: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
     {
         let resource = &self.scope.resource;
-        match &self.scope.only {
+        match &self.scope.instance {
             Some(only) if !only.namespace.is_empty() => {
                 Api::namespaced_with(client, &only.namespace, resource)
             }
@@ -102,13 +111,13 @@ impl Watch {
     async fn follow<K>(
         &mut self,
         events: impl Stream<Item = watcher::Result<Event<K>>>,
-        read: impl Fn(K) -> Observed,
+        read: impl Fn(K) -> ReducedObject,
     ) -> Option<()> {
         let mut events = pin!(events);
-        let mut listing: Option<Vec<Observed>> = None;
+        let mut listing: Option<Vec<ReducedObject>> = None;
         loop {
             let next = match &listing {
-                // The client waits for an answer as long as the connection looks alive.
+                // The client itself waits for an answer as long as the connection looks alive.
                 Some(_) => timeout(LISTING_TIMEOUT, events.next()).await,
                 None => Ok(events.next().await),
             };
@@ -116,25 +125,35 @@ impl Watch {
                 Ok(Some(Ok(event))) => event,
                 Ok(Some(Err(error))) => {
                     let is_listing = listing.take().is_some();
-                    match self.pause(Failure::of_watcher(&error), is_listing).await? {
+                    match self
+                        .back_off(Failure::from_watcher_error(&error), is_listing)
+                        .await?
+                    {
                         Next::Resume => continue,
-                        Next::Anew => return Some(()),
+                        Next::Relist => return Some(()),
                     }
                 }
                 Ok(None) => return Some(()),
                 Err(_) => {
-                    let words = format!("no answer within {} s", LISTING_TIMEOUT.as_secs());
-                    self.pause(Failure { code: None, words }, true).await?;
+                    let message = format!("no response within {} s", LISTING_TIMEOUT.as_secs());
+                    self.back_off(
+                        Failure {
+                            code: None,
+                            message,
+                        },
+                        true,
+                    )
+                    .await?;
                     return Some(());
                 }
             };
             let shared = self.shared.upgrade()?;
             let mut state = shared.state();
-            let known = &mut state.known;
+            let cache = &mut state.cache;
             let wakes = match event {
                 Event::Init => {
                     listing = Some(Vec::new());
-                    known.begin(&self.scope);
+                    cache.start_list(&self.scope);
                     continue;
                 }
                 Event::InitApply(object) => {
@@ -143,116 +162,125 @@ impl Watch {
                 }
                 Event::InitDone => {
                     self.pauses = Pauses::default();
-                    known.listed(&self.scope, listing.take().unwrap_or_default())
+                    cache.listed(&self.scope, listing.take().unwrap_or_default())
                 }
-                Event::Apply(object) => known.seen(&self.scope, read(object)),
-                Event::Delete(object) => known.gone(&self.scope, read(object)),
+                Event::Apply(object) => cache.seen(&self.scope, read(object)),
+                Event::Delete(object) => cache.gone(&self.scope, read(object)),
             };
             drop(state);
             shared.wake(wakes);
         }
     }
 
-    /// Reports a failure, and waits. The time of a listing that fails does not end a row of failures.
-    async fn pause(&mut self, failure: Failure, is_listing: bool) -> Option<Next> {
+    /// Reports a failure and waits for the back-off. The duration of a failed list does not end a series of failures.
+    async fn back_off(&mut self, failure: Failure, is_listing: bool) -> Option<Next> {
         let refused = failure.is_refusal();
         if is_listing {
             self.pauses.continue_row(Instant::now());
         }
-        let pause = self.pauses.after(refused);
+        let delay = self.pauses.after(refused);
         let count = self.pauses.count;
-        let told = refused || count >= TROUBLE;
-        tracing::debug!(scope = %self.scope, error = failure.words, count, "a watch failed");
-        if told {
-            let data = if refused { Data::Lost } else { Data::Kept };
-            let words = failure.tell(&self.scope);
+        let is_reported = refused || count >= REPORT_AFTER_FAILURES;
+        tracing::debug!(scope = %self.scope, error = failure.message, count, "watch failed");
+        if is_reported {
+            let data = if refused {
+                Staleness::Lost
+            } else {
+                Staleness::Stale
+            };
+            let report = failure.describe(&self.scope);
             let shared = self.shared.upgrade()?;
-            let wakes = shared.state().known.failed(&self.scope, words, data);
+            let wakes = shared.state().cache.failed(&self.scope, report, data);
             shared.wake(wakes);
         }
-        // Whoever asks for another try gets it before its time.
-        let _ = timeout(pause, self.retry.notified()).await;
-        // A quiet watch that works again says nothing, a listing does.
-        Some(if told { Next::Anew } else { Next::Resume })
+        // A requested retry ends the back-off early.
+        let _ = timeout(delay, self.retry.notified()).await;
+        // A watch without events does not show that it works again; a list does.
+        Some(if is_reported {
+            Next::Relist
+        } else {
+            Next::Resume
+        })
     }
 }
 
-/// How to go on after a failure.
+/// Continuation after a failure.
 enum Next {
-    /// From where the watch was.
+    /// Resumes the watch at its last resourceVersion.
     Resume,
-    /// With a listing.
-    Anew,
+    /// Starts with a new list.
+    Relist,
 }
 
 // === impl Failure ===
 
 impl Failure {
-    fn of(error: &kube::Error) -> Self {
+    fn from_error(error: &kube::Error) -> Self {
         match error {
-            kube::Error::Api(status) => Self::answered(status.code, &status.message),
+            kube::Error::Api(status) => Self::from_status(status.code, &status.message),
             error => Self {
                 code: None,
-                words: shortened(&error.to_string(), LONGEST_REASON),
+                message: shortened(&error.to_string(), MAX_MESSAGE_LEN),
             },
         }
     }
 
-    fn of_watcher(error: &watcher::Error) -> Self {
+    fn from_watcher_error(error: &watcher::Error) -> Self {
         match error {
             watcher::Error::InitialListFailed(error)
             | watcher::Error::WatchStartFailed(error)
-            | watcher::Error::WatchFailed(error) => Self::of(error),
-            watcher::Error::WatchError(status) => Self::answered(status.code, &status.message),
+            | watcher::Error::WatchFailed(error) => Self::from_error(error),
+            watcher::Error::WatchError(status) => Self::from_status(status.code, &status.message),
             watcher::Error::NoResourceVersion => Self {
                 code: None,
-                words: shortened(&error.to_string(), LONGEST_REASON),
+                message: shortened(&error.to_string(), MAX_MESSAGE_LEN),
             },
         }
     }
 
-    fn answered(code: u16, message: &str) -> Self {
-        let words = match message.trim() {
-            "" => format!("the apiserver answered {code}"),
-            message => shortened(message, LONGEST_REASON),
+    fn from_status(code: u16, message: &str) -> Self {
+        let message = match message.trim() {
+            "" => format!("the API server returned {code}"),
+            message => shortened(message, MAX_MESSAGE_LEN),
         };
         Self {
             code: Some(code),
-            words,
+            message,
         }
     }
 
-    /// Reports whether a retry fails in the same way: the permission is missing, or the kind is not served or not watchable.
+    /// Reports whether a retry fails in the same way: the permission is missing, or the kind is not served or not
+    /// watchable.
     fn is_refusal(&self) -> bool {
         matches!(self.code, Some(401 | 403 | 404 | 405))
     }
 
-    fn tell(&self, scope: &Scope) -> String {
-        let words = &self.words;
+    fn describe(&self, scope: &Scope) -> String {
+        let message = &self.message;
         let remedy = match self.code {
             Some(401 | 403) => {
-                let who = match &scope.only {
+                let subject = match &scope.instance {
                     Some(only) => format!(
-                        "{} (and let the provisioner impersonate it)",
+                        "{} (and allow the provisioner to impersonate it)",
                         only.account.user()
                     ),
                     None => "the provisioner".to_owned(),
                 };
                 format!(
-                    "allow {who} to list and watch {scope}; until then nobody notices when they change"
+                    "grant {subject} list and watch on {scope}; until then drift is not detected"
                 )
             }
             Some(404) => format!(
-                "the API {} is not served; it is tried again, at once when its definition is applied",
+                "API {} is not served; retrying when its CRD is applied",
                 scope.resource.api_version
             ),
             Some(405) => {
-                "the API cannot list or watch this kind, so nobody notices when they change"
+                "the API does not support list and watch for this kind, so drift is not detected"
                     .to_owned()
             }
-            _ => "it is tried again".to_owned(),
+            _ => "retrying".to_owned(),
         };
-        format!("{scope} cannot be watched: {words}; {remedy}")
+        format!("failed to watch {scope}: {message}; {remedy}")
     }
 }
 

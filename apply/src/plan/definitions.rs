@@ -1,4 +1,4 @@
-//! The kinds that a bundle brings itself: they can be addressed before they are served.
+//! Kinds that are defined by CRDs of the same bundle: objects of them can be planned before the API server serves them.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -9,18 +9,18 @@ use serde::Deserialize;
 use super::is_definition;
 use crate::discovery::{Kind, definition::Spec};
 
-/// The definitions of a bundle, by group and kind.
+/// CRDs of a bundle, by group and kind.
 #[derive(Debug, Default)]
-pub(super) struct Definitions(HashMap<(String, String), Spec>);
+pub(super) struct BundledCrds(HashMap<(String, String), Spec>);
 
-impl Definitions {
-    pub(super) fn of(objects: &[Object]) -> Self {
+impl BundledCrds {
+    pub(super) fn from_objects(objects: &[Object]) -> Self {
         let specs = objects
             .iter()
             .filter(|object| object.kind() == "CustomResourceDefinition")
             .filter(|object| is_definition(&object.identity()))
             .filter_map(|object| Spec::deserialize(object.value().get("spec")?).ok())
-            // They become parts of URLs. The API server refuses the definition for the same reason.
+            // The names become segments of URLs. The API server rejects such a CRD for the same reason.
             .filter(|spec| {
                 names::dns_subdomain(&spec.group).is_ok()
                     && names::dns_subdomain(&spec.names.plural).is_ok()
@@ -32,12 +32,13 @@ impl Definitions {
         )
     }
 
-    /// Whether the kind is defined here, whatever its versions: then it counts what will be served, not what is.
-    pub(super) fn brings(&self, group: &str, kind: &str) -> bool {
+    /// Reports whether the bundle defines the kind, in any version. Its served versions then come from the bundle, not from
+    /// the cluster.
+    pub(super) fn defines(&self, group: &str, kind: &str) -> bool {
         self.get(group, kind).is_some()
     }
 
-    /// The kind, if it will be served in this version.
+    /// Returns the kind if the bundle's CRD serves it in this version.
     pub(super) fn kind(&self, gvk: &GroupVersionKind) -> Option<Arc<Kind>> {
         let spec = self.get(&gvk.group, &gvk.kind)?;
         let version = spec.served().find(|version| *version == gvk.version)?;

@@ -1,4 +1,4 @@
-//! Questions to the API server, each with an end.
+//! Requests to the API server, each with a timeout.
 
 use std::{future::Future, time::Duration};
 
@@ -13,21 +13,21 @@ use manifests::names::encoded;
 
 use crate::discovery::Kind;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Waits for an answer, but not for ever.
-pub(super) async fn within<T>(
-    question: impl Future<Output = Result<T, kube::Error>>,
+/// Waits for a response until the timeout.
+pub(super) async fn with_timeout<T>(
+    request: impl Future<Output = Result<T, kube::Error>>,
 ) -> Result<T, kube::Error> {
-    match tokio::time::timeout(PATIENCE, question).await {
+    match tokio::time::timeout(REQUEST_TIMEOUT, request).await {
         Ok(answer) => answer,
         Err(_) => Err(kube::Error::Service(
-            format!("the apiserver did not answer within {PATIENCE:?}").into(),
+            format!("the API server did not respond within {REQUEST_TIMEOUT:?}").into(),
         )),
     }
 }
 
-/// The HTTP status of an answer that is an error.
+/// Returns the HTTP status code of an error response.
 pub(super) fn code(error: &kube::Error) -> Option<u16> {
     match error {
         kube::Error::Api(status) => Some(status.code),
@@ -36,7 +36,7 @@ pub(super) fn code(error: &kube::Error) -> Option<u16> {
 }
 
 /// Maps a 404 response to `None`. For a group that is not served, the body of the response is plain text.
-pub(super) fn or_none<T>(answer: Result<T, kube::Error>) -> Result<Option<T>, kube::Error> {
+pub(super) fn optional<T>(answer: Result<T, kube::Error>) -> Result<Option<T>, kube::Error> {
     match answer {
         Ok(answer) => Ok(Some(answer)),
         Err(error) if code(&error) == Some(404) => Ok(None),
@@ -44,7 +44,7 @@ pub(super) fn or_none<T>(answer: Result<T, kube::Error>) -> Result<Option<T>, ku
     }
 }
 
-/// The metadata of an object, if there is one.
+/// Returns the metadata of an object; `None` if the object does not exist.
 pub(super) async fn metadata(
     client: &Client,
     kind: &Kind,
@@ -58,6 +58,6 @@ pub(super) async fn metadata(
     };
     let api =
         Api::<DynamicObject>::dynamic(client.clone(), &kind.resource, &scope).constrain(namespace);
-    let answer = within(api.get_metadata_with(&encoded(name), &GetParams::default())).await;
-    Ok(or_none(answer)?.map(|object| object.metadata))
+    let answer = with_timeout(api.get_metadata_with(&encoded(name), &GetParams::default())).await;
+    Ok(optional(answer)?.map(|object| object.metadata))
 }

@@ -1,15 +1,15 @@
-//! Whether a definition's new version is safe for the custom resources there are, and for whoever uses them.
+//! Safety check of a CRD upgrade for existing custom resources and their clients.
 //!
 //! ```text
-//!  definition in the cluster ──┐                  ┌──► what is taken away: problems
-//!                              ├─ judge (compare) ┤
-//!  definition of the bundle ───┘                  └──► which custom resources may suffer
-//!                                                        │ listed, page by page
-//!                                                        └─ prepare (prune, default), validate ──► problems
+//!  CRD in the cluster ──┐                   ┌──► restrictions: problems
+//!                       ├─ assess (compare) ┤
+//!  CRD of the bundle ───┘                   └──► custom resources that may be invalid
+//!                                                  │ listed, page by page
+//!                                                  └─ prepare (prune, default), validate ──► problems
 //! ```
 //!
-//! Custom resources are read only when something changed that they may not survive. What cannot be evaluated here, CEL
-//! above all, is reported.
+//! Custom resources are read only if a change may invalidate them. Rules that cannot be evaluated here, CEL above all, are
+//! reported.
 
 mod compare;
 mod definition;
@@ -31,15 +31,16 @@ use manifests::{
 use serde_json::Value;
 
 use self::{
-    definition::{Definition, Judgement},
-    resources::Outcome,
+    definition::{CrdAssessment, CrdSummary},
+    resources::ValidationReport,
 };
 use super::{Check, Findings, Input, Problem, ask};
 
-/// How many definitions are looked at once: each holds its schemas and a page of custom resources.
-const CONCURRENCY: usize = 4;
-/// How many differences of one definition are told.
-const MAX_TOLD: usize = 20;
+/// Maximum number of CRDs that are checked concurrently. Each check holds the schemas and a page of custom resources in
+/// memory.
+const MAX_CONCURRENT_CHECKS: usize = 4;
+/// Maximum number of reported differences of one CRD.
+const MAX_REPORTED: usize = 20;
 
 /// Whether new versions of CustomResourceDefinitions are checked.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -51,10 +52,10 @@ pub enum UpgradeSafety {
     Off,
 }
 
-/// Compares the definitions that are about to be applied, and that may exist, with those in the cluster.
+/// Compares the CRDs of the plan that may exist with those in the cluster.
 ///
 /// # Errors
-/// Returns an error if the API server does not answer.
+/// Returns an error if the API server does not respond.
 pub async fn check(
     input: &Input<'_>,
     may_exist: impl Fn(&Object) -> bool,
@@ -62,19 +63,20 @@ pub async fn check(
     if input.policy.crd_upgrade_safety == UpgradeSafety::Off {
         return Ok(Findings::default());
     }
-    // Made before they are awaited: a closure that borrows, in a stream, would keep the whole from being Send.
+    // The futures are created before they are awaited: a borrowing closure in the stream would make the whole future not
+    // Send.
     let checks: Vec<_> = input
         .plan
         .steps
         .iter()
         .map(|step| &step.object)
         .filter(|object| is_definition(object) && !is_exempt(object) && may_exist(object))
-        .map(|object| one(input, object))
+        .map(|object| check_crd(input, object))
         .collect();
     let mut all: Findings = stream::iter(checks)
-        .buffered(input.concurrency.clamp(1, CONCURRENCY))
-        .try_fold(Findings::default(), async |mut all, found| {
-            all.merge(found);
+        .buffered(input.concurrency.clamp(1, MAX_CONCURRENT_CHECKS))
+        .try_fold(Findings::default(), async |mut all, findings| {
+            all.merge(findings);
             Ok(all)
         })
         .await?;
@@ -86,11 +88,11 @@ pub async fn check(
 fn is_definition(object: &Object) -> bool {
     object.group() == "apiextensions.k8s.io"
         && object.kind() == "CustomResourceDefinition"
-        // Everything else is refused by the API server, and must not end up in a URL.
+        // The API server rejects every other name, which must not become part of a URL.
         && names::dns_subdomain(object.name()).is_ok()
 }
 
-/// Reports whether the author of the definition, or an admin by way of it, wants no check.
+/// Reports whether the annotation of the CRD disables the check.
 fn is_exempt(object: &Object) -> bool {
     let annotation = &["metadata", "annotations", labels::SAFE_CRD_UPGRADE];
     text(object.value(), annotation) == Some("false")
@@ -98,68 +100,68 @@ fn is_exempt(object: &Object) -> bool {
 
 /// Compares two forms of a CustomResourceDefinition, without its custom resources. Pure; no I/O.
 pub fn compared(live: &Value, incoming: &Object) -> Findings {
-    let (live, new) = (Definition::read(live), Definition::read(incoming.value()));
-    let judgement = definition::judge(&live, &new);
+    let (live, new) = (CrdSummary::read(live), CrdSummary::read(incoming.value()));
+    let assessment = definition::assess(&live, &new);
     let mut findings = Findings::default();
-    tell_judgement(incoming.name(), &judgement, &mut findings);
+    report_assessment(incoming.name(), &assessment, &mut findings);
     findings
 }
 
-async fn one(input: &Input<'_>, object: &Object) -> Result<Findings, kube::Error> {
+async fn check_crd(input: &Input<'_>, object: &Object) -> Result<Findings, kube::Error> {
     let name = object.name();
-    let Some(live) = live(input, name).await? else {
+    let Some(live) = get_live(input, name).await? else {
         return Ok(Findings::default());
     };
-    // What is going takes its custom resources with it, whatever is applied afterwards.
+    // A terminating CRD is deleted with its custom resources, independent of later changes.
     if at(&live, &["metadata", "deletionTimestamp"]).is_some() {
         return Ok(Findings::default());
     }
     let incoming = object.value().clone();
-    let (definition, mut judgement) = tokio::task::spawn_blocking(move || {
-        let definition = Definition::read(&live);
-        let judgement = definition::judge(&definition, &Definition::read(&incoming));
-        (definition, judgement)
+    let (crd, mut assessment) = tokio::task::spawn_blocking(move || {
+        let crd = CrdSummary::read(&live);
+        let assessment = definition::assess(&crd, &CrdSummary::read(&incoming));
+        (crd, assessment)
     })
     .await
     .map_err(|error| kube::Error::Service(Box::new(error)))?;
     let mut findings = Findings::default();
-    for target in std::mem::take(&mut judgement.targets) {
-        let outcome = resources::check(input.client, &definition, target).await?;
-        tell_outcome(name, outcome, &mut findings);
+    for target in std::mem::take(&mut assessment.targets) {
+        let report = resources::check(input.client, &crd, target).await?;
+        report_resources(name, report, &mut findings);
     }
-    tell_judgement(name, &judgement, &mut findings);
+    report_assessment(name, &assessment, &mut findings);
     Ok(findings)
 }
 
-/// The definition in the cluster.
-async fn live(input: &Input<'_>, name: &str) -> Result<Option<Value>, kube::Error> {
+/// Returns the CRD in the cluster.
+async fn get_live(input: &Input<'_>, name: &str) -> Result<Option<Value>, kube::Error> {
     let request = Request::new("/apis/apiextensions.k8s.io/v1/customresourcedefinitions")
         .get(name, &kube::api::GetParams::default())
         .map_err(kube::Error::BuildRequest)?;
-    ask::or_none(ask::within(input.own.request(request)).await)
+    ask::optional(ask::with_timeout(input.own.request(request)).await)
 }
 
-/// Enters the judgement of a definition, after the outcome of its custom resources.
-fn tell_judgement(name: &str, judgement: &Judgement, findings: &mut Findings) {
-    if !judgement.problems.is_empty() {
-        let problems = listed(&judgement.problems, judgement.more);
+/// Reports the assessment of a CRD. The custom resources must be reported before.
+fn report_assessment(name: &str, assessment: &CrdAssessment, findings: &mut Findings) {
+    if !assessment.problems.is_empty() {
+        let problems = join_limited(&assessment.problems, assessment.more);
         findings.problems.push(problem(format!(
-            "validating upgrade for CRD {name:?} failed: {problems}. Install a version of the bundle that keeps what is \
-             in use, or, when nobody needs it, set spec.preflight.crdUpgradeSafety: Off, or the annotation \
+            "validating upgrade for CRD {name:?} failed: {problems}. Install a bundle version that keeps the fields \
+             and versions in use, or, if they are not needed, set spec.preflight.crdUpgradeSafety: Off, or annotation \
              {SAFE}: \"false\" on the CRD",
             SAFE = labels::SAFE_CRD_UPGRADE,
         )));
     }
-    if !judgement.unchecked.is_empty() {
+    if !assessment.unchecked.is_empty() {
         findings.warnings.push(problem(format!(
             "upgrade of CRD {name:?}: new rules that were not checked against existing custom resources: {}",
-            listed(&judgement.unchecked, 0)
+            join_limited(&assessment.unchecked, 0)
         )));
     }
-    if !judgement.notes.is_empty() {
+    if !assessment.notes.is_empty() {
         findings.warnings.push(problem(format!(
             "upgrade of CRD {name:?}: {}",
-            listed(&judgement.notes, 0)
+            join_limited(&assessment.notes, 0)
         )));
     }
     if !findings.problems.is_empty() {
@@ -167,33 +169,33 @@ fn tell_judgement(name: &str, judgement: &Judgement, findings: &mut Findings) {
     }
 }
 
-fn tell_outcome(name: &str, outcome: Outcome, findings: &mut Findings) {
-    let unsafe_because = |why: &str| {
+fn report_resources(name: &str, report: ValidationReport, findings: &mut Findings) {
+    let unsafe_because = |reason: &str| {
         problem(format!(
             "failed to validate safety of UPDATE for CRD {name:?} (NOTE: to disable this validation, set the \
-             {SAFE:?} annotation to \"false\", or spec.preflight.crdUpgradeSafety to Off): {why}",
+             {SAFE:?} annotation to \"false\", or spec.preflight.crdUpgradeSafety to Off): {reason}",
             SAFE = labels::SAFE_CRD_UPGRADE,
         ))
     };
-    if !outcome.failed.is_empty() {
-        let more = outcome.failed_in_all.saturating_sub(outcome.failed.len());
+    if !report.failed.is_empty() {
+        let more = report.failed_count.saturating_sub(report.failed.len());
         findings.problems.push(unsafe_because(&format!(
             "error validating existing CRs against new CRD's schema for {name:?}: {}",
-            listed(&outcome.failed, more)
+            join_limited(&report.failed, more)
         )));
     }
-    if let Some(why) = outcome.unreadable {
-        findings.problems.push(unsafe_because(&why));
+    if let Some(reason) = report.unreadable {
+        findings.problems.push(unsafe_because(&reason));
     }
-    if let Some(why) = outcome.incomplete {
+    if let Some(reason) = report.incomplete {
         findings
             .warnings
-            .push(problem(format!("upgrade of CRD {name:?}: {why}")));
+            .push(problem(format!("upgrade of CRD {name:?}: {reason}")));
     }
-    if outcome.invalid_before > 0 {
+    if report.invalid_before > 0 {
         findings.warnings.push(problem(format!(
-            "upgrade of CRD {name:?}: {} custom resources are invalid under the old schema as under the new one",
-            outcome.invalid_before
+            "upgrade of CRD {name:?}: {} custom resources are invalid under both the old and the new schema",
+            report.invalid_before
         )));
     }
 }
@@ -205,11 +207,11 @@ fn problem(message: String) -> Problem {
     }
 }
 
-/// The first of many, and how many more there are.
-fn listed(messages: &[String], more: usize) -> String {
-    let told = messages.len().min(MAX_TOLD);
-    let mut parts: Vec<String> = messages.iter().take(told).cloned().collect();
-    let more = more + messages.len() - told;
+/// Joins the first messages, and appends the number of omitted ones.
+fn join_limited(messages: &[String], more: usize) -> String {
+    let reported = messages.len().min(MAX_REPORTED);
+    let mut parts: Vec<String> = messages.iter().take(reported).cloned().collect();
+    let more = more + messages.len() - reported;
     if more > 0 {
         parts.push(format!("and {more} more"));
     }

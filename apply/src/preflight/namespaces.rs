@@ -1,4 +1,4 @@
-//! Namespaces that objects go to: there, coming with the bundle, or in the way.
+//! Namespaces of the planned objects: existing, part of the bundle, missing or terminating.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,13 +10,13 @@ use manifests::object::Identity;
 use super::{Check, Input, Problem, ask};
 use crate::{first_few, plan::Step};
 
-/// The namespaces that a plan is about, with the metadata of those that exist.
+/// Namespaces of a plan, with the metadata of those that exist.
 pub(super) type Namespaces = BTreeMap<String, Option<ObjectMeta>>;
 
 /// Looks up the namespaces in which objects are to be created, with the permissions of the provisioner: the existence of a
 /// namespace is not confidential.
 pub(super) async fn find(input: &Input<'_>) -> Result<Namespaces, kube::Error> {
-    let wanted: BTreeSet<String> = input
+    let names: BTreeSet<String> = input
         .plan
         .steps
         .iter()
@@ -24,15 +24,17 @@ pub(super) async fn find(input: &Input<'_>) -> Result<Namespaces, kube::Error> {
         .filter_map(|step| namespace(step).map(str::to_owned))
         .collect();
     let api = Api::<Namespace>::all(input.own.clone());
-    stream::iter(wanted)
+    stream::iter(names)
         .map(|name| {
             let api = api.clone();
-            let known = input.namespace.filter(|(known, _)| *known == name);
+            let install_namespace = input
+                .namespace
+                .filter(|(install_namespace, _)| *install_namespace == name);
             async move {
-                if let Some((_, known)) = known {
-                    return Ok((name, Some(known.clone())));
+                if let Some((_, metadata)) = install_namespace {
+                    return Ok((name, Some(metadata.clone())));
                 }
-                let found = ask::or_none(ask::within(api.get_metadata(&name)).await)?;
+                let found = ask::optional(ask::with_timeout(api.get_metadata(&name)).await)?;
                 Ok((name, found.map(|found| found.metadata)))
             }
         })
@@ -41,7 +43,7 @@ pub(super) async fn find(input: &Input<'_>) -> Result<Namespaces, kube::Error> {
         .await
 }
 
-/// The namespace that a step makes or needs.
+/// Returns the namespace that a step creates or needs.
 fn namespace(step: &Step) -> Option<&str> {
     if is_namespace(step) {
         return Some(step.object.name());
@@ -53,37 +55,37 @@ pub(super) fn is_namespace(step: &Step) -> bool {
     step.object.group().is_empty() && step.object.kind() == "Namespace"
 }
 
-/// What is wrong with them.
+/// Returns the problems of the namespaces: missing or terminating ones.
 pub(super) fn check(steps: &[Step], namespaces: &Namespaces) -> Vec<Problem> {
     let mut needed_by: BTreeMap<&str, Vec<Identity>> = BTreeMap::new();
-    let mut brought = BTreeSet::new();
+    let mut bundled = BTreeSet::new();
     for step in steps {
         if let Some(name) = namespace(step) {
             let identity = step.object.identity();
             needed_by.entry(name).or_default().push(identity);
         }
         if is_namespace(step) {
-            brought.insert(step.object.name());
+            bundled.insert(step.object.name());
         }
     }
     let problem = |(name, live): (&String, &Option<ObjectMeta>)| {
         let objects = needed_by.get(name.as_str()).map(Vec::as_slice);
         let objects = first_few(objects.unwrap_or_default(), 3);
-        let is_brought = brought.contains(name.as_str());
+        let is_bundled = bundled.contains(name.as_str());
         let message = match live {
             Some(live) if live.deletion_timestamp.is_some() => {
-                let remedy = if is_brought {
-                    "once it is gone, the installation goes on by itself"
+                let remedy = if is_bundled {
+                    "the installation continues automatically after the deletion"
                 } else {
-                    "once it is gone, create it again; the installation goes on by itself then"
+                    "create it again after the deletion; the installation then continues automatically"
                 };
                 format!(
                     "namespace {name:?} is being deleted, and {objects} would be created in it: {remedy}"
                 )
             }
-            None if !is_brought => format!(
-                "namespace {name:?} does not exist, and the bundle does not bring it, but {objects} would be created in \
-                 it: create it; the installation goes on by itself then"
+            None if !is_bundled => format!(
+                "namespace {name:?} does not exist and is not part of the bundle, but {objects} would be created in \
+                 it: create it; the installation then continues automatically"
             ),
             _ => return None,
         };

@@ -1,4 +1,4 @@
-//! Objects that exist already: whose they are, and whether they may be taken over.
+//! Ownership of existing objects, and whether an instance may adopt them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,79 +20,80 @@ use crate::{
     plan::{Owner, Step},
 };
 
-/// What was found, and what could not be looked at.
+/// Findings about existing objects, and the objects that could not be read.
 #[derive(Default)]
-pub(super) struct Outcome {
+pub(super) struct OwnershipReport {
     pub(super) findings: Findings,
-    /// Objects that the account may not read.
+    /// Problems of objects that the account is not allowed to read.
     pub(super) unreadable: Vec<Problem>,
-    /// Objects that do not exist.
+    /// Planned objects that do not exist.
     pub(super) absent: BTreeSet<Identity>,
 }
 
-/// Looks at every object that exists and that the instance has not applied yet.
+/// Checks every existing object of the plan that the instance has not applied yet.
 pub(super) async fn check(
     input: &Input<'_>,
     namespaces: &Namespaces,
-    out_of_reach: &BTreeSet<Identity>,
-) -> Result<Outcome, kube::Error> {
-    // What may not be had at all is not to be handed over either.
+    protected_objects: &BTreeSet<Identity>,
+) -> Result<OwnershipReport, kube::Error> {
+    // Objects that no bundle may change cannot be adopted either.
     let steps = input.plan.steps.iter().filter(|step| {
-        is_new(step, input.inventory) && !out_of_reach.contains(&step.object.identity())
+        is_new(step, input.inventory) && !protected_objects.contains(&step.object.identity())
     });
-    let mut outcome = Outcome::default();
+    let mut report = OwnershipReport::default();
     let mut existing: Vec<(&Step, ObjectMeta, Holder)> = Vec::new();
-    let held = |live: &ObjectMeta| Holder::of(live, input.owner);
-    let mut unknown = Vec::new();
+    let holder_of = |live: &ObjectMeta| Holder::of(live, input.owner);
+    let mut to_read = Vec::new();
     for step in steps {
         let at = |name: &str| namespaces.get(name).and_then(Option::as_ref);
         if is_namespace(step) {
-            existing.extend(at(step.object.name()).map(|live| (step, live.clone(), held(live))));
+            existing
+                .extend(at(step.object.name()).map(|live| (step, live.clone(), holder_of(live))));
         } else if !step.kind.namespaced || at(step.object.namespace()).is_some() {
-            unknown.push(step);
+            to_read.push(step);
         }
     }
-    for (step, found) in read(input.client, &unknown, input.concurrency).await? {
+    for (step, found) in read(input.client, &to_read, input.concurrency).await? {
         match found {
             Ok(Some(live)) => {
-                let holder = held(&live);
+                let holder = holder_of(&live);
                 existing.push((step, live, holder));
             }
             Ok(None) => {
-                outcome.absent.insert(step.object.identity());
+                report.absent.insert(step.object.identity());
             }
-            Err(refusal) => outcome.unreadable.push(Problem {
+            Err(message) => report.unreadable.push(Problem {
                 check: Check::Rights,
                 message: format!(
-                    "{} cannot be looked at: {refusal}: allow the account to get it",
+                    "failed to read {}: {message}; allow the account to get it",
                     step.object.identity()
                 ),
             }),
         }
     }
-    let gone = gone(
+    let deleted_instances = deleted_instances(
         input.own,
         existing.iter().map(|(_, _, holder)| holder),
         input.concurrency,
     )
     .await?;
     for (step, live, holder) in &existing {
-        let verdict = judge(step, live, holder, input.owner, &gone);
-        if let Verdict::Refused(_) = verdict {
-            outcome.findings.holders.insert(match holder {
+        let decision = decide(step, live, holder, input.owner, &deleted_instances);
+        if let OwnershipDecision::Conflict(_) = decision {
+            report.findings.holders.insert(match holder {
                 Holder::Instance(name) => Some(name.clone()),
                 _ => None,
             });
         }
-        verdict.enter(step, &mut outcome.findings);
+        decision.report(step, &mut report.findings);
     }
-    Ok(outcome)
+    Ok(report)
 }
 
-/// Returns the objects that a repair must not create again, with their holders: another client has created them since.
+/// Returns the objects that a repair must not create again, with their owners: another client has created them since.
 ///
 /// # Errors
-/// Returns an error if the API server does not answer.
+/// Returns an error if the API server does not respond.
 pub async fn taken(
     client: &Client,
     steps: &[Step],
@@ -102,7 +103,7 @@ pub async fn taken(
     holders(client, steps, concurrency, |live| other_holder(live, owner)).await
 }
 
-/// Returns the holder of an existing object if a repair must not write the object: the object has another owner, or has no
+/// Returns the owner of an existing object if a repair must not write the object: the object has another owner, or has no
 /// owner and no annotation that lets this owner adopt it. Pure; no I/O.
 pub fn other_holder(live: &ObjectMeta, owner: &Owner) -> Option<Holder> {
     match Holder::of(live, owner) {
@@ -112,24 +113,24 @@ pub fn other_holder(live: &ObjectMeta, owner: &Owner) -> Option<Holder> {
     }
 }
 
-/// Returns the findings about an object that exists and that the owner has not applied. `gone` are the instances that do not
-/// exist. Pure; no I/O.
+/// Returns the findings about an existing object that the owner has not applied. `deleted_instances` contains the instances
+/// that no longer exist. Pure; no I/O.
 pub fn findings(
     step: &Step,
     live: &ObjectMeta,
     owner: &Owner,
-    gone: &BTreeSet<String>,
+    deleted_instances: &BTreeSet<String>,
 ) -> Findings {
     let mut findings = Findings::default();
     let holder = Holder::of(live, owner);
-    judge(step, live, &holder, owner, gone).enter(step, &mut findings);
+    decide(step, live, &holder, owner, deleted_instances).report(step, &mut findings);
     findings
 }
 
-/// Returns the objects that other clients have created since the checks, with their owners. They are not taken over.
+/// Returns the objects that other clients have created since the checks, with their owners. These objects are not adopted.
 ///
 /// # Errors
-/// Returns an error if the API server does not answer.
+/// Returns an error if the API server does not respond.
 pub async fn appeared(
     client: &Client,
     steps: &[Step],
@@ -144,7 +145,7 @@ pub async fn appeared(
     holders(client, steps, concurrency, foreign).await
 }
 
-/// Returns the objects for which `holder` finds a holder in the metadata of the live object.
+/// Returns the objects whose metadata names an owner according to `holder`.
 async fn holders(
     client: &Client,
     steps: &[Step],
@@ -161,19 +162,19 @@ async fn holders(
     Ok(found.collect())
 }
 
-/// Returns the objects that a rollout uses as they are: Namespaces and default ServiceAccounts that another client holds, or
-/// that the account may not read. An account that may not read an object has not created the object either.
+/// Returns the objects that a rollout uses unchanged: Namespaces and default ServiceAccounts that another client owns, or
+/// that the account is not allowed to read. An account that is not allowed to read an object has not created it either.
 ///
 /// # Errors
-/// Returns an error if the API server does not answer.
+/// Returns an error if the API server does not respond.
 pub async fn shared(
     client: &Client,
     steps: &[Step],
     owner: &Owner,
     concurrency: usize,
 ) -> Result<BTreeSet<Identity>, kube::Error> {
-    let may_be_shared = |step: &&Step| is_namespace(step) || is_default_account(step);
-    let steps: Vec<&Step> = steps.iter().filter(may_be_shared).collect();
+    let can_be_shared = |step: &&Step| is_namespace(step) || is_default_account(step);
+    let steps: Vec<&Step> = steps.iter().filter(can_be_shared).collect();
     let found = read(client, &steps, concurrency).await?.into_iter();
     let found = found.filter(|(_, found)| match found {
         Ok(found) => found
@@ -187,7 +188,7 @@ pub async fn shared(
 /// Returns which of these objects do not exist.
 ///
 /// # Errors
-/// Returns an error if the API server does not answer.
+/// Returns an error if the API server does not respond.
 pub async fn absent(
     client: &Client,
     steps: &[&Step],
@@ -202,23 +203,24 @@ fn is_own(holder: &Holder) -> bool {
     matches!(holder, Holder::Us | Holder::Released)
 }
 
-/// The inventory is written before objects are applied: what has no fingerprint yet, or is recreated, may have been made by
-/// another client in the meantime.
+/// Reports whether the instance has not applied the object yet. The inventory is written before objects are applied: an
+/// object without a fingerprint, or one that is recreated, may have been created by another client in the meantime.
 fn is_new(step: &Step, inventory: &Inventory) -> bool {
     inventory
         .get(&step.object.identity())
         .is_none_or(|entry| entry.fields.is_none() || entry.recreating)
 }
 
-/// What the account may not read is an error of that object alone.
-type Found = Result<Option<ObjectMeta>, String>;
+/// Metadata of an object, `None` if it does not exist, or the reason why the account is not allowed to read it.
+type ReadResult = Result<Option<ObjectMeta>, String>;
 
 async fn read<'a>(
     client: &Client,
     steps: &[&'a Step],
     concurrency: usize,
-) -> Result<Vec<(&'a Step, Found)>, kube::Error> {
-    // Made before they are awaited: a closure that borrows, in a stream, would keep the whole from being Send.
+) -> Result<Vec<(&'a Step, ReadResult)>, kube::Error> {
+    // The futures are created before they are awaited: a borrowing closure in the stream would make the whole future not
+    // Send.
     let requests: Vec<_> = steps
         .iter()
         .map(|&step| async move {
@@ -238,8 +240,8 @@ async fn read<'a>(
         .await
 }
 
-/// Which of the instances that hold objects do not exist any more.
-async fn gone<'a>(
+/// Returns the instances that own objects and no longer exist.
+async fn deleted_instances<'a>(
     own: &Client,
     holders: impl Iterator<Item = &'a Holder>,
     concurrency: usize,
@@ -265,101 +267,103 @@ async fn gone<'a>(
         .await
 }
 
-/// The fate of an object that exists.
+/// Decision about an existing object.
 #[derive(Debug, PartialEq)]
-enum Verdict {
-    /// It is, or becomes, the instance's.
-    Fine,
-    /// It is used as it is.
+enum OwnershipDecision {
+    /// The instance owns the object, or adopts it.
+    Allowed,
+    /// The object is used unchanged, with a warning.
     Shared(String),
-    /// It is in the way: why, and what to do.
-    Refused(String),
-    /// It is in the way until it is gone, which takes nobody.
-    Going(String),
+    /// The object has another owner; the message contains the remedy.
+    Conflict(String),
+    /// The object is terminating; the conflict resolves itself.
+    Terminating(String),
 }
 
-impl Verdict {
-    fn enter(self, step: &Step, findings: &mut Findings) {
+impl OwnershipDecision {
+    fn report(self, step: &Step, findings: &mut Findings) {
         let problem = |check, message: String| Problem {
             check,
             message: format!("{} {message}", step.object.identity()),
         };
         match self {
-            Self::Fine => {}
+            Self::Allowed => {}
             Self::Shared(message) => {
                 findings.shared.insert(step.object.identity());
                 findings.warnings.push(problem(Check::Ownership, message));
             }
-            Self::Refused(message) => {
+            Self::Conflict(message) => {
                 findings.problems.push(problem(Check::Ownership, message));
             }
-            Self::Going(message) => findings.problems.push(problem(Check::Going, message)),
+            Self::Terminating(message) => findings.problems.push(problem(Check::Going, message)),
         }
     }
 }
 
-fn judge(
+fn decide(
     step: &Step,
     live: &ObjectMeta,
     holder: &Holder,
     owner: &Owner,
-    gone: &BTreeSet<String>,
-) -> Verdict {
-    let is_gone = matches!(holder, Holder::Instance(name) if gone.contains(name));
+    deleted_instances: &BTreeSet<String>,
+) -> OwnershipDecision {
+    let is_deleted = matches!(holder, Holder::Instance(name) if deleted_instances.contains(name));
     if *holder == Holder::Provisioner {
-        return Verdict::Refused(format!(
-            "exists and belongs to {holder}: remove it from the bundle, or give it another name"
+        return OwnershipDecision::Conflict(format!(
+            "already exists and is owned by {holder}: remove it from the bundle, or rename it"
         ));
     }
     if !is_namespace(step) && live.deletion_timestamp.is_some() && *holder != Holder::Us {
-        return Verdict::Going(
-            "exists and is being deleted: once it is gone, the installation goes on by itself"
+        return OwnershipDecision::Terminating(
+            "exists and is being deleted: the installation continues automatically after the deletion"
                 .to_owned(),
         );
     }
     let adoption = format!(
-        "to hand it over to this BundleInstance, run: kubectl annotate {} {}={}",
-        words::address(&step.kind, &step.object.identity()),
+        "to let this BundleInstance adopt it, run: kubectl annotate {} {}={}",
+        words::describe_object(&step.kind, &step.object.identity()),
         manifests::api::labels::ADOPT,
         owner.name
     );
     let is_adopted = adopted_by(live) == Some(owner.name.as_str());
     if is_namespace(step) {
-        // Many may live in a namespace; only its labels and annotations, some of which guard it, can have one master.
-        const AS_IT_IS: &str = "it is used as it is, and what the bundle says about its labels and annotations is not applied";
+        // Several instances may share a Namespace. Its labels and annotations, some of which protect it, have only one
+        // owner.
+        const AS_IT_IS: &str =
+            "is used unchanged; the bundle's labels and annotations are not applied";
         return match holder {
-            Holder::Us | Holder::Released => Verdict::Fine,
-            Holder::Instance(_) if !is_gone => {
-                Verdict::Shared(format!("belongs to {holder}: {AS_IT_IS}"))
+            Holder::Us | Holder::Released => OwnershipDecision::Allowed,
+            Holder::Instance(_) if !is_deleted => {
+                OwnershipDecision::Shared(format!("is owned by {holder} and {AS_IT_IS}"))
             }
-            _ if is_adopted => Verdict::Fine,
-            _ => Verdict::Shared(format!("exists already: {AS_IT_IS}; {adoption}")),
+            _ if is_adopted => OwnershipDecision::Allowed,
+            _ => OwnershipDecision::Shared(format!("already exists and {AS_IT_IS}; {adoption}")),
         };
     }
     match holder {
-        Holder::Us | Holder::Released => Verdict::Fine,
-        Holder::Earlier => Verdict::Going(format!(
-            "exists and is left from {holder}: the garbage collector removes it, and the installation goes on by itself then"
+        Holder::Us | Holder::Released => OwnershipDecision::Allowed,
+        Holder::Earlier => OwnershipDecision::Terminating(format!(
+            "still exists from {holder}: the garbage collector deletes it, and the installation then continues automatically"
         )),
-        Holder::Instance(_) if !is_gone => Verdict::Refused(format!(
-            "exists and belongs to {holder}: delete that BundleInstance, or remove the object from one of the two bundles"
+        Holder::Instance(_) if !is_deleted => OwnershipDecision::Conflict(format!(
+            "already exists and is owned by {holder}: delete that BundleInstance, or remove the object from one of the two bundles"
         )),
-        Holder::Controller(_) => Verdict::Refused(format!(
-            "exists and is controlled by {holder}, by an ownerReference: delete that, or remove the object from the bundle"
+        Holder::Controller(_) => OwnershipDecision::Conflict(format!(
+            "already exists and is controlled by {holder} (ownerReference): delete the controller, or remove the object from the bundle"
         )),
-        _ if is_adopted => Verdict::Fine,
-        // Every namespace has it, and others may have given it what they need.
-        Holder::Nobody if is_default_account(step) => Verdict::Shared(format!(
-            "exists, as in every namespace: it is used as it is; {adoption}"
+        _ if is_adopted => OwnershipDecision::Allowed,
+        // Every namespace has this account, and other clients may have granted it permissions that they need.
+        Holder::Nobody if is_default_account(step) => OwnershipDecision::Shared(format!(
+            "already exists, as in every namespace, and is used unchanged; {adoption}"
         )),
-        Holder::Nobody => Verdict::Refused(format!(
-            "exists and belongs to no BundleInstance: {adoption}"
+        Holder::Nobody => OwnershipDecision::Conflict(format!(
+            "already exists and is not managed by a BundleInstance: {adoption}"
         )),
-        Holder::Instance(_) => Verdict::Refused(format!(
-            "exists and belongs to {holder}, which is gone: {adoption}"
+        Holder::Instance(_) => OwnershipDecision::Conflict(format!(
+            "already exists and is owned by {holder}, which no longer exists: {adoption}"
         )),
-        Holder::Tool(_) | Holder::Provisioner => Verdict::Refused(format!(
-            "exists and belongs to {holder}: remove it there, and then, if it is still there, {adoption}"
+        Holder::Tool(_) | Holder::Provisioner => OwnershipDecision::Conflict(format!(
+            "already exists and is managed by {holder}: remove it there; if it still exists afterwards, {adoption}"
         )),
     }
 }

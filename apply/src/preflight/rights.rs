@@ -1,13 +1,14 @@
-//! Whether the account may do what the plan says, and grant what the bundle's roles grant. All that is missing is listed
-//! at once, as objects to apply.
+//! Permission check: whether the account may apply the plan and grant the permissions of the bundle's roles. All missing
+//! permissions are listed at once, as objects to apply.
 //!
 //! ```text
-//!  plan ── need ──► rights, by scope ──┐
-//!  SelfSubjectRulesReview, by scope ───┴─► not allowed by rules ─► SelfSubjectAccessReview ─► missing ─► text
+//!  plan ── need ──► permissions by scope ──┐
+//!  SelfSubjectRulesReview by scope ────────┴─► not allowed by rules ─► SelfSubjectAccessReview ─► missing ─► text
 //! ```
 //!
-//! Rules of RBAC are compared here, one question for each namespace; other authorizers do not tell their rules and are
-//! asked about what is left. Whoever creates a role has to hold what it grants: API servers decide that by RBAC alone.
+//! RBAC rules are compared here, with one request per namespace. Other authorizers do not publish their rules, so each
+//! remaining permission takes a request of its own. A client that creates a role must hold the permissions that the role
+//! grants. API servers check that by RBAC alone.
 
 mod grant;
 mod need;
@@ -37,50 +38,50 @@ use self::grant::Grant;
 use super::{Check, Findings, Input, Problem, ask};
 use crate::{account::Account, plan::Leaving};
 
-/// No namespace has this name, so the rules in it are those of the whole cluster.
-const NOWHERE: &str = "-";
+/// A name that no namespace has: the rules for it are those of the whole cluster.
+const CLUSTER_SCOPE_PROBE: &str = "-";
 
-/// Rights of roles that are compared; what would be more is left to the API server.
-const MOST_RIGHTS: usize = 50_000;
+/// Maximum number of compared permissions of roles. Beyond it, the API server decides.
+const MAX_RULES: usize = 50_000;
 
-/// Whether requests with the account's rights can be made at all.
+/// Permissions of the account in general.
 pub(super) enum Access {
-    /// It may do everything, so nothing else has to be asked.
+    /// The account has all permissions; no further check is necessary.
     Everything,
-    /// It may do something.
+    /// The account has some permissions.
     Some,
-    /// No: why, and what to do.
+    /// The account cannot be used, for this reason.
     None(Problem),
 }
 
-/// That the provisioner's own rights were found to be everything, a moment ago: nearly always they are, and each
-/// installation would ask.
+/// Caches that the provisioner has cluster-admin permissions. It nearly always has them, and every installation would check
+/// it again.
 #[derive(Debug, Default)]
 pub struct Mighty(Mutex<Option<Instant>>);
 
-/// How long that counts.
-const MIGHTY: Duration = Duration::from_secs(15);
+/// Time for which the result is cached.
+const CLUSTER_ADMIN_TTL: Duration = Duration::from_secs(15);
 
 impl Mighty {
-    fn is_known(&self) -> bool {
-        let found = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        found.is_some_and(|found| found.elapsed() < MIGHTY)
+    fn is_cached(&self) -> bool {
+        let checked_at = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        checked_at.is_some_and(|checked_at| checked_at.elapsed() < CLUSTER_ADMIN_TTL)
     }
 
-    fn note(&self, is_mighty: bool) {
-        let mut found = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        *found = is_mighty.then(Instant::now);
+    fn record(&self, is_cluster_admin: bool) {
+        let mut checked_at = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *checked_at = is_cluster_admin.then(Instant::now);
     }
 }
 
-/// Finds out, with one question or two.
+/// Determines the permissions of the account with one or two requests.
 pub(super) async fn access(input: &Input<'_>) -> Result<Access, kube::Error> {
     let is_own = input.policy.account.is_none();
-    if is_own && input.mighty.is_known() {
+    if is_own && input.mighty.is_cached() {
         return Ok(Access::Everything);
     }
     if let Some(account) = &input.policy.account
-        && let Some(problem) = absent(input.own, account).await?
+        && let Some(problem) = missing_account(input.own, account).await?
     {
         return Ok(Access::None(problem));
     }
@@ -90,9 +91,9 @@ pub(super) async fn access(input: &Input<'_>) -> Result<Access, kube::Error> {
         verb: Some("*".to_owned()),
         ..ResourceAttributes::default()
     };
-    let answer = may(input.client, everything).await;
+    let answer = is_allowed(input.client, everything).await;
     if is_own {
-        input.mighty.note(matches!(answer, Ok(true)));
+        input.mighty.record(matches!(answer, Ok(true)));
     }
     match (answer, &input.policy.account) {
         (Ok(true), _) => Ok(Access::Everything),
@@ -104,41 +105,43 @@ pub(super) async fn access(input: &Input<'_>) -> Result<Access, kube::Error> {
     }
 }
 
-/// Impersonation does not ask whether there is such an account, but who deletes one wants its rights to end.
-async fn absent(own: &Client, account: &Account) -> Result<Option<Problem>, kube::Error> {
+/// Returns a problem if the ServiceAccount does not exist. Impersonation does not require it, but an admin who deletes an
+/// account expects its permissions to end.
+async fn missing_account(own: &Client, account: &Account) -> Result<Option<Problem>, kube::Error> {
     let Account { name, namespace } = account;
     let api = Api::<ServiceAccount>::namespaced(own.clone(), namespace);
-    match ask::or_none(ask::within(api.get_metadata(name)).await) {
+    match ask::optional(ask::with_timeout(api.get_metadata(name)).await) {
         Ok(None) => Ok(Some(Problem {
             check: Check::Rights,
             message: format!(
                 "ServiceAccount {namespace}/{name} does not exist: create it, or correct spec.serviceAccount"
             ),
         })),
-        // The provisioner need not have the right to look.
+        // The provisioner may lack the permission to read the account.
         Err(error) if ask::code(&error) != Some(403) => Err(error),
         Ok(Some(_)) | Err(_) => Ok(None),
     }
 }
 
-fn no_impersonation(account: &Account, system: &str, refusal: &str) -> Problem {
+fn no_impersonation(account: &Account, system: &str, reason: &str) -> Problem {
     let Account { name, namespace } = account;
     Problem {
         check: Check::Rights,
         message: format!(
-            "the provisioner may not act as ServiceAccount {namespace}/{name} ({refusal}): an administrator allows it for all \
-             accounts of that namespace with: kubectl create rolebinding bundle-instance-impersonator -n {namespace} \
-             --clusterrole=bundle-instance-impersonator --serviceaccount={system}:provisioner"
+            "the provisioner is not allowed to impersonate ServiceAccount {namespace}/{name} ({reason}); to allow it \
+             for all accounts of that namespace, run as a cluster admin: kubectl create rolebinding \
+             bundle-instance-impersonator -n {namespace} --clusterrole=bundle-instance-impersonator \
+             --serviceaccount={system}:provisioner"
         ),
     }
 }
 
-/// Finds all rights that are missing.
+/// Finds all missing permissions.
 pub(super) async fn check(input: &Input<'_>) -> Result<Findings, kube::Error> {
     let mut findings = Findings::default();
     let leaving = input.plan.leaving.iter().map(Leaving::gvk);
     let kinds = input.kinds.find(leaving).await?;
-    let needed = need::of(input.plan, &kinds, input.policy);
+    let needed = need::required(input.plan, &kinds, input.policy);
     let (grants, unknown) = grant::find(input).await?;
     findings.warnings.extend(unknown);
 
@@ -147,7 +150,7 @@ pub(super) async fn check(input: &Input<'_>) -> Result<Findings, kube::Error> {
         .copied()
         .chain(grants.iter().map(|grant| grant.scope))
         .collect();
-    let held = held(input, scopes).await?;
+    let held = held_rules(input, scopes).await?;
     let no_rules = Vec::new();
     let held_in = |scope| held.get(&scope).unwrap_or(&no_rules);
 
@@ -156,30 +159,30 @@ pub(super) async fn check(input: &Input<'_>) -> Result<Findings, kube::Error> {
         let rights = not_covered(rights.iter().copied(), held_in(*scope));
         missing.insert(*scope, rights);
     }
-    ask_others(input, &mut missing).await?;
-    let mut left = MOST_RIGHTS;
+    remove_allowed(input, &mut missing).await?;
+    let mut budget = MAX_RULES;
     let mut lacking = Vec::new();
     for grant in &grants {
-        if let Some(rights) = expand(&grant.rules, &mut left) {
+        if let Some(rights) = expand(&grant.rules, &mut budget) {
             lacking.push((grant, not_covered(rights, held_in(grant.scope))));
         } else {
             findings.warnings.push(Problem {
                 check: Check::Rights,
                 message: format!(
-                    "{} grants too much to compare it with the account's rights: the apiserver will decide",
+                    "{} grants too many permissions to compare them with those of the account; the API server decides",
                     grant.identity
                 ),
             });
         }
     }
     lacking.retain(|(_, rights)| !rights.is_empty());
-    for (scope, rights) in not_bypassed(input, lacking).await? {
+    for (scope, rights) in without_escalation(input, lacking).await? {
         missing.entry(scope).or_default().extend(rights);
     }
     if missing.values().any(|rights| !rights.is_empty()) {
         findings.problems.push(Problem {
             check: Check::Rights,
-            message: text::of(
+            message: text::format_manifest(
                 &missing,
                 input.policy.account.as_ref(),
                 &input.owner.name,
@@ -190,24 +193,25 @@ pub(super) async fn check(input: &Input<'_>) -> Result<Findings, kube::Error> {
     Ok(findings)
 }
 
-/// What the account holds, by scope.
-async fn held<'a>(
+/// Returns the RBAC rules of the account by scope.
+async fn held_rules<'a>(
     input: &Input<'_>,
     scopes: BTreeSet<Scope<'a>>,
 ) -> Result<BTreeMap<Scope<'a>, Vec<Rule>>, kube::Error> {
-    // Made before they are awaited: a closure that borrows, in a stream, would keep the whole from being Send.
+    // The futures are created before they are awaited: a borrowing closure in the stream would make the whole future not
+    // Send.
     let requests: Vec<_> = scopes
         .into_iter()
         .map(|scope| async move {
             let review = SelfSubjectRulesReview {
                 metadata: ObjectMeta::default(),
                 spec: SelfSubjectRulesReviewSpec {
-                    namespace: Some(scope.unwrap_or(NOWHERE).to_owned()),
+                    namespace: Some(scope.unwrap_or(CLUSTER_SCOPE_PROBE).to_owned()),
                 },
                 status: None,
             };
             let api = Api::<SelfSubjectRulesReview>::all(input.client.clone());
-            let answer = ask::within(api.create(&PostParams::default(), &review)).await?;
+            let answer = ask::with_timeout(api.create(&PostParams::default(), &review)).await?;
             Ok((scope, Rule::of_review(answer.status.unwrap_or_default())))
         })
         .collect();
@@ -217,8 +221,8 @@ async fn held<'a>(
         .await
 }
 
-/// Takes out what other authorizers than RBAC allow.
-async fn ask_others(
+/// Removes the permissions that other authorizers than RBAC allow.
+async fn remove_allowed(
     input: &Input<'_>,
     missing: &mut BTreeMap<Scope<'_>, BTreeSet<Right<'_>>>,
 ) -> Result<(), kube::Error> {
@@ -229,7 +233,7 @@ async fn ask_others(
     let requests: Vec<_> = questions
         .into_iter()
         .map(|(scope, right)| async move {
-            let is_allowed = may(input.client, right.attributes(scope)).await?;
+            let is_allowed = is_allowed(input.client, right.attributes(scope)).await?;
             Ok::<_, kube::Error>(is_allowed.then_some((scope, right)))
         })
         .collect();
@@ -244,24 +248,24 @@ async fn ask_others(
     Ok(())
 }
 
-/// Takes out what may be given away without being held.
-async fn not_bypassed<'a>(
+/// Removes the grants that the account may make without holding their permissions.
+async fn without_escalation<'a>(
     input: &Input<'_>,
     lacking: Vec<(&Grant<'a>, BTreeSet<Right<'a>>)>,
 ) -> Result<Vec<(Scope<'a>, BTreeSet<Right<'a>>)>, kube::Error> {
     stream::iter(lacking)
         .map(|(grant, rights)| async move {
-            let is_free = may(input.client, grant.bypass.clone()).await?;
+            let is_free = is_allowed(input.client, grant.escalation.clone()).await?;
             Ok::<_, kube::Error>((!is_free).then_some((grant.scope, rights)))
         })
         .buffer_unordered(input.concurrency.max(1))
-        .boxed() // without, the compiler does not see that it is Send
+        .boxed() // without boxing, the compiler cannot prove that it is Send
         .try_filter_map(|answer| std::future::ready(Ok(answer)))
         .try_collect()
         .await
 }
 
-async fn may(client: &Client, attributes: ResourceAttributes) -> Result<bool, kube::Error> {
+async fn is_allowed(client: &Client, attributes: ResourceAttributes) -> Result<bool, kube::Error> {
     let review = SelfSubjectAccessReview {
         metadata: ObjectMeta::default(),
         spec: SelfSubjectAccessReviewSpec {
@@ -271,7 +275,7 @@ async fn may(client: &Client, attributes: ResourceAttributes) -> Result<bool, ku
         status: None,
     };
     let api = Api::<SelfSubjectAccessReview>::all(client.clone());
-    let answer = ask::within(api.create(&PostParams::default(), &review)).await?;
+    let answer = ask::with_timeout(api.create(&PostParams::default(), &review)).await?;
     Ok(answer.status.is_some_and(|status| status.allowed))
 }
 

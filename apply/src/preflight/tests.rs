@@ -16,7 +16,7 @@ fn problems_are_sorted_and_told_once() {
         Check::Rights => "b";
     ];
     let sorted = sorted.map(|(check, message)| problem(check, message));
-    assert_rows!(few(sorted.iter().rev().chain(&sorted).cloned().collect()) => sorted);
+    assert_rows!(limit(sorted.iter().rev().chain(&sorted).cloned().collect()) => sorted);
 }
 
 // parity: complaint-14
@@ -24,7 +24,7 @@ fn problems_are_sorted_and_told_once() {
 fn many_and_long_problems_are_bounded() {
     let many =
         (0..10_000).map(|n| problem(Check::Ownership, format!("{n:05} {}", "ä".repeat(5_000))));
-    let found = few(many.collect());
+    let found = limit(many.collect());
     assert_eq!(found.len(), 21);
     assert!(found.iter().all(|problem| problem.message.len() <= 2_048));
     assert_eq!(found.last().unwrap().message, "and 9980 more like these");

@@ -1,11 +1,11 @@
-//! How objects are named in messages.
+//! Formatting of objects in messages.
 
 use manifests::object::Identity;
 
 use crate::discovery::Kind;
 
-/// An object as kubectl takes it: `deployments.apps/etcd -n operators`.
-pub(super) fn address(kind: &Kind, identity: &Identity) -> String {
+/// Formats an object with the arguments of kubectl: `deployments.apps/etcd -n operators`.
+pub(super) fn describe_object(kind: &Kind, identity: &Identity) -> String {
     let mut text = kind.resource.plural.clone();
     if !identity.group.is_empty() {
         text.push('.');
@@ -20,15 +20,15 @@ pub(super) fn address(kind: &Kind, identity: &Identity) -> String {
     text
 }
 
-/// At most so many bytes of a text.
-pub(super) fn cut(text: &mut String, most: usize) {
-    const MORE: &str = " …";
-    if text.len() > most {
-        let mut end = most.saturating_sub(MORE.len());
+/// Truncates a text to `max` bytes, with an ellipsis.
+pub(super) fn truncate(text: &mut String, max: usize) {
+    const ELLIPSIS: &str = " …";
+    if text.len() > max {
+        let mut end = max.saturating_sub(ELLIPSIS.len());
         while !text.is_char_boundary(end) {
             end -= 1;
         }
         text.truncate(end);
-        text.push_str(MORE);
+        text.push_str(ELLIPSIS);
     }
 }

@@ -7,11 +7,11 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 /// A short hash of an object as its revision records it: 16 hexadecimal digits. Applied objects carry the hash in the
-/// annotation `core.rukpak.io/object-hash`, which tells the forms of two revisions apart.
+/// annotation `core.rukpak.io/object-hash`, which distinguishes the forms of two revisions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectHash(u64);
 
-/// A text that is no object hash, or no [`crate::drift::Fingerprint`].
+/// A text that is neither an object hash nor a [`crate::drift::Fingerprint`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("an object hash is 16 lower-case hexadecimal digits, a fingerprint 12")]
 pub struct InvalidHash;

@@ -1,7 +1,7 @@
 //! Records of revisions in Secrets of the system namespace: `<instance>-r<number>-<part>`, type `core.rukpak.io/revision`.
 //!
-//! The Secrets are immutable and owned by the BundleInstance. They have no finalizer: uninstallation needs only the
-//! inventory, and the system namespace can be deleted. A record counts once the status of its owner names the checksum.
+//! The Secrets are immutable and owned by the BundleInstance. They have no finalizer: an uninstallation needs only the
+//! inventory, and the system namespace can be deleted. A record is valid once the status of its owner names the checksum.
 //! Records are read by name, never listed.
 
 use std::{collections::BTreeMap, time::Duration};
@@ -23,14 +23,14 @@ use super::{DecodeError, Encoded, Revision, decode};
 
 /// The type of the Secrets.
 pub const TYPE: &str = "core.rukpak.io/revision";
-/// The key of a part.
+/// Data key of a part.
 const DATA: &str = "data";
-/// The keys of part 1.
+/// Further data keys of part 1.
 const PARTS: &str = "parts";
 const CHECKSUM: &str = "checksum";
-/// The limit of a request; a part takes a moment even on a slow etcd.
+/// Timeout of a request. Writing a part takes a moment on a slow etcd.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(40);
-/// More parts than a record can have.
+/// Upper bound of the number of parts. A record never has as many.
 const MAX_PARTS: i64 = 64;
 
 /// The records of one owner.
@@ -39,7 +39,7 @@ pub struct Store<'a> {
     pub client: &'a Client,
     /// The system namespace.
     pub namespace: &'a str,
-    /// The owner.
+    /// Owner of the records.
     pub owner: &'a Owner,
 }
 
@@ -48,7 +48,7 @@ pub struct Store<'a> {
 pub struct Reference<'a> {
     /// The number of the revision.
     pub number: i64,
-    /// How many Secrets hold the record.
+    /// Number of Secrets that hold the record.
     pub parts: i64,
     /// The checksum of the record.
     pub checksum: &'a str,
@@ -57,16 +57,16 @@ pub struct Reference<'a> {
 /// The reason why a record cannot be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The API server does not answer, or refuses the request.
+    /// The API server did not respond, or rejected the request.
     #[error("failed to {verb} Secret {namespace}/{name}: {source}")]
     Request {
-        /// `create`, `get` or `delete`.
+        /// Verb of the request: `create`, `get` or `delete`.
         verb: &'static str,
         /// The system namespace.
         namespace: String,
         /// The name of the Secret.
         name: String,
-        /// The answer.
+        /// Error of the request.
         #[source]
         source: Box<kube::Error>,
     },
@@ -80,8 +80,10 @@ pub enum Error {
         /// The number of the revision.
         number: i64,
     },
-    /// Another client has taken the name.
-    #[error("Secret {namespace}/{name} already exists and records no revision; delete the Secret")]
+    /// Another client uses the name for a different Secret.
+    #[error(
+        "Secret {namespace}/{name} already exists and is not a revision record; delete the Secret"
+    )]
     Taken {
         /// The system namespace.
         namespace: String,
@@ -99,7 +101,7 @@ pub enum Error {
         name: String,
         /// The number of the revision.
         number: i64,
-        /// What is wrong.
+        /// Reason of the decoding failure.
         #[source]
         source: DecodeError,
     },
@@ -111,7 +113,7 @@ impl Error {
         matches!(self, Self::Request { .. })
     }
 
-    /// The HTTP status of the answer.
+    /// Returns the HTTP status code of the response.
     fn code(&self) -> Option<u16> {
         match self {
             Self::Request { source, .. } => match &**source {
@@ -124,12 +126,12 @@ impl Error {
 }
 
 impl Store<'_> {
-    /// Writes a record, part 1 first: a record counts only once a status names its checksum, and one that is not finished is
-    /// found by part 1. A record of the same number that no status names (its writer was killed, or an earlier
-    /// BundleInstance of the name is gone) is replaced.
+    /// Writes a record, part 1 first: a record is valid only once a status names its checksum, and an incomplete one is
+    /// found by its part 1. A record of the same number that no status names is replaced. It is left over if its writer was
+    /// killed, or if an earlier BundleInstance of the name was deleted.
     ///
     /// # Errors
-    /// Returns an error if a Secret cannot be created. Parts that were created stay; the next attempt replaces them.
+    /// Returns an error if a Secret cannot be created. Parts that were created are kept; the next attempt replaces them.
     pub async fn write(&self, number: i64, encoded: &Encoded) -> Result<(), Error> {
         let count = encoded.parts.len();
         for (index, data) in encoded.parts.iter().enumerate() {
@@ -163,7 +165,7 @@ impl Store<'_> {
         for part in 1..=parts.clamp(1, MAX_PARTS) {
             let name = self.name(number, part);
             let found = self
-                .in_time("get", &name, self.api().get_opt(&name))
+                .with_timeout("get", &name, self.api().get_opt(&name))
                 .await?;
             let found = found.ok_or_else(|| Error::Missing {
                 namespace: self.namespace.to_owned(),
@@ -181,14 +183,14 @@ impl Store<'_> {
         })
     }
 
-    /// Deletes a record that no status names, if one exists: part 1 tells how many parts there are.
+    /// Deletes a record that no status names, if one exists. Part 1 contains the number of parts.
     ///
     /// # Errors
     /// Returns an error if a Secret cannot be read or deleted.
     pub async fn delete_stray(&self, number: i64) -> Result<(), Error> {
         let name = self.name(number, 1);
         let api = self.api();
-        let found = self.in_time("get", &name, api.get_opt(&name)).await?;
+        let found = self.with_timeout("get", &name, api.get_opt(&name)).await?;
         let Some(found) = found else {
             return Ok(());
         };
@@ -197,7 +199,7 @@ impl Store<'_> {
         self.delete(number, parts.unwrap_or(1)).await
     }
 
-    /// Deletes a record, part 1 last. Missing parts are no error.
+    /// Deletes a record, part 1 last. A missing part is ignored.
     ///
     /// # Errors
     /// Returns an error if a Secret cannot be deleted.
@@ -206,7 +208,7 @@ impl Store<'_> {
             let name = self.name(number, part);
             let api = self.api();
             let found = api.get_metadata_opt(&name);
-            let found = self.in_time("get", &name, found).await?;
+            let found = self.with_timeout("get", &name, found).await?;
             if let Some(found) = found.filter(|found| self.is_record(&found.metadata)) {
                 self.remove(&name, &found.metadata).await?;
             }
@@ -225,14 +227,14 @@ impl Store<'_> {
         let parameters = PostParams::default();
         for is_last in [false, true] {
             match self
-                .in_time("create", &name, api.create(&parameters, secret))
+                .with_timeout("create", &name, api.create(&parameters, secret))
                 .await
             {
                 Ok(_) => return Ok(()),
                 Err(error) if error.code() == Some(409) && !is_last => {}
                 Err(error) => return Err(error),
             }
-            let found = self.in_time("get", &name, api.get_opt(&name)).await?;
+            let found = self.with_timeout("get", &name, api.get_opt(&name)).await?;
             match found {
                 Some(found)
                     if found.type_.as_deref() == Some(TYPE) && self.is_record(&found.metadata) =>
@@ -251,7 +253,7 @@ impl Store<'_> {
         Ok(())
     }
 
-    /// Deletes the Secret, that very one.
+    /// Deletes the Secret if it still has the uid in `metadata`.
     async fn remove(&self, name: &str, metadata: &ObjectMeta) -> Result<(), Error> {
         let api = self.api();
         let parameters = DeleteParams {
@@ -262,14 +264,14 @@ impl Store<'_> {
             ..DeleteParams::default()
         };
         let deleted = api.delete(name, &parameters);
-        match self.in_time("delete", name, deleted).await {
-            // The Secret is gone, or was replaced.
+        match self.with_timeout("delete", name, deleted).await {
+            // The Secret was deleted or replaced.
             Err(error) if matches!(error.code(), Some(404 | 409)) => Ok(()),
             outcome => outcome.map(drop),
         }
     }
 
-    async fn in_time<T>(
+    async fn with_timeout<T>(
         &self,
         verb: &'static str,
         name: &str,
@@ -287,7 +289,7 @@ impl Store<'_> {
         })
     }
 
-    /// Reports whether the labels say that a Secret records a revision of an owner of this name.
+    /// Reports whether the labels mark a Secret as a record of an owner with this name.
     fn is_record(&self, metadata: &ObjectMeta) -> bool {
         let label = metadata
             .labels

@@ -101,12 +101,12 @@ fn bytes_that_are_no_record_are_refused() {
         )
     };
     for (text, expected) in ::tests::rows![
-        String::new() => "it ends early";
+        String::new() => "unexpected end";
         "not JSON\n".to_owned() => "expected";
-        first(1) + "\n" => "it ends early";
-        first(usize::MAX) + "\n{}\n" => "it is no record";
-        first(1) + "\n[]\n" => "it is no record";
-        r#"{"format":2,"rows":[]}"#.to_owned() => "newer than this provisioner reads";
+        first(1) + "\n" => "unexpected end";
+        first(usize::MAX) + "\n{}\n" => "invalid revision record";
+        first(1) + "\n[]\n" => "invalid revision record";
+        r#"{"format":2,"rows":[]}"#.to_owned() => "newer than this provisioner supports";
     ] {
         let stream = compressed(&text);
         let refused = decode::<Value>(&stream, &checksum(&stream), 3, "uid").unwrap_err();
@@ -121,8 +121,7 @@ fn record_that_exceeds_the_limit_is_refused() {
     let part = noise(7, 9 << 20);
     let objects: Vec<Object> = (0..5).map(|_| object("o", &part)).collect();
     let refused = encode(&header(1), &objects).unwrap_err();
-    let expected =
-        "the objects take more than 32 MiB when they are recorded and compressed; split the bundle";
+    let expected = "the compressed record of the objects exceeds 32 MiB; split the bundle";
     assert_eq!(refused.to_string(), expected);
 }
 

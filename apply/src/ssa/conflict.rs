@@ -1,36 +1,36 @@
-//! Who else has set our fields, as the API server tells it.
+//! Field conflicts in a response of the API server.
 
 use kube::core::response::Status;
 use serde_json::Value;
 
 use super::{Conflict, MANAGER};
 
-/// How many conflicts of one object are told of; all of them count.
-const MOST: usize = 1000;
+/// Maximum number of reported conflicts of one object; all of them are resolved.
+const MAX_CONFLICTS: usize = 1000;
 
-/// The fields that others have set; empty when it is not for them that the API server said no.
-pub(super) fn of(status: &Status) -> Vec<Conflict> {
+/// Returns the conflicting fields of a response; empty if it does not report a conflict.
+pub(super) fn parse_conflicts(status: &Status) -> Vec<Conflict> {
     let causes = status.details.iter().flat_map(|details| &details.causes);
     let conflicts = causes
         .filter(|cause| cause.reason == "FieldManagerConflict")
         .map(|cause| {
-            let (manager, subresource) = who(&cause.message);
+            let (manager, subresource) = parse_manager(&cause.message);
             Conflict {
                 field: cause.field.clone(),
                 manager,
                 subresource,
             }
         });
-    conflicts.take(MOST).collect()
+    conflicts.take(MAX_CONFLICTS).collect()
 }
 
-/// Reports whether the field was set by ourselves, by other means than applying.
-pub(super) fn is_own(conflict: &Conflict) -> bool {
+/// Reports whether the provisioner itself set the field, by another operation than apply.
+pub(super) fn is_ours(conflict: &Conflict) -> bool {
     conflict.manager == MANAGER
 }
 
-/// Reads `conflict with "hpa" with subresource "scale" using apps/v1 at 2026-…`.
-fn who(message: &str) -> (String, String) {
+/// Parses the manager and the subresource of `conflict with "hpa" with subresource "scale" using apps/v1 at 2026-…`.
+fn parse_manager(message: &str) -> (String, String) {
     let Some((manager, rest)) = quoted(message.strip_prefix("conflict with ").unwrap_or(message))
     else {
         return (message.to_owned(), String::new());
@@ -43,7 +43,7 @@ fn who(message: &str) -> (String, String) {
     (manager, subresource)
 }
 
-/// A text in Go's quotes at the beginning, and what follows it.
+/// Parses a quoted Go string at the beginning of a text and returns it with the remaining text.
 fn quoted(text: &str) -> Option<(String, &str)> {
     let text = text.strip_prefix('"')?;
     let mut unquoted = String::new();
@@ -58,8 +58,8 @@ fn quoted(text: &str) -> Option<(String, &str)> {
     None
 }
 
-/// Takes a field out of an object; only fields of mappings, since no scaler sets others. Keys may hold dots, which the
-/// path does not tell from its own.
+/// Removes a field from an object. Only fields of mappings are supported, because scalers set no others. A key may contain
+/// dots, which the path does not distinguish from its separators.
 pub(super) fn remove(object: &mut Value, path: &str) -> bool {
     let (Some(path), Some(map)) = (path.strip_prefix('.'), object.as_object_mut()) else {
         return false;
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn managers_and_subresources_are_read_from_what_the_apiserver_says() {
-        assert_each!(|message, manager, subresource| who(message) => (manager.to_owned(), subresource.to_owned());
+        assert_each!(|message, manager, subresource| parse_manager(message) => (manager.to_owned(), subresource.to_owned());
             r#"conflict with "kubectl-edit" using apps/v1 at 2026-11-21T10:00:00Z"#, "kubectl-edit" => "";
             r#"conflict with "kube-controller-manager" with subresource "scale" using autoscaling/v1"#, "kube-controller-manager"
                 => "scale";

@@ -1,18 +1,18 @@
-//! What an API server cannot know while it is only asked: the objects that would come first.
+//! Filter for dry-run failures that only result from objects of the same plan that do not exist yet.
 
 use std::collections::BTreeSet;
 
 use super::{Cause, Failure};
 use crate::plan::{Step, Wave};
 
-/// What the same plan brings.
-pub(super) struct Known<'a> {
+/// Names of the objects in a plan.
+pub(super) struct PlannedObjects<'a> {
     namespaces: BTreeSet<&'a str>,
     names: BTreeSet<&'a str>,
 }
 
-impl<'a> Known<'a> {
-    pub(super) fn of(steps: &[&'a Step]) -> Self {
+impl<'a> PlannedObjects<'a> {
+    pub(super) fn new(steps: &[&'a Step]) -> Self {
         let namespaces = steps.iter().filter(|step| step.wave == Wave::Namespaces);
         Self {
             namespaces: namespaces.map(|step| step.object.name()).collect(),
@@ -20,23 +20,23 @@ impl<'a> Known<'a> {
         }
     }
 
-    /// Whether a failure says no more than that something is missing which the plan brings, or that a webhook cannot
-    /// be asked without consequences.
-    pub(super) fn explains(&self, failure: &Failure) -> bool {
+    /// Reports whether a failure only names a missing object that the plan creates, or a webhook that does not support dry
+    /// runs.
+    pub(super) fn is_expected(&self, failure: &Failure) -> bool {
         let message = failure.message.as_str();
         match failure.cause {
             Cause::Namespace if message.contains("not found") => self
                 .namespaces
                 .contains(failure.identity.namespace.as_str()),
             _ if message.contains("does not support dry run") => true,
-            // A role that a binding names, an account that a pod names.
-            _ => missing(message).any(|name| self.names.contains(name)),
+            // For example the role of a binding, or the account of a pod.
+            _ => missing_names(message).any(|name| self.names.contains(name)),
         }
     }
 }
 
-/// The names in `… "name" not found`.
-fn missing(message: &str) -> impl Iterator<Item = &str> {
+/// Returns the names in `… "name" not found`.
+fn missing_names(message: &str) -> impl Iterator<Item = &str> {
     message
         .match_indices("\" not found")
         .filter_map(|(end, _)| message.get(..end)?.rsplit('"').next())

@@ -1,7 +1,7 @@
-//! Waiting until the kinds of applied definitions can be used.
+//! Waiting until applied CRDs are Established and served.
 //!
-//! The watch of definitions tells, and asks discovery once for all who wait. Where it does not run, or is late, the
-//! API server is asked from here.
+//! The watch of CRDs reports changes, and one discovery request serves all waiting tasks. If the watch does not run, or is
+//! late, this module sends requests itself.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -18,37 +18,40 @@ use tokio::{
 
 use super::{
     Applied, Apply, Cause, Failure, failure,
-    request::{Address, Trouble, send},
+    request::{ApiError, ResourcePath, send},
 };
 use crate::{
     discovery::{
-        Remembered, State,
-        definition::{Definition, Spec},
+        CrdState, Remembered,
+        definition::{PartialCrd, Spec},
     },
     plan::Step,
 };
 
-/// How long all definitions of a bundle together may take.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// Between two questions, where nobody tells.
-const FIRST_PAUSE: Duration = Duration::from_millis(20);
-const LONGEST_PAUSE: Duration = Duration::from_millis(500);
-/// The same, where somebody does.
-const FIRST_DOUBT: Duration = Duration::from_secs(5);
-const LONGEST_DOUBT: Duration = Duration::from_secs(8);
+/// Timeout for all CRDs of a bundle together.
+const ESTABLISH_TIMEOUT: Duration = Duration::from_secs(30);
+/// Interval between two requests without a watch.
+const MIN_POLL_INTERVAL: Duration = Duration::from_millis(20);
+const MAX_POLL_INTERVAL: Duration = Duration::from_millis(500);
+/// Interval between two requests while a watch reports changes.
+const MIN_FALLBACK_INTERVAL: Duration = Duration::from_secs(5);
+const MAX_FALLBACK_INTERVAL: Duration = Duration::from_secs(8);
 
-/// A definition that was just applied.
-pub(super) struct Fresh<'a> {
+/// A CRD that was just applied.
+pub(super) struct AppliedCrd<'a> {
     pub(super) step: &'a Step,
     pub(super) applied: &'a Applied,
 }
 
 impl Apply<'_> {
-    /// Waits until definitions are Established.
-    pub(super) async fn established(&self, definitions: &[Fresh<'_>]) -> Vec<Failure> {
-        let deadline = Instant::now() + PATIENCE;
-        let all: Vec<&Fresh<'_>> = definitions.iter().collect();
-        self.each(&all, |fresh| self.is_established(fresh, deadline))
+    /// Waits until CRDs are Established, and returns the failures.
+    pub(super) async fn wait_until_established(
+        &self,
+        definitions: &[AppliedCrd<'_>],
+    ) -> Vec<Failure> {
+        let deadline = Instant::now() + ESTABLISH_TIMEOUT;
+        let all: Vec<&AppliedCrd<'_>> = definitions.iter().collect();
+        self.for_each_bounded(&all, |applied_crd| self.wait_for_crd(applied_crd, deadline))
             .await
             .into_iter()
             .flatten()
@@ -56,63 +59,68 @@ impl Apply<'_> {
             .collect()
     }
 
-    async fn is_established(&self, fresh: &Fresh<'_>, deadline: Instant) -> Result<(), Failure> {
-        let identity = fresh.step.object.identity();
-        let mut told = self.kinds.definitions();
-        let mut pauses = Pauses::of(told.as_ref());
-        let mut said = None;
+    async fn wait_for_crd(
+        &self,
+        applied_crd: &AppliedCrd<'_>,
+        deadline: Instant,
+    ) -> Result<(), Failure> {
+        let identity = applied_crd.step.object.identity();
+        let mut changes = self.kinds.definitions();
+        let mut schedule = PollSchedule::new(changes.as_ref());
+        let mut condition_message = None;
         loop {
             let state = self.kinds.definition(&identity.name);
-            let mut state = state.filter(|state| fresh.is_it(state));
-            let is_decided = |state: &State| state.established || state.refused.is_some();
-            if !state.as_ref().is_some_and(is_decided) && pauses.is_over() {
-                let asked = self.ask(fresh).await;
-                let asked = asked.map_err(|trouble| failure::of(identity.clone(), &trouble))?;
-                said = asked.status.as_ref().and_then(|status| {
-                    let said = status.condition("Established")?;
-                    Some(said.message.clone())
+            let mut state = state.filter(|state| applied_crd.is_same_object(state));
+            let is_decided =
+                |state: &CrdState| state.established || state.names_not_accepted.is_some();
+            if !state.as_ref().is_some_and(is_decided) && schedule.is_due() {
+                let crd = self.get_crd(applied_crd).await;
+                let crd = crd.map_err(|error| failure::classify(identity.clone(), &error))?;
+                condition_message = crd.status.as_ref().and_then(|status| {
+                    let condition = status.condition("Established")?;
+                    Some(condition.message.clone())
                 });
-                pauses.begin();
-                state = Some(State::of(&asked));
+                schedule.schedule_next();
+                state = Some(CrdState::from_crd(&crd));
             }
             match state {
-                Some(State {
+                Some(CrdState {
                     established: true, ..
                 }) => return Ok(()),
-                Some(State {
-                    refused: Some(message),
+                Some(CrdState {
+                    names_not_accepted: Some(message),
                     ..
                 }) => {
                     let problem = format!(
-                        "its names are not accepted: {message}; remove the definition that uses them already, or choose \
-                         others"
+                        "names not accepted: {message}; delete the CRD that already uses them, or choose other names"
                     );
                     return Err(failure::new(identity, Cause::NotEstablished, &problem));
                 }
                 _ if Instant::now() > deadline => {
-                    let said = said.as_deref().unwrap_or("the apiserver does not say why");
+                    let condition_message =
+                        condition_message.as_deref().unwrap_or("no reason given");
                     let problem = format!(
-                        "is not Established after {} s: {said}; it is waited for again",
-                        PATIENCE.as_secs()
+                        "is not Established after {} s: {condition_message}; retrying",
+                        ESTABLISH_TIMEOUT.as_secs()
                     );
                     return Err(failure::new(identity, Cause::NotEstablished, &problem));
                 }
-                _ => pauses.wait(told.as_mut()).await,
+                _ => schedule.wait(changes.as_mut()).await,
             }
         }
     }
 
-    async fn ask(&self, fresh: &Fresh<'_>) -> Result<Definition, Trouble> {
-        let address = Address::of(&fresh.step.kind, &fresh.step.object.identity())?;
-        let request = || address.collection.get(&address.name, &GetParams::default());
+    async fn get_crd(&self, applied_crd: &AppliedCrd<'_>) -> Result<PartialCrd, ApiError> {
+        let path = ResourcePath::new(&applied_crd.step.kind, &applied_crd.step.object.identity())?;
+        let request = || path.collection.get(&path.name, &GetParams::default());
         send(self.client, request).await
     }
 
-    /// Waits until discovery tells of all that Established definitions serve, which follows the condition, and a new
-    /// version, with a delay. Only what brings custom resources as well has to.
-    pub(super) async fn are_served(&self, definitions: &[&Step]) -> Vec<Failure> {
-        let deadline = Instant::now() + PATIENCE;
-        let mut wanted: HashMap<GroupVersionKind, Identity> = HashMap::new();
+    /// Waits until discovery shows all kinds and versions of Established CRDs, which follow the condition with a delay.
+    /// This is only necessary before custom resources of the same bundle are applied.
+    pub(super) async fn wait_until_served(&self, definitions: &[&Step]) -> Vec<Failure> {
+        let deadline = Instant::now() + ESTABLISH_TIMEOUT;
+        let mut missing: HashMap<GroupVersionKind, Identity> = HashMap::new();
         for step in definitions {
             let spec = step.object.value().get("spec");
             let Some(spec) = spec.and_then(|spec| Spec::deserialize(spec).ok()) else {
@@ -120,98 +128,99 @@ impl Apply<'_> {
             };
             for version in spec.served() {
                 let gvk = GroupVersionKind::gvk(&spec.group, version, &spec.names.kind);
-                wanted.insert(gvk, step.object.identity());
+                missing.insert(gvk, step.object.identity());
             }
         }
-        let groups: BTreeSet<String> = wanted.keys().map(|kind| kind.group.clone()).collect();
-        let is_told = self.kinds.definitions().is_some();
-        let mut told = is_told.then(|| self.kinds.changes());
-        let mut pauses = Pauses::of(told.as_ref());
+        let groups: BTreeSet<String> = missing.keys().map(|kind| kind.group.clone()).collect();
+        let is_watched = self.kinds.definitions().is_some();
+        let mut changes = is_watched.then(|| self.kinds.changes());
+        let mut schedule = PollSchedule::new(changes.as_ref());
         let mut problem = String::new();
         loop {
-            if is_told {
-                let remembered = |kind: &_| self.kinds.remembered(kind);
-                wanted.retain(|kind, _| !matches!(remembered(kind), Remembered::Served(_)));
+            if is_watched {
+                let cached = |kind: &_| self.kinds.remembered(kind);
+                missing.retain(|kind, _| !matches!(cached(kind), Remembered::Served(_)));
             }
-            if !wanted.is_empty() && pauses.is_over() {
+            if !missing.is_empty() && schedule.is_due() {
                 for group in &groups {
                     self.kinds.forget(group);
                 }
-                problem = match self.kinds.find(wanted.keys().cloned()).await {
+                problem = match self.kinds.find(missing.keys().cloned()).await {
                     Ok(found) => {
-                        wanted.retain(|kind, _| found.get(kind).is_none_or(Option::is_none));
+                        missing.retain(|kind, _| found.get(kind).is_none_or(Option::is_none));
                         String::new()
                     }
                     Err(error) => format!(" ({error})"),
                 };
-                pauses.begin();
+                schedule.schedule_next();
             }
-            if wanted.is_empty() {
+            if missing.is_empty() {
                 return Vec::new();
             }
             if Instant::now() > deadline {
-                let late = wanted.iter().map(|(kind, identity)| {
+                let failures = missing.iter().map(|(kind, identity)| {
                     let problem = format!(
-                        "{} {} is Established and still not served{problem}; it is waited for again",
+                        "{} {} is Established but not served yet{problem}; retrying",
                         kind.kind,
                         kind.api_version()
                     );
                     failure::new(identity.clone(), Cause::NotEstablished, &problem)
                 });
-                return late.collect();
+                return failures.collect();
             }
-            pauses.wait(told.as_mut()).await;
+            schedule.wait(changes.as_mut()).await;
         }
     }
 }
 
-impl Fresh<'_> {
-    /// Reports whether this is told of what was applied, and not of what was there before.
-    fn is_it(&self, state: &State) -> bool {
+impl AppliedCrd<'_> {
+    /// Reports whether the state belongs to the applied object, and not to an earlier version of it.
+    fn is_same_object(&self, state: &CrdState) -> bool {
         let applied = self.applied.resource_version.parse().unwrap_or(0);
         state.uid == self.applied.uid && state.version >= applied
     }
 }
 
-/// When the API server is asked.
-struct Pauses {
+/// Schedule of requests to the API server.
+struct PollSchedule {
     next: Instant,
-    pause: Duration,
-    longest: Duration,
+    interval: Duration,
+    max_interval: Duration,
 }
 
-impl Pauses {
-    /// Now, and then every now and then; where somebody tells, only when that is late.
-    fn of<T>(told: Option<&watch::Receiver<T>>) -> Self {
+impl PollSchedule {
+    /// Creates a schedule. Without a watch, the first request is due at once. With one, requests are due only if the watch
+    /// is late.
+    fn new<T>(changes: Option<&watch::Receiver<T>>) -> Self {
         let now = Instant::now();
-        match told {
+        match changes {
             Some(_) => Self {
-                next: now + FIRST_DOUBT,
-                pause: FIRST_DOUBT,
-                longest: LONGEST_DOUBT,
+                next: now + MIN_FALLBACK_INTERVAL,
+                interval: MIN_FALLBACK_INTERVAL,
+                max_interval: MAX_FALLBACK_INTERVAL,
             },
             None => Self {
                 next: now,
-                pause: FIRST_PAUSE,
-                longest: LONGEST_PAUSE,
+                interval: MIN_POLL_INTERVAL,
+                max_interval: MAX_POLL_INTERVAL,
             },
         }
     }
 
-    fn is_over(&self) -> bool {
+    fn is_due(&self) -> bool {
         self.next <= Instant::now()
     }
 
-    fn begin(&mut self) {
-        self.next = Instant::now() + self.pause;
-        self.pause = (self.pause * 2).min(self.longest);
+    fn schedule_next(&mut self) {
+        self.next = Instant::now() + self.interval;
+        self.interval = (self.interval * 2).min(self.max_interval);
     }
 
-    /// Waits until there is news, or the pause is over.
-    async fn wait<T>(&self, told: Option<&mut watch::Receiver<T>>) {
-        if let Some(told) = told {
-            // Who tells lives as long as the process.
-            if !matches!(timeout_at(self.next, told.changed()).await, Ok(Err(_))) {
+    /// Waits for a reported change or the next due request.
+    async fn wait<T>(&self, changes: Option<&mut watch::Receiver<T>>) {
+        if let Some(changes) = changes {
+            // The sender exists as long as the process.
+            if !matches!(timeout_at(self.next, changes.changed()).await, Ok(Err(_))) {
                 return;
             }
         }

@@ -1,4 +1,4 @@
-//! What the API server said, in words that name the object, the problem and the remedy.
+//! Failure messages from responses of the API server: object, problem and remedy.
 
 #[cfg(test)]
 mod tests;
@@ -7,38 +7,38 @@ use kube::core::response::Status;
 use manifests::object::{Identity, shortened};
 use serde_json::Value;
 
-use super::{Cause, Failure, request::Trouble};
+use super::{Cause, Failure, request::ApiError};
 
-/// How much of what the API server said is told.
-const LONGEST: usize = 2048;
+/// Maximum length of a quoted message of the API server, in characters.
+const MAX_MESSAGE_LEN: usize = 2048;
 
-/// The failure that trouble with an object is.
-pub(super) fn of(identity: Identity, trouble: &Trouble) -> Failure {
-    let (cause, problem) = match trouble {
-        Trouble::Status(status) => {
-            let (cause, remedy) = judge(status);
-            (cause, format!("{}; {remedy}", words(status, &identity)))
+/// Classifies the error of a request about an object.
+pub(super) fn classify(identity: Identity, error: &ApiError) -> Failure {
+    let (cause, problem) = match error {
+        ApiError::Status(status) => {
+            let (cause, remedy) = classify_status(status);
+            (cause, format!("{}; {remedy}", describe(status, &identity)))
         }
-        Trouble::Name(problem) => (
+        ApiError::Name(problem) => (
             Cause::Invalid,
-            format!("its name or namespace {problem}; correct the bundle"),
+            format!("the name or namespace {problem}; correct the bundle"),
         ),
-        Trouble::Client(error) => (
+        ApiError::Client(error) => (
             Cause::Transient,
             format!(
-                "the apiserver cannot be asked: {}; it is tried again",
-                shortened(&manifests::error::chain(error), LONGEST)
+                "failed to reach the API server: {}; retrying",
+                shortened(&manifests::error::chain(error), MAX_MESSAGE_LEN)
             ),
         ),
-        Trouble::Timeout => (
+        ApiError::Timeout => (
             Cause::Transient,
-            "the apiserver did not answer in time; it is tried again".to_owned(),
+            "timed out waiting for the API server; retrying".to_owned(),
         ),
     };
     new(identity, cause, &problem)
 }
 
-/// The failure of an object, with a message that names the object and what is wrong with it.
+/// Creates the failure of an object, with a message that names the object and the problem.
 pub(super) fn new(identity: Identity, cause: Cause, problem: &str) -> Failure {
     Failure {
         message: format!("{}: {problem}", shortened(&identity.to_string(), 512)),
@@ -47,21 +47,21 @@ pub(super) fn new(identity: Identity, cause: Cause, problem: &str) -> Failure {
     }
 }
 
-/// For an object that was being deleted when it was applied.
+/// Creates the failure of an object that is terminating.
 pub(super) fn deleting(identity: Identity, since: &str, metadata: &Value) -> Failure {
     let finalizers = finalizers(metadata);
     let problem = if finalizers.is_empty() {
-        format!("is being deleted since {since}; it is applied again once it is gone")
+        format!("has been terminating since {since}; it is applied again after deletion")
     } else {
         format!(
-            "is being deleted since {since} and waits for its finalizers ({finalizers}); it is applied again once it is \
-             gone, so see to it that whoever acts on them runs"
+            "has been terminating since {since} and waits for finalizers {finalizers}; make sure that the controllers \
+             of these finalizers run; it is applied again after deletion"
         )
     };
     new(identity, Cause::Deleting, &problem)
 }
 
-/// The finalizers of an object, in words.
+/// Formats the finalizers of an object.
 pub(super) fn finalizers(metadata: &Value) -> String {
     let all = metadata.get("finalizers").and_then(Value::as_array);
     let all: Vec<_> = all
@@ -72,7 +72,7 @@ pub(super) fn finalizers(metadata: &Value) -> String {
     shortened(&all.join(", "), 256)
 }
 
-/// Reports whether something is not found because its namespace is not.
+/// Reports whether an object was not found because its namespace does not exist.
 pub(super) fn names_namespace(status: &Status) -> bool {
     status
         .details
@@ -81,54 +81,54 @@ pub(super) fn names_namespace(status: &Status) -> bool {
         || status.message.starts_with("namespaces \"")
 }
 
-/// Reports whether an object of a definition could not be read because nobody converts it.
+/// Reports whether a custom resource could not be read because its conversion webhook failed.
 pub(super) fn is_conversion(status: &Status) -> bool {
     status.message.contains("conversion webhook for ")
 }
 
-/// The cause and the remedy.
-fn judge(status: &Status) -> (Cause, &'static str) {
-    const AGAIN: &str = "it is tried again";
+/// Returns the cause and the remedy for a response.
+fn classify_status(status: &Status) -> (Cause, &'static str) {
+    const RETRYING: &str = "retrying";
     let message = status.message.as_str();
-    let says = |text: &str| message.contains(text);
+    let contains = |text: &str| message.contains(text);
     let caused_by = |reason: &str| {
         let causes = status.details.iter().flat_map(|details| &details.causes);
         causes.into_iter().any(|cause| cause.reason == reason)
     };
-    if caused_by("NamespaceTerminating") || says("because it is being terminated") {
+    if caused_by("NamespaceTerminating") || contains("because it is being terminated") {
         return (
             Cause::Namespace,
-            "wait until the namespace is gone; it is tried again",
+            "wait until the namespace is deleted; retrying",
         );
     }
     if is_conversion(status) {
         return (
             Cause::Transient,
-            "see to it that the conversion webhook of its definition runs; it is tried again",
+            "make sure that the conversion webhook of its CRD is running; retrying",
         );
     }
-    if says("admission webhook") && says("denied the request")
-        || says("ValidatingAdmissionPolicy") && says("denied request")
+    if contains("admission webhook") && contains("denied the request")
+        || contains("ValidatingAdmissionPolicy") && contains("denied request")
     {
         return (
             Cause::Denied,
             "change the object in the bundle, or the policy that denies it",
         );
     }
-    if says("violates PodSecurity") {
+    if contains("violates PodSecurity") {
         return (
             Cause::Denied,
             "install into a namespace whose label pod-security.kubernetes.io/enforce allows it",
         );
     }
-    if says("exceeded quota") {
+    if contains("exceeded quota") {
         return (
             Cause::Denied,
             "raise the quota of the namespace, or free some of it",
         );
     }
-    if says("request is too large")
-        || says("trying to send message larger than max")
+    if contains("request is too large")
+        || contains("trying to send message larger than max")
         || status.code == 413
     {
         return (
@@ -136,78 +136,78 @@ fn judge(status: &Status) -> (Cause, &'static str) {
             "the object is larger than the cluster can store; make it smaller or split it in the bundle",
         );
     }
-    // Some of these come as errors of the server.
-    if says("field not declared in schema")
-        || says("failed to create typed patch object")
-        || says("failed to convert new object")
+    // The API server reports some of these as server errors.
+    if contains("field not declared in schema")
+        || contains("failed to create typed patch object")
+        || contains("failed to convert new object")
     {
         return (Cause::Invalid, "correct the object in the bundle");
     }
     match status.code {
         401 => (
             Cause::Transient,
-            "the provisioner's credentials are not accepted; see to its ServiceAccount, it is tried again",
+            "the API server rejected the provisioner's credentials; check its ServiceAccount; retrying",
         ),
-        403 if says("attempting to grant RBAC permissions") => (
+        403 if contains("attempting to grant RBAC permissions") => (
             Cause::Forbidden,
             "grant these permissions to the account that objects are applied with",
         ),
-        403 if says(" cannot impersonate ") => (
+        403 if contains(" cannot impersonate ") => (
             Cause::Forbidden,
-            "the provisioner may not act as the account of spec.serviceAccount: bind ClusterRole \
+            "the provisioner is not allowed to impersonate the account of spec.serviceAccount: bind ClusterRole \
              bundle-instance-impersonator to the provisioner's ServiceAccount in the account's namespace again; if \
-             that namespace is gone, change or remove spec.serviceAccount",
+             that namespace no longer exists, change or remove spec.serviceAccount",
         ),
-        403 if says(" cannot ") => (
+        403 if contains(" cannot ") => (
             Cause::Forbidden,
             "grant this permission to the account that objects are applied with",
         ),
         403 => (
             Cause::Denied,
-            "change the object in the bundle, or what forbids it",
+            "change the object in the bundle, or the policy that forbids it",
         ),
         404 if names_namespace(status) => (
             Cause::Namespace,
             "create the namespace, or choose another with spec.installNamespace",
         ),
-        // A role that a binding names, or the like: there is a Status about an object.
+        // A referenced object such as the role of a binding was not found: the Status names an object.
         404 if status.reason == "NotFound"
             && status
                 .details
                 .as_ref()
                 .is_some_and(|details| !details.name.is_empty()) =>
         {
-            (Cause::Transient, AGAIN)
+            (Cause::Transient, RETRYING)
         }
         404 | 405 => (
             Cause::NotServed,
-            "its API is not served; install what serves it, it is tried again",
+            "the API is not served; install its CRD or API server; retrying",
         ),
-        400 | 415 | 422 if says("immutable") => (
+        400 | 415 | 422 if contains("immutable") => (
             Cause::Invalid,
-            "a field that cannot change has changed; delete the object so that it is created anew, or correct the bundle",
+            "an immutable field changed; delete the object so that it is recreated, or fix the bundle",
         ),
         400 | 415 | 422 => (Cause::Invalid, "correct the object in the bundle"),
-        _ => (Cause::Transient, AGAIN),
+        _ => (Cause::Transient, RETRYING),
     }
 }
 
-/// What the API server said, and of Secrets only what does not repeat what they hold.
-fn words(status: &Status, identity: &Identity) -> String {
+/// Formats the message of a response. Values of Secrets are removed.
+fn describe(status: &Status, identity: &Identity) -> String {
     let message = status.message.trim();
     let message = if message.is_empty() {
-        format!("the apiserver answers {} {}", status.code, status.reason)
+        format!("the API server returned {} {}", status.code, status.reason)
     } else if identity.group.is_empty() && identity.kind == "Secret" {
-        without_values(message)
+        redact_values(message)
     } else {
         message.to_owned()
     };
-    shortened(message.trim_end_matches([';', '.']), LONGEST)
+    shortened(message.trim_end_matches([';', '.']), MAX_MESSAGE_LEN)
 }
 
-/// The beginning of a message, up to the first value that it repeats.
-fn without_values(message: &str) -> String {
-    let cut = [
+/// Returns the beginning of a message, up to the first value that it quotes.
+fn redact_values(message: &str) -> String {
+    let end = [
         ", got ",
         "Invalid value: ",
         "Unsupported value: ",
@@ -216,11 +216,11 @@ fn without_values(message: &str) -> String {
     .iter()
     .filter_map(|before| message.find(before))
     .min();
-    match cut {
-        Some(cut) => format!(
-            "{} (values of Secrets are not told)",
+    match end {
+        Some(end) => format!(
+            "{} (Secret values omitted)",
             message
-                .get(..cut)
+                .get(..end)
                 .unwrap_or_default()
                 .trim_end_matches([' ', ':'])
         ),

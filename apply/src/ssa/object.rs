@@ -1,4 +1,5 @@
-//! Applying one object: first in peace, then with force, but for what scalers have set.
+//! Server-side apply of one object: first without force, then with force for all conflicting fields except those set
+//! through the `scale` subresource.
 
 use kube::{
     api::{Patch, PatchParams},
@@ -13,27 +14,28 @@ use serde_json::Value;
 
 use super::{
     Applied, Apply, Cause, Conflict, Failure, Immutable, MANAGER, conflict, failure,
-    request::{Address, Trouble, pause, send},
+    request::{ApiError, ResourcePath, retry_delay, send},
 };
 use crate::{
     drift::Fingerprint,
     plan::{Owner, Step, Wave},
 };
 
-/// How often an object is sent when others change it at the same time, or when an API server does not know its kind yet.
-const ATTEMPTS: u32 = 6;
+/// Maximum number of requests for an object while other clients change it, or while an API server does not know its kind
+/// yet.
+const MAX_ATTEMPTS: u32 = 6;
 
-/// The answer to every request about an object.
+/// Response to every request about an object.
 #[derive(Debug, Clone, Deserialize)]
-pub(super) struct Partial {
+pub(super) struct ObjectMetadata {
     #[serde(default)]
     pub(super) metadata: Value,
 }
 
-/// The answer of an API server that does not accept an object.
-pub(super) struct Refusal {
+/// Rejection of an object by the API server.
+pub(super) struct Rejection {
     pub(super) failure: Failure,
-    /// The answer itself; `None` if there was none.
+    /// Status in the response; `None` without a response.
     pub(super) status: Option<Box<Status>>,
 }
 
@@ -43,136 +45,140 @@ pub(super) fn is_owned(metadata: &Value, owner: &Owner) -> bool {
         && text(metadata, &["labels", labels::OWNER_NAME]) == Some(owner.name.as_str())
 }
 
-/// Whether the API server only says what it would do.
+/// Whether the request is a dry run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Run {
-    Wet,
-    Dry,
+pub(super) enum DryRun {
+    No,
+    Yes,
 }
 
 impl Apply<'_> {
-    /// Asks what applying would do; returns the object if only its deletion makes way for its new form.
-    pub(super) async fn try_out(
+    /// Applies an object as a dry run. Returns the object if its new form is accepted only after a deletion of the existing
+    /// object.
+    pub(super) async fn dry_run_step(
         &self,
         step: &Step,
         owner: &Owner,
     ) -> Result<Option<Immutable>, Failure> {
-        match self.put(step, Run::Dry).await {
+        match self.apply_with_retry(step, DryRun::Yes).await {
             Ok(_) => Ok(None),
-            Err(refusal) => {
-                let assessed = self.assess(step, owner, refusal).await?;
+            Err(rejection) => {
+                let assessed = self.assess(step, owner, rejection).await?;
                 Ok(Some(assessed.immutable))
             }
         }
     }
 
-    pub(super) async fn put(&self, step: &Step, run: Run) -> Result<Applied, Refusal> {
+    pub(super) async fn apply_with_retry(
+        &self,
+        step: &Step,
+        dry_run: DryRun,
+    ) -> Result<Applied, Rejection> {
         let identity = step.object.identity();
-        // Nobody closes it.
+        // The semaphore is never closed.
         let _permit = self.permits.acquire().await;
-        let (partial, taken, yielded) = match self.patched(step, &identity, run).await {
-            Ok(patched) => patched,
-            Err(trouble) => {
-                let failure = failure::of(identity, &trouble);
+        let (response, taken, yielded) = match self.apply_then_force(step, &identity, dry_run).await
+        {
+            Ok(applied) => applied,
+            Err(error) => {
+                let failure = failure::classify(identity, &error);
                 if failure.cause == Cause::NotServed {
                     self.kinds.forget(step.object.group());
                 }
-                let status = match trouble {
-                    Trouble::Status(status) => Some(status),
+                let status = match error {
+                    ApiError::Status(status) => Some(status),
                     _ => None,
                 };
-                return Err(Refusal { failure, status });
+                return Err(Rejection { failure, status });
             }
         };
-        if let Some(since) = text(&partial.metadata, &["deletionTimestamp"]) {
-            return Err(Refusal {
-                failure: failure::deleting(identity, since, &partial.metadata),
+        if let Some(since) = text(&response.metadata, &["deletionTimestamp"]) {
+            return Err(Rejection {
+                failure: failure::deleting(identity, since, &response.metadata),
                 status: None,
             });
         }
         let field = |name| {
-            text(&partial.metadata, &[name])
+            text(&response.metadata, &[name])
                 .unwrap_or_default()
                 .to_owned()
         };
         Ok(Applied {
             uid: field("uid"),
             resource_version: field("resourceVersion"),
-            fields: Fingerprint::of(&partial.metadata, MANAGER),
+            fields: Fingerprint::of(&response.metadata, MANAGER),
             hash: Some(step.hash),
             taken,
             yielded,
         })
     }
 
-    async fn patched(
+    async fn apply_then_force(
         &self,
         step: &Step,
         identity: &Identity,
-        run: Run,
-    ) -> Result<(Partial, Vec<Conflict>, Vec<Conflict>), Trouble> {
-        let address = Address::of(&step.kind, identity)?;
-        let trouble = match self
-            .patch(&address, step, step.object.value(), false, run)
+        dry_run: DryRun,
+    ) -> Result<(ObjectMetadata, Vec<Conflict>, Vec<Conflict>), ApiError> {
+        let path = ResourcePath::new(&step.kind, identity)?;
+        let error = match self
+            .patch(&path, step, step.object.value(), false, dry_run)
             .await
         {
-            Ok(partial) => return Ok((partial, Vec::new(), Vec::new())),
-            Err(trouble) => trouble,
+            Ok(response) => return Ok((response, Vec::new(), Vec::new())),
+            Err(error) => error,
         };
-        let conflicts = match &trouble {
-            Trouble::Status(status) => conflict::of(status),
+        let conflicts = match &error {
+            ApiError::Status(status) => conflict::parse_conflicts(status),
             _ => Vec::new(),
         };
         if conflicts.is_empty() {
-            return Err(trouble);
+            return Err(error);
         }
         let mut object = step.object.value().clone();
         let (yielded, mut taken): (Vec<_>, Vec<_>) = conflicts.into_iter().partition(|conflict| {
             conflict.subresource == "scale" && conflict::remove(&mut object, &conflict.field)
         });
-        taken.retain(|conflict| !conflict::is_own(conflict));
-        let partial = self.patch(&address, step, &object, true, run).await?;
-        Ok((partial, taken, yielded))
+        taken.retain(|conflict| !conflict::is_ours(conflict));
+        let response = self.patch(&path, step, &object, true, dry_run).await?;
+        Ok((response, taken, yielded))
     }
 
-    /// Sends an object until it meets nobody who changes it at the same time.
+    /// Sends an object until no other client changes it concurrently.
     async fn patch(
         &self,
-        address: &Address,
+        path: &ResourcePath,
         step: &Step,
         object: &Value,
         force: bool,
-        run: Run,
-    ) -> Result<Partial, Trouble> {
+        dry_run: DryRun,
+    ) -> Result<ObjectMetadata, ApiError> {
         let params = PatchParams {
             force,
-            dry_run: run == Run::Dry,
+            dry_run: dry_run == DryRun::Yes,
             ..PatchParams::apply(MANAGER)
         };
         let patch = Patch::Apply(object);
         let mut attempt = 1;
         loop {
-            let request = || {
-                address
-                    .collection
-                    .patch_metadata(&address.name, &params, &patch)
+            let request = || path.collection.patch_metadata(&path.name, &params, &patch);
+            let error = match send(self.client, request).await {
+                Ok(response) => return Ok(response),
+                Err(error) => error,
             };
-            let trouble = match send(self.client, request).await {
-                Ok(partial) => return Ok(partial),
-                Err(trouble) => trouble,
-            };
-            let passes = match &trouble {
-                Trouble::Status(status) if status.code == 409 => conflict::of(status).is_empty(),
-                // One of several API servers may learn of a definition later than the one that was asked.
-                Trouble::Status(status) if status.code == 404 => {
+            let is_transient = match &error {
+                ApiError::Status(status) if status.code == 409 => {
+                    conflict::parse_conflicts(status).is_empty()
+                }
+                // One of several API servers may observe a CRD later than the one that reported it as served.
+                ApiError::Status(status) if status.code == 404 => {
                     step.wave == Wave::Resources && !failure::names_namespace(status)
                 }
                 _ => false,
             };
-            if !passes || attempt == ATTEMPTS || run == Run::Dry {
-                return Err(trouble);
+            if !is_transient || attempt == MAX_ATTEMPTS || dry_run == DryRun::Yes {
+                return Err(error);
             }
-            pause(attempt).await;
+            retry_delay(attempt).await;
             attempt += 1;
         }
     }

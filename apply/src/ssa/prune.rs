@@ -1,4 +1,4 @@
-//! Deleting what leaves, stage by stage, and releasing what stays.
+//! Pruning: deletes objects that left the desired state, stage by stage, and releases objects that are kept.
 
 mod definition;
 mod release;
@@ -15,32 +15,32 @@ use serde_json::Value;
 use super::{
     Apply, Failure, Pruned, failure,
     object::is_owned,
-    request::{Address, Trouble, pause},
+    request::{ApiError, ResourcePath, retry_delay},
 };
 use crate::{
     discovery::Kind,
     plan::{DefinitionPolicy, Exit, Leaving, Owner, definition_groups, is_kept},
 };
 
-/// How often an object that changes at the same time is looked at.
-const ATTEMPTS: u32 = 5;
+/// Maximum number of attempts for an object that changes concurrently.
+const MAX_ATTEMPTS: u32 = 5;
 
-/// What became of one object.
-enum Fate {
+/// Outcome for one object.
+enum PruneOutcome {
     Deleted,
-    /// For what, where that is known.
-    Going(String),
-    /// Why.
+    /// The object is terminating; the message names what it waits for, and is empty if that is unknown.
+    Terminating(String),
+    /// The object is kept in the cluster, for this reason.
     Released(String),
-    /// Another object is in the way.
+    /// The deletion of the object failed, or that of a custom resource of the CRD.
     Failed(Failure),
 }
 
 impl Apply<'_> {
-    /// Deletes what leaves, in order. Only what still carries the owner's labels is touched.
+    /// Deletes objects in order. Objects without the owner labels are not changed.
     ///
-    /// Custom resources are deleted before their definitions, and definitions before the operators. A stage starts once the
-    /// objects of the stage before do not exist. Objects in no list of the result are untouched.
+    /// Custom resources are deleted before their CRDs, and CRDs before the operators. A stage starts once the objects of
+    /// the previous stage no longer exist. Objects in no list of the result were not changed.
     pub async fn prune(
         &self,
         leaving: &[Leaving],
@@ -53,7 +53,7 @@ impl Apply<'_> {
             let stage = Exit::of(&leaving.identity, &groups);
             stages.entry(stage).or_default().push(leaving);
         }
-        let prune = Prune {
+        let pruner = Pruner {
             apply: self,
             owner,
             policy,
@@ -62,37 +62,40 @@ impl Apply<'_> {
         let mut pruned = Pruned::default();
         for (stage, leaving) in stages {
             let outcomes = self
-                .each(&leaving, |leaving| prune.one(stage, leaving))
+                .for_each_bounded(&leaving, |leaving| pruner.prune_object(stage, leaving))
                 .await;
             for (leaving, outcome) in leaving.iter().zip(outcomes) {
                 let identity = leaving.identity.clone();
                 match outcome {
-                    Some(Ok(Fate::Deleted)) => pruned.deleted.push(identity),
-                    Some(Ok(Fate::Going(what))) => {
-                        if !what.is_empty() {
-                            pruned.waiting_for.insert(identity.clone(), what);
+                    Some(Ok(PruneOutcome::Deleted)) => pruned.deleted.push(identity),
+                    Some(Ok(PruneOutcome::Terminating(detail))) => {
+                        if !detail.is_empty() {
+                            pruned.waiting_for.insert(identity.clone(), detail);
                         }
                         pruned.going.push(identity);
                     }
-                    Some(Ok(Fate::Released(why))) => {
-                        pruned.released.insert(identity, why);
+                    Some(Ok(PruneOutcome::Released(reason))) => {
+                        pruned.released.insert(identity, reason);
                     }
-                    Some(Ok(Fate::Failed(failure)) | Err(failure)) => pruned.failed.push(failure),
+                    Some(Ok(PruneOutcome::Failed(failure)) | Err(failure)) => {
+                        pruned.failed.push(failure);
+                    }
                     None => {}
                 }
             }
-            // The operator that removes finalizers has to run until the custom resources are deleted.
-            let is_awaited = stage <= Exit::Definitions && !pruned.going.is_empty();
-            if is_awaited || !pruned.failed.is_empty() {
+            // The operator that removes finalizers must run until the custom resources are deleted.
+            let blocks_next_stage = stage <= Exit::Definitions && !pruned.going.is_empty();
+            if blocks_next_stage || !pruned.failed.is_empty() {
                 break;
             }
         }
         pruned
     }
 
-    /// Removes the owner reference from all objects that the owner leaves behind, and returns the failures.
+    /// Removes the owner reference from all objects that an orphaning deletion of the owner keeps, and returns the
+    /// failures.
     pub async fn orphan(&self, leaving: &[Leaving], owner: &Owner) -> Vec<Failure> {
-        let prune = Prune {
+        let pruner = Pruner {
             apply: self,
             owner,
             policy: DefinitionPolicy::Retain,
@@ -100,24 +103,29 @@ impl Apply<'_> {
         };
         let leaving: Vec<&Leaving> = leaving.iter().collect();
         let outcomes = self
-            .each(&leaving, |leaving| prune.one(Exit::Namespaces, leaving))
+            .for_each_bounded(&leaving, |leaving| {
+                pruner.prune_object(Exit::Namespaces, leaving)
+            })
             .await;
         let outcomes = leaving.iter().zip(outcomes);
         let failed = outcomes.map(|(leaving, outcome)| match outcome {
-            Some(Ok(Fate::Failed(failure)) | Err(failure)) => Some(failure),
+            Some(Ok(PruneOutcome::Failed(failure)) | Err(failure)) => Some(failure),
             Some(Ok(_)) => None,
-            None => Some(failure::of(leaving.identity.clone(), &Trouble::Timeout)),
+            None => Some(failure::classify(
+                leaving.identity.clone(),
+                &ApiError::Timeout,
+            )),
         });
         failed.flatten().collect()
     }
 }
 
-/// What pruning does with an object.
+/// Action of pruning for an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
     /// The object no longer belongs to the owner, for this reason: nothing is written.
     Leave(&'static str),
-    /// The object is being deleted already.
+    /// The object is terminating already.
     Wait,
     /// The object is kept and loses its ownership marks, for this reason.
     Release(String),
@@ -127,29 +135,32 @@ pub enum Decision {
     Delete,
 }
 
-/// Decides what pruning does with an object, by its metadata. Pure; no I/O.
+/// Decides the action of pruning for an object, by its metadata. Pure; no I/O.
 pub fn decide(stage: Exit, owner: &Owner, policy: DefinitionPolicy, metadata: &Value) -> Decision {
     if !is_owned(metadata, owner) {
-        return Decision::Leave("no longer carries the owner labels of this BundleInstance");
+        return Decision::Leave("no longer has the owner labels of this BundleInstance");
     }
-    // A definition that somebody else deletes may wait for its custom resources for ever.
+    // A CRD that another client deletes may wait forever for its custom resources, so a retained one is released at once.
     let is_retained = stage == Exit::Definitions && policy == DefinitionPolicy::Retain;
     if metadata.get("deletionTimestamp").is_some() && !is_retained {
         return Decision::Wait;
     }
     if is_kept(&serde_json::json!({"metadata": {"annotations": metadata.get("annotations")}})) {
-        return Decision::Release(format!("is kept as its annotation {} says", labels::KEEP));
+        return Decision::Release(format!(
+            "is kept because of its annotation {}",
+            labels::KEEP
+        ));
     }
     let has_no_reference = matches!(stage, Exit::Namespaces | Exit::Definitions);
     if !has_no_reference && !is_referred_to(owner, metadata) {
-        // As the garbage collector leaves it when the owner is deleted with `--cascade=orphan`.
+        // The garbage collector leaves an object in this state if the owner is deleted with `--cascade=orphan`.
         return Decision::Leave(
             "no longer refers to this BundleInstance as its owner; delete the object if it is not needed",
         );
     }
     match stage {
         Exit::Namespaces => Decision::Release(
-            "is kept, because a Namespace may have objects of other clients; delete the Namespace if it is not needed"
+            "Namespaces are never deleted because they may contain other objects; delete it manually if it is unused"
                 .to_owned(),
         ),
         Exit::Definitions => Decision::DeleteDefinition,
@@ -157,57 +168,60 @@ pub fn decide(stage: Exit, owner: &Owner, policy: DefinitionPolicy, metadata: &V
     }
 }
 
-/// Reports whether a reference says that an object is the owner's, this very one's.
+/// Reports whether an owner reference with the uid of the owner exists.
 fn is_referred_to(owner: &Owner, metadata: &Value) -> bool {
     let all = metadata.get("ownerReferences").and_then(Value::as_array);
     let mut all = all.into_iter().flatten();
     all.any(|reference| text(reference, &["uid"]) == Some(owner.uid.as_str()))
 }
 
-/// Deleting for one owner.
-struct Prune<'a> {
+/// Prunes objects of one owner.
+struct Pruner<'a> {
     apply: &'a Apply<'a>,
     owner: &'a Owner,
     policy: DefinitionPolicy,
-    /// Nothing is deleted, and everything let go.
+    /// Whether all objects are orphaned instead of deleted.
     orphans: bool,
 }
 
-impl Prune<'_> {
-    async fn one(&self, stage: Exit, leaving: &Leaving) -> Result<Fate, Failure> {
+impl Pruner<'_> {
+    async fn prune_object(&self, stage: Exit, leaving: &Leaving) -> Result<PruneOutcome, Failure> {
         let identity = &leaving.identity;
         let Some(kind) = self.kind(leaving).await? else {
-            return Ok(Fate::Deleted);
+            return Ok(PruneOutcome::Deleted);
         };
-        let trouble = |trouble| failure::of(identity.clone(), &trouble);
-        let address = Address::of(&kind, identity).map_err(trouble)?;
+        let to_failure = |error| failure::classify(identity.clone(), &error);
+        let path = ResourcePath::new(&kind, identity).map_err(to_failure)?;
         let _permit = self.apply.permits.acquire().await;
         let mut attempt = 1;
         loop {
-            match self.step(stage, &address).await {
-                Err(trouble) if trouble.code() == Some(404) => return Ok(Fate::Deleted),
-                // Replaced or changed since it was looked at.
-                Err(trouble) if trouble.code() == Some(409) && attempt < ATTEMPTS => {
-                    pause(attempt).await;
+            match self.step(stage, &path).await {
+                Err(error) if error.code() == Some(404) => return Ok(PruneOutcome::Deleted),
+                // The object was replaced or changed since its metadata was read.
+                Err(error) if error.code() == Some(409) && attempt < MAX_ATTEMPTS => {
+                    retry_delay(attempt).await;
                     attempt += 1;
                 }
                 outcome => {
-                    let fate = outcome.map_err(trouble).unwrap_or_else(Fate::Failed);
-                    return Ok(self.with_remedy(stage, fate));
+                    let outcome = outcome
+                        .map_err(to_failure)
+                        .unwrap_or_else(PruneOutcome::Failed);
+                    return Ok(self.add_remedy(stage, outcome));
                 }
             }
         }
     }
 
-    /// Whoever cannot wait for a definition may leave it where it is.
-    fn with_remedy(&self, stage: Exit, fate: Fate) -> Fate {
-        const REMEDY: &str = "; or set spec.crdDeletionPolicy to Retain, so that it stays, with its custom resources";
+    /// Adds the alternative to the deletion of a CRD: to keep the CRD.
+    fn add_remedy(&self, stage: Exit, outcome: PruneOutcome) -> PruneOutcome {
+        const REMEDY: &str =
+            "; or set spec.crdDeletionPolicy to Retain to keep the CRD with its custom resources";
         if stage != Exit::Definitions || self.policy == DefinitionPolicy::Retain {
-            return fate;
+            return outcome;
         }
-        match fate {
-            Fate::Going(what) => Fate::Going(what + REMEDY),
-            Fate::Failed(failure) => Fate::Failed(Failure {
+        match outcome {
+            PruneOutcome::Terminating(detail) => PruneOutcome::Terminating(detail + REMEDY),
+            PruneOutcome::Failed(failure) => PruneOutcome::Failed(Failure {
                 message: failure.message + REMEDY,
                 ..failure
             }),
@@ -215,49 +229,54 @@ impl Prune<'_> {
         }
     }
 
-    /// How to address it; `None`: its kind is gone, and all objects with it.
+    /// Returns the served kind of an object; `None` if the kind, and with it all its objects, no longer exists.
     async fn kind(&self, leaving: &Leaving) -> Result<Option<Arc<Kind>>, Failure> {
         let identity = &leaving.identity;
         let found = self.apply.kinds.find_any(leaving.gvk()).await;
-        found.map_err(|error| failure::of(identity.clone(), &Trouble::Client(error)))
+        found.map_err(|error| failure::classify(identity.clone(), &ApiError::Client(error)))
     }
 
-    async fn step(&self, stage: Exit, address: &Address) -> Result<Fate, Trouble> {
-        let metadata = &address.metadata(self.apply.client).await?;
+    async fn step(&self, stage: Exit, path: &ResourcePath) -> Result<PruneOutcome, ApiError> {
+        let metadata = &path.metadata(self.apply.client).await?;
         if self.orphans && is_owned(metadata, self.owner) {
-            return self.orphan(address, metadata).await;
+            return self.orphan(path, metadata).await;
         }
         match decide(stage, self.owner, self.policy, metadata) {
-            Decision::Leave(why) => Ok(Fate::Released(why.to_owned())),
-            Decision::Wait => Ok(on_its_way(metadata)),
-            Decision::Release(why) => self.release(address, metadata, why).await,
-            Decision::DeleteDefinition => self.definition(address, metadata).await,
-            Decision::Delete => self.delete(address, metadata).await,
+            Decision::Leave(reason) => Ok(PruneOutcome::Released(reason.to_owned())),
+            Decision::Wait => Ok(terminating_outcome(metadata)),
+            Decision::Release(reason) => self.release(path, metadata, reason).await,
+            Decision::DeleteDefinition => self.prune_crd(path, metadata).await,
+            Decision::Delete => self.delete(path, metadata).await,
         }
     }
 
-    async fn delete(&self, address: &Address, metadata: &Value) -> Result<Fate, Trouble> {
+    async fn delete(
+        &self,
+        path: &ResourcePath,
+        metadata: &Value,
+    ) -> Result<PruneOutcome, ApiError> {
         let preconditions = Preconditions {
             uid: text(metadata, &["uid"]).map(str::to_owned),
             resource_version: None,
         };
-        let answer = address.delete(self.apply.client, preconditions).await?;
+        let answer = path.delete(self.apply.client, preconditions).await?;
         Ok(match answer.get("metadata") {
-            Some(metadata) if metadata.get("uid").is_some() => on_its_way(metadata),
-            _ => Fate::Deleted,
+            Some(metadata) if metadata.get("uid").is_some() => terminating_outcome(metadata),
+            _ => PruneOutcome::Deleted,
         })
     }
 }
 
-/// Of an object that is being deleted.
-fn on_its_way(metadata: &Value) -> Fate {
+/// Returns the outcome for a terminating object.
+fn terminating_outcome(metadata: &Value) -> PruneOutcome {
     let finalizers = at(metadata, &["finalizers"]).and_then(Value::as_array);
     if finalizers.is_none_or(Vec::is_empty) {
-        // Pods have a while to end.
-        return Fate::Deleted;
+        // For example a Pod in its grace period, which is then deleted without further action.
+        return PruneOutcome::Deleted;
     }
-    Fate::Going(format!(
-        "is being deleted and waits for its finalizers ({}); see to it that whoever acts on them runs, or remove them",
+    PruneOutcome::Terminating(format!(
+        "is being deleted and waits for its finalizers ({}); make sure that the controllers of these finalizers run, \
+         or remove the finalizers",
         failure::finalizers(metadata)
     ))
 }

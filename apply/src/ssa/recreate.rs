@@ -1,4 +1,4 @@
-//! Deleting objects and creating them again, because their new form changes fields that are immutable.
+//! Recreation of objects: deletes objects whose new form changes immutable fields, and creates them again.
 //!
 //! ```text
 //!  dry run ── 422 ─► assess ─┬─ a creation fails as well ─► Failure: the object is invalid
@@ -7,20 +7,20 @@
 //!  rollout, in the wave of the object:  apply ── 422 ─► assess ─► delete ─► wait ─► apply
 //! ```
 //!
-//! The API server reports a changed immutable field like any other invalid field. A dry run of the creation decides, without
-//! the text of a message: the API server defaults, admits and validates an object before it looks for an existing one, so that
-//! the answer `AlreadyExists` proves that the new form is valid and that only the existing object is in the way. A creation
-//! that a policy or a quota would deny is found in the same way, before anything is deleted.
+//! The API server reports a changed immutable field like any other invalid field. A dry run of the creation decides,
+//! without the text of a message. The API server defaults, admits and validates an object before it looks for an existing
+//! one. The answer `AlreadyExists` therefore proves that the new form is valid and that only the existing object prevents
+//! it. A creation that a policy or a quota would deny is found in the same way, before anything is deleted.
 //!
-//! The caller decides which objects are deleted ([`Permission`]). What makes a deletion unsafe ([`Obstacle`]) precedes every
-//! permission: an object of another owner, a kind whose deletion loses data of users, data that other clients have added.
-//! All of this is assessed once more right before the deletion, which names the uid and the resourceVersion of the assessed
-//! object.
+//! The caller decides which objects are deleted ([`Permission`]). A reason that makes a deletion unsafe ([`Obstacle`])
+//! precedes every permission: an object of another owner, a kind whose deletion loses data of users, data that other
+//! clients have added. All of this is assessed again directly before the deletion, which names the uid and the
+//! resourceVersion of the assessed object.
 //!
 //! A rollout waits a moment for the end of a deletion. An object with finalizers may take longer: it is reported as
-//! [`Cause::Deleting`], and the caller continues once the object is gone. The caller records the objects that a rollout
-//! recreates before it starts ([`crate::inventory::Entry::recreating`]), so that an object that is missing after a crash is
-//! created in its new form.
+//! [`Cause::Deleting`], and the caller continues once the object no longer exists. Before a rollout starts, the caller
+//! records the objects that it recreates ([`crate::inventory::Entry::recreating`]), so that an object that is missing after
+//! a crash is created in its new form.
 
 mod existing;
 #[cfg(test)]
@@ -44,8 +44,8 @@ pub use self::existing::{JobState, Obstacle};
 use self::existing::{job, obstacle, without_allocations};
 use super::{
     Applied, Apply, Cause, Failure, MANAGER, failure,
-    object::{Partial, Refusal, Run, is_owned},
-    request::{Address, Trouble, pause, send},
+    object::{DryRun, ObjectMetadata, Rejection, is_owned},
+    request::{ApiError, ResourcePath, retry_delay, send},
 };
 use crate::{
     first_few,
@@ -54,12 +54,12 @@ use crate::{
 
 /// The time that a rollout waits for the end of a deletion.
 const DELETION_TIMEOUT: Duration = Duration::from_secs(2);
-/// The same, after another object of the rollout has exceeded that time.
+/// Time limit after another object of the rollout has exceeded [`DELETION_TIMEOUT`].
 const SHORT_DELETION_TIMEOUT: Duration = Duration::from_millis(100);
-/// The first and the longest time between two requests for an object that is being deleted.
+/// Shortest and longest interval between two requests for a terminating object.
 const MIN_INTERVAL: Duration = Duration::from_millis(10);
 const MAX_INTERVAL: Duration = Duration::from_millis(320);
-/// The number of times that an object that changes in the meantime is assessed.
+/// Maximum number of assessments of an object that changes in the meantime.
 const MAX_ATTEMPTS: u32 = 6;
 /// The number of fields that a message names.
 const MAX_FIELDS: usize = 10;
@@ -69,7 +69,7 @@ const REMEDY: &str = "delete the object, or correct the bundle";
 /// The outcome of a dry run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Preview {
-    /// The objects that the API server does not accept.
+    /// Objects that the API server rejects.
     pub failed: Vec<Failure>,
     /// The objects whose new form the API server accepts only after the existing object is deleted.
     pub immutable: Vec<Immutable>,
@@ -82,9 +82,9 @@ pub struct Immutable {
     pub identity: Identity,
     /// The immutable fields that the new form changes, as the API server names them.
     pub fields: Vec<String>,
-    /// For a Job: whether it is finished.
+    /// State of a Job; `None` for other kinds.
     pub job: Option<JobState>,
-    /// The reason why the object is not deleted, whatever the caller permits.
+    /// Reason that forbids a deletion even with a permission; `None` if a deletion is safe.
     pub obstacle: Option<Obstacle>,
 }
 
@@ -95,7 +95,7 @@ pub enum Permission {
     Delete,
     /// The object is deleted if it is a finished Job.
     DeleteFinished,
-    /// The object is being deleted already: the rollout waits, and creates it.
+    /// The object is terminating already: the rollout waits, and then creates it.
     Await,
 }
 
@@ -105,7 +105,7 @@ pub struct Recreation<'a> {
     owner: &'a Owner,
     permissions: BTreeMap<Identity, Permission>,
     /// Whether a deletion took longer than a rollout waits.
-    is_late: AtomicBool,
+    has_timed_out: AtomicBool,
 }
 
 /// An object that was compared with its new form.
@@ -120,7 +120,7 @@ impl<'a> Recreation<'a> {
         Self {
             owner,
             permissions,
-            is_late: AtomicBool::new(false),
+            has_timed_out: AtomicBool::new(false),
         }
     }
 
@@ -154,7 +154,7 @@ impl Immutable {
 
 impl Apply<'_> {
     /// Applies the object of a step in a rollout.
-    pub(super) async fn place(
+    pub(super) async fn apply_step(
         &self,
         step: &Step,
         recreation: Option<&Recreation<'_>>,
@@ -163,8 +163,8 @@ impl Apply<'_> {
         if let Some((recreation, permission)) = permitted {
             return self.recreate(step, permission, recreation).await;
         }
-        let applied = self.put(step, Run::Wet).await;
-        applied.map_err(|refusal| refusal.failure)
+        let applied = self.apply_with_retry(step, DryRun::No).await;
+        applied.map_err(|rejection| rejection.failure)
     }
 
     async fn recreate(
@@ -175,14 +175,14 @@ impl Apply<'_> {
     ) -> Result<Applied, Failure> {
         let identity = step.object.identity();
         for attempt in 1..=MAX_ATTEMPTS {
-            let refusal = match self.put(step, Run::Wet).await {
+            let rejection = match self.apply_with_retry(step, DryRun::No).await {
                 Ok(applied) => return Ok(applied),
-                Err(refusal) => refusal,
+                Err(rejection) => rejection,
             };
-            let assessed = match self.assess(step, recreation.owner, refusal).await {
+            let assessed = match self.assess(step, recreation.owner, rejection).await {
                 Ok(assessed) => assessed,
                 Err(failure) if failure.cause == Cause::Deleting => {
-                    self.gone(step, recreation).await?;
+                    self.wait_until_deleted(step, recreation).await?;
                     continue;
                 }
                 Err(failure) => return Err(failure),
@@ -191,51 +191,51 @@ impl Apply<'_> {
                 return Err(assessed.immutable.refusal(REMEDY));
             }
             match self.remove(step, assessed.preconditions).await {
-                Ok(()) => self.gone(step, recreation).await?,
-                Err(trouble) if trouble.code() == Some(404) => {}
+                Ok(()) => self.wait_until_deleted(step, recreation).await?,
+                Err(error) if error.code() == Some(404) => {}
                 // Changed since it was assessed.
-                Err(trouble) if trouble.code() == Some(409) => pause(attempt).await,
-                Err(trouble) => return Err(failure::of(identity, &trouble)),
+                Err(error) if error.code() == Some(409) => retry_delay(attempt).await,
+                Err(error) => return Err(failure::classify(identity, &error)),
             }
         }
         let problem = "other clients change the object while it is recreated; retrying";
         Err(failure::new(identity, Cause::Transient, problem))
     }
 
-    /// Finds out whether the existing object alone is the reason for a refusal.
+    /// Determines whether only the existing object prevents the new form.
     ///
     /// # Errors
-    /// Returns the failure if there is another reason, or if the object is being deleted.
+    /// Returns the failure if the rejection has another reason, or if the object is terminating.
     pub(super) async fn assess(
         &self,
         step: &Step,
         owner: &Owner,
-        refusal: Refusal,
+        rejection: Rejection,
     ) -> Result<Assessed, Failure> {
-        let Refusal { failure, status } = refusal;
+        let Rejection { failure, status } = rejection;
         let status = status.filter(|status| status.code == 422 && failure.cause == Cause::Invalid);
         let Some(status) = status else {
             return Err(failure);
         };
         let identity = step.object.identity();
-        let trouble = |trouble| failure::of(identity.clone(), &trouble);
-        let address = Address::of(&step.kind, &identity).map_err(trouble)?;
-        // Nobody closes it.
+        let to_failure = |error| failure::classify(identity.clone(), &error);
+        let path = ResourcePath::new(&step.kind, &identity).map_err(to_failure)?;
+        // The semaphore is never closed.
         let _permit = self.permits.acquire().await;
-        let request = || address.collection.get(&address.name, &GetParams::default());
+        let request = || path.collection.get(&path.name, &GetParams::default());
         let live: Value = match send(self.client, request).await {
             Ok(live) => live,
-            Err(trouble) if trouble.code() == Some(404) => return Err(failure),
-            Err(other) => return Err(trouble(other)),
+            Err(error) if error.code() == Some(404) => return Err(failure),
+            Err(other) => return Err(to_failure(other)),
         };
         let no_metadata = Value::Null;
         let metadata = live.get("metadata").unwrap_or(&no_metadata);
         if let Some(since) = text(metadata, &["deletionTimestamp"]) {
             return Err(failure::deleting(identity, since, metadata));
         }
-        self.try_creation(&address, &step.object, &live)
+        self.try_creation(&path, &step.object, &live)
             .await
-            .map_err(trouble)?;
+            .map_err(to_failure)?;
         Ok(Assessed {
             immutable: Immutable {
                 fields: fields(&status),
@@ -250,13 +250,13 @@ impl Apply<'_> {
         })
     }
 
-    /// Asks whether the object could be created if the existing one were deleted.
+    /// Checks whether the object could be created after a deletion of the existing one.
     async fn try_creation(
         &self,
-        address: &Address,
+        path: &ResourcePath,
         object: &Object,
         live: &Value,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), ApiError> {
         let params = PostParams {
             dry_run: true,
             field_manager: Some(MANAGER.to_owned()),
@@ -264,28 +264,32 @@ impl Apply<'_> {
         let body = without_allocations(object.value().clone(), live).to_string();
         let request = || {
             let body = body.clone().into_bytes();
-            address.collection.create(&params, body)
+            path.collection.create(&params, body)
         };
-        match send::<Partial>(self.client, request).await {
-            Err(Trouble::Status(status)) if status.reason == "AlreadyExists" => Ok(()),
+        match send::<ObjectMetadata>(self.client, request).await {
+            Err(ApiError::Status(status)) if status.reason == "AlreadyExists" => Ok(()),
             // Deleted in the meantime.
             Ok(_) => Ok(()),
-            Err(trouble) => Err(trouble),
+            Err(error) => Err(error),
         }
     }
 
-    async fn remove(&self, step: &Step, preconditions: Preconditions) -> Result<(), Trouble> {
-        let address = Address::of(&step.kind, &step.object.identity())?;
+    async fn remove(&self, step: &Step, preconditions: Preconditions) -> Result<(), ApiError> {
+        let path = ResourcePath::new(&step.kind, &step.object.identity())?;
         let _permit = self.permits.acquire().await;
-        address.delete(self.client, preconditions).await.map(drop)
+        path.delete(self.client, preconditions).await.map(drop)
     }
 
-    /// Waits a moment until an object is gone that is being deleted.
-    async fn gone(&self, step: &Step, recreation: &Recreation<'_>) -> Result<(), Failure> {
+    /// Waits a moment for the end of a deletion.
+    async fn wait_until_deleted(
+        &self,
+        step: &Step,
+        recreation: &Recreation<'_>,
+    ) -> Result<(), Failure> {
         let identity = step.object.identity();
-        let trouble = |trouble| failure::of(identity.clone(), &trouble);
-        let address = Address::of(&step.kind, &identity).map_err(trouble)?;
-        let timeout = if recreation.is_late.load(Ordering::Relaxed) {
+        let to_failure = |error| failure::classify(identity.clone(), &error);
+        let path = ResourcePath::new(&step.kind, &identity).map_err(to_failure)?;
+        let timeout = if recreation.has_timed_out.load(Ordering::Relaxed) {
             SHORT_DELETION_TIMEOUT
         } else {
             DELETION_TIMEOUT
@@ -293,10 +297,10 @@ impl Apply<'_> {
         let deadline = Instant::now() + timeout;
         let mut interval = MIN_INTERVAL;
         loop {
-            let metadata = match address.metadata(self.client).await {
+            let metadata = match path.metadata(self.client).await {
                 Ok(metadata) => metadata,
-                Err(trouble) if trouble.code() == Some(404) => return Ok(()),
-                Err(other) => return Err(trouble(other)),
+                Err(error) if error.code() == Some(404) => return Ok(()),
+                Err(other) => return Err(to_failure(other)),
             };
             let Some(since) = text(&metadata, &["deletionTimestamp"]) else {
                 // Created again by another client.
@@ -307,7 +311,7 @@ impl Apply<'_> {
                 };
             };
             if Instant::now() >= deadline {
-                recreation.is_late.store(true, Ordering::Relaxed);
+                recreation.has_timed_out.store(true, Ordering::Relaxed);
                 return Err(failure::deleting(identity, since, &metadata));
             }
             sleep(interval).await;
@@ -316,14 +320,14 @@ impl Apply<'_> {
     }
 }
 
-/// For an object that another client created after the deletion.
+/// Creates the failure of an object that another client created after the deletion.
 fn replaced(identity: Identity) -> Failure {
     let problem = "another client created the object after it was deleted to be recreated; delete the object, or remove it \
                    from the bundle";
     failure::new(identity, Cause::Invalid, problem)
 }
 
-/// Returns the fields that a refusal names.
+/// Returns the fields that a rejection names.
 fn fields(status: &Status) -> Vec<String> {
     let causes = status.details.iter().flat_map(|details| &details.causes);
     let fields: BTreeSet<&str> = causes

@@ -1,4 +1,4 @@
-//! Requests about objects of any kind: in time, tried again where that helps, answered with metadata only.
+//! Requests for objects of any kind: with timeouts, retries where they help, and metadata-only responses.
 
 use std::time::Duration;
 
@@ -13,28 +13,28 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::time::{sleep, timeout};
 
-use super::object::Partial;
+use super::object::ObjectMetadata;
 use crate::discovery::Kind;
 
-/// Includes the client's own retries of 429, 503 and 504. Webhooks may take half a minute.
-const TIMEOUT: Duration = Duration::from_secs(40);
-/// How often a request is sent when connections break.
-const ATTEMPTS: u32 = 3;
+/// Timeout of a request, including the client's own retries of 429, 503 and 504. Webhooks may take half a minute.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(40);
+/// Maximum number of attempts when connections break.
+const MAX_ATTEMPTS: u32 = 3;
 
-/// The reason why there is no good answer.
+/// Error of a request.
 #[derive(Debug)]
-pub(super) enum Trouble {
-    /// The API server said no.
+pub(super) enum ApiError {
+    /// The API server rejected the request.
     Status(Box<Status>),
-    /// There is no such address.
+    /// The name or the namespace is not valid in a URL.
     Name(&'static str),
-    /// No answer, or none that can be understood.
+    /// The API server did not respond, or its response is malformed.
     Client(kube::Error),
-    /// No answer in time.
+    /// The request timed out.
     Timeout,
 }
 
-impl Trouble {
+impl ApiError {
     pub(super) fn code(&self) -> Option<u16> {
         match self {
             Self::Status(status) => Some(status.code),
@@ -43,20 +43,21 @@ impl Trouble {
     }
 }
 
-/// The place of an object.
-pub(super) struct Address {
-    /// Of the kind and the namespace.
+/// URL path of an object.
+pub(super) struct ResourcePath {
+    /// Collection of the kind, in the namespace of the object.
     pub(super) collection: Builder,
-    /// Ready to be put behind it.
+    /// Percent-encoded name of the object.
     pub(super) name: String,
 }
 
-impl Address {
-    pub(super) fn of(kind: &Kind, identity: &Identity) -> Result<Self, Trouble> {
-        names::path_segment(&identity.name).map_err(Trouble::Name)?;
+impl ResourcePath {
+    pub(super) fn new(kind: &Kind, identity: &Identity) -> Result<Self, ApiError> {
+        names::path_segment(&identity.name).map_err(ApiError::Name)?;
         if kind.namespaced {
-            names::path_segment(&identity.namespace)
-                .map_err(|_| Trouble::Name("is not in a namespace"))?;
+            names::path_segment(&identity.namespace).map_err(|_| {
+                ApiError::Name("is invalid because the object is not in a namespace")
+            })?;
         }
         let namespace = names::encoded(&identity.namespace);
         Ok(Self {
@@ -66,10 +67,10 @@ impl Address {
     }
 
     /// Reads the metadata of the object.
-    pub(super) async fn metadata(&self, client: &Client) -> Result<Value, Trouble> {
+    pub(super) async fn metadata(&self, client: &Client) -> Result<Value, ApiError> {
         let params = GetParams::default();
         let request = || self.collection.get_metadata(&self.name, &params);
-        let object: Partial = send(client, request).await?;
+        let object: ObjectMetadata = send(client, request).await?;
         Ok(object.metadata)
     }
 
@@ -78,7 +79,7 @@ impl Address {
         &self,
         client: &Client,
         preconditions: Preconditions,
-    ) -> Result<Value, Trouble> {
+    ) -> Result<Value, ApiError> {
         let params = DeleteParams {
             preconditions: Some(preconditions),
             ..DeleteParams::background()
@@ -87,38 +88,38 @@ impl Address {
     }
 }
 
-/// All objects of a kind, or those of a namespace.
+/// Returns the collection of a kind, in one namespace or in the cluster.
 pub(super) fn collection(kind: &Kind, namespace: Option<&str>) -> Builder {
     use kube::{Resource, core::DynamicObject};
     Builder::new(DynamicObject::url_path(&kind.resource, namespace))
 }
 
-/// Sends a request, again when the connection broke.
+/// Sends a request, and retries if the connection broke.
 pub(super) async fn send<T: DeserializeOwned>(
     client: &Client,
     request: impl Fn() -> Result<Request<Vec<u8>>, kube::core::request::Error>,
-) -> Result<T, Trouble> {
+) -> Result<T, ApiError> {
     let mut attempt = 1;
     loop {
         let request =
-            request().map_err(|error| Trouble::Client(kube::Error::BuildRequest(error)))?;
-        let error = match timeout(TIMEOUT, client.request(request)).await {
+            request().map_err(|error| ApiError::Client(kube::Error::BuildRequest(error)))?;
+        let error = match timeout(REQUEST_TIMEOUT, client.request(request)).await {
             Ok(Ok(answer)) => return Ok(answer),
-            Ok(Err(kube::Error::Api(status))) => return Err(Trouble::Status(status)),
+            Ok(Err(kube::Error::Api(status))) => return Err(ApiError::Status(status)),
             Ok(Err(error)) => error,
-            Err(_) => return Err(Trouble::Timeout),
+            Err(_) => return Err(ApiError::Timeout),
         };
-        let broken = matches!(error, kube::Error::Service(_) | kube::Error::HyperError(_));
-        if !broken || attempt == ATTEMPTS {
-            return Err(Trouble::Client(error));
+        let is_disconnected = matches!(error, kube::Error::Service(_) | kube::Error::HyperError(_));
+        if !is_disconnected || attempt == MAX_ATTEMPTS {
+            return Err(ApiError::Client(error));
         }
-        pause(attempt).await;
+        retry_delay(attempt).await;
         attempt += 1;
     }
 }
 
-/// Waits longer with every attempt, and never the same time as others.
-pub(super) async fn pause(attempt: u32) {
-    let longest = 50_u64 << attempt.min(6);
-    sleep(Duration::from_millis(fastrand::u64(longest / 2..=longest))).await;
+/// Waits before the next attempt. The delay doubles with every attempt and has a jitter.
+pub(super) async fn retry_delay(attempt: u32) {
+    let max = 50_u64 << attempt.min(6);
+    sleep(Duration::from_millis(fastrand::u64(max / 2..=max))).await;
 }

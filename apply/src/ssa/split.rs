@@ -1,12 +1,12 @@
-//! The steps of a rollout: a revision of thousands of objects is applied piece by piece. Pure; no I/O.
+//! Splitting of a rollout into steps: a revision of thousands of objects is applied in parts. Pure; no I/O.
 
-use super::is_late;
+use super::is_applied_last;
 use crate::plan::Step;
 
-/// Splits objects into those of the next step, at most so many, and the rest. Both are in the order in which they are
-/// applied, so that a wave begins only once everything of the waves before is applied, in this step or an earlier one.
+/// Splits objects into those of the next step, at most `most`, and the rest. Both are in apply order, so that a wave starts
+/// only after all objects of the previous waves were applied, in this step or an earlier one.
 pub fn split(mut objects: Vec<Step>, most: usize) -> (Vec<Step>, Vec<Step>) {
-    objects.sort_by_key(|step| (step.wave, is_late(step)));
+    objects.sort_by_key(|step| (step.wave, is_applied_last(step)));
     let rest = objects.split_off(objects.len().min(most.max(1)));
     (objects, rest)
 }

@@ -99,11 +99,11 @@ fn a_clock_that_was_set_back_does_not_end_in_a_panic() {
 fn memory_is_bounded_and_the_quietest_are_forgotten() {
     let loud = opponent(".loud", "x");
     let mut fights = fought(&loud, 0..3);
-    for number in 0..REMEMBERED + 10 {
+    for number in 0..MAX_TRACKED_FIELDS + 10 {
         fights.repaired([opponent(&format!(".f{number}"), "x")], at(3));
         fights.repaired([loud.clone()], at(4));
     }
-    assert_eq!(fights.0.len(), REMEMBERED);
+    assert_eq!(fights.0.len(), MAX_TRACKED_FIELDS);
     assert_eq!(fights.verdicts(at(5)).len(), 1);
     fights.retain(|_| false);
     assert_eq!(fights.0.len(), 0);
@@ -113,10 +113,10 @@ fn memory_is_bounded_and_the_quietest_are_forgotten() {
 fn a_verdict_names_object_field_and_manager() {
     for (field, manager, expected) in ::tests::rows![
         ".spec.replicas", "autoscaler"
-            => ".spec.replicas of Deployment shop/till is changed by autoscaler again and again; it was put back 3 times and is \
-                put back every 20 seconds at most until autoscaler stops, or the bundle agrees";
-        "", "" => "Deployment shop/till is removed or changed by somebody again and again; it was put back 3 times and is put \
-                   back every 20 seconds at most until somebody stops, or the bundle agrees";
+            => "autoscaler repeatedly changes .spec.replicas of Deployment shop/till; repaired 3 times; repairs are \
+                limited to one every 20 seconds until autoscaler stops or the bundle sets the same value";
+        "", "" => "another client repeatedly deletes or changes Deployment shop/till; repaired 3 times; repairs are \
+                   limited to one every 20 seconds until another client stops or the bundle sets the same value";
     ] {
         let mut fights = fought(&opponent(field, manager), 0..2);
         assert_rows!(fights.repaired([opponent(field, manager)], at(2))[0].to_string() => expected);

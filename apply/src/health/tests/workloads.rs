@@ -20,7 +20,7 @@ fn deployments() {
         "none wanted", json!({"replicas": 0}), counts(0, 0, 0, 0) => Current;
         "too few", spec.clone(), counts(1, 1, 1, 1) => InProgress("1 of 3 replicas exist");
         "old ones", spec.clone(), counts(3, 1, 3, 3) => InProgress("1 of 3 replicas are up to date");
-        "extra ones", spec.clone(), counts(4, 3, 3, 3) => InProgress("1 old replicas have to end");
+        "extra ones", spec.clone(), counts(4, 3, 3, 3) => InProgress("1 old replicas pending termination");
         "not available", spec.clone(), counts(3, 3, 2, 3) => InProgress("2 of 3 replicas are available");
         "not ready", spec.clone(), counts(3, 3, 3, 2) => InProgress("2 of 3 replicas are ready");
         "stuck", spec, json!({"conditions": [condition("Progressing", "False", "ProgressDeadlineExceeded", "too slow")]})
@@ -28,7 +28,7 @@ fn deployments() {
         "still progressing", one.clone(),
           json!({"replicas": 1, "updatedReplicas": 1, "availableReplicas": 1, "readyReplicas": 1,
           "conditions": [condition("Progressing", "True", "ReplicaSetUpdated", "")]})
-          => InProgress("its new ReplicaSet is not available");
+          => InProgress("the new ReplicaSet is not available");
         "not Available", one, json!(
             {"replicas": 1, "updatedReplicas": 1, "availableReplicas": 1, "readyReplicas": 1, "conditions": [
                 condition("Progressing", "True", "NewReplicaSetAvailable", ""), condition("Available", "False", "", "none is"),
@@ -57,9 +57,9 @@ fn stateful_sets() {
         "by hand", json!({"updateStrategy": {"type": "OnDelete"}}), json!({}) => Current;
         "too few", spec.clone(), counts(2, 2, 2, 2, "a") => InProgress("2 of 3 replicas exist");
         "not ready", spec.clone(), counts(3, 2, 3, 3, "a") => InProgress("2 of 3 replicas are ready");
-        "extra ones", spec.clone(), counts(4, 4, 3, 3, "a") => InProgress("1 old replicas have to end");
+        "extra ones", spec.clone(), counts(4, 4, 3, 3, "a") => InProgress("1 old replicas pending termination");
         "rolling", spec.clone(), counts(3, 3, 2, 1, "b") => InProgress("2 of 3 replicas are up to date");
-        "revisions differ", spec, counts(3, 3, 3, 0, "b") => InProgress("its replicas are not all of the latest revision");
+        "revisions differ", spec, counts(3, 3, 3, 0, "b") => InProgress("some replicas are not of the latest revision");
         "partition done", rolling(2), counts(3, 3, 2, 1, "b") => Current;
         "partition", rolling(1), counts(3, 3, 2, 1, "b") => InProgress("1 of 2 replicas are up to date");
         "the partition that the apiserver fills in", rolling(0), counts(3, 3, 2, 1, "b")
@@ -76,8 +76,8 @@ fn daemon_sets() {
         })
     };
     Kind("apps/v1", "DaemonSet").check(::tests::rows![
-        "new", json!({}), json!({}) => InProgress("its controller has not looked at it");
-        "not counted", json!({}), json!({"observedGeneration": 2}) => InProgress("its controller has not counted the nodes");
+        "new", json!({}), json!({}) => InProgress("not observed by its controller yet");
+        "not counted", json!({}), json!({"observedGeneration": 2}) => InProgress("number of nodes not determined yet");
         "no nodes", json!({}), json!({"observedGeneration": 2, "desiredNumberScheduled": 0}) => Current;
         "all there", json!({}), counts(3, 3, 3, 3) => Current;
         "too few", json!({}), counts(2, 3, 3, 3) => InProgress("2 of 3 nodes have a pod");
@@ -99,7 +99,7 @@ fn replica_sets() {
         "labels", spec.clone(), counts(2, 1, 2, 2) => InProgress("1 of 2 replicas have all labels");
         "available", spec.clone(), counts(2, 2, 1, 2) => InProgress("1 of 2 replicas are available");
         "ready", spec.clone(), counts(2, 2, 2, 1) => InProgress("1 of 2 replicas are ready");
-        "extra", spec.clone(), counts(3, 2, 2, 2) => InProgress("1 old replicas have to end");
+        "extra", spec.clone(), counts(3, 2, 2, 2) => InProgress("1 old replicas pending termination");
         "quota", spec, json!({"conditions": [condition("ReplicaFailure", "True", "FailedCreate", "exceeded quota")]})
             => InProgress("ReplicaFailure is True (FailedCreate): exceeded quota");
     ]);

@@ -37,7 +37,7 @@ fn wanted(objects: &[((&str, &str, &str), &str)]) -> Wanted {
     objects.iter().map(object).collect()
 }
 
-fn observed(owner: &str, name: &str, version: u64, fields: &str) -> Observed {
+fn observed(owner: &str, name: &str, version: u64, fields: &str) -> ReducedObject {
     let entry = Entry {
         hash: None,
         owner: owner.into(),
@@ -72,7 +72,7 @@ const B: &str = "00000000000b";
 
 /// Instances `till` and `shelf` that want ConfigMaps `a` and `b` of their name, all listed and as applied.
 fn two_instances() -> Two {
-    let mut known = Known::default();
+    let mut known = InformerCache::default();
     let objects = wanted(&[(CONFIG_MAP, "till-a"), (CONFIG_MAP, "till-b")]);
     let change = known.want("till", None, &objects);
     let [scope] = <[_; 1]>::try_from(change.started).unwrap();
@@ -90,35 +90,35 @@ fn two_instances() -> Two {
 }
 
 struct Two {
-    known: Known,
+    known: InformerCache,
     scope: Arc<Scope>,
 }
 
 impl Two {
-    fn seen(&mut self, owner: &str, name: &str, version: u64, fields: &str) -> Wakes {
+    fn seen(&mut self, owner: &str, name: &str, version: u64, fields: &str) -> WakeSet {
         let observed = observed(owner, name, version, fields);
         self.known.seen(&self.scope, observed)
     }
 
-    fn gone(&mut self, owner: &str, name: &str, version: u64, fields: &str) -> Wakes {
+    fn gone(&mut self, owner: &str, name: &str, version: u64, fields: &str) -> WakeSet {
         let observed = observed(owner, name, version, fields);
         self.known.gone(&self.scope, observed)
     }
 
-    fn applied(&mut self, of: &str, name: &str, version: u64, fields: &str) -> Option<Noted> {
+    fn applied(&mut self, of: &str, name: &str, version: u64, fields: &str) -> Option<WriteNote> {
         self.known.applied(of, &applied(name, version, fields))
     }
 
-    fn listed(&mut self, listing: Vec<Observed>) -> Wakes {
+    fn listed(&mut self, listing: Vec<ReducedObject>) -> WakeSet {
         self.known.listed(&self.scope, listing)
     }
 
-    fn failed(&mut self, why: &str, data: Data) -> Wakes {
+    fn failed(&mut self, why: &str, data: Staleness) -> WakeSet {
         self.known.failed(&self.scope, why.to_owned(), data)
     }
 }
 
-fn wakes(instances: &[&str]) -> Wakes {
+fn wakes(instances: &[&str]) -> WakeSet {
     instances.iter().map(|&instance| instance.into()).collect()
 }
 
@@ -129,7 +129,7 @@ fn names(view: &View) -> Vec<&str> {
 // parity: rukpak-33
 #[test]
 fn each_kind_is_watched_once_and_no_longer_than_it_is_wanted() {
-    let mut known = Known::default();
+    let mut known = InformerCache::default();
     let both = wanted(&[(CONFIG_MAP, "a"), (DEPLOYMENT, "a")]);
     let change = known.want("till", None, &both);
     assert_eq!(change.started.len(), 2);
@@ -156,7 +156,7 @@ fn an_account_has_watches_of_its_own_in_each_namespace() {
     let mut objects = wanted(&[(CONFIG_MAP, "a")]);
     objects.insert(identity(CONFIG_MAP, "store", "a"), kind(CONFIG_MAP, true));
     objects.insert(identity(DEFINITION, "", "a"), kind(DEFINITION, false));
-    let mut known = Known::default();
+    let mut known = InformerCache::default();
     assert_eq!(known.want("till", None, &objects).started.len(), 2);
     let change = known.want("till", Some(&account), &objects);
     let mut texts: Vec<_> = change.started.iter().map(ToString::to_string).collect();
@@ -192,7 +192,7 @@ fn whole_objects_are_read_only_where_health_can_be_judged() {
 
 #[test]
 fn an_instance_is_woken_when_the_last_of_its_watches_has_listed() {
-    let mut known = Known::default();
+    let mut known = InformerCache::default();
     let objects = wanted(&[(CONFIG_MAP, "a"), (DEPLOYMENT, "a")]);
     let change = known.want("till", None, &objects);
     let view = known.view("till");
@@ -260,7 +260,7 @@ fn listing_again_wakes_only_those_for_whom_it_differs() {
             observed("shelf", "shelf-a", 30, A),
         ]
     };
-    two.known.begin(&two.scope);
+    two.known.start_list(&two.scope);
     assert_eq!(two.listed(same()), wakes(&[]));
     let mut other = same();
     other[0].1.fields = None;
@@ -273,8 +273,9 @@ fn listing_again_wakes_only_those_for_whom_it_differs() {
 fn our_own_writes_are_known_before_the_watch_tells() {
     let mut two = two_instances();
     let noted = two.applied("till", "till-a", 10, B).unwrap();
-    let seen =
-        |known: &Known| known.view("till").objects[&identity(CONFIG_MAP, "shop", "till-a")].clone();
+    let seen = |known: &InformerCache| {
+        known.view("till").objects[&identity(CONFIG_MAP, "shop", "till-a")].clone()
+    };
     assert_eq!(seen(&two.known).fields, Some(B.parse().unwrap()));
     // What the watch still has to say about before is old.
     assert_eq!(two.seen("till", "till-a", 9, A), wakes(&[]));
@@ -321,7 +322,7 @@ fn a_write_that_the_watch_never_tells_of_expires() {
 
 #[test]
 fn what_was_just_applied_is_not_healthy_by_what_it_was() {
-    let mut known = Known::default();
+    let mut known = InformerCache::default();
     let change = known.want("till", None, &wanted(&[(DEPLOYMENT, "a")]));
     known.listed(&change.started[0], vec![observed("till", "a", 1, A)]);
     let id = identity(DEPLOYMENT, "shop", "a");
@@ -340,15 +341,15 @@ fn what_was_just_applied_is_not_healthy_by_what_it_was() {
 fn a_watch_that_fails_says_so_once_and_knows_nothing_when_it_is_refused() {
     let mut two = two_instances();
     let all = ["shelf", "till"];
-    assert_eq!(two.failed("slow", Data::Kept), wakes(&all));
-    assert_eq!(two.failed("slow", Data::Kept), wakes(&[]));
+    assert_eq!(two.failed("slow", Staleness::Stale), wakes(&all));
+    assert_eq!(two.failed("slow", Staleness::Stale), wakes(&[]));
     let view = two.known.view("till");
     let expected = (vec!["till-a", "till-b"], true);
     assert_eq!((names(&view), view.synced), expected);
     assert_eq!(view.failing, ["slow"]);
     assert_eq!(two.known.failing(), slice::from_ref(&two.scope));
 
-    assert_eq!(two.failed("forbidden", Data::Lost), wakes(&all));
+    assert_eq!(two.failed("forbidden", Staleness::Lost), wakes(&all));
     let view = two.known.view("till");
     assert_eq!((names(&view), view.synced), (vec![], false));
     let expected = (2, vec!["forbidden".to_owned()]);
@@ -365,18 +366,18 @@ fn events_of_a_watch_that_was_stopped_are_nothing() {
     let mut two = two_instances();
     two.known.forget("till");
     two.known.forget("shelf");
-    two.known.begin(&two.scope);
+    two.known.start_list(&two.scope);
     let expected = wakes(&[]);
     assert_eq!(two.listed(vec![observed("till", "till-a", 1, A)]), expected);
     assert_eq!(two.seen("till", "till-a", 2, A), wakes(&[]));
     assert_eq!(two.gone("till", "till-a", 3, A), wakes(&[]));
-    assert_eq!(two.failed("late", Data::Lost), wakes(&[]));
+    assert_eq!(two.failed("late", Staleness::Lost), wakes(&[]));
     assert!(two.known.tables.is_empty());
 }
 
 #[test]
 fn a_thousand_instances_of_twenty_objects_are_cheap() {
-    let mut known = Known::default();
+    let mut known = InformerCache::default();
     let mut scope = None;
     let name = |instance, object| format!("o-{instance}-{object}");
     for instance in 0..1000 {

@@ -1,32 +1,32 @@
-//! Two schemas of one version, old and new: what is taken away from whoever uses the old one.
+//! Comparison of the old and the new schema of one version: restrictions that affect clients of the old one.
 
 use manifests::object::shortened;
 use serde_json::Value;
 
 use super::{
     format,
-    place::{Place, ROOT},
-    schema::{Bounds, Limit, List, Schema, Type},
+    place::{ROOT, ValuePath},
+    schema::{Bounds, Limit, ListType, Schema, Type},
 };
 use crate::first_few;
 
-/// How many differences are told; a schema that was written anew has thousands.
-const MAX_TOLD: usize = 20;
-/// How long a value may be in a message.
+/// Maximum number of reported differences; a rewritten schema has thousands.
+const MAX_REPORTED: usize = 20;
+/// Maximum length of a value in a message, in characters.
 const MAX_VALUE: usize = 60;
 
-/// What is different.
+/// Differences between two schemas.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Comparison {
-    /// What is taken away: `spec.size: maximum: lowered from 10 to 5`.
+    /// Restrictions: `spec.size: maximum: lowered from 10 to 5`.
     pub(super) narrowed: Vec<String>,
-    /// How many there are in all.
-    pub(super) narrowed_in_all: usize,
+    /// Number of all restrictions, including those that are not listed.
+    pub(super) narrowed_count: usize,
     /// Rules that may reject custom resources and that only the API server can evaluate.
     pub(super) unchecked: Vec<String>,
-    /// What changes for whoever does not set a field.
+    /// Changes for custom resources that do not set a field.
     pub(super) notes: Vec<String>,
-    /// Whether a value that the old schema accepts, and keeps, may be rejected or lose something. Never wrong when false.
+    /// Whether a value that the old schema accepts and keeps may be rejected, or lose a field. False is always correct.
     pub(super) can_invalidate: bool,
 }
 
@@ -38,53 +38,57 @@ pub(super) fn compare(old: &Schema, new: &Schema) -> Comparison {
 }
 
 impl Comparison {
-    fn node(&mut self, old: &Schema, new: &Schema, place: &Place<'_>) {
+    fn node(&mut self, old: &Schema, new: &Schema, path: &ValuePath<'_>) {
         if old == new {
             return;
         }
-        self.types(old, new, place);
-        self.values(old, new, place);
-        self.bounds(&old.bounds, &new.bounds, place);
-        self.defaults(old, new, place);
-        self.rules(old, new, place);
-        self.required(old, new, place);
-        self.fields(old, new, place);
+        self.types(old, new, path);
+        self.values(old, new, path);
+        self.bounds(&old.bounds, &new.bounds, path);
+        self.defaults(old, new, path);
+        self.rules(old, new, path);
+        self.required(old, new, path);
+        self.fields(old, new, path);
         match (&old.items, &new.items) {
-            (Some(old), Some(new)) => self.node(old, new, &place.items()),
+            (Some(old), Some(new)) => self.node(old, new, &path.items()),
             (None, Some(_)) => self.can_invalidate = true,
             (_, None) => {}
         }
-        self.can_invalidate |= old.junctors != new.junctors
+        self.can_invalidate |= old.logical != new.logical
             || (old.nullable && !new.nullable)
             || (old.preserve && !new.preserve)
             || (new.embedded && !old.embedded)
-            || (new.list != List::Any && new.list != old.list);
+            || (new.list != ListType::Any && new.list != old.list);
     }
 
-    fn types(&mut self, old: &Schema, new: &Schema, place: &Place<'_>) {
+    fn types(&mut self, old: &Schema, new: &Schema, path: &ValuePath<'_>) {
         if !accepts_types(old, new) {
             let (old, new) = (type_name(old), type_name(new));
-            self.narrow(place, "type", format_args!("changed from {old} to {new}"));
+            self.narrow(path, "type", format_args!("changed from {old} to {new}"));
         }
     }
 
-    fn values(&mut self, old: &Schema, new: &Schema, place: &Place<'_>) {
+    fn values(&mut self, old: &Schema, new: &Schema, path: &ValuePath<'_>) {
         match (&old.allowed, &new.allowed) {
             (None, Some(new)) => {
                 self.narrow(
-                    place,
+                    path,
                     "enum",
-                    format_args!("added, only {} remain", told(new)),
+                    format_args!("added, only {} remain", format_values(new)),
                 );
             }
             (Some(old), Some(new)) => {
-                let gone: Vec<_> = old
+                let removed: Vec<_> = old
                     .iter()
                     .filter(|&value| !new.contains(value))
                     .cloned()
                     .collect();
-                if !gone.is_empty() {
-                    self.narrow(place, "enum", format_args!("{} removed", told(&gone)));
+                if !removed.is_empty() {
+                    self.narrow(
+                        path,
+                        "enum",
+                        format_args!("{} removed", format_values(&removed)),
+                    );
                 }
             }
             (_, None) => {}
@@ -95,7 +99,7 @@ impl Comparison {
             self.can_invalidate = true;
             if !pattern.is_readable() {
                 let text = shortened(&pattern.text, MAX_VALUE);
-                self.uncheck(format!("{place}: pattern {text:?}"));
+                self.mark_unchecked(format!("{path}: pattern {text:?}"));
             }
         }
         if let Some(format) = new.format.as_ref()
@@ -103,26 +107,23 @@ impl Comparison {
         {
             self.can_invalidate = true;
             if format::is_unknown(format) {
-                self.uncheck(format!(
-                    "{place}: format {:?}",
-                    shortened(format, MAX_VALUE)
-                ));
+                self.mark_unchecked(format!("{path}: format {:?}", shortened(format, MAX_VALUE)));
             }
         }
     }
 
-    fn bounds(&mut self, old: &Bounds, new: &Bounds, place: &Place<'_>) {
-        self.limit("maximum", old.maximum, new.maximum, false, place);
-        self.limit("minimum", old.minimum, new.minimum, true, place);
+    fn bounds(&mut self, old: &Bounds, new: &Bounds, path: &ValuePath<'_>) {
+        self.limit("maximum", old.maximum, new.maximum, false, path);
+        self.limit("minimum", old.minimum, new.minimum, true, path);
         for (name, old, new) in [
             ("maxLength", old.max_length, new.max_length),
             ("maxItems", old.max_items, new.max_items),
             ("maxProperties", old.max_properties, new.max_properties),
         ] {
             match (old, new) {
-                (None, Some(new)) => self.narrow(place, name, format_args!("{new} added")),
+                (None, Some(new)) => self.narrow(path, name, format_args!("{new} added")),
                 (Some(old), Some(new)) if new < old => {
-                    self.narrow(place, name, format_args!("lowered from {old} to {new}"));
+                    self.narrow(path, name, format_args!("lowered from {old} to {new}"));
                 }
                 _ => {}
             }
@@ -132,10 +133,10 @@ impl Comparison {
             ("minItems", old.min_items, new.min_items),
             ("minProperties", old.min_properties, new.min_properties),
         ] {
-            // 0 is what there is without.
+            // A missing minimum is equivalent to 0.
             let (old, new) = (old.unwrap_or_default(), new.unwrap_or_default());
             if new > old {
-                self.narrow(place, name, format_args!("raised from {old} to {new}"));
+                self.narrow(path, name, format_args!("raised from {old} to {new}"));
             }
         }
         if new.multiple_of.is_some() && new.multiple_of != old.multiple_of {
@@ -149,13 +150,13 @@ impl Comparison {
         old: Option<Limit>,
         new: Option<Limit>,
         is_minimum: bool,
-        place: &Place<'_>,
+        path: &ValuePath<'_>,
     ) {
         let Some(new) = new else { return };
         let exclusive = if new.exclusive { ", exclusive" } else { "" };
         let Some(old) = old else {
             let value = new.value;
-            return self.narrow(place, name, format_args!("{value} added{exclusive}"));
+            return self.narrow(path, name, format_args!("{value} added{exclusive}"));
         };
         let (is_narrower, change) = if is_minimum {
             (new.value > old.value, "raised")
@@ -165,70 +166,67 @@ impl Comparison {
         if is_narrower {
             let (old, new) = (old.value, new.value);
             self.narrow(
-                place,
+                path,
                 name,
                 format_args!("{change} from {old} to {new}{exclusive}"),
             );
         } else if new.value.total_cmp(&old.value).is_eq() && new.exclusive && !old.exclusive {
             let value = new.value;
             self.narrow(
-                place,
+                path,
                 name,
                 format_args!("{value} itself is no longer allowed"),
             );
         }
     }
 
-    /// A default that is new changes what a custom resource means that does not set the field, but breaks nobody who
-    /// looks at it; one that is different, or gone, was relied upon.
-    fn defaults(&mut self, old: &Schema, new: &Schema, place: &Place<'_>) {
+    /// Compares defaults. A new default changes the meaning of custom resources that do not set the field, but breaks no
+    /// client that reads them. Clients may rely on a default that was changed or removed.
+    fn defaults(&mut self, old: &Schema, new: &Schema, path: &ValuePath<'_>) {
         match (&old.default, &new.default) {
             (Some(old), Some(new)) if old != new => {
-                let (old, new) = (one(old), one(new));
-                self.narrow(
-                    place,
-                    "default",
-                    format_args!("changed from {old} to {new}"),
-                );
+                let (old, new) = (format_value(old), format_value(new));
+                self.narrow(path, "default", format_args!("changed from {old} to {new}"));
             }
             (Some(old), None) => {
-                self.narrow(place, "default", format_args!("{} removed", one(old)));
+                self.narrow(
+                    path,
+                    "default",
+                    format_args!("{} removed", format_value(old)),
+                );
             }
-            (None, Some(new)) if self.notes.len() < MAX_TOLD => {
+            (None, Some(new)) if self.notes.len() < MAX_REPORTED => {
                 self.notes
-                    .push(format!("{place}: default: {} added", one(new)));
+                    .push(format!("{path}: default: {} added", format_value(new)));
             }
             _ => {}
         }
     }
 
-    fn rules(&mut self, old: &Schema, new: &Schema, place: &Place<'_>) {
+    fn rules(&mut self, old: &Schema, new: &Schema, path: &ValuePath<'_>) {
         for rule in new.rules.difference(&old.rules) {
-            self.uncheck(format!(
-                "{place}: rule {:?}",
-                shortened(rule, 2 * MAX_VALUE)
-            ));
+            self.mark_unchecked(format!("{path}: rule {:?}", shortened(rule, 2 * MAX_VALUE)));
         }
     }
 
-    fn required(&mut self, old: &Schema, new: &Schema, place: &Place<'_>) {
+    fn required(&mut self, old: &Schema, new: &Schema, path: &ValuePath<'_>) {
         for name in new.required.difference(&old.required) {
             let has_default = new
                 .properties
                 .get(name)
                 .is_some_and(|field| field.default.is_some());
-            if !(has_default || is_object(place, new) && is_everywhere(name)) {
-                self.narrow(&place.key(name), "required", format_args!("added"));
+            if !(has_default || is_object(path, new) && is_everywhere(name)) {
+                self.narrow(&path.key(name), "required", format_args!("added"));
             }
         }
     }
 
-    fn fields(&mut self, old: &Schema, new: &Schema, place: &Place<'_>) {
+    fn fields(&mut self, old: &Schema, new: &Schema, path: &ValuePath<'_>) {
         for (name, field) in &old.properties {
-            if is_object(place, old) && is_everywhere(name) && !new.properties.contains_key(name) {
+            if is_object(path, old) && is_everywhere(name) && !new.properties.contains_key(name) {
                 continue;
             }
-            let at = place.key(name);
+            let at = path.key(name);
             match (new.properties.get(name), &new.additional) {
                 (Some(new), _) => self.node(field, new, &at),
                 (None, Some(new)) => self.node(field, new, &at),
@@ -245,7 +243,7 @@ impl Comparison {
         {
             self.can_invalidate = true;
         }
-        let any = place.key("*");
+        let any = path.key("*");
         match (&old.additional, &new.additional) {
             (Some(old), Some(new)) => self.node(old, new, &any),
             (Some(_), None) if !new.preserve => {
@@ -256,32 +254,32 @@ impl Comparison {
         }
     }
 
-    fn narrow(&mut self, place: &Place<'_>, check: &str, message: std::fmt::Arguments<'_>) {
+    fn narrow(&mut self, path: &ValuePath<'_>, check: &str, message: std::fmt::Arguments<'_>) {
         self.can_invalidate = true;
-        self.narrowed_in_all += 1;
-        if self.narrowed.len() < MAX_TOLD {
-            self.narrowed.push(format!("{place}: {check}: {message}"));
+        self.narrowed_count += 1;
+        if self.narrowed.len() < MAX_REPORTED {
+            self.narrowed.push(format!("{path}: {check}: {message}"));
         }
     }
 
-    fn uncheck(&mut self, message: String) {
-        if self.unchecked.len() < MAX_TOLD {
+    fn mark_unchecked(&mut self, message: String) {
+        if self.unchecked.len() < MAX_REPORTED {
             self.unchecked.push(message);
         }
     }
 }
 
-/// Reports whether the node is a Kubernetes object, whose `apiVersion`, `kind` and `metadata` no schema has to mention.
-fn is_object(place: &Place<'_>, schema: &Schema) -> bool {
-    place.is_root() || schema.embedded
+/// Reports whether the node is a Kubernetes object, whose schema may omit `apiVersion`, `kind` and `metadata`.
+fn is_object(path: &ValuePath<'_>, schema: &Schema) -> bool {
+    path.is_root() || schema.embedded
 }
 
-/// What every object has.
+/// Reports whether every object has the field.
 pub(super) fn is_everywhere(name: &str) -> bool {
     matches!(name, "apiVersion" | "kind" | "metadata")
 }
 
-/// The types a schema accepts; `None` for any.
+/// Returns the types that a schema accepts; `None` for any type.
 fn types(schema: &Schema) -> Option<&[Type]> {
     if schema.int_or_string {
         return Some(&[Type::Integer, Type::String]);
@@ -311,12 +309,12 @@ fn type_name(schema: &Schema) -> &'static str {
     schema.type_.map_or("any", Type::name)
 }
 
-fn one(value: &Value) -> String {
+fn format_value(value: &Value) -> String {
     shortened(&value.to_string(), MAX_VALUE)
 }
 
-fn told(values: &[Value]) -> String {
-    let values: Vec<_> = values.iter().map(one).collect();
+fn format_values(values: &[Value]) -> String {
+    let values: Vec<_> = values.iter().map(format_value).collect();
     first_few(&values, 10)
 }
 

@@ -1,4 +1,4 @@
-//! Two versions of a definition, and what follows from them without a look at custom resources.
+//! Comparison of two forms of a CRD, without its custom resources.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,16 +10,16 @@ use super::{
     schema::Schema,
 };
 
-/// A CustomResourceDefinition, as far as it counts here.
+/// The fields of a CRD that the check reads.
 #[derive(Debug)]
-pub(super) struct Definition {
+pub(super) struct CrdSummary {
     pub(super) group: String,
     pub(super) plural: String,
     kind: String,
     scope: String,
-    /// Versions that custom resources have been stored in.
+    /// Versions in which custom resources may be stored.
     stored: BTreeSet<String>,
-    /// Whether a webhook converts between versions.
+    /// Whether a conversion webhook is declared.
     webhook: bool,
     versions: BTreeMap<String, Version>,
 }
@@ -30,23 +30,23 @@ struct Version {
     schema: Schema,
 }
 
-impl Definition {
-    /// Reads a definition. What is missing is empty: the API server refuses such a one.
+impl CrdSummary {
+    /// Reads a CRD. Missing fields are empty: the API server rejects such a CRD.
     pub(super) fn read(value: &Value) -> Self {
-        let word = |keys: &[&str]| text(value, keys).unwrap_or_default().to_owned();
+        let string = |keys: &[&str]| text(value, keys).unwrap_or_default().to_owned();
         let list = |keys: &[&str]| {
             at(value, keys)
                 .and_then(Value::as_array)
                 .into_iter()
                 .flatten()
         };
-        let keeps_unknown =
+        let preserves_unknown_fields =
             at(value, &["spec", "preserveUnknownFields"]) == Some(&Value::Bool(true));
         let versions = list(&["spec", "versions"])
             .filter_map(|version| {
                 let schema = at(version, &["schema", "openAPIV3Schema"]).unwrap_or(&Value::Null);
                 let mut schema = Schema::read(schema);
-                if keeps_unknown {
+                if preserves_unknown_fields {
                     schema.keep_unknown();
                 }
                 let served = version.get("served") == Some(&Value::Bool(true));
@@ -55,10 +55,10 @@ impl Definition {
             })
             .collect();
         Self {
-            group: word(&["spec", "group"]),
-            plural: word(&["spec", "names", "plural"]),
-            kind: word(&["spec", "names", "kind"]),
-            scope: word(&["spec", "scope"]),
+            group: string(&["spec", "group"]),
+            plural: string(&["spec", "names", "plural"]),
+            kind: string(&["spec", "names", "kind"]),
+            scope: string(&["spec", "scope"]),
             stored: list(&["status", "storedVersions"])
                 .filter_map(Value::as_str)
                 .map(str::to_owned)
@@ -69,54 +69,55 @@ impl Definition {
     }
 }
 
-/// What is to be said of a new version of a definition, and which custom resources have to be looked at.
+/// Assessment of a new form of a CRD, and the custom resources to validate.
 #[derive(Debug, Default)]
-pub(super) struct Judgement {
-    /// In the way.
+pub(super) struct CrdAssessment {
+    /// Changes that are not safe.
     pub(super) problems: Vec<String>,
-    /// How many more there are.
+    /// Number of further unsafe changes that are not listed.
     pub(super) more: usize,
-    /// Rules that only the API server can evaluate.
+    /// New rules that only the API server can evaluate.
     pub(super) unchecked: Vec<String>,
-    /// What is no longer served, and defaults that are new.
+    /// Versions that are no longer served, and new defaults.
     pub(super) notes: Vec<String>,
-    /// What to look at.
+    /// Custom resources to validate.
     pub(super) targets: Vec<Target>,
 }
 
-/// Custom resources to look at.
+/// Custom resources of one version, and the schemas to validate them with.
 #[derive(Debug)]
 pub(super) struct Target {
-    /// The version to list them in.
+    /// Version in which they are listed.
     pub(super) version: String,
-    /// The schema they should fulfil already.
+    /// Current schema of that version.
     pub(super) old: Schema,
-    /// The schemas that they have to fulfil.
-    pub(super) new: Vec<Wanted>,
+    /// New schemas that must accept the custom resources.
+    pub(super) new: Vec<TargetSchema>,
 }
 
-/// A schema that custom resources have to fulfil.
+/// A new schema that must accept custom resources.
 #[derive(Debug)]
-pub(super) struct Wanted {
-    /// Of this version.
+pub(super) struct TargetSchema {
+    /// Version of the schema.
     pub(super) version: String,
-    /// The schema.
+    /// Schema of the version.
     pub(super) schema: Schema,
-    /// Whether it must not lose fields either: it replaces the one that custom resources were written for.
-    pub(super) keeps: bool,
+    /// Whether the schema must also keep all fields, because it replaces the one that the custom resources were written
+    /// for.
+    pub(super) preserves_unknown: bool,
 }
 
-/// Compares the definition in the cluster with the one that is to replace it.
-pub(super) fn judge(old: &Definition, new: &Definition) -> Judgement {
-    let mut judgement = Judgement::default();
-    for (what, old, new) in [
+/// Compares the CRD in the cluster with the one that replaces it.
+pub(super) fn assess(old: &CrdSummary, new: &CrdSummary) -> CrdAssessment {
+    let mut assessment = CrdAssessment::default();
+    for (field, old, new) in [
         ("scope", &old.scope, &new.scope),
         ("kind", &old.kind, &new.kind),
     ] {
         if old != new {
-            judgement
+            assessment
                 .problems
-                .push(format!("{what} changed from {old:?} to {new:?}"));
+                .push(format!("{field} changed from {old:?} to {new:?}"));
         }
     }
     let removed: Vec<&str> = old
@@ -126,9 +127,9 @@ pub(super) fn judge(old: &Definition, new: &Definition) -> Judgement {
         .map(String::as_str)
         .collect();
     if !removed.is_empty() {
-        judgement.problems.push(format!(
-            "cannot remove stored versions [{}]; move the custom resources to a version that remains and take these \
-             out of status.storedVersions first",
+        assessment.problems.push(format!(
+            "cannot remove stored versions [{}]; first migrate the custom resources to a remaining version, and remove \
+             these from status.storedVersions",
             removed.join(" ")
         ));
     }
@@ -138,58 +139,58 @@ pub(super) fn judge(old: &Definition, new: &Definition) -> Judgement {
         .filter(|(name, _)| !new.webhook && !old.versions.contains_key(*name))
         .collect();
     for (name, version) in &old.versions {
-        let mut wanted = Vec::new();
+        let mut schemas = Vec::new();
         match new.versions.get(name) {
             Some(new) if version.served || old.stored.contains(name) => {
                 let comparison = compare(&version.schema, &new.schema);
                 if comparison.can_invalidate {
-                    wanted.push(Wanted {
+                    schemas.push(TargetSchema {
                         version: name.clone(),
                         schema: new.schema.clone(),
-                        keeps: true,
+                        preserves_unknown: true,
                     });
                 }
-                judgement.add(name, comparison);
+                assessment.add(name, comparison);
                 if version.served && !new.served {
-                    judgement
+                    assessment
                         .notes
                         .push(format!("version {name} is no longer served"));
                 }
             }
-            None if version.served && !old.stored.contains(name) => judgement
+            None if version.served && !old.stored.contains(name) => assessment
                 .notes
                 .push(format!("version {name} is no longer served")),
             _ => {}
         }
         let is_shared = new.versions.contains_key(name);
         if version.served && is_shared {
-            wanted.extend(
+            schemas.extend(
                 added
                     .iter()
                     .filter(|(_, added)| compare(&version.schema, &added.schema).can_invalidate)
-                    .map(|(name, added)| Wanted {
+                    .map(|(name, added)| TargetSchema {
                         version: (*name).clone(),
                         schema: added.schema.clone(),
-                        keeps: false,
+                        preserves_unknown: false,
                     }),
             );
         }
-        if version.served && !wanted.is_empty() {
-            judgement.targets.push(Target {
+        if version.served && !schemas.is_empty() {
+            assessment.targets.push(Target {
                 version: name.clone(),
                 old: version.schema.clone(),
-                new: wanted,
+                new: schemas,
             });
         }
     }
-    judgement
+    assessment
 }
 
-impl Judgement {
+impl CrdAssessment {
     fn add(&mut self, version: &str, comparison: Comparison) {
         let of_version = |message: String| format!("{version}: {message}");
         self.more += comparison
-            .narrowed_in_all
+            .narrowed_count
             .saturating_sub(comparison.narrowed.len());
         self.problems
             .extend(comparison.narrowed.into_iter().map(of_version));

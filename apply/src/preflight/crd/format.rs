@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
-/// Formats that the API server checks and nothing here does.
+/// Formats that the API server checks and this module does not.
 const UNKNOWN: &str = "bsonobjectid uri email hostname isbn isbn10 isbn13 creditcard ssn hexcolor rgbcolor mac \
                        k8s-short-name k8s-long-name";
 /// The units of durations.
@@ -17,7 +17,7 @@ pub(super) fn is_unknown(format: &str) -> bool {
     is_one_of(UNKNOWN, &normalized(format))
 }
 
-/// Reports whether a text has the format. Formats that nobody checks are fulfilled by everything.
+/// Reports whether a text has the format. A format that is not checked accepts every text.
 pub(super) fn accepts(format: &str, text: &str) -> bool {
     match normalized(format).as_str() {
         "datetime" => is_time(text),
@@ -44,7 +44,7 @@ pub(super) fn accepts_number(format: &str, number: f64) -> bool {
     }
 }
 
-/// The API server takes `date-time` and `datetime` for the same.
+/// Normalizes the name of a format. For the API server, `date-time` and `datetime` are the same.
 fn normalized(format: &str) -> String {
     if format.starts_with("k8s-") {
         return format.to_owned();
@@ -52,7 +52,7 @@ fn normalized(format: &str) -> String {
     format.replace('-', "")
 }
 
-/// RFC 3339, letters of either case. The offset may be any.
+/// Reports whether a text is a time of RFC 3339, with letters of either case and any offset.
 fn is_time(text: &str) -> bool {
     let Some((date, time)) = text.split_once(['T', 't']) else {
         return false;
@@ -64,10 +64,10 @@ fn is_time(text: &str) -> bool {
         .bytes()
         .zip(*b"29:59:59")
         .enumerate()
-        .all(|(at, (byte, most))| match at {
+        .all(|(at, (byte, max))| match at {
             2 | 5 => byte == b':',
             1 if clock.starts_with('2') => (b'0'..=b'3').contains(&byte),
-            _ => (b'0'..=most).contains(&byte),
+            _ => (b'0'..=max).contains(&byte),
         });
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     let (fraction, offset) = rest.split_at(rest.find(['Z', 'z', '+', '-']).unwrap_or(rest.len()));
@@ -90,23 +90,23 @@ fn is_date(text: &str) -> bool {
     text.len() == 10 && text.parse::<jiff::civil::Date>().is_ok()
 }
 
-/// Reports whether a word is among words that are separated by single spaces. The empty word is not.
+/// Reports whether `word` is one of the words in a text with single spaces between them. The empty word is not.
 fn is_one_of(words: &str, word: &str) -> bool {
-    words.split(' ').any(|one| one == word)
+    words.split(' ').any(|candidate| candidate == word)
 }
 
-/// `1h30m`, and in words, too: `3 days`.
+/// Reports whether a text is a duration: `1h30m`, or with written units, `3 days`.
 fn is_duration(text: &str) -> bool {
-    let mut rest = text.trim_start_matches(['+', '-']);
-    if rest == "0" {
+    let mut remaining = text.trim_start_matches(['+', '-']);
+    if remaining == "0" {
         return true;
     }
     let mut any = false;
-    while !rest.is_empty() {
-        let digits = rest
+    while !remaining.is_empty() {
+        let digits = remaining
             .find(|char: char| !char.is_ascii_digit() && char != '.')
-            .unwrap_or(rest.len());
-        let (number, tail) = rest.split_at(digits);
+            .unwrap_or(remaining.len());
+        let (number, tail) = remaining.split_at(digits);
         let tail = tail.trim_start();
         let letters = tail
             .find(|char: char| !char.is_alphabetic())
@@ -116,12 +116,12 @@ fn is_duration(text: &str) -> bool {
             return false;
         }
         any = true;
-        rest = tail.trim_start();
+        remaining = tail.trim_start();
     }
     any
 }
 
-/// An address of the fourth version; Go's sloppy reader, which the API server has kept, does not mind leading zeros.
+/// Reports whether a text is an IPv4 address. The API server uses Go's lenient parser, which accepts leading zeros.
 fn is_ipv4(text: &str) -> bool {
     let bare: Vec<&str> = text
         .split('.')
@@ -137,7 +137,7 @@ fn is_cidr(text: &str) -> bool {
     let Some((address, bits)) = text.split_once('/') else {
         return false;
     };
-    let most = if is_ipv4(address) {
+    let max_bits = if is_ipv4(address) {
         32
     } else if address.parse::<Ipv6Addr>().is_ok() {
         128
@@ -145,10 +145,10 @@ fn is_cidr(text: &str) -> bool {
         return false;
     };
     bits.bytes().all(|byte| byte.is_ascii_digit())
-        && bits.parse::<u8>().is_ok_and(|bits| bits <= most)
+        && bits.parse::<u8>().is_ok_and(|bits| bits <= max_bits)
 }
 
-/// With all of its hyphens or some of them; the later versions say something about the seventeenth digit, too.
+/// Reports whether a text is a UUID, with all or some of its hyphens. Versions 4 and 5 also restrict the seventeenth digit.
 fn is_uuid(text: &str, version: Option<char>) -> bool {
     let mut digits = Vec::with_capacity(32);
     for char in text.chars() {

@@ -1,16 +1,17 @@
-//! Regular expressions of schemas. They are Go's; the `regex` crate reads nearly all of them, in a few cases otherwise.
+//! Regular expressions of schemas. They have Go's syntax; the `regex` crate accepts nearly all of them, a few with another
+//! meaning.
 
 use std::fmt::Write as _;
 
 use regex::{Regex, RegexBuilder};
 
-/// What a compiled expression may take. A longer one counts as one that cannot be read.
+/// Maximum size of a compiled expression in bytes. A larger expression counts as unreadable.
 const SIZE_LIMIT: usize = 1 << 20;
 
-/// A regular expression. Equal when it is written the same.
+/// A regular expression. Two expressions are equal if their texts are.
 #[derive(Debug, Clone)]
 pub(super) struct Pattern {
-    /// As written.
+    /// Expression as the schema declares it.
     pub(super) text: String,
     regex: Option<Regex>,
 }
@@ -22,7 +23,7 @@ impl PartialEq for Pattern {
 }
 
 impl Pattern {
-    /// Reads an expression. One that cannot be read is kept, and matches everything.
+    /// Compiles an expression. An unreadable one is kept, and matches every text.
     pub(super) fn new(text: &str) -> Self {
         let regex = translate(text).and_then(|text| {
             RegexBuilder::new(&text)
@@ -37,19 +38,19 @@ impl Pattern {
         }
     }
 
-    /// Reports whether it can be evaluated.
+    /// Reports whether the expression can be evaluated.
     pub(super) fn is_readable(&self) -> bool {
         self.regex.is_some()
     }
 
-    /// Reports whether a text matches somewhere.
+    /// Reports whether the expression matches any part of a text; an unreadable one matches every text.
     pub(super) fn matches(&self, text: &str) -> bool {
         self.regex.as_ref().is_none_or(|regex| regex.is_match(text))
     }
 }
 
-/// Writes Go's expression for the `regex` crate: classes of letters are ASCII in Go, `\<` is a mere character there, and
-/// within brackets `[`, `&` and `~` are. `None` where the two cannot be reconciled.
+/// Translates an expression of Go for the `regex` crate. In Go, letter classes are ASCII, `\<` is a literal character, and
+/// so are `[`, `&` and `~` within brackets. `None` if the crate cannot express it.
 fn translate(go: &str) -> Option<String> {
     let mut out = String::with_capacity(go.len() + 16);
     let mut chars = go.chars().peekable();
@@ -63,7 +64,7 @@ fn translate(go: &str) -> Option<String> {
                 if chars.next_if_eq(&'^').is_some() {
                     out.push('^');
                 }
-                // The first one is a mere character.
+                // Directly after the opening bracket, `]` is a literal character.
                 if chars.next_if_eq(&']').is_some() {
                     out.push_str("\\]");
                 }
@@ -106,7 +107,7 @@ fn escape(
         's' => out.push_str("[\\t\\n\\x0C\\r ]"),
         'S' => out.push_str("[^\\t\\n\\x0C\\r ]"),
         'b' => out.push_str("(?-u:\\b)"),
-        // Between bytes of one character, too: nothing that the crate can say of a text.
+        // These also match between the bytes of a character, which the crate cannot do in a text.
         'B' | 'C' => return None,
         'Q' => loop {
             match chars.next() {

@@ -1,11 +1,11 @@
-//! Places within a value or a schema, kept on the stack: most are never told.
+//! Paths within a value or a schema. They are linked on the stack, because most of them are never formatted.
 
 use std::fmt;
 
-/// A place, by way of the one above it.
+/// A path, as its last step and the parent path.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place<'a> {
-    above: Option<&'a Place<'a>>,
+pub(super) struct ValuePath<'a> {
+    parent: Option<&'a ValuePath<'a>>,
     step: Step<'a>,
 }
 
@@ -17,55 +17,55 @@ enum Step<'a> {
     Items,
 }
 
-/// The top.
-pub(super) const ROOT: Place<'static> = Place {
-    above: None,
+/// The root path.
+pub(super) const ROOT: ValuePath<'static> = ValuePath {
+    parent: None,
     step: Step::Root,
 };
 
-impl<'a> Place<'a> {
-    /// A field, or any key of a mapping when it is `*`.
+impl<'a> ValuePath<'a> {
+    /// Returns the path of a field; `*` stands for any key of a mapping.
     pub(super) fn key(&'a self, key: &'a str) -> Self {
         Self {
-            above: Some(self),
+            parent: Some(self),
             step: Step::Key(key),
         }
     }
 
-    /// One item of a list.
+    /// Returns the path of a list item.
     pub(super) fn index(&'a self, index: usize) -> Self {
         Self {
-            above: Some(self),
+            parent: Some(self),
             step: Step::Index(index),
         }
     }
 
-    /// The items of a list, in a schema.
+    /// Returns the path of the items of a list, in a schema.
     pub(super) fn items(&'a self) -> Self {
         Self {
-            above: Some(self),
+            parent: Some(self),
             step: Step::Items,
         }
     }
 
-    /// Reports whether nothing is above.
+    /// Reports whether this is the root path.
     pub(super) fn is_root(&self) -> bool {
-        self.above.is_none()
+        self.parent.is_none()
     }
 }
 
-impl fmt::Display for Place<'_> {
-    /// `spec.members[3].name`, as the API server writes places.
+impl fmt::Display for ValuePath<'_> {
+    /// Formats the path like the API server: `spec.members[3].name`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(above) = self.above else {
+        let Some(parent) = self.parent else {
             return f.write_str("<root>");
         };
-        if !above.is_root() {
-            above.fmt(f)?;
+        if !parent.is_root() {
+            parent.fmt(f)?;
         }
         match self.step {
             Step::Root => Ok(()),
-            Step::Key(key) if above.is_root() => f.write_str(key),
+            Step::Key(key) if parent.is_root() => f.write_str(key),
             Step::Key(key) => write!(f, ".{key}"),
             Step::Index(index) => write!(f, "[{index}]"),
             Step::Items => f.write_str("[]"),

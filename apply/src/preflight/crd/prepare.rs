@@ -1,30 +1,30 @@
-//! Stored custom resources in the form in which the API server reads them: without unknown fields, and with defaults.
+//! Prunes unknown fields of stored custom resources and sets defaults, like the API server when it reads them.
 
 use serde_json::{Map, Value};
 
 use super::{
     compare::is_everywhere,
-    place::{Place, ROOT},
+    place::{ROOT, ValuePath},
     schema::Schema,
 };
 
-/// How many lost fields of one custom resource are told.
-const MAX_LOST: usize = 5;
+/// Maximum number of reported lost fields of one custom resource.
+const MAX_REPORTED: usize = 5;
 
-/// Prunes and defaults a custom resource; the answer is what it loses.
+/// Prunes and defaults a custom resource, and returns the paths of the fields that it loses.
 pub(super) fn prepare(value: &mut Value, schema: &Schema) -> Vec<String> {
     let mut lost = Vec::new();
     node(value, schema, &ROOT, &mut lost);
     lost
 }
 
-fn node(value: &mut Value, schema: &Schema, place: &Place<'_>, lost: &mut Vec<String>) {
+fn node(value: &mut Value, schema: &Schema, path: &ValuePath<'_>, lost: &mut Vec<String>) {
     match value {
-        Value::Object(map) => object(map, schema, place, lost),
+        Value::Object(map) => object(map, schema, path, lost),
         Value::Array(list) => {
             if let Some(items) = &schema.items {
                 for (index, item) in list.iter_mut().enumerate() {
-                    node(item, items, &place.index(index), lost);
+                    node(item, items, &path.index(index), lost);
                 }
             }
         }
@@ -35,26 +35,26 @@ fn node(value: &mut Value, schema: &Schema, place: &Place<'_>, lost: &mut Vec<St
 fn object(
     map: &mut Map<String, Value>,
     schema: &Schema,
-    place: &Place<'_>,
+    path: &ValuePath<'_>,
     lost: &mut Vec<String>,
 ) {
-    let is_object = place.is_root() || schema.embedded;
+    let is_object = path.is_root() || schema.embedded;
     map.retain(|key, value| {
-        let at = place.key(key);
+        let at = path.key(key);
         if is_object && is_everywhere(key) {
-            return true; // the apiserver has rules of its own for them
+            return true; // the API server has its own rules for these fields
         }
-        let known = schema.properties.get(key).or(schema.additional.as_deref());
-        let Some(known) = known else {
-            if !schema.preserve && lost.len() < MAX_LOST {
+        let field_schema = schema.properties.get(key).or(schema.additional.as_deref());
+        let Some(field_schema) = field_schema else {
+            if !schema.preserve && lost.len() < MAX_REPORTED {
                 lost.push(at.to_string());
             }
             return schema.preserve;
         };
-        if value.is_null() && !known.nullable && !is_anything(known) {
-            return false; // as if it was not there; the default takes its place
+        if value.is_null() && !field_schema.nullable && !is_anything(field_schema) {
+            return false; // as if it were missing; the default replaces it
         }
-        node(value, known, &at, lost);
+        node(value, field_schema, &at, lost);
         true
     });
     for (name, field) in &schema.properties {
@@ -62,14 +62,14 @@ fn object(
             && !map.contains_key(name)
         {
             let mut default = default.clone();
-            // What lies within a default may have defaults of its own. A default loses nothing.
-            node(&mut default, field, &place.key(name), &mut Vec::new());
+            // Values within a default may have defaults, too. A default loses no fields.
+            node(&mut default, field, &path.key(name), &mut Vec::new());
             map.insert(name.clone(), default);
         }
     }
 }
 
-/// Reports whether a schema is what `additionalProperties: true` stands for.
+/// Reports whether a schema is the equivalent of `additionalProperties: true`.
 fn is_anything(schema: &Schema) -> bool {
     schema.preserve && schema.type_.is_none() && !schema.int_or_string
 }

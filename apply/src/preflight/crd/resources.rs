@@ -1,4 +1,4 @@
-//! Custom resources there are: listed page by page, and held against the schemas that are to come.
+//! Validation of existing custom resources, page by page, with the new schemas.
 
 use std::sync::Arc;
 
@@ -11,111 +11,112 @@ use manifests::object::text;
 use serde_json::Value;
 
 use super::{
-    definition::{Definition, Target},
+    definition::{CrdSummary, Target},
     prepare::prepare,
     validate::validate,
 };
-use crate::preflight::ask::within;
+use crate::preflight::ask::with_timeout;
 
-/// How many custom resources are read at once. A page of the largest there can be still fits into memory.
-const PAGE: u32 = 100;
-/// How many custom resources of one version are looked at.
-const MOST: usize = 100_000;
-/// How many that fail are told.
-const MAX_TOLD: usize = 5;
+/// Page size of the list of custom resources. A page of the largest possible ones still fits into memory.
+const PAGE_SIZE: u32 = 100;
+/// Maximum number of validated custom resources of one version.
+const MAX_RESOURCES: usize = 100_000;
+/// Maximum number of reported failures.
+const MAX_REPORTED: usize = 5;
 
-/// What became of the custom resources.
+/// Result of the validation.
 #[derive(Debug, Default)]
-pub(super) struct Outcome {
-    /// `existing custom object <namespace>/<name> failed validation for new schema version <version>: …`.
+pub(super) struct ValidationReport {
+    /// Failures: `existing custom object <namespace>/<name> failed validation for new schema version <version>: …`.
     pub(super) failed: Vec<String>,
-    /// How many fail in all.
-    pub(super) failed_in_all: usize,
-    /// How many were no better before.
+    /// Number of all failures.
+    pub(super) failed_count: usize,
+    /// Number of custom resources that the old schema rejects as well.
     pub(super) invalid_before: usize,
-    /// The reason why not all were looked at.
+    /// Reason why some custom resources were not validated; `None` if all were.
     pub(super) incomplete: Option<String>,
-    /// The reason why none could be looked at, and what to do.
+    /// Reason why no custom resource could be validated, with the remedy; otherwise `None`.
     pub(super) unreadable: Option<String>,
 }
 
 /// Lists the custom resources in the target's version and validates them.
 pub(super) async fn check(
     client: &Client,
-    definition: &Definition,
+    crd: &CrdSummary,
     target: Target,
-) -> Result<Outcome, kube::Error> {
-    let (group, plural, version) = (&definition.group, &definition.plural, &target.version);
+) -> Result<ValidationReport, kube::Error> {
+    let (group, plural, version) = (&crd.group, &crd.plural, &target.version);
     let resources = Request::new(format!("/apis/{group}/{version}/{plural}"));
     let version = version.clone();
     let target = Arc::new(target);
-    let mut outcome = Outcome::default();
-    let mut params = ListParams::default().limit(PAGE);
-    let mut looked_at = 0;
+    let mut report = ValidationReport::default();
+    let mut params = ListParams::default().limit(PAGE_SIZE);
+    let mut checked_count = 0;
     loop {
         let request = resources.list(&params).map_err(kube::Error::BuildRequest)?;
-        let page = match within(client.request::<ObjectList<Value>>(request)).await {
+        let page = match with_timeout(client.request::<ObjectList<Value>>(request)).await {
             Ok(page) => page,
-            Err(kube::Error::Api(status)) if status.code == 404 => return Ok(outcome),
+            Err(kube::Error::Api(status)) if status.code == 404 => return Ok(report),
             Err(kube::Error::Api(status)) if status.code == 403 => {
-                outcome.unreadable = Some(format!(
-                    "the custom resources of version {version} cannot be checked: {}; allow `list` on {plural}.{group}",
+                report.unreadable = Some(format!(
+                    "failed to check the custom resources of version {version}: {}; allow `list` on {plural}.{group}",
                     status.message
                 ));
-                return Ok(outcome);
+                return Ok(report);
             }
-            // The operator converts, and does not run. Its upgrade may be the cure, which only an admin can know.
+            // The operator's conversion webhook does not run. The upgrade may fix it, which only an admin can decide.
             Err(kube::Error::Api(status)) if status.message.contains("conversion webhook") => {
-                outcome.unreadable = Some(format!(
-                    "the custom resources of version {version} cannot be checked: {}; make the conversion webhook work",
+                report.unreadable = Some(format!(
+                    "failed to check the custom resources of version {version}: {}; make sure that the conversion \
+                     webhook is running",
                     status.message
                 ));
-                return Ok(outcome);
+                return Ok(report);
             }
             Err(error) => return Err(error),
         };
-        looked_at += page.items.len();
+        checked_count += page.items.len();
         let next = page.metadata.continue_;
         let checked = Arc::clone(&target);
-        let found = tokio::task::spawn_blocking(move || {
-            let mut outcome = Outcome::default();
+        let page_report = tokio::task::spawn_blocking(move || {
+            let mut report = ValidationReport::default();
             for item in &page.items {
-                look_at(item, &checked, &mut outcome);
+                validate_resource(item, &checked, &mut report);
             }
-            outcome
+            report
         })
         .await
         .map_err(|error| kube::Error::Service(Box::new(error)))?;
-        outcome.add(found);
+        report.add(page_report);
         match next.filter(|next| !next.is_empty()) {
-            Some(_) if looked_at >= MOST => {
-                outcome.incomplete = Some(format!(
-                    "only the first {looked_at} custom resources of version {version} were looked at"
+            Some(_) if checked_count >= MAX_RESOURCES => {
+                report.incomplete = Some(format!(
+                    "only the first {checked_count} custom resources of version {version} were checked"
                 ));
-                return Ok(outcome);
+                return Ok(report);
             }
             Some(next) => params = params.continue_token(&next),
-            None => return Ok(outcome),
+            None => return Ok(report),
         }
     }
 }
 
-impl Outcome {
+impl ValidationReport {
     fn add(&mut self, more: Self) {
-        self.failed_in_all += more.failed_in_all;
+        self.failed_count += more.failed_count;
         self.invalid_before += more.invalid_before;
-        let room = MAX_TOLD.saturating_sub(self.failed.len());
-        self.failed.extend(more.failed.into_iter().take(room));
+        let remaining = MAX_REPORTED.saturating_sub(self.failed.len());
+        self.failed.extend(more.failed.into_iter().take(remaining));
     }
 }
 
 /// Validates one custom resource.
-fn look_at(item: &Value, target: &Target, outcome: &mut Outcome) {
-    for wanted in &target.new {
+fn validate_resource(item: &Value, target: &Target, report: &mut ValidationReport) {
+    for schema in &target.new {
         let mut prepared = item.clone();
-        let lost = prepare(&mut prepared, &wanted.schema);
-        let mut errors = validate(&prepared, &wanted.schema);
-        if wanted.keeps {
+        let lost = prepare(&mut prepared, &schema.schema);
+        let mut errors = validate(&prepared, &schema.schema);
+        if schema.preserves_unknown {
             errors.extend(
                 lost.iter().map(|field| {
                     format!("{field}: would be lost: the new schema has no such field")
@@ -128,15 +129,15 @@ fn look_at(item: &Value, target: &Target, outcome: &mut Outcome) {
         let mut before = item.clone();
         prepare(&mut before, &target.old);
         if !validate(&before, &target.old).is_empty() {
-            outcome.invalid_before += 1;
+            report.invalid_before += 1;
             return;
         }
-        outcome.failed_in_all += 1;
-        if outcome.failed.len() < MAX_TOLD {
-            outcome.failed.push(format!(
+        report.failed_count += 1;
+        if report.failed.len() < MAX_REPORTED {
+            report.failed.push(format!(
                 "existing custom object {} failed validation for new schema version {}: {}",
                 name(item),
-                wanted.version,
+                schema.version,
                 errors.join(", ")
             ));
         }
@@ -145,9 +146,9 @@ fn look_at(item: &Value, target: &Target, outcome: &mut Outcome) {
 }
 
 fn name(item: &Value) -> String {
-    let word = |key| text(item, &["metadata", key]).unwrap_or_default();
-    match word("namespace") {
-        "" => word("name").to_owned(),
-        namespace => format!("{namespace}/{}", word("name")),
+    let string = |key| text(item, &["metadata", key]).unwrap_or_default();
+    match string("namespace") {
+        "" => string("name").to_owned(),
+        namespace => format!("{namespace}/{}", string("name")),
     }
 }

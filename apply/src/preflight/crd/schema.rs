@@ -1,4 +1,4 @@
-//! A version's schema, read once: what the comparison and the validation ask for.
+//! Schema of a version, parsed once for the comparison and the validation.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,10 +6,10 @@ use serde_json::{Map, Value};
 
 use super::pattern::Pattern;
 
-/// The maximum depth of a schema; deeper levels accept every value. The API server reads no JSON of this depth.
+/// Maximum depth of a schema. Deeper levels accept every value; the API server does not parse JSON of this depth.
 const MAX_DEPTH: usize = 100;
 
-/// A structural schema, without what only explains.
+/// A structural schema without its descriptions.
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is a keyword of its own"
@@ -19,12 +19,12 @@ pub(super) struct Schema {
     pub(super) type_: Option<Type>,
     pub(super) nullable: bool,
     pub(super) int_or_string: bool,
-    /// Whether fields that it does not know are kept.
+    /// Whether unknown fields are kept.
     pub(super) preserve: bool,
-    /// Whether it is a Kubernetes object in itself.
+    /// Whether the value is a complete Kubernetes object.
     pub(super) embedded: bool,
     pub(super) properties: BTreeMap<String, Schema>,
-    /// The values of a mapping with free keys.
+    /// Schema of the values in a mapping with free keys.
     pub(super) additional: Option<Box<Schema>>,
     pub(super) items: Option<Box<Schema>>,
     pub(super) required: BTreeSet<String>,
@@ -32,14 +32,14 @@ pub(super) struct Schema {
     pub(super) format: Option<String>,
     pub(super) pattern: Option<Pattern>,
     pub(super) bounds: Bounds,
-    pub(super) list: List,
+    pub(super) list: ListType,
     pub(super) default: Option<Value>,
-    pub(super) junctors: Junctors,
-    /// CEL.
+    pub(super) logical: LogicalSchemas,
+    /// CEL rules.
     pub(super) rules: BTreeSet<String>,
 }
 
-/// What a value is.
+/// Type of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Type {
     Object,
@@ -50,7 +50,7 @@ pub(super) enum Type {
     Boolean,
 }
 
-/// The least and the most.
+/// Lower and upper bounds of a value.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Bounds {
     pub(super) maximum: Option<Limit>,
@@ -68,25 +68,25 @@ pub(super) struct Bounds {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Limit {
     pub(super) value: f64,
-    /// Whether the bound itself is out.
+    /// Whether the bound itself is rejected.
     pub(super) exclusive: bool,
 }
 
-/// What makes the items of a list differ.
+/// Uniqueness rule for the items of a list.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) enum List {
-    /// Nothing: some may be equal.
+pub(super) enum ListType {
+    /// Items may be equal.
     #[default]
     Any,
-    /// Their values.
+    /// The values of the items are unique.
     Set,
-    /// The values of these fields.
+    /// The values of these fields are unique.
     Map(Vec<String>),
 }
 
-/// Schemas of which some have to accept the value.
+/// Logical combinations of schemas.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Junctors {
+pub(super) struct LogicalSchemas {
     pub(super) all_of: Vec<Schema>,
     pub(super) any_of: Vec<Schema>,
     pub(super) one_of: Vec<Schema>,
@@ -94,20 +94,20 @@ pub(super) struct Junctors {
 }
 
 impl Schema {
-    /// Reads the schema of whole custom resources. What is not one accepts everything that is an object.
+    /// Reads the schema of whole custom resources. An invalid schema accepts every object.
     pub(super) fn read(value: &Value) -> Self {
         let mut schema = Self::at_depth(value, 0);
         schema.type_.get_or_insert(Type::Object);
         schema
     }
 
-    /// Makes every object keep the fields it does not know: what `preserveUnknownFields` means, which definitions still
-    /// have that were made before 1.16.
+    /// Makes every object keep unknown fields. This is the effect of `preserveUnknownFields`, which CRDs created before
+    /// Kubernetes 1.16 may still have.
     pub(super) fn keep_unknown(&mut self) {
         self.preserve = true;
         self.properties.values_mut().for_each(Self::keep_unknown);
-        let below = [&mut self.additional, &mut self.items];
-        for schema in below.into_iter().flatten() {
+        let nested = [&mut self.additional, &mut self.items];
+        for schema in nested.into_iter().flatten() {
             schema.keep_unknown();
         }
     }
@@ -122,10 +122,10 @@ impl Schema {
                 ..Self::default()
             };
         }
-        let below = |value: &Value| Self::at_depth(value, depth + 1);
-        let list = |key: &'static str| -> Vec<Self> { entries(map, key).map(below).collect() };
+        let nested = |value: &Value| Self::at_depth(value, depth + 1);
+        let list = |key: &'static str| -> Vec<Self> { entries(map, key).map(nested).collect() };
         Self {
-            type_: word(map, "type").and_then(Type::read),
+            type_: string(map, "type").and_then(Type::read),
             nullable: flag(map, "nullable"),
             int_or_string: flag(map, "x-kubernetes-int-or-string"),
             preserve: flag(map, "x-kubernetes-preserve-unknown-fields"),
@@ -135,7 +135,7 @@ impl Schema {
                 .and_then(Value::as_object)
                 .into_iter()
                 .flatten()
-                .map(|(name, schema)| (name.clone(), below(schema)))
+                .map(|(name, schema)| (name.clone(), nested(schema)))
                 .collect(),
             additional: match map.get("additionalProperties") {
                 None | Some(Value::Null | Value::Bool(false)) => None,
@@ -143,33 +143,33 @@ impl Schema {
                     preserve: true,
                     ..Self::default()
                 })),
-                Some(schema) => Some(Box::new(below(schema))),
+                Some(schema) => Some(Box::new(nested(schema))),
             },
-            items: map.get("items").map(|items| Box::new(below(items))),
-            required: words(map, "required").collect(),
+            items: map.get("items").map(|items| Box::new(nested(items))),
+            required: strings(map, "required").collect(),
             allowed: map
                 .get("enum")
                 .and_then(Value::as_array)
                 .filter(|allowed| !allowed.is_empty())
                 .cloned(),
-            format: word(map, "format")
+            format: string(map, "format")
                 .filter(|format| !format.is_empty())
                 .map(str::to_owned),
-            pattern: word(map, "pattern")
+            pattern: string(map, "pattern")
                 .filter(|pattern| !pattern.is_empty())
                 .map(Pattern::new),
             bounds: Bounds::read(map),
-            list: match word(map, "x-kubernetes-list-type") {
-                Some("set") => List::Set,
-                Some("map") => List::Map(words(map, "x-kubernetes-list-map-keys").collect()),
-                _ => List::Any,
+            list: match string(map, "x-kubernetes-list-type") {
+                Some("set") => ListType::Set,
+                Some("map") => ListType::Map(strings(map, "x-kubernetes-list-map-keys").collect()),
+                _ => ListType::Any,
             },
             default: map.get("default").filter(|value| !value.is_null()).cloned(),
-            junctors: Junctors {
+            logical: LogicalSchemas {
                 all_of: list("allOf"),
                 any_of: list("anyOf"),
                 one_of: list("oneOf"),
-                not: map.get("not").map(|not| Box::new(below(not))),
+                not: map.get("not").map(|not| Box::new(nested(not))),
             },
             rules: entries(map, "x-kubernetes-validations")
                 .filter_map(|rule| rule.get("rule")?.as_str())
@@ -192,7 +192,7 @@ impl Type {
         })
     }
 
-    /// As schemas write it.
+    /// Returns the name of the type in schemas.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Object => "object",
@@ -233,7 +233,7 @@ fn flag(map: &Map<String, Value>, key: &str) -> bool {
     map.get(key) == Some(&Value::Bool(true))
 }
 
-fn word<'a>(map: &'a Map<String, Value>, key: &str) -> Option<&'a str> {
+fn string<'a>(map: &'a Map<String, Value>, key: &str) -> Option<&'a str> {
     map.get(key).and_then(Value::as_str)
 }
 
@@ -244,7 +244,7 @@ fn entries<'a>(
     map.get(key).and_then(Value::as_array).into_iter().flatten()
 }
 
-fn words<'a>(
+fn strings<'a>(
     map: &'a Map<String, Value>,
     key: &'static str,
 ) -> impl Iterator<Item = String> + use<'a> {

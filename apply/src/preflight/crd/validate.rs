@@ -1,4 +1,4 @@
-//! The validation of custom resources by a schema, with the messages of the API server. CEL rules are not evaluated.
+//! Validation of custom resources by a schema, with the messages of the API server. CEL rules are not evaluated.
 
 use std::{cmp::Ordering, collections::BTreeSet, fmt::Display};
 
@@ -7,82 +7,82 @@ use serde_json::{Map, Number, Value};
 
 use super::{
     format,
-    place::{Place, ROOT},
-    schema::{Limit, List, Schema, Type},
+    place::{ROOT, ValuePath},
+    schema::{Limit, ListType, Schema, Type},
 };
 
-/// How many errors of one custom resource are told.
+/// Maximum number of reported errors of one custom resource.
 const MAX_ERRORS: usize = 5;
-/// How long a value may be in a message.
+/// Maximum length of a value in a message, in characters.
 const MAX_VALUE: usize = 60;
 
-/// Everything that is wrong with a custom resource that was pruned and defaulted; the first of it, if it is much.
+/// Returns the first errors of a custom resource that was pruned and defaulted.
 pub(super) fn validate(value: &Value, schema: &Schema) -> Vec<String> {
     let mut errors = Errors {
-        told: Some(Vec::new()),
+        messages: Some(Vec::new()),
         any: false,
     };
     node(value, schema, &ROOT, &mut errors);
-    errors.told.unwrap_or_default()
+    errors.messages.unwrap_or_default()
 }
 
-/// Errors, or merely whether there are some.
+/// Collected errors, or only whether an error exists.
 struct Errors {
-    told: Option<Vec<String>>,
+    messages: Option<Vec<String>>,
     any: bool,
 }
 
 impl Errors {
-    fn add(&mut self, place: &Place<'_>, message: impl Display) {
+    fn add(&mut self, path: &ValuePath<'_>, message: impl Display) {
         self.any = true;
-        if let Some(told) = &mut self.told
-            && told.len() < MAX_ERRORS
+        if let Some(messages) = &mut self.messages
+            && messages.len() < MAX_ERRORS
         {
-            told.push(format!("{place}: {message}"));
+            messages.push(format!("{path}: {message}"));
         }
     }
 
-    fn invalid(&mut self, place: &Place<'_>, value: &Value, message: impl Display) {
+    fn invalid(&mut self, path: &ValuePath<'_>, value: &Value, message: impl Display) {
         self.add(
-            place,
-            format_args!("Invalid value: {}: {message}", told(value)),
+            path,
+            format_args!("Invalid value: {}: {message}", format_value(value)),
         );
     }
 }
 
-/// Reports whether a schema accepts a value, as `anyOf` and the like ask.
-fn accepts(value: &Value, schema: &Schema, place: &Place<'_>) -> bool {
+/// Reports whether a schema accepts a value, for `anyOf`, `oneOf` and `not`.
+fn accepts(value: &Value, schema: &Schema, path: &ValuePath<'_>) -> bool {
     let mut errors = Errors {
-        told: None,
+        messages: None,
         any: false,
     };
-    node(value, schema, place, &mut errors);
+    node(value, schema, path, &mut errors);
     !errors.any
 }
 
-fn node(value: &Value, schema: &Schema, place: &Place<'_>, errors: &mut Errors) {
+fn node(value: &Value, schema: &Schema, path: &ValuePath<'_>, errors: &mut Errors) {
     if !has_type(value, schema) {
-        let wanted = if schema.int_or_string {
+        let expected = if schema.int_or_string {
             "integer,string"
         } else {
             schema.type_.map_or("", Type::name)
         };
         errors.invalid(
-            place,
+            path,
             value,
-            format_args!("must be of type {wanted}: {:?}", type_name(value)),
+            format_args!("must be of type {expected}: {:?}", type_name(value)),
         );
-        return; // whatever else could be said follows from it
+        return; // all further errors are consequences of this one
     }
     if let Some(allowed) = &schema.allowed
         && !allowed.iter().any(|allowed| equal(allowed, value))
     {
-        let allowed: Vec<_> = allowed.iter().take(10).map(told).collect();
+        let allowed: Vec<_> = allowed.iter().take(10).map(format_value).collect();
         errors.add(
-            place,
+            path,
             format_args!(
                 "Unsupported value: {}: supported values: {}",
-                told(value),
+                format_value(value),
                 allowed.join(", ")
             ),
         );
@@ -91,13 +91,13 @@ fn node(value: &Value, schema: &Schema, place: &Place<'_>, errors: &mut Errors) 
         return;
     }
     match value {
-        Value::String(text) => string(text, value, schema, place, errors),
-        Value::Number(number_) => number(number_, value, schema, place, errors),
-        Value::Array(list) => array(list, value, schema, place, errors),
-        Value::Object(map) => object(map, value, schema, place, errors),
+        Value::String(text) => string(text, value, schema, path, errors),
+        Value::Number(number_) => number(number_, value, schema, path, errors),
+        Value::Array(list) => array(list, value, schema, path, errors),
+        Value::Object(map) => object(map, value, schema, path, errors),
         _ => {}
     }
-    junctors(value, schema, place, errors);
+    logical(value, schema, path, errors);
 }
 
 fn has_type(value: &Value, schema: &Schema) -> bool {
@@ -107,10 +107,10 @@ fn has_type(value: &Value, schema: &Schema) -> bool {
     if schema.int_or_string {
         return value.is_string() || is_integer(value);
     }
-    let Some(wanted) = schema.type_ else {
+    let Some(expected) = schema.type_ else {
         return true;
     };
-    match wanted {
+    match expected {
         Type::Object => value.is_object(),
         Type::Array => value.is_array(),
         Type::String => value.is_string(),
@@ -120,7 +120,7 @@ fn has_type(value: &Value, schema: &Schema) -> bool {
     }
 }
 
-/// `1.0` is one as well.
+/// Reports whether a value is an integer, including `1.0`.
 fn is_integer(value: &Value) -> bool {
     match value {
         Value::Number(number) => {
@@ -142,21 +142,21 @@ fn type_name(value: &Value) -> &'static str {
     }
 }
 
-fn string(text: &str, value: &Value, schema: &Schema, place: &Place<'_>, errors: &mut Errors) {
+fn string(text: &str, value: &Value, schema: &Schema, path: &ValuePath<'_>, errors: &mut Errors) {
     let bounds = &schema.bounds;
     if bounds.max_length.is_some() || bounds.min_length.is_some() {
         let length = text.chars().count() as u64;
-        if let Some(most) = bounds.max_length.filter(|most| length > *most) {
+        if let Some(max) = bounds.max_length.filter(|max| length > *max) {
             errors.add(
-                place,
-                format_args!("Too long: may not be more than {most} characters"),
+                path,
+                format_args!("Too long: may not be more than {max} characters"),
             );
         }
-        if let Some(least) = bounds.min_length.filter(|least| length < *least) {
+        if let Some(min) = bounds.min_length.filter(|min| length < *min) {
             errors.invalid(
-                place,
+                path,
                 value,
-                format_args!("should be at least {least} chars long"),
+                format_args!("should be at least {min} chars long"),
             );
         }
     }
@@ -164,19 +164,25 @@ fn string(text: &str, value: &Value, schema: &Schema, place: &Place<'_>, errors:
         && !pattern.matches(text)
     {
         let pattern = shortened(&pattern.text, 2 * MAX_VALUE);
-        errors.invalid(place, value, format_args!("should match '{pattern}'"));
+        errors.invalid(path, value, format_args!("should match '{pattern}'"));
     }
     if let Some(format) = &schema.format
         && !format::accepts(format, text)
     {
-        errors.invalid(place, value, format_args!("must be of type {format}"));
+        errors.invalid(path, value, format_args!("must be of type {format}"));
     }
 }
 
-fn number(number: &Number, value: &Value, schema: &Schema, place: &Place<'_>, errors: &mut Errors) {
+fn number(
+    number: &Number,
+    value: &Value,
+    schema: &Schema,
+    path: &ValuePath<'_>,
+    errors: &mut Errors,
+) {
     let Some(float) = number.as_f64() else { return };
     let bounds = &schema.bounds;
-    // Against whole numbers the API server holds what is left of a bound without its fraction.
+    // The API server truncates a bound before it compares the bound with an integer.
     let comparable = |bound: f64| {
         if number.is_f64() {
             bound
@@ -199,7 +205,7 @@ fn number(number: &Number, value: &Value, schema: &Schema, place: &Place<'_>, er
         if order == Some(wrong) || exclusive && order == Some(Ordering::Equal) {
             let or_equal = if exclusive { "" } else { " or equal to" };
             errors.invalid(
-                place,
+                path,
                 value,
                 format_args!("should be {than}{or_equal} {limit}"),
             );
@@ -207,10 +213,10 @@ fn number(number: &Number, value: &Value, schema: &Schema, place: &Place<'_>, er
     }
     if let Some(factor) = bounds.multiple_of {
         let comparable = comparable(factor);
-        // A factor below 1 leaves 0, and no whole number is accepted.
+        // A factor below 1 is truncated to 0, which accepts no integer.
         if comparable <= 0.0 || (float / comparable).fract() != 0.0 {
             errors.invalid(
-                place,
+                path,
                 value,
                 format_args!("should be a multiple of {factor}"),
             );
@@ -219,32 +225,38 @@ fn number(number: &Number, value: &Value, schema: &Schema, place: &Place<'_>, er
     if let Some(format) = &schema.format
         && !format::accepts_number(format, float)
     {
-        errors.invalid(place, value, format_args!("must be of format {format}"));
+        errors.invalid(path, value, format_args!("must be of format {format}"));
     }
 }
 
-fn array(list: &[Value], value: &Value, schema: &Schema, place: &Place<'_>, errors: &mut Errors) {
+fn array(
+    list: &[Value],
+    value: &Value,
+    schema: &Schema,
+    path: &ValuePath<'_>,
+    errors: &mut Errors,
+) {
     let length = list.len() as u64;
-    if let Some(most) = schema.bounds.max_items.filter(|most| length > *most) {
+    if let Some(max) = schema.bounds.max_items.filter(|max| length > *max) {
         errors.add(
-            place,
-            format_args!("Too many: {length}: must have at most {most} items"),
+            path,
+            format_args!("Too many: {length}: must have at most {max} items"),
         );
     }
-    if let Some(least) = schema.bounds.min_items.filter(|least| length < *least) {
+    if let Some(min) = schema.bounds.min_items.filter(|min| length < *min) {
         errors.invalid(
-            place,
+            path,
             value,
-            format_args!("should have at least {least} items"),
+            format_args!("should have at least {min} items"),
         );
     }
-    let mut seen = BTreeSet::new();
+    let mut seen_keys = BTreeSet::new();
     for (index, item) in list.iter().enumerate() {
-        let at = place.index(index);
+        let at = path.index(index);
         let key = match &schema.list {
-            List::Any => None,
-            List::Set => Some(item.to_string()),
-            List::Map(keys) => Some(
+            ListType::Any => None,
+            ListType::Set => Some(item.to_string()),
+            ListType::Map(keys) => Some(
                 keys.iter()
                     .map(|key| item.get(key).unwrap_or(&Value::Null).to_string())
                     .collect::<Vec<_>>()
@@ -252,9 +264,9 @@ fn array(list: &[Value], value: &Value, schema: &Schema, place: &Place<'_>, erro
             ),
         };
         if let Some(key) = key
-            && !seen.insert(key)
+            && !seen_keys.insert(key)
         {
-            errors.add(&at, format_args!("Duplicate value: {}", told(item)));
+            errors.add(&at, format_args!("Duplicate value: {}", format_value(item)));
         }
         if let Some(items) = &schema.items {
             node(item, items, &at, errors);
@@ -266,21 +278,21 @@ fn object(
     map: &Map<String, Value>,
     value: &Value,
     schema: &Schema,
-    place: &Place<'_>,
+    path: &ValuePath<'_>,
     errors: &mut Errors,
 ) {
     let length = map.len() as u64;
-    if let Some(most) = schema.bounds.max_properties.filter(|most| length > *most) {
+    if let Some(max) = schema.bounds.max_properties.filter(|max| length > *max) {
         errors.add(
-            place,
-            format_args!("Too many: {length}: must have at most {most} items"),
+            path,
+            format_args!("Too many: {length}: must have at most {max} items"),
         );
     }
-    if let Some(least) = schema.bounds.min_properties.filter(|least| length < *least) {
+    if let Some(min) = schema.bounds.min_properties.filter(|min| length < *min) {
         errors.invalid(
-            place,
+            path,
             value,
-            format_args!("should have at least {least} properties"),
+            format_args!("should have at least {min} properties"),
         );
     }
     for name in schema
@@ -288,7 +300,7 @@ fn object(
         .iter()
         .filter(|name| !map.contains_key(*name))
     {
-        errors.add(&place.key(name), "Required value");
+        errors.add(&path.key(name), "Required value");
     }
     if schema.embedded {
         for name in ["apiVersion", "kind"] {
@@ -297,65 +309,65 @@ fn object(
                 .and_then(Value::as_str)
                 .is_none_or(str::is_empty)
             {
-                errors.add(&place.key(name), "Required value: must not be empty");
+                errors.add(&path.key(name), "Required value: must not be empty");
             }
         }
     }
     for (name, value) in map {
-        let known = schema.properties.get(name).or(schema.additional.as_deref());
-        if let Some(known) = known {
-            node(value, known, &place.key(name), errors);
+        let field_schema = schema.properties.get(name).or(schema.additional.as_deref());
+        if let Some(field_schema) = field_schema {
+            node(value, field_schema, &path.key(name), errors);
         }
     }
 }
 
-fn junctors(value: &Value, schema: &Schema, place: &Place<'_>, errors: &mut Errors) {
-    let junctors = &schema.junctors;
-    for schema in &junctors.all_of {
-        node(value, schema, place, errors);
+fn logical(value: &Value, schema: &Schema, path: &ValuePath<'_>, errors: &mut Errors) {
+    let logical = &schema.logical;
+    for schema in &logical.all_of {
+        node(value, schema, path, errors);
     }
-    if !junctors.any_of.is_empty()
-        && !junctors
+    if !logical.any_of.is_empty()
+        && !logical
             .any_of
             .iter()
-            .any(|schema| accepts(value, schema, place))
+            .any(|schema| accepts(value, schema, path))
     {
         errors.add(
-            place,
-            format_args!("Invalid value: \"{place}\" must validate at least one schema (anyOf)"),
+            path,
+            format_args!("Invalid value: \"{path}\" must validate at least one schema (anyOf)"),
         );
     }
-    if !junctors.one_of.is_empty() {
-        let count = junctors
+    if !logical.one_of.is_empty() {
+        let count = logical
             .one_of
             .iter()
-            .filter(|schema| accepts(value, schema, place))
+            .filter(|schema| accepts(value, schema, path))
             .count();
         if count != 1 {
-            let found = if count == 0 {
+            let result = if count == 0 {
                 "none valid".to_owned()
             } else {
                 format!("{count} valid alternatives")
             };
             errors.add(
-                place,
+                path,
                 format_args!(
-                    "Invalid value: \"{place}\" must validate one and only one schema (oneOf). Found {found}"
+                    "Invalid value: \"{path}\" must validate one and only one schema (oneOf). Found {result}"
                 ),
             );
         }
     }
-    if let Some(not) = &junctors.not
-        && accepts(value, not, place)
+    if let Some(not) = &logical.not
+        && accepts(value, not, path)
     {
         errors.add(
-            place,
-            format_args!("Invalid value: \"{place}\" must not validate the schema (not)"),
+            path,
+            format_args!("Invalid value: \"{path}\" must not validate the schema (not)"),
         );
     }
 }
 
-/// `1` and `1.0` are the same.
+/// Reports whether two values are equal; `1` and `1.0` are.
 fn equal(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(one), Value::Number(other)) => {
@@ -365,7 +377,7 @@ fn equal(one: &Value, other: &Value) -> bool {
     }
 }
 
-fn told(value: &Value) -> String {
+fn format_value(value: &Value) -> String {
     match value {
         Value::Object(_) | Value::Array(_) => format!("{:?}", type_name(value)),
         _ => shortened(&value.to_string(), MAX_VALUE),

@@ -21,14 +21,16 @@ fn controlled(kind: &str, name: &str, uid: &str) -> Value {
     json!([{"apiVersion": "core.rukpak.io/v1alpha1", "kind": kind, "name": name, "uid": uid, "controller": true}])
 }
 
-fn verdict(step: &Step, live: &ObjectMeta) -> Verdict {
+fn verdict(step: &Step, live: &ObjectMeta) -> OwnershipDecision {
     let gone = BTreeSet::from(["gone".to_owned()]);
-    judge(step, live, &Holder::of(live, &owner()), &owner(), &gone)
+    decide(step, live, &Holder::of(live, &owner()), &owner(), &gone)
 }
 
 #[track_caller]
 fn assert_refused(step: &Step, live: &ObjectMeta, parts: &[&str]) {
-    let (Verdict::Refused(message) | Verdict::Going(message)) = verdict(step, live) else {
+    let (OwnershipDecision::Conflict(message) | OwnershipDecision::Terminating(message)) =
+        verdict(step, live)
+    else {
         panic!("not refused: {live:?}");
     };
     for part in parts {
@@ -82,8 +84,14 @@ fn the_holder_is_read_off_the_metadata() {
 fn what_is_ours_or_was_let_go_is_taken() {
     let definition = step("apiextensions.k8s.io/v1", "CustomResourceDefinition", "a.b");
     let released = json!({"managedFields": [{"manager": "rukpak", "operation": "Apply"}]});
-    assert_eq!(verdict(&definition, &live(released)), Verdict::Fine);
-    assert_eq!(verdict(&definition, &labeled("etcd")), Verdict::Fine);
+    assert_eq!(
+        verdict(&definition, &live(released)),
+        OwnershipDecision::Allowed
+    );
+    assert_eq!(
+        verdict(&definition, &labeled("etcd")),
+        OwnershipDecision::Allowed
+    );
 }
 
 #[test]
@@ -91,9 +99,12 @@ fn what_nobody_claims_is_taken_when_it_is_handed_over() {
     let config = step("v1", "ConfigMap", "settings");
     let deployment = step("apps/v1", "Deployment", "etcd");
     let adopted = |by: &str| live(json!({"annotations": {"core.rukpak.io/adopt": by}}));
-    assert_eq!(verdict(&config, &adopted("etcd")), Verdict::Fine);
+    assert_eq!(
+        verdict(&config, &adopted("etcd")),
+        OwnershipDecision::Allowed
+    );
     let remedy = "kubectl annotate deployments.apps/etcd -n operators core.rukpak.io/adopt=etcd";
-    let parts = ["belongs to no BundleInstance", remedy];
+    let parts = ["is not managed by a BundleInstance", remedy];
     assert_refused(&deployment, &live(json!({})), &parts);
     let remedy = "kubectl annotate configmaps/settings -n operators core.rukpak.io/adopt=etcd";
     assert_refused(&config, &adopted("other"), &[remedy]);
@@ -107,11 +118,14 @@ fn no_annotation_takes_an_object_from_who_controls_it() {
         object.annotations = serde_json::from_value(adopt.clone()).unwrap();
         object
     };
-    let parts = ["belongs to BundleInstance other", "delete that"];
+    let parts = ["owned by BundleInstance other", "delete that"];
     assert_refused(&config, &adopted(labeled("other")), &parts);
-    let parts = ["BundleInstance gone, which is gone", "adopt=etcd"];
+    let parts = ["BundleInstance gone, which no longer exists", "adopt=etcd"];
     assert_refused(&config, &labeled("gone"), &parts);
-    assert_eq!(verdict(&config, &adopted(labeled("gone"))), Verdict::Fine);
+    assert_eq!(
+        verdict(&config, &adopted(labeled("gone"))),
+        OwnershipDecision::Allowed
+    );
     let owners = controlled("ReplicaSet", "web", "another");
     let controlled = adopted(live(json!({"ownerReferences": owners})));
     assert_refused(&config, &controlled, &["controlled by ReplicaSet web"]);
@@ -135,16 +149,16 @@ fn namespaces_and_default_accounts_are_used_unless_they_are_our_own() {
     let adopted = live(json!({"annotations": {"core.rukpak.io/adopt": "etcd"}}));
     let helm = json!({"meta.helm.sh/release-name": "etcd", "meta.helm.sh/release-namespace": "db"});
     for fine in [labeled("etcd"), adopted] {
-        assert_eq!(verdict(&namespace, &fine), Verdict::Fine);
+        assert_eq!(verdict(&namespace, &fine), OwnershipDecision::Allowed);
     }
     for (step, held, parts) in ::tests::rows![
-        &namespace, live(json!({})) => &["used as it is", "adopt=etcd"][..];
-        &namespace, labeled("gone") => &["used as it is", "adopt=etcd"];
-        &namespace, live(json!({"annotations": helm})) => &["used as it is", "adopt=etcd"];
-        &namespace, labeled("other") => &["belongs to BundleInstance other"];
-        &account, live(json!({})) => &["as it is", "adopt=etcd"];
+        &namespace, live(json!({})) => &["used unchanged", "adopt=etcd"][..];
+        &namespace, labeled("gone") => &["used unchanged", "adopt=etcd"];
+        &namespace, live(json!({"annotations": helm})) => &["used unchanged", "adopt=etcd"];
+        &namespace, labeled("other") => &["owned by BundleInstance other"];
+        &account, live(json!({})) => &["used unchanged", "adopt=etcd"];
     ] {
-        let Verdict::Shared(message) = verdict(step, &held) else {
+        let OwnershipDecision::Shared(message) = verdict(step, &held) else {
             panic!("not shared: {held:?}");
         };
         assert!(parts.iter().all(|part| message.contains(part)), "{message}");

@@ -1,5 +1,5 @@
-//! What the roles and bindings of a plan give to others: whoever creates them has to hold it, or to have the right to
-//! give away what he does not hold.
+//! Permissions that the roles and bindings of a plan grant. A client that creates them must hold these permissions, or have
+//! the permission to grant permissions that it does not hold.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,22 +20,22 @@ use crate::plan::Step;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// Something that gives rights.
+/// A role or binding of the plan, with the permissions that it grants.
 pub(super) struct Grant<'a> {
-    /// The role or the binding.
+    /// Identity of the role or binding.
     pub(super) identity: Identity,
-    /// Where the rights hold.
+    /// Scope of the permissions.
     pub(super) scope: Scope<'a>,
-    /// Which.
+    /// Granted rules.
     pub(super) rules: Vec<PolicyRule>,
-    /// The right to give them without holding them.
-    pub(super) bypass: ResourceAttributes,
+    /// Permission to grant the rules without holding them.
+    pub(super) escalation: ResourceAttributes,
 }
 
-/// A role: whether it is one of the cluster, its namespace, its name.
-type Key<'a> = (bool, &'a str, &'a str);
+/// Key of a role: true for a ClusterRole, the namespace, and the name.
+type RoleKey<'a> = (bool, &'a str, &'a str);
 
-/// Everything that gives rights, and roles that could not be looked at.
+/// Returns all grants of the plan, and a problem for each role that could not be read.
 pub(super) async fn find<'a>(
     input: &Input<'a>,
 ) -> Result<(Vec<Grant<'a>>, Vec<Problem>), kube::Error> {
@@ -46,7 +46,7 @@ pub(super) async fn find<'a>(
             .iter()
             .filter(|step| step.object.group() == RBAC)
     };
-    let mut roles: BTreeMap<Key<'a>, Option<Vec<PolicyRule>>> = BTreeMap::new();
+    let mut roles: BTreeMap<RoleKey<'a>, Option<Vec<PolicyRule>>> = BTreeMap::new();
     let mut grants = Vec::new();
     for step in steps() {
         if let Some((key, grant)) = role(step) {
@@ -54,17 +54,17 @@ pub(super) async fn find<'a>(
             grants.push(grant);
         }
     }
-    let others: BTreeSet<Key<'a>> = steps()
+    let unresolved: BTreeSet<RoleKey<'a>> = steps()
         .filter_map(|step| binding(step).map(|(_, key)| key))
         .filter(|key| !roles.contains_key(key))
         .collect();
-    let others: Vec<_> = stream::iter(others)
-        .map(|key| async move { Ok::<_, kube::Error>((key, look_up(input, key).await?)) })
+    let resolved: Vec<_> = stream::iter(unresolved)
+        .map(|key| async move { Ok::<_, kube::Error>((key, resolve_role(input, key).await?)) })
         .buffer_unordered(input.concurrency.max(1))
-        .boxed() // without, the compiler does not see that it is Send
+        .boxed() // without boxing, the compiler cannot prove that it is Send
         .try_collect()
         .await?;
-    roles.extend(others);
+    roles.extend(resolved);
     let mut unknown = Vec::new();
     for step in steps() {
         let Some((scope, key)) = binding(step) else {
@@ -76,13 +76,13 @@ pub(super) async fn find<'a>(
                 identity: step.object.identity(),
                 scope,
                 rules: rules.clone(),
-                bypass: bypass("bind", is_cluster, scope, name),
+                escalation: escalation("bind", is_cluster, scope, name),
             }),
             _ => unknown.push(Problem {
                 check: Check::Rights,
                 message: format!(
-                    "{} refers to {} {name}, which neither exists nor comes with the bundle, or cannot be looked at: whether \
-                     the account may give its rights away is not known before it is tried",
+                    "{} refers to {} {name}, which cannot be read, or neither exists nor is part of the bundle: cannot \
+                     determine whether the account is allowed to grant its permissions",
                     step.object.identity(),
                     if is_cluster { "ClusterRole" } else { "Role" },
                 ),
@@ -92,7 +92,7 @@ pub(super) async fn find<'a>(
     Ok((grants, unknown))
 }
 
-fn role(step: &Step) -> Option<(Key<'_>, Grant<'_>)> {
+fn role(step: &Step) -> Option<(RoleKey<'_>, Grant<'_>)> {
     let object = &step.object;
     let (is_cluster, scope) = match object.kind() {
         "ClusterRole" => (true, None),
@@ -101,7 +101,7 @@ fn role(step: &Step) -> Option<(Key<'_>, Grant<'_>)> {
     };
     let mut rules = rules(object.value());
     if at(object.value(), &["aggregationRule"]).is_some_and(|rule| !rule.is_null()) {
-        // What it will collect is not known, so API servers demand everything.
+        // The rules that an aggregated role collects are unknown, so API servers require all permissions.
         let everything = || Some(vec!["*".to_owned()]);
         rules = vec![
             PolicyRule {
@@ -121,7 +121,7 @@ fn role(step: &Step) -> Option<(Key<'_>, Grant<'_>)> {
         identity: object.identity(),
         scope,
         rules,
-        bypass: bypass("escalate", is_cluster, scope, object.name()),
+        escalation: escalation("escalate", is_cluster, scope, object.name()),
     };
     Some((
         (is_cluster, scope.unwrap_or_default(), object.name()),
@@ -129,7 +129,7 @@ fn role(step: &Step) -> Option<(Key<'_>, Grant<'_>)> {
     ))
 }
 
-fn binding(step: &Step) -> Option<(Scope<'_>, Key<'_>)> {
+fn binding(step: &Step) -> Option<(Scope<'_>, RoleKey<'_>)> {
     let object = &step.object;
     let scope = match object.kind() {
         "ClusterRoleBinding" => None,
@@ -144,7 +144,7 @@ fn binding(step: &Step) -> Option<(Scope<'_>, Key<'_>)> {
     }
 }
 
-/// Rules of a wrong shape are for the API server to refuse.
+/// Returns the rules of a role. Malformed rules are skipped: the API server rejects them.
 fn rules(role: &Value) -> Vec<PolicyRule> {
     let rules = at(role, &["rules"]).and_then(Value::as_array);
     rules
@@ -154,7 +154,7 @@ fn rules(role: &Value) -> Vec<PolicyRule> {
         .collect()
 }
 
-fn bypass(verb: &str, is_cluster: bool, scope: Scope<'_>, name: &str) -> ResourceAttributes {
+fn escalation(verb: &str, is_cluster: bool, scope: Scope<'_>, name: &str) -> ResourceAttributes {
     let resource = if is_cluster { "clusterroles" } else { "roles" };
     ResourceAttributes {
         group: Some(RBAC.to_owned()),
@@ -166,20 +166,24 @@ fn bypass(verb: &str, is_cluster: bool, scope: Scope<'_>, name: &str) -> Resourc
     }
 }
 
-/// The rules of a role in the cluster. Apiservers tell them to everybody who tries to bind it, so whose right it is read
-/// with makes no difference.
-async fn look_up(
+/// Returns the rules of a role in the cluster. API servers report them to every client that tries to bind the role, so
+/// reading the role with the provisioner's permissions reveals nothing.
+async fn resolve_role(
     input: &Input<'_>,
-    (is_cluster, namespace, name): Key<'_>,
+    (is_cluster, namespace, name): RoleKey<'_>,
 ) -> Result<Option<Vec<PolicyRule>>, kube::Error> {
     for client in [input.own, input.client] {
         let client = client.clone();
         let rules = if is_cluster {
             let api = Api::<ClusterRole>::all(client);
-            ask::within(api.get(name)).await.map(|role| role.rules)
+            ask::with_timeout(api.get(name))
+                .await
+                .map(|role| role.rules)
         } else {
             let api = Api::<Role>::namespaced(client, namespace);
-            ask::within(api.get(name)).await.map(|role| role.rules)
+            ask::with_timeout(api.get(name))
+                .await
+                .map(|role| role.rules)
         };
         match rules {
             Ok(rules) => return Ok(Some(rules.unwrap_or_default())),

@@ -1,4 +1,4 @@
-//! What rights a plan takes: to apply, watch and delete its objects.
+//! Permissions that a plan requires: to apply, watch and delete its objects.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,17 +13,21 @@ use crate::{
     preflight::{Policy, crd::UpgradeSafety},
 };
 
-/// Rights by scope.
-pub(super) type Rights<'a> = BTreeMap<Scope<'a>, BTreeSet<Right<'a>>>;
+/// Permissions by scope.
+pub(super) type PermissionsByScope<'a> = BTreeMap<Scope<'a>, BTreeSet<Right<'a>>>;
 
-/// All rights that a plan takes.
-pub(super) fn of<'a>(plan: &'a Plan, leaving: &'a Found, policy: &Policy) -> Rights<'a> {
-    let mut rights = Rights::new();
+/// Returns all permissions that a plan requires.
+pub(super) fn required<'a>(
+    plan: &'a Plan,
+    leaving: &'a Found,
+    policy: &Policy,
+) -> PermissionsByScope<'a> {
+    let mut rights = PermissionsByScope::new();
     for step in &plan.steps {
         apply(step, policy, &mut rights);
     }
     for object in &plan.leaving {
-        // What is not served any more is gone.
+        // Objects of a kind that is no longer served do not exist.
         if let Some(Some(kind)) = leaving.get(&object.gvk()) {
             let identity = &object.identity;
             let target = Target {
@@ -31,15 +35,15 @@ pub(super) fn of<'a>(plan: &'a Plan, leaving: &'a Found, policy: &Policy) -> Rig
                 namespace: &identity.namespace,
                 name: &identity.name,
             };
-            let end = end_of(identity, policy.crd_deletion);
+            let verbs = deletion_verbs(identity, policy.crd_deletion);
             target.named(&["get"], &mut rights);
-            target.named(end, &mut rights);
+            target.named(verbs, &mut rights);
         }
     }
     rights
 }
 
-fn apply<'a>(step: &'a Step, policy: &Policy, rights: &mut Rights<'a>) {
+fn apply<'a>(step: &'a Step, policy: &Policy, rights: &mut PermissionsByScope<'a>) {
     let object = &step.object;
     let target = Target {
         kind: &step.kind,
@@ -49,14 +53,18 @@ fn apply<'a>(step: &'a Step, policy: &Policy, rights: &mut Rights<'a>) {
     target.named(&["get", "patch"], rights);
     target.all(&["create", "list", "watch"], rights);
     let identity = object.identity();
-    target.named(end_of(&identity, policy.crd_deletion), rights);
+    target.named(deletion_verbs(&identity, policy.crd_deletion), rights);
     if is_definition(&identity) {
-        resources(object, policy, rights);
+        custom_resource_permissions(object, policy, rights);
     }
 }
 
-/// Reports whether a definition may be changed or deleted is seen by its custom resources.
-fn resources<'a>(definition: &'a Object, policy: &Policy, rights: &mut Rights<'a>) {
+/// Adds the permissions for the custom resources of a CRD, which must be listed before the CRD is changed or deleted.
+fn custom_resource_permissions<'a>(
+    definition: &'a Object,
+    policy: &Policy,
+    rights: &mut PermissionsByScope<'a>,
+) {
     let field = |path| text(definition.value(), path).filter(|text| !text.is_empty());
     let (Some(group), Some(resource)) = (
         field(&["spec", "group"]),
@@ -79,8 +87,8 @@ fn resources<'a>(definition: &'a Object, policy: &Policy, rights: &mut Rights<'a
     }));
 }
 
-/// What it takes to let go of an object, when it leaves or with the instance.
-fn end_of(identity: &Identity, policy: DefinitionPolicy) -> &'static [&'static str] {
+/// Returns the verbs that are needed to delete or release an object when it is pruned, or when the instance is deleted.
+fn deletion_verbs(identity: &Identity, policy: DefinitionPolicy) -> &'static [&'static str] {
     match policy {
         _ if is_namespace(identity) => &["patch"],
         _ if !is_definition(identity) => &["delete"],
@@ -89,7 +97,7 @@ fn end_of(identity: &Identity, policy: DefinitionPolicy) -> &'static [&'static s
     }
 }
 
-/// An object, as authorizers see it.
+/// Object of an authorization request.
 struct Target<'a> {
     kind: &'a Kind,
     namespace: &'a str,
@@ -97,15 +105,20 @@ struct Target<'a> {
 }
 
 impl<'a> Target<'a> {
-    fn named(&self, verbs: &[&'static str], rights: &mut Rights<'a>) {
+    fn named(&self, verbs: &[&'static str], rights: &mut PermissionsByScope<'a>) {
         self.add(verbs, Some(self.name), rights);
     }
 
-    fn all(&self, verbs: &[&'static str], rights: &mut Rights<'a>) {
+    fn all(&self, verbs: &[&'static str], rights: &mut PermissionsByScope<'a>) {
         self.add(verbs, None, rights);
     }
 
-    fn add(&self, verbs: &[&'static str], name: Option<&'a str>, rights: &mut Rights<'a>) {
+    fn add(
+        &self,
+        verbs: &[&'static str],
+        name: Option<&'a str>,
+        rights: &mut PermissionsByScope<'a>,
+    ) {
         let scope = self.kind.namespaced.then_some(self.namespace);
         let rights = rights.entry(scope).or_default();
         rights.extend(verbs.iter().map(|verb| Right::Resource {

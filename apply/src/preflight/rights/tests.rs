@@ -101,9 +101,9 @@ fn what_is_missing_is_listed_as_objects_that_can_be_created() {
         None => rights("nodes get, nodes list, apps:nodes list, rbac.authorization.k8s.io:clusterroles#a patch");
         Some("tenant") => rights("configmaps#b get, configmaps get, nodes get, secrets get, url:/metrics get");
     ]);
-    let text = text::of(&missing, Some(&account), "etcd", "rukpak-system");
+    let text = text::format_manifest(&missing, Some(&account), "etcd", "rukpak-system");
     let (words, yaml) = text.split_once("\n---\n").unwrap();
-    assert_rows!(words.starts_with("ServiceAccount tenant/installer lacks rights") => true, "{words}");
+    assert_rows!(words.starts_with("ServiceAccount tenant/installer lacks permissions") => true, "{words}");
     let objects = manifests::yaml::documents(yaml.as_bytes());
     let objects: Vec<Value> = objects.map(Result::unwrap).collect();
     let rules = objects.iter().filter_map(|object| object.get("rules"));
@@ -133,13 +133,16 @@ fn many_names_become_a_rule_for_all_and_much_text_is_bounded() {
     let texts = names.iter();
     let texts: Vec<String> = texts.map(|name| format!("configmaps#{name} get")).collect();
     let missing = BTreeMap::from([(None, texts.iter().map(|text| right(text)).collect())]);
-    let text = text::of(&missing, None, "etcd", "rukpak-system");
+    let text = text::format_manifest(&missing, None, "etcd", "rukpak-system");
     assert_rows!(text.contains(r#"- {apiGroups: [""], resources: ["configmaps"], verbs: ["get"]}"#) => true, "{text}");
     assert!(text.contains("provisioner-install-anything"), "{text}");
 
     let missing = names.iter();
     let missing = missing.map(|name| (Some(name.as_str()), rights("configmaps#a get")));
-    let text = text::of(&missing.collect(), None, "etcd", "rukpak-system");
+    let text = text::format_manifest(&missing.collect(), None, "etcd", "rukpak-system");
     assert!(text.len() < 17 << 10, "{}", text.len());
-    assert!(text.ends_with("is listed when this is granted"), "{text}");
+    assert!(
+        text.ends_with("listed after this manifest is applied"),
+        "{text}"
+    );
 }

@@ -1,4 +1,4 @@
-//! Rights as objects that somebody can apply.
+//! Missing permissions as a manifest to apply.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,11 +7,11 @@ use sha2::{Digest, Sha256};
 
 use crate::account::Account;
 
-/// What fits into a condition, beside other problems.
-const MOST_BYTES: usize = 16 << 10;
+/// Maximum length of the manifest in bytes, so that it fits into a condition with other problems.
+const MAX_MANIFEST_LEN: usize = 16 << 10;
 
-/// Lists what is missing, as roles and bindings.
-pub(super) fn of(
+/// Formats the missing permissions as roles and bindings.
+pub(super) fn format_manifest(
     missing: &BTreeMap<Scope<'_>, BTreeSet<Right<'_>>>,
     account: Option<&Account>,
     instance: &str,
@@ -19,13 +19,13 @@ pub(super) fn of(
 ) -> String {
     let mut text = match account {
         Some(Account { name, namespace }) => format!(
-            "ServiceAccount {namespace}/{name} lacks rights that this bundle takes: grant it all of them with kubectl create \
-             -f - and this, or name another spec.serviceAccount"
+            "ServiceAccount {namespace}/{name} lacks permissions required by this bundle; apply the manifest below \
+             with \"kubectl create -f -\", or set another spec.serviceAccount"
         ),
         None => format!(
-            "the provisioner lacks rights that this bundle takes: bind ClusterRole provisioner-install-anything to its \
-             ServiceAccount {system_namespace}/provisioner again, name a spec.serviceAccount that has them, or grant them with \
-             kubectl create -f - and this"
+            "the provisioner lacks permissions required by this bundle; bind ClusterRole provisioner-install-anything \
+             to its ServiceAccount {system_namespace}/provisioner again, set a spec.serviceAccount that has them, or \
+             apply the manifest below with \"kubectl create -f -\""
         ),
     };
     let provisioner = Account {
@@ -34,17 +34,17 @@ pub(super) fn of(
     };
     let subject = account.unwrap_or(&provisioner);
     for (scope, rules) in by_scope(missing) {
-        let part = role(scope, &rules, subject, instance);
-        if text.len() + part.len() > MOST_BYTES {
-            text.push_str("\n---\n# … and more, which is listed when this is granted");
+        let section = role(scope, &rules, subject, instance);
+        if text.len() + section.len() > MAX_MANIFEST_LEN {
+            text.push_str("\n---\n# … and more, listed after this manifest is applied");
             break;
         }
-        text.push_str(&part);
+        text.push_str(&section);
     }
     text
 }
 
-/// Rules by scope; a right to a path holds in the cluster, or nowhere.
+/// Groups the rules by scope. A permission for a URL is only possible in the cluster scope.
 fn by_scope<'a>(
     missing: &BTreeMap<Scope<'a>, BTreeSet<Right<'a>>>,
 ) -> BTreeMap<Scope<'a>, Vec<String>> {
@@ -75,7 +75,7 @@ fn by_scope<'a>(
 
 fn role(scope: Scope<'_>, rules: &[String], subject: &Account, instance: &str) -> String {
     let rules = rules.join("\n");
-    // What was granted before stays: other rules are a role of another name.
+    // Earlier grants are kept: a role with other rules has another name.
     let digest = Sha256::digest(&rules);
     let hash = digest.first_chunk();
     let hash = hash.map_or(0, |bytes| u32::from_be_bytes(*bytes));

@@ -9,8 +9,8 @@ fn status(code: u16, reason: &str, message: &str) -> Status {
 }
 
 fn failure(kind: &str, status: Status) -> Failure {
-    let trouble = Trouble::Status(status.boxed());
-    of(identity("", kind, "n", "a"), &trouble)
+    let trouble = ApiError::Status(status.boxed());
+    classify(identity("", kind, "n", "a"), &trouble)
 }
 
 // parity: rukpak-10
@@ -89,7 +89,7 @@ fn what_secrets_hold_is_not_told() {
 fn messages_are_bounded_and_never_empty() {
     assert_rows!(failure("ConfigMap", status(422, "Invalid", &"ä".repeat(100_000))).message.len() < 8192 => true);
     let silent = failure("ConfigMap", status(500, "", ""));
-    assert!(silent.message.contains("answers 500"), "{silent:?}");
+    assert!(silent.message.contains("returned 500"), "{silent:?}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What becomes of a definition, by policy and by what is left of its kind.
+//! Pruning of a CRD, by policy and by its remaining custom resources.
 
 use std::time::Duration;
 
@@ -13,151 +13,171 @@ use manifests::{
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::{Fate, Prune};
+use super::{PruneOutcome, Pruner};
 use crate::{
-    discovery::{Kind, definition::Definition},
+    discovery::{Kind, definition::PartialCrd},
     plan::{DefinitionPolicy, is_kept},
     ssa::{
         Failure, failure,
-        object::Partial,
-        request::{Address, Trouble, collection, send},
+        object::ObjectMetadata,
+        request::{ApiError, ResourcePath, collection, send},
     },
 };
 
-/// How many custom resources are named.
-const NAMED: usize = 5;
-/// How many are deleted with one request for them.
-const PAGE: u32 = 500;
-/// How many pages are deleted before others have their turn.
-const PAGES: usize = 20;
-/// A definition without custom resources is gone at once, which spares a second look.
-const LOOKS: u32 = 8;
+/// Maximum number of custom resources in a message.
+const MAX_NAMED: usize = 5;
+/// Number of custom resources that one list request returns.
+const PAGE_SIZE: u32 = 500;
+/// Maximum number of pages that are deleted before other work is due.
+const MAX_PAGES: usize = 20;
+/// Number of checks whether a CRD was deleted. Without custom resources that takes a moment, and waiting for it saves
+/// another reconcile.
+const MAX_ATTEMPTS: u32 = 8;
 
-/// Custom resources, metadata only.
-type Page = ObjectList<Partial>;
+/// A page of custom resources with metadata only.
+type Page = ObjectList<ObjectMetadata>;
 
-impl Prune<'_> {
-    pub(super) async fn definition(
+impl Pruner<'_> {
+    pub(super) async fn prune_crd(
         &self,
-        address: &Address,
+        path: &ResourcePath,
         metadata: &Value,
-    ) -> Result<Fate, Trouble> {
+    ) -> Result<PruneOutcome, ApiError> {
         if self.policy == DefinitionPolicy::Retain {
-            let why = "is kept by spec.crdDeletionPolicy Retain; delete it if nobody needs it";
-            return self.release(address, metadata, why.to_owned()).await;
+            let reason =
+                "is kept by spec.crdDeletionPolicy Retain; delete it manually if it is unused";
+            return self.release(path, metadata, reason.to_owned()).await;
         }
-        let request = || address.collection.get(&address.name, &GetParams::default());
-        let definition: Definition = send(self.apply.client, request).await?;
-        let kind = definition
-            .spec
-            .listed()
-            .map(|version| definition.spec.kind(version));
+        let request = || path.collection.get(&path.name, &GetParams::default());
+        let crd: PartialCrd = send(self.apply.client, request).await?;
+        let kind = crd.spec.listed().map(|version| crd.spec.kind(version));
         match (self.policy, kind) {
             (DefinitionPolicy::Delete, Some(kind)) => match self.clear(&kind).await? {
-                Cleared::Nothing => {}
-                Cleared::Going(what) => return Ok(Fate::Going(what)),
-                Cleared::Kept(why) => return self.release(address, metadata, why).await,
-                Cleared::Failed(failure) => return Ok(Fate::Failed(failure)),
+                CleanupOutcome::Empty => {}
+                CleanupOutcome::Terminating(detail) => {
+                    return Ok(PruneOutcome::Terminating(detail));
+                }
+                CleanupOutcome::Retained(reason) => {
+                    return self.release(path, metadata, reason).await;
+                }
+                CleanupOutcome::Failed(failure) => return Ok(PruneOutcome::Failed(failure)),
             },
             (DefinitionPolicy::Delete, None) => {}
-            (_, Some(kind)) => match self.used(&kind).await {
-                Ok(Used::No) => {}
-                Ok(Used::Going(what)) => return Ok(Fate::Going(what)),
-                // None would need no conversion. Who converts them may have gone with the rest of the bundle.
-                Err(Trouble::Status(status)) if failure::is_conversion(&status) => {
-                    let why = format!(
-                        "custom resources are left, which cannot be read: {}; repair the conversion webhook of its \
-                         spec.conversion, delete them and then it",
+            (_, Some(kind)) => match self.usage(&kind).await {
+                Ok(CrdUsage::No) => {}
+                Ok(CrdUsage::Terminating(detail)) => return Ok(PruneOutcome::Terminating(detail)),
+                // A list without custom resources needs no conversion, so some exist. The conversion webhook may have been
+                // deleted with the bundle.
+                Err(ApiError::Status(status)) if failure::is_conversion(&status) => {
+                    let reason = format!(
+                        "custom resources are left but cannot be read: {}; repair the conversion webhook of \
+                         spec.conversion, then delete the custom resources and the CRD",
                         shortened(&status.message, 1024)
                     );
-                    return self.release(address, metadata, why).await;
+                    return self.release(path, metadata, reason).await;
                 }
-                Err(trouble) => return Err(trouble),
-                Ok(Used::Yes(what)) => {
-                    let why = format!(
-                        "{what}; delete them and then it, or set spec.crdDeletionPolicy to Delete before the \
-                         BundleInstance goes"
+                Err(error) => return Err(error),
+                Ok(CrdUsage::Yes(detail)) => {
+                    let reason = format!(
+                        "{detail}; delete them and then the CRD, or set spec.crdDeletionPolicy to Delete before you \
+                         delete the BundleInstance"
                     );
-                    return self.release(address, metadata, why).await;
+                    return self.release(path, metadata, reason).await;
                 }
             },
             (_, None) => {
-                let why = "none of its versions is served, so that nobody can tell whether there are custom resources; \
-                           delete it if nobody needs it";
-                return self.release(address, metadata, why.to_owned()).await;
+                let reason = "no version is served, so custom resources cannot be counted; delete the CRD manually if \
+                              it is unused";
+                return self.release(path, metadata, reason.to_owned()).await;
             }
         }
-        let fate = self.delete(address, metadata).await?;
-        self.apply.kinds.forget(&definition.spec.group);
-        if matches!(fate, Fate::Going(_)) {
-            return self.vanished(address, fate).await;
+        let outcome = self.delete(path, metadata).await?;
+        self.apply.kinds.forget(&crd.spec.group);
+        if matches!(outcome, PruneOutcome::Terminating(_)) {
+            return self.wait_until_deleted(path, outcome).await;
         }
-        Ok(fate)
+        Ok(outcome)
     }
 
-    /// Looks for a moment whether it goes.
-    async fn vanished(&self, address: &Address, fate: Fate) -> Result<Fate, Trouble> {
+    /// Waits a moment for the deletion of a CRD, which ends with a 404 error. Returns `outcome` if the CRD still
+    /// exists.
+    async fn wait_until_deleted(
+        &self,
+        path: &ResourcePath,
+        outcome: PruneOutcome,
+    ) -> Result<PruneOutcome, ApiError> {
         let mut wait = Duration::from_millis(20);
-        for _ in 0..LOOKS {
+        for _ in 0..MAX_ATTEMPTS {
             sleep(wait).await;
             wait *= 2;
-            address.metadata(self.apply.client).await?;
+            path.metadata(self.apply.client).await?;
         }
-        Ok(fate)
+        Ok(outcome)
     }
 
-    /// Reports whether there are custom resources, besides those that are on their way out.
-    async fn used(&self, kind: &Kind) -> Result<Used, Trouble> {
-        // More than are named: many that are being deleted may hide one that is not.
+    /// Returns whether custom resources exist that are not terminating.
+    async fn usage(&self, kind: &Kind) -> Result<CrdUsage, ApiError> {
+        // The page is larger than the number of named resources: many terminating ones may precede one that is not.
         let page = self.page(&collection(kind, None), None).await?;
         let Some(page) = page else {
-            return Ok(Used::No);
+            return Ok(CrdUsage::No);
         };
-        let rest = page.metadata.remaining_item_count;
-        let rest = rest.and_then(|rest| rest.try_into().ok()).unwrap_or(0);
-        let (going, left): (Vec<_>, Vec<_>) = page
+        let remaining_count = page.metadata.remaining_item_count;
+        let remaining_count = remaining_count
+            .and_then(|remaining_count| remaining_count.try_into().ok())
+            .unwrap_or(0);
+        let (terminating, remaining): (Vec<_>, Vec<_>) = page
             .items
             .iter()
             .map(|item| &item.metadata)
             .partition(|metadata| metadata.get("deletionTimestamp").is_some());
-        Ok(if left.is_empty() && rest == 0 {
-            if going.is_empty() {
-                Used::No
+        Ok(if remaining.is_empty() && remaining_count == 0 {
+            if terminating.is_empty() {
+                CrdUsage::No
             } else {
-                Used::Going(going_on(&going))
+                CrdUsage::Terminating(describe_terminating(&terminating))
             }
         } else {
-            let named = if left.is_empty() { &going } else { &left };
-            Used::Yes(told(left.len() + rest, named, "left"))
+            let named = if remaining.is_empty() {
+                &terminating
+            } else {
+                &remaining
+            };
+            CrdUsage::Yes(describe_remaining(
+                remaining.len() + remaining_count,
+                named,
+                "left",
+            ))
         })
     }
 
-    /// Deletes all custom resources but those that are to be kept.
-    async fn clear(&self, kind: &Kind) -> Result<Cleared, Trouble> {
+    /// Deletes all custom resources except those with the keep annotation.
+    async fn clear(&self, kind: &Kind) -> Result<CleanupOutcome, ApiError> {
         let all = collection(kind, None);
         let mut token = None;
-        let mut kept: Vec<Value> = Vec::new();
-        let mut going: Vec<Value> = Vec::new();
-        for _ in 0..PAGES {
+        let mut retained: Vec<Value> = Vec::new();
+        let mut terminating: Vec<Value> = Vec::new();
+        for _ in 0..MAX_PAGES {
             let Some(page) = self.page(&all, token.as_deref()).await? else {
                 break;
             };
             token = page.metadata.continue_.filter(|token| !token.is_empty());
             let items: Vec<Value> = page.items.into_iter().map(|item| item.metadata).collect();
-            let (mut keep, items): (Vec<_>, Vec<_>) = items.into_iter().partition(|metadata| {
-                is_kept(&json!({"metadata": {"annotations": metadata.get("annotations")}}))
-            });
-            kept.append(&mut keep);
-            let each: Vec<&Value> = items.iter().collect();
+            let (mut to_retain, items): (Vec<_>, Vec<_>) =
+                items.into_iter().partition(|metadata| {
+                    is_kept(&json!({"metadata": {"annotations": metadata.get("annotations")}}))
+                });
+            retained.append(&mut to_retain);
+            let references: Vec<&Value> = items.iter().collect();
             let outcomes = self
                 .apply
-                .each(&each, |metadata| self.remove(kind, metadata))
+                .for_each_bounded(&references, |metadata| self.remove(kind, metadata))
                 .await;
             for (metadata, outcome) in items.into_iter().zip(outcomes) {
                 match outcome {
                     Some(Ok(true)) => {}
-                    Some(Ok(false)) | None => going.push(metadata),
-                    Some(Err(failure)) => return Ok(Cleared::Failed(failure)),
+                    Some(Ok(false)) | None => terminating.push(metadata),
+                    Some(Err(failure)) => return Ok(CleanupOutcome::Failed(failure)),
                 }
             }
             if token.is_none() {
@@ -165,23 +185,23 @@ impl Prune<'_> {
             }
         }
         Ok(if token.is_some() {
-            Cleared::Going("very many custom resources, which are being deleted".to_owned())
-        } else if !kept.is_empty() {
-            let kept: Vec<_> = kept.iter().collect();
-            Cleared::Kept(format!(
-                "{}, as their annotation {} says; delete them and then it",
-                told(kept.len(), &kept, "left"),
+            CleanupOutcome::Terminating("many custom resources are still being deleted".to_owned())
+        } else if !retained.is_empty() {
+            let retained: Vec<_> = retained.iter().collect();
+            CleanupOutcome::Retained(format!(
+                "{}, kept by their annotation {}; delete them and then the CRD",
+                describe_remaining(retained.len(), &retained, "left"),
                 labels::KEEP
             ))
-        } else if !going.is_empty() {
-            let going: Vec<_> = going.iter().collect();
-            Cleared::Going(going_on(&going))
+        } else if !terminating.is_empty() {
+            let terminating: Vec<_> = terminating.iter().collect();
+            CleanupOutcome::Terminating(describe_terminating(&terminating))
         } else {
-            Cleared::Nothing
+            CleanupOutcome::Empty
         })
     }
 
-    /// Deletes one custom resource. Whether it is gone.
+    /// Deletes one custom resource and returns whether it no longer exists.
     async fn remove(&self, kind: &Kind, metadata: &Value) -> Result<bool, Failure> {
         let field = |name| text(metadata, &[name]).unwrap_or_default().to_owned();
         let identity = Identity {
@@ -193,65 +213,65 @@ impl Prune<'_> {
         if metadata.get("deletionTimestamp").is_some() {
             return Ok(false);
         }
-        let outcome = match Address::of(kind, &identity) {
-            Ok(address) => self.delete(&address, metadata).await,
-            Err(trouble) => Err(trouble),
+        let outcome = match ResourcePath::new(kind, &identity) {
+            Ok(path) => self.delete(&path, metadata).await,
+            Err(error) => Err(error),
         };
         match outcome {
-            Ok(fate) => Ok(matches!(fate, Fate::Deleted)),
-            Err(trouble) if trouble.code() == Some(404) => Ok(true),
-            // Another one has its name now; the next look finds it.
-            Err(trouble) if trouble.code() == Some(409) => Ok(false),
-            Err(trouble) => Err(failure::of(identity, &trouble)),
+            Ok(outcome) => Ok(matches!(outcome, PruneOutcome::Deleted)),
+            Err(error) if error.code() == Some(404) => Ok(true),
+            // A new custom resource has the name; the next pass finds it.
+            Err(error) if error.code() == Some(409) => Ok(false),
+            Err(error) => Err(failure::classify(identity, &error)),
         }
     }
 
-    /// Some of the objects of a kind; `None` when it is not served (any more).
-    async fn page(&self, all: &Request, token: Option<&str>) -> Result<Option<Page>, Trouble> {
-        let mut params = ListParams::default().limit(PAGE);
+    /// Returns a page of objects of a kind; `None` if the kind is not served.
+    async fn page(&self, all: &Request, token: Option<&str>) -> Result<Option<Page>, ApiError> {
+        let mut params = ListParams::default().limit(PAGE_SIZE);
         if let Some(token) = token {
             params = params.continue_token(token);
         }
         match send(self.apply.client, || all.list_metadata(&params)).await {
             Ok(page) => Ok(Some(page)),
-            Err(trouble) if trouble.code() == Some(404) => Ok(None),
-            Err(trouble) => Err(trouble),
+            Err(error) if error.code() == Some(404) => Ok(None),
+            Err(error) => Err(error),
         }
     }
 }
 
-/// Whether a definition is in use.
-enum Used {
+/// Whether custom resources of a CRD exist.
+enum CrdUsage {
     No,
-    /// Not for much longer: by what.
-    Going(String),
-    /// By what.
+    /// All custom resources are terminating; the message lists them.
+    Terminating(String),
+    /// Custom resources exist; the message lists them.
     Yes(String),
 }
 
-/// What became of all custom resources of a definition.
-enum Cleared {
-    Nothing,
-    /// What is being deleted.
-    Going(String),
-    /// The reason why some stay.
-    Kept(String),
+/// Outcome of the deletion of all custom resources of a CRD.
+enum CleanupOutcome {
+    Empty,
+    /// Some custom resources are terminating; the message lists them.
+    Terminating(String),
+    /// Some custom resources are kept, for this reason.
+    Retained(String),
     Failed(Failure),
 }
 
-/// Custom resources that are being deleted, and who can help when they stay.
-fn going_on(going: &[&Value]) -> String {
+/// Formats terminating custom resources, with the remedy for finalizers that are not removed.
+fn describe_terminating(terminating: &[&Value]) -> String {
     format!(
-        "{}; see to it that whoever acts on their finalizers runs, or remove these",
-        told(going.len(), going, "being deleted")
+        "{}; make sure that the controllers of their finalizers run, or remove the finalizers",
+        describe_remaining(terminating.len(), terminating, "being deleted")
     )
 }
 
-/// `3 custom resources are left (a/x, a/y, b/z)`.
-fn told(count: usize, some: &[&Value], how: &str) -> String {
+/// Formats custom resources: `3 custom resources are left (a/x, a/y, b/z)`.
+fn describe_remaining(count: usize, some: &[&Value], state: &str) -> String {
     let mut names: Vec<_> = some
         .iter()
-        .take(NAMED)
+        .take(MAX_NAMED)
         .map(|metadata| {
             let field = |name| text(metadata, &[name]).unwrap_or_default();
             let slash = if field("namespace").is_empty() {
@@ -274,7 +294,7 @@ fn told(count: usize, some: &[&Value], how: &str) -> String {
     }
     let (plural, are) = if count == 1 { ("", "is") } else { ("s", "are") };
     format!(
-        "{count} custom resource{plural} {are} {how} ({})",
+        "{count} custom resource{plural} {are} {state} ({})",
         names.join(", ")
     )
 }

@@ -1,58 +1,58 @@
-//! Leaving an object in the cluster without its being anybody's.
+//! Release of an object: it is kept in the cluster without an owner.
 
 use kube::api::{Patch, PatchParams};
 use manifests::{api::labels, object::text};
 use serde_json::{Value, json};
 
-use super::{Fate, Prune, is_referred_to};
+use super::{PruneOutcome, Pruner, is_referred_to};
 use crate::ssa::{
     MANAGER,
-    object::Partial,
-    request::{Address, Trouble, send},
+    object::ObjectMetadata,
+    request::{ApiError, ResourcePath, send},
 };
 
-impl Prune<'_> {
-    /// Takes the owner's labels and reference off an object. What is left lets an instance of the same name have it
-    /// again, unless somebody has given it to another already.
+impl Pruner<'_> {
+    /// Removes the owner's labels and reference from an object. The remaining annotation lets an instance of the same name
+    /// adopt it again, unless the object already names another adopter.
     pub(super) async fn release(
         &self,
-        address: &Address,
+        path: &ResourcePath,
         metadata: &Value,
-        why: String,
-    ) -> Result<Fate, Trouble> {
+        reason: String,
+    ) -> Result<PruneOutcome, ApiError> {
         let adopter = text(metadata, &["annotations", labels::ADOPT]).unwrap_or(&self.owner.name);
         let patch = json!({
             "metadata": {
-                // Whoever changes the object at the same time is not overridden.
+                // A concurrent change by another client is not overwritten.
                 "resourceVersion": metadata.get("resourceVersion"),
                 "labels": {labels::OWNER_KIND: null, labels::OWNER_NAME: null},
                 "annotations": {labels::ADOPT: adopter},
-                "ownerReferences": self.others(metadata),
+                "ownerReferences": self.other_owners(metadata),
             },
         });
-        self.patch(address, &patch).await?;
-        Ok(Fate::Released(why))
+        self.patch(path, &patch).await?;
+        Ok(PruneOutcome::Released(reason))
     }
 
-    /// Takes the reference to the owner off an object, and leaves the rest as it is. The garbage collector does so, too,
-    /// but not for objects that it has not seen yet: those it deletes once it has.
+    /// Removes the reference to the owner from an object and keeps the rest. The garbage collector does the same, but it
+    /// deletes objects that it has not observed yet.
     pub(super) async fn orphan(
         &self,
-        address: &Address,
+        path: &ResourcePath,
         metadata: &Value,
-    ) -> Result<Fate, Trouble> {
+    ) -> Result<PruneOutcome, ApiError> {
         if is_referred_to(self.owner, metadata) {
             let patch = json!({"metadata": {
                 "resourceVersion": metadata.get("resourceVersion"),
-                "ownerReferences": self.others(metadata),
+                "ownerReferences": self.other_owners(metadata),
             }});
-            self.patch(address, &patch).await?;
+            self.patch(path, &patch).await?;
         }
-        Ok(Fate::Released("was left".to_owned()))
+        Ok(PruneOutcome::Released("was orphaned".to_owned()))
     }
 
-    /// References to other owners.
-    fn others<'a>(&self, metadata: &'a Value) -> Vec<&'a Value> {
+    /// Returns the references to other owners.
+    fn other_owners<'a>(&self, metadata: &'a Value) -> Vec<&'a Value> {
         let all = metadata.get("ownerReferences").and_then(Value::as_array);
         all.into_iter()
             .flatten()
@@ -60,17 +60,16 @@ impl Prune<'_> {
             .collect()
     }
 
-    async fn patch(&self, address: &Address, patch: &Value) -> Result<(), Trouble> {
+    async fn patch(&self, path: &ResourcePath, patch: &Value) -> Result<(), ApiError> {
         let params = PatchParams {
             field_manager: Some(MANAGER.to_owned()),
             ..PatchParams::default()
         };
         let request = || {
-            address
-                .collection
-                .patch_metadata(&address.name, &params, &Patch::Merge(patch))
+            path.collection
+                .patch_metadata(&path.name, &params, &Patch::Merge(patch))
         };
-        let _: Partial = send(self.apply.client, request).await?;
+        let _: ObjectMetadata = send(self.apply.client, request).await?;
         Ok(())
     }
 }

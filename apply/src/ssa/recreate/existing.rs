@@ -1,4 +1,4 @@
-//! What is read of an existing object before it is recreated. Pure; no I/O.
+//! Safety checks of an existing object before it is recreated. Pure; no I/O.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -22,7 +22,7 @@ pub enum JobState {
     Unfinished,
 }
 
-/// A reason never to delete an object in order to create it again.
+/// A reason that forbids the deletion of an object, even with a permission.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Obstacle {
     /// The deletion of objects of this kind may lose data of users.
@@ -85,7 +85,7 @@ pub(super) fn job(identity: &Identity, live: &Value) -> Option<JobState> {
     })
 }
 
-/// Returns why an object is never deleted in order to be created again.
+/// Returns the reason that forbids the recreation of an object.
 pub(super) fn obstacle(desired: &Object, live: &Value, owner: &Owner) -> Option<Obstacle> {
     if let Some(reason) = obstacle_of_kind(desired.group(), desired.kind()) {
         return Some(Obstacle::Kind(reason));
@@ -113,8 +113,8 @@ pub(super) fn obstacle(desired: &Object, live: &Value, owner: &Owner) -> Option<
     }
 }
 
-/// Returns why objects of a kind are never deleted in order to be created again. Only kinds that are known to hold no data
-/// are: custom resources stand for whatever their operator makes of them.
+/// Returns the reason that forbids the recreation of objects of a kind. Only kinds that are known to hold no data are
+/// recreated: a custom resource may represent any data of its operator.
 fn obstacle_of_kind(group: &str, kind: &str) -> Option<&'static str> {
     match (group, kind) {
         (
@@ -165,13 +165,13 @@ fn data_keys(entry: &Value) -> impl Iterator<Item = &str> {
     ["f:data", "f:binaryData"].into_iter().flat_map(|field| {
         let fields = at(entry, &["fieldsV1", field]).and_then(Value::as_object);
         let keys = fields.into_iter().flat_map(|fields| fields.keys());
-        // The map itself.
+        // The key `.` stands for the map itself.
         keys.map(String::as_str).filter(|key| *key != ".")
     })
 }
 
-/// Removes from a Service what the existing Service has and only one Service can have. The API server allocates addresses and
-/// ports before it validates the object.
+/// Removes the addresses and ports from a Service that the existing Service holds. The API server allocates them before it
+/// validates the object, so the dry run of a creation would fail.
 pub(super) fn without_allocations(mut object: Value, live: &Value) -> Value {
     let is_service =
         text(&object, &["apiVersion"]) == Some("v1") && text(&object, &["kind"]) == Some("Service");

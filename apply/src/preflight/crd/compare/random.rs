@@ -1,5 +1,5 @@
-//! What the comparison promises, tried on random schemas: where it sees no danger, nothing that was valid is rejected or
-//! loses anything.
+//! Property test of the comparison with random schemas: if it reports that no value can become invalid, every valid value
+//! is still accepted and loses no field.
 
 use ::tests::fuzz::{Random, fuzz};
 use serde_json::{Map, Value, json};
@@ -9,10 +9,10 @@ use super::{
     *,
 };
 
-/// Values that each comparison is tried on.
+/// Number of values that each comparison is tested with.
 const VALUES: usize = 30;
 
-/// One of these, or null, which [`tidy`] takes away.
+/// Returns one of the values, or null, which [`tidy`] removes.
 fn maybe<T: Clone + Into<Value>>(random: &mut Random, values: &[T]) -> Value {
     if random.below(2) == 0 {
         return Value::Null;
@@ -43,7 +43,7 @@ fn leaf(random: &mut Random) -> Value {
     }
 }
 
-/// Keywords of a schema, each there or not, with few values: so that two schemas are often alike.
+/// Returns a schema with optional keywords and few values, so that two schemas are often similar.
 fn schema(random: &mut Random, depth: usize) -> Value {
     match random.below(if depth == 0 { 2 } else { 6 }) {
         0 | 1 => leaf(random),
@@ -64,7 +64,7 @@ fn schema(random: &mut Random, depth: usize) -> Value {
     }
 }
 
-/// Up to two fields with these names.
+/// Returns up to two fields with these names.
 fn fields(
     random: &mut Random,
     names: &[&str],
@@ -94,7 +94,7 @@ fn value(random: &mut Random, depth: usize) -> Value {
     }
 }
 
-/// Without the keywords that are not there.
+/// Removes the keywords whose value is null.
 fn tidy(value: &mut Value) {
     match value {
         Value::Object(map) => {
@@ -106,7 +106,7 @@ fn tidy(value: &mut Value) {
     }
 }
 
-/// Takes the nth of all keywords and fields away.
+/// Removes the nth keyword or field.
 fn take(value: &mut Value, nth: &mut usize) {
     match value {
         Value::Object(map) => {
@@ -139,7 +139,7 @@ fn take(value: &mut Value, nth: &mut usize) {
     }
 }
 
-/// Returns how many values were valid where the comparison sees no danger.
+/// Returns the number of tested valid values; 0 if the comparison reports that values may become invalid.
 fn holds(old: &Value, new: &Value, random: &mut Random) -> usize {
     let whole =
         |schema: &Value| Schema::read(&json!({"type": "object", "properties": {"spec": schema}}));
@@ -168,7 +168,7 @@ fn no_danger_means_that_what_was_valid_stays_valid_and_whole() {
         let [mut one, mut other] = [schema(random, depth), schema(random, 2)];
         tidy(&mut one);
         tidy(&mut other);
-        // Two that differ in one thing only, both ways.
+        // Two schemas that differ in one keyword or field, compared in both directions.
         let mut less = one.clone();
         take(&mut less, &mut random.below(10));
         holds(&one, &other, random) + holds(&one, &less, random) + holds(&less, &one, random)

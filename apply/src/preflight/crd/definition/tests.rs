@@ -12,8 +12,8 @@ fn version(name: &str, served: bool, size: &Value) -> Value {
     json!({"name": name, "served": served, "storage": name == "v1", "schema": schema(size)})
 }
 
-fn crd(versions: &[Value], stored: &[&str]) -> Definition {
-    Definition::read(&json!({
+fn crd(versions: &[Value], stored: &[&str]) -> CrdSummary {
+    CrdSummary::read(&json!({
         "spec": {
             "group": "example.com", "scope": "Namespaced", "names": {"plural": "etcds", "kind": "Etcd"},
             "versions": versions,
@@ -22,8 +22,8 @@ fn crd(versions: &[Value], stored: &[&str]) -> Definition {
     }))
 }
 
-fn targets(judgement: &Judgement) -> Vec<String> {
-    judgement
+fn targets(assessment: &CrdAssessment) -> Vec<String> {
+    assessment
         .targets
         .iter()
         .map(|target| {
@@ -51,8 +51,8 @@ fn versions_decide_what_is_said_and_what_is_looked_at() {
         "a stored version goes", crd(&[version("v1", true, &any), version("v2", true, &any)], &["v1", "v2"]),
           crd(&[version("v2", true, &any)], &[]),
           vec![
-              "cannot remove stored versions [v1]; move the custom resources to a version that remains and take these \
-               out of status.storedVersions first",
+              "cannot remove stored versions [v1]; first migrate the custom resources to a remaining version, and \
+               remove these from status.storedVersions",
           ],
           vec![] => vec![];
         "a version goes in which nothing is stored", crd(&[version("v1", true, &any), version("v2", true, &any)], &["v2"]),
@@ -67,10 +67,10 @@ fn versions_decide_what_is_said_and_what_is_looked_at() {
           crd(&[version("v1", true, &any), version("v1a", true, &any), version("v2", true, &narrow)], &[]), vec![], vec![]
             => vec!["v1: v2", "v1a: v2"];
     ] {
-        let judgement = judge(&old, &new);
-        assert_eq!(judgement.problems, problems, "{case}");
-        assert_eq!(judgement.notes, notes, "{case}");
-        assert_eq!(targets(&judgement), looked_at, "{case}");
+        let assessment = assess(&old, &new);
+        assert_eq!(assessment.problems, problems, "{case}");
+        assert_eq!(assessment.notes, notes, "{case}");
+        assert_eq!(targets(&assessment), looked_at, "{case}");
     }
 }
 
@@ -81,16 +81,16 @@ fn a_webhook_makes_of_a_new_version_what_it_likes() {
     let old = crd(&[version("v1", true, &any)], &["v1"]);
     let versions = ["v1", "v2"].map(|name| version(name, true, &narrow));
     let mut new = with!(crd(&versions, &[]) => webhook: true);
-    assert_eq!(targets(&judge(&old, &new)), ["v1: v1"]);
+    assert_eq!(targets(&assess(&old, &new)), ["v1: v1"]);
     new.webhook = false;
-    assert_eq!(targets(&judge(&old, &new)), ["v1: v1 v2"]);
+    assert_eq!(targets(&assess(&old, &new)), ["v1: v1 v2"]);
 }
 
 #[test]
 fn a_definition_that_kept_everything_may_begin_to_prune_if_nothing_is_lost() {
     let new = crd(&[version("v1", true, &json!({"type": "integer"}))], &[]);
     for schema in [json!(null), schema(&json!({"type": "integer"}))] {
-        let old = Definition::read(&json!({
+        let old = CrdSummary::read(&json!({
             "spec": {
                 "group": "example.com", "scope": "Namespaced", "names": {"plural": "etcds", "kind": "Etcd"},
                 "preserveUnknownFields": true,
@@ -98,9 +98,9 @@ fn a_definition_that_kept_everything_may_begin_to_prune_if_nothing_is_lost() {
             },
             "status": {"storedVersions": ["v1"]},
         }));
-        let judgement = judge(&old, &new);
-        assert_eq!(judgement.problems, Vec::<String>::new(), "{schema}");
-        assert_eq!(targets(&judgement), ["v1: v1"], "{schema}");
+        let assessment = assess(&old, &new);
+        assert_eq!(assessment.problems, Vec::<String>::new(), "{schema}");
+        assert_eq!(targets(&assessment), ["v1: v1"], "{schema}");
     }
 }
 
@@ -113,7 +113,7 @@ fn scope_and_kind_stay() {
         "scope changed from \"Namespaced\" to \"Cluster\"",
         "kind changed from \"Etcd\" to \"Etcdy\"",
     ];
-    assert_eq!(judge(&old, &new).problems, expected);
+    assert_eq!(assess(&old, &new).problems, expected);
 }
 
 #[test]
@@ -124,8 +124,8 @@ fn definitions_of_any_shape_are_read() {
         json!({"spec": {"versions": {"name": "v1"}}, "status": "x"}),
         json!({"spec": {"versions": [null, {"served": true}, {"name": 5}, {"name": "v1"}]}, "status": {"storedVersions": [1]}}),
     ] {
-        let junk = Definition::read(&junk);
-        judge(&junk, &junk);
-        judge(&crd(&[version("v1", true, &json!({}))], &["v1"]), &junk);
+        let junk = CrdSummary::read(&junk);
+        assess(&junk, &junk);
+        assess(&crd(&[version("v1", true, &json!({}))], &["v1"]), &junk);
     }
 }
