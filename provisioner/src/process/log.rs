@@ -1,4 +1,4 @@
-//! The log: JSON lines on standard error, with a level that can be changed while the process runs.
+//! The log: JSON lines on standard error, with a level that can be changed at run time.
 
 use std::{
     panic::{self, PanicHookInfo},
@@ -13,22 +13,29 @@ use tracing_subscriber::{
 
 use super::args::LogFormat;
 
-/// What is ours, and told more about when more is asked for.
-const OURS: [&str; 5] = ["provisioner", "unpacker", "convert", "manifests", "catalog"];
-/// How much of a panic's message is logged.
+/// Crates whose messages a more verbose level includes.
+const OWN_CRATES: [&str; 6] = [
+    "provisioner",
+    "apply",
+    "unpacker",
+    "convert",
+    "manifests",
+    "catalog",
+];
+/// Maximum length of the logged message of a panic, in bytes.
 const MAX_PANIC: usize = 1024;
-/// How long directives may be.
+/// Maximum length of log directives, in bytes.
 const MAX_LEVEL: usize = 1024;
 
-/// Changes what is logged. Clones change the same.
+/// Handle to change the log level. Clones change the same level.
 #[derive(Clone)]
-pub(super) struct Level {
+pub(super) struct LogLevelHandle {
     handle: Option<reload::Handle<EnvFilter, Registry>>,
-    now: Arc<Mutex<String>>,
+    current: Arc<Mutex<String>>,
 }
 
-/// Begins to log. Panics are logged, too.
-pub(super) fn start(format: LogFormat, level: &str) -> Level {
+/// Starts logging. Panics are logged, too.
+pub(super) fn start(format: LogFormat, level: &str) -> LogLevelHandle {
     let (filter, handle) = reload::Layer::new(filter(level).unwrap_or_default());
     let lines = fmt::layer().with_writer(std::io::stderr);
     let lines = match format {
@@ -39,7 +46,7 @@ pub(super) fn start(format: LogFormat, level: &str) -> Level {
             .boxed(),
         LogFormat::Text => lines.compact().with_ansi(false).boxed(),
     };
-    // In a test somebody else may log already; then there is nothing to change.
+    // In a test, another logger may already be installed, whose level cannot be changed.
     let started = tracing_subscriber::registry()
         .with(filter)
         .with(lines)
@@ -48,50 +55,51 @@ pub(super) fn start(format: LogFormat, level: &str) -> Level {
     if started {
         panic::set_hook(Box::new(log_panic));
     }
-    Level {
+    LogLevelHandle {
         handle: started.then_some(handle),
-        now: Arc::new(Mutex::new(level.to_owned())),
+        current: Arc::new(Mutex::new(level.to_owned())),
     }
 }
 
-impl Level {
-    /// What is logged now.
+impl LogLevelHandle {
+    /// Returns the current log level.
     pub(super) fn get(&self) -> String {
-        self.now
+        self.current
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
     }
 
-    /// Logs something else from now on.
+    /// Changes the log level.
     pub(super) fn set(&self, level: &str) -> Result<(), String> {
         let level = level.trim();
         let filter = filter(level)?;
         let handle = self
             .handle
             .as_ref()
-            .ok_or("the log belongs to somebody else")?;
+            .ok_or("the log is not managed by the provisioner")?;
         handle.reload(filter).map_err(|error| error.to_string())?;
-        level.clone_into(&mut self.now.lock().unwrap_or_else(PoisonError::into_inner));
+        level.clone_into(&mut self.current.lock().unwrap_or_else(PoisonError::into_inner));
         info!(level, "log level changed");
         Ok(())
     }
 }
 
-/// Reads a level: one word is about this program and not about its libraries, whose debug lines would bury ours.
+/// Parses a log level. A single word applies to the crates of this program only, because debug lines of libraries would
+/// hide theirs.
 pub(super) fn filter(text: &str) -> Result<EnvFilter, String> {
     const REMEDY: &str =
-        "write error, warn, info, debug or trace, or directives such as info,provisioner=debug";
+        "use error, warn, info, debug or trace, or directives such as info,provisioner=debug";
     if text.len() > MAX_LEVEL {
-        return Err(format!("this is too long; {REMEDY}"));
+        return Err(format!("the level is too long; {REMEDY}"));
     }
     let directives = match text {
         "error" | "warn" | "info" => text.to_owned(),
         "debug" | "trace" => {
-            let ours = OURS.map(|name| format!("{name}={text}"));
-            format!("info,{}", ours.join(","))
+            let directives = OWN_CRATES.map(|name| format!("{name}={text}"));
+            format!("info,{}", directives.join(","))
         }
-        // A word that is no level would be taken for the name of a library.
+        // A word that is not a level would be parsed as the name of a library.
         text if !text.contains(['=', ',']) => return Err(REMEDY.to_owned()),
         text => text.to_owned(),
     };
@@ -105,7 +113,7 @@ fn log_panic(info: &PanicHookInfo<'_>) {
     let payload = info.payload();
     let message = payload.downcast_ref::<&str>().copied();
     let message = message.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
-    let message = message.unwrap_or("a value that is no text");
+    let message = message.unwrap_or("a value that is not text");
     let message = crate::events::cut(message, MAX_PANIC);
     let location = info.location().map(ToString::to_string).unwrap_or_default();
     let thread = std::thread::current();
@@ -129,9 +137,10 @@ mod tests {
     }
 
     #[test]
-    fn one_word_is_about_us_and_not_about_libraries() {
+    fn level_applies_to_crates_of_the_project_only() {
         let text = filter("debug").unwrap().to_string();
         assert_rows!(text.contains("provisioner=debug") => true, "{text}");
+        assert_rows!(text.contains("apply=debug") => true, "{text}");
         assert_rows!(!text.contains("hyper") => true, "{text}");
         assert_rows!(text.split(',').any(|directive| directive == "info") => true, "{text}");
     }
